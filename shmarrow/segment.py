@@ -1,0 +1,635 @@
+"""Where bytes live: a mapped file, or a POSIX shared memory object; create, attach, seal, unlink.
+
+A location is a path, or ``shm:NAME``, the shared memory object that any program opens as ``shm_open("/NAME")``. On
+Linux that object is the file ``/dev/shm/NAME``, so both kinds go through the same few system calls.
+
+Rules kept here:
+
+* a name shows a whole object or nothing: bytes are written to a file that has no name yet, and ``link`` gives it one,
+  which exactly one of several racing writers can do. A writer that is killed leaves nothing behind;
+* bytes are written with ``pwritev``, or through a map only after the space for them is reserved: a store into a full
+  file system through a map kills the process. For the same reason no published object has holes: on tmpfs even
+  reading a hole takes a page;
+* attaching never creates, truncates or writes. The mapping is read-only, and everything is cut from one ndarray over
+  it, so memory is unmapped when the last array is gone, whatever was closed or unlinked before;
+* where a temporary name cannot be avoided it starts with :data:`TEMP_PREFIX`, and its file is locked for as long as
+  its writer lives: whoever can lock such a file exclusively may remove it.
+
+Examples
+--------
+>>> with create("shm:shmarrow-example") as writer:
+...     written = writer.write([b"hello, ", b"world"])
+>>> segment = attach("shm:shmarrow-example")
+>>> unlink("shm:shmarrow-example")
+>>> segment.data.tobytes()
+b'hello, world'
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import mmap
+import os
+import stat
+import time
+from collections.abc import Iterable
+from contextlib import suppress
+from types import TracebackType
+from typing import Any, Self
+
+import numpy as np
+
+from shmarrow.buffer import U1, Bytes, as_bytes
+from shmarrow.errors import Closed, InvalidArgument, InvalidType, ObjectExists, StorageError, Unsupported, storage_error
+
+Location = str | os.PathLike[str]
+Piece = bytes | memoryview | np.ndarray[Any, Any]
+
+SHM_SCHEME = "shm:"
+SHM_DIRECTORY = "/dev/shm"
+SHM_NAME_MAX = 254
+TEMP_PREFIX = ".shmarrow-"
+
+# What one pwritev takes on Linux: IOV_MAX pieces, MAX_RW_COUNT bytes.
+MAX_CALL_PIECES = 1024
+MAX_CALL_BYTES = 2_147_479_552
+
+# 0 where the platform has no files without a name.
+_O_TMPFILE: int = getattr(os, "O_TMPFILE", 0)
+_O_ATTACH = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
+_HAS_SHM_FILES = os.path.isdir(SHM_DIRECTORY)
+_LOCK_TRIES = 100
+_LOCK_PAUSE = 0.001
+
+
+def is_location(source: object) -> bool:
+    """Whether ``source`` names a segment: a path or ``shm:NAME``, not a buffer or a file object."""
+    return isinstance(source, (str, os.PathLike))
+
+
+class Segment:
+    """A published object, attached read-only; made by :func:`attach`.
+
+    Attributes
+    ----------
+    name : str
+        The location it was attached from.
+    size : int
+        Its size in bytes.
+    """
+
+    __slots__ = ("_data", "name", "size")
+
+    def __init__(self, name: str, data: Bytes) -> None:
+        self.name = name
+        self.size = len(data)
+        self._data: Bytes | None = data
+
+    @property
+    def data(self) -> Bytes:
+        """The bytes: one read-only ``uint8`` ndarray of shape (size,) over the mapping, nothing copied.
+
+        Raises
+        ------
+        Closed
+            After :meth:`close`.
+        """
+        if self._data is None:
+            raise Closed(f"segment {self.name!r} is closed; attach to it again")
+        return self._data
+
+    def close(self) -> None:
+        """Let go of the mapping; it is unmapped when the last array cut from it is gone. Safe to call again."""
+        self._data = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<Segment {self.name!r}, {self.size} bytes{', closed' if self._data is None else ''}>"
+
+
+def attach(where: Location) -> Segment:
+    """Map a published object read-only, at a cost that does not depend on its size.
+
+    While arrays of it live, the mapping keeps one file descriptor open and the file locked with ``flock(LOCK_SH)``,
+    which is how eviction knows that the object is in use.
+
+    Parameters
+    ----------
+    where : str or PathLike
+        A path, or ``shm:NAME``.
+
+    Raises
+    ------
+    ObjectNotFound
+        If there is no object of this name.
+    StorageError
+        If it is not a regular file, or the operating system refuses to open or map it.
+    InvalidArgument
+        If ``where`` is not a proper name.
+    """
+    name, path = _resolve(where)
+    try:
+        fd, size = _open_object(name, path)
+        try:
+            data = np.frombuffer(mmap.mmap(fd, size, prot=mmap.PROT_READ), U1) if size else _EMPTY
+        finally:
+            os.close(fd)
+    except OSError as error:
+        raise _refused(error, "attach to", name, path) from None
+    except ValueError:
+        raise StorageError(
+            errno.EBUSY,
+            f"cannot attach to {name!r}: it had {size} bytes and became smaller while it was being mapped; "
+            "replace files that others map, never truncate them",
+        ) from None
+    return Segment(name, data)
+
+
+def create(where: Location, *, mode: int = 0o400, overwrite: bool = False, durable: bool = False) -> SegmentWriter:
+    """Start a new object, which nobody sees until it is published.
+
+    Parameters
+    ----------
+    where : str or PathLike
+        A path, or ``shm:NAME``. NAME has 1 to 254 bytes, no ``/`` and no NUL, is not ``.`` or ``..`` and does not start
+        with ``.shmarrow-``; the last holds for the last part of a path too.
+    mode : int
+        Permission bits of the published object, whatever the umask; until then it is 0600. Widen it to share
+        (``0o444``); with write bits, whoever has them can truncate the object and crash its readers.
+    overwrite : bool
+        Replace an object of this name at the moment of publishing. Readers of the old one keep it whole.
+    durable : bool
+        Make the object survive a crash of the machine: flush it before, and its directory after, it gets its name.
+
+    Raises
+    ------
+    ObjectExists
+        If the name is taken and not to be overwritten. Publishing checks this again, atomically.
+    StorageError
+        If the directory is missing or does not permit it.
+    Unsupported
+        For ``shm:NAME`` where shared memory objects are not files in ``/dev/shm``, as on macOS.
+    """
+    name, path = _resolve(where)
+    path = os.path.join(os.getcwd(), path)  # still the same file after a chdir
+    if not isinstance(mode, int) or not 0 <= mode <= 0o777:
+        raise InvalidArgument(f"mode must be permission bits from 0 to 0o777, found {mode!r}")
+    try:
+        taken: os.stat_result | None = os.lstat(path)
+    except OSError:
+        taken = None  # opening the file below gives the better reason
+    if taken is not None:
+        if not overwrite:
+            raise _taken(name)
+        if not (stat.S_ISREG(taken.st_mode) or stat.S_ISLNK(taken.st_mode)):
+            raise _refused(_not_regular(taken), "overwrite", name, path)
+    directory = os.path.dirname(path)
+    try:
+        fd = _open_unnamed(directory)
+        temp = None
+        if overwrite or fd is None:
+            collect_leftovers(directory)
+        if fd is None:
+            fd, temp = _open_named(directory)
+    except OSError as error:
+        hint = f"make the directory {directory!r} first" if error.errno == errno.ENOENT else ""
+        raise _refused(error, "create", name, path, hint) from None
+    return SegmentWriter(name, path, fd, temp, mode=mode, overwrite=overwrite, durable=durable)
+
+
+class SegmentWriter:
+    """An object being written, which nobody sees until :meth:`publish`; made by :func:`create`.
+
+    As a context manager it publishes at the end of the block, and discards on an exception.
+
+    Attributes
+    ----------
+    name : str
+        The location it will be published at.
+    size : int
+        Bytes written so far: the highest end of what was written or mapped. The published object is that long.
+    closed : bool
+        Whether it was published or discarded.
+    """
+
+    closed = True
+
+    def __init__(
+        self, name: str, path: str, fd: int, temp: str | None, *, mode: int, overwrite: bool, durable: bool
+    ) -> None:
+        self.name = name
+        self.size = 0
+        self.closed = False
+        self._path = path
+        self._fd = fd
+        self._temp = temp
+        self._pid = os.getpid()
+        self._mode = mode
+        self._overwrite = overwrite
+        self._durable = durable
+        self._reserved = 0
+        self._maps: list[Bytes] = []
+
+    def write(self, pieces: Iterable[Piece]) -> int:
+        """Append pieces in their order; nothing is copied on the way to the operating system.
+
+        Parameters
+        ----------
+        pieces : iterable of bytes, memoryview or ndarray
+            C-contiguous, of any dtype and shape; empty ones may be among them.
+
+        Returns
+        -------
+        int
+            The number of bytes written.
+
+        Raises
+        ------
+        InvalidType
+            If a piece has no buffer or one with gaps.
+        StoreFull
+            If no space is left. ``size`` is unchanged then.
+        """
+        return self.write_at(self.size, pieces)
+
+    def write_at(self, offset: int, pieces: Iterable[Piece]) -> int:
+        """Write pieces in their order from ``offset`` on; as :meth:`write`. Bytes that this skips are zeros."""
+        fd = self._open_fd()
+        if offset < 0:
+            raise InvalidArgument(f"offset must not be negative, found {offset}")
+        views = [piece if type(piece) is bytes else as_bytes(piece) for piece in pieces]
+        if offset > self.size:
+            self.reserve(offset)
+        try:
+            written = _pwrite_all(fd, views, offset)
+        except OSError as error:
+            raise _refused(error, "write to", self.name, self._path) from None
+        if written:
+            self.size = max(self.size, offset + written)
+        return written
+
+    def reserve(self, size: int) -> None:
+        """Take the space for an object of ``size`` bytes, so that no later write within it runs out of space.
+
+        Raises
+        ------
+        StoreFull
+            If there is not that much space; what could be had is given back.
+        """
+        fd = self._open_fd()
+        start = max(self.size, self._reserved)
+        if size <= start:
+            return
+        try:
+            os.posix_fallocate(fd, start, size - start)
+        except OSError as error:
+            os.ftruncate(fd, start)  # ext4 keeps the blocks that it had found
+            raise _refused(error, f"reserve {size} bytes for", self.name, self._path) from None
+        self._reserved = size
+
+    def map(self, size: int) -> Bytes:
+        """Hand out the first ``size`` bytes to be filled in place; reserves them first, and counts them as written.
+
+        Fresh memory is filled about twice as fast by :meth:`write`; a map pays when the values are computed into it.
+
+        Returns
+        -------
+        ndarray
+            A writable ``uint8`` array of shape (size,), zeros where nothing was written. It becomes read-only when the
+            object is published. Arrays cut from it before do not: who writes to them then changes what readers see.
+        """
+        fd = self._open_fd()
+        self.reserve(size)
+        if size < 1:
+            return np.empty(0, U1)
+        try:
+            mapped = np.frombuffer(mmap.mmap(fd, size), U1)
+        except OSError as error:
+            raise _refused(error, f"map {size} bytes of", self.name, self._path) from None
+        self._maps.append(mapped)
+        self.size = max(self.size, size)
+        return mapped
+
+    def publish(self) -> None:
+        """Give the object its name: it is visible whole from here on. Closes the writer, also when this fails.
+
+        Raises
+        ------
+        ObjectExists
+            If another object took the name. Nothing of this one is left then.
+        """
+        fd = self._open_fd()
+        try:
+            os.ftruncate(fd, self.size)
+            os.fchmod(fd, self._mode)
+            if self._durable:
+                os.fsync(fd)
+            for mapped in self._maps:
+                mapped.flags.writeable = False
+            self._link(fd)
+            if self._durable:
+                _sync_directory(os.path.dirname(self._path))
+        except FileExistsError:
+            raise _taken(self.name) from None
+        except OSError as error:
+            raise _refused(error, "publish", self.name, self._path) from None
+        finally:
+            self.discard()
+
+    def discard(self) -> None:
+        """Drop the object if it was not published; nothing of it is left. Safe to call again."""
+        if self.closed:
+            return
+        self.closed = True
+        self._maps.clear()
+        # A forked child that drops its copy of the writer must not take the parent's file away.
+        if self._temp is not None and os.getpid() == self._pid:
+            with suppress(OSError):
+                os.unlink(self._temp)
+        os.close(self._fd)
+
+    def _link(self, fd: int) -> None:
+        if not self._overwrite:
+            if self._temp is None:
+                _link_unnamed(fd, self._path)
+            else:
+                os.link(self._temp, self._path)
+            return
+        if self._temp is None:
+            # Linking cannot replace, so the file passes through a temporary name, locked before it has it.
+            _lock_shared(fd)
+            temp = _temp_path(os.path.dirname(self._path))
+            self._temp = temp
+            _link_unnamed(fd, temp)
+        os.replace(self._temp, self._path)
+        self._temp = None
+
+    def _open_fd(self) -> int:
+        if self.closed:
+            raise Closed(f"the writer of {self.name!r} was published or discarded; create a new one")
+        return self._fd
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is not None:
+            self.discard()
+        elif not self.closed:
+            self.publish()
+
+    def __del__(self) -> None:
+        self.discard()
+
+    def __repr__(self) -> str:
+        return f"<SegmentWriter {self.name!r}, {self.size} bytes{', closed' if self.closed else ''}>"
+
+
+def unlink(where: Location) -> None:
+    """Remove an object's name. Who has it attached keeps it; its space comes back when the last of them is done.
+
+    Raises
+    ------
+    ObjectNotFound
+        If there is no object of this name.
+    StorageError
+        If the directory does not permit it, or the name is not that of a file.
+    """
+    name, path = _resolve(where)
+    try:
+        found = os.lstat(path)
+        if not (stat.S_ISREG(found.st_mode) or stat.S_ISLNK(found.st_mode)):
+            raise _not_regular(found)
+        os.unlink(path)
+    except OSError as error:
+        raise _refused(error, "unlink", name, path) from None
+
+
+def collect_leftovers(directory: str) -> int:
+    """Remove temporary files that killed writers left in ``directory``; returns how many.
+
+    Only overwriting, and file systems without ``O_TMPFILE``, ever use temporary names. A file whose writer lives is
+    locked, and stays; so do files of other users that may not be removed.
+    """
+    try:
+        names = [name for name in os.listdir(directory) if name.startswith(TEMP_PREFIX)]
+    except OSError:
+        return 0  # a directory that may be written but not listed
+    return sum(_collect(os.path.join(directory, name)) for name in names)
+
+
+_EMPTY = np.empty(0, U1)
+_EMPTY.flags.writeable = False
+
+
+def _resolve(where: Location) -> tuple[str, str]:
+    """The name and the path of a location, checked."""
+    if not is_location(where):
+        raise InvalidType(f"expected a path or {SHM_SCHEME}NAME, found {type(where).__name__}")
+    try:
+        name = os.fsdecode(where)
+        raw = os.fsencode(name)
+    except UnicodeError as error:
+        raise InvalidArgument(f"{where!r} cannot be encoded as a file name: {error}") from None
+    if b"\0" in raw:
+        raise InvalidArgument(f"a name must not contain NUL, found {name!r}")
+    if not name.startswith(SHM_SCHEME):
+        if os.path.basename(name) in ("", ".", "..") or os.path.basename(name).startswith(TEMP_PREFIX):
+            raise InvalidArgument(
+                f"a path must end in a file name that does not start with {TEMP_PREFIX!r}, found {name!r}"
+            )
+        return name, name
+    shm_name = name[len(SHM_SCHEME) :]
+    size = len(raw) - len(SHM_SCHEME)
+    if "/" in shm_name or shm_name in ("", ".", "..") or size > SHM_NAME_MAX or shm_name.startswith(TEMP_PREFIX):
+        raise InvalidArgument(
+            f"expected {SHM_SCHEME}NAME, where NAME has 1 to {SHM_NAME_MAX} bytes and no '/', is not '.' or '..' and "
+            f"does not start with {TEMP_PREFIX!r}, found {name!r}, whose NAME has {size} bytes"
+        )
+    if not _HAS_SHM_FILES:
+        raise Unsupported(
+            f"cannot use {name!r}: shared memory objects are not files in {SHM_DIRECTORY} on this machine; use a path"
+        )
+    return name, f"{SHM_DIRECTORY}/{shm_name}"
+
+
+def _open_object(name: str, path: str) -> tuple[int, int]:
+    """Open a published object, lock it against eviction; its descriptor and size."""
+    # shm_open follows no links either: in a directory that all may write, a link is someone's trap.
+    flags = _O_ATTACH | os.O_NOFOLLOW if name.startswith(SHM_SCHEME) else _O_ATTACH
+    while True:
+        fd = os.open(path, flags)
+        try:
+            _lock_shared(fd)
+            found = os.fstat(fd)
+            if not stat.S_ISREG(found.st_mode):
+                raise _not_regular(found)
+            # Removed or replaced before the lock held: what the name leads to now counts. A memfd opened through /proc
+            # has no links either, and is what its name leads to.
+            if found.st_nlink or os.path.samestat(found, os.stat(path)):
+                return fd, found.st_size
+        except BaseException:
+            os.close(fd)
+            raise
+        os.close(fd)
+
+
+def _lock_shared(fd: int) -> None:
+    """Ask collectors to leave this file alone for as long as ``fd`` and its duplicates are open.
+
+    Whoever holds the exclusive lock is about to unlink, in microseconds. Reading is safe without the lock, so neither a
+    program that sits on it nor a file system that knows no locks stands in the way.
+    """
+    for _ in range(_LOCK_TRIES):
+        try:
+            return fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            time.sleep(_LOCK_PAUSE)
+        except OSError:
+            return None
+
+
+def _open_unnamed(directory: str) -> int | None:
+    """Open a new file without a name, or None where the platform or file system cannot do it or cannot link it."""
+    if not _O_TMPFILE:
+        return None
+    try:
+        fd = os.open(directory, _O_TMPFILE | os.O_RDWR | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        if error.errno in (errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL):
+            return None
+        raise
+    if not os.path.exists(f"/proc/self/fd/{fd}"):
+        os.close(fd)
+        return None
+    return fd
+
+
+def _link_unnamed(fd: int, path: str) -> None:
+    # src_dir_fd means nothing for an absolute path, but with it Python calls linkat, which follows the link in /proc.
+    os.link(f"/proc/self/fd/{fd}", path, src_dir_fd=fd, follow_symlinks=True)
+
+
+def _open_named(directory: str) -> tuple[int, str]:
+    """Create a locked temporary file; its descriptor and path."""
+    while True:
+        path = _temp_path(directory)
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        _lock_shared(fd)
+        if os.fstat(fd).st_nlink:
+            return fd, path
+        os.close(fd)  # collected between its creation and the lock
+
+
+def _temp_path(directory: str) -> str:
+    return os.path.join(directory, TEMP_PREFIX + os.urandom(12).hex())
+
+
+def _collect(path: str) -> bool:
+    try:
+        fd = os.open(path, _O_ATTACH | os.O_NOFOLLOW)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if not os.path.samestat(os.fstat(fd), os.lstat(path)):
+            return False
+        os.unlink(path)
+    except OSError:
+        return False
+    finally:
+        os.close(fd)
+    return True
+
+
+def _pwrite_all(fd: int, views: list[Any], offset: int) -> int:
+    """Write all of ``views``, flat buffers of bytes, from ``offset`` on; replaces partly written ones in the list."""
+    start = offset
+    index = 0
+    while index < len(views):
+        call, room = views[index : index + MAX_CALL_PIECES], MAX_CALL_BYTES
+        for position, view in enumerate(call):
+            if len(view) > room:
+                call[position] = memoryview(view)[:room]
+                del call[position + 1 :]
+                break
+            room -= len(view)
+        written = os.pwritev(fd, call, offset)
+        offset += written
+        while index < len(views) and written >= len(views[index]):
+            written -= len(views[index])
+            index += 1
+        if written:
+            views[index] = memoryview(views[index])[written:]
+    return offset - start
+
+
+def _sync_directory(directory: str) -> None:
+    fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def _not_regular(found: os.stat_result) -> OSError:
+    kind = stat.filemode(found.st_mode)[0]
+    kinds = {"d": "directory", "p": "FIFO", "s": "socket", "c": "character device", "b": "block device"}
+    code = errno.EISDIR if kind == "d" else errno.EINVAL
+    return OSError(code, f"expected a regular file, found a {kinds.get(kind, 'special file')}")
+
+
+def _taken(name: str) -> ObjectExists:
+    return ObjectExists(
+        errno.EEXIST, f"cannot create {name!r}: the name is taken; unlink it first, or pass overwrite=True"
+    )
+
+
+def _refused(error: OSError, action: str, name: str, path: str, hint: str = "") -> StorageError:
+    """The error for what the operating system refused, with the numbers that explain it."""
+    if not hint:
+        if error.errno == errno.ENOENT:
+            hint = "it was never published, or it was removed already"
+        elif error.errno in (errno.ENOSPC, errno.EDQUOT):
+            hint = _space(path)
+        elif error.errno in (errno.EACCES, errno.EPERM):
+            hint = _permissions(path)
+        elif error.errno in (errno.EMFILE, errno.ENFILE):
+            hint = "each attached object keeps one descriptor open while arrays of it live; raise the limit (ulimit -n)"
+        elif error.errno == errno.ELOOP and name.startswith(SHM_SCHEME):
+            hint = "shared memory objects must not be symbolic links"
+    return storage_error(error, action, name, hint)
+
+
+def _space(path: str) -> str:
+    directory = os.path.dirname(path)
+    try:
+        found = os.statvfs(directory)
+    except OSError:
+        return "free some space"
+    total, free = found.f_blocks * found.f_frsize, found.f_bavail * found.f_frsize
+    text = f"the file system of {directory!r} has {total} bytes ({total >> 20} MiB), of which {free} are free"
+    if directory == SHM_DIRECTORY:
+        text += (
+            "; containers often give it 64 MiB: enlarge it with docker's --shm-size=8g, a memory-backed emptyDir in "
+            "Kubernetes, or mount -o remount,size=8g /dev/shm"
+        )
+    return text
+
+
+def _permissions(path: str) -> str:
+    """Mode and owner of the object and of its directory, as far as this user can see them."""
+    seen = []
+    for place in (path, os.path.dirname(path) or "."):
+        with suppress(OSError):
+            found = os.stat(place)
+            seen.append(f"{place!r} has mode {stat.S_IMODE(found.st_mode):04o} and owner {found.st_uid}")
+    return "; ".join([*seen, f"this process runs as user {os.geteuid()}"])
