@@ -1,0 +1,35 @@
+# Everything that is done to this project, by one word each: `make help` lists them.
+# The first of them makes .venv in this folder; all others find it there.
+
+BIN := .venv/bin
+
+.PHONY: help demo test lint bench docs clean
+
+help:
+	@sed -n 's/^\([a-z]*\):.*## /  make \1	/p' Makefile
+
+.venv/installed: pyproject.toml tools/venv.sh
+	@tools/venv.sh
+
+demo: .venv/installed ## the main job on real input: Spark's workers share a data set without copying it
+	@tools/programs.sh java
+	@$(BIN)/shmarrow demo
+
+test: .venv/installed ## all tests
+	@tools/programs.sh java flatc || true
+	@$(BIN)/pytest
+
+lint: .venv/installed ## style, by ruff, and types, by mypy
+	@$(BIN)/ruff check .
+	@$(BIN)/mypy
+
+bench: .venv/installed ## side by side with the peers: opening and writing
+	@$(BIN)/python benchmarks/attach.py
+	@$(BIN)/python benchmarks/write.py
+
+docs: .venv/installed ## run every example of the README, the guide and the docstrings
+	@$(BIN)/pytest tests/test_docs.py
+
+clean: ## remove all that the other targets made
+	@rm -rf .venv build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	@find . -name __pycache__ -type d -prune -exec rm -rf {} +

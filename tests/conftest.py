@@ -1,0 +1,84 @@
+"""What several suites share: names in shared memory that are cleaned up, Arrow's golden files, Java.
+
+Rules kept here: nothing that a test placed in shared memory outlives it, and a test that cannot run says why. What
+every run is supposed to have, the golden files, fails there (``CI=true``) and skips elsewhere.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+SHM = Path("/dev/shm")
+IN_CI = os.environ.get("CI") == "true"
+
+PREFIX = f"sa-test-{os.getpid()}-"
+_numbers = itertools.count()
+
+# Spark would start its workers with whatever `python3` is on PATH.
+os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+
+
+def shm_entries() -> set[str]:
+    """The names that stand in shared memory now."""
+    return {entry.name for entry in SHM.iterdir()} if SHM.is_dir() else set()
+
+
+def remove_shm(name: str) -> None:
+    """Remove one file or folder from shared memory."""
+    path = SHM / name
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _nothing_left_in_shared_memory() -> Iterator[None]:
+    before = shm_entries()
+    yield
+    # In CI the machine is ours alone; elsewhere only names that a test of this process made are known to be ours.
+    left = sorted(name for name in shm_entries() - before if IN_CI or name.startswith(PREFIX))
+    assert not left, f"the tests left {len(left)} objects in {SHM}: {', '.join(left[:10])}"
+
+
+@pytest.fixture
+def shm_name() -> Iterator[str]:
+    """A location ``shm:NAME`` of this test's own; what starts with it is removed after the test."""
+    name = f"{PREFIX}{next(_numbers):05d}"
+    yield f"shm:{name}"
+    for entry in shm_entries():
+        if entry.startswith(name):
+            remove_shm(entry)
+
+
+@pytest.fixture(scope="session")
+def arrow_testing() -> Path:
+    """The folder of Arrow's golden files, with ``integration/`` and ``fuzz/`` in it."""
+    path = Path(os.environ.get("ARROW_TEST_DATA") or ROOT.parent / "shared" / "arrow-testing")
+    if not (path / "integration").is_dir():
+        reason = f"no golden files: {path}/integration is not a folder; let ARROW_TEST_DATA name a copy of arrow-testing"
+        pytest.fail(reason) if IN_CI else pytest.skip(reason)
+    return path
+
+
+@pytest.fixture(scope="session")
+def java() -> None:
+    """Skip the test where there is no Java that Spark runs on."""
+    program = Path(os.environ["JAVA_HOME"], "bin", "java") if os.environ.get("JAVA_HOME") else "java"
+    try:
+        said = subprocess.run([program, "-version"], capture_output=True, text=True, timeout=60).stderr
+    except OSError as error:
+        said = str(error)
+    version = re.search(r'version "(\d+)', said)
+    if version is None or int(version[1]) < 17:
+        pytest.skip("Spark needs Java 17 or newer, on PATH or in JAVA_HOME (Debian: openjdk-17-jre-headless)")

@@ -1,0 +1,67 @@
+"""Every example runs: the ``python`` blocks of README.md and of the guide, and the docstrings of the package.
+
+The blocks of one file run in order, in one namespace, in a process and a folder of their own, and at the line numbers
+that they have in the file, so that a traceback leads to the example.
+"""
+
+from __future__ import annotations
+
+import doctest
+import importlib
+import pkgutil
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from conftest import ROOT, remove_shm, shm_entries
+
+import shmarrow
+
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+MODULES = ["shmarrow", *(module.name for module in pkgutil.walk_packages(shmarrow.__path__, "shmarrow."))]
+
+
+def program(page: str) -> str:
+    """The ``python`` blocks of a page, with a blank line for every line that is not in one."""
+    lines = []
+    indent = None
+    for line in page.splitlines():
+        fence = re.fullmatch(r"( *)```(.*)", line)
+        if fence:
+            opens = indent is None and fence[2] == "python"
+            indent = len(fence[1]) if opens else None
+            lines.append("")
+        else:
+            lines.append("" if indent is None else line[indent:])
+    return "\n".join(lines) + "\n"
+
+
+def test_program_keeps_line_numbers() -> None:
+    page = "text\n```python\na = 1\n```\n```sh\nb\n```\n  ```python\n  if a:\n      c = 2\n  ```\n"
+    assert program(page).splitlines() == ["", "", "a = 1", "", "", "", "", "", "if a:", "    c = 2", ""]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
+def test_page(page: Path, tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    code = program(page.read_text(encoding="utf-8"))
+    if re.search(r"^\s*(import|from) pyspark\b", code, re.MULTILINE):
+        request.getfixturevalue("java")
+    script = tmp_path / f"{page.stem}.py"
+    script.write_text(code, encoding="utf-8")
+    before = shm_entries()
+    ran = subprocess.run([sys.executable, script.name], cwd=tmp_path, capture_output=True, text=True, timeout=110)
+    named = tuple(re.findall(r"shm:([\w.-]+)", code))
+    left = sorted(name for name in shm_entries() - before if name.startswith(named)) if named else []
+    for name in left:
+        remove_shm(name)
+    assert ran.returncode == 0, f"{page.name} failed:\n{ran.stderr}"
+    assert not left, f"{page.name} leaves in shared memory: {left}"
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_docstrings(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    failed, _ = doctest.testmod(importlib.import_module(name), optionflags=doctest.NORMALIZE_WHITESPACE)
+    assert failed == 0, "the report of doctest stands above, under 'Captured stdout'"
