@@ -1,7 +1,8 @@
 """Where bytes live: a mapped file, or a POSIX shared memory object; create, attach, seal, unlink.
 
 A location is a path, or ``shm:NAME``, the shared memory object that any program opens as ``shm_open("/NAME")``. On
-Linux that object is the file ``/dev/shm/NAME``, so both kinds go through the same few system calls.
+Linux that object is the file ``/dev/shm/NAME``, so both kinds go through the same few system calls. Elsewhere shared
+memory objects take no ``pwritev`` and no ``link``: they can be attached and unlinked, not published.
 
 Rules kept here:
 
@@ -33,8 +34,8 @@ import mmap
 import os
 import stat
 import time
-from collections.abc import Iterable
-from contextlib import suppress
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from types import TracebackType
 from typing import Any, Self
 
@@ -58,7 +59,7 @@ MAX_CALL_BYTES = 2_147_479_552
 # 0 where the platform has no files without a name.
 _O_TMPFILE: int = getattr(os, "O_TMPFILE", 0)
 _O_ATTACH = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
-_HAS_SHM_FILES = os.path.isdir(SHM_DIRECTORY)
+_SHM_IS_FILES = os.path.isdir(SHM_DIRECTORY)
 _LOCK_TRIES = 100
 _LOCK_PAUSE = 0.001
 
@@ -177,6 +178,11 @@ def create(where: Location, *, mode: int = 0o400, overwrite: bool = False, durab
         For ``shm:NAME`` where shared memory objects are not files in ``/dev/shm``, as on macOS.
     """
     name, path = _resolve(where)
+    if _is_shm(name) and not _SHM_IS_FILES:
+        raise Unsupported(
+            f"cannot create {name!r}: on this machine shared memory objects are not files in {SHM_DIRECTORY}, and "
+            "cannot be published whole; use a path"
+        )
     path = os.path.join(os.getcwd(), path)  # still the same file after a chdir
     if not isinstance(mode, int) or not 0 <= mode <= 0o777:
         raise InvalidArgument(f"mode must be permission bits from 0 to 0o777, found {mode!r}")
@@ -405,6 +411,10 @@ def unlink(where: Location) -> None:
     """
     name, path = _resolve(where)
     try:
+        if _is_shm(name):
+            with _posix_ipc() as posix_ipc:
+                posix_ipc.unlink_shared_memory(_posix_name(name))
+            return
         found = os.lstat(path)
         if not (stat.S_ISREG(found.st_mode) or stat.S_ISLNK(found.st_mode)):
             raise _not_regular(found)
@@ -436,35 +446,57 @@ def _resolve(where: Location) -> tuple[str, str]:
         raise InvalidType(f"expected a path or {SHM_SCHEME}NAME, found {type(where).__name__}")
     try:
         name = os.fsdecode(where)
-        raw = os.fsencode(name)
+        raw = name.encode() if _is_shm(name) else os.fsencode(name)
     except UnicodeError as error:
-        raise InvalidArgument(f"{where!r} cannot be encoded as a file name: {error}") from None
+        raise InvalidArgument(f"{where!r} cannot be encoded as a name: {error}") from None
     if b"\0" in raw:
         raise InvalidArgument(f"a name must not contain NUL, found {name!r}")
-    if not name.startswith(SHM_SCHEME):
-        if os.path.basename(name) in ("", ".", "..") or os.path.basename(name).startswith(TEMP_PREFIX):
+    last = name[len(SHM_SCHEME) :] if _is_shm(name) else os.path.basename(name)
+    proper = last not in ("", ".", "..") and not last.startswith(TEMP_PREFIX)
+    if not _is_shm(name):
+        if not proper:
             raise InvalidArgument(
                 f"a path must end in a file name that does not start with {TEMP_PREFIX!r}, found {name!r}"
             )
         return name, name
-    shm_name = name[len(SHM_SCHEME) :]
     size = len(raw) - len(SHM_SCHEME)
-    if "/" in shm_name or shm_name in ("", ".", "..") or size > SHM_NAME_MAX or shm_name.startswith(TEMP_PREFIX):
+    if not proper or "/" in last or size > SHM_NAME_MAX:
         raise InvalidArgument(
             f"expected {SHM_SCHEME}NAME, where NAME has 1 to {SHM_NAME_MAX} bytes and no '/', is not '.' or '..' and "
             f"does not start with {TEMP_PREFIX!r}, found {name!r}, whose NAME has {size} bytes"
         )
-    if not _HAS_SHM_FILES:
-        raise Unsupported(
-            f"cannot use {name!r}: shared memory objects are not files in {SHM_DIRECTORY} on this machine; use a path"
-        )
-    return name, f"{SHM_DIRECTORY}/{shm_name}"
+    return name, f"{SHM_DIRECTORY}/{last}"
+
+
+def _is_shm(name: str) -> bool:
+    return name.startswith(SHM_SCHEME)
+
+
+def _posix_name(name: str) -> str:
+    return "/" + name[len(SHM_SCHEME) :]
+
+
+@contextmanager
+def _posix_ipc() -> Iterator[Any]:
+    """The module posix_ipc, whose own errors leave as the ``OSError`` that they stand for."""
+    import posix_ipc  # takes a millisecond, and few processes need it
+
+    try:
+        yield posix_ipc
+    except posix_ipc.ExistentialError:
+        raise OSError(errno.ENOENT, os.strerror(errno.ENOENT)) from None
+    except posix_ipc.PermissionsError:
+        raise OSError(errno.EACCES, os.strerror(errno.EACCES)) from None
 
 
 def _open_object(name: str, path: str) -> tuple[int, int]:
     """Open a published object, lock it against eviction; its descriptor and size."""
+    if _is_shm(name) and not _SHM_IS_FILES:
+        with _posix_ipc() as posix_ipc:
+            fd = posix_ipc.SharedMemory(_posix_name(name), read_only=True).fd
+        return fd, os.fstat(fd).st_size
     # shm_open follows no links either: in a directory that all may write, a link is someone's trap.
-    flags = _O_ATTACH | os.O_NOFOLLOW if name.startswith(SHM_SCHEME) else _O_ATTACH
+    flags = _O_ATTACH | os.O_NOFOLLOW if _is_shm(name) else _O_ATTACH
     while True:
         fd = os.open(path, flags)
         try:
@@ -604,7 +636,7 @@ def _refused(error: OSError, action: str, name: str, path: str, hint: str = "") 
             hint = _permissions(path)
         elif error.errno in (errno.EMFILE, errno.ENFILE):
             hint = "each attached object keeps one descriptor open while arrays of it live; raise the limit (ulimit -n)"
-        elif error.errno == errno.ELOOP and name.startswith(SHM_SCHEME):
+        elif error.errno == errno.ELOOP and _is_shm(name):
             hint = "shared memory objects must not be symbolic links"
     return storage_error(error, action, name, hint)
 

@@ -1,0 +1,844 @@
+"""Segments: published whole or not at all, kept while attached, nothing left behind; real processes, real kills."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import gc
+import io
+import mmap
+import multiprocessing
+import os
+import random
+import resource
+import signal
+import socket
+import stat
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+import zlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import posix_ipc
+import pytest
+
+from shmarrow import errors, segment
+from shmarrow.segment import attach, create, unlink
+
+ROOT = os.getuid() == 0
+NOBODY = 65534
+SHM = Path("/dev/shm")
+PREFIX = f"shmarrow-test-{os.getpid()}-"
+
+
+class Place:
+    """Where a test keeps its objects: a directory, or the shared memory objects of its own prefix."""
+
+    def __init__(self, directory: Path, prefix: str, scheme: str) -> None:
+        self.directory, self.prefix, self.scheme = directory, prefix, scheme
+
+    def __call__(self, name: str) -> str:
+        return self.scheme + self.prefix + name if self.scheme else str(self.directory / name)
+
+    def path(self, name: str) -> Path:
+        return self.directory / (self.prefix + name)
+
+    def names(self) -> list[str]:
+        """All that stands there, temporary names included where they cannot be another program's."""
+        found = [name for name in os.listdir(self.directory) if name.startswith(self.prefix)]
+        return sorted(name.removeprefix(self.prefix) for name in found)
+
+
+@pytest.fixture
+def shm() -> Iterator[Place]:
+    place = Place(SHM, PREFIX, "shm:")
+    yield place
+    for name in place.names():
+        place.path(name).unlink()
+
+
+@pytest.fixture(params=["file", "shm"])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
+    return request.getfixturevalue("shm") if request.param == "shm" else Place(tmp_path, "", "")
+
+
+@pytest.fixture
+def no_tmpfile(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on a platform without O_TMPFILE."""
+    monkeypatch.setattr(segment, "_O_TMPFILE", 0)
+
+
+@pytest.fixture(params=["unnamed", "named"])
+def way(request: pytest.FixtureRequest) -> str:
+    """Both ways to write: a file without a name, and one with a temporary name."""
+    if request.param == "named":
+        request.getfixturevalue("no_tmpfile")
+    return str(request.param)
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of 4 MiB."""
+    yield from _mount(tmp_path / "disk", ["-t", "tmpfs", "-o", "size=4m", "tmpfs"])
+
+
+def _mount(target: Path, arguments: list[str]) -> Iterator[Path]:
+    target.mkdir()
+    done = subprocess.run(["mount", *arguments, str(target)], capture_output=True, text=True)
+    if done.returncode:
+        pytest.skip(f"cannot mount a small file system here: {done.stderr.strip()}")
+    try:
+        yield target
+    finally:
+        gc.collect()
+        subprocess.run(["umount", "--lazy", str(target)], check=True)
+
+
+def put(where: str, content: bytes, **options: object) -> None:
+    with create(where, **options) as writer:  # type: ignore[arg-type]
+        writer.write([content])
+
+
+def free_bytes(directory: Path) -> int:
+    found = os.statvfs(directory)
+    return found.f_bavail * found.f_frsize
+
+
+def in_child(work: Callable[[], None]) -> int:
+    """Run ``work`` in a forked child; its exit status, 0 when it came to its end."""
+    child = os.fork()
+    if child == 0:
+        try:
+            work()
+            os._exit(0)
+        except BaseException as error:
+            print(f"child: {type(error).__name__}: {error}", file=sys.stderr, flush=True)
+        finally:
+            os._exit(1)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+# Values, modes, names
+
+
+def test_what_is_written_is_attached(place: Place, way: str) -> None:
+    with create(place("a")) as writer:
+        assert place.names() == [] if place.scheme or way == "unnamed" else len(place.names()) == 1
+        assert writer.write([b"abc", b"", memoryview(b"de"), np.arange(3, dtype="<u2")]) == 11
+        assert writer.size == 11
+        assert writer.write([]) == 0
+        assert writer.write_at(1, [b"XY"]) == 2
+        assert writer.size == 11
+    assert writer.closed
+    assert place.names() == ["a"]
+    with attach(place("a")) as got:
+        assert (got.name, got.size) == (place("a"), 11)
+        assert got.data.tobytes() == b"aXYde\0\0\1\0\2\0"
+        assert (got.data.dtype, got.data.shape, got.data.flags.writeable) == (np.uint8, (11,), False)
+        with pytest.raises(ValueError, match="WRITEABLE"):
+            got.data.flags.writeable = True
+    unlink(place("a"))
+    assert place.names() == []
+
+
+def test_paths_are_taken_as_path_objects(tmp_path: Path) -> None:
+    put(tmp_path / "a", b"x")  # type: ignore[arg-type]
+    assert attach(tmp_path / "a").name == str(tmp_path / "a")
+    unlink(tmp_path / "a")
+    assert segment.is_location(tmp_path)
+    assert segment.is_location("shm:a")
+    assert not any(segment.is_location(source) for source in (b"a", 3, None, memoryview(b"a")))
+
+
+def test_empty_object(place: Place) -> None:
+    put(place("empty"), b"")
+    got = attach(place("empty"))
+    assert (got.size, got.data.shape, got.data.flags.writeable) == (0, (0,), False)
+
+
+@pytest.mark.parametrize("mode", [0o400, 0o444, 0o640])
+def test_mode_is_as_asked_whatever_the_umask(place: Place, way: str, mode: int) -> None:
+    before = os.umask(0o777)
+    try:
+        with create(place("a"), mode=mode) as writer:
+            writer.write([b"x"])
+            assert stat.S_IMODE(os.fstat(writer._fd).st_mode) & 0o177 == 0
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE(place.path("a").stat().st_mode) == mode
+
+
+def test_default_mode_is_owner_reads(place: Place) -> None:
+    put(place("a"), b"x")
+    assert stat.S_IMODE(place.path("a").stat().st_mode) == 0o400
+
+
+@pytest.mark.parametrize("mode", [-1, 0o1000, "0400", None])
+def test_mode_that_is_none(tmp_path: Path, mode: object) -> None:
+    with pytest.raises(errors.InvalidArgument, match="mode"):
+        create(tmp_path / "a", mode=mode)  # type: ignore[arg-type]
+
+
+BAD_NAMES = [
+    "shm:", "shm:/a", "shm:a/b", "shm:../etc/passwd", "shm:.", "shm:..", "shm:a\0b", "shm:" + "a" * 255,
+    "shm:" + "é" * 128, "shm:.shmarrow-x", "shm:a\udcff", "", "/", "/tmp/", "/tmp/.", "/tmp/..", "a\0b",
+    "/tmp/.shmarrow-x", "a\ud800",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", BAD_NAMES, ids=ascii)
+def test_bad_names_are_refused_by_all(name: str) -> None:
+    for call in (attach, create, unlink):
+        with pytest.raises(errors.InvalidArgument):
+            call(name)
+
+
+def test_what_is_no_name(place: Place) -> None:
+    for call in (attach, create, unlink):
+        with pytest.raises(errors.InvalidType, match="found int"):
+            call(3)  # type: ignore[arg-type]
+
+
+def test_longest_shm_name(shm: Place) -> None:
+    name = "a" * (254 - len(PREFIX))
+    put(shm(name), b"x")
+    assert attach(shm(name)).data.tobytes() == b"x"
+    unlink(shm(name))
+
+
+def test_missing_and_taken_names(place: Place) -> None:
+    for call in (attach, unlink):
+        with pytest.raises(errors.ObjectNotFound, match="never published, or it was removed"):
+            call(place("a"))
+    put(place("a"), b"first")
+    with pytest.raises(errors.ObjectExists, match=r"a'.*overwrite=True"):
+        create(place("a"))
+    assert attach(place("a")).data.tobytes() == b"first"
+
+
+def test_name_taken_while_writing(place: Place, way: str) -> None:
+    writer = create(place("a"))
+    writer.write([b"second"])
+    put(place("a"), b"first")
+    with pytest.raises(errors.ObjectExists):
+        writer.publish()
+    assert writer.closed
+    assert attach(place("a")).data.tobytes() == b"first"
+    assert place.names() == ["a"]
+
+
+def test_directory_that_is_missing_or_none(tmp_path: Path) -> None:
+    with pytest.raises(errors.ObjectNotFound, match=r"make the directory .*nowhere"):
+        create(tmp_path / "nowhere" / "a")
+    put(str(tmp_path / "file"), b"x")
+    with pytest.raises(errors.StorageError) as caught:
+        create(tmp_path / "file" / "a")
+    assert caught.value.errno == errno.ENOTDIR
+
+
+def test_only_regular_files(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "fifo")
+    listener = socket.socket(socket.AF_UNIX)
+    listener.bind(str(tmp_path / "socket"))
+    listener.close()
+    for name, said in (("fifo", "a FIFO"), ("socket", "cannot attach"), (f"../{tmp_path.name}", "a directory")):
+        with pytest.raises(errors.StorageError, match=said):
+            attach(os.path.join(tmp_path, name))
+    for name, said in (("fifo", "a FIFO"), ("socket", "a socket"), (f"../{tmp_path.name}", "a directory")):
+        with pytest.raises(errors.StorageError, match=said):
+            unlink(os.path.join(tmp_path, name))
+    with pytest.raises(errors.StorageError, match="character device"):
+        attach("/dev/null")
+    with pytest.raises(errors.StorageError, match="expected a regular file, found a FIFO"):
+        create(tmp_path / "fifo", overwrite=True)
+    assert sorted(os.listdir(tmp_path)) == ["fifo", "socket"]
+
+
+def test_links_lead_to_files_but_not_to_shared_memory(tmp_path: Path, shm: Place) -> None:
+    put(str(tmp_path / "a"), b"x")
+    (tmp_path / "link").symlink_to("a")
+    assert attach(tmp_path / "link").data.tobytes() == b"x"
+    shm.path("link").symlink_to(tmp_path / "a")
+    with pytest.raises(errors.StorageError, match="symbolic link"):
+        attach(shm("link"))
+    with pytest.raises(errors.ObjectExists):
+        create(shm("link"))
+
+
+def test_relative_path_survives_chdir(tmp_path: Path, way: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "sub").mkdir()
+    monkeypatch.chdir(tmp_path)
+    with create("a") as writer:
+        os.chdir("sub")
+        writer.write([b"x"])
+    assert sorted(os.listdir(tmp_path)) == ["a", "sub"]
+    assert writer.name == "a"
+
+
+@pytest.mark.skipif(not ROOT, reason="takes root to become another user")
+def test_directory_without_permission() -> None:
+    with tempfile.TemporaryDirectory() as made:
+        os.chmod(made, 0o755)
+        where = os.path.join(made, "a")
+        put(where, b"x")
+
+        def stranger() -> None:
+            os.setgid(NOBODY)
+            os.setuid(NOBODY)
+            with pytest.raises(
+                errors.StorageError, match=rf"{made}' has mode 0755 and owner 0.*user {NOBODY}"
+            ) as caught:
+                create(os.path.join(made, "b"))
+            assert caught.value.errno == errno.EACCES
+            with pytest.raises(errors.StorageError, match=r"a' has mode 0400 and owner 0"):
+                attach(where)
+            with pytest.raises(errors.StorageError, match="mode 0755"):
+                unlink(where)
+
+        assert in_child(stranger) == 0
+        assert os.listdir(made) == ["a"]
+
+
+@pytest.mark.skipif(not ROOT, reason="takes root to become another user")
+def test_publishing_needs_no_privilege(shm: Place) -> None:
+    def stranger() -> None:
+        os.setgid(NOBODY)
+        os.setuid(NOBODY)
+        put(shm("a"), b"x", mode=0o444)
+
+    assert in_child(stranger) == 0
+    assert attach(shm("a")).data.tobytes() == b"x"
+    assert shm.path("a").stat().st_uid == NOBODY
+
+
+# Writing
+
+
+def test_more_pieces_than_one_call_takes(place: Place) -> None:
+    pieces = [struct.pack("<I", number) for number in range(5000)]
+    pieces[1024:1024] = [b""] * 2000
+    with create(place("a")) as writer:
+        assert writer.write(iter(pieces)) == 20000
+    assert np.array_equal(attach(place("a")).data.view("<u4"), np.arange(5000))
+
+
+def test_pieces_of_any_type_and_shape(tmp_path: Path) -> None:
+    days = np.array(["2024-02-29", "NaT"], "M8[D]")
+    matrix = np.arange(6, dtype="<f8").reshape(2, 3)
+    with create(tmp_path / "a") as writer:
+        writer.write([days, matrix, bytearray(b"xyz"), np.float32(1).reshape(()), np.empty((0, 4)), np.array(7, "u1")])
+    assert attach(tmp_path / "a").data.tobytes() == (
+        struct.pack("<2q", 19782, -(1 << 63))
+        + struct.pack("<6d", 0, 1, 2, 3, 4, 5)
+        + b"xyz"
+        + struct.pack("<f", 1)
+        + b"\7"
+    )
+
+
+@pytest.mark.parametrize(("most_pieces", "most_bytes"), [(1, 1), (3, 7), (1024, 5), (2, 1 << 31)])
+def test_calls_of_limited_size(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most_pieces: int, most_bytes: int
+) -> None:
+    monkeypatch.setattr(segment, "MAX_CALL_PIECES", most_pieces)
+    monkeypatch.setattr(segment, "MAX_CALL_BYTES", most_bytes)
+    pieces = [b"", b"a", b"bcdefghijklmnopqr", b"", np.arange(65, 91, dtype="u1"), memoryview(b"0123"), b""]
+    with create(tmp_path / "a") as writer:
+        assert writer.write(pieces) == 48
+    assert attach(tmp_path / "a").data.tobytes() == b"abcdefghijklmnopqrABCDEFGHIJKLMNOPQRSTUVWXYZ0123"
+
+
+@pytest.mark.parametrize(
+    "piece", [np.zeros((4, 4))[:, 1], np.zeros((3, 4)).T, memoryview(b"abcd")[::2], "text", 3, None, [1]], ids=str
+)
+def test_pieces_with_gaps_are_refused(tmp_path: Path, piece: object) -> None:
+    with create(tmp_path / "a") as writer:
+        writer.write([b"x"])
+        with pytest.raises(errors.InvalidType):
+            writer.write([b"y", piece])  # type: ignore[list-item]
+        assert writer.size == 1
+    assert attach(tmp_path / "a").data.tobytes() == b"x"
+
+
+def test_write_at_beyond_the_end_leaves_zeros_and_no_hole(place: Place) -> None:
+    with create(place("a")) as writer:
+        writer.write([b"ab"])
+        writer.write_at(100_000, [b"cd"])
+        with pytest.raises(errors.InvalidArgument):
+            writer.write_at(-1, [b"x"])
+    assert attach(place("a")).data.tobytes() == b"ab" + bytes(99_998) + b"cd"
+    assert place.path("a").stat().st_blocks * 512 >= 100_002
+
+
+def test_reserved_space_that_was_not_written_is_given_back(place: Place) -> None:
+    with create(place("a")) as writer:
+        writer.reserve(1 << 20)
+        assert os.fstat(writer._fd).st_blocks * 512 >= 1 << 20
+        writer.write([b"abc"])
+    found = place.path("a").stat()
+    assert found.st_size == 3
+    assert found.st_blocks * 512 <= 4096
+
+
+def test_filled_in_place(place: Place, way: str) -> None:
+    with create(place("a")) as writer:
+        writer.write([b"head"])
+        mapped = writer.map(100)
+        assert mapped[:5].tobytes() == b"head\0"
+        assert writer.size == 100
+        part = mapped[8:24].view("<i8")
+        part[:] = [5, 6]
+        writer.write([b"tail"])
+    assert not mapped.flags.writeable
+    expected = b"head\0\0\0\0" + struct.pack("<2q", 5, 6) + bytes(76) + b"tail"
+    assert attach(place("a")).data.tobytes() == expected
+    assert part.tolist() == [5, 6]
+    del mapped, part
+    gc.collect()
+    assert attach(place("a")).data.tobytes() == expected
+
+
+def test_map_of_nothing(tmp_path: Path) -> None:
+    with create(tmp_path / "a") as writer:
+        assert writer.map(0).shape == (0,)
+    assert attach(tmp_path / "a").size == 0
+
+
+def test_discard_leaves_nothing(place: Place, way: str) -> None:
+    writer = create(place("a"))
+    mapped = writer.map(1 << 16)
+    writer.discard()
+    writer.discard()
+    mapped[:] = 1
+    with pytest.raises(ZeroDivisionError), create(place("b")) as other:
+        other.write([bytes(1 // 0)])
+    assert other.closed
+    forgotten = create(place("c"))
+    del forgotten
+    assert place.names() == []
+
+
+def test_closed_writer_and_segment(place: Place) -> None:
+    with create(place("a")) as writer:
+        writer.write([b"x"])
+        writer.publish()
+    for call in (lambda: writer.write([b"y"]), lambda: writer.reserve(1), lambda: writer.map(1), writer.publish):
+        with pytest.raises(errors.Closed, match="published or discarded"):
+            call()
+    got = attach(place("a"))
+    assert repr(got) == f"<Segment {place('a')!r}, 1 bytes>"
+    got.close()
+    got.close()
+    with pytest.raises(errors.Closed, match="attach to it again"):
+        _ = got.data
+    assert repr(got) == f"<Segment {place('a')!r}, 1 bytes, closed>"
+
+
+def test_durable(tmp_path: Path, way: str) -> None:
+    put(str(tmp_path / "a"), b"x", durable=True)
+    put(str(tmp_path / "a"), b"y", durable=True, overwrite=True)
+    assert attach(tmp_path / "a").data.tobytes() == b"y"
+
+
+# Overwriting
+
+
+def test_overwritten_while_a_reader_holds_the_old_one(place: Place, way: str) -> None:
+    put(place("a"), b"old" * 10_000)
+    before = attach(place("a"))
+    with create(place("a"), overwrite=True) as writer:
+        writer.write([b"new"])
+        assert attach(place("a")).size == 30_000
+    assert attach(place("a")).data.tobytes() == b"new"
+    assert before.data.tobytes() == b"old" * 10_000
+    assert place.names() == ["a"]
+    put(place("b"), b"first", overwrite=True)
+    assert attach(place("b")).data.tobytes() == b"first"
+
+
+def test_leftovers_are_collected_and_living_writers_are_not(tmp_path: Path, no_tmpfile: None) -> None:
+    living = create(tmp_path / "a")
+    living.write([b"x"])
+    (tmp_path / ".shmarrow-dead").write_bytes(b"left")
+    assert len(os.listdir(tmp_path)) == 2
+    assert segment.collect_leftovers(str(tmp_path)) == 1
+    assert segment.collect_leftovers(str(tmp_path)) == 0
+    (tmp_path / ".shmarrow-dead").write_bytes(b"left")
+    put(str(tmp_path / "b"), b"y")  # a writer with a temporary name collects first
+    living.publish()
+    assert sorted(os.listdir(tmp_path)) == ["a", "b"]
+    assert segment.collect_leftovers(str(tmp_path / "nowhere")) == 0
+
+
+def test_forked_child_does_not_take_the_file_away(tmp_path: Path, no_tmpfile: None) -> None:
+    with create(tmp_path / "a") as writer:
+        writer.write([b"x"])
+        assert in_child(writer.discard) == 0
+        assert segment.collect_leftovers(str(tmp_path)) == 0
+    assert attach(tmp_path / "a").data.tobytes() == b"x"
+
+
+# Reading
+
+
+def test_any_program_sees_shared_memory(shm: Place) -> None:
+    put(shm("ours"), b"hello")
+    theirs = posix_ipc.SharedMemory("/" + PREFIX + "ours", read_only=True)
+    try:
+        assert theirs.size == 5
+        assert mmap.mmap(theirs.fd, 5, prot=mmap.PROT_READ)[:] == b"hello"
+    finally:
+        theirs.close_fd()
+    made = posix_ipc.SharedMemory("/" + PREFIX + "theirs", posix_ipc.O_CREX, size=4096)
+    os.pwrite(made.fd, b"world", 0)
+    made.close_fd()
+    assert attach(shm("theirs")).data[:6].tobytes() == b"world\0"
+    unlink(shm("ours"))
+    with pytest.raises(posix_ipc.ExistentialError):
+        posix_ipc.SharedMemory("/" + PREFIX + "ours")
+    posix_ipc.unlink_shared_memory("/" + PREFIX + "theirs")
+    with pytest.raises(errors.ObjectNotFound):
+        attach(shm("theirs"))
+
+
+def test_where_shared_memory_is_not_files(shm: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    put(shm("a"), b"hello")
+    monkeypatch.setattr(segment, "_SHM_IS_FILES", False)
+    assert attach(shm("a")).data.tobytes() == b"hello"
+    with pytest.raises(errors.Unsupported, match="use a path"):
+        create(shm("b"))
+    unlink(shm("a"))
+    for call in (attach, unlink):
+        with pytest.raises(errors.ObjectNotFound, match="never published"):
+            call(shm("a"))
+
+
+def test_attaching_changes_nothing(place: Place) -> None:
+    put(place("a"), b"x" * 5000, mode=0o600)
+    before = place.path("a").stat()
+    for _ in range(3):
+        assert attach(place("a")).size == 5000
+    after = place.path("a").stat()
+    assert (after.st_size, after.st_mtime_ns, after.st_ctime_ns, after.st_ino) == (
+        before.st_size, before.st_mtime_ns, before.st_ctime_ns, before.st_ino,
+    )  # fmt: skip
+
+
+def test_arrays_outlive_close_and_unlink(place: Place) -> None:
+    put(place("a"), np.arange(100_000, dtype="<i8").tobytes())
+    got = attach(place("a"))
+    column = got.data[80:].view("<i8")
+    got.close()
+    del got
+    unlink(place("a"))
+    put(place("a"), b"another")
+    gc.collect()
+    assert int(column.sum()) == sum(range(10, 100_000))
+
+
+def test_descriptors_are_all_closed(place: Place) -> None:
+    def opened() -> int:
+        return len(os.listdir("/proc/self/fd"))
+
+    before = opened()
+    for number in range(5):
+        put(place(str(number)), b"x")
+        got = attach(place(str(number)))
+        with pytest.raises(errors.ObjectExists):
+            create(place(str(number)))
+        create(place(str(number)), overwrite=True).discard()
+    with pytest.raises(errors.StorageError):
+        attach("/dev/null")
+    del got
+    gc.collect()
+    assert opened() == before
+
+
+def test_too_many_attached(tmp_path: Path) -> None:
+    put(str(tmp_path / "a"), b"x")
+
+    def greedy() -> None:
+        limit = len(os.listdir("/proc/self/fd")) + 20
+        resource.setrlimit(resource.RLIMIT_NOFILE, (limit, limit))
+        with pytest.raises(errors.StorageError, match="keeps one descriptor open") as caught:
+            _ = [attach(tmp_path / "a") for _ in range(100)]
+        assert caught.value.errno == errno.EMFILE
+
+    assert in_child(greedy) == 0
+
+
+def test_attached_object_is_locked_until_its_last_array_is_gone(place: Place) -> None:
+    put(place("a"), bytes(100))
+    evictor = os.open(place.path("a"), os.O_RDONLY)
+    try:
+        column = attach(place("a")).data[10:20]
+        with pytest.raises(BlockingIOError):
+            fcntl.flock(evictor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        del column
+        fcntl.flock(evictor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        # Another program that sits on the lock delays a reader a little, and cannot keep it out.
+        start = time.monotonic()
+        assert attach(place("a")).size == 100
+        assert time.monotonic() - start < 5
+    finally:
+        os.close(evictor)
+
+
+def test_memfd_through_proc() -> None:
+    fd = os.memfd_create("a")
+    try:
+        os.write(fd, b"hello")
+        assert attach(f"/proc/self/fd/{fd}").data.tobytes() == b"hello"
+    finally:
+        os.close(fd)
+
+
+def _read_elsewhere(where: str) -> int:
+    with attach(where) as got:
+        return int(got.data.view("<i8").sum())
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn"])
+def test_readers_in_other_processes(place: Place, method: str) -> None:
+    put(place("a"), np.arange(1000, dtype="<i8").tobytes())
+    with multiprocessing.get_context(method).Pool(1) as pool:
+        assert pool.apply(_read_elsewhere, (place("a"),)) == 499_500
+    assert attach(place("a")).size == 8000
+
+
+def test_killed_reader_harms_nobody(place: Place) -> None:
+    put(place("a"), b"x" * 10_000)
+    readable, writable = os.pipe()
+    reader = os.fork()
+    if reader == 0:
+        held = attach(place("a")).data
+        os.write(writable, bytes(held[:1]))
+        signal.pause()
+        os._exit(0)
+    assert os.read(readable, 1) == b"x"
+    os.close(readable)
+    os.close(writable)
+    os.kill(reader, signal.SIGKILL)
+    os.waitpid(reader, 0)
+    with open(place.path("a"), "rb") as evictor:
+        fcntl.flock(evictor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    assert attach(place("a")).data.tobytes() == b"x" * 10_000
+
+
+# No space left
+
+
+def _fill(file: io.RawIOBase) -> None:
+    with contextlib.suppress(OSError):
+        while True:
+            file.write(bytes(4096))
+
+
+def test_full_disk_while_writing(disk: Path, way: str) -> None:
+    space = free_bytes(disk)
+    with pytest.raises(errors.StoreFull, match=r"has 4194304 bytes \(4 MiB\), of which 0 are free") as caught:
+        put(str(disk / "a"), bytes(5 << 20))
+    assert caught.value.errno == errno.ENOSPC
+    assert os.listdir(disk) == []
+    assert free_bytes(disk) == space
+
+
+def test_full_disk_in_the_middle_of_pieces(disk: Path) -> None:
+    with create(disk / "a") as writer:
+        writer.write([b"x" * 1000])
+        with pytest.raises(errors.StoreFull):
+            writer.write([bytes([number % 251]) * 10_000 for number in range(1500)])
+        assert writer.size == 1000
+    assert attach(disk / "a").data.tobytes() == b"x" * 1000
+    assert free_bytes(disk) >= (4 << 20) - (64 << 10)
+
+
+def test_full_disk_on_reserve_and_map(disk: Path) -> None:
+    with create(disk / "a") as writer:
+        writer.write([b"x"])
+        with pytest.raises(errors.StoreFull, match=r"reserve 8388608 bytes.*4194304 bytes"):
+            writer.reserve(8 << 20)
+        with pytest.raises(errors.StoreFull):
+            writer.map(8 << 20)
+        with pytest.raises(errors.StoreFull):
+            writer.write_at(8 << 20, [b"x"])
+        writer.map(3 << 20)[:] = 7
+    assert int(attach(disk / "a").data.sum(dtype=np.int64)) == 7 * (3 << 20)
+
+
+def test_reserved_space_is_there_when_the_disk_is_full(disk: Path) -> None:
+    with create(disk / "a") as writer:
+        writer.reserve(1 << 20)
+        with pytest.raises(errors.StoreFull):
+            put(str(disk / "b"), bytes(4 << 20))
+        with open(disk / "filler", "wb", buffering=0) as filler:
+            _fill(filler)
+        writer.write_at((1 << 20) - 1, [b"x"])
+    # A hole would take a page when it is read, and kill this process for want of one.
+    assert int(attach(disk / "a").data.sum()) == ord("x")
+
+
+@pytest.mark.skipif(not ROOT, reason="takes root to make a file system")
+def test_failed_reserve_gives_ext4_its_blocks_back(tmp_path: Path) -> None:
+    image = tmp_path / "image"
+    with open(image, "wb") as file:
+        file.truncate(16 << 20)
+    try:
+        subprocess.run(["mkfs.ext4", "-q", "-m", "0", str(image)], check=True, capture_output=True)
+    except (OSError, subprocess.CalledProcessError) as error:
+        pytest.skip(f"cannot make an ext4 file system here: {error}")
+    for disk in _mount(tmp_path / "ext4", ["-o", "loop", str(image)]):
+        with create(disk / "a") as writer:
+            writer.write([b"x"])
+            os.sync()
+            space = free_bytes(disk)
+            with pytest.raises(errors.StoreFull):
+                writer.reserve(64 << 20)
+            assert free_bytes(disk) >= space - (64 << 10)
+
+
+@pytest.mark.skipif(not ROOT, reason="takes root to give a process a small /dev/shm")
+def test_full_shared_memory_says_how_to_enlarge_it() -> None:
+    script = (
+        "from shmarrow import errors, segment\n"
+        "try: segment.create('shm:a').write([bytes(2 << 20)])\n"
+        "except errors.StoreFull as error: print(error)\n"
+    )
+    command = f'mount -t tmpfs -o size=1m tmpfs /dev/shm && exec {sys.executable} -c "$SCRIPT"'
+    done = subprocess.run(
+        ["unshare", "--mount", "sh", "-c", command],
+        env={**os.environ, "SCRIPT": script, "PYTHONPATH": os.pathsep.join(sys.path)}, capture_output=True, text=True,
+    )  # fmt: skip
+    if done.returncode:
+        pytest.skip(f"cannot give a process its own /dev/shm here: {done.stderr.strip()}")
+    assert "'/dev/shm' has 1048576 bytes (1 MiB), of which 0 are free; containers often give it 64 MiB" in done.stdout
+    assert "--shm-size" in done.stdout
+
+
+# Races and kills
+
+
+def test_one_winner_among_sixteen(place: Place, way: str) -> None:
+    rounds, racers = 12, 16
+    context = multiprocessing.get_context("fork")
+    start = context.Barrier(racers)
+    results = context.SimpleQueue()
+
+    def race(racer: int) -> None:
+        won = []
+        for number in range(rounds):
+            writer = create(place(str(number)))
+            writer.write([bytes([racer]) * 5000])
+            start.wait(30)
+            try:
+                writer.publish()
+                won.append(number)
+            except errors.ObjectExists:
+                pass
+            start.wait(30)
+        results.put((racer, won))
+
+    processes = [context.Process(target=race, args=(racer,)) for racer in range(racers)]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join(60)
+    assert [process.exitcode for process in processes] == [0] * racers
+    winners = {number: racer for racer, won in (results.get() for _ in processes) for number in won}
+    assert sorted(winners) == list(range(rounds))
+    assert place.names() == sorted(map(str, range(rounds)))
+    for number, racer in winners.items():
+        assert attach(place(str(number))).data.tobytes() == bytes([racer]) * 5000
+
+
+KEYS = "abcd"
+
+
+def _write_forever(place: Place, seed: int, overwrite: bool) -> None:
+    """Publish, replace and remove objects that begin with their size and end with their checksum."""
+    chance = random.Random(seed)
+    while True:
+        key = chance.choice(KEYS)
+        body = chance.randbytes(chance.randrange(20_000))
+        try:
+            with create(place(key), overwrite=overwrite) as writer:
+                writer.write([struct.pack("<Q", len(body))])
+                if chance.random() < 0.3:
+                    writer.map(8 + len(body))[8:] = np.frombuffer(body, "u1")
+                else:
+                    writer.write([body[:1000], body[1000:]])
+                writer.write([struct.pack("<L", zlib.crc32(body))])
+        except errors.ObjectExists:
+            unlink(place(key))
+
+
+def _is_whole(data: np.ndarray) -> bool:
+    content = data.tobytes()
+    body = content[8:-4]
+    return len(content) >= 12 and content == struct.pack("<Q", len(body)) + body + struct.pack("<L", zlib.crc32(body))
+
+
+def _read_until(place: Place, stop: int) -> None:
+    """Attach to whatever there is until ``stop`` can be read; fails on an object that is not whole."""
+    seen = 0
+    os.set_blocking(stop, False)
+    while True:
+        for key in KEYS:
+            try:
+                assert _is_whole(attach(place(key)).data)
+                seen += 1
+            except errors.ObjectNotFound:
+                pass
+        try:
+            os.read(stop, 1)
+        except BlockingIOError:
+            continue
+        assert seen > 100
+        return
+
+
+@pytest.mark.parametrize(
+    ("kind", "named", "overwrite", "kills"),
+    [("shm", False, False, 100), ("file", False, True, 40), ("file", True, False, 40), ("file", True, True, 40)],
+)
+def test_killed_writers(
+    tmp_path: Path, request: pytest.FixtureRequest, kind: str, named: bool, overwrite: bool, kills: int
+) -> None:
+    if named:
+        request.getfixturevalue("no_tmpfile")
+    place = request.getfixturevalue("shm") if kind == "shm" else Place(tmp_path, "", "")
+    readable, writable = os.pipe()
+    reader = os.fork()
+    if reader == 0:
+        os.close(writable)
+        os._exit(in_child(lambda: _read_until(place, readable)))
+    os.close(readable)
+    chance = random.Random(7)
+    for number in range(kills):
+        writer = os.fork()
+        if writer == 0:
+            try:
+                _write_forever(place, number, overwrite)
+            finally:
+                os._exit(1)
+        time.sleep(0.002 + 0.02 * chance.random())
+        os.kill(writer, signal.SIGKILL)
+        assert os.waitstatus_to_exitcode(os.waitpid(writer, 0)[1]) == -signal.SIGKILL
+        published = [name for name in place.names() if not name.startswith(segment.TEMP_PREFIX)]
+        assert set(published) <= set(KEYS)
+        assert all(_is_whole(attach(place(name)).data) for name in published)
+        if not named and not overwrite:
+            assert published == place.names()
+    os.close(writable)
+    assert os.waitstatus_to_exitcode(os.waitpid(reader, 0)[1]) == 0
+    segment.collect_leftovers(str(place.directory))
+    for key in set(place.names()):
+        assert key in KEYS
+        unlink(place(key))
+    assert place.names() == []
