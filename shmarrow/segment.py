@@ -522,11 +522,12 @@ def _lock_shared(fd: int) -> None:
     """
     for _ in range(_LOCK_TRIES):
         try:
-            return fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            return
         except BlockingIOError:
             time.sleep(_LOCK_PAUSE)
         except OSError:
-            return None
+            return
 
 
 def _open_unnamed(directory: str) -> int | None:

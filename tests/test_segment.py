@@ -12,6 +12,7 @@ import multiprocessing
 import os
 import random
 import resource
+import select
 import signal
 import socket
 import stat
@@ -22,6 +23,7 @@ import tempfile
 import time
 import zlib
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -462,6 +464,28 @@ def test_overwritten_while_a_reader_holds_the_old_one(place: Place, way: str) ->
     assert attach(place("b")).data.tobytes() == b"first"
 
 
+def test_overwriting_never_shows_the_name_empty(place: Place, way: str) -> None:
+    put(place("a"), bytes(8))
+    readable, writable = os.pipe()
+    reader = os.fork()
+    if reader == 0:
+        os.close(writable)
+
+        def read() -> None:
+            last = 0
+            while not select.select([readable], [], [], 0)[0]:
+                (number,) = struct.unpack("<Q", attach(place("a")).data)
+                assert number >= last
+                last = number
+
+        os._exit(in_child(read))
+    os.close(readable)
+    for number in range(1, 500):
+        put(place("a"), struct.pack("<Q", number), overwrite=True)
+    os.close(writable)
+    assert os.waitstatus_to_exitcode(os.waitpid(reader, 0)[1]) == 0
+
+
 def test_leftovers_are_collected_and_living_writers_are_not(tmp_path: Path, no_tmpfile: None) -> None:
     living = create(tmp_path / "a")
     living.write([b"x"])
@@ -588,6 +612,25 @@ def test_attached_object_is_locked_until_its_last_array_is_gone(place: Place) ->
         assert time.monotonic() - start < 5
     finally:
         os.close(evictor)
+
+
+@pytest.mark.parametrize("replaced", [True, False])
+def test_evicted_between_its_opening_and_its_lock(place: Place, replaced: bool) -> None:
+    put(place("a"), b"old")
+    evictor = os.open(place.path("a"), os.O_RDONLY)
+    fcntl.flock(evictor, fcntl.LOCK_EX)
+    with ThreadPoolExecutor(1) as pool:
+        reading = pool.submit(attach, place("a"))  # has it open and waits for the lock
+        time.sleep(0.03)
+        unlink(place("a"))
+        if replaced:
+            put(place("a"), b"new")
+        os.close(evictor)
+        if replaced:
+            assert reading.result().data.tobytes() == b"new"
+        else:
+            with pytest.raises(errors.ObjectNotFound):
+                reading.result()
 
 
 def test_memfd_through_proc() -> None:
