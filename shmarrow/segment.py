@@ -183,28 +183,23 @@ def create(where: Location, *, mode: int = 0o400, overwrite: bool = False, durab
             f"cannot create {name!r}: on this machine shared memory objects are not files in {SHM_DIRECTORY}, and "
             "cannot be published whole; use a path"
         )
-    path = os.path.join(os.getcwd(), path)  # still the same file after a chdir
     if not isinstance(mode, int) or not 0 <= mode <= 0o777:
         raise InvalidArgument(f"mode must be permission bits from 0 to 0o777, found {mode!r}")
     try:
-        taken: os.stat_result | None = os.lstat(path)
-    except OSError:
-        taken = None  # opening the file below gives the better reason
-    if taken is not None:
-        if not overwrite:
-            raise _taken(name)
-        if not (stat.S_ISREG(taken.st_mode) or stat.S_ISLNK(taken.st_mode)):
-            raise _refused(_not_regular(taken), "overwrite", name, path)
-    directory = os.path.dirname(path)
-    try:
+        if not os.path.isabs(path):
+            path = os.path.join(os.getcwd(), path)  # still the same file after a chdir
+        directory = os.path.dirname(path)
+        _check_target(path, overwrite)
         fd = _open_unnamed(directory)
         temp = None
         if overwrite or fd is None:
             collect_leftovers(directory)
         if fd is None:
             fd, temp = _open_named(directory)
+    except FileExistsError:
+        raise _taken(name) from None
     except OSError as error:
-        hint = f"make the directory {directory!r} first" if error.errno == errno.ENOENT else ""
+        hint = f"make the directory {os.path.dirname(path) or os.curdir!r} first" if error.errno == errno.ENOENT else ""
         raise _refused(error, "create", name, path, hint) from None
     return SegmentWriter(name, path, fd, temp, mode=mode, overwrite=overwrite, durable=durable)
 
@@ -415,9 +410,7 @@ def unlink(where: Location) -> None:
             with _posix_ipc() as posix_ipc:
                 posix_ipc.unlink_shared_memory(_posix_name(name))
             return
-        found = os.lstat(path)
-        if not (stat.S_ISREG(found.st_mode) or stat.S_ISLNK(found.st_mode)):
-            raise _not_regular(found)
+        _check_removable(os.lstat(path))
         os.unlink(path)
     except OSError as error:
         raise _refused(error, "unlink", name, path) from None
@@ -466,6 +459,22 @@ def _resolve(where: Location) -> tuple[str, str]:
             f"does not start with {TEMP_PREFIX!r}, found {name!r}, whose NAME has {size} bytes"
         )
     return name, f"{SHM_DIRECTORY}/{last}"
+
+
+def _check_target(path: str, overwrite: bool) -> None:
+    """Find out before anything is written that the name is taken; publishing decides."""
+    try:
+        found = os.lstat(path)
+    except OSError:
+        return  # opening the file gives the better reason
+    if not overwrite:
+        raise FileExistsError
+    _check_removable(found)
+
+
+def _check_removable(found: os.stat_result) -> None:
+    if not (stat.S_ISREG(found.st_mode) or stat.S_ISLNK(found.st_mode)):
+        raise _not_regular(found)
 
 
 def _is_shm(name: str) -> bool:

@@ -283,6 +283,16 @@ def test_relative_path_survives_chdir(tmp_path: Path, way: str, monkeypatch: pyt
     assert writer.name == "a"
 
 
+def test_working_directory_that_is_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    with pytest.raises(errors.ObjectNotFound):
+        create("a")
+    put(str(tmp_path / "a"), b"x")
+    assert attach(tmp_path / "a").size == 1
+
+
 @pytest.mark.skipif(not ROOT, reason="takes root to become another user")
 def test_directory_without_permission() -> None:
     with tempfile.TemporaryDirectory() as made:
