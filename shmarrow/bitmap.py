@@ -1,0 +1,77 @@
+"""Validity bitmaps: one bit a slot, least significant bit first, 1 for valid (columnar format, "Validity bitmaps").
+
+Rules kept here: a bitmap is a ``uint8`` ndarray; functions take the bit offset of the first slot and the number of
+slots, touch only the bytes in between, and never read past ``bytes_for(offset + length)``.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from shmarrow.buffer import Bytes
+
+Mask = npt.NDArray[np.bool_]
+
+_CHUNK = 1 << 20
+_WORD = np.dtype("<u8")
+
+
+def bytes_for(length: int) -> int:
+    """Bytes that ``length`` bits take."""
+    return (length + 7) >> 3
+
+
+def unpack(bitmap: Bytes, offset: int, length: int) -> Mask:
+    """The bits as a bool ndarray of shape (length,); a copy."""
+    first = offset >> 3
+    skip = offset & 7
+    bits = np.unpackbits(bitmap[first : bytes_for(offset + length)], count=skip + length, bitorder="little")
+    return bits[skip:].view(np.bool_)
+
+
+def pack(mask: npt.NDArray[np.generic]) -> Bytes:
+    """A bitmap of ``bytes_for(len(mask))`` bytes from an array of truth values; a copy."""
+    return np.packbits(mask, bitorder="little")
+
+
+def realign(bitmap: Bytes, offset: int, length: int) -> Bytes:
+    """The same bits from bit 0 on; a view when ``offset`` is a multiple of 8, else a copy."""
+    if offset & 7 == 0:
+        return bitmap[offset >> 3 : bytes_for(offset + length)]
+    return pack(unpack(bitmap, offset, length))
+
+
+def count(bitmap: Bytes, offset: int, length: int) -> int:
+    """How many of the bits are set."""
+    if length <= 0:
+        return 0
+    end = offset + length
+    head = min(end, (offset + 7) & ~7)
+    total = int(unpack(bitmap, offset, head - offset).sum()) if head > offset else 0
+    tail = max(head, end & ~7)
+    if end > tail:
+        total += int(unpack(bitmap, tail, end - tail).sum())
+    whole = bitmap[head >> 3 : tail >> 3]
+    for start in range(0, len(whole), _CHUNK):
+        part = whole[start : start + _CHUNK]
+        words = len(part) & ~7
+        total += int(np.bitwise_count(part[:words].view(_WORD)).sum(dtype=np.int64))
+        total += int(np.bitwise_count(part[words:]).sum(dtype=np.int64))
+    return total
+
+
+def get(bitmap: Bytes, index: int) -> bool:
+    """One bit."""
+    return bool(bitmap[index >> 3] >> (index & 7) & 1)
+
+
+def first_clear(bitmap: Bytes, offset: int, length: int) -> int:
+    """The position, from ``offset``, of the first bit that is not set, or -1."""
+    for start in range(0, length, _CHUNK):
+        size = min(_CHUNK, length - start)
+        mask = unpack(bitmap, offset + start, size)
+        position = int(mask.argmin())
+        if not mask[position]:
+            return start + position
+    return -1

@@ -1,0 +1,69 @@
+"""A read-only run of bytes and its owner; alignment and padding.
+
+Rules kept here:
+
+* inside shmarrow a buffer is a one-dimensional ``uint8`` ndarray, marked read-only. Its ``base`` chain is its
+  owner: as long as any view of it lives, the mapping or the object that holds the bytes lives too;
+* users get the same bytes as :class:`Buffer`, which adds an address and a conversion to ``bytes``;
+* what shmarrow writes is aligned to 64 bytes; what it reads may have any alignment.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from shmarrow.errors import InvalidType
+
+Bytes = npt.NDArray[np.uint8]
+
+ALIGNMENT = 64
+PADDING = bytes(ALIGNMENT)
+U1 = np.dtype("u1")
+
+
+def padded(size: int, alignment: int = ALIGNMENT) -> int:
+    """The smallest multiple of ``alignment`` (a power of two) that is not below ``size``."""
+    return (size + alignment - 1) & -alignment
+
+
+def as_bytes(source: Any) -> Bytes:
+    """View any object with the buffer protocol as a read-only ``uint8`` ndarray, copying nothing.
+
+    Raises
+    ------
+    InvalidType
+        If ``source`` has no buffer, or one that is not C-contiguous.
+    """
+    if isinstance(source, np.ndarray):
+        if not source.flags.c_contiguous:
+            raise InvalidType("expected a C-contiguous buffer, found an ndarray with gaps or another order")
+        view = source.reshape(-1).view(U1)
+    else:
+        try:
+            view = np.frombuffer(source, U1) if memoryview(source).nbytes else np.empty(0, U1)
+        except (TypeError, ValueError, BufferError) as error:
+            raise InvalidType(f"expected a bytes-like object, found {type(source).__name__}: {error}") from None
+    if view.flags.writeable:
+        view = view.view()
+        view.flags.writeable = False
+    return view
+
+
+class Buffer(np.ndarray[Any, np.dtype[np.uint8]]):
+    """A read-only run of bytes, as ``Array.buffers()`` hands it out; a view, never a copy.
+
+    It is a ``uint8`` ndarray of shape (nbytes,) and supports the buffer protocol. The memory lives as long as the
+    buffer does.
+    """
+
+    @property
+    def address(self) -> int:
+        """The address of the first byte."""
+        return int(self.ctypes.data)
+
+    def to_pybytes(self) -> bytes:
+        """A copy of the bytes."""
+        return self.tobytes()

@@ -1,0 +1,146 @@
+"""The exceptions of shmarrow, and :class:`Limits`, what a reader accepts.
+
+Rules kept here:
+
+* every exception that shmarrow raises on purpose derives from :class:`ShmarrowError`, and from the builtin
+  exception that a Python user would expect for the same mistake;
+* a message says where, what was expected and what was found, with numbers, and what to do about it.
+"""
+
+from __future__ import annotations
+
+import errno
+from dataclasses import dataclass, fields
+
+
+class ShmarrowError(Exception):
+    """Base class of every error that shmarrow raises."""
+
+
+class InvalidData(ShmarrowError, ValueError):
+    """Bytes that break the Arrow format, or values that break their type's rules."""
+
+
+class LimitExceeded(InvalidData):
+    """Well-formed input that asks for more than :class:`Limits` allows."""
+
+
+class Unsupported(ShmarrowError, NotImplementedError):
+    """Legal Arrow that shmarrow does not handle."""
+
+
+class InvalidArgument(ShmarrowError, ValueError):
+    """An argument whose value makes no sense for the call."""
+
+
+class InvalidType(ShmarrowError, TypeError):
+    """An argument, or a Python value, of a type that the call cannot take."""
+
+
+class IndexOutOfRange(ShmarrowError, IndexError):
+    """An index beyond the end of an array, a batch list or a schema."""
+
+
+class FieldNotFound(ShmarrowError, KeyError):
+    """A column or field name that is not there, or that stands there more than once."""
+
+    __str__ = Exception.__str__  # KeyError would print the repr of the message
+
+
+class CopyRequired(ShmarrowError, ValueError):
+    """Zero copy was asked for, and these data cannot be handed out without one."""
+
+
+class Closed(ShmarrowError, ValueError):
+    """A reader, writer or segment used after it was closed."""
+
+
+class MissingExtra(ShmarrowError, ImportError):
+    """An optional package is needed and is not installed; the message names the extra to install."""
+
+
+class StorageError(ShmarrowError, OSError):
+    """The operating system refused an operation on a file or a shared memory object."""
+
+
+class ObjectNotFound(StorageError, FileNotFoundError):
+    """No object of this name."""
+
+
+class ObjectExists(StorageError, FileExistsError):
+    """The name is taken; published objects are not overwritten unless asked."""
+
+
+class StoreFull(StorageError):
+    """No space left to place an object."""
+
+
+def storage_error(error: OSError, action: str, where: str, hint: str = "") -> StorageError:
+    """Turn an ``OSError`` into the shmarrow error that fits its errno.
+
+    Parameters
+    ----------
+    error : OSError
+        What the operating system said.
+    action : str
+        What was being done, as a verb phrase: ``"create"``, ``"attach to"``.
+    where : str
+        The name of the object.
+    hint : str
+        What to do about it, added to the message.
+    """
+    kinds = {
+        errno.ENOENT: ObjectNotFound,
+        errno.EEXIST: ObjectExists,
+        errno.ENOSPC: StoreFull,
+        errno.EDQUOT: StoreFull,
+    }
+    kind = kinds.get(error.errno or 0, StorageError)
+    reason = error.strerror or str(error)
+    text = f"cannot {action} {where!r}: {reason}" + (f"; {hint}" if hint else "")
+    made = kind(error.errno or 0, text)
+    made.filename = None
+    return made
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What a reader accepts before it refuses input with :class:`LimitExceeded`.
+
+    Each of them bounds memory or time that hostile input could ask for out of proportion to its size.
+
+    Attributes
+    ----------
+    metadata_bytes : int
+        Size of one message's metadata, or of a file's footer.
+    tables : int
+        FlatBuffers tables read from one message or footer.
+    depth : int
+        Nesting of types within each other.
+    buffers : int
+        Buffers of one record batch.
+    decompressed_bytes : int
+        Decompressed size of one buffer, and of all buffers that one column asks for.
+    dictionary_bytes : int
+        Bytes of all dictionaries that one reader holds, decompressed, deltas included.
+    expanded_values : int
+        Values that a conversion may make out of slots that take no bytes of their own: nulls of the null type,
+        rows of a struct without children, runs, overlapping list views.
+    """
+
+    metadata_bytes: int = 1 << 30
+    tables: int = 10_000_000
+    depth: int = 64
+    buffers: int = 10_000_000
+    decompressed_bytes: int = 1 << 36
+    dictionary_bytes: int = 1 << 36
+    expanded_values: int = 1 << 24
+
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if not isinstance(value, int) or value < 1:
+                raise InvalidArgument(f"Limits.{field.name} must be an int of at least 1, found {value!r}")
+
+
+DEFAULT_LIMITS = Limits()

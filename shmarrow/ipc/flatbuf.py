@@ -1,0 +1,550 @@
+"""The FlatBuffers tables of the wire as data, the checking reader, and the writer on ``flatbuffers.Builder``.
+
+The declarations below say the same as ``format/*.fbs``, and a test holds the two together. Rules kept here:
+
+* nothing is followed before it is checked: every offset, vtable, string and vector lies inside the bytes given, and
+  the numbers of tables and of string bytes read stay in proportion to them, however much the input shares;
+* vectors of structs and of numbers come as numpy arrays over the same bytes, nothing is copied;
+* what is not asked for is not read.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
+
+import numpy as np
+import numpy.typing as npt
+
+from shmarrow.buffer import Bytes
+from shmarrow.errors import DEFAULT_LIMITS, InvalidData, LimitExceeded, Limits
+
+if TYPE_CHECKING:
+    import flatbuffers
+
+# --- the declarations -------------------------------------------------------------------------------------------
+
+SCALARS: dict[str, np.dtype[Any]] = {name: np.dtype("<" + name) for name in ("u1", "i1", "i2", "i4", "i8")}
+SCALARS["bool"] = np.dtype("?")
+
+ENUMS: dict[str, dict[str, int]] = {
+    "MetadataVersion": {"V1": 0, "V2": 1, "V3": 2, "V4": 3, "V5": 4},
+    "Feature": {"UNUSED": 0, "DICTIONARY_REPLACEMENT": 1, "COMPRESSED_BODY": 2},
+    "UnionMode": {"Sparse": 0, "Dense": 1},
+    "Precision": {"HALF": 0, "SINGLE": 1, "DOUBLE": 2},
+    "DateUnit": {"DAY": 0, "MILLISECOND": 1},
+    "TimeUnit": {"SECOND": 0, "MILLISECOND": 1, "MICROSECOND": 2, "NANOSECOND": 3},
+    "IntervalUnit": {"YEAR_MONTH": 0, "DAY_TIME": 1, "MONTH_DAY_NANO": 2},
+    "DictionaryKind": {"DenseArray": 0},
+    "Endianness": {"Little": 0, "Big": 1},
+    "CompressionType": {"LZ4_FRAME": 0, "ZSTD": 1},
+    "BodyCompressionMethod": {"BUFFER": 0},
+    "SparseMatrixCompressedAxis": {"Row": 0, "Column": 1},
+}
+
+UNIONS: dict[str, tuple[str, ...]] = {
+    "Type": (
+        "Null Int FloatingPoint Binary Utf8 Bool Decimal Date Time Timestamp Interval List Struct_ Union "
+        "FixedSizeBinary FixedSizeList Map Duration LargeBinary LargeUtf8 LargeList RunEndEncoded BinaryView "
+        "Utf8View ListView LargeListView"
+    ).split(),
+    "MessageHeader": ("Schema", "DictionaryBatch", "RecordBatch", "Tensor", "SparseTensor"),
+    "SparseTensorIndex": ("SparseTensorIndexCOO", "SparseMatrixIndexCSX", "SparseTensorIndexCSF"),
+}  # type: ignore[assignment]
+"""The members of each union; the tag of the first is 1, tag 0 stands for none."""
+
+STRUCTS: dict[str, np.dtype[Any]] = {
+    "FieldNode": np.dtype([("length", "<i8"), ("null_count", "<i8")]),
+    "Buffer": np.dtype([("offset", "<i8"), ("length", "<i8")]),
+    "Block": np.dtype(
+        {
+            "names": ["offset", "metaDataLength", "bodyLength"],
+            "formats": ["<i8", "<i4", "<i8"],
+            "offsets": [0, 8, 16],
+            "itemsize": 24,
+        }
+    ),
+}
+
+TABLES: dict[str, tuple[tuple[Any, ...], ...]] = {
+    # Message.fbs
+    "Message": (
+        ("version", "i2", 0),
+        ("header", "union MessageHeader"),
+        ("bodyLength", "i8", 0),
+        ("custom_metadata", "[KeyValue]"),
+    ),
+    "RecordBatch": (
+        ("length", "i8", 0),
+        ("nodes", "[FieldNode]"),
+        ("buffers", "[Buffer]"),
+        ("compression", "BodyCompression"),
+        ("variadicBufferCounts", "[i8]"),
+    ),
+    "DictionaryBatch": (("id", "i8", 0), ("data", "RecordBatch"), ("isDelta", "bool", False)),
+    "BodyCompression": (("codec", "i1", 0), ("method", "i1", 0)),
+    # File.fbs
+    "Footer": (
+        ("version", "i2", 0),
+        ("schema", "Schema"),
+        ("dictionaries", "[Block]"),
+        ("recordBatches", "[Block]"),
+        ("custom_metadata", "[KeyValue]"),
+    ),
+    # Schema.fbs
+    "Schema": (
+        ("endianness", "i2", 0),
+        ("fields", "[Field]"),
+        ("custom_metadata", "[KeyValue]"),
+        ("features", "[i8]"),
+    ),
+    "Field": (
+        ("name", "string"),
+        ("nullable", "bool", False),
+        ("type", "union Type"),
+        ("dictionary", "DictionaryEncoding"),
+        ("children", "[Field]"),
+        ("custom_metadata", "[KeyValue]"),
+    ),
+    "DictionaryEncoding": (
+        ("id", "i8", 0),
+        ("indexType", "Int"),
+        ("isOrdered", "bool", False),
+        ("dictionaryKind", "i2", 0),
+    ),
+    "KeyValue": (("key", "string"), ("value", "string")),
+    "Null": (),
+    "Int": (("bitWidth", "i4", 0), ("is_signed", "bool", False)),
+    "FloatingPoint": (("precision", "i2", 0),),
+    "Binary": (),
+    "Utf8": (),
+    "Bool": (),
+    "Decimal": (("precision", "i4", 0), ("scale", "i4", 0), ("bitWidth", "i4", 128)),
+    "Date": (("unit", "i2", 1),),
+    "Time": (("unit", "i2", 1), ("bitWidth", "i4", 32)),
+    "Timestamp": (("unit", "i2", 0), ("timezone", "string")),
+    "Interval": (("unit", "i2", 0),),
+    "List": (),
+    "Struct_": (),
+    "Union": (("mode", "i2", 0), ("typeIds", "[i4]")),
+    "FixedSizeBinary": (("byteWidth", "i4", 0),),
+    "FixedSizeList": (("listSize", "i4", 0),),
+    "Map": (("keysSorted", "bool", False),),
+    "Duration": (("unit", "i2", 1),),
+    "LargeBinary": (),
+    "LargeUtf8": (),
+    "LargeList": (),
+    "RunEndEncoded": (),
+    "BinaryView": (),
+    "Utf8View": (),
+    "ListView": (),
+    "LargeListView": (),
+    # Tensor.fbs
+    "Tensor": (
+        ("type", "union Type"),
+        ("shape", "[TensorDim]"),
+        ("strides", "[i8]"),
+        ("data", "Buffer"),
+    ),
+    "TensorDim": (("size", "i8", 0), ("name", "string")),
+    # SparseTensor.fbs
+    "SparseTensor": (
+        ("type", "union Type"),
+        ("shape", "[TensorDim]"),
+        ("non_zero_length", "i8", 0),
+        ("sparseIndex", "union SparseTensorIndex"),
+        ("data", "Buffer"),
+    ),
+    "SparseTensorIndexCOO": (
+        ("indicesType", "Int"),
+        ("indicesStrides", "[i8]"),
+        ("indicesBuffer", "Buffer"),
+        ("isCanonical", "bool", False),
+    ),
+    "SparseMatrixIndexCSX": (
+        ("compressedAxis", "i2", 0),
+        ("indptrType", "Int"),
+        ("indptrBuffer", "Buffer"),
+        ("indicesType", "Int"),
+        ("indicesBuffer", "Buffer"),
+    ),
+    "SparseTensorIndexCSF": (
+        ("indptrType", "Int"),
+        ("indptrBuffers", "[Buffer]"),
+        ("indicesType", "Int"),
+        ("indicesBuffers", "[Buffer]"),
+        ("axisOrder", "[i4]"),
+    ),
+}
+"""For each table its slots in order: name, kind and, for scalars, the default.
+
+A kind is a scalar of :data:`SCALARS`, ``string``, the name of a table or struct, ``[...]`` for a vector of any of
+these, or ``union`` with the union's name; a union takes two slots, its tag first.
+"""
+
+# --- the reader -------------------------------------------------------------------------------------------------
+
+_U1 = struct.Struct("<B").unpack_from
+_U2 = struct.Struct("<H").unpack_from
+_VTABLE = struct.Struct("<HH").unpack_from
+_I4 = struct.Struct("<i").unpack_from
+_U4 = struct.Struct("<I").unpack_from
+
+
+class Reader:
+    """Reads tables out of one FlatBuffer and checks all that it follows.
+
+    Parameters
+    ----------
+    data : uint8 ndarray
+        The FlatBuffer.
+    where : str
+        What the bytes are, for error messages.
+    limits : Limits
+        Bounds on what is accepted.
+    """
+
+    __slots__ = ("_strings_left", "_tables_left", "data", "limits", "size", "view", "where")
+
+    def __init__(self, data: Bytes, where: str, limits: Limits = DEFAULT_LIMITS) -> None:
+        self.data = data
+        self.view = memoryview(data)
+        self.size = len(data)
+        self.where = where
+        self.limits = limits
+        self._tables_left = min(limits.tables, self.size // 2 + 64)
+        self._strings_left = 16 * self.size + 65536
+
+    def fail(self, what: str, position: int, needs: int) -> NoReturn:
+        """Raise :class:`InvalidData` for something that does not lie inside the bytes."""
+        raise InvalidData(f"{self.where}: {what} needs [{position}, {position + needs}) but the metadata has {self.size} bytes")
+
+    def root(self, name: str) -> TableView:
+        """The root table, of the kind named."""
+        if self.size < 8:
+            self.fail("root table", 0, 8)
+        return self.table(name, _U4(self.view, 0)[0])
+
+    def table(self, name: str, position: int) -> TableView:
+        """The table of kind ``name`` at a byte position."""
+        size = self.size
+        self._tables_left -= 1
+        if self._tables_left < 0:
+            raise LimitExceeded(f"{self.where}: more tables than {size} bytes can hold, or than Limits.tables allows")
+        if position < 0 or position + 4 > size:
+            self.fail(f"table {name}", position, 4)
+        vtable = position - _I4(self.view, position)[0]
+        if vtable < 0 or vtable + 4 > size:
+            self.fail(f"vtable of {name}", vtable, 4)
+        vtable_size, table_size = _VTABLE(self.view, vtable)
+        if vtable_size < 4 or vtable_size & 1 or vtable + vtable_size > size:
+            self.fail(f"vtable of {name}", vtable, max(vtable_size, 4))
+        if table_size < 4 or position + table_size > size:
+            self.fail(f"table {name}", position, max(table_size, 4))
+        return TableView(self, name, position, vtable, vtable_size, table_size)
+
+    def follow(self, position: int, what: str) -> int:
+        """The position that an unsigned offset at ``position`` leads to, with 4 bytes to read there."""
+        target: int = position + _U4(self.view, position)[0]
+        if target == position or target + 4 > self.size:
+            self.fail(what, target, 4)
+        return target
+
+    def string(self, position: int, what: str) -> bytes:
+        """The bytes of the string that the offset at ``position`` leads to."""
+        start = self.follow(position, what)
+        length: int = _U4(self.view, start)[0]
+        if start + 4 + length > self.size:
+            self.fail(what, start + 4, length)
+        self._strings_left -= length
+        if self._strings_left < 0:
+            raise LimitExceeded(f"{self.where}: its strings add up to over 16 times its own {self.size} bytes")
+        return bytes(self.view[start + 4 : start + 4 + length])
+
+    def vector(self, position: int, dtype: np.dtype[Any], what: str) -> npt.NDArray[Any]:
+        """The vector of scalars or structs that the offset at ``position`` leads to; a view."""
+        start = self.follow(position, what)
+        length: int = _U4(self.view, start)[0]
+        if start + 4 + length * dtype.itemsize > self.size:
+            self.fail(what, start + 4, length * dtype.itemsize)
+        return np.ndarray(length, dtype, self.data, start + 4)
+
+
+class TableView:
+    """One table: ``view[name]`` reads a slot, or gives its default.
+
+    Strings come as bytes (None where absent), scalars as int or bool, tables as :class:`TableView` or None, vectors of
+    structs and scalars as ndarrays or None, vectors of tables as :class:`TableVector` (empty where absent), unions as a
+    pair of the member's name and its table, None and None where absent.
+    """
+
+    __slots__ = ("_name", "_size", "_slots", "_vtable", "_vtable_size", "position", "reader")
+
+    def __init__(self, reader: Reader, name: str, position: int, vtable: int, vtable_size: int, size: int) -> None:
+        self.reader = reader
+        self.position = position
+        self._name = name
+        self._slots = _SLOTS[name]
+        self._vtable = vtable
+        self._vtable_size = vtable_size
+        self._size = size
+
+    @property
+    def lowest(self) -> int:
+        """The lowest byte that the table and its vtable take."""
+        return min(self.position, self._vtable)
+
+    def _at(self, number: int, needs: int, what: str) -> int:
+        """The position of a slot's value, or 0 where the slot is absent."""
+        entry = 4 + 2 * number
+        if entry + 2 > self._vtable_size:
+            return 0
+        offset: int = _U2(self.reader.view, self._vtable + entry)[0]
+        if not offset:
+            return 0
+        if offset < 4 or offset + needs > self._size:
+            raise InvalidData(
+                f"{self.reader.where}: {self._name}.{what} needs [{offset}, {offset + needs}) of its table but that has {self._size} bytes"
+            )
+        return self.position + offset
+
+    def __getitem__(self, slot: str) -> Any:
+        number, needs, read, argument = self._slots[slot]
+        position = self._at(number, needs, slot)
+        return read(self, slot, position, argument)
+
+
+class TableVector(Sequence[TableView]):
+    """A vector of tables; each is read when it is asked for."""
+
+    __slots__ = ("_name", "positions", "reader")
+
+    def __init__(self, reader: Reader, name: str, positions: npt.NDArray[np.int64]) -> None:
+        self.reader = reader
+        self.positions = positions
+        self._name = name
+
+    def __len__(self) -> int:
+        return len(self.positions)
+
+    def __getitem__(self, index: Any) -> Any:
+        return self.reader.table(self._name, int(self.positions[index]))
+
+    def __iter__(self) -> Iterator[TableView]:
+        for position in self.positions.tolist():
+            yield self.reader.table(self._name, position)
+
+
+_Read = Callable[[TableView, str, int, Any], Any]
+_NO_TABLES = np.empty(0, np.int64)
+_NO_STRUCT: dict[str, npt.NDArray[Any]] = {}
+
+
+def _read_scalar(table: TableView, slot: str, position: int, argument: Any) -> Any:
+    unpack, default = argument
+    return unpack(table.reader.view, position)[0] if position else default
+
+
+def _read_string(table: TableView, slot: str, position: int, argument: Any) -> bytes | None:
+    return table.reader.string(position, f"{table._name}.{slot}") if position else None
+
+
+def _read_table(table: TableView, slot: str, position: int, argument: Any) -> TableView | None:
+    if not position:
+        return None
+    return table.reader.table(argument, table.reader.follow(position, f"{table._name}.{slot}"))
+
+
+def _read_struct(table: TableView, slot: str, position: int, argument: Any) -> npt.NDArray[Any] | None:
+    return np.ndarray((), argument, table.reader.data, position) if position else None
+
+
+def _read_vector(table: TableView, slot: str, position: int, argument: Any) -> npt.NDArray[Any] | None:
+    return table.reader.vector(position, argument, f"{table._name}.{slot}") if position else None
+
+
+def _read_tables(table: TableView, slot: str, position: int, argument: Any) -> TableVector:
+    reader = table.reader
+    if not position:
+        return TableVector(reader, argument, _NO_TABLES)
+    offsets = reader.vector(position, _OFFSET, f"{table._name}.{slot}")
+    start = reader.follow(position, slot) + 4
+    positions = offsets + np.arange(start, start + 4 * len(offsets), 4)
+    return TableVector(reader, argument, positions)
+
+
+def _read_union(table: TableView, slot: str, position: int, argument: Any) -> tuple[str | int | None, TableView | None]:
+    members, number = argument
+    tag_at = table._at(number - 1, 1, slot + "_type")
+    tag: int = _U1(table.reader.view, tag_at)[0] if tag_at else 0
+    if tag == 0:
+        return None, None
+    if tag > len(members):
+        return tag, None
+    if not position:
+        raise InvalidData(f"{table.reader.where}: {table._name}.{slot} says {members[tag - 1]} but is missing")
+    name = members[tag - 1]
+    return name, table.reader.table(name, table.reader.follow(position, f"{table._name}.{slot}"))
+
+
+_OFFSET = np.dtype("<u4")
+_UNPACK: dict[str, Callable[..., Any]] = {
+    name: struct.Struct("<?" if name == "bool" else "<" + dtype.char).unpack_from
+    for name, dtype in SCALARS.items()
+    if name != "i8"
+}
+_UNPACK["i8"] = struct.Struct("<q").unpack_from
+_UNPACK["i4"] = _I4
+
+
+class _Slot(NamedTuple):
+    number: int
+    needs: int
+    read: _Read
+    argument: Any
+
+
+def _compile(slots: tuple[tuple[Any, ...], ...]) -> dict[str, _Slot]:
+    compiled = {}
+    number = 0
+    for name, kind, *default in slots:
+        inner = kind[1:-1] if kind[0] == "[" else None
+        if kind in SCALARS:
+            compiled[name] = _Slot(number, SCALARS[kind].itemsize, _read_scalar, (_UNPACK[kind], default[0]))
+        elif kind == "string":
+            compiled[name] = _Slot(number, 4, _read_string, None)
+        elif kind.startswith("union "):
+            number += 1
+            compiled[name] = _Slot(number, 4, _read_union, (UNIONS[kind[6:]], number))
+        elif kind in STRUCTS:
+            compiled[name] = _Slot(number, STRUCTS[kind].itemsize, _read_struct, STRUCTS[kind])
+        elif inner in SCALARS or inner in STRUCTS:
+            compiled[name] = _Slot(number, 4, _read_vector, SCALARS.get(inner) or STRUCTS[inner])
+        elif inner in TABLES:
+            compiled[name] = _Slot(number, 4, _read_tables, inner)
+        else:
+            compiled[name] = _Slot(number, 4, _read_table, kind)
+        number += 1
+    return compiled
+
+
+_SLOTS = {name: _compile(slots) for name, slots in TABLES.items()}
+
+# --- the writer -------------------------------------------------------------------------------------------------
+
+
+class Built(NamedTuple):
+    """A table or vector that stands in the builder already, by its offset from the end."""
+
+    offset: int
+
+
+def encode(name: str, values: Mapping[str, Any]) -> bytes:
+    """A finished FlatBuffer with a root table of the kind named.
+
+    Parameters
+    ----------
+    name : str
+        The table, one of :data:`TABLES`.
+    values : mapping
+        Slot names to values: int and bool; str or bytes; a mapping for a table; a pair of member name and mapping for a
+        union; an ndarray for a vector of scalars or structs, of shape () for an inline struct; a list of mappings for
+        a vector of tables; :class:`Built` for anything already written. None and missing slots are left out.
+    """
+    builder = new_builder()
+    return finish(builder, add_table(builder, name, values))
+
+
+def new_builder() -> flatbuffers.Builder:
+    """An empty builder."""
+    import flatbuffers
+
+    return flatbuffers.Builder(1024)
+
+
+def finish(builder: flatbuffers.Builder, root: int) -> bytes:
+    """The finished bytes of a builder whose root table is given by its offset."""
+    builder.Finish(root)
+    return bytes(builder.Output())
+
+
+def add_table(builder: flatbuffers.Builder, name: str, values: Mapping[str, Any]) -> int:
+    """Write one table, and all that it refers to; gives its offset from the end."""
+    slots = TABLES[name]
+    ready: list[tuple[str, int, Any, Any]] = []
+    number = 0
+    for slot, kind, *default in slots:
+        value = values.get(slot)
+        if kind.startswith("union "):
+            if value is not None:
+                member, content = value
+                offset = content.offset if isinstance(content, Built) else add_table(builder, member, content)
+                ready.append(("u1", number, UNIONS[kind[6:]].index(member) + 1, 0))
+                ready.append(("offset", number + 1, offset, 0))
+            number += 1
+        elif value is None:
+            pass
+        elif kind in SCALARS:
+            ready.append((kind, number, value, default[0]))
+        elif kind in STRUCTS:
+            ready.append(("struct", number, value, None))
+        else:
+            ready.append(("offset", number, _add_value(builder, kind, value), 0))
+        number += 1
+    builder.StartObject(number)
+    for kind, number, value, default in ready:
+        if kind == "struct":
+            builder.PrependStructSlot(number, _add_struct(builder, value), 0)
+        else:
+            getattr(builder, _PREPEND[kind])(number, value, default)
+    return int(builder.EndObject())
+
+
+_PREPEND = {
+    "bool": "PrependBoolSlot",
+    "u1": "PrependUint8Slot",
+    "i1": "PrependInt8Slot",
+    "i2": "PrependInt16Slot",
+    "i4": "PrependInt32Slot",
+    "i8": "PrependInt64Slot",
+    "offset": "PrependUOffsetTRelativeSlot",
+}
+
+
+def _add_value(builder: flatbuffers.Builder, kind: str, value: Any) -> int:
+    if isinstance(value, Built):
+        return value.offset
+    if kind == "string":
+        return int(builder.CreateString(value))
+    if kind[0] != "[":
+        return add_table(builder, kind, value)
+    inner = kind[1:-1]
+    if inner in TABLES:
+        return add_offsets(builder, [add_table(builder, inner, item) for item in value])
+    dtype = SCALARS.get(inner) or STRUCTS[inner]
+    raw = np.ascontiguousarray(value, dtype).tobytes()
+    builder.StartVector(dtype.itemsize, len(raw) // dtype.itemsize, 8)
+    add_raw(builder, raw)
+    return int(builder.EndVector())
+
+
+def add_offsets(builder: flatbuffers.Builder, offsets: Sequence[int]) -> int:
+    """Write a vector of references to tables already written."""
+    builder.StartVector(4, len(offsets), 4)
+    # A reference counts from its own place, and the last one has the lowest offset from the end.
+    places = builder.Offset() + 4 * np.arange(len(offsets), 0, -1, dtype=np.int64)
+    add_raw(builder, (places - np.asarray(offsets, np.int64)).astype("<u4").tobytes())
+    return int(builder.EndVector())
+
+
+def add_raw(builder: flatbuffers.Builder, raw: bytes) -> None:
+    """Put bytes at the builder's head, where ``StartVector`` or ``Prep`` has made room for them."""
+    builder.head -= len(raw)
+    builder.Bytes[builder.head : builder.head + len(raw)] = raw
+
+
+def _add_struct(builder: flatbuffers.Builder, value: npt.NDArray[Any]) -> int:
+    builder.Prep(8, value.dtype.itemsize)
+    add_raw(builder, value.tobytes())
+    return int(builder.Offset())

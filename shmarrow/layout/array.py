@@ -1,0 +1,612 @@
+"""What all arrays share: length, validity, slicing, element access, equality, concatenation, validation.
+
+Rules kept here:
+
+* an array is a view: it holds its buffers and child arrays, an offset and a length. Slicing changes the offset and the
+  length, and copies nothing;
+* what structure promises (numbers and sizes of buffers, lengths of children, the ends of offsets) is checked by
+  :meth:`Array.validate` in a time that does not depend on the length; what values promise by ``validate(full=True)``;
+* a layout's class says in a few hooks how its slots are read, gathered, trimmed, joined and compared. Hooks may rely
+  on checked structure, never on values: values that break the rules end in one of our errors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from shmarrow import bitmap
+from shmarrow.bitmap import Mask
+from shmarrow.buffer import Buffer, Bytes
+from shmarrow.errors import (
+    DEFAULT_LIMITS,
+    CopyRequired,
+    IndexOutOfRange,
+    InvalidArgument,
+    InvalidData,
+    InvalidType,
+    LimitExceeded,
+)
+from shmarrow.layout.listing import LISTING, bytes_needed
+from shmarrow.types import DataType, Field
+
+Indices = npt.NDArray[np.int64]
+EMPTY = np.empty(0, np.uint8)
+EMPTY.flags.writeable = False
+
+_CLASSES: dict[str, type[Array]] = {}
+
+
+class Array:
+    """An immutable sequence of values of one type ("Physical Memory Layout").
+
+    Arrays come from :func:`shmarrow.array`, from readers and from other arrays; the constructor is for code that has
+    the buffers already and checks nothing.
+
+    Parameters
+    ----------
+    type : DataType
+        The logical type.
+    length : int
+        Number of slots.
+    buffers : list of uint8 ndarray or None
+        The buffers in the order of the buffer listing; None for a validity bitmap that is left out.
+    null_count : int
+        Number of null slots, -1 where not known yet.
+    offset : int
+        The first slot, counted from the start of the buffers.
+    children : sequence of Array
+        The child arrays, in the order of ``type.fields``; they do not share the offset.
+    dictionary : Array, optional
+        The values of a dictionary-encoded array.
+    """
+
+    __slots__ = ("_buffers", "_children", "_dictionary", "_length", "_null_count", "_offset", "_type")
+    layouts: ClassVar[tuple[str, ...]] = ()
+
+    def __init__(
+        self,
+        type: Any,
+        length: int,
+        buffers: list[Bytes | None],
+        null_count: int = -1,
+        offset: int = 0,
+        children: Sequence[Array] = (),
+        dictionary: Array | None = None,
+    ) -> None:
+        self._type = type
+        self._length = length
+        self._buffers = buffers
+        self._null_count = null_count
+        self._offset = offset
+        self._children = children
+        self._dictionary = dictionary
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        for layout in cls.layouts:
+            _CLASSES[layout] = cls
+
+    # --- what it is ---
+
+    @property
+    def type(self) -> Any:
+        """The logical type."""
+        return self._type
+
+    @property
+    def offset(self) -> int:
+        """The first slot, counted from the start of the buffers."""
+        return self._offset
+
+    @property
+    def children(self) -> Sequence[Array]:
+        """The child arrays as they are in memory; slicing does not change them."""
+        return self._children
+
+    @property
+    def null_count(self) -> int:
+        """Number of null slots; counted once where the source did not say it."""
+        if self._null_count < 0:
+            self._null_count = self._count_nulls()
+        return self._null_count
+
+    def _count_nulls(self) -> int:
+        validity = self._validity()
+        return 0 if validity is None else self._length - bitmap.count(validity, self._offset, self._length)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all buffers that this array refers to, children and dictionary included."""
+        total = sum([len(data) for data in self._buffers if data is not None])
+        total += sum([child.nbytes for child in self._children])
+        return total + (self._dictionary.nbytes if self._dictionary is not None else 0)
+
+    def buffers(self) -> list[Buffer | None]:
+        """The buffers of this array, then those of its children, in the order of the buffer listing; views."""
+        own = [None if data is None else data.view(Buffer) for data in self._buffers]
+        return own + [data for child in self._children for data in child.buffers()]
+
+    def _validity(self) -> Bytes | None:
+        buffers = self._buffers
+        return buffers[0] if buffers and LISTING[self._type.layout].has_validity else None
+
+    def _mask(self) -> Mask | None:
+        """True for valid slots, or None where no slot is null."""
+        if self.null_count == 0:
+            return None
+        validity = self._validity()
+        return None if validity is None else bitmap.unpack(validity, self._offset, self._length)
+
+    def is_valid(self) -> Mask:
+        """A bool ndarray of shape (length,), True for valid slots; a copy."""
+        mask = self._mask()
+        return np.ones(self._length, np.bool_) if mask is None else mask
+
+    def is_null(self) -> Mask:
+        """A bool ndarray of shape (length,), True for null slots; a copy."""
+        return ~self.is_valid()
+
+    # --- access ---
+
+    def __len__(self) -> int:
+        return self._length
+
+    def __getitem__(self, key: Any) -> Any:
+        """One value as a Python object, or a slice as an array without copying."""
+        if isinstance(key, slice):
+            start, stop, step = key.indices(self._length)
+            if step == 1:
+                return self.slice(start, max(stop - start, 0))
+            return self.take(np.arange(start, stop, step))
+        try:
+            index = key.__index__()
+        except AttributeError:
+            raise InvalidType(f"an array is indexed by int or slice, found {type(key).__name__}") from None
+        if not -self._length <= index < self._length:
+            raise IndexOutOfRange(f"index {index} is out of range: the array has {self._length} values")
+        return self._item(index + self._length if index < 0 else index)
+
+    def __iter__(self) -> Iterator[Any]:
+        for start in range(0, self._length, 1024):
+            yield from self.slice(start, 1024).to_pylist()
+
+    def _item(self, index: int) -> Any:
+        validity = self._validity() if self._null_count else None
+        if validity is not None and not bitmap.get(validity, self._offset + index):
+            return None
+        return self._value(index)
+
+    def _value(self, index: int) -> Any:
+        """The value of a slot that is not null."""
+        return self.slice(index, 1)._pylist(None)[0]
+
+    def slice(self, offset: int = 0, length: int | None = None) -> Any:
+        """The slots from ``offset`` on, ``length`` of them or as many as there are; copies nothing.
+
+        Raises
+        ------
+        IndexOutOfRange
+            If ``offset`` is negative or beyond the end.
+        """
+        if not 0 <= offset <= self._length:
+            raise IndexOutOfRange(f"slice offset {offset} is out of range: the array has {self._length} values")
+        rest = self._length - offset
+        if length is None or length > rest:
+            length = rest
+        elif length < 0:
+            raise InvalidArgument(f"the length of a slice is at least 0, found {length}")
+        nulls = 0 if self._null_count == 0 else self._null_count if length == self._length else -1
+        return self._with(offset=self._offset + offset, length=length, null_count=nulls)
+
+    def _with(self, **changes: Any) -> Any:
+        values: dict[str, Any] = {
+            "type": self._type, "length": self._length, "buffers": self._buffers, "null_count": self._null_count,
+            "offset": self._offset, "children": self._children, "dictionary": self._dictionary,
+        }  # fmt: skip
+        values.update(changes)
+        return make_array(**values)
+
+    def to_pylist(self) -> list[Any]:
+        """The values as Python objects, None for null; a copy.
+
+        Values that Python's own types cannot hold (dates beyond the year 9999, nanoseconds) come as
+        ``numpy.datetime64`` or ``numpy.timedelta64``.
+
+        Raises
+        ------
+        LimitExceeded
+            If slots that take no bytes of their own would make more than ``Limits.expanded_values`` values.
+        """
+        mask = self._mask()
+        values = self._pylist(mask)
+        if mask is not None:
+            for i in np.flatnonzero(~mask).tolist():
+                values[i] = None
+        return values
+
+    tolist = to_pylist
+
+    def _pylist(self, mask: Mask | None) -> list[Any]:
+        """The values as Python objects; slots that ``mask`` says are null may hold anything."""
+        raise NotImplementedError
+
+    def to_numpy(self, zero_copy_only: bool = True) -> npt.NDArray[Any]:
+        """The values as an ndarray of shape (length,).
+
+        Parameters
+        ----------
+        zero_copy_only : bool
+            True refuses whatever needs a copy. With False, nulls become NaN (integers then float64) or NaT, else None
+            in an object array; types that numpy does not have become object arrays of Python values.
+
+        Raises
+        ------
+        CopyRequired
+            If a copy is needed and ``zero_copy_only`` is True.
+        """
+        if zero_copy_only:
+            raise CopyRequired(f"{self._type} has no zero-copy numpy form; call to_numpy(zero_copy_only=False)")
+        result = np.empty(self._length, object)
+        result[:] = self.to_pylist()
+        return result
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> npt.NDArray[Any]:
+        result = self.to_numpy(zero_copy_only=copy is False)
+        return np.array(result, dtype, copy=copy) if dtype is not None or copy else result
+
+    # --- gathering ---
+
+    def take(self, indices: Any, mask: Mask | None = None) -> Any:
+        """The slots at ``indices``, in that order; a copy of what the layout needs to copy.
+
+        Parameters
+        ----------
+        indices : int ndarray
+            Positions from 0.
+        mask : bool ndarray, optional
+            False makes a slot null whatever its index.
+
+        Raises
+        ------
+        IndexOutOfRange
+            If an index is negative or beyond the end.
+        """
+        indices = np.asarray(indices, np.int64)
+        if mask is not None:
+            if mask.all():
+                mask = None
+            elif not LISTING[self._type.layout].has_validity or not self._length:
+                extended = concat_arrays([self, nulls(self._type, 1)])
+                return extended.take(np.where(mask, indices, self._length))
+            else:
+                indices = np.where(mask, indices, 0)
+        if len(indices) and not (0 <= int(indices.min()) and int(indices.max()) < self._length):
+            raise IndexOutOfRange(
+                f"indices run from {int(indices.min())} to {int(indices.max())}: the array has {self._length} values"
+            )
+        own = self._mask()
+        valid = mask if own is None else own[indices] if mask is None else own[indices] & mask
+        result = self._gather(indices)
+        return result if valid is None else result._masked(valid)
+
+    def _masked(self, valid: Mask) -> Any:
+        """The same slots with this validity instead of their own; the array starts at slot 0."""
+        buffers = list(self._buffers)
+        buffers[0] = read_only(bitmap.pack(valid))
+        return self._with(buffers=buffers, null_count=len(valid) - int(np.count_nonzero(valid)))
+
+    def drop_null(self) -> Any:
+        """The slots that are not null."""
+        mask = self._mask()
+        return self if mask is None else self.take(np.flatnonzero(mask))
+
+    def _gather(self, indices: Indices) -> Array:
+        """The slots at ``indices``, which are in range, without validity and with offset 0."""
+        raise NotImplementedError
+
+    def trim(self) -> Any:
+        """An equal array with offset 0 that refers to no more bytes than its slots need; copies only what must move."""
+        raise NotImplementedError
+
+    def _trimmed_validity(self) -> Bytes | None:
+        validity = self._validity()
+        if validity is None or self.null_count == 0:
+            return None
+        return read_only(bitmap.realign(validity, self._offset, self._length))
+
+    @classmethod
+    def _join(cls, arrays: Sequence[Any]) -> Array:
+        """Trimmed arrays of one type one after another, without validity."""
+        raise NotImplementedError
+
+    # --- comparing ---
+
+    def equals(self, other: Any) -> bool:
+        """Same type, same length, the same slots null and the same values in all others; NaN equals nothing."""
+        if not isinstance(other, Array) or self._type != other._type or self._length != other._length:
+            return False
+        mine, theirs = self._mask(), other._mask()
+        if mine is None and theirs is None:
+            return self._same(other)
+        if mine is None or theirs is None or not np.array_equal(mine, theirs):
+            return False
+        keep = np.flatnonzero(mine)
+        return bool(self.take(keep)._same(other.take(keep)))
+
+    def _same(self, other: Any) -> bool:
+        """Whether arrays of one type and length, with no nulls, hold the same values."""
+        raise NotImplementedError
+
+    def __eq__(self, other: object) -> bool:
+        return self.equals(other) if isinstance(other, Array) else NotImplemented
+
+    __hash__ = None  # type: ignore[assignment]
+
+    # --- validation ---
+
+    def validate(self, full: bool = False) -> None:
+        """Check that the array keeps the format's rules.
+
+        Parameters
+        ----------
+        full : bool
+            False checks the structure, in a time that does not depend on the length. True also checks every value:
+            offsets, UTF-8, type ids, run ends, dictionary indices, ranges of decimals and times, null counts.
+
+        Raises
+        ------
+        InvalidData
+            With where, what was expected and what was found.
+        """
+        self._check_buffers()
+        self._check_structure()
+        for field, child in zip(self._type.fields, self._children, strict=True):
+            try:
+                child.validate(full)
+            except InvalidData as error:
+                raise type(error)(f"child {field.name!r}: {error}") from None
+        if self._dictionary is not None and full:
+            self._dictionary.validate(full)
+        if full:
+            self._check_null_count()
+            self._check_values()
+            self._check_nullability()
+
+    def _check_buffers(self) -> None:
+        rows, variadic = LISTING[self._type.layout]
+        buffers = self._buffers
+        slots = self._offset + self._length
+        if self._length < 0 or self._offset < 0:
+            raise InvalidData(f"{self._type}: length {self._length} and offset {self._offset} are at least 0")
+        if len(buffers) != len(rows) and not (variadic and len(buffers) > len(rows)):
+            raise InvalidData(f"{self._type}: expected {len(rows)} buffers, found {len(buffers)}")
+        if not -1 <= self._null_count <= self._length:
+            raise InvalidData(f"{self._type}: null count {self._null_count} in {self._length} slots")
+        for row, data in zip(rows, buffers, strict=False):
+            size = 0 if data is None else len(data)
+            if size < bytes_needed(row, self._type, slots):
+                if row.role == "validity" and data is None and self._null_count <= 0:
+                    continue
+                if row.role == "offsets" and size == 0 and slots == 0:
+                    continue
+                raise InvalidData(
+                    f"{self._type}: the {row.role} buffer of {slots} slots needs {bytes_needed(row, self._type, slots)} "
+                    f"bytes but has {size}"
+                )
+        if len(self._children) != len(self._type.fields):
+            raise InvalidData(f"{self._type}: expected {len(self._type.fields)} children, found {len(self._children)}")
+
+    def _check_structure(self) -> None:
+        """What the structure of this layout promises beyond the sizes of its buffers."""
+
+    def _check_null_count(self) -> None:
+        found = self._count_nulls()
+        if self._null_count >= 0 and found != self._null_count:
+            raise InvalidData(f"{self._type}: the null count says {self._null_count}, the validity bitmap says {found}")
+
+    def _check_values(self) -> None:
+        """What the values of this layout promise."""
+
+    def _check_nullability(self) -> None:
+        """Children of non-nullable fields hold no nulls; layouts with such children say where."""
+
+    # --- building ---
+
+    @classmethod
+    def from_pylist(cls, type: Any, values: Sequence[Any], mask: Mask | None) -> Array:
+        """An array of ``type`` from Python values; ``mask`` is False where a value is None, None where none is."""
+        raise NotImplementedError
+
+    # --- casting and encoding: shmarrow.layout.cast has the code ---
+
+    def cast(self, type: DataType | str) -> Any:
+        """The same values in another form of their type; see :func:`shmarrow.layout.cast.cast`."""
+        from shmarrow.layout.cast import cast
+
+        return cast(self, type)
+
+    def dictionary_encode(self, index_type: DataType | str = "int32") -> Any:
+        """Indices into the distinct values, in the order of their first appearance; nulls stay null indices."""
+        from shmarrow.layout.cast import dictionary_encode
+
+        return dictionary_encode(self, index_type)
+
+    def run_end_encode(self, run_end_type: DataType | str = "int32") -> Any:
+        """Runs of equal neighbours; neighbouring nulls are one run."""
+        from shmarrow.layout.cast import run_end_encode
+
+        return run_end_encode(self, run_end_type)
+
+    # --- showing ---
+
+    def __str__(self) -> str:
+        return self._preview(Budget())
+
+    def __repr__(self) -> str:
+        return f"<shmarrow.Array {_clip(str(self._type), 200)}, length {self._length}>\n{self}"
+
+    def _preview(self, budget: Budget) -> str:
+        shown = list(range(min(self._length, 10)))
+        tail = list(range(max(self._length - 10, 10), self._length))
+        parts = []
+        for i in [*shown, None, *tail] if self._length > 20 else shown + tail:
+            if i is None:
+                parts.append("...")
+            elif not budget.take():
+                parts.append("...")
+                break
+            else:
+                parts.append(self._item_preview(i, budget))
+        return "[" + ", ".join(parts) + "]"
+
+    def _item_preview(self, index: int, budget: Budget) -> str:
+        validity = self._validity() if self.null_count else None
+        if validity is not None and not bitmap.get(validity, self._offset + index):
+            return "null"
+        return self._value_preview(index, budget)
+
+    def _value_preview(self, index: int, budget: Budget) -> str:
+        value = self._value(index)
+        return "null" if value is None else _clip(str(value) if not isinstance(value, (str, bytes)) else repr(value), 100)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        kept = self.trim()
+        buffers = [None if data is None else data.tobytes() for data in kept._buffers]
+        return _rebuild, (kept._type, kept._length, buffers, kept.null_count, list(kept._children), kept._dictionary)
+
+
+def _rebuild(
+    type: DataType, length: int, buffers: list[bytes | None], null_count: int, children: list[Array], dictionary: Array
+) -> Array:
+    views = [None if data is None else np.frombuffer(data, np.uint8) for data in buffers]
+    return make_array(type, length, views, null_count, 0, children, dictionary)
+
+
+class Budget:
+    """How many values a preview may still show, whatever the nesting."""
+
+    __slots__ = ("left",)
+
+    def __init__(self, left: int = 200) -> None:
+        self.left = left
+
+    def take(self) -> bool:
+        self.left -= 1
+        return self.left >= 0
+
+
+def _clip(text: str, length: int) -> str:
+    return text if len(text) <= length else f"{text[:length]}... ({len(text)} characters)"
+
+
+def make_array(
+    type: Any,
+    length: int,
+    buffers: list[Bytes | None],
+    null_count: int = -1,
+    offset: int = 0,
+    children: Sequence[Array] = (),
+    dictionary: Array | None = None,
+) -> Any:
+    """An array of the class that the type's layout asks for; nothing is copied and nothing is checked."""
+    return _CLASSES[type.layout](type, length, buffers, null_count, offset, children, dictionary)
+
+
+def array_class(type: DataType) -> type[Array]:
+    """The class of the arrays of a type."""
+    return _CLASSES[type.layout]
+
+
+def nulls(type: DataType, length: int) -> Any:
+    """An array of ``length`` nulls."""
+    return array_class(type)._nulls(type, length) if hasattr(array_class(type), "_nulls") else _zeros(type, length)
+
+
+def _zeros(type: DataType, length: int) -> Any:
+    rows, _ = LISTING[type.layout]
+    buffers: list[Bytes | None] = [read_only(np.zeros(bytes_needed(row, type, length), np.uint8)) for row in rows]
+    children = [nulls(field.type, 0) for field in type.fields]
+    return make_array(type, length, buffers, length, 0, children)
+
+
+def concat_arrays(arrays: Sequence[Any]) -> Any:
+    """Arrays of one type as one, a copy; a single one comes back as it is.
+
+    Raises
+    ------
+    InvalidArgument
+        If there are no arrays.
+    InvalidType
+        If their types differ.
+    """
+    if not arrays:
+        raise InvalidArgument("nothing to concatenate: expected at least one array")
+    first = arrays[0]
+    for other in arrays[1:]:
+        if other.type != first.type:
+            raise InvalidType(f"cannot concatenate {first.type} and {other.type}")
+    if len(arrays) == 1:
+        return first
+    trimmed = [array.trim() for array in arrays]
+    result = type(first)._join(trimmed)
+    if LISTING[first.type.layout].has_validity and any(array.null_count for array in trimmed):
+        return result._masked(np.concatenate([array.is_valid() for array in trimmed]))
+    return result
+
+
+def read_only(data: npt.NDArray[Any]) -> Bytes:
+    """Freshly made data as a read-only run of bytes."""
+    flat = data.reshape(-1).view(np.uint8) if data.dtype != np.uint8 or data.ndim != 1 else data
+    flat.flags.writeable = False
+    return flat
+
+
+def frozen(data: npt.NDArray[Any]) -> Bytes:
+    """A read-only run of bytes over data that someone else may own; the caller's array stays writable."""
+    flat = np.ascontiguousarray(data).reshape(-1).view(np.uint8)
+    flat = flat[:]
+    flat.flags.writeable = False
+    return flat
+
+
+def ranges(starts: Indices, lengths: Indices) -> Indices:
+    """The positions of runs, one run after another: ``starts[i], starts[i] + 1, ...`` for ``lengths[i]`` each."""
+    total = int(lengths.sum())
+    if not total:
+        return np.empty(0, np.int64)
+    ends = np.cumsum(lengths)
+    positions = np.arange(total, dtype=np.int64)
+    return positions + np.repeat(starts - (ends - lengths), lengths)
+
+
+def offsets_of(lengths: Indices, dtype: np.dtype[Any], what: str) -> npt.NDArray[Any]:
+    """Offsets of shape (n + 1,) from n lengths.
+
+    Raises
+    ------
+    InvalidData
+        If the last offset does not fit the dtype.
+    """
+    result = np.zeros(len(lengths) + 1, np.int64)
+    np.cumsum(lengths, out=result[1:])
+    if len(result) > 1 and int(result[-1]) > np.iinfo(dtype).max:
+        raise InvalidData(f"{what} hold {int(result[-1])} items, more than {dtype.name} offsets reach; use the large form")
+    return result.astype(dtype, copy=False)
+
+
+def check_expansion(count: int, what: str) -> None:
+    """Refuse to make values out of slots that take no bytes of their own, beyond a limit."""
+    if count > DEFAULT_LIMITS.expanded_values:
+        raise LimitExceeded(
+            f"{what}: {count} values would be made of slots that take no bytes of their own, "
+            f"more than Limits.expanded_values = {DEFAULT_LIMITS.expanded_values}; take slices"
+        )
+
+
+def check_not_null(field: Field, child: Any, where: str) -> None:
+    """A non-nullable field holds no nulls."""
+    if not field.nullable and child.null_count and child.type.layout != "null":
+        raise InvalidData(f"{where}: field {field.name!r} is not nullable but has {child.null_count} nulls")

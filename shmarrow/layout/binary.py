@@ -1,0 +1,297 @@
+"""Variable-size binary layout ("Variable-size Binary Layout"): offsets into one buffer of bytes.
+
+Binary and UTF-8 text, with 32-bit or 64-bit offsets. Slot ``i`` holds the bytes ``[offsets[i], offsets[i + 1])``;
+offsets never go back, the first need not be 0, and a null slot may hold bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from shmarrow.bitmap import Mask, pack
+from shmarrow.buffer import Bytes
+from shmarrow.errors import InvalidData, InvalidType
+from shmarrow.layout.array import EMPTY, Array, Budget, Indices, frozen, make_array, offsets_of, ranges, read_only
+from shmarrow.types import DataType
+
+CHUNK = 1 << 20
+
+
+class BinaryArray(Array):
+    """Byte strings or text."""
+
+    __slots__ = ()
+    layouts = ("binary", "large_binary")
+
+    @property
+    def offsets(self) -> npt.NDArray[Any]:
+        """The offsets of shape (length + 1,), int32 or int64; a read-only view."""
+        return offsets_view(self)
+
+    @property
+    def data(self) -> Bytes:
+        """The whole buffer that the offsets point into; a read-only view."""
+        data = self._buffers[2]
+        return EMPTY if data is None else data
+
+    def _bounds(self, index: int) -> tuple[int, int]:
+        start, end = self.offsets[index : index + 2].tolist()
+        if not 0 <= start <= end <= len(self.data):
+            raise InvalidData(f"{self._type}: slot {index} holds [{start}, {end}) of {len(self.data)} bytes")
+        return start, end
+
+    def _value(self, index: int) -> Any:
+        start, end = self._bounds(index)
+        value = self.data[start:end].tobytes()
+        return decode(self._type, value, index) if self._type.text else value
+
+    def _value_preview(self, index: int, budget: Budget) -> str:
+        start, end = self._bounds(index)
+        return preview_bytes(self.data[start : min(end, start + 100)].tobytes(), end - start, self._type.text)
+
+    def _pylist(self, mask: Mask | None) -> list[Any]:
+        offsets = checked_offsets(self, len(self.data), "bytes")
+        first = int(offsets[0])
+        region = self.data[first : int(offsets[-1])].tobytes()
+        bounds = (offsets - first).tolist()
+        return slices(self._type, region, bounds[:-1], bounds[1:], mask)
+
+    def _gather(self, indices: Indices) -> Array:
+        offsets = self.offsets
+        starts = offsets[indices].astype(np.int64)
+        lengths = offsets[indices + 1] - starts
+        if len(starts) and (int(lengths.min()) < 0 or int(starts.min()) < 0 or int((starts + lengths).max()) > len(self.data)):
+            checked_offsets(self, len(self.data), "bytes")
+        ends = offsets_of(lengths, self._type.offset_dtype, f"{self._type} values")
+        data = gather_bytes(self.data, starts, lengths)
+        return make_array(self._type, len(indices), [None, frozen(ends), data], 0)
+
+    def trim(self) -> Any:
+        offsets, data = trimmed_offsets(self, len(self.data))
+        buffers = [self._trimmed_validity(), frozen(offsets), self.data[data]]
+        return self._with(offset=0, buffers=buffers, null_count=self.null_count)
+
+    @classmethod
+    def _join(cls, arrays: Sequence[Any]) -> Array:
+        type = arrays[0].type
+        offsets = joined_offsets(arrays, [len(array.data) for array in arrays])
+        data = np.concatenate([array.data for array in arrays])
+        return make_array(type, len(offsets) - 1, [None, frozen(offsets), read_only(data)], 0)
+
+    def _same(self, other: Any) -> bool:
+        mine, theirs = checked_offsets(self, len(self.data), "bytes"), checked_offsets(other, len(other.data), "bytes")
+        return (
+            bool(np.array_equal(mine - mine[0], theirs - theirs[0]))
+            and self.data[int(mine[0]) : int(mine[-1])].tobytes() == other.data[int(theirs[0]) : int(theirs[-1])].tobytes()
+        )
+
+    def _check_structure(self) -> None:
+        check_ends(self, len(self.data), "bytes")
+
+    def _check_values(self) -> None:
+        offsets = checked_offsets(self, len(self.data), "bytes")
+        if self._type.text:
+            check_utf8(self, offsets)
+
+    @classmethod
+    def from_pylist(cls, type: Any, values: Sequence[Any], mask: Mask | None) -> Array:
+        data, lengths = join_bytes(type, values, mask)
+        offsets = offsets_of(lengths, type.offset_dtype, f"{type} values")
+        validity = None if mask is None else read_only(pack(mask))
+        nulls = 0 if mask is None else len(mask) - int(np.count_nonzero(mask))
+        return make_array(type, len(values), [validity, frozen(offsets), np.frombuffer(data, np.uint8)], nulls)
+
+    @classmethod
+    def from_buffers(cls, type: DataType, offsets: npt.NDArray[Any], data: Any, mask: Mask | None = None) -> Array:
+        """An array over offsets of shape (n + 1,) and the bytes that they point into; copies nothing that fits.
+
+        Raises
+        ------
+        InvalidData
+            If the ends of the offsets do not lie within the data.
+        """
+        typed = np.ascontiguousarray(offsets, getattr(type, "offset_dtype", None))
+        validity = None if mask is None else read_only(pack(mask))
+        result = make_array(type, len(typed) - 1, [validity, frozen(typed), frozen(np.frombuffer(data, "u1"))])
+        result.validate()
+        return result  # type: ignore[no-any-return]
+
+
+# --- offsets, which lists have too ------------------------------------------------------------------------------
+
+
+def offsets_view(array: Any) -> npt.NDArray[Any]:
+    """The offsets of an array's slots, of shape (length + 1,); zeros where an empty array has no buffer."""
+    dtype = array.type.offset_dtype
+    data = array._buffers[1]
+    if data is None or (not array._length and len(data) < (array._offset + 1) * dtype.itemsize):
+        return np.zeros(array._length + 1, dtype)
+    return np.ndarray(array._length + 1, dtype, data, array._offset * dtype.itemsize)
+
+
+def check_ends(array: Any, size: int, unit: str) -> None:
+    """The first and the last offset lie within what they point into."""
+    offsets = offsets_view(array)
+    first, last = int(offsets[0]), int(offsets[-1])
+    if not 0 <= first <= last <= size:
+        raise InvalidData(f"{array.type}: the offsets run from {first} to {last} but there are {size} {unit}")
+
+
+def checked_offsets(array: Any, size: int, unit: str) -> npt.NDArray[Any]:
+    """The offsets, after a check that none goes back and all lie within what they point into."""
+    check_ends(array, size, unit)
+    offsets = offsets_view(array)
+    for start in range(0, array._length, CHUNK):
+        part = offsets[start : start + CHUNK + 1]
+        back = part[1:] < part[:-1]
+        if back.any():
+            i = start + int(back.argmax())
+            raise InvalidData(f"{array.type}: offset {i + 1} goes back from {int(offsets[i])} to {int(offsets[i + 1])}")
+    return offsets
+
+
+def trimmed_offsets(array: Any, size: int) -> tuple[npt.NDArray[Any], slice]:
+    """Offsets from 0 on, and the run of items that they need; the offsets are a view where they start at 0."""
+    check_ends(array, size, "items")
+    offsets = offsets_view(array)
+    first, last = int(offsets[0]), int(offsets[-1])
+    return (offsets - offsets[0] if first else offsets), slice(first, last)
+
+
+def joined_offsets(arrays: Sequence[Any], sizes: Sequence[int]) -> npt.NDArray[Any]:
+    """The offsets of trimmed arrays one after another, whose items take ``sizes``."""
+    type = arrays[0].type
+    if sum(sizes) > np.iinfo(type.offset_dtype).max:
+        raise InvalidData(f"{type}: {sum(sizes)} items are more than its offsets reach; use the large form")
+    parts = [np.zeros(1, type.offset_dtype)]
+    base = 0
+    for array, size in zip(arrays, sizes, strict=True):
+        parts.append(offsets_view(array)[1:] + type.offset_dtype.type(base))
+        base += size
+    return np.concatenate(parts)
+
+
+# --- bytes and text, which views have too -----------------------------------------------------------------------
+
+
+def decode(type: DataType, value: bytes, index: int) -> str:
+    """Bytes of one slot as text."""
+    try:
+        return value.decode()
+    except UnicodeDecodeError as error:
+        raise InvalidData(f"{type}: slot {index} is not UTF-8: {error.reason} at byte {error.start}") from None
+
+
+def preview_bytes(head: bytes, size: int, text: bool) -> str:
+    """The first bytes of a value as they are shown to people."""
+    shown = repr(head.decode(errors="replace")) if text else repr(head)
+    return shown if size == len(head) else f"{shown}... ({size} bytes)"
+
+
+def slices(
+    type: Any, region: bytes, starts: Sequence[int], ends: Sequence[int], mask: Mask | None
+) -> list[Any]:
+    """The runs of ``region`` as bytes or text; null slots, which may hold anything, come as None or anything."""
+    if not type.text:
+        return [region[start:end] for start, end in zip(starts, ends, strict=True)]
+    if region.isascii():
+        text = region.decode("ascii")
+        return [text[start:end] for start, end in zip(starts, ends, strict=True)]
+    try:
+        return [str(region[start:end], "utf-8") for start, end in zip(starts, ends, strict=True)]
+    except UnicodeDecodeError:
+        valid = [True] * len(starts) if mask is None else mask.tolist()
+        slots = enumerate(zip(starts, ends, valid, strict=True))
+        return [decode(type, region[start:end], i) if ok else None for i, (start, end, ok) in slots]
+
+
+def join_bytes(type: Any, values: Sequence[Any], mask: Mask | None) -> tuple[bytes, Indices]:
+    """The bytes of all values one after another, and the length of each; None takes none."""
+    kinds = set(map(_class_of, values))
+    if mask is not None:
+        empty = "" if type.text else b""
+        values = [empty if value is None else value for value in values]
+        kinds.discard(_NONE)
+    if type.text:
+        if not all(issubclass(kind, str) for kind in kinds):
+            raise _wrong_kind(type, values, str)
+        try:
+            text = "".join(values)
+            data = text.encode()
+            if len(data) == len(text):
+                return data, np.fromiter(map(len, values), np.int64, len(values))
+            values = [value.encode() for value in values]
+        except UnicodeEncodeError as error:
+            raise InvalidData(f"{type}: text with lone surrogates has no UTF-8 form: {error}") from None
+        return data, np.fromiter(map(len, values), np.int64, len(values))
+    if not all(issubclass(kind, (bytes, bytearray, memoryview)) for kind in kinds):
+        raise _wrong_kind(type, values, (bytes, bytearray, memoryview))
+    return b"".join(values), np.fromiter(map(len, values), np.int64, len(values))
+
+
+_NONE = type(None)
+
+
+def _class_of(value: Any) -> Any:
+    return value.__class__
+
+
+def _wrong_kind(type: DataType, values: Sequence[Any], kinds: Any) -> InvalidType:
+    wrong = next(value for value in values if not isinstance(value, kinds))
+    return InvalidType(f"{type}: cannot take {wrong!r:.80} of type {wrong.__class__.__name__}")
+
+
+def gather_bytes(data: Bytes, starts: Indices, lengths: Indices) -> Bytes:
+    """Runs of bytes one after another; a copy, made in pieces that bound the memory of the positions."""
+    total = int(lengths.sum())
+    result = np.empty(total, np.uint8)
+    ends = np.cumsum(lengths)
+    done = 0
+    first = 0
+    while done < total:
+        last = max(int(np.searchsorted(ends, done + (CHUNK << 2), "right")), first + 1)
+        size = int(ends[last - 1]) - done
+        if last == first + 1:
+            start = int(starts[first])
+            result[done : done + size] = data[start : start + size]
+        else:
+            result[done : done + size] = data[ranges(starts[first:last], lengths[first:last])]
+        done += size
+        first = last
+    return read_only(result)
+
+
+def check_utf8(array: Any, offsets: npt.NDArray[Any]) -> None:
+    """Every slot that is not null is UTF-8 by itself.
+
+    The bytes of all slots are checked in large pieces. A piece that fails, or a slot that starts within a character,
+    may still be right where null slots hold other bytes, so only then the slots are looked at one by one.
+    """
+    data = array.data
+    length = len(array)
+    start = 0
+    while start < length:
+        end = int(np.searchsorted(offsets, int(offsets[start]) + (CHUNK << 2), "right")) - 1
+        end = min(max(end, start + 1), length)
+        low, high = int(offsets[start]), int(offsets[end])
+        region = data[low:high].tobytes()
+        if not region.isascii() and not _splits_well(region, offsets[start:end] - offsets[start]):
+            mask = array.is_valid()
+            for i in range(start, end):
+                if mask[i]:
+                    decode(array.type, data[int(offsets[i]) : int(offsets[i + 1])].tobytes(), i)
+        start = end
+
+
+def _splits_well(region: bytes, starts: npt.NDArray[Any]) -> bool:
+    """Whether the region is UTF-8 and no slot starts in the middle of a character."""
+    try:
+        region.decode()
+    except UnicodeDecodeError:
+        return False
+    inside = starts[starts < len(region)]
+    return not bool(((np.frombuffer(region, np.uint8)[inside] & 0xC0) == 0x80).any())

@@ -1,0 +1,262 @@
+"""Building arrays: from numpy without copying, from Python values with nulls, with the type given or inferred."""
+
+from __future__ import annotations
+
+import datetime as dt
+import decimal
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from shmarrow import types
+from shmarrow.bitmap import Mask
+from shmarrow.errors import InvalidArgument, InvalidType
+from shmarrow.layout.array import Array, array_class
+from shmarrow.layout.fixed_size_list import FixedSizeListArray
+from shmarrow.layout.primitive import BooleanArray, PrimitiveArray
+from shmarrow.layout.values import DayTime, MonthDayNano
+from shmarrow.types import DataType
+
+_NONE = type(None)
+
+
+def array(values: Any, type: DataType | str | None = None, mask: Any = None) -> Any:
+    """An array from values of any kind.
+
+    Parameters
+    ----------
+    values : ndarray, Array, or iterable of Python values
+        An ndarray of numbers, dates or times in the order of memory is used as it is, without a copy; one of more
+        than one dimension becomes fixed-size lists. None stands for null. A masked ndarray brings its own mask.
+    type : DataType or str, optional
+        The type; inferred from the values where it is not given.
+    mask : bool array, optional
+        True makes a slot null, as in pyarrow and ``numpy.ma``.
+
+    Raises
+    ------
+    InvalidType
+        If the values are of a kind that the type cannot take, or of several kinds that no type takes.
+    InvalidData
+        If a value does not fit the type without loss.
+    """
+    wanted = None if type is None else types.as_type(type)
+    if isinstance(values, Array):
+        result = values if wanted is None else values.cast(wanted)
+        return result if mask is None else result.take(np.arange(len(result)), ~_as_mask(mask, len(result)))
+    if isinstance(values, np.ma.MaskedArray):
+        mask = np.ma.getmaskarray(values) if mask is None else _as_mask(mask, len(values)) | np.ma.getmaskarray(values)
+        values = values.data
+    if isinstance(values, np.ndarray):
+        return _from_numpy(values, wanted, None if mask is None else ~_as_mask(mask, len(values)))
+    items = values if isinstance(values, (list, tuple)) else list(_iterable(values))
+    if mask is not None:
+        drop = _as_mask(mask, len(items)).tolist()
+        items = [None if dropped else item for item, dropped in zip(items, drop, strict=True)]
+    return array_from_pylist(items, wanted if wanted is not None else infer_type(items))
+
+
+def _iterable(values: Any) -> Iterable[Any]:
+    if isinstance(values, (str, bytes, Mapping)) or not isinstance(values, Iterable):
+        raise InvalidType(f"expected an ndarray or an iterable of values, found {values.__class__.__name__}")
+    return values
+
+
+def _as_mask(mask: Any, length: int) -> Mask:
+    result: Mask = np.asarray(mask, np.bool_)
+    if result.shape != (length,):
+        raise InvalidArgument(f"the mask has the shape {result.shape}, expected ({length},)")
+    return result
+
+
+def array_from_pylist(values: Sequence[Any], type: DataType) -> Any:
+    """An array of ``type`` from a list of Python values, None for null."""
+    mask: Mask | None = None
+    if None in set(map(_none, values)):
+        mask = np.fromiter([value is not None for value in values], np.bool_, len(values))
+    return array_class(type).from_pylist(type, values, mask)
+
+
+def _none(value: Any) -> Any:
+    return value if value is None else 0
+
+
+def _from_numpy(values: npt.NDArray[Any], type: DataType | None, valid: Mask | None) -> Any:
+    if values.ndim == 0:
+        raise InvalidArgument("expected at least one dimension, found a 0-d ndarray")
+    if values.ndim > 1:
+        inner = type.fields[0].type if type is not None and type.layout == "fixed_size_list" else None
+        if type is not None and inner is None:
+            raise InvalidType(f"{type}: cannot take an ndarray of {values.ndim} dimensions")
+        made = type or types.list_(infer_numpy(values.dtype), values.shape[1])
+        child = _from_numpy(np.ascontiguousarray(values).reshape(-1, *values.shape[2:]), inner, None)
+        if type is None:
+            made = types.list_(child.type, values.shape[1])
+        elif values.shape[1] != type.list_size:  # type: ignore[attr-defined]
+            raise InvalidArgument(f"{type}: cannot take an ndarray of the shape {values.shape}")
+        if not values.shape[1]:
+            valid = np.ones(len(values), np.bool_) if valid is None else valid
+        return FixedSizeListArray.from_arrays(made, child, valid)
+    if values.dtype.kind in "OUST" or (type is not None and type.layout not in ("primitive", "bool")):
+        items = values.tolist()
+        if valid is not None:
+            items = [item if keep else None for item, keep in zip(items, valid.tolist(), strict=True)]
+        return array_from_pylist(items, type if type is not None else infer_type(items))
+    wanted = type if type is not None else infer_numpy(values.dtype)
+    if values.dtype.kind in "Mm":
+        known = ~np.isnat(values)
+        if not known.all():
+            valid = known if valid is None else valid & known
+            values = np.where(known, values, np.zeros((), values.dtype))
+    return (BooleanArray if wanted.layout == "bool" else PrimitiveArray).from_numpy(wanted, values, valid)
+
+
+def infer_numpy(dtype: np.dtype[Any]) -> DataType:
+    """The type of values of a dtype.
+
+    Raises
+    ------
+    InvalidType
+        If there is none.
+    """
+    if dtype.kind == "b":
+        return types.bool_()
+    if dtype.kind in "iu":
+        return types.IntType(8 * dtype.itemsize, dtype.kind == "i")
+    if dtype.kind == "f" and dtype.itemsize <= 8:
+        return types.FloatType(8 * dtype.itemsize)
+    if dtype.kind == "V" and dtype.names is None and dtype.subdtype is None:
+        return types.FixedSizeBinaryType(dtype.itemsize)
+    for unit, storage in types.IntervalType.STORAGE.items():
+        if dtype == storage:
+            return types.IntervalType(unit)
+    if dtype.kind in "Mm":
+        unit = np.datetime_data(dtype)[0]
+        if dtype.kind == "M" and unit == "D":
+            return types.date32()
+        if unit in types.TIME_UNITS and np.datetime_data(dtype)[1] == 1:
+            return types.timestamp(unit) if dtype.kind == "M" else types.duration(unit)
+    raise InvalidType(f"no Arrow type has values of the numpy dtype {dtype}")
+
+
+# --- inference from Python values -------------------------------------------------------------------------------
+
+_SIMPLE: list[tuple[Any, Any]] = [
+    ((bool, np.bool_), types.bool_),
+    (str, types.string),
+    ((bytes, bytearray, memoryview), types.binary),
+    (dt.time, lambda: types.time64("us")),
+    (dt.timedelta, lambda: types.duration("us")),
+    (MonthDayNano, types.month_day_nano_interval),
+    (DayTime, types.day_time_interval),
+]
+
+
+def _class_of(value: Any) -> Any:
+    return value.__class__
+
+
+def infer_type(values: Sequence[Any]) -> DataType:
+    """The type that takes all values: the narrowest of those that pyarrow would choose.
+
+    Raises
+    ------
+    InvalidType
+        If there is none.
+    """
+    kinds = set(map(_class_of, values))
+    kinds.discard(_NONE)
+    if not kinds:
+        return types.null()
+    for classes, make in _SIMPLE:
+        if all(issubclass(kind, classes) for kind in kinds):
+            return make()  # type: ignore[no-any-return]
+    integers = {kind for kind in kinds if issubclass(kind, (int, np.integer)) and not issubclass(kind, bool)}
+    floats = {kind for kind in kinds if issubclass(kind, (float, np.floating))}
+    if kinds == integers:
+        return _infer_integers(values, kinds)
+    if kinds == integers | floats:
+        return types.FloatType(32) if kinds == {np.float32} else types.float64()
+    decimals = {kind for kind in kinds if issubclass(kind, decimal.Decimal)}
+    if decimals and kinds == integers | decimals:
+        return _infer_decimals(values)
+    if all(issubclass(kind, (dt.date, np.datetime64)) for kind in kinds):
+        return _infer_moments(values, kinds)
+    if all(issubclass(kind, np.timedelta64) for kind in kinds):
+        return infer_numpy(np.array([value for value in values if value is not None]).dtype)
+    if all(issubclass(kind, Mapping) for kind in kinds):
+        return _infer_struct(values)
+    if all(issubclass(kind, (list, tuple, np.ndarray, Array, range, set, frozenset)) for kind in kinds):
+        return _infer_list(values)
+    names = sorted(kind.__name__ for kind in kinds)[:8]
+    raise InvalidType(f"no type takes values of the kinds {', '.join(names)} together; give the type")
+
+
+def _infer_integers(values: Sequence[Any], kinds: set[Any]) -> DataType:
+    if len(kinds) == 1 and issubclass(kind := kinds.pop(), np.integer):
+        return infer_numpy(np.dtype(kind))
+    known = [value for value in values if value is not None] if None in values else values
+    if max(known) >= 1 << 63 and min(known) >= 0:
+        return types.uint64()
+    return types.int64()
+
+
+def _infer_decimals(values: Sequence[Any]) -> DataType:
+    whole = scale = 0
+    for value in values:
+        if value is not None:
+            number = decimal.Decimal(value)
+            if not number.is_finite():
+                raise InvalidType(f"no decimal type takes {number}")
+            exponent = number.as_tuple().exponent
+            assert isinstance(exponent, int)
+            scale = max(scale, -exponent)
+            whole = max(whole, number.adjusted() + 1 if number else 0)
+    precision = max(whole + scale, 1)
+    if precision > 76:
+        raise InvalidType(f"the values need {precision} digits, decimals have up to 76")
+    return types.decimal128(precision, scale) if precision <= 38 else types.decimal256(precision, scale)
+
+
+def _infer_moments(values: Sequence[Any], kinds: set[Any]) -> DataType:
+    if all(issubclass(kind, np.datetime64) for kind in kinds):
+        return infer_numpy(np.array([value for value in values if value is not None]).dtype)
+    if not any(issubclass(kind, dt.datetime) for kind in kinds):
+        return types.date32()
+    zone = next((value.tzinfo for value in values if isinstance(value, dt.datetime) and value.tzinfo), None)
+    nanos = any(getattr(value, "nanosecond", 0) for value in values)
+    return types.timestamp("ns" if nanos else "us", None if zone is None else _zone_name(zone))
+
+
+def _zone_name(zone: dt.tzinfo) -> str:
+    key = getattr(zone, "key", None)
+    if isinstance(key, str):
+        return key
+    offset = zone.utcoffset(None)
+    if offset is None:
+        return str(zone)
+    if not offset:
+        return "UTC"
+    minutes = int(offset.total_seconds()) // 60
+    return f"{'-' if minutes < 0 else '+'}{abs(minutes) // 60:02}:{abs(minutes) % 60:02}"
+
+
+def _infer_struct(values: Sequence[Any]) -> DataType:
+    columns: dict[str, list[Any]] = {}
+    for value in values:
+        if value is not None:
+            for key, item in value.items():
+                if not isinstance(key, str):
+                    raise InvalidType(f"the keys of dicts become field names, found {key!r}; give a map type for maps")
+                columns.setdefault(key, []).append(item)
+    return types.struct({name: infer_type(column) for name, column in columns.items()})
+
+
+def _infer_list(values: Sequence[Any]) -> DataType:
+    items: list[Any] = []
+    for value in values:
+        if value is not None:
+            items += value
+    return types.list_(infer_type(items))

@@ -1,0 +1,182 @@
+"""Dictionary-encoded layout ("Dictionary-encoded Layout"): integer indices into an array of values.
+
+The indices are a primitive array, and its validity is the array's. The dictionary may hold nulls and repeated values
+itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from shmarrow.bitmap import Mask
+from shmarrow.errors import InvalidData
+from shmarrow.layout.array import Array, Budget, Indices, concat_arrays, frozen, make_array, read_only
+from shmarrow.layout.list import validity_of
+
+
+class DictionaryArray(Array):
+    """Values by their index in a dictionary."""
+
+    __slots__ = ()
+    layouts = ("dictionary",)
+
+    @property
+    def dictionary(self) -> Any:
+        """The values that the indices point into."""
+        return self._dictionary
+
+    @property
+    def indices(self) -> Any:
+        """The indices as an array of the index type; copies nothing."""
+        return make_array(self._type.index_type, self._length, self._buffers, self._null_count, self._offset)
+
+    def decode(self) -> Any:
+        """An array of the value type, with the value of each slot in its place; a copy.
+
+        Raises
+        ------
+        InvalidData
+            If an index points outside of the dictionary.
+        """
+        mask = self._mask()
+        return self._dictionary_().take(self._checked(mask), mask)
+
+    def _dictionary_(self) -> Array:
+        assert self._dictionary is not None
+        return self._dictionary
+
+    def _checked(self, mask: Mask | None) -> npt.NDArray[Any]:
+        """The indices, 0 where null, after a check that they lie in the dictionary."""
+        indices = self.indices.values
+        if mask is not None:
+            indices = np.where(mask, indices, indices.dtype.type(0))
+        size = len(self._dictionary_())
+        if len(indices) and (mask is None or mask.any()):
+            low, high = int(indices.min()), int(indices.max())
+            if low < 0 or high >= size:
+                wrong = (indices < 0) | (indices >= size)
+                i = int(wrong.argmax())
+                raise InvalidData(f"{self._type}: slot {i} holds index {int(indices[i])} but the dictionary has {size} values")
+        return indices
+
+    def to_numpy(self, zero_copy_only: bool = True) -> npt.NDArray[Any]:
+        if zero_copy_only:
+            return super().to_numpy(True)
+        result: npt.NDArray[Any] = self.decode().to_numpy(False)
+        return result
+
+    def _value(self, index: int) -> Any:
+        return self._dictionary_()[self._key(index)]
+
+    def _key(self, index: int) -> int:
+        key = int(self.indices.values[index])
+        if not 0 <= key < len(self._dictionary_()):
+            raise InvalidData(f"{self._type}: slot {index} holds index {key} but the dictionary has {len(self._dictionary_())} values")
+        return key
+
+    def _value_preview(self, index: int, budget: Budget) -> str:
+        return self._dictionary_()._item_preview(self._key(index), budget)
+
+    def _pylist(self, mask: Mask | None) -> list[Any]:
+        if mask is not None and not mask.any():
+            return [None] * self._length
+        indices = self._checked(mask)
+        dictionary = self._dictionary_()
+        if len(dictionary) > 4 * self._length + 1024:
+            used, indices = np.unique(indices, return_inverse=True)
+            dictionary = dictionary.take(used)
+        values = dictionary.to_pylist()
+        return [values[i] for i in indices.tolist()]
+
+    def _gather(self, indices: Indices) -> Array:
+        data = frozen(self.indices.values[indices])
+        return make_array(self._type, len(indices), [None, data], 0, 0, (), self._dictionary)
+
+    def trim(self) -> Any:
+        indices = self.indices.trim()
+        return self._with(offset=0, buffers=indices._buffers, null_count=self.null_count)
+
+    @classmethod
+    def _join(cls, arrays: Sequence[Any]) -> Array:
+        type = arrays[0].type
+        dictionary = arrays[0].dictionary
+        length = sum(map(len, arrays))
+        if all(array.dictionary is dictionary or array.dictionary.equals(dictionary) for array in arrays[1:]):
+            data = np.concatenate([array._buffers[1] for array in arrays])
+            return make_array(type, length, [None, read_only(data)], 0, 0, (), dictionary)
+        dictionaries = [array.dictionary for array in arrays]
+        total = sum(map(len, dictionaries))
+        if total > np.iinfo(type.storage).max + 1:
+            raise InvalidData(f"{type}: {total} dictionary values are more than its indices reach; decode first")
+        shift = 0
+        parts = []
+        for array in arrays:
+            parts.append(array.indices.values.astype(np.int64) + shift)
+            shift += len(array.dictionary)
+        data = np.concatenate(parts).astype(type.storage)
+        return make_array(type, length, [None, frozen(data)], 0, 0, (), concat_arrays(dictionaries))
+
+    def _same(self, other: Any) -> bool:
+        if self._dictionary is other._dictionary and np.array_equal(self.indices.values, other.indices.values):
+            return True
+        return bool(self.decode().equals(other.decode()))
+
+    def _check_structure(self) -> None:
+        if self._dictionary is None or self._dictionary.type != self._type.value_type:
+            found = "none" if self._dictionary is None else f"one of {self._dictionary.type}"
+            raise InvalidData(f"{self._type}: expected a dictionary of {self._type.value_type}, found {found}")
+
+    def _check_values(self) -> None:
+        self._checked(self._mask())
+
+    @classmethod
+    def _nulls(cls, type: Any, length: int) -> Array:
+        from shmarrow.layout.array import _zeros, nulls
+
+        made = _zeros(type, length)
+        made._dictionary = nulls(type.value_type, 0)
+        return made  # type: ignore[no-any-return]
+
+    @classmethod
+    def from_pylist(cls, type: Any, values: Sequence[Any], mask: Mask | None) -> Array:
+        from shmarrow.layout.build import array_from_pylist
+
+        positions: dict[Any, int] = {}
+        known: list[Any] = []
+        codes = np.zeros(len(values), np.int64)
+        for i, value in enumerate(values):
+            if value is None:
+                continue
+            key = (value.__class__, value) if value.__hash__ is not None else repr(value)
+            try:
+                code = positions.setdefault(key, len(known))
+            except TypeError:  # a tuple of lists
+                code = positions.setdefault(repr(value), len(known))
+            if code == len(known):
+                known.append(value)
+            codes[i] = code
+        if len(known) > np.iinfo(type.storage).max + 1:
+            raise InvalidData(f"{type}: {len(known)} distinct values are more than its indices reach")
+        validity, count = validity_of(mask)
+        dictionary = array_from_pylist(known, type.value_type)
+        return make_array(type, len(values), [validity, frozen(codes.astype(type.storage))], count, 0, (), dictionary)
+
+    @classmethod
+    def from_arrays(cls, indices: Any, dictionary: Any, ordered: bool = False) -> Any:
+        """An array over an integer array of indices and an array of values; copies nothing.
+
+        Raises
+        ------
+        InvalidArgument
+            If the indices are no integers.
+        """
+        from shmarrow.types import DictionaryType
+
+        type = DictionaryType(indices.type, dictionary.type, ordered)
+        return make_array(
+            type, len(indices), indices._buffers, indices._null_count, indices.offset, (), dictionary
+        )

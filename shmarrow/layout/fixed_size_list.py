@@ -1,0 +1,135 @@
+"""Fixed-size list layout ("Fixed-Size List Layout"): slot ``i`` holds the child's slots ``[i * n, (i + 1) * n)``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from shmarrow.bitmap import Mask
+from shmarrow.errors import CopyRequired, InvalidData
+from shmarrow.layout.array import (
+    Array,
+    Budget,
+    Indices,
+    check_expansion,
+    check_not_null,
+    concat_arrays,
+    make_array,
+    nulls,
+    ranges,
+)
+from shmarrow.layout.list import flatten_lists, validity_of
+from shmarrow.types import DataType
+
+
+class FixedSizeListArray(Array):
+    """Lists that all have the same length."""
+
+    __slots__ = ()
+    layouts = ("fixed_size_list",)
+
+    @property
+    def values(self) -> Any:
+        """The child array as it is in memory, whatever the slice."""
+        return self._children[0]
+
+    def flatten(self) -> Any:
+        """The values of all lists that are not null, one list after another."""
+        return self.drop_null().flatten() if self.null_count else self._window()
+
+    def _window(self) -> Any:
+        size = self._type.list_size
+        return self.values.slice(self._offset * size, self._length * size)
+
+    def to_numpy(self, zero_copy_only: bool = True) -> npt.NDArray[Any]:
+        """The values as an ndarray of shape (length, list_size, ...), without a copy where the child has one.
+
+        With nulls, and with children that numpy does not have, an object array of Python lists is made, if
+        ``zero_copy_only`` is False.
+        """
+        if self.null_count:
+            if zero_copy_only:
+                raise CopyRequired(f"{self._type} with {self.null_count} nulls has no zero-copy numpy form")
+            return super().to_numpy(False)
+        inner = self._window().to_numpy(zero_copy_only)
+        return inner.reshape(self._length, self._type.list_size, *inner.shape[1:])
+
+    def _value(self, index: int) -> Any:
+        size = self._type.list_size
+        return self.values.slice((self._offset + index) * size, size).to_pylist()
+
+    def _value_preview(self, index: int, budget: Budget) -> str:
+        size = self._type.list_size
+        return str(self.values.slice((self._offset + index) * size, size)._preview(budget))
+
+    def _pylist(self, mask: Mask | None) -> list[Any]:
+        size = self._type.list_size
+        if not size:
+            check_expansion(self._length, str(self._type))
+        items = self._window().to_pylist()
+        return [items[i * size : (i + 1) * size] for i in range(self._length)]
+
+    def _gather(self, indices: Indices) -> Array:
+        size = self._type.list_size
+        starts = (indices + self._offset) * size
+        child = self.values.take(ranges(starts, np.full(len(indices), size, np.int64)))
+        return make_array(self._type, len(indices), [None], 0, 0, [child])
+
+    def trim(self) -> Any:
+        validity = self._trimmed_validity()
+        child = self._window().trim()
+        return self._with(offset=0, buffers=[validity], null_count=self.null_count, children=[child])
+
+    @classmethod
+    def _join(cls, arrays: Sequence[Any]) -> Array:
+        child = concat_arrays([array.values for array in arrays])
+        return make_array(arrays[0].type, sum(map(len, arrays)), [None], 0, 0, [child])
+
+    def _same(self, other: Any) -> bool:
+        return bool(self._window().equals(other._window()))
+
+    def _check_structure(self) -> None:
+        needed = (self._offset + self._length) * self._type.list_size
+        if len(self.values) < needed:
+            raise InvalidData(f"{self._type}: the child needs {needed} values but has {len(self.values)}")
+
+    def _check_nullability(self) -> None:
+        if not self.null_count:
+            check_not_null(self._type.fields[0], self._window(), str(self._type))
+
+    @classmethod
+    def _nulls(cls, type: DataType, length: int) -> Array:
+        from shmarrow.layout.array import _zeros
+
+        made = _zeros(type, length)
+        made._children = [nulls(type.fields[0].type, length * type.list_size)]  # type: ignore[attr-defined]
+        return made  # type: ignore[no-any-return]
+
+    @classmethod
+    def from_pylist(cls, type: Any, values: Sequence[Any], mask: Mask | None) -> Array:
+        from shmarrow.layout.build import array_from_pylist
+
+        size = type.list_size
+        lengths, items = flatten_lists(type, values)
+        wrong = lengths != size if mask is None else (lengths != size) & mask
+        if wrong.any():
+            i = int(wrong.argmax())
+            raise InvalidData(f"{type}: the list at {i} has {int(lengths[i])} items, expected {size}")
+        if mask is not None and size:
+            rest = iter(items)
+            items = [next(rest) if valid else None for valid in mask.tolist() for _ in range(size)]
+        validity, count = validity_of(mask)
+        child = array_from_pylist(items, type.fields[0].type)
+        return make_array(type, len(values), [validity], count, 0, [child])
+
+    @classmethod
+    def from_arrays(cls, type: Any, values: Any, mask: Mask | None = None) -> Array:
+        """Lists over a child array of ``n * list_size`` values; copies nothing."""
+        validity, count = validity_of(mask)
+        length = len(mask) if mask is not None else len(values) // type.list_size if type.list_size else 0
+        result = make_array(type, length, [validity], count, 0, [values])
+        result.validate()
+        return result  # type: ignore[no-any-return]

@@ -1,0 +1,223 @@
+"""Variable-size list layout ("Variable-size List Layout"), with 32-bit or 64-bit offsets, and maps.
+
+Slot ``i`` holds the child's slots ``[offsets[i], offsets[i + 1])``. A map is a list of structs of a key, which is not
+null, and an item; physically there is no difference.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from shmarrow.bitmap import Mask, pack
+from shmarrow.errors import InvalidData, InvalidType
+from shmarrow.layout.array import (
+    Array,
+    Budget,
+    Indices,
+    check_not_null,
+    concat_arrays,
+    frozen,
+    make_array,
+    offsets_of,
+    ranges,
+    read_only,
+)
+from shmarrow.layout.binary import check_ends, checked_offsets, joined_offsets, offsets_view, trimmed_offsets
+
+
+class ListArray(Array):
+    """Lists of any length."""
+
+    __slots__ = ()
+    layouts = ("list", "large_list")
+
+    @property
+    def values(self) -> Any:
+        """The child array as it is in memory, whatever the slice."""
+        return self._children[0]
+
+    @property
+    def offsets(self) -> npt.NDArray[Any]:
+        """The offsets of shape (length + 1,), int32 or int64; a read-only view."""
+        return offsets_view(self)
+
+    def flatten(self) -> Any:
+        """The values of all lists that are not null, one list after another."""
+        if self.null_count:
+            return self.drop_null().flatten()
+        offsets = checked_offsets(self, len(self.values), "values")
+        return self.values.slice(int(offsets[0]), int(offsets[-1] - offsets[0]))
+
+    def _bounds(self, index: int) -> tuple[int, int]:
+        start, end = self.offsets[index : index + 2].tolist()
+        if not 0 <= start <= end <= len(self.values):
+            raise InvalidData(f"{self._type}: slot {index} holds [{start}, {end}) of {len(self.values)} values")
+        return start, end
+
+    def _value(self, index: int) -> Any:
+        start, end = self._bounds(index)
+        return self._run(start, end - start)
+
+    def _value_preview(self, index: int, budget: Budget) -> str:
+        start, end = self._bounds(index)
+        return str(self.values.slice(start, end - start)._preview(budget))
+
+    def _run(self, start: int, length: int) -> list[Any]:
+        """A run of the child's slots as Python objects."""
+        items: list[Any] = self.values.slice(start, length).to_pylist()
+        return items
+
+    def _pylist(self, mask: Mask | None) -> list[Any]:
+        offsets = checked_offsets(self, len(self.values), "values")
+        first, last = int(offsets[0]), int(offsets[-1])
+        items = self._run(first, last - first)
+        bounds = (offsets - first).tolist()
+        return [items[start:end] for start, end in zip(bounds[:-1], bounds[1:], strict=True)]
+
+    def _gather(self, indices: Indices) -> Array:
+        offsets = checked_offsets(self, len(self.values), "values")
+        starts = offsets[indices].astype(np.int64)
+        lengths = offsets[indices + 1] - starts
+        ends = offsets_of(lengths, self._type.offset_dtype, f"{self._type} lists")
+        child = self.values.take(ranges(starts, lengths))
+        return make_array(self._type, len(indices), [None, frozen(ends)], 0, 0, [child])
+
+    def trim(self) -> Any:
+        offsets, run = trimmed_offsets(self, len(self.values))
+        child = self.values.slice(run.start, run.stop - run.start).trim()
+        buffers = [self._trimmed_validity(), frozen(offsets)]
+        return self._with(offset=0, buffers=buffers, null_count=self.null_count, children=[child])
+
+    @classmethod
+    def _join(cls, arrays: Sequence[Any]) -> Array:
+        offsets = joined_offsets(arrays, [len(array.values) for array in arrays])
+        child = concat_arrays([array.values for array in arrays])
+        return make_array(arrays[0].type, len(offsets) - 1, [None, frozen(offsets)], 0, 0, [child])
+
+    def _same(self, other: Any) -> bool:
+        mine = checked_offsets(self, len(self.values), "values")
+        theirs = checked_offsets(other, len(other.values), "values")
+        return bool(np.array_equal(mine - mine[0], theirs - theirs[0])) and bool(
+            self.flatten().equals(other.flatten())
+        )
+
+    def _check_structure(self) -> None:
+        check_ends(self, len(self.values), "values")
+
+    def _check_values(self) -> None:
+        checked_offsets(self, len(self.values), "values")
+
+    def _check_nullability(self) -> None:
+        check_not_null(self._type.fields[0], self.values, str(self._type))
+
+    @classmethod
+    def from_pylist(cls, type: Any, values: Sequence[Any], mask: Mask | None) -> Array:
+        lengths, items = flatten_lists(type, values)
+        offsets = offsets_of(lengths, type.offset_dtype, f"{type} lists")
+        validity, nulls = validity_of(mask)
+        child = cls._child(type, items)
+        return make_array(type, len(values), [validity, frozen(offsets)], nulls, 0, [child])
+
+    @staticmethod
+    def _child(type: Any, items: list[Any]) -> Array:
+        from shmarrow.layout.build import array_from_pylist
+
+        return array_from_pylist(items, type.fields[0].type)
+
+    @classmethod
+    def from_arrays(cls, type: Any, offsets: Any, values: Any, mask: Mask | None = None) -> Array:
+        """Lists from offsets of shape (n + 1,) and the child array; copies nothing that fits.
+
+        Raises
+        ------
+        InvalidData
+            If the ends of the offsets do not lie within the child.
+        """
+        typed = np.ascontiguousarray(offsets, type.offset_dtype)
+        validity, nulls = validity_of(mask)
+        result = make_array(type, len(typed) - 1, [validity, frozen(typed)], nulls, 0, [values])
+        result.validate()
+        return result  # type: ignore[no-any-return]
+
+
+class MapArray(ListArray):
+    """Maps: lists of (key, item) pairs."""
+
+    __slots__ = ()
+    layouts = ("map",)
+
+    @property
+    def keys(self) -> Any:
+        """The keys of all maps as they are in memory."""
+        return self._children[0].field(0)
+
+    @property
+    def items(self) -> Any:
+        """The items of all maps as they are in memory."""
+        return self._children[0].field(1)
+
+    def _run(self, start: int, length: int) -> list[Any]:
+        keys, items = self.keys.slice(start, length).to_pylist(), self.items.slice(start, length).to_pylist()
+        return list(zip(keys, items, strict=True))
+
+    def _check_nullability(self) -> None:
+        super()._check_nullability()
+        entries = self._children[0]
+        if entries.null_count:
+            raise InvalidData(f"{self._type}: the entries of a map are not null, found {entries.null_count} nulls")
+        if self.keys.null_count:
+            raise InvalidData(f"{self._type}: the keys of a map are not null, found {self.keys.null_count} nulls")
+
+    @staticmethod
+    def _child(type: Any, items: list[Any]) -> Array:
+        from shmarrow.layout.build import array_from_pylist
+
+        entries = type.entries_field.type
+        pairs = [pair_of(type, item) for item in items]
+        keys = array_from_pylist([pair[0] for pair in pairs], entries.fields[0].type)
+        if keys.null_count:
+            raise InvalidData(f"{type}: a key is None")
+        values = array_from_pylist([pair[1] for pair in pairs], entries.fields[1].type)
+        return make_array(entries, len(pairs), [None], 0, 0, [keys, values])
+
+
+def pair_of(type: Any, item: Any) -> tuple[Any, Any]:
+    """A (key, item) pair from a tuple, or from a dict of the two field names."""
+    if isinstance(item, (tuple, list)) and len(item) == 2:
+        return item[0], item[1]
+    if isinstance(item, Mapping):
+        names = [type.key_field.name, type.item_field.name]
+        if set(item) == set(names):
+            return item[names[0]], item[names[1]]
+    raise InvalidType(f"{type}: expected a (key, item) pair, found {item!r:.80}")
+
+
+def flatten_lists(type: Any, values: Sequence[Any]) -> tuple[Indices, list[Any]]:
+    """The length of each list and all items one after another; None has no items."""
+    lengths = np.zeros(len(values), np.int64)
+    items: list[Any] = []
+    for i, value in enumerate(values):
+        if value is None:
+            continue
+        if isinstance(value, np.ndarray):
+            value = value.tolist()
+        elif isinstance(value, Mapping) and type.layout == "map":
+            value = list(value.items())
+        elif isinstance(value, Array):
+            value = value.to_pylist()
+        elif not isinstance(value, (list, tuple, range, set, frozenset)):
+            raise InvalidType(f"{type}: cannot take {value!r:.80} of type {value.__class__.__name__}")
+        lengths[i] = len(value)
+        items += value
+    return lengths, items
+
+
+def validity_of(mask: Mask | None) -> tuple[Any, int]:
+    """A validity bitmap and its number of nulls from a mask."""
+    if mask is None:
+        return None, 0
+    return read_only(pack(mask)), len(mask) - int(np.count_nonzero(mask))

@@ -1,0 +1,160 @@
+"""List view layout ("ListView Layout"): an offset and a size for each slot, in any order, overlapping or not."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from shmarrow.bitmap import Mask
+from shmarrow.errors import InvalidData
+from shmarrow.layout.array import (
+    Array,
+    Budget,
+    Indices,
+    check_expansion,
+    check_not_null,
+    concat_arrays,
+    frozen,
+    make_array,
+    ranges,
+)
+from shmarrow.layout.list import flatten_lists, validity_of
+from shmarrow.layout.primitive import _view
+
+
+class ListViewArray(Array):
+    """Lists by offset and size."""
+
+    __slots__ = ()
+    layouts = ("large_list_view", "list_view")
+
+    @property
+    def values(self) -> Any:
+        """The child array as it is in memory, whatever the slice."""
+        return self._children[0]
+
+    @property
+    def offsets(self) -> npt.NDArray[Any]:
+        """The offsets of shape (length,), int32 or int64; a read-only view."""
+        return _view(self._buffers[1], self._type.offset_dtype, self._offset, self._length)
+
+    @property
+    def sizes(self) -> npt.NDArray[Any]:
+        """The sizes of shape (length,), int32 or int64; a read-only view."""
+        return _view(self._buffers[2], self._type.offset_dtype, self._offset, self._length)
+
+    def _runs(self, mask: Mask | None) -> tuple[Indices, Indices]:
+        """Where each list starts and how long it is, 0 and 0 where null or empty, after a check of both."""
+        starts, sizes = self.offsets.astype(np.int64), self.sizes.astype(np.int64)
+        if mask is not None:
+            sizes = np.where(mask, sizes, 0)
+        starts = np.where(sizes == 0, 0, starts)
+        size = len(self.values)
+        wrong = (starts < 0) | (sizes < 0) | (starts > size) | (sizes > size - starts)
+        if wrong.any():
+            self._fail(int(wrong.argmax()))
+        return starts, sizes
+
+    def _fail(self, index: int) -> None:
+        start, size = int(self.offsets[index]), int(self.sizes[index])
+        raise InvalidData(f"{self._type}: slot {index} holds {size} values from {start} on, of {len(self.values)}")
+
+    def flatten(self) -> Any:
+        """The values of all lists that are not null, one list after another; a copy."""
+        starts, sizes = self._runs(self._mask())
+        self._check_total(sizes)
+        return self.values.take(ranges(starts, sizes))
+
+    def _check_total(self, sizes: Indices) -> None:
+        total = int(sizes.sum())
+        if total > 4 * len(self.values):
+            check_expansion(total, str(self._type))
+
+    def _item_run(self, index: int) -> Any:
+        start, size = int(self.offsets[index]), int(self.sizes[index])
+        if start < 0 or size < 0 or start + size > len(self.values):
+            self._fail(index)
+        return self.values.slice(start, size)
+
+    def _value(self, index: int) -> Any:
+        return self._item_run(index).to_pylist()
+
+    def _value_preview(self, index: int, budget: Budget) -> str:
+        return str(self._item_run(index)._preview(budget))
+
+    def _pylist(self, mask: Mask | None) -> list[Any]:
+        starts, sizes = self._runs(mask)
+        self._check_total(sizes)
+        used = sizes > 0
+        if not used.any():
+            return [[] for _ in range(self._length)]
+        first, last = int(starts[used].min()), int((starts + sizes).max())
+        items = self.values.slice(first, last - first).to_pylist()
+        starts = np.where(used, starts - first, 0)
+        return [items[start : start + size] for start, size in zip(starts.tolist(), sizes.tolist(), strict=True)]
+
+    def _gather(self, indices: Indices) -> Array:
+        buffers = [None, frozen(self.offsets[indices]), frozen(self.sizes[indices])]
+        return make_array(self._type, len(indices), buffers, 0, 0, self._children)
+
+    def trim(self) -> Any:
+        starts, sizes = self._runs(self._mask())
+        used = sizes > 0
+        first = int(starts[used].min()) if used.any() else 0
+        last = int((starts + sizes).max()) if used.any() else 0
+        dtype = self._type.offset_dtype
+        starts = np.where(used, starts - first, 0)
+        buffers = [self._trimmed_validity(), frozen(starts.astype(dtype)), frozen(sizes.astype(dtype))]
+        child = self.values.slice(first, last - first).trim()
+        return self._with(offset=0, buffers=buffers, null_count=self.null_count, children=[child])
+
+    @classmethod
+    def _join(cls, arrays: Sequence[Any]) -> Array:
+        type = arrays[0].type
+        total = sum(len(array.values) for array in arrays)
+        if total > np.iinfo(type.offset_dtype).max:
+            raise InvalidData(f"{type}: {total} items are more than its offsets reach; use the large form")
+        shifts = np.cumsum([0, *[len(array.values) for array in arrays[:-1]]])
+        starts = np.concatenate([array.offsets + type.offset_dtype.type(n) for array, n in zip(arrays, shifts, strict=True)])
+        sizes = np.concatenate([array.sizes for array in arrays])
+        child = concat_arrays([array.values for array in arrays])
+        return make_array(type, len(starts), [None, frozen(starts), frozen(sizes)], 0, 0, [child])
+
+    def _same(self, other: Any) -> bool:
+        if not np.array_equal(self.sizes, other.sizes):
+            return False
+        return bool(self.flatten().equals(other.flatten()))
+
+    def _check_values(self) -> None:
+        starts, sizes, size = self.offsets.astype(np.int64), self.sizes.astype(np.int64), len(self.values)
+        wrong = (starts < 0) | (sizes < 0) | (starts > size) | (sizes > size - starts)
+        if wrong.any():
+            self._fail(int(wrong.argmax()))
+
+    def _check_nullability(self) -> None:
+        check_not_null(self._type.fields[0], self.values, str(self._type))
+
+    @classmethod
+    def from_pylist(cls, type: Any, values: Sequence[Any], mask: Mask | None) -> Array:
+        from shmarrow.layout.build import array_from_pylist
+
+        lengths, items = flatten_lists(type, values)
+        if len(items) > np.iinfo(type.offset_dtype).max:
+            raise InvalidData(f"{type}: {len(items)} items are more than its offsets reach; use the large form")
+        sizes = lengths.astype(type.offset_dtype)
+        starts = (np.cumsum(lengths) - lengths).astype(type.offset_dtype)
+        validity, count = validity_of(mask)
+        child = array_from_pylist(items, type.fields[0].type)
+        return make_array(type, len(values), [validity, frozen(starts), frozen(sizes)], count, 0, [child])
+
+    @classmethod
+    def from_arrays(cls, type: Any, offsets: Any, sizes: Any, values: Any, mask: Mask | None = None) -> Any:
+        """Lists from offsets and sizes of shape (n,) and the child array; copies nothing that fits."""
+        validity, count = validity_of(mask)
+        parts = [frozen(np.ascontiguousarray(part, type.offset_dtype)) for part in (offsets, sizes)]
+        result = make_array(type, len(offsets), [validity, *parts], count, 0, [values])
+        result.validate()
+        return result

@@ -1,0 +1,65 @@
+"""Null layout ("Null Layout"): every slot is null, and there are no buffers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from shmarrow.bitmap import Mask
+from shmarrow.errors import InvalidType
+from shmarrow.layout.array import Array, Indices, check_expansion, make_array
+
+
+class NullArray(Array):
+    """A length and nothing else."""
+
+    __slots__ = ()
+    layouts = ("null",)
+
+    def _count_nulls(self) -> int:
+        return self._length
+
+    @property
+    def null_count(self) -> int:
+        return self._length
+
+    def _item(self, index: int) -> Any:
+        return None
+
+    def _item_preview(self, index: int, budget: Any) -> str:
+        return "null"
+
+    def _pylist(self, mask: Mask | None) -> list[Any]:
+        check_expansion(self._length, "null")
+        return [None] * self._length
+
+    def is_valid(self) -> Any:
+        check_expansion(self._length, "null")
+        return ~super().is_valid()
+
+    def _gather(self, indices: Indices) -> Array:
+        return make_array(self._type, len(indices), [], len(indices))
+
+    def drop_null(self) -> Any:
+        return self.slice(0, 0)
+
+    def trim(self) -> Any:
+        return self._with(offset=0, null_count=self._length)
+
+    @classmethod
+    def _join(cls, arrays: Sequence[Any]) -> Array:
+        total = sum(map(len, arrays))
+        return make_array(arrays[0].type, total, [], total)
+
+    def _same(self, other: Any) -> bool:
+        return True
+
+    def _check_null_count(self) -> None:
+        """A null array needs no count."""
+
+    @classmethod
+    def from_pylist(cls, type: Any, values: Sequence[Any], mask: Mask | None) -> Array:
+        for value in values:
+            if value is not None:
+                raise InvalidType(f"null: cannot take {value!r:.80} of type {value.__class__.__name__}")
+        return make_array(type, len(values), [], len(values))

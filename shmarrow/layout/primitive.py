@@ -1,0 +1,250 @@
+"""Fixed-size primitive layout ("Fixed-size Primitive Layout"): one value of a fixed number of bits in each slot.
+
+Booleans are bits. All other types (integers, floats, decimals, dates, times, timestamps, durations, intervals and
+fixed-size binary) differ in the dtype of their storage only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from shmarrow import bitmap
+from shmarrow.bitmap import Mask
+from shmarrow.errors import CopyRequired, InvalidData, InvalidType
+from shmarrow.layout.array import Array, Indices, frozen, make_array, read_only
+from shmarrow.layout.values import check_range, from_python, to_python
+from shmarrow.types import BoolType, DataType, DateType, FixedSizeBinaryType, IntType
+
+
+class PrimitiveArray(Array):
+    """Values of a fixed number of bytes."""
+
+    __slots__ = ()
+    layouts = ("primitive",)
+
+    @property
+    def values(self) -> npt.NDArray[Any]:
+        """The storage as an ndarray of shape (length,), null slots included; a read-only view.
+
+        Decimals of more than 64 bits have the shape (length, words), the lowest 64-bit word first.
+        """
+        return _view(self._buffers[1], self._type.storage, self._offset, self._length)
+
+    def to_numpy(self, zero_copy_only: bool = True) -> npt.NDArray[Any]:
+        dtype = self._type.numpy_dtype
+        if dtype is None or (self._null_count and self.null_count):
+            return self._to_numpy_copy(zero_copy_only)
+        data = self._buffers[1]
+        if not dtype.itemsize or data is None or not len(data):
+            return _view(data, dtype, self._offset, self._length)
+        return np.ndarray((self._length,), dtype, data, self._offset * dtype.itemsize)
+
+    def _to_numpy_copy(self, zero_copy_only: bool) -> npt.NDArray[Any]:
+        if zero_copy_only:
+            why = f"{self.null_count} nulls" if self.null_count else f"type {self._type}, which numpy does not have"
+            raise CopyRequired(
+                f"an array with {why} has no zero-copy numpy form; "
+                "call to_numpy(zero_copy_only=False), or use .values and .is_valid()"
+            )
+        mask = self._mask()
+        dtype = _copied_dtype(self._type)
+        if dtype is None or dtype.kind not in "fMm":
+            return super().to_numpy(False)
+        result = self.values.astype("i8").view(dtype) if dtype.kind in "Mm" else self.values.astype(dtype)
+        if mask is not None:
+            result[~mask] = np.array("NaT" if dtype.kind in "Mm" else np.nan, dtype)
+        return result
+
+    def _value(self, index: int) -> Any:
+        return to_python(self._type, self.values[index : index + 1])[0]
+
+    def _pylist(self, mask: Mask | None) -> list[Any]:
+        return to_python(self._type, self.values)
+
+    def _gather(self, indices: Indices) -> Array:
+        return make_array(self._type, len(indices), [None, frozen(self.values[indices])], 0)
+
+    def trim(self) -> Any:
+        size = self._type.byte_width
+        data = self._buffers[1]
+        assert data is not None
+        if not self._offset and len(data) == self._length * size and (self._buffers[0] is None or self.null_count):
+            validity = self._buffers[0]
+            if validity is None or len(validity) == bitmap.bytes_for(self._length):
+                return self
+        values = data[self._offset * size : (self._offset + self._length) * size]
+        return self._with(offset=0, buffers=[self._trimmed_validity(), values], null_count=self.null_count)
+
+    @classmethod
+    def _join(cls, arrays: Sequence[Any]) -> Array:
+        data = np.concatenate([array._buffers[1] for array in arrays])
+        return make_array(arrays[0].type, sum(map(len, arrays)), [None, read_only(data)], 0)
+
+    def _same(self, other: Any) -> bool:
+        mine, theirs = self.values, other.values
+        if mine.dtype.kind == "V" and mine.dtype.names is None:
+            return mine.tobytes() == theirs.tobytes()
+        return bool(np.array_equal(mine, theirs))
+
+    def _check_values(self) -> None:
+        values = self.values
+        mask = self._mask()
+        if mask is not None and len(values):
+            zero = np.zeros((), values.dtype)
+            values = np.where(mask.reshape(-1, *[1] * (values.ndim - 1)), values, zero) if values.dtype.kind != "V" else values
+        for start in range(0, len(values), 1 << 20):
+            found = check_range(self._type, values[start : start + (1 << 20)])
+            if found:
+                position, rule = found
+                raise InvalidData(f"{self._type}: slot {start + position} holds {values[start + position]}; {rule}")
+
+    @classmethod
+    def from_pylist(cls, type: Any, values: Sequence[Any], mask: Mask | None) -> Array:
+        if mask is None:
+            return make_array(type, len(values), [None, frozen(from_python(type, values))], 0)
+        known = from_python(type, [value for value in values if value is not None])
+        width = type.byte_width
+        data = np.zeros((len(values), width), np.uint8)
+        data[mask] = np.ascontiguousarray(known).view(np.uint8).reshape(-1, width) if width else data[mask]
+        nulls = len(values) - len(known)
+        return make_array(type, len(values), [read_only(bitmap.pack(mask)), read_only(data)], nulls)
+
+    @classmethod
+    def from_numpy(cls, type: DataType, values: npt.NDArray[Any], mask: Mask | None = None) -> Array:
+        """An array over the values of an ndarray; copies nothing where the ndarray is contiguous and of the same storage.
+
+        Parameters
+        ----------
+        type : DataType
+            A type of this layout.
+        values : ndarray
+            Shape (n,); a dtype that is the type's storage, or converts to it without changing a value.
+        mask : bool ndarray, optional
+            False where a slot is null.
+        """
+        storage = type.storage
+        assert storage is not None
+        if isinstance(type, FixedSizeBinaryType):
+            if values.dtype.itemsize != storage.itemsize or values.dtype.kind not in "SV":
+                raise InvalidType(f"{type}: cannot take an ndarray of {values.dtype}")
+        elif values.dtype.kind in "Mm":
+            values = _time_values(type, values)
+        elif values.dtype != storage:
+            values = _cast_exactly(type, values, storage)
+        data = frozen(values)
+        validity = None if mask is None else read_only(bitmap.pack(mask))
+        nulls = 0 if mask is None else len(mask) - int(np.count_nonzero(mask))
+        return make_array(type, len(values), [validity, data], nulls)
+
+
+def _copied_dtype(type: DataType) -> np.dtype[Any] | None:
+    """The dtype that holds the type's values and a mark for null, where numpy has one."""
+    if isinstance(type, IntType):
+        return np.dtype("f8")
+    if isinstance(type, DateType):
+        return np.dtype("M8[D]" if type.unit == "day" else "M8[ms]")
+    return type.numpy_dtype
+
+
+def _time_values(type: DataType, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    unit = getattr(type, "unit", None)
+    code = {"day": "D"}.get(str(unit), unit)
+    if code is None or (values.dtype.kind == "m") != (type.format[:2] in ("tD", "tt")):
+        raise InvalidType(f"{type}: cannot take an ndarray of {values.dtype}")
+    converted = values.astype(f"{values.dtype.kind}8[{code}]", copy=False)
+    if converted.dtype != values.dtype and not np.array_equal(converted, values, equal_nan=False):
+        raise InvalidData(f"{type}: values of {values.dtype} do not fit without loss")
+    return converted.view("i8").astype(type.storage, copy=False)
+
+
+def _cast_exactly(type: DataType, values: npt.NDArray[Any], storage: np.dtype[Any]) -> npt.NDArray[Any]:
+    if values.dtype.kind not in "iuf" or storage.kind not in "iuf" or values.dtype.kind == "b":
+        raise InvalidType(f"{type}: cannot take an ndarray of {values.dtype}")
+    if storage.kind == "f":
+        return values.astype(storage)
+    with np.errstate(invalid="ignore"):
+        converted = values.astype(storage)
+    if not np.array_equal(converted, values) or (storage.kind == "u" and len(values) and values.min() < 0):
+        raise InvalidData(f"{type}: values of {values.dtype} do not fit without loss")
+    return converted
+
+
+def _view(data: Any, dtype: np.dtype[Any], offset: int, length: int) -> npt.NDArray[Any]:
+    """``length`` items of a buffer from item ``offset`` on, also where there are no bytes at all."""
+    if not length or not dtype.itemsize or data is None:
+        return np.empty(length, dtype)
+    base = dtype.base
+    return np.ndarray((length, *dtype.shape), base, data, offset * dtype.itemsize)
+
+
+class BooleanArray(Array):
+    """Truth values, one bit each."""
+
+    __slots__ = ()
+    layouts = ("bool",)
+
+    @property
+    def values(self) -> Mask:
+        """The truth values of shape (length,), null slots included; a copy."""
+        data = self._buffers[1]
+        assert data is not None
+        return bitmap.unpack(data, self._offset, self._length)
+
+    def to_numpy(self, zero_copy_only: bool = True) -> npt.NDArray[Any]:
+        if zero_copy_only or self.null_count:
+            return super().to_numpy(zero_copy_only)
+        return self.values
+
+    def _value(self, index: int) -> Any:
+        data = self._buffers[1]
+        assert data is not None
+        return bitmap.get(data, self._offset + index)
+
+    def _pylist(self, mask: Mask | None) -> list[Any]:
+        values: list[Any] = self.values.tolist()
+        return values
+
+    def _gather(self, indices: Indices) -> Array:
+        return make_array(self._type, len(indices), [None, read_only(bitmap.pack(self.values[indices]))], 0)
+
+    def trim(self) -> Any:
+        data = self._buffers[1]
+        assert data is not None
+        bits = bitmap.realign(data, self._offset, self._length)
+        return self._with(offset=0, buffers=[self._trimmed_validity(), bits], null_count=self.null_count)
+
+    @classmethod
+    def _join(cls, arrays: Sequence[Any]) -> Array:
+        values = np.concatenate([array.values for array in arrays])
+        return make_array(arrays[0].type, len(values), [None, read_only(bitmap.pack(values))], 0)
+
+    def _same(self, other: Any) -> bool:
+        return bool(np.array_equal(self.values, other.values))
+
+    @classmethod
+    def from_pylist(cls, type: Any, values: Sequence[Any], mask: Mask | None) -> Array:
+        for kind in set(map(_class_of, values)):
+            if not issubclass(kind, (bool, np.bool_)) and kind is not _NONE:
+                wrong = next(value for value in values if value.__class__ is kind)
+                raise InvalidType(f"bool: cannot take {wrong!r:.80} of type {kind.__name__}")
+        return cls.from_numpy(type, np.array([bool(value) for value in values], np.bool_), mask)
+
+    @classmethod
+    def from_numpy(cls, type: DataType, values: npt.NDArray[Any], mask: Mask | None = None) -> Array:
+        """An array from truth values of shape (n,); a copy, as the format has bits."""
+        if values.dtype != np.bool_ or not isinstance(type, BoolType):
+            raise InvalidType(f"{type}: cannot take an ndarray of {values.dtype}")
+        validity = None if mask is None else read_only(bitmap.pack(mask))
+        nulls = 0 if mask is None else len(mask) - int(np.count_nonzero(mask))
+        return make_array(type, len(values), [validity, read_only(bitmap.pack(values))], nulls)
+
+
+_NONE = type(None)
+
+
+def _class_of(value: Any) -> Any:
+    return value.__class__

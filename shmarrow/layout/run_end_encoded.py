@@ -1,0 +1,195 @@
+"""Run-end encoded layout ("Run-End Encoded Layout"): where each run of equal values ends, and its value.
+
+Run ``i`` covers the slots from the end of the run before it to ``run_ends[i]``. The array has an offset and a length of its
+own; the children are never sliced.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from shmarrow.bitmap import Mask
+from shmarrow.errors import InvalidData, LimitExceeded
+from shmarrow.layout.array import Array, Budget, Indices, check_expansion, concat_arrays, frozen, make_array, nulls
+from shmarrow.types import DataType
+
+
+class RunEndEncodedArray(Array):
+    """Runs of equal values."""
+
+    __slots__ = ()
+    layouts = ("run_end_encoded",)
+
+    @property
+    def run_ends(self) -> Any:
+        """The ends of all runs as they are in memory, whatever the slice."""
+        return self._children[0]
+
+    @property
+    def values(self) -> Any:
+        """The values of all runs as they are in memory, whatever the slice."""
+        return self._children[1]
+
+    def _count_nulls(self) -> int:
+        return 0
+
+    @property
+    def null_count(self) -> int:
+        return 0
+
+    def _ends(self) -> npt.NDArray[Any]:
+        ends: npt.NDArray[Any] = self.run_ends.values
+        return ends
+
+    def _window(self) -> tuple[int, npt.NDArray[np.int64]]:
+        """The first run of the slice, and the ends of its runs counted from the slice's first slot, checked."""
+        if not self._length:
+            return 0, np.empty(0, np.int64)
+        ends = self._ends()
+        first = int(np.searchsorted(ends, self._offset, "right"))
+        last = int(np.searchsorted(ends, self._offset + self._length, "left"))
+        window = ends[first : last + 1].astype(np.int64)
+        if last >= min(len(ends), len(self.values)) or (np.diff(window) <= 0).any() or int(window[0]) <= self._offset:
+            raise InvalidData(f"{self._type}: the run ends do not rise up to slot {self._offset + self._length}")
+        return first, np.minimum(window - self._offset, self._length)
+
+    def decode(self) -> Any:
+        """An array of the value type, with the value of each slot in its place; a copy.
+
+        Raises
+        ------
+        InvalidData
+            If the run ends do not rise.
+        LimitExceeded
+            If there is no memory for that many values.
+        """
+        first, ends = self._window()
+        values = self.values.slice(first, len(ends))
+        try:
+            return values.take(np.repeat(np.arange(len(ends)), np.diff(ends, prepend=0)))
+        except (MemoryError, ValueError, OverflowError) as error:
+            if isinstance(error, InvalidData):
+                raise
+            raise LimitExceeded(f"{self._type}: no memory for {self._length} values; take slices") from None
+
+    def to_numpy(self, zero_copy_only: bool = True) -> npt.NDArray[Any]:
+        if zero_copy_only:
+            return super().to_numpy(True)
+        check_expansion(self._length, str(self._type))
+        result: npt.NDArray[Any] = self.decode().to_numpy(False)
+        return result
+
+    def _run_of(self, index: int) -> int:
+        run = int(np.searchsorted(self._ends(), self._offset + index, "right"))
+        if run >= len(self.values):
+            raise InvalidData(f"{self._type}: no run holds slot {self._offset + index}")
+        return run
+
+    def _value(self, index: int) -> Any:
+        return self.values[self._run_of(index)]
+
+    def _value_preview(self, index: int, budget: Budget) -> str:
+        return str(self.values._item_preview(self._run_of(index), budget))
+
+    def _pylist(self, mask: Mask | None) -> list[Any]:
+        check_expansion(self._length, str(self._type))
+        first, ends = self._window()
+        result: list[Any] = []
+        values = self.values.slice(first, len(ends)).to_pylist()
+        for value, length in zip(values, np.diff(ends, prepend=0).tolist(), strict=True):
+            result += [value] * length
+        return result
+
+    def _gather(self, indices: Indices) -> Array:
+        runs = np.searchsorted(self._ends(), indices + self._offset, "right")
+        starts = np.flatnonzero(np.diff(runs, prepend=-1))
+        ends = np.append(starts[1:], len(indices)) if len(indices) else starts
+        return self._build(ends, self.values.take(runs[starts]), len(indices))
+
+    def _build(self, ends: Indices, values: Any, length: int) -> Array:
+        return make_array(self._type, length, [], 0, 0, [_run_end_array(self._type, ends), values])  # type: ignore[no-any-return]
+
+    def trim(self) -> Any:
+        first, ends = self._window()
+        return self._build(ends, self.values.slice(first, len(ends)).trim(), self._length)
+
+    @classmethod
+    def _join(cls, arrays: Sequence[Any]) -> Array:
+        parts = []
+        base = 0
+        for array in arrays:
+            parts.append(array._ends().astype(np.int64) + base)
+            base += len(array)
+        values = concat_arrays([array.values for array in arrays])
+        return arrays[0]._build(np.concatenate(parts), values, base)  # type: ignore[no-any-return]
+
+    def _same(self, other: Any) -> bool:
+        (mine_first, mine), (their_first, theirs) = self._window(), other._window()
+        ends = np.union1d(mine, theirs)
+        left = self.values.take(mine_first + np.searchsorted(mine, ends, "left"))
+        right = other.values.take(their_first + np.searchsorted(theirs, ends, "left"))
+        return bool(left.equals(right))
+
+    def _check_structure(self) -> None:
+        ends = self.run_ends
+        if ends.null_count:
+            raise InvalidData(f"{self._type}: run ends are not null, found {ends.null_count} nulls")
+        if len(self.values) < len(ends):
+            raise InvalidData(f"{self._type}: {len(ends)} runs but {len(self.values)} values")
+        last = int(ends.values[-1]) if len(ends) else 0
+        if last < self._offset + self._length:
+            raise InvalidData(f"{self._type}: {self._offset + self._length} slots but the last run ends at {last}")
+
+    def _check_null_count(self) -> None:
+        """Run-end encoded arrays have no validity, so nothing can disagree."""
+
+    def _check_values(self) -> None:
+        ends = self._ends()
+        if len(ends) and int(ends[0]) <= 0:
+            raise InvalidData(f"{self._type}: the first run ends at {int(ends[0])}, expected at least 1")
+        back = ends[1:] <= ends[:-1]
+        if back.any():
+            i = int(back.argmax())
+            raise InvalidData(f"{self._type}: run end {i + 1} does not rise: {int(ends[i])} and then {int(ends[i + 1])}")
+
+    @classmethod
+    def _nulls(cls, type: DataType, length: int) -> Array:
+        ends = np.array([length] if length else [], np.int64)
+        values = nulls(type.fields[1].type, len(ends))
+        return make_array(type, length, [], 0, 0, [_run_end_array(type, ends), values])  # type: ignore[no-any-return]
+
+    @classmethod
+    def from_pylist(cls, type: Any, values: Sequence[Any], mask: Mask | None) -> Array:
+        from shmarrow.layout.build import array_from_pylist
+
+        starts = [i for i, value in enumerate(values) if not i or not _same_value(value, values[i - 1])]
+        ends = np.array([*starts[1:], len(values)] if starts else [], np.int64)
+        kept = array_from_pylist([values[i] for i in starts], type.value_type)
+        return make_array(type, len(values), [], 0, 0, [_run_end_array(type, ends), kept])
+
+    @classmethod
+    def from_arrays(cls, run_ends: Any, values: Any, type: Any = None) -> Any:
+        """Runs over an array of run ends and an array of values; copies nothing."""
+        from shmarrow.types import RunEndEncodedType
+
+        made = type or RunEndEncodedType(run_ends.type, values.type)
+        length = int(run_ends.values[-1]) if len(run_ends) else 0
+        result = make_array(made, length, [], 0, 0, [run_ends, values])
+        result.validate()
+        return result
+
+
+def _same_value(left: Any, right: Any) -> bool:
+    return left is right or (left.__class__ is right.__class__ and bool(left == right))
+
+
+def _run_end_array(type: DataType, ends: Indices) -> Any:
+    end_type = type.fields[0].type
+    assert end_type.storage is not None
+    if len(ends) and int(ends[-1]) > np.iinfo(end_type.storage).max:
+        raise InvalidData(f"{type}: {int(ends[-1])} slots are more than {end_type} run ends reach")
+    return make_array(end_type, len(ends), [None, frozen(ends.astype(end_type.storage))], 0)

@@ -1,0 +1,149 @@
+"""Struct layout ("Struct Layout"): one child array a field, each with a slot for every slot of the struct."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from shmarrow.bitmap import Mask
+from shmarrow.errors import InvalidData, InvalidType
+from shmarrow.layout.array import (
+    Array,
+    Budget,
+    Indices,
+    check_expansion,
+    check_not_null,
+    concat_arrays,
+    make_array,
+    nulls,
+)
+from shmarrow.layout.list import validity_of
+from shmarrow.types import DataType
+
+
+class StructArray(Array):
+    """Records of named fields."""
+
+    __slots__ = ()
+    layouts = ("struct",)
+
+    def field(self, key: int | str) -> Any:
+        """A child array by position or name, with the slots of this array; copies nothing.
+
+        The struct's own nulls are not put into it.
+        """
+        if isinstance(key, str):
+            key = self._type.fields.index(self._type.field(key))
+        else:
+            self._type.field(key)
+        return self._children[key].slice(self._offset, self._length)
+
+    def _windows(self) -> list[Any]:
+        return [child.slice(self._offset, self._length) for child in self._children]
+
+    def _value(self, index: int) -> Any:
+        values = [child[self._offset + index] for child in self._children]
+        return self._row(self._type.names, values)
+
+    @staticmethod
+    def _row(names: list[str], values: Sequence[Any]) -> Any:
+        row = dict(zip(names, values, strict=True))
+        return row if len(row) == len(names) else list(zip(names, values, strict=True))
+
+    def _value_preview(self, index: int, budget: Budget) -> str:
+        parts = []
+        for field, child in zip(self._type.fields, self._children, strict=True):
+            if not budget.take():
+                parts.append("...")
+                break
+            parts.append(f"{field.name}: {child._item_preview(self._offset + index, budget)}")
+        return "{" + ", ".join(parts) + "}"
+
+    def _pylist(self, mask: Mask | None) -> list[Any]:
+        names = self._type.names
+        if not names:
+            check_expansion(self._length, str(self._type))
+            return [{} for _ in range(self._length)]
+        columns = [child.to_pylist() for child in self._windows()]
+        if len(set(names)) == len(names):
+            return [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
+        return [list(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
+
+    def _gather(self, indices: Indices) -> Array:
+        children = [child.take(indices) for child in self._windows()]
+        return make_array(self._type, len(indices), [None], 0, 0, children)
+
+    def trim(self) -> Any:
+        children = [child.trim() for child in self._windows()]
+        validity = self._trimmed_validity()
+        return self._with(offset=0, buffers=[validity], null_count=self.null_count, children=children)
+
+    @classmethod
+    def _join(cls, arrays: Sequence[Any]) -> Array:
+        type = arrays[0].type
+        children = [concat_arrays([array._children[i] for array in arrays]) for i in range(len(type.fields))]
+        return make_array(type, sum(map(len, arrays)), [None], 0, 0, children)
+
+    def _same(self, other: Any) -> bool:
+        return all(mine.equals(theirs) for mine, theirs in zip(self._windows(), other._windows(), strict=True))
+
+    def _check_structure(self) -> None:
+        for field, child in zip(self._type.fields, self._children, strict=True):
+            if len(child) < self._offset + self._length:
+                raise InvalidData(
+                    f"{self._type}: child {field.name!r} needs {self._offset + self._length} slots but has {len(child)}"
+                )
+
+    def _check_nullability(self) -> None:
+        for field, child in zip(self._type.fields, self._windows(), strict=True):
+            if not field.nullable and child.null_count:
+                check_not_null(field, child.take(self.is_valid().nonzero()[0]), str(self._type))
+
+    @classmethod
+    def _nulls(cls, type: DataType, length: int) -> Array:
+        from shmarrow.layout.array import _zeros
+
+        made = _zeros(type, length)
+        made._children = [nulls(field.type, length) for field in type.fields]
+        return made  # type: ignore[no-any-return]
+
+    @classmethod
+    def from_pylist(cls, type: Any, values: Sequence[Any], mask: Mask | None) -> Array:
+        from shmarrow.layout.build import array_from_pylist
+
+        validity, count = validity_of(mask)
+        children = [array_from_pylist(column, field.type) for column, field in zip(columns_of(type, values), type.fields, strict=True)]
+        return make_array(type, len(values), [validity], count, 0, children)
+
+    @classmethod
+    def from_arrays(cls, type: Any, children: Sequence[Any], mask: Mask | None = None) -> Array:
+        """Structs over child arrays of one length; copies nothing."""
+        validity, count = validity_of(mask)
+        length = len(children[0]) if children else 0 if mask is None else len(mask)
+        result = make_array(type, length, [validity], count, 0, list(children))
+        result.validate()
+        return result  # type: ignore[no-any-return]
+
+
+def columns_of(type: Any, values: Sequence[Any]) -> list[list[Any]]:
+    """For each field its value in each row; rows are dicts, where a missing key is None, or tuples, or pairs."""
+    names = type.names
+    known = set(names)
+    width = len(names)
+    empty = (None,) * width
+    rows = []
+    for value in values:
+        if value is None:
+            rows.append(empty)
+        elif isinstance(value, Mapping):
+            if not known.issuperset(value):
+                raise InvalidType(f"{type}: no field for {sorted(map(str, set(value) - known))[:8]}")
+            rows.append(tuple([value.get(name) for name in names]))
+        elif isinstance(value, (tuple, list)) and len(value) == width:
+            pairs = width and all(
+                isinstance(item, tuple) and len(item) == 2 and item[0] == name for item, name in zip(value, names, strict=True)
+            )
+            rows.append(tuple([item[1] for item in value]) if pairs else tuple(value))
+        else:
+            raise InvalidType(f"{type}: expected a dict or a tuple of {width}, found {value!r:.80}")
+    return [list(column) for column in zip(*rows, strict=True)] if rows else [[] for _ in names]

@@ -1,0 +1,250 @@
+"""Union layouts ("Union Layout"): in each slot a value of one of several children, chosen by a type id.
+
+In a sparse union each child has a slot for every slot of the union; in a dense one offsets say which slot of the child
+is meant. Unions have no validity of their own: a slot is null when the child's slot is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from shmarrow.bitmap import Mask
+from shmarrow.errors import InvalidData, InvalidType
+from shmarrow.layout.array import Array, Budget, Indices, concat_arrays, frozen, make_array, nulls, read_only
+from shmarrow.layout.primitive import _view
+from shmarrow.types import DataType
+
+_ID = np.dtype("i1")
+_OFFSET = np.dtype("<i4")
+
+
+class UnionArray(Array):
+    """Values of several types."""
+
+    __slots__ = ()
+    layouts = ("dense_union", "sparse_union")
+
+    @property
+    def type_ids(self) -> npt.NDArray[np.int8]:
+        """The type ids of shape (length,), int8; a read-only view."""
+        return _view(self._buffers[0], _ID, self._offset, self._length)
+
+    @property
+    def _dense(self) -> bool:
+        return bool(self._type.mode == "dense")
+
+    @property
+    def offsets(self) -> npt.NDArray[np.int32]:
+        """The child's slot for each slot, of shape (length,), int32; the slot itself in a sparse union."""
+        if self._dense:
+            return _view(self._buffers[1], _OFFSET, self._offset, self._length)
+        return np.arange(self._offset, self._offset + self._length)
+
+    def field(self, index: int) -> Any:
+        """A child array by its position; in a sparse union with the slots of this array."""
+        self._type.field(index)
+        child = self._children[index]
+        return child if self._dense else child.slice(self._offset, self._length)
+
+    def _count_nulls(self) -> int:
+        return 0
+
+    @property
+    def null_count(self) -> int:
+        return 0
+
+    def _child_numbers(self) -> npt.NDArray[np.int64]:
+        """The position of each slot's child, after a check of the type ids."""
+        table = np.full(256, -1, np.int64)
+        table[list(self._type.type_codes)] = np.arange(len(self._type.type_codes))
+        numbers = table[self.type_ids.view(np.uint8)]
+        if len(numbers) and int(numbers.min()) < 0:
+            i = int(numbers.argmin())
+            raise InvalidData(f"{self._type}: slot {i} has type id {int(self.type_ids[i])}, expected one of {list(self._type.type_codes)}")
+        return numbers
+
+    def _locate(self, index: int) -> tuple[Any, int]:
+        number = int(self.slice(index, 1)._child_numbers()[0])
+        child, at = self._children[number], int(self.offsets[index]) if self._dense else self._offset + index
+        if not 0 <= at < len(child):
+            raise InvalidData(f"{self._type}: slot {index} leads to slot {at} of child {number}, which has {len(child)}")
+        return child, at
+
+    def _value(self, index: int) -> Any:
+        child, at = self._locate(index)
+        return child[at]
+
+    def _value_preview(self, index: int, budget: Budget) -> str:
+        child, at = self._locate(index)
+        return str(child._item_preview(at, budget))
+
+    def _each(self) -> list[tuple[Indices, Any, Indices]]:
+        """For each child that is used: the union's slots, the child, and the child's slots, checked."""
+        numbers = self._child_numbers()
+        offsets = self.offsets
+        parts = []
+        for number, child in enumerate(self._children):
+            slots = np.flatnonzero(numbers == number)
+            if not len(slots):
+                continue
+            at = offsets[slots].astype(np.int64)
+            if int(at.min()) < 0 or int(at.max()) >= len(child):
+                wrong = int(np.flatnonzero((at < 0) | (at >= len(child)))[0])
+                raise InvalidData(
+                    f"{self._type}: slot {int(slots[wrong])} leads to slot {int(at[wrong])} of child {number}, which has {len(child)}"
+                )
+            parts.append((slots, child, at))
+        return parts
+
+    def _pylist(self, mask: Mask | None) -> list[Any]:
+        result: list[Any] = [None] * self._length
+        for slots, child, at in self._each():
+            for slot, value in zip(slots.tolist(), child.take(at).to_pylist(), strict=True):
+                result[slot] = value
+        return result
+
+    def _gather(self, indices: Indices) -> Array:
+        ids = frozen(self.type_ids[indices])
+        if self._dense:
+            return make_array(self._type, len(indices), [ids, frozen(self.offsets[indices])], 0, 0, self._children)
+        children = [child.slice(self._offset, self._length).take(indices) for child in self._children]
+        return make_array(self._type, len(indices), [ids], 0, 0, children)
+
+    def trim(self) -> Any:
+        ids = frozen(self.type_ids)
+        if not self._dense:
+            children = [child.slice(self._offset, self._length).trim() for child in self._children]
+            return self._with(offset=0, buffers=[ids], null_count=0, children=children)
+        offsets = self.offsets
+        children = [child.slice(0, 0) for child in self._children]
+        rebased = offsets
+        position = {id(child): i for i, child in enumerate(self._children)}
+        for slots, child, at in self._each():
+            low, high = int(at.min()), int(at.max()) + 1
+            if low:
+                rebased = rebased.copy() if rebased is offsets else rebased
+                rebased[slots] = at - low
+            children[position[id(child)]] = child.slice(low, high - low)
+        return self._with(
+            offset=0, buffers=[ids, frozen(rebased)], null_count=0, children=[child.trim() for child in children]
+        )
+
+    @classmethod
+    def _join(cls, arrays: Sequence[Any]) -> Array:
+        type = arrays[0].type
+        ids = np.concatenate([array.type_ids for array in arrays])
+        children = [concat_arrays([array._children[i] for array in arrays]) for i in range(len(type.fields))]
+        if type.mode == "sparse":
+            return make_array(type, len(ids), [read_only(ids)], 0, 0, children)
+        shifts = np.zeros(len(type.fields), np.int64)
+        parts = []
+        for array in arrays:
+            moved = array.offsets + (shifts[array._child_numbers()] if len(shifts) else 0)
+            parts.append(moved)
+            shifts += [len(child) for child in array._children]
+        offsets = np.concatenate(parts)
+        if len(offsets) and int(offsets.max()) >= 1 << 31:
+            raise InvalidData(f"{type}: a child of {int(offsets.max()) + 1} values is longer than its offsets reach")
+        return make_array(type, len(ids), [read_only(ids), frozen(offsets.astype(_OFFSET))], 0, 0, children)
+
+    def _same(self, other: Any) -> bool:
+        if not np.array_equal(self.type_ids, other.type_ids):
+            return False
+        pairs = zip(self._each(), other._each(), strict=True)
+        return all(mine[1].take(mine[2]).equals(theirs[1].take(theirs[2])) for mine, theirs in pairs)
+
+    def _check_structure(self) -> None:
+        if self._dense:
+            return
+        for field, child in zip(self._type.fields, self._children, strict=True):
+            if len(child) < self._offset + self._length:
+                raise InvalidData(
+                    f"{self._type}: child {field.name!r} needs {self._offset + self._length} slots but has {len(child)}"
+                )
+
+    def _check_null_count(self) -> None:
+        """Unions have no validity, so nothing can disagree."""
+
+    def _check_values(self) -> None:
+        parts = self._each()
+        if self._dense:
+            for _, _, at in parts:
+                back = at[1:] < at[:-1]
+                if back.any():
+                    i = int(back.argmax())
+                    raise InvalidData(f"{self._type}: the offsets into a child go back from {int(at[i])} to {int(at[i + 1])}")
+
+    @classmethod
+    def _nulls(cls, type: DataType, length: int) -> Array:
+        if not type.fields:
+            raise InvalidType(f"{type}: a union without children has no nulls")
+        code = type.type_codes[0]  # type: ignore[attr-defined]
+        ids = read_only(np.full(length, code, np.int8))
+        if type.mode == "dense":  # type: ignore[attr-defined]
+            children = [nulls(type.fields[0].type, min(length, 1))] + [nulls(field.type, 0) for field in type.fields[1:]]
+            return make_array(type, length, [ids, read_only(np.zeros(4 * length, np.uint8))], 0, 0, children)  # type: ignore[no-any-return]
+        return make_array(type, length, [ids], 0, 0, [nulls(field.type, length) for field in type.fields])  # type: ignore[no-any-return]
+
+    def with_nulls(self, valid: Mask) -> Any:
+        """The same slots with those null that ``valid`` is False for, as unions of metadata version 4 have them; a copy."""
+        kept = self.take(np.arange(self._length))
+        ids = self.type_ids.copy()
+        ids[~valid] = self._type.type_codes[0]
+        if self._dense:
+            first = concat_arrays([kept._children[0], nulls(self._type.fields[0].type, 1)])
+            offsets = np.where(valid, kept.offsets, len(first) - 1).astype(_OFFSET)
+            return self._with(
+                offset=0, buffers=[read_only(ids), frozen(offsets)], children=[first, *kept._children[1:]]
+            )
+        children = [child.take(np.arange(len(valid)), valid) for child in kept._children]
+        return self._with(offset=0, buffers=[read_only(ids)], children=children)
+
+    @classmethod
+    def from_pylist(cls, type: Any, values: Sequence[Any], mask: Mask | None) -> Array:
+        """Each value goes to the first child that takes it, None to the first child."""
+        from shmarrow.layout.build import array_from_pylist
+
+        columns: list[list[Any]] = [[] for _ in type.fields]
+        numbers = np.zeros(len(values), np.int64)
+        offsets = np.zeros(len(values), _OFFSET)
+        for i, value in enumerate(values):
+            number = _child_for(type, value)
+            numbers[i] = number
+            offsets[i] = len(columns[number])
+            columns[number].append(value)
+            if type.mode == "sparse":
+                for other, column in enumerate(columns):
+                    if other != number:
+                        column.append(None)
+                offsets[i] = i
+        children = [array_from_pylist(column, field.type) for column, field in zip(columns, type.fields, strict=True)]
+        ids = np.array(type.type_codes or [0], np.int8)[numbers]
+        buffers = [read_only(ids)] + ([frozen(offsets)] if type.mode == "dense" else [])
+        return make_array(type, len(values), buffers, 0, 0, children)
+
+    @classmethod
+    def from_arrays(cls, type: Any, type_ids: Any, children: Sequence[Any], offsets: Any = None) -> Any:
+        """A union over type ids of shape (n,), the children, and for a dense one offsets; copies nothing that fits."""
+        ids = np.ascontiguousarray(type_ids, np.int8)
+        buffers = [frozen(ids)]
+        if type.mode == "dense":
+            buffers.append(frozen(np.ascontiguousarray(offsets, _OFFSET)))
+        result = make_array(type, len(ids), list(buffers), 0, 0, list(children))
+        result.validate()
+        return result
+
+
+def _child_for(type: Any, value: Any) -> int:
+    from shmarrow.layout.build import array_from_pylist
+
+    for number, field in enumerate(type.fields):
+        try:
+            array_from_pylist([value], field.type)
+        except (InvalidType, InvalidData):
+            continue
+        return number
+    raise InvalidType(f"{type}: no child takes {value!r:.80} of type {value.__class__.__name__}")
