@@ -4,6 +4,7 @@ The names here follow pyarrow's where the thing is the same. ``shmarrow.ipc`` re
 ``shmarrow.segment`` has the mapped files and shared memory objects that they lie in.
 """
 
+from shmarrow import interchange
 from shmarrow.batch import ChunkedArray, RecordBatch, Table, record_batch, table
 from shmarrow.buffer import Buffer
 from shmarrow.errors import (

@@ -287,6 +287,9 @@ class ChunkedArray:
 
     __slots__ = ("_starts", "chunks", "type")
 
+    from_pyarrow: ClassVar[Callable[[Any], ChunkedArray]]
+    to_pyarrow: Callable[[], Any]
+
     def __init__(self, chunks: Iterable[Any], type: DataType | None = None) -> None:
         self.chunks = list(chunks)
         if type is None:

@@ -10,7 +10,7 @@ Rules kept here:
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
@@ -39,6 +39,10 @@ class DataType:
     """
 
     __slots__ = ("_hash", "_str")
+
+    from_pyarrow: ClassVar[Callable[[Any], DataType]]
+    to_pyarrow: Callable[[], Any]
+
     layout: str = ""
     parameters: ClassVar[tuple[str, ...]] = ()
     storage: DType | None = None
@@ -307,7 +311,7 @@ class TimestampType(DataType):
         if tz is not None and not isinstance(tz, str):
             raise InvalidType(f"the time zone of a timestamp is a string, found {type(tz).__name__}")
         self.unit = unit
-        self.tz = tz
+        self.tz = tz or None
 
     @property
     def numpy_dtype(self) -> DType | None:
@@ -695,6 +699,9 @@ class Field:
 
     __slots__ = ("metadata", "name", "nullable", "type")
 
+    from_pyarrow: ClassVar[Callable[[Any], Field]]
+    to_pyarrow: Callable[[], Any]
+
     def __init__(self, name: str, type: DataType, nullable: bool = True, metadata: MetadataLike | None = None) -> None:
         if not isinstance(name, str):
             raise InvalidType(f"the name of a field is a string, found {name!r}")
@@ -766,6 +773,9 @@ class Schema:
     """
 
     __slots__ = ("_fields", "_index", "_source", "metadata")
+
+    from_pyarrow: ClassVar[Callable[[Any], Schema]]
+    to_pyarrow: Callable[[], Any]
 
     def __init__(
         self,

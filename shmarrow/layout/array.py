@@ -12,7 +12,7 @@ Rules kept here:
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -66,6 +66,9 @@ class Array:
 
     __slots__ = ("_buffers", "_children", "_dictionary", "_length", "_null_count", "_offset", "_type")
     layouts: ClassVar[tuple[str, ...]] = ()
+
+    from_pyarrow: ClassVar[Callable[[Any], Any]]
+    to_pyarrow: Callable[[], Any]
 
     def __init__(
         self,
