@@ -29,6 +29,9 @@ class ColumnSource(Protocol):
     def column(self, index: int) -> Any:
         """The column at a position from 0."""
 
+    def prepare(self) -> None:
+        """All columns will be asked for: do now what is faster for all of them at once."""
+
 
 class RecordBatch:
     """Columns of equal length (columnar format, "Serialization and Interprocess Communication").
@@ -142,6 +145,8 @@ class RecordBatch:
     @property
     def columns(self) -> list[Any]:
         """All columns."""
+        if self._source is not None and None in map(_missing, self._columns):
+            self._source.prepare()
         return [self.column(i) for i in range(self.num_columns)]
 
     def itercolumns(self) -> Iterator[Any]:
@@ -641,6 +646,10 @@ def table(data: Any, names: Sequence[str] | None = None, schema: Schema | None =
     if names is None and all(isinstance(item, RecordBatch) for item in items):
         return Table.from_batches(items, schema)
     return Table.from_arrays(items, names, schema)
+
+
+def _missing(column: Any) -> Any:
+    return None if column is None else 0
 
 
 def _common_length(columns: Sequence[Any], schema: Schema) -> int:

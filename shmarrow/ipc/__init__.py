@@ -1,0 +1,143 @@
+"""Serialization and interprocess communication: streams and files of record batches, to bytes and back.
+
+A source or a sink is a path, a ``shm:NAME`` for POSIX shared memory, a file object, or (to read) bytes.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from shmarrow.errors import DEFAULT_LIMITS, Limits
+from shmarrow.ipc.file import RecordBatchFileReader, RecordBatchFileWriter
+from shmarrow.ipc.options import IpcWriteOptions
+from shmarrow.ipc.source import Sink, Source
+from shmarrow.ipc.stream import (
+    BatchEvent,
+    DictionaryEvent,
+    EndEvent,
+    MappedStreamReader,
+    RecordBatchStreamReader,
+    RecordBatchStreamWriter,
+    SchemaEvent,
+    StreamDecoder,
+)
+from shmarrow.types import MetadataLike, Schema
+
+
+def new_file(
+    sink: Any,
+    schema: Schema,
+    options: IpcWriteOptions | None = None,
+    metadata: MetadataLike | None = None,
+    *,
+    overwrite: bool = False,
+    mode: int = 0o400,
+    durable: bool = False,
+) -> RecordBatchFileWriter:
+    """A writer of the file format.
+
+    Parameters
+    ----------
+    sink : path, ``shm:NAME`` or file object
+        Where the file goes. A path or a name appears whole when the writer is closed, or not at all.
+    schema : Schema
+        The schema of all batches.
+    options : IpcWriteOptions, optional
+        Compression, alignment, version.
+    metadata : mapping, optional
+        The footer's own metadata.
+    overwrite : bool
+        True replaces what has the name; readers that have it open keep the old one whole.
+    mode : int
+        Permissions of the published file.
+    durable : bool
+        True syncs the file and its directory before it is published.
+
+    Raises
+    ------
+    ObjectExists
+        If the name is taken and ``overwrite`` is False.
+    StoreFull
+        If there is no space left.
+    StorageError
+        If the directory does not allow it.
+    """
+    return RecordBatchFileWriter(
+        Sink(sink, overwrite=overwrite, mode=mode, durable=durable), schema, options, metadata
+    )
+
+
+def new_stream(
+    sink: Any,
+    schema: Schema,
+    options: IpcWriteOptions | None = None,
+    *,
+    overwrite: bool = False,
+    mode: int = 0o400,
+    durable: bool = False,
+) -> RecordBatchStreamWriter:
+    """A writer of the streaming format; the parameters and errors are those of :func:`new_file`."""
+    return RecordBatchStreamWriter(Sink(sink, overwrite=overwrite, mode=mode, durable=durable), schema, options)
+
+
+def open_file(
+    source: Any,
+    *,
+    limits: Limits = DEFAULT_LIMITS,
+    memory_map: bool = True,
+    zero_copy_only: bool = False,
+) -> RecordBatchFileReader:
+    """A reader of the file format.
+
+    Parameters
+    ----------
+    source : path, ``shm:NAME``, Segment, file object or bytes-like
+        A path or a name is mapped; the arrays point into the mapping and keep it alive.
+    limits : Limits, optional
+        Bounds on what is accepted.
+    memory_map : bool
+        False reads a path's bytes into memory instead.
+    zero_copy_only : bool
+        True refuses batches that are compressed, as they cannot be had without a copy.
+
+    Raises
+    ------
+    ObjectNotFound
+        If there is nothing of this name.
+    InvalidData
+        If the bytes are no Arrow file.
+    """
+    return RecordBatchFileReader(Source(source, memory_map), limits, zero_copy_only)
+
+
+def open_stream(
+    source: Any, *, limits: Limits = DEFAULT_LIMITS, memory_map: bool = True
+) -> RecordBatchStreamReader:
+    """A reader of the streaming format: an iterator of record batches.
+
+    Over a path, a name or bytes it is a :class:`MappedStreamReader`, which copies nothing and gives any batch by number;
+    over a file object it reads what each message needs. The parameters and errors are those of :func:`open_file`.
+    """
+    opened = Source(source, memory_map)
+    kind = RecordBatchStreamReader if opened.data is None else MappedStreamReader
+    return kind(opened, limits)
+
+
+__all__ = [
+    "BatchEvent",
+    "DictionaryEvent",
+    "EndEvent",
+    "IpcWriteOptions",
+    "Limits",
+    "MappedStreamReader",
+    "RecordBatchFileReader",
+    "RecordBatchFileWriter",
+    "RecordBatchStreamReader",
+    "RecordBatchStreamWriter",
+    "SchemaEvent",
+    "StreamDecoder",
+    "new_file",
+    "new_stream",
+    "open_file",
+    "open_stream",
+]

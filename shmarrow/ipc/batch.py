@@ -1,0 +1,401 @@
+"""Record batches between messages and arrays ("RecordBatch message").
+
+Reading and writing each are one walk by the buffer listing. Rules kept here:
+
+* opening a batch makes views of its nodes and buffers and nothing more; a column is made when it is asked for, and its
+  structure is checked then: bounds of every buffer, sizes for the slots, lengths of children, ends of offsets;
+* a plan has the metadata, the pieces of the body and its size before a byte of the body is copied; writing it copies
+  each byte once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from shmarrow import bitmap
+from shmarrow.batch import RecordBatch
+from shmarrow.buffer import Bytes
+from shmarrow.errors import DEFAULT_LIMITS, InvalidData, InvalidType, LimitExceeded, Limits, Unsupported
+from shmarrow.ipc.compression import compress, decompressor
+from shmarrow.ipc.flatbuf import ENUMS, TableView
+from shmarrow.ipc.message import Message, encode_message, with_padding
+from shmarrow.ipc.options import IpcWriteOptions
+from shmarrow.ipc.schema import WireField, WireSchema
+from shmarrow.layout.array import EMPTY, Array, make_array, nulls
+from shmarrow.layout.listing import LISTING, swapped, swapped_views
+from shmarrow.layout.union import UnionArray
+from shmarrow.types import Metadata, Schema
+
+_V4 = ENUMS["MetadataVersion"]["V4"]
+_PAIR = np.dtype("<i8")
+_EAGER = 4
+
+Dictionaries = Mapping[int, Any]
+
+
+class BatchBody:
+    """The nodes and buffers of a record batch, and its body; makes columns of them.
+
+    Parameters
+    ----------
+    table : TableView
+        The RecordBatch table.
+    version : int
+        The metadata version.
+    body : uint8 ndarray
+        The message's body.
+    big_endian : bool
+        Whether the numbers in buffers have to be swapped.
+    dictionaries : mapping of int to Dictionary
+        What dictionary-encoded columns point into, as it was when the batch was read.
+    where : str
+        What the batch is, for error messages.
+    limits : Limits
+        Bounds on what is accepted.
+    """
+
+    __slots__ = (
+        "_asked", "_body", "_buffer_rows", "_buffers", "_codec", "_decompress", "_dictionaries", "_limits", "_node_rows",
+        "_nodes", "_ready", "_schema", "_size", "_swap", "_table", "_unions", "_variadic", "_variadic_ends", "length", "where",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        table: TableView,
+        version: int,
+        body: Bytes,
+        schema: WireSchema,
+        dictionaries: Dictionaries,
+        where: str,
+        limits: Limits = DEFAULT_LIMITS,
+    ) -> None:
+        self.where = where
+        self.length: int = table["length"]
+        if self.length < 0:
+            raise InvalidData(f"{where}: the batch says that it has {self.length} rows")
+        self._nodes = _pairs(table["nodes"])
+        self._buffers = _pairs(table["buffers"])
+        if len(self._buffers) > limits.buffers:
+            raise LimitExceeded(f"{where}: {len(self._buffers)} buffers, more than Limits.buffers = {limits.buffers}")
+        self._node_rows: list[list[int]] | None = None
+        self._buffer_rows: list[list[int]] | None = None
+        self._table = table
+        self._variadic: list[int] | None = None
+        self._variadic_ends: npt.NDArray[np.int64] | None = None
+        self._body = body
+        self._size = len(body)
+        self._swap = schema.big_endian
+        self._unions = 1 if version == _V4 else 0
+        self._schema = schema
+        self._dictionaries = dictionaries
+        self._limits = limits
+        self._asked = 0
+        self._ready: dict[int, Bytes] = {}
+        codec = table["compression"]
+        self._decompress = None if codec is None else decompressor(codec["codec"], codec["method"], where, limits)
+
+    @property
+    def compressed(self) -> bool:
+        return self._decompress is not None
+
+    def prepare(self) -> None:
+        """All columns will be asked for: decompress their buffers now, on a few threads."""
+        if self._decompress is not None and not self._ready:
+            self._buffer_rows, self._node_rows = self._buffers.tolist(), self._nodes.tolist()
+            indices = [i for i, row in enumerate(self._buffer_rows) if row[1]]
+            parts = [self._slice(i) for i in indices]
+            self._ready = dict(zip(indices, self._decompress.all(parts, indices), strict=True))
+
+    def column(self, index: int) -> Any:
+        """A column of the schema."""
+        node, buffer, variadic, union = self._schema.start(index)
+        buffer += union * self._unions
+        cursor = _Cursor(self, node, buffer, variadic)
+        if variadic or self._schema.start(index + 1).variadic > variadic:
+            cursor.buffer += self._variadic_before(variadic)
+        wire = self._schema.wire(index)
+        self._asked += 1
+        if self._asked == _EAGER and self._node_rows is None:
+            self._node_rows, self._buffer_rows = self._nodes.tolist(), self._buffers.tolist()
+        try:
+            column = cursor.array(wire)
+        except InvalidData as error:
+            raise type(error)(f"{self.where}: column {index} {wire.field.name!r}: {error}") from None
+        if len(column) != self.length:
+            raise InvalidData(
+                f"{self.where}: column {index} {wire.field.name!r} has {len(column)} values, the batch {self.length} rows"
+            )
+        if self._decompress is not None:
+            self._decompress.forget()
+        return column
+
+    def values(self, wire: WireField) -> Any:
+        """The one column of a dictionary batch, whose nodes and buffers start at 0."""
+        try:
+            column = _Cursor(self, 0, 0, 0).array(wire)
+        except InvalidData as error:
+            raise type(error)(f"{self.where}: {error}") from None
+        if len(column) != self.length:
+            raise InvalidData(f"{self.where}: {len(column)} values in a dictionary batch of {self.length} rows")
+        return column
+
+    def _counts(self) -> list[int]:
+        if self._variadic is None:
+            counts = self._table["variadicBufferCounts"]
+            self._variadic = [] if counts is None else counts.tolist()
+            if self._variadic and (min(self._variadic) < 0 or sum(self._variadic) > len(self._buffers)):
+                raise InvalidData(f"{self.where}: the counts of variadic buffers {self._variadic[:20]} do not fit {len(self._buffers)} buffers")
+        return self._variadic
+
+    def _variadic_before(self, index: int) -> int:
+        if self._variadic_ends is None:
+            self._variadic_ends = np.cumsum([0, *self._counts()])
+        return int(self._variadic_ends[min(index, len(self._variadic_ends) - 1)])
+
+    def node(self, index: int) -> list[int]:
+        """Length and null count of a node."""
+        rows = self._node_rows
+        if rows is not None and index < len(rows):
+            return rows[index]
+        if index >= len(self._nodes):
+            raise InvalidData(f"the batch has {len(self._nodes)} nodes, node {index} is missing")
+        found: list[int] = self._nodes[index].tolist()
+        return found
+
+    def bytes_of(self, index: int) -> Bytes:
+        """The bytes of a buffer, decompressed where the batch is compressed."""
+        rows = self._buffer_rows
+        if rows is not None and index < len(rows):
+            start, size = rows[index]
+        elif index < len(self._buffers):
+            start, size = self._buffers[index].tolist()
+        else:
+            raise InvalidData(f"the batch has {len(self._buffers)} buffers, buffer {index} is missing")
+        if size == 0:
+            return EMPTY
+        if start < 0 or size < 0 or start + size > self._size:
+            raise InvalidData(f"buffer {index} needs [{start}, {start + size}) but the body has {self._size} bytes")
+        data = self._body[start : start + size]
+        if self._decompress is None:
+            return data
+        found = self._ready.pop(index, None)
+        return self._decompress(data, index) if found is None else found
+
+    def _slice(self, index: int) -> Bytes:
+        start, size = self._buffers[index].tolist()
+        if start < 0 or size < 0 or start + size > self._size:
+            raise InvalidData(f"buffer {index} needs [{start}, {start + size}) but the body has {self._size} bytes")
+        return self._body[start : start + size]
+
+
+def _pairs(vector: npt.NDArray[Any] | None) -> npt.NDArray[np.int64]:
+    """A vector of structs of two 64-bit numbers as an ndarray of shape (n, 2); a view."""
+    if vector is None:
+        return np.empty((0, 2), np.int64)
+    return vector.view(_PAIR).reshape(-1, 2)
+
+
+class _Cursor:
+    """Where the walk is among the nodes, buffers and counts of variadic buffers."""
+
+    __slots__ = ("body", "buffer", "node", "variadic")
+
+    def __init__(self, body: BatchBody, node: int, buffer: int, variadic: int) -> None:
+        self.body = body
+        self.node = node
+        self.buffer = buffer
+        self.variadic = variadic
+
+    def array(self, wire: WireField) -> Any:
+        """The next array of the walk, with its children."""
+        body = self.body
+        type = wire.type
+        length, null_count = body.node(self.node)
+        self.node += 1
+        layout = LISTING[type.layout]
+        if length < 0 or not 0 <= null_count <= length:
+            raise InvalidData(f"{type}: length {length} and null count {null_count}")
+        union_validity, union_nulls = None, null_count
+        if body._unions and type.layout in UnionArray.layouts:
+            union_validity = body.bytes_of(self.buffer)
+            self.buffer += 1
+        buffers: list[Bytes | None] = []
+        for row in layout.buffers:
+            if row.role == "validity" and not null_count:
+                buffers.append(None)
+            else:
+                data = body.bytes_of(self.buffer)
+                if body._swap and len(data):
+                    data = swapped_views(data, False) if row.role == "views" else swapped(row, type, data)
+                buffers.append(data)
+            self.buffer += 1
+        if layout.variadic:
+            counts = body._counts()
+            if self.variadic >= len(counts):
+                raise InvalidData(f"{type}: the batch counts variadic buffers of {len(counts)} columns, one more is needed")
+            for _ in range(counts[self.variadic]):
+                buffers.append(body.bytes_of(self.buffer))
+                self.buffer += 1
+            self.variadic += 1
+        children = [self.array(child) for child in wire.children]
+        dictionary = None
+        if wire.dictionary_id is not None:
+            dictionary = self._dictionary(wire, length == null_count)
+        if not layout.has_validity:
+            null_count = length if type.layout == "null" else 0
+        made = make_array(type, length, buffers, null_count, 0, children, dictionary)
+        made._check_buffers()
+        made._check_structure()
+        if union_validity is not None and union_nulls:
+            if len(union_validity) < bitmap.bytes_for(length):
+                raise InvalidData(f"{type}: the validity of {length} slots has {len(union_validity)} bytes")
+            made = made.with_nulls(bitmap.unpack(union_validity, 0, length))
+        return made
+
+    def _dictionary(self, wire: WireField, all_null: bool) -> Array:
+        assert wire.values is not None and wire.dictionary_id is not None
+        found = self.body._dictionaries.get(wire.dictionary_id)
+        if found is None:
+            if all_null:
+                return nulls(wire.type.value_type, 0)  # type: ignore[no-any-return]
+            raise InvalidData(f"{wire.type}: its dictionary, id {wire.dictionary_id}, has not come before it")
+        values: Array = found.array(wire.values)
+        return values
+
+
+def read_batch(
+    message: Message, body: Bytes, schema: Schema, dictionaries: Dictionaries, where: str, limits: Limits
+) -> RecordBatch:
+    """A record batch over the body of a RecordBatch message; its columns are made when they are asked for."""
+    source = schema.source
+    assert isinstance(source, WireSchema)
+    content = BatchBody(message.header, message.version, body, source, dictionaries, where, limits)
+    return RecordBatch(schema, content.length, source=content, metadata=message.custom_metadata)
+
+
+# --- writing ----------------------------------------------------------------------------------------------------
+
+
+class Plan(NamedTuple):
+    """A message that is ready to be written: its metadata, framed, and the pieces of its body with their padding."""
+
+    metadata: bytes
+    pieces: list[Any]
+    body_length: int
+
+    @property
+    def size(self) -> int:
+        """Bytes of the whole message."""
+        return len(self.metadata) + self.body_length
+
+
+def plan_batch(
+    batch: RecordBatch, options: IpcWriteOptions, metadata: Metadata | None = None, start: int = 0
+) -> Plan:
+    """The plan of a RecordBatch message; no byte of the body is copied."""
+    values, pieces, size = _plan_body(batch.columns, batch.num_rows, options)
+    return Plan(encode_message("RecordBatch", values, size, metadata, options, start), pieces, size)
+
+
+def plan_dictionary(id: int, values: Any, delta: bool, options: IpcWriteOptions, start: int = 0) -> Plan:
+    """The plan of a DictionaryBatch message."""
+    data, pieces, size = _plan_body([values], len(values), options)
+    header = {"id": id, "data": data, "isDelta": delta}
+    return Plan(encode_message("DictionaryBatch", header, size, None, options, start), pieces, size)
+
+
+def _plan_body(
+    columns: Iterable[Any], length: int, options: IpcWriteOptions
+) -> tuple[dict[str, Any], list[Any], int]:
+    nodes: list[int] = []
+    buffers: list[Bytes] = []
+    variadic: list[int] = []
+    for column in columns:
+        _flatten(column, nodes, buffers, variadic, options)
+    values: dict[str, Any] = {
+        "length": length,
+        "nodes": np.array(nodes, "<i8").view(_NODE),
+        "variadicBufferCounts": np.array(variadic, "<i8") if variadic else None,
+    }
+    if options.compression is not None:
+        buffers = compress(buffers, options)
+        values["compression"] = {"codec": ENUMS["CompressionType"][_CODEC[options.compression]]}
+    pieces: list[Any] = []
+    table = np.empty((len(buffers), 2), "<i8")
+    offset = 0
+    alignment = options.alignment
+    rows = []
+    for data in buffers:
+        rows.append((offset, len(data)))
+        offset += with_padding(pieces, data, alignment)
+    if rows:
+        table[:] = rows
+    values["buffers"] = table.reshape(-1).view(_BUFFER)
+    return values, pieces, offset
+
+
+_NODE = np.dtype([("length", "<i8"), ("null_count", "<i8")])
+_BUFFER = np.dtype([("offset", "<i8"), ("length", "<i8")])
+_CODEC = {"lz4": "LZ4_FRAME", "zstd": "ZSTD"}
+
+
+def _flatten(
+    array: Any, nodes: list[int], buffers: list[Bytes], variadic: list[int], options: IpcWriteOptions
+) -> None:
+    """Append an array's node and buffers, then its children's, trimmed to what its slots need."""
+    kept = array.trim()
+    type = kept._type
+    null_count = kept.null_count
+    nodes.append(kept._length)
+    nodes.append(null_count)
+    layout = LISTING[type.layout]
+    if options.metadata_version == "V4" and type.layout in UnionArray.layouts:
+        buffers.append(EMPTY)
+    own = kept._buffers
+    if options.endianness == "big":
+        own = [
+            data if data is None else swapped_views(data, True) if row.role == "views" else swapped(row, type, data)
+            for row, data in zip(layout.buffers, own, strict=False)
+        ] + own[len(layout.buffers) :]
+    if layout.has_validity and not null_count:
+        own = [EMPTY, *own[1:]]
+    for data in own:
+        buffers.append(EMPTY if data is None else data)
+    if layout.variadic:
+        variadic.append(len(own) - len(layout.buffers))
+    for child in kept._children:
+        _flatten(child, nodes, buffers, variadic, options)
+
+
+def dictionaries_of(columns: Sequence[Any]) -> list[Any]:
+    """All dictionaries of a batch in the order of their ids: a field's own, then those within its values.
+
+    Each field that is dictionary-encoded has an id of its own.
+    """
+    found: list[Any] = []
+    for column in columns:
+        _collect(column, found)
+    return found
+
+
+def _collect(array: Any, found: list[Any]) -> None:
+    if array._dictionary is not None:
+        values = array._dictionary
+        if values._dictionary is not None:
+            raise Unsupported(
+                f"{array.type}: Arrow messages cannot hold a dictionary whose values are themselves dictionary-encoded; decode one of them"
+            )
+        found.append(values)
+        array = values
+    for child in array._children:
+        _collect(child, found)
+
+
+def check_schema(batch: RecordBatch, schema: Schema) -> None:
+    """A batch that is written has the fields of the writer's schema."""
+    if not batch.schema.equals(schema):
+        raise InvalidType(f"the batch has other fields than the writer's schema:\n{batch.schema}\nexpected\n{schema}")

@@ -1,0 +1,211 @@
+"""Compressed bodies: each buffer by itself, LZ4 frames or ZSTD ("Compression").
+
+A compressed buffer is its decompressed size as a 64-bit number and the compressed bytes; a size of -1 says that the bytes
+are stored as they are. Rules kept here:
+
+* the size that a buffer claims is checked against the limits before anything is allocated, and against what comes out;
+* the codecs release the interpreter, so buffers that do not depend on each other go through a small pool of threads.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from shmarrow.buffer import Bytes
+from shmarrow.errors import InvalidArgument, InvalidData, LimitExceeded, Limits
+from shmarrow.ipc.flatbuf import ENUMS
+from shmarrow.ipc.options import IpcWriteOptions
+from shmarrow.layout.array import EMPTY
+
+if TYPE_CHECKING:
+    from concurrent.futures import ThreadPoolExecutor
+
+_LENGTH = struct.Struct("<q")
+_NAMES = {number: name for name, number in ENUMS["CompressionType"].items()}
+
+
+class Decompressor:
+    """Decompresses the buffers of one batch.
+
+    Calling it with a buffer's bytes and its index gives the decompressed bytes: a copy, or a view where the buffer is
+    stored raw.
+    """
+
+    __slots__ = ("_codec", "_left", "_limits")
+
+    def __init__(self, codec: str, limits: Limits) -> None:
+        self._codec = codec
+        self._limits = limits
+        self._left = limits.decompressed_bytes
+
+    def forget(self) -> None:
+        """Start to count anew: the limit holds for one column at a time."""
+        self._left = self._limits.decompressed_bytes
+
+    def all(self, parts: Sequence[Bytes], indices: Sequence[int]) -> list[Bytes]:
+        """Many buffers at once, on a few threads where that pays; the limit holds for all of them together."""
+        sizes = [self._claim(data, index) for data, index in zip(parts, indices, strict=True)]
+        self.forget()
+        if sum(size for size in sizes if size > 0) < _WORTH_THREADS:
+            return [self._open(*item) for item in zip(parts, indices, sizes, strict=True)]
+        return list(pool().map(self._open, parts, indices, sizes))
+
+    def __call__(self, data: Bytes, index: int) -> Bytes:
+        return self._open(data, index, self._claim(data, index))
+
+    def _claim(self, data: Bytes, index: int) -> int:
+        """The size that a buffer says it holds, -1 for a raw one, after a check against the limit."""
+        if len(data) < 8:
+            raise InvalidData(f"compressed buffer {index} needs 8 bytes for its length but has {len(data)}")
+        (size,) = _LENGTH.unpack_from(data, 0)
+        if size < -1:
+            raise InvalidData(f"compressed buffer {index} says that it holds {size} bytes")
+        if size > self._left:
+            raise LimitExceeded(
+                f"compressed buffer {index} says that it holds {size} bytes, "
+                f"over what Limits.decompressed_bytes = {self._limits.decompressed_bytes} leaves"
+            )
+        self._left -= max(size, 0)
+        return int(size)
+
+    def _open(self, data: Bytes, index: int, size: int) -> Bytes:
+        if size == -1:
+            return data[8:]
+        if not size:
+            return EMPTY
+        return decompress(self._codec, data[8:], size, f"compressed buffer {index}")
+
+
+def decompressor(codec: int, method: int, where: str, limits: Limits) -> Decompressor:
+    """What decompresses the buffers of a batch, by the numbers in its BodyCompression table."""
+    if codec not in _NAMES:
+        raise InvalidData(f"{where}: compression codec {codec}, expected one of {sorted(_NAMES)}")
+    if method not in ENUMS["BodyCompressionMethod"].values():
+        raise InvalidData(f"{where}: body compression method {method}, expected 0")
+    return Decompressor(_NAMES[codec], limits)
+
+
+_PART = 64 << 20
+
+
+def decompress(codec: str, data: Bytes, size: int, what: str) -> Bytes:
+    """Exactly ``size`` decompressed bytes.
+
+    Raises
+    ------
+    InvalidData
+        If the bytes are no frame of the codec, or hold fewer or more bytes.
+    """
+    try:
+        result = _DECOMPRESS[codec](memoryview(data), size)
+    except (RuntimeError, ValueError, OverflowError, MemoryError) as error:
+        if isinstance(error, InvalidData):
+            raise
+        raise InvalidData(f"{what}: no {codec} frame of {size} bytes: {error}") from None
+    if len(result) != size:
+        raise InvalidData(f"{what}: expected {size} decompressed bytes, found {len(result)}")
+    return np.frombuffer(result, np.uint8)
+
+
+def _decompress_lz4(data: memoryview, size: int) -> bytes:
+    import lz4.frame
+
+    context = lz4.frame.create_decompression_context()
+    parts = []
+    left = size + 1  # one more than promised, so that a frame that holds more is seen
+    rest: Any = data
+    ended = False
+    while left > 0 and not ended:
+        # Memory grows with what really comes out, not with what the buffer claims.
+        part, read, ended = lz4.frame.decompress_chunk(context, rest, max_length=min(left, _PART), return_bytearray=True)
+        if not part and not read:
+            raise ValueError("the frame is cut short")
+        parts.append(part)
+        left -= len(part)
+        rest = rest[read:]
+    return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+def _decompress_zstd(data: memoryview, size: int) -> bytes:
+    import zstandard
+
+    claimed = zstandard.get_frame_parameters(data).content_size
+    if claimed == size and (size <= _PART or size <= len(data) * 1000):
+        try:
+            return zstandard.ZstdDecompressor().decompress(data, max_output_size=size)
+        except zstandard.ZstdError as error:
+            raise ValueError(str(error)) from None
+    reader = zstandard.ZstdDecompressor().stream_reader(data)
+    parts = []
+    left = size + 1
+    try:
+        while left > 0:
+            part = reader.read(min(left, _PART))
+            if not part:
+                break
+            parts.append(part)
+            left -= len(part)
+    except zstandard.ZstdError as error:
+        raise ValueError(str(error)) from None
+    return b"".join(parts)
+
+
+_DECOMPRESS: dict[str, Callable[[memoryview, int], bytes]] = {
+    "LZ4_FRAME": _decompress_lz4,
+    "ZSTD": _decompress_zstd,
+}
+
+
+def compress(buffers: Sequence[Bytes], options: IpcWriteOptions) -> list[Bytes]:
+    """Buffers as they go into a compressed body; those that do not shrink enough are stored raw, empty ones stay empty."""
+    make = _compressor(options)
+
+    def one(data: Bytes) -> Bytes:
+        if not len(data):
+            return data
+        packed = make(memoryview(data))
+        if len(packed) >= len(data) * (1 - options.min_space_savings):
+            return np.concatenate([np.frombuffer(_LENGTH.pack(-1), np.uint8), data])
+        return np.frombuffer(_LENGTH.pack(len(data)) + packed, np.uint8)
+
+    if options.use_threads and len(buffers) > 1 and sum(map(len, buffers)) > _WORTH_THREADS:
+        return list(pool().map(one, buffers))
+    return [one(data) for data in buffers]
+
+
+_WORTH_THREADS = 1 << 20
+
+
+def _compressor(options: IpcWriteOptions) -> Callable[[memoryview], bytes]:
+    level = options.compression_level
+    if options.compression == "lz4":
+        import lz4.frame
+
+        found = 0 if level is None else level
+        return lambda data: lz4.frame.compress(data, compression_level=found, store_size=True)
+    import zstandard
+
+    top = zstandard.MAX_COMPRESSION_LEVEL
+    if level is not None and not -(1 << 17) <= level <= top:
+        raise InvalidArgument(f"a ZSTD level is at most {top}, found {level}")
+    found = 1 if level is None else level
+    return lambda data: zstandard.ZstdCompressor(level=found).compress(data)
+
+
+_POOL: tuple[int, ThreadPoolExecutor] | None = None
+
+
+def pool() -> ThreadPoolExecutor:
+    """The threads that compress and decompress; a forked child makes its own."""
+    global _POOL
+    if _POOL is None or _POOL[0] != os.getpid():
+        from concurrent.futures import ThreadPoolExecutor
+
+        workers = min(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1, 8)
+        _POOL = (os.getpid(), ThreadPoolExecutor(workers, "shmarrow-codec"))
+    return _POOL[1]

@@ -1,0 +1,255 @@
+"""The file format ("IPC File Format"): a stream between two magic words, and a footer that says where each block lies.
+
+Rules kept here:
+
+* opening reads the footer's root and nothing more; a batch is found by its block, at a cost that does not depend on
+  how many there are;
+* dictionaries may lie anywhere in the file; they are read when the first column needs one. There is one for each id, and
+  deltas, in the order of the footer;
+* every block is checked to lie between the magic and the footer before it is followed.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator, Mapping
+from types import TracebackType
+from typing import Any, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from shmarrow.batch import RecordBatch, Table
+from shmarrow.buffer import Bytes
+from shmarrow.errors import Closed, IndexOutOfRange, InvalidData, LimitExceeded, Limits
+from shmarrow.ipc import flatbuf
+from shmarrow.ipc.batch import Plan, read_batch
+from shmarrow.ipc.dictionary import Dictionary, with_dictionary
+from shmarrow.ipc.flatbuf import ENUMS, STRUCTS, Reader
+from shmarrow.ipc.message import Message, check_version, end_of_stream, key_values, read_key_values, read_message
+from shmarrow.ipc.options import IpcWriteOptions
+from shmarrow.ipc.schema import read_schema, schema_values
+from shmarrow.ipc.source import Sink, Source
+from shmarrow.ipc.stream import check_zero_copy, dictionary_body
+from shmarrow.ipc.writer import BatchWriter
+from shmarrow.types import Metadata, MetadataLike, Schema, as_metadata
+
+MAGIC = b"ARROW1"
+_HEAD = 8
+_TAIL = 4 + len(MAGIC)
+_SIZE = struct.Struct("<i")
+_NO_BLOCKS = np.empty(0, STRUCTS["Block"])
+
+
+class RecordBatchFileReader:
+    """Reads a file: any batch at random, each column when it is asked for, nothing copied.
+
+    Attributes
+    ----------
+    schema : Schema
+        The schema of all batches.
+    metadata : dict of bytes to bytes, or None
+        The footer's own metadata.
+    """
+
+    def __init__(self, source: Source, limits: Limits, zero_copy_only: bool = False) -> None:
+        self._source = source
+        self._limits = limits
+        self._zero_copy_only = zero_copy_only
+        self._data: Bytes | None = source.all()
+        self._end, footer = _read_footer(self._data, source.name, limits)
+        self._footer = footer
+        if footer["version"] > ENUMS["MetadataVersion"]["V5"]:  # old writers left theirs out, so it says V1 there
+            check_version(footer["version"], source.name)
+        table = footer["schema"]
+        if table is None:
+            raise InvalidData(f"{source.name}: the footer has no schema")
+        self.schema: Schema = read_schema(table, limits)
+        self._blocks = _blocks(footer["recordBatches"])
+        self._dictionaries: _FileDictionaries | None = None
+
+    @property
+    def metadata(self) -> Metadata | None:
+        return read_key_values(self._footer["custom_metadata"])
+
+    @property
+    def num_record_batches(self) -> int:
+        """How many batches the file has."""
+        return len(self._blocks)
+
+    def _bytes(self) -> Bytes:
+        if self._data is None:
+            raise Closed(f"the reader of {self._source.name} is closed")
+        return self._data
+
+    def _message(self, block: Any, what: str) -> tuple[Message, Bytes]:
+        """The message that a block leads to, and its body."""
+        data = self._bytes()
+        offset, metadata_length, body_length = block.item()
+        where = f"{self._source.name}: {what}"
+        if offset < 0 or metadata_length < 8 or body_length < 0 or offset + metadata_length + body_length > self._end:
+            raise InvalidData(
+                f"{where} needs [{offset}, {offset + metadata_length + body_length}), "
+                f"{metadata_length} bytes of it metadata, but the footer starts at {self._end}"
+            )
+        found = read_message(data[: self._end], offset, where, self._limits)
+        if found is None:
+            raise InvalidData(f"{where}: its block leads to an end of stream at {offset}")
+        message, start = found
+        if start != offset + metadata_length or message.body_length != body_length:
+            raise InvalidData(
+                f"{where}: the footer says {metadata_length} bytes of metadata and {body_length} of body, "
+                f"the message {start - offset} and {message.body_length}"
+            )
+        return message, data[start : start + body_length]
+
+    def get_batch(self, index: int) -> RecordBatch:
+        """A batch by its number, from 0; negative numbers count from the end.
+
+        Raises
+        ------
+        IndexOutOfRange
+            If there are fewer batches.
+        InvalidData
+            If its block or message breaks the format.
+        """
+        count = len(self._blocks)
+        if not -count <= index < count:
+            raise IndexOutOfRange(f"no batch {index}: {self._source.name} has {count}")
+        index += count if index < 0 else 0
+        what = f"batch {index}"
+        message, body = self._message(self._blocks[index], what)
+        where = f"{self._source.name}: {what}"
+        if message.kind != "RecordBatch":
+            raise InvalidData(f"{where} is a {message.kind} message, expected a RecordBatch")
+        if self._dictionaries is None:
+            self._dictionaries = _FileDictionaries(self)
+        batch = read_batch(message, body, self.schema, self._dictionaries, where, self._limits)
+        if self._zero_copy_only:
+            check_zero_copy(batch, where)
+        return batch
+
+    get_record_batch = get_batch
+
+    def __len__(self) -> int:
+        return len(self._blocks)
+
+    def __getitem__(self, index: int) -> RecordBatch:
+        return self.get_batch(index)
+
+    def __iter__(self) -> Iterator[RecordBatch]:
+        for i in range(len(self._blocks)):
+            yield self.get_batch(i)
+
+    def read_all(self) -> Table:
+        """All batches, as a table; copies nothing."""
+        return Table(self.schema, list(self))
+
+    def close(self) -> None:
+        """Let go of the file; arrays and batches that were handed out keep their mapping alive."""
+        self._data = None
+        self._source.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+
+class _FileDictionaries(Mapping[int, Dictionary]):
+    """The dictionaries of a file by id, read when the first one is asked for."""
+
+    def __init__(self, reader: RecordBatchFileReader) -> None:
+        self._reader = reader
+        self._data = reader._bytes()
+        self._known: dict[int, Dictionary] | None = None
+
+    def _read(self) -> dict[int, Dictionary]:
+        if self._known is None:
+            reader = self._reader
+            limits = reader._limits
+            name = reader._source.name
+            known: dict[int, Dictionary] = {}
+            closed, reader._data = reader._data, self._data  # a batch may outlive its reader
+            try:
+                for i, block in enumerate(_blocks(reader._footer["dictionaries"])):
+                    message, body = reader._message(block, f"dictionary block {i}")
+                    where = f"{name}: dictionary block {i}"
+                    if message.kind != "DictionaryBatch":
+                        raise InvalidData(f"{where} is a {message.kind} message, expected a DictionaryBatch")
+                    content, id, delta = dictionary_body(message, body, reader.schema, self, name, limits)
+                    if id in known and not delta:
+                        raise InvalidData(f"{where} replaces dictionary {id}; a file holds one of each id, and deltas")
+                    known = with_dictionary(known, id, content, delta, where, limits)
+            finally:
+                reader._data = closed
+            self._known = known
+        return self._known
+
+    def __getitem__(self, id: int) -> Dictionary:
+        return self._read()[id]
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self._read())
+
+    def __len__(self) -> int:
+        return len(self._read())
+
+
+def _read_footer(data: Bytes, name: str, limits: Limits) -> tuple[int, flatbuf.TableView]:
+    """Where the footer starts, and its root table."""
+    size = len(data)
+    if size < _HEAD + _TAIL:
+        raise InvalidData(f"{name}: an Arrow file has at least {_HEAD + _TAIL} bytes, found {size}")
+    head, tail = data[: len(MAGIC)].tobytes(), data[size - len(MAGIC) :].tobytes()
+    if head != MAGIC:
+        raise InvalidData(f"{name}: no Arrow file: expected {MAGIC!r} at its start, found {head!r}; is it a stream?")
+    if tail != MAGIC:
+        raise InvalidData(f"{name}: the file is cut: expected {MAGIC!r} at its end, [{size - 6}, {size}), found {tail!r}")
+    (length,) = _SIZE.unpack_from(data, size - _TAIL)
+    start = size - _TAIL - length
+    if length <= 0 or start < _HEAD:
+        raise InvalidData(f"{name}: the footer says that it has {length} bytes, but {size - _TAIL - _HEAD} are there")
+    if length > limits.metadata_bytes:
+        raise LimitExceeded(f"{name}: a footer of {length} bytes, more than Limits.metadata_bytes = {limits.metadata_bytes}")
+    return start, Reader(data[start : start + length], f"{name}: footer", limits).root("Footer")
+
+
+def _blocks(vector: npt.NDArray[Any] | None) -> npt.NDArray[Any]:
+    return _NO_BLOCKS if vector is None else vector
+
+
+class RecordBatchFileWriter(BatchWriter):
+    """Writes the file format: a stream, and a footer that says where its blocks are."""
+
+    replaces = False
+
+    def __init__(
+        self, sink: Sink, schema: Schema, options: IpcWriteOptions | None, metadata: MetadataLike | None = None
+    ) -> None:
+        self._metadata = as_metadata(metadata)
+        self._blocks: dict[bool, list[tuple[int, int, int]]] = {False: [], True: []}
+        super().__init__(sink, schema, options)
+
+    def _start(self) -> None:
+        self._sink.write([MAGIC + bytes(_HEAD - len(MAGIC))])
+        super()._start()
+
+    def _write_plan(self, plan: Plan, dictionary: bool) -> None:
+        position = self._sink.position
+        super()._write_plan(plan, dictionary)
+        self._blocks[dictionary].append((position, len(plan.metadata), plan.body_length))
+
+    def _finish(self) -> None:
+        footer = flatbuf.encode(
+            "Footer",
+            {
+                "version": ENUMS["MetadataVersion"][self.options.metadata_version],
+                "schema": schema_values(self.schema, self.options),
+                "dictionaries": np.array(self._blocks[True], STRUCTS["Block"]),
+                "recordBatches": np.array(self._blocks[False], STRUCTS["Block"]),
+                "custom_metadata": key_values(self._metadata),
+            },
+        )
+        self._sink.write([end_of_stream(self.options), footer, _SIZE.pack(len(footer)), MAGIC])

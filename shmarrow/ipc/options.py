@@ -1,0 +1,65 @@
+"""What a writer is asked for: :class:`IpcWriteOptions`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from shmarrow.errors import InvalidArgument
+
+
+@dataclass(frozen=True, slots=True)
+class IpcWriteOptions:
+    """How streams, files and tensors are written.
+
+    Attributes
+    ----------
+    compression : str or None
+        ``"lz4"`` or ``"zstd"`` compresses each buffer by itself; None leaves them as they are.
+    compression_level : int or None
+        Level of the codec; None takes the codec's own default.
+    min_space_savings : float
+        A buffer is stored raw unless compression saves more than this share of it, from 0 to 1.
+    alignment : int
+        Every buffer, body and message starts at a multiple of this: 8, 16, 32 or 64 bytes, or a larger power of two.
+    metadata_version : str
+        ``"V5"``, or ``"V4"`` for readers from before Arrow 1.0.
+    use_legacy_format : bool
+        True leaves out the continuation word before each message, for readers from before Arrow 0.15.
+    endianness : str
+        Byte order of the numbers in buffers, ``"little"`` or ``"big"``.
+    emit_dictionary_deltas : bool
+        True writes only what is new where a dictionary begins with the one written before it.
+    use_threads : bool
+        True compresses buffers on a few threads.
+    csf_lengths : str
+        What a CSF index says in its buffers' lengths: ``"bytes"`` as the format does, or ``"elements"`` as Arrow C++.
+    """
+
+    compression: str | None = None
+    compression_level: int | None = None
+    min_space_savings: float = 0.0
+    alignment: int = 64
+    metadata_version: str = "V5"
+    use_legacy_format: bool = False
+    endianness: str = "little"
+    emit_dictionary_deltas: bool = False
+    use_threads: bool = True
+    csf_lengths: str = "bytes"
+
+    def __post_init__(self) -> None:
+        choices = {
+            "compression": (None, "lz4", "zstd"),
+            "metadata_version": ("V4", "V5"),
+            "endianness": ("little", "big"),
+            "csf_lengths": ("bytes", "elements"),
+        }
+        for name, allowed in choices.items():
+            if getattr(self, name) not in allowed:
+                raise InvalidArgument(f"{name} is one of {allowed}, found {getattr(self, name)!r}")
+        if self.alignment < 8 or self.alignment & (self.alignment - 1):
+            raise InvalidArgument(f"alignment is a power of two of at least 8, found {self.alignment}")
+        if not 0 <= self.min_space_savings <= 1:
+            raise InvalidArgument(f"min_space_savings lies between 0 and 1, found {self.min_space_savings}")
+
+
+DEFAULT_OPTIONS = IpcWriteOptions()

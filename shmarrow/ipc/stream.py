@@ -1,0 +1,410 @@
+"""The streaming format ("IPC Streaming Format"): a schema, dictionaries and record batches in any order, an end.
+
+Rules kept here:
+
+* :class:`StreamDecoder` is a push parser: it is fed bytes in any pieces and gives events; it does no I/O. Bytes that
+  come in one piece are never copied;
+* the reader over a file object asks for exactly the bytes that the next message needs;
+* the reader over a mapping builds an index of the messages once and then gives any batch at random.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from types import TracebackType
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+
+from shmarrow.batch import RecordBatch, Table
+from shmarrow.buffer import Bytes, as_bytes
+from shmarrow.errors import (
+    DEFAULT_LIMITS,
+    Closed,
+    CopyRequired,
+    IndexOutOfRange,
+    InvalidData,
+    Limits,
+    Unsupported,
+)
+from shmarrow.ipc.batch import BatchBody, read_batch
+from shmarrow.ipc.dictionary import Dictionary, with_dictionary
+from shmarrow.ipc.message import Message, end_of_stream, parse_metadata, read_message, read_prefix
+from shmarrow.ipc.schema import WireSchema, read_schema
+from shmarrow.ipc.source import Source
+from shmarrow.ipc.writer import BatchWriter
+from shmarrow.types import Schema
+
+
+class SchemaEvent(NamedTuple):
+    """The stream's schema came."""
+
+    schema: Schema
+
+
+class DictionaryEvent(NamedTuple):
+    """A dictionary came; ``delta`` says that it adds to the one of the same id."""
+
+    id: int
+    delta: bool
+
+
+class BatchEvent(NamedTuple):
+    """A record batch came."""
+
+    batch: RecordBatch
+
+
+class EndEvent(NamedTuple):
+    """The stream's end mark came."""
+
+
+Event = SchemaEvent | DictionaryEvent | BatchEvent | EndEvent
+
+
+class StreamState:
+    """What a stream's messages have brought so far: the schema and the dictionaries."""
+
+    __slots__ = ("dictionaries", "limits", "schema", "where")
+
+    def __init__(self, where: str, limits: Limits) -> None:
+        self.schema: Schema | None = None
+        self.dictionaries: dict[int, Dictionary] = {}
+        self.where = where
+        self.limits = limits
+
+    def apply(self, message: Message, body: Bytes) -> Event:
+        """Take one message in; gives what it brought."""
+        if message.kind == "Schema":
+            if self.schema is not None:
+                raise InvalidData(f"{self.where}: a second schema in one stream")
+            self.schema = read_schema(message.header, self.limits)
+            return SchemaEvent(self.schema)
+        if message.kind not in ("RecordBatch", "DictionaryBatch"):
+            raise Unsupported(f"{self.where}: a {message.kind} message in a stream of record batches; ipc.read_tensor reads it")
+        if self.schema is None:
+            raise InvalidData(f"{self.where}: the stream begins with a {message.kind}, expected a Schema")
+        if message.kind == "RecordBatch":
+            return BatchEvent(
+                read_batch(message, body, self.schema, self.dictionaries, self.where, self.limits)
+            )
+        return self._take_dictionary(message, body)
+
+    def _take_dictionary(self, message: Message, body: Bytes) -> DictionaryEvent:
+        content, id, delta = dictionary_body(message, body, self.schema, self.dictionaries, self.where, self.limits)
+        self.dictionaries = with_dictionary(self.dictionaries, id, content, delta, self.where, self.limits)
+        return DictionaryEvent(id, delta)
+
+
+def dictionary_body(
+    message: Message, body: Bytes, schema: Schema | None, dictionaries: Any, where: str, limits: Limits
+) -> tuple[BatchBody, int, bool]:
+    """The batch within a DictionaryBatch message, the dictionary's id, and whether it is a delta."""
+    header = message.header
+    data = header["data"]
+    if data is None:
+        raise InvalidData(f"{where}: a dictionary batch without data")
+    source = schema.source if schema is not None else None
+    assert isinstance(source, WireSchema)
+    content = BatchBody(data, message.version, body, source, dictionaries, f"{where}: dictionary {header['id']}", limits)
+    return content, header["id"], header["isDelta"]
+
+
+class StreamDecoder:
+    """A push parser for streams: feed it bytes in any pieces, and take the events.
+
+    Parameters
+    ----------
+    limits : Limits, optional
+        Bounds on what is accepted.
+    where : str
+        What the bytes are, for error messages.
+
+    Examples
+    --------
+    >>> decoder = StreamDecoder()
+    >>> decoder.wants
+    8
+    """
+
+    def __init__(self, limits: Limits = DEFAULT_LIMITS, where: str = "stream") -> None:
+        self._state = StreamState(where, limits)
+        self._limits = limits
+        self._where = where
+        self._pending: list[Bytes] = []
+        self._held = 0
+        self._message: Message | None = None
+        self._prefix = 0
+        self._wants = 8
+        self.ended = False
+
+    @property
+    def schema(self) -> Schema | None:
+        """The schema, once it came."""
+        return self._state.schema
+
+    @property
+    def wants(self) -> int:
+        """How many more bytes complete what is being read; more may be fed, and fewer."""
+        return max(self._wants - self._held, 0) if not self.ended else 0
+
+    def feed(self, data: Any) -> Iterator[Event]:
+        """Take bytes in and give the events that they complete; the bytes must not change afterwards.
+
+        Raises
+        ------
+        InvalidData
+            If the bytes break the format; the decoder is of no use then.
+        """
+        piece = as_bytes(data)
+        while not self.ended:
+            need = self._wants - self._held
+            if need > len(piece):
+                if len(piece):
+                    self._pending.append(piece)
+                    self._held += len(piece)
+                return
+            taken, piece = self._take(piece, need)
+            event = self._advance(taken)
+            if event is not None:
+                yield event
+
+    def _take(self, piece: Bytes, need: int) -> tuple[Bytes, Bytes]:
+        if not self._pending:
+            return piece[:need], piece[need:]
+        whole = np.concatenate([*self._pending, piece[:need]])
+        whole.flags.writeable = False
+        self._pending, self._held = [], 0
+        return whole, piece[need:]
+
+    def _advance(self, taken: Bytes) -> Event | None:
+        """Take in what was wanted: a prefix, metadata, or a body."""
+        if self._message is not None:
+            message, self._message = self._message, None
+            self._wants = 8
+            return self._state.apply(message, taken)
+        if not self._prefix:
+            return self._take_prefix(taken)
+        metadata = taken[8 - self._prefix :] if self._prefix == 4 else taken
+        self._prefix = 0
+        message = parse_metadata(metadata, self._where, self._limits)
+        if message.body_length:
+            self._message, self._wants = message, message.body_length
+            return None
+        self._wants = 8
+        return self._state.apply(message, taken[:0])
+
+    def _take_prefix(self, taken: Bytes) -> Event | None:
+        prefix = read_prefix(taken, 0, self._where, self._limits)
+        if prefix is None:
+            self.ended = True
+            return EndEvent()
+        if prefix.size == 8:
+            self._prefix, self._wants = 8, prefix.metadata_size
+        else:
+            # The older prefix is 4 bytes long, so 4 bytes of the metadata came with it.
+            if prefix.metadata_size < 4:
+                raise InvalidData(f"{self._where}: {prefix.metadata_size} bytes of metadata")
+            self._prefix, self._wants = 4, 4 + prefix.metadata_size
+            self._pending, self._held = [taken], 8
+            self._pending = [taken]
+            self._wants = 4 + prefix.metadata_size
+        return None
+
+    def close(self) -> None:
+        """Say that no more bytes come.
+
+        Raises
+        ------
+        InvalidData
+            If a message is cut, or no schema came.
+        """
+        if self.ended:
+            return
+        short = bytes(self._pending[0]) if self._held == 4 and self._wants == 8 and not self._prefix else b""
+        if short == bytes(4) or (not self._held and self._wants == 8 and not self._prefix and self._message is None):
+            self.ended = True
+            return
+        what = "a message's body" if self._message is not None else "a message's metadata" if self._prefix else "a prefix"
+        raise InvalidData(f"{self._where}: the stream ends within {what}: {self.wants} of {self._wants} bytes are missing")
+
+
+class RecordBatchStreamReader:
+    """Reads a stream from a file object, a pipe or a socket, batch after batch."""
+
+    def __init__(self, source: Source, limits: Limits) -> None:
+        self._source = source
+        self._decoder = StreamDecoder(limits, source.name)
+        self._closed = False
+        self._done = False
+        first = self._next()
+        if not isinstance(first, SchemaEvent):
+            raise InvalidData(f"{source.name}: the stream ends before its schema")
+        self.schema = first.schema
+
+    def _next(self) -> Event | None:
+        """The next event, None at the end of the stream."""
+        if self._closed:
+            raise Closed(f"the reader of {self._source.name} is closed")
+        while not self._done:
+            wanted = self._decoder.wants
+            data = self._read(wanted)
+            for event in self._decoder.feed(data):
+                if isinstance(event, EndEvent):
+                    self._done = True
+                    return None
+                return event
+            if len(data) < wanted:
+                self._decoder.close()
+                self._done = True
+        return None
+
+    _PART = 64 << 20
+
+    def _read(self, size: int) -> Bytes:
+        """``size`` bytes, or fewer at the end; memory grows with what comes, not with what a message claims."""
+        if size <= self._PART:
+            room = np.empty(size, np.uint8)
+            got = self._source.read_into(room)
+            return room[:got]
+        parts = []
+        left = size
+        while left:
+            part = self._read(min(left, self._PART))
+            parts.append(part)
+            left -= len(part)
+            if len(part) < min(left + len(part), self._PART):
+                break
+        return np.concatenate(parts)
+
+    def read_next_batch(self) -> RecordBatch:
+        """The next batch.
+
+        Raises
+        ------
+        StopIteration
+            At the end of the stream.
+        """
+        while (event := self._next()) is not None:
+            if isinstance(event, BatchEvent):
+                return event.batch
+        raise StopIteration
+
+    def __iter__(self) -> Iterator[RecordBatch]:
+        return self
+
+    def __next__(self) -> RecordBatch:
+        return self.read_next_batch()
+
+    def read_all(self) -> Table:
+        """All batches that are left, as a table."""
+        return Table(self.schema, list(self))
+
+    def close(self) -> None:
+        """Let go of the source; arrays stay."""
+        self._closed = True
+        self._source.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+
+class MappedStreamReader(RecordBatchStreamReader):
+    """Reads a stream whose bytes are all there: in a mapping, in shared memory, in a buffer. Nothing is copied.
+
+    An index of the messages is built when it is first needed; any batch can then be had by its number.
+    """
+
+    def __init__(self, source: Source, limits: Limits) -> None:
+        self._data = source.all()
+        self._source = source
+        self._limits = limits
+        self._closed = False
+        self._offset = 0
+        self._state = StreamState(source.name, limits)
+        first = self._step()
+        if first is None:
+            raise InvalidData(f"{source.name}: the stream ends before its schema")
+        message, start, end = first
+        self._index: list[tuple[int, dict[int, Dictionary]]] = []
+        event = self._state.apply(message, self._data[start:end])
+        if not isinstance(event, SchemaEvent):
+            raise InvalidData(f"{source.name}: the stream begins with a {message.kind}, expected a Schema")
+        self.schema = event.schema
+        self._first = self._offset
+        self._position = 0
+        self._complete = False
+
+    def _step(self) -> tuple[Message, int, int] | None:
+        """The next message and its body's place."""
+        found = read_message(self._data, self._offset, self._source.name, self._limits)
+        if found is None:
+            return None
+        message, start = found
+        self._offset = start + message.body_length
+        return message, start, self._offset
+
+    def _extend(self, count: int) -> bool:
+        """Read message headers until ``count`` batches are known; says whether there are that many."""
+        while len(self._index) < count and not self._complete:
+            offset = self._offset
+            step = self._step()
+            if step is None:
+                self._complete = True
+                break
+            message, start, end = step
+            if message.kind == "RecordBatch":
+                self._index.append((offset, self._state.dictionaries))
+            else:
+                self._state.apply(message, self._data[start:end])
+        return len(self._index) >= count
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise Closed(f"the reader of {self._source.name} is closed")
+
+    @property
+    def num_record_batches(self) -> int:
+        """How many batches the stream has; reads the headers of all messages once."""
+        self._check_open()
+        self._extend(1 << 62)
+        return len(self._index)
+
+    def get_batch(self, index: int) -> RecordBatch:
+        """A batch by its number, from 0; negative numbers count from the end."""
+        self._check_open()
+        if index < 0:
+            index += self.num_record_batches
+        if index < 0 or not self._extend(index + 1):
+            raise IndexOutOfRange(f"no batch {index}: {self._source.name} has {len(self._index)}")
+        offset, dictionaries = self._index[index]
+        found = read_message(self._data, offset, self._source.name, self._limits)
+        assert found is not None
+        message, start = found
+        body = self._data[start : start + message.body_length]
+        where = f"{self._source.name}: batch {index}"
+        return read_batch(message, body, self.schema, dictionaries, where, self._limits)
+
+    def read_next_batch(self) -> RecordBatch:
+        self._check_open()
+        if not self._extend(self._position + 1):
+            raise StopIteration
+        self._position += 1
+        return self.get_batch(self._position - 1)
+
+
+class RecordBatchStreamWriter(BatchWriter):
+    """Writes the streaming format; dictionaries may be replaced from one batch to the next."""
+
+    def _finish(self) -> None:
+        self._sink.write([end_of_stream(self.options)])
+
+
+def check_zero_copy(batch: RecordBatch, name: str) -> None:
+    """Refuse a batch whose body has to be decompressed."""
+    source = batch._source
+    if isinstance(source, BatchBody) and source.compressed:
+        raise CopyRequired(f"{name} is compressed, so its columns cannot be had without a copy; open it without zero_copy_only")

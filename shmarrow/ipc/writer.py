@@ -1,0 +1,175 @@
+"""What stream and file writers share: the schema first, each dictionary before the batch that uses it, then batches."""
+
+from __future__ import annotations
+
+from types import TracebackType
+from typing import Any, Self
+
+from shmarrow.batch import RecordBatch, Table
+from shmarrow.errors import Closed, InvalidData, InvalidType
+from shmarrow.ipc.batch import Plan, check_schema, dictionaries_of, plan_batch, plan_dictionary
+from shmarrow.ipc.message import encode_message
+from shmarrow.ipc.options import DEFAULT_OPTIONS, IpcWriteOptions
+from shmarrow.ipc.schema import schema_values
+from shmarrow.ipc.source import Sink
+from shmarrow.types import Metadata, MetadataLike, Schema, as_metadata
+
+REPLACE = "replace"
+DELTA = "delta"
+SAME = "same"
+
+
+class BatchWriter:
+    """Writes record batches of one schema to a sink.
+
+    A context manager: it closes at the end of the block; after an exception nothing is published, and a file object
+    is left without an end.
+
+    Attributes
+    ----------
+    schema : Schema
+        The schema of all batches.
+    """
+
+    replaces = True
+
+    def __init__(self, sink: Sink, schema: Schema, options: IpcWriteOptions | None) -> None:
+        if not isinstance(schema, Schema):
+            sink.abort()
+            raise InvalidType(f"expected a Schema, found {type(schema).__name__}")
+        self.schema = schema
+        self.options = options or DEFAULT_OPTIONS
+        self._sink = sink
+        self._closed = False
+        self._known: dict[int, Any] = {}
+        try:
+            self._start()
+        except BaseException:
+            self._sink.abort()
+            raise
+
+    def _start(self) -> None:
+        self._write_schema()
+
+    def _write_schema(self) -> None:
+        values = schema_values(self.schema, self.options)
+        self._sink.write([encode_message("Schema", values, 0, None, self.options, self._sink.position)])
+
+    # --- writing ---
+
+    def write(self, data: RecordBatch | Table) -> None:
+        """Write a record batch, or all batches of a table."""
+        if isinstance(data, Table):
+            self.write_table(data)
+        else:
+            self.write_batch(data)
+
+    def write_batch(self, batch: RecordBatch, custom_metadata: MetadataLike | None = None) -> None:
+        """Write one record batch; only what its rows need is written, and copied once.
+
+        Parameters
+        ----------
+        batch : RecordBatch
+            A batch with the writer's fields.
+        custom_metadata : mapping, optional
+            Metadata of the message; the batch's own where it is not given.
+
+        Raises
+        ------
+        InvalidType
+            If the fields differ.
+        StoreFull
+            If there is no space left.
+        """
+        self._check_open()
+        if not isinstance(batch, RecordBatch):
+            raise InvalidType(f"expected a RecordBatch, found {type(batch).__name__}")
+        check_schema(batch, self.schema)
+        self._write_dictionaries(batch)
+        metadata = as_metadata(custom_metadata) if custom_metadata is not None else batch.metadata
+        self._write_plan(plan_batch(batch, self.options, metadata, self._sink.position), False)
+
+    def write_table(self, table: Table, max_chunksize: int | None = None) -> None:
+        """Write all batches of a table, on request in pieces of at most ``max_chunksize`` rows."""
+        self._check_open()
+        if not isinstance(table, Table):
+            raise InvalidType(f"expected a Table, found {type(table).__name__}")
+        for batch in table.to_batches(max_chunksize):
+            self.write_batch(batch)
+
+    def _write_dictionaries(self, batch: RecordBatch) -> None:
+        for id, values in enumerate(dictionaries_of(batch.columns)):
+            known = self._known.get(id)
+            relation = REPLACE if known is None else _relation(known, values, self.options.emit_dictionary_deltas)
+            if relation == SAME:
+                continue
+            if known is not None and relation == REPLACE and not self.replaces:
+                raise InvalidData(
+                    f"{self._sink.name}: dictionary {id} differs from the one written before it, and a file holds one of "
+                    "each id; give all batches one dictionary, or write a stream"
+                    + ("" if self.options.emit_dictionary_deltas else ", or set emit_dictionary_deltas if it only grows")
+                )
+            part = values.slice(len(known)) if relation == DELTA else values
+            plan = plan_dictionary(id, part, relation == DELTA, self.options, self._sink.position)
+            self._write_plan(plan, True)
+            self._known[id] = values
+
+    def _write_plan(self, plan: Plan, dictionary: bool) -> None:
+        self._sink.write([plan.metadata, *plan.pieces])
+
+    # --- the end ---
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise Closed(f"the writer to {self._sink.name} is closed")
+
+    def _finish(self) -> None:
+        raise NotImplementedError
+
+    def close(self) -> None:
+        """Write the end, and publish what has a name. A second call does nothing.
+
+        Raises
+        ------
+        ObjectExists
+            If somebody else has taken the name in the meantime.
+        """
+        if self._closed:
+            return
+        self._closed = True
+        try:
+            self._finish()
+            self._sink.finish()
+        except BaseException:
+            self._sink.abort()
+            raise
+
+    def abort(self) -> None:
+        """Give up: nothing is published."""
+        self._closed = True
+        self._sink.abort()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        if kind is None:
+            self.close()
+        else:
+            self.abort()
+
+
+def _relation(known: Any, values: Any, deltas: bool) -> str:
+    """How a dictionary follows the one of the same id that was written before."""
+    if known is values:
+        return SAME
+    if len(known) == len(values):
+        return SAME if known.equals(values) else REPLACE
+    if deltas and len(values) > len(known) and values.slice(0, len(known)).equals(known):
+        return DELTA
+    return REPLACE
+
+
+def metadata_of(metadata: MetadataLike | None) -> Metadata | None:
+    """A writer's argument as metadata."""
+    return as_metadata(metadata)
