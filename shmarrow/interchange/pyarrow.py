@@ -130,11 +130,11 @@ def type_from_pyarrow(type: Any) -> DataType:
     pa = partner()
     if not isinstance(type, pa.DataType):
         raise InvalidType(f"expected a pyarrow.DataType, found {type!r:.80}")
+    if isinstance(type, pa.BaseExtensionType):
+        return type_from_pyarrow(type.storage_type)
     found = _plain_from().get(type)
     if found is not None:
         return found
-    if isinstance(type, pa.BaseExtensionType):
-        return type_from_pyarrow(type.storage_type)
     read = _readers().get(type.id)
     if read is None:
         raise Unsupported(f"no shmarrow type for pyarrow's {type}")
@@ -231,7 +231,8 @@ def field_from_pyarrow(field: Any) -> Field:
 
 def field_to_pyarrow(field: Field) -> Any:
     """The ``pyarrow.Field`` that is ``field``."""
-    return partner().field(field.name, type_to_pyarrow(field.type), field.nullable, field.metadata)
+    nullable = field.nullable or field.type.layout == "null"  # pyarrow refuses a null type that is not nullable
+    return partner().field(field.name, type_to_pyarrow(field.type), nullable, field.metadata)
 
 
 def schema_from_pyarrow(schema: Any) -> Schema:
