@@ -382,7 +382,7 @@ def test_broken_structure_never_reaches_pyarrow() -> None:
     with pytest.raises(sa.InvalidData, match="run from 0 to 100 but there are 3 bytes"):
         broken.to_pyarrow()
     short = sa.PrimitiveArray(sa.int64(), 5, [None, np.zeros(39, "u1")], 0)
-    with pytest.raises(sa.InvalidData, match="needs 40 bytes but has 39"):
+    with pytest.raises(sa.InvalidData, match="needs 40 bytes"):
         sa.ListArray(sa.list_(sa.int64()), 1, [None, np.array([0, 5], "<i4").view("u1")], 0, 0, [short]).to_pyarrow()
 
 
