@@ -9,6 +9,7 @@ Rules kept here:
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Protocol
 
@@ -103,7 +104,7 @@ class RecordBatch:
 
     @classmethod
     def from_pylist(cls, rows: Sequence[Mapping[str, Any]], schema: Schema | None = None) -> RecordBatch:
-        """A batch from rows as dicts; a key that is missing is null. Without a schema the first row names the columns."""
+        """A batch from rows as dicts; a missing key is null. Without a schema the first row names the columns."""
         names = schema.names if schema is not None else list(rows[0]) if rows else []
         columns = {name: [row.get(name) for row in rows] for name in names}
         return cls.from_pydict(columns, schema)
@@ -135,11 +136,11 @@ class RecordBatch:
         InvalidData
             If the bytes that the batch came from break the format's rules for this column.
         """
-        index = key if key.__class__ is int and 0 <= key < len(self._columns) else self.schema.index_of(key)  # type: ignore[operator]
-        found = self._columns[index]  # type: ignore[index]
+        index = key if key.__class__ is int and 0 <= key < len(self._columns) else self.schema.index_of(key)
+        found = self._columns[index]
         if found is None:
             assert self._source is not None
-            found = self._columns[index] = self._source.column(index)  # type: ignore[index, arg-type]
+            found = self._columns[index] = self._source.column(index)
         return found
 
     @property
@@ -381,7 +382,7 @@ class ChunkedArray:
         if not isinstance(other, ChunkedArray) or self.type != other.type or len(self) != len(other):
             return False
         cuts = np.union1d(self._starts, other._starts).tolist()
-        for start, end in zip(cuts[:-1], cuts[1:], strict=True):
+        for start, end in itertools.pairwise(cuts):
             mine, theirs = (part.slice(start, end - start).combine_chunks() for part in (self, other))
             if not mine.equals(theirs):
                 return False
@@ -474,7 +475,7 @@ class Table:
         _common_length(columns, schema)
         cuts: list[int] = np.unique(np.concatenate([column._starts for column in columns])).tolist()
         batches = []
-        for start, end in zip(cuts[:-1], cuts[1:], strict=True):
+        for start, end in itertools.pairwise(cuts):
             parts = [column.slice(start, end - start).combine_chunks() for column in columns]
             batches.append(RecordBatch.from_arrays(parts, schema=schema))
         return cls(schema, batches)
@@ -670,4 +671,3 @@ def _show(kind: str, data: RecordBatch | Table) -> str:
     if data.num_columns > 20:
         lines.append(f"... {data.num_columns - 20} more columns")
     return "\n".join(lines)
-

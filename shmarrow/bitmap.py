@@ -30,7 +30,7 @@ def unpack(bitmap: Bytes, offset: int, length: int) -> Mask:
     return bits[skip:].view(np.bool_)
 
 
-def pack(mask: npt.NDArray[np.generic]) -> Bytes:
+def pack(mask: Mask) -> Bytes:
     """A bitmap of ``bytes_for(len(mask))`` bytes from an array of truth values; a copy."""
     return np.packbits(mask, bitorder="little")
 

@@ -2,8 +2,8 @@
 
 Rules kept here:
 
-* on the wire an extension type is its storage type and two entries of the field's metadata, ``ARROW:extension:name`` and
-  ``ARROW:extension:metadata``; a type that is not registered passes through as its storage with those entries kept.
+* on the wire an extension type is its storage type and two entries of the field's metadata,
+  ``ARROW:extension:name`` and ``ARROW:extension:metadata``; a type that is not registered passes through as its storage with those entries kept.
 """
 
 from __future__ import annotations

@@ -125,7 +125,7 @@ class DataType:
         return f"DataType({self})"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), self._key()
+        return type(self), tuple([getattr(self, name) for name in self.parameters])
 
 
 class NullType(DataType):
@@ -226,7 +226,9 @@ class DecimalType(DataType):
         if bits not in self.MAX_PRECISION:
             raise InvalidArgument(f"a decimal has 32, 64, 128 or 256 bits, found {bits}")
         if not 1 <= precision <= self.MAX_PRECISION[bits]:
-            raise InvalidArgument(f"decimal{bits} has a precision of 1 to {self.MAX_PRECISION[bits]}, found {precision}")
+            raise InvalidArgument(
+                f"decimal{bits} has a precision of 1 to {self.MAX_PRECISION[bits]}, found {precision}"
+            )
         if not -(1 << 31) <= scale < 1 << 31:
             raise InvalidArgument(f"the scale of a decimal is an int32, found {scale}")
         self.bits = bits
@@ -288,7 +290,7 @@ class TimeType(DataType):
 
     @property
     def bits(self) -> int:
-        return 8 * self.storage.itemsize
+        return self.bit_width
 
     @property
     def format(self) -> str:
@@ -319,7 +321,7 @@ class TimestampType(DataType):
 
     @property
     def format(self) -> str:
-        return f"ts{ {'s': 's', 'ms': 'm', 'us': 'u', 'ns': 'n'}[self.unit]}:{self.tz or ''}"
+        return f"ts{ {'s': 's', 'ms': 'm', 'us': 'u', 'ns': 'n'}[self.unit] }:{self.tz or ''}"
 
     def _name(self) -> str:
         return f"timestamp[{self.unit}]" if self.tz is None else f"timestamp[{self.unit}, tz={self.tz}]"
@@ -446,10 +448,10 @@ class BinaryViewType(_BinaryLike):
 
 
 class _ListLike(DataType):
-    """A run of child values in each slot."""
+    """A run of child values in each slot; the name of the child is not part of the type's identity."""
 
     __slots__ = ("fields",)
-    parameters = ("value_field",)
+    parameters: ClassVar[tuple[str, ...]] = ("value_field",)
     NAME: ClassVar[str]
     FORMAT: ClassVar[str]
 
@@ -463,6 +465,9 @@ class _ListLike(DataType):
     @property
     def value_type(self) -> DataType:
         return self.fields[0].type
+
+    def _key(self) -> tuple[Any, ...]:
+        return (self.fields[0].type, self.fields[0].nullable)
 
     @property
     def format(self) -> str:
@@ -525,6 +530,9 @@ class FixedSizeListType(_ListLike):
             raise InvalidArgument(f"the size of a fixed-size list is an int32 of at least 0, found {list_size}")
         self.list_size = list_size
 
+    def _key(self) -> tuple[Any, ...]:
+        return (*super()._key(), self.list_size)
+
     @property
     def format(self) -> str:
         return f"+w:{self.list_size}"
@@ -559,7 +567,10 @@ class StructType(DataType):
 
 
 class MapType(DataType):
-    """Lists of key and item pairs; physically a list of structs of two fields, whatever their names."""
+    """Lists of key and item pairs.
+
+    Physically a list of structs of two fields; the names of all three are not part of the type's identity.
+    """
 
     __slots__ = ("fields", "keys_sorted")
     layout = "map"
@@ -593,6 +604,10 @@ class MapType(DataType):
     def item_type(self) -> DataType:
         return self.item_field.type
 
+    def _key(self) -> tuple[Any, ...]:
+        key, item = self.key_field, self.item_field
+        return (key.type, key.nullable, item.type, item.nullable, self.keys_sorted)
+
     def _name(self) -> str:
         names = (self.entries_field.name, self.key_field.name, self.item_field.name)
         tail = ", keys_sorted" if self.keys_sorted else ""
@@ -605,7 +620,6 @@ class UnionType(DataType):
     """In each slot a value of one of the child fields, chosen by a type id."""
 
     __slots__ = ("fields", "mode", "type_codes")
-    layout = ""
     parameters = ("mode", "fields", "type_codes")
 
     def __init__(self, mode: str, fields: FieldsLike, type_codes: Sequence[int] | None = None) -> None:
@@ -617,7 +631,8 @@ class UnionType(DataType):
         if len(codes) != len(self.fields):
             raise InvalidArgument(f"a union of {len(self.fields)} fields has as many type codes, found {len(codes)}")
         if len(set(codes)) != len(codes) or not all(0 <= code <= 127 for code in codes):
-            raise InvalidArgument(f"the type codes of a union are distinct numbers from 0 to 127, found {list(codes)[:200]}")
+            found = list(codes)[:200]
+            raise InvalidArgument(f"the type codes of a union are distinct numbers from 0 to 127, found {found}")
         self.type_codes = codes
 
     @property
@@ -1235,9 +1250,7 @@ def run_end_encoded(run_end_type: Field | DataType | str, value_type: Field | Da
     return RunEndEncodedType(run_end_type, value_type)
 
 
-def field(
-    name: str, type: DataType | str, nullable: bool = True, metadata: MetadataLike | None = None
-) -> Field:
+def field(name: str, type: DataType | str, nullable: bool = True, metadata: MetadataLike | None = None) -> Field:
     """A named type."""
     return Field(name, as_type(type), nullable, metadata)
 

@@ -62,9 +62,7 @@ def new_file(
     StorageError
         If the directory does not allow it.
     """
-    return RecordBatchFileWriter(
-        Sink(sink, overwrite=overwrite, mode=mode, durable=durable), schema, options, metadata
-    )
+    return RecordBatchFileWriter(Sink(sink, overwrite=overwrite, mode=mode, durable=durable), schema, options, metadata)
 
 
 def new_stream(
@@ -110,13 +108,12 @@ def open_file(
     return RecordBatchFileReader(Source(source, memory_map), limits, zero_copy_only)
 
 
-def open_stream(
-    source: Any, *, limits: Limits = DEFAULT_LIMITS, memory_map: bool = True
-) -> RecordBatchStreamReader:
+def open_stream(source: Any, *, limits: Limits = DEFAULT_LIMITS, memory_map: bool = True) -> RecordBatchStreamReader:
     """A reader of the streaming format: an iterator of record batches.
 
-    Over a path, a name or bytes it is a :class:`MappedStreamReader`, which copies nothing and gives any batch by number;
-    over a file object it reads what each message needs. The parameters and errors are those of :func:`open_file`.
+    Over a path, a name or bytes it is a :class:`MappedStreamReader`, which copies nothing and gives any batch by
+    number; over a file object it reads what each message needs. The parameters and errors are those of
+    :func:`open_file`.
     """
     opened = Source(source, memory_map)
     kind = RecordBatchStreamReader if opened.data is None else MappedStreamReader

@@ -59,8 +59,9 @@ class BatchBody:
     """
 
     __slots__ = (
-        "_asked", "_body", "_buffer_rows", "_buffers", "_codec", "_decompress", "_dictionaries", "_limits", "_node_rows",
-        "_nodes", "_ready", "_schema", "_size", "_swap", "_table", "_unions", "_variadic", "_variadic_ends", "length", "where",
+        "_asked", "_body", "_buffer_rows", "_buffers", "_decompress", "_dictionaries", "_limits", "_node_rows",
+        "_nodes", "_ready", "_schema", "_size", "_swap", "_table", "_unions", "_variadic", "_variadic_ends", "length",
+        "where",
     )  # fmt: skip
 
     def __init__(
@@ -127,7 +128,8 @@ class BatchBody:
             raise type(error)(f"{self.where}: column {index} {wire.field.name!r}: {error}") from None
         if len(column) != self.length:
             raise InvalidData(
-                f"{self.where}: column {index} {wire.field.name!r} has {len(column)} values, the batch {self.length} rows"
+                f"{self.where}: column {index} {wire.field.name!r} has {len(column)} values, "
+                f"the batch {self.length} rows"
             )
         if self._decompress is not None:
             self._decompress.forget()
@@ -148,7 +150,10 @@ class BatchBody:
             counts = self._table["variadicBufferCounts"]
             self._variadic = [] if counts is None else counts.tolist()
             if self._variadic and (min(self._variadic) < 0 or sum(self._variadic) > len(self._buffers)):
-                raise InvalidData(f"{self.where}: the counts of variadic buffers {self._variadic[:20]} do not fit {len(self._buffers)} buffers")
+                raise InvalidData(
+                    f"{self.where}: the counts of variadic buffers {self._variadic[:20]} "
+                    f"do not fit {len(self._buffers)} buffers"
+                )
         return self._variadic
 
     def _variadic_before(self, index: int) -> int:
@@ -236,7 +241,9 @@ class _Cursor:
         if layout.variadic:
             counts = body._counts()
             if self.variadic >= len(counts):
-                raise InvalidData(f"{type}: the batch counts variadic buffers of {len(counts)} columns, one more is needed")
+                raise InvalidData(
+                    f"{type}: the batch counts variadic buffers of {len(counts)} columns, one more is needed"
+                )
             for _ in range(counts[self.variadic]):
                 buffers.append(body.bytes_of(self.buffer))
                 self.buffer += 1
@@ -257,7 +264,8 @@ class _Cursor:
         return made
 
     def _dictionary(self, wire: WireField, all_null: bool) -> Array:
-        assert wire.values is not None and wire.dictionary_id is not None
+        assert wire.values is not None
+        assert wire.dictionary_id is not None
         found = self.body._dictionaries.get(wire.dictionary_id)
         if found is None:
             if all_null:
@@ -293,9 +301,7 @@ class Plan(NamedTuple):
         return len(self.metadata) + self.body_length
 
 
-def plan_batch(
-    batch: RecordBatch, options: IpcWriteOptions, metadata: Metadata | None = None, start: int = 0
-) -> Plan:
+def plan_batch(batch: RecordBatch, options: IpcWriteOptions, metadata: Metadata | None = None, start: int = 0) -> Plan:
     """The plan of a RecordBatch message; no byte of the body is copied."""
     values, pieces, size = _plan_body(batch.columns, batch.num_rows, options)
     return Plan(encode_message("RecordBatch", values, size, metadata, options, start), pieces, size)
@@ -308,9 +314,7 @@ def plan_dictionary(id: int, values: Any, delta: bool, options: IpcWriteOptions,
     return Plan(encode_message("DictionaryBatch", header, size, None, options, start), pieces, size)
 
 
-def _plan_body(
-    columns: Iterable[Any], length: int, options: IpcWriteOptions
-) -> tuple[dict[str, Any], list[Any], int]:
+def _plan_body(columns: Iterable[Any], length: int, options: IpcWriteOptions) -> tuple[dict[str, Any], list[Any], int]:
     nodes: list[int] = []
     buffers: list[Bytes] = []
     variadic: list[int] = []
@@ -343,9 +347,7 @@ _BUFFER = np.dtype([("offset", "<i8"), ("length", "<i8")])
 _CODEC = {"lz4": "LZ4_FRAME", "zstd": "ZSTD"}
 
 
-def _flatten(
-    array: Any, nodes: list[int], buffers: list[Bytes], variadic: list[int], options: IpcWriteOptions
-) -> None:
+def _flatten(array: Any, nodes: list[int], buffers: list[Bytes], variadic: list[int], options: IpcWriteOptions) -> None:
     """Append an array's node and buffers, then its children's, trimmed to what its slots need."""
     kept = array.trim()
     type = kept._type
@@ -387,7 +389,8 @@ def _collect(array: Any, found: list[Any]) -> None:
         values = array._dictionary
         if values._dictionary is not None:
             raise Unsupported(
-                f"{array.type}: Arrow messages cannot hold a dictionary whose values are themselves dictionary-encoded; decode one of them"
+                f"{array.type}: Arrow messages cannot hold a dictionary "
+                "whose values are themselves dictionary-encoded; decode one of them"
             )
         found.append(values)
         array = values

@@ -1,7 +1,7 @@
 """Compressed bodies: each buffer by itself, LZ4 frames or ZSTD ("Compression").
 
-A compressed buffer is its decompressed size as a 64-bit number and the compressed bytes; a size of -1 says that the bytes
-are stored as they are. Rules kept here:
+A compressed buffer is its decompressed size as a 64-bit number and the compressed bytes; a size of -1 says that the
+bytes are stored as they are. Rules kept here:
 
 * the size that a buffer claims is checked against the limits before anything is allocated, and against what comes out;
 * the codecs release the interpreter, so buffers that do not depend on each other go through a small pool of threads.
@@ -62,7 +62,7 @@ class Decompressor:
         """The size that a buffer says it holds, -1 for a raw one, after a check against the limit."""
         if len(data) < 8:
             raise InvalidData(f"compressed buffer {index} needs 8 bytes for its length but has {len(data)}")
-        (size,) = _LENGTH.unpack_from(data, 0)
+        (size,) = _LENGTH.unpack_from(data.data, 0)
         if size < -1:
             raise InvalidData(f"compressed buffer {index} says that it holds {size} bytes")
         if size > self._left:
@@ -102,7 +102,7 @@ def decompress(codec: str, data: Bytes, size: int, what: str) -> Bytes:
         If the bytes are no frame of the codec, or hold fewer or more bytes.
     """
     try:
-        result = _DECOMPRESS[codec](memoryview(data), size)
+        result = _DECOMPRESS[codec](data.data, size)
     except (RuntimeError, ValueError, OverflowError, MemoryError) as error:
         if isinstance(error, InvalidData):
             raise
@@ -122,7 +122,9 @@ def _decompress_lz4(data: memoryview, size: int) -> bytes:
     ended = False
     while left > 0 and not ended:
         # Memory grows with what really comes out, not with what the buffer claims.
-        part, read, ended = lz4.frame.decompress_chunk(context, rest, max_length=min(left, _PART), return_bytearray=True)
+        part, read, ended = lz4.frame.decompress_chunk(
+            context, rest, max_length=min(left, _PART), return_bytearray=True
+        )
         if not part and not read:
             raise ValueError("the frame is cut short")
         parts.append(part)
@@ -162,13 +164,13 @@ _DECOMPRESS: dict[str, Callable[[memoryview, int], bytes]] = {
 
 
 def compress(buffers: Sequence[Bytes], options: IpcWriteOptions) -> list[Bytes]:
-    """Buffers as they go into a compressed body; those that do not shrink enough are stored raw, empty ones stay empty."""
+    """Buffers as they go into a compressed body; those that do not shrink enough are stored raw, empty ones empty."""
     make = _compressor(options)
 
     def one(data: Bytes) -> Bytes:
         if not len(data):
             return data
-        packed = make(memoryview(data))
+        packed = make(data.data)
         if len(packed) >= len(data) * (1 - options.min_space_savings):
             return np.concatenate([np.frombuffer(_LENGTH.pack(-1), np.uint8), data])
         return np.frombuffer(_LENGTH.pack(len(data)) + packed, np.uint8)

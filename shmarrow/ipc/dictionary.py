@@ -20,12 +20,11 @@ from shmarrow.layout.array import concat_arrays
 class Dictionary:
     """One dictionary: the batch that brought it, and for a delta the dictionary that it adds to."""
 
-    __slots__ = ("_before", "_body", "_busy", "_cache", "id", "limits", "parts")
+    __slots__ = ("_before", "_body", "_busy", "_cache", "id", "limits")
 
     def __init__(self, id: int, body: BatchBody, before: Dictionary | None, limits: Limits) -> None:
         self.id = id
         self.limits = limits
-        self.parts = 1 + (before.parts if before is not None else 0)
         self._body = body
         self._before = before
         self._busy = False

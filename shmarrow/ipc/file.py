@@ -4,8 +4,8 @@ Rules kept here:
 
 * opening reads the footer's root and nothing more; a batch is found by its block, at a cost that does not depend on
   how many there are;
-* dictionaries may lie anywhere in the file; they are read when the first column needs one. There is one for each id, and
-  deltas, in the order of the footer;
+* dictionaries may lie anywhere in the file; they are read when the first column needs one. There is one for each id,
+  and deltas, in the order of the footer;
 * every block is checked to lie between the magic and the footer before it is followed.
 """
 
@@ -153,7 +153,9 @@ class RecordBatchFileReader:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self.close()
 
 
@@ -206,13 +208,17 @@ def _read_footer(data: Bytes, name: str, limits: Limits) -> tuple[int, flatbuf.T
     if head != MAGIC:
         raise InvalidData(f"{name}: no Arrow file: expected {MAGIC!r} at its start, found {head!r}; is it a stream?")
     if tail != MAGIC:
-        raise InvalidData(f"{name}: the file is cut: expected {MAGIC!r} at its end, [{size - 6}, {size}), found {tail!r}")
-    (length,) = _SIZE.unpack_from(data, size - _TAIL)
+        raise InvalidData(
+            f"{name}: the file is cut: expected {MAGIC!r} at its end, [{size - 6}, {size}), found {tail!r}"
+        )
+    (length,) = _SIZE.unpack_from(data.data, size - _TAIL)
     start = size - _TAIL - length
     if length <= 0 or start < _HEAD:
         raise InvalidData(f"{name}: the footer says that it has {length} bytes, but {size - _TAIL - _HEAD} are there")
     if length > limits.metadata_bytes:
-        raise LimitExceeded(f"{name}: a footer of {length} bytes, more than Limits.metadata_bytes = {limits.metadata_bytes}")
+        raise LimitExceeded(
+            f"{name}: a footer of {length} bytes, more than Limits.metadata_bytes = {limits.metadata_bytes}"
+        )
     return start, Reader(data[start : start + length], f"{name}: footer", limits).root("Footer")
 
 

@@ -45,13 +45,13 @@ ENUMS: dict[str, dict[str, int]] = {
 
 UNIONS: dict[str, tuple[str, ...]] = {
     "Type": (
-        "Null Int FloatingPoint Binary Utf8 Bool Decimal Date Time Timestamp Interval List Struct_ Union "
-        "FixedSizeBinary FixedSizeList Map Duration LargeBinary LargeUtf8 LargeList RunEndEncoded BinaryView "
-        "Utf8View ListView LargeListView"
-    ).split(),
+        "Null", "Int", "FloatingPoint", "Binary", "Utf8", "Bool", "Decimal", "Date", "Time", "Timestamp", "Interval",
+        "List", "Struct_", "Union", "FixedSizeBinary", "FixedSizeList", "Map", "Duration", "LargeBinary", "LargeUtf8",
+        "LargeList", "RunEndEncoded", "BinaryView", "Utf8View", "ListView", "LargeListView",
+    ),
     "MessageHeader": ("Schema", "DictionaryBatch", "RecordBatch", "Tensor", "SparseTensor"),
     "SparseTensorIndex": ("SparseTensorIndexCOO", "SparseMatrixIndexCSX", "SparseTensorIndexCSF"),
-}  # type: ignore[assignment]
+}  # fmt: skip
 """The members of each union; the tag of the first is 1, tag 0 stands for none."""
 
 STRUCTS: dict[str, np.dtype[Any]] = {
@@ -209,7 +209,7 @@ class Reader:
 
     def __init__(self, data: Bytes, where: str, limits: Limits = DEFAULT_LIMITS) -> None:
         self.data = data
-        self.view = memoryview(data)
+        self.view = data.data
         self.size = len(data)
         self.where = where
         self.limits = limits
@@ -218,7 +218,9 @@ class Reader:
 
     def fail(self, what: str, position: int, needs: int) -> NoReturn:
         """Raise :class:`InvalidData` for something that does not lie inside the bytes."""
-        raise InvalidData(f"{self.where}: {what} needs [{position}, {position + needs}) but the metadata has {self.size} bytes")
+        raise InvalidData(
+            f"{self.where}: {what} needs [{position}, {position + needs}) but the metadata has {self.size} bytes"
+        )
 
     def root(self, name: str) -> TableView:
         """The root table, of the kind named."""
@@ -305,7 +307,8 @@ class TableView:
             return 0
         if offset < 4 or offset + needs > self._size:
             raise InvalidData(
-                f"{self.reader.where}: {self._name}.{what} needs [{offset}, {offset + needs}) of its table but that has {self._size} bytes"
+                f"{self.reader.where}: {self._name}.{what} needs [{offset}, {offset + needs}) of its table, "
+                f"which has {self._size} bytes"
             )
         return self.position + offset
 

@@ -377,14 +377,14 @@ class WireSchema:
                 raise LimitExceeded(f"{reader.where}: {len(kinds)} kinds of Field tables")
         return results
 
-    def _u4(self, positions: Positions) -> npt.NDArray[np.uint32]:
+    def _u4(self, positions: Any) -> Any:
         """The 32-bit numbers at positions, which lie within the data."""
         data = self._reader.data
         if not (positions & 3).any():
             return data[: len(data) & ~3].view("<u4")[positions >> 2]
         return np.ascontiguousarray(data[positions[:, None] + np.arange(4)]).view("<u4")[:, 0]
 
-    def _follow(self, slots: Positions) -> tuple[Positions, Positions]:
+    def _follow(self, slots: Positions) -> tuple[Any, Any]:
         """Where offsets lead, and the 32-bit length that stands there; both 0 where the slot is absent."""
         reader = self._reader
         absent = slots == 0
@@ -409,7 +409,9 @@ class WireSchema:
         if int((at + sizes).max()) > self._reader.size + 4:
             self._reader.fail("a field name", int((at + sizes).max()), 0)
         if int(sizes.sum()) > 16 * self._reader.size + 65536:
-            raise LimitExceeded(f"{self._reader.where}: its names add up to over 16 times its {self._reader.size} bytes")
+            raise LimitExceeded(
+                f"{self._reader.where}: its names add up to over 16 times its {self._reader.size} bytes"
+            )
         return at, sizes
 
     def _count(self, positions: Positions, owners: Positions | None, totals: Any) -> tuple[Positions, Positions]:
@@ -442,8 +444,8 @@ class WireSchema:
             reader.fail("the children of a field", int((targets + 4 + 4 * sizes).max()), 0)
         if int(sizes.sum()) > reader.size:
             raise LimitExceeded(f"{reader.where}: more fields than its {reader.size} bytes can hold")
-        at = np.repeat(targets + 4, sizes) + 4 * ranges(np.zeros(len(sizes), np.int64), sizes)
-        below = at + self._u4(at) if len(at) else at
+        places: Any = np.repeat(targets + 4, sizes) + 4 * ranges(np.zeros(len(sizes), np.int64), sizes)
+        below = places + self._u4(places) if len(places) else places
         own = parents if owners is None else owners[parents]
         return below, np.repeat(own, sizes)
 

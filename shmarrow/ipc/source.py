@@ -1,7 +1,7 @@
 """Sources and sinks: a path, a ``shm:NAME``, a file object, or bytes.
 
-The one file of ``ipc`` that opens anything. A path or a name is mapped and its bytes are never copied; what is written to
-one appears whole when the writer is closed, or not at all.
+The one file of ``ipc`` that opens anything. A path or a name is mapped and its bytes are never copied; what is written
+to one appears whole when the writer is closed, or not at all.
 """
 
 from __future__ import annotations
@@ -50,7 +50,9 @@ class Source:
             self.name = _name_of(source)
             self._from_file(source)
         else:
-            self.name = f"{len(memoryview(source).cast('B'))} bytes" if isinstance(source, (bytes, bytearray)) else "a buffer"
+            self.name = (
+                f"{len(memoryview(source).cast('B'))} bytes" if isinstance(source, (bytes, bytearray)) else "a buffer"
+            )
             self.data = as_bytes(source)
 
     def _open(self, source: Any, memory_map: bool) -> None:

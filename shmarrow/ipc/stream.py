@@ -81,13 +81,13 @@ class StreamState:
             self.schema = read_schema(message.header, self.limits)
             return SchemaEvent(self.schema)
         if message.kind not in ("RecordBatch", "DictionaryBatch"):
-            raise Unsupported(f"{self.where}: a {message.kind} message in a stream of record batches; ipc.read_tensor reads it")
+            raise Unsupported(
+                f"{self.where}: a {message.kind} message in a stream of record batches; ipc.read_tensor reads it"
+            )
         if self.schema is None:
             raise InvalidData(f"{self.where}: the stream begins with a {message.kind}, expected a Schema")
         if message.kind == "RecordBatch":
-            return BatchEvent(
-                read_batch(message, body, self.schema, self.dictionaries, self.where, self.limits)
-            )
+            return BatchEvent(read_batch(message, body, self.schema, self.dictionaries, self.where, self.limits))
         return self._take_dictionary(message, body)
 
     def _take_dictionary(self, message: Message, body: Bytes) -> DictionaryEvent:
@@ -106,7 +106,9 @@ def dictionary_body(
         raise InvalidData(f"{where}: a dictionary batch without data")
     source = schema.source if schema is not None else None
     assert isinstance(source, WireSchema)
-    content = BatchBody(data, message.version, body, source, dictionaries, f"{where}: dictionary {header['id']}", limits)
+    content = BatchBody(
+        data, message.version, body, source, dictionaries, f"{where}: dictionary {header['id']}", limits
+    )
     return content, header["id"], header["isDelta"]
 
 
@@ -225,8 +227,12 @@ class StreamDecoder:
         if short == bytes(4) or (not self._held and self._wants == 8 and not self._prefix and self._message is None):
             self.ended = True
             return
-        what = "a message's body" if self._message is not None else "a message's metadata" if self._prefix else "a prefix"
-        raise InvalidData(f"{self._where}: the stream ends within {what}: {self.wants} of {self._wants} bytes are missing")
+        what = (
+            "a message's body" if self._message is not None else "a message's metadata" if self._prefix else "a prefix"
+        )
+        raise InvalidData(
+            f"{self._where}: the stream ends within {what}: {self.wants} of {self._wants} bytes are missing"
+        )
 
 
 class RecordBatchStreamReader:
@@ -308,7 +314,9 @@ class RecordBatchStreamReader:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self.close()
 
 
@@ -407,4 +415,6 @@ def check_zero_copy(batch: RecordBatch, name: str) -> None:
     """Refuse a batch whose body has to be decompressed."""
     source = batch._source
     if isinstance(source, BatchBody) and source.compressed:
-        raise CopyRequired(f"{name} is compressed, so its columns cannot be had without a copy; open it without zero_copy_only")
+        raise CopyRequired(
+            f"{name} is compressed, so its columns cannot be had without a copy; open it without zero_copy_only"
+        )

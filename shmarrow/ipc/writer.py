@@ -105,11 +105,15 @@ class BatchWriter:
                 continue
             if known is not None and relation == REPLACE and not self.replaces:
                 raise InvalidData(
-                    f"{self._sink.name}: dictionary {id} differs from the one written before it, and a file holds one of "
-                    "each id; give all batches one dictionary, or write a stream"
-                    + ("" if self.options.emit_dictionary_deltas else ", or set emit_dictionary_deltas if it only grows")
+                    f"{self._sink.name}: dictionary {id} differs from the one written before it, "
+                    "and a file holds one of each id; give all batches one dictionary, or write a stream"
+                    + (
+                        ""
+                        if self.options.emit_dictionary_deltas
+                        else ", or set emit_dictionary_deltas if it only grows"
+                    )
                 )
-            part = values.slice(len(known)) if relation == DELTA else values
+            part = values.slice(len(known)) if known is not None and relation == DELTA else values
             plan = plan_dictionary(id, part, relation == DELTA, self.options, self._sink.position)
             self._write_plan(plan, True)
             self._known[id] = values
@@ -152,7 +156,9 @@ class BatchWriter:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         if kind is None:
             self.close()
         else:

@@ -286,7 +286,7 @@ class Array:
                 return extended.take(np.where(mask, indices, self._length))
             else:
                 indices = np.where(mask, indices, 0)
-        if len(indices) and not (0 <= int(indices.min()) and int(indices.max()) < self._length):
+        if len(indices) and not (int(indices.min()) >= 0 and int(indices.max()) < self._length):
             raise IndexOutOfRange(
                 f"indices run from {int(indices.min())} to {int(indices.max())}: the array has {self._length} values"
             )
@@ -306,7 +306,7 @@ class Array:
         mask = self._mask()
         return self if mask is None else self.take(np.flatnonzero(mask))
 
-    def _gather(self, indices: Indices) -> Array:
+    def _gather(self, indices: Indices) -> Any:
         """The slots at ``indices``, which are in range, without validity and with offset 0."""
         raise NotImplementedError
 
@@ -321,7 +321,7 @@ class Array:
         return read_only(bitmap.realign(validity, self._offset, self._length))
 
     @classmethod
-    def _join(cls, arrays: Sequence[Any]) -> Array:
+    def _join(cls, arrays: Sequence[Any]) -> Any:
         """Trimmed arrays of one type one after another, without validity."""
         raise NotImplementedError
 
@@ -395,10 +395,8 @@ class Array:
                     continue
                 if row.role == "offsets" and size == 0 and slots == 0:
                     continue
-                raise InvalidData(
-                    f"{self._type}: the {row.role} buffer of {slots} slots needs {bytes_needed(row, self._type, slots)} "
-                    f"bytes but has {size}"
-                )
+                needed = bytes_needed(row, self._type, slots)
+                raise InvalidData(f"{self._type}: {slots} slots need {needed} bytes of {row.role}, found {size}")
         if len(self._children) != len(self._type.fields):
             raise InvalidData(f"{self._type}: expected {len(self._type.fields)} children, found {len(self._children)}")
 
@@ -419,7 +417,12 @@ class Array:
     # --- building ---
 
     @classmethod
-    def from_pylist(cls, type: Any, values: Sequence[Any], mask: Mask | None) -> Array:
+    def _nulls(cls, type: DataType, length: int) -> Any:
+        """An array of nulls; layouts whose children have to be as long say so."""
+        return _zeros(type, length)
+
+    @classmethod
+    def from_pylist(cls, type: Any, values: Sequence[Any], mask: Mask | None) -> Any:
         """An array of ``type`` from Python values; ``mask`` is False where a value is None, None where none is."""
         raise NotImplementedError
 
@@ -473,7 +476,9 @@ class Array:
 
     def _value_preview(self, index: int, budget: Budget) -> str:
         value = self._value(index)
-        return "null" if value is None else _clip(str(value) if not isinstance(value, (str, bytes)) else repr(value), 100)
+        return (
+            "null" if value is None else _clip(str(value) if not isinstance(value, (str, bytes)) else repr(value), 100)
+        )
 
     def __reduce__(self) -> tuple[Any, ...]:
         kept = self.trim()
@@ -483,7 +488,7 @@ class Array:
 
 def _rebuild(
     type: DataType, length: int, buffers: list[bytes | None], null_count: int, children: list[Array], dictionary: Array
-) -> Array:
+) -> Any:
     views = [None if data is None else np.frombuffer(data, np.uint8) for data in buffers]
     return make_array(type, length, views, null_count, 0, children, dictionary)
 
@@ -525,7 +530,7 @@ def array_class(type: DataType) -> type[Array]:
 
 def nulls(type: DataType, length: int) -> Any:
     """An array of ``length`` nulls."""
-    return array_class(type)._nulls(type, length) if hasattr(array_class(type), "_nulls") else _zeros(type, length)
+    return array_class(type)._nulls(type, length)
 
 
 def _zeros(type: DataType, length: int) -> Any:
@@ -582,7 +587,8 @@ def ranges(starts: Indices, lengths: Indices) -> Indices:
         return np.empty(0, np.int64)
     ends = np.cumsum(lengths)
     positions = np.arange(total, dtype=np.int64)
-    return positions + np.repeat(starts - (ends - lengths), lengths)
+    positions += np.repeat(starts - (ends - lengths), lengths)
+    return positions
 
 
 def offsets_of(lengths: Indices, dtype: np.dtype[Any], what: str) -> npt.NDArray[Any]:
@@ -596,7 +602,9 @@ def offsets_of(lengths: Indices, dtype: np.dtype[Any], what: str) -> npt.NDArray
     result = np.zeros(len(lengths) + 1, np.int64)
     np.cumsum(lengths, out=result[1:])
     if len(result) > 1 and int(result[-1]) > np.iinfo(dtype).max:
-        raise InvalidData(f"{what} hold {int(result[-1])} items, more than {dtype.name} offsets reach; use the large form")
+        raise InvalidData(
+            f"{what} hold {int(result[-1])} items, more than {dtype.name} offsets reach; use the large form"
+        )
     return result.astype(dtype, copy=False)
 
 

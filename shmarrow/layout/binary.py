@@ -60,11 +60,13 @@ class BinaryArray(Array):
         bounds = (offsets - first).tolist()
         return slices(self._type, region, bounds[:-1], bounds[1:], mask)
 
-    def _gather(self, indices: Indices) -> Array:
+    def _gather(self, indices: Indices) -> Any:
         offsets = self.offsets
         starts = offsets[indices].astype(np.int64)
         lengths = offsets[indices + 1] - starts
-        if len(starts) and (int(lengths.min()) < 0 or int(starts.min()) < 0 or int((starts + lengths).max()) > len(self.data)):
+        if len(starts) and (
+            int(lengths.min()) < 0 or int(starts.min()) < 0 or int((starts + lengths).max()) > len(self.data)
+        ):
             checked_offsets(self, len(self.data), "bytes")
         ends = offsets_of(lengths, self._type.offset_dtype, f"{self._type} values")
         data = gather_bytes(self.data, starts, lengths)
@@ -76,7 +78,7 @@ class BinaryArray(Array):
         return self._with(offset=0, buffers=buffers, null_count=self.null_count)
 
     @classmethod
-    def _join(cls, arrays: Sequence[Any]) -> Array:
+    def _join(cls, arrays: Sequence[Any]) -> Any:
         type = arrays[0].type
         offsets = joined_offsets(arrays, [len(array.data) for array in arrays])
         data = np.concatenate([array.data for array in arrays])
@@ -86,7 +88,8 @@ class BinaryArray(Array):
         mine, theirs = checked_offsets(self, len(self.data), "bytes"), checked_offsets(other, len(other.data), "bytes")
         return (
             bool(np.array_equal(mine - mine[0], theirs - theirs[0]))
-            and self.data[int(mine[0]) : int(mine[-1])].tobytes() == other.data[int(theirs[0]) : int(theirs[-1])].tobytes()
+            and self.data[int(mine[0]) : int(mine[-1])].tobytes()
+            == other.data[int(theirs[0]) : int(theirs[-1])].tobytes()
         )
 
     def _check_structure(self) -> None:
@@ -98,7 +101,7 @@ class BinaryArray(Array):
             check_utf8(self, offsets)
 
     @classmethod
-    def from_pylist(cls, type: Any, values: Sequence[Any], mask: Mask | None) -> Array:
+    def from_pylist(cls, type: Any, values: Sequence[Any], mask: Mask | None) -> Any:
         data, lengths = join_bytes(type, values, mask)
         offsets = offsets_of(lengths, type.offset_dtype, f"{type} values")
         validity = None if mask is None else read_only(pack(mask))
@@ -106,7 +109,7 @@ class BinaryArray(Array):
         return make_array(type, len(values), [validity, frozen(offsets), np.frombuffer(data, np.uint8)], nulls)
 
     @classmethod
-    def from_buffers(cls, type: DataType, offsets: npt.NDArray[Any], data: Any, mask: Mask | None = None) -> Array:
+    def from_buffers(cls, type: DataType, offsets: npt.NDArray[Any], data: Any, mask: Mask | None = None) -> Any:
         """An array over offsets of shape (n + 1,) and the bytes that they point into; copies nothing that fits.
 
         Raises
@@ -118,7 +121,7 @@ class BinaryArray(Array):
         validity = None if mask is None else read_only(pack(mask))
         result = make_array(type, len(typed) - 1, [validity, frozen(typed), frozen(np.frombuffer(data, "u1"))])
         result.validate()
-        return result  # type: ignore[no-any-return]
+        return result
 
 
 # --- offsets, which lists have too ------------------------------------------------------------------------------
@@ -192,9 +195,7 @@ def preview_bytes(head: bytes, size: int, text: bool) -> str:
     return shown if size == len(head) else f"{shown}... ({size} bytes)"
 
 
-def slices(
-    type: Any, region: bytes, starts: Sequence[int], ends: Sequence[int], mask: Mask | None
-) -> list[Any]:
+def slices(type: Any, region: bytes, starts: Sequence[int], ends: Sequence[int], mask: Mask | None) -> list[Any]:
     """The runs of ``region`` as bytes or text; null slots, which may hold anything, come as None or anything."""
     if not type.text:
         return [region[start:end] for start, end in zip(starts, ends, strict=True)]

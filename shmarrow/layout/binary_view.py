@@ -1,7 +1,7 @@
 """Binary view layout ("Variable-size Binary View Layout"): sixteen bytes for each slot.
 
-The first four bytes are the length. Values of up to 12 bytes follow at once, padded with zeros; of longer ones the first
-four bytes follow, the index of a data buffer, and the offset in it.
+The first four bytes are the length. Values of up to 12 bytes follow at once, padded with zeros; of longer ones the
+first four bytes follow, the index of a data buffer, and the offset in it.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class BinaryViewArray(Array):
 
     @property
     def views(self) -> npt.NDArray[np.int32]:
-        """The views of shape (length, 4) as int32 words: length, then data or prefix, buffer index, offset; read-only."""
+        """The views of shape (length, 4) as int32 words: length, data or prefix, buffer index, offset; read-only."""
         return _view(self._buffers[1], _WORDS, self._offset, self._length)
 
     @property
@@ -63,7 +63,11 @@ class BinaryViewArray(Array):
     def _fail(self, slot: int) -> None:
         length, _, index, start = self.views[slot].tolist()
         sizes = [len(data) for data in self.data_buffers]
-        found = f"of buffer {index}, which has {sizes[index]}" if 0 <= index < len(sizes) else f"of buffer {index} of {len(sizes)}"
+        found = (
+            f"of buffer {index}, which has {sizes[index]}"
+            if 0 <= index < len(sizes)
+            else f"of buffer {index} of {len(sizes)}"
+        )
         raise InvalidData(f"{self._type}: the view at {slot} wants bytes [{start}, {start + length}) {found}")
 
     def _bytes(self, index: int, most: int = _MAX) -> tuple[bytes, int]:
@@ -134,7 +138,7 @@ class BinaryViewArray(Array):
             _scatter(data, offsets[at], buffer, views[at, 3].astype(np.int64), lengths[at])
         return offsets, read_only(data)
 
-    def _gather(self, indices: Indices) -> Array:
+    def _gather(self, indices: Indices) -> Any:
         buffers = [None, frozen(self.views[indices]), *self._buffers[2:]]
         return make_array(self._type, len(indices), buffers, 0)
 
@@ -159,7 +163,7 @@ class BinaryViewArray(Array):
         )
 
     @classmethod
-    def _join(cls, arrays: Sequence[Any]) -> Array:
+    def _join(cls, arrays: Sequence[Any]) -> Any:
         parts = []
         buffers: list[Bytes | None] = []
         for array in arrays:
@@ -204,13 +208,13 @@ class BinaryViewArray(Array):
                 check_utf8(_Plain(self._type, part, data), offsets)
 
     @classmethod
-    def from_pylist(cls, type: Any, values: Sequence[Any], mask: Mask | None) -> Array:
+    def from_pylist(cls, type: Any, values: Sequence[Any], mask: Mask | None) -> Any:
         data, lengths = join_bytes(type, values, mask)
         starts = np.cumsum(lengths) - lengths
         return cls.over(type, np.frombuffer(data, np.uint8), starts, lengths, mask)
 
     @classmethod
-    def over(cls, type: Any, data: Bytes, starts: Indices, lengths: Indices, mask: Mask | None = None) -> Array:
+    def over(cls, type: Any, data: Bytes, starts: Indices, lengths: Indices, mask: Mask | None = None) -> Any:
         """Views of runs of bytes: short ones are copied into the views, long ones stay where they are."""
         if len(lengths) and int(lengths.max()) > _MAX:
             raise InvalidData(f"{type}: a value of {int(lengths.max())} bytes is longer than 2147483647")

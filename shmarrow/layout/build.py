@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import decimal
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -143,7 +143,7 @@ def infer_numpy(dtype: np.dtype[Any]) -> DataType:
 
 # --- inference from Python values -------------------------------------------------------------------------------
 
-_SIMPLE: list[tuple[Any, Any]] = [
+_SIMPLE: list[tuple[Any, Callable[[], DataType]]] = [
     ((bool, np.bool_), types.bool_),
     (str, types.string),
     ((bytes, bytearray, memoryview), types.binary),
@@ -172,7 +172,7 @@ def infer_type(values: Sequence[Any]) -> DataType:
         return types.null()
     for classes, make in _SIMPLE:
         if all(issubclass(kind, classes) for kind in kinds):
-            return make()  # type: ignore[no-any-return]
+            return make()
     integers = {kind for kind in kinds if issubclass(kind, (int, np.integer)) and not issubclass(kind, bool)}
     floats = {kind for kind in kinds if issubclass(kind, (float, np.floating))}
     if kinds == integers:

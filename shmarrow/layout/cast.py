@@ -100,7 +100,8 @@ def _cast_numbers(array: Any, target: DataType) -> Any:
 def _contiguous(array: Any) -> tuple[npt.NDArray[Any], npt.NDArray[np.uint8]]:
     """Offsets and bytes of binary values in any layout; a copy for views only."""
     if array.type.layout == "binary_view":
-        return array.contiguous()  # type: ignore[no-any-return]
+        offsets, data = array.contiguous()
+        return offsets, data
     return checked_offsets(array, len(array.data), "bytes"), array.data
 
 
@@ -204,7 +205,9 @@ def codes_of(array: Any) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
     slots = np.arange(len(array)) if mask is None else np.flatnonzero(mask)
     if array.type.layout in ("primitive", "bool") and array.type.bit_width:
         values = array.values[slots]
-        flat = values if array.type.layout == "bool" else values.view(_bits(array.type.byte_width)).reshape(len(slots), -1)
+        flat = (
+            values if array.type.layout == "bool" else values.view(_bits(array.type.byte_width)).reshape(len(slots), -1)
+        )
         flat = flat[:, 0] if flat.ndim == 2 and flat.shape[1] == 1 else flat
         _, first, inverse = np.unique(flat, return_index=True, return_inverse=True, axis=0 if flat.ndim == 2 else None)
         order = np.argsort(first, kind="stable")
@@ -213,7 +216,7 @@ def codes_of(array: Any) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
         codes[slots] = rank[inverse.reshape(-1)]
         return codes, slots[first[order]]
     keys = array.drop_null().to_pylist()
-    if keys and keys[0].__class__.__hash__ is None or array.type.fields:
+    if (keys and keys[0].__class__.__hash__ is None) or array.type.fields:
         keys = [repr(key) for key in keys]
     seen: dict[Any, int] = {}
     codes[slots] = np.fromiter((seen.setdefault(key, len(seen)) for key in keys), np.int64, len(keys))
@@ -261,4 +264,3 @@ def run_end_encode(array: Any, run_end_type: DataType | str = "int32", type: Run
     starts = np.flatnonzero(np.diff(codes, prepend=-2)) if len(codes) else codes
     ends = np.append(starts[1:], len(codes)) if len(codes) else starts
     return make_array(made, len(array), [], 0, 0, [_run_end_array(made, ends), array.take(starts)])
-

@@ -51,7 +51,7 @@ class DictionaryArray(Array):
 
     def _checked(self, mask: Mask | None) -> npt.NDArray[Any]:
         """The indices, 0 where null, after a check that they lie in the dictionary."""
-        indices = self.indices.values
+        indices: npt.NDArray[Any] = self.indices.values
         if mask is not None:
             indices = np.where(mask, indices, indices.dtype.type(0))
         size = len(self._dictionary_())
@@ -60,7 +60,9 @@ class DictionaryArray(Array):
             if low < 0 or high >= size:
                 wrong = (indices < 0) | (indices >= size)
                 i = int(wrong.argmax())
-                raise InvalidData(f"{self._type}: slot {i} holds index {int(indices[i])} but the dictionary has {size} values")
+                raise InvalidData(
+                    f"{self._type}: slot {i} holds index {int(indices[i])} but the dictionary has {size} values"
+                )
         return indices
 
     def to_numpy(self, zero_copy_only: bool = True) -> npt.NDArray[Any]:
@@ -75,7 +77,9 @@ class DictionaryArray(Array):
     def _key(self, index: int) -> int:
         key = int(self.indices.values[index])
         if not 0 <= key < len(self._dictionary_()):
-            raise InvalidData(f"{self._type}: slot {index} holds index {key} but the dictionary has {len(self._dictionary_())} values")
+            raise InvalidData(
+                f"{self._type}: slot {index} holds index {key} but the dictionary has {len(self._dictionary_())} values"
+            )
         return key
 
     def _value_preview(self, index: int, budget: Budget) -> str:
@@ -92,7 +96,7 @@ class DictionaryArray(Array):
         values = dictionary.to_pylist()
         return [values[i] for i in indices.tolist()]
 
-    def _gather(self, indices: Indices) -> Array:
+    def _gather(self, indices: Indices) -> Any:
         data = frozen(self.indices.values[indices])
         return make_array(self._type, len(indices), [None, data], 0, 0, (), self._dictionary)
 
@@ -101,7 +105,7 @@ class DictionaryArray(Array):
         return self._with(offset=0, buffers=indices._buffers, null_count=self.null_count)
 
     @classmethod
-    def _join(cls, arrays: Sequence[Any]) -> Array:
+    def _join(cls, arrays: Sequence[Any]) -> Any:
         type = arrays[0].type
         dictionary = arrays[0].dictionary
         length = sum(map(len, arrays))
@@ -134,15 +138,15 @@ class DictionaryArray(Array):
         self._checked(self._mask())
 
     @classmethod
-    def _nulls(cls, type: Any, length: int) -> Array:
+    def _nulls(cls, type: Any, length: int) -> Any:
         from shmarrow.layout.array import _zeros, nulls
 
         made = _zeros(type, length)
         made._dictionary = nulls(type.value_type, 0)
-        return made  # type: ignore[no-any-return]
+        return made
 
     @classmethod
-    def from_pylist(cls, type: Any, values: Sequence[Any], mask: Mask | None) -> Array:
+    def from_pylist(cls, type: Any, values: Sequence[Any], mask: Mask | None) -> Any:
         from shmarrow.layout.build import array_from_pylist
 
         positions: dict[Any, int] = {}
@@ -177,6 +181,4 @@ class DictionaryArray(Array):
         from shmarrow.types import DictionaryType
 
         type = DictionaryType(indices.type, dictionary.type, ordered)
-        return make_array(
-            type, len(indices), indices._buffers, indices._null_count, indices.offset, (), dictionary
-        )
+        return make_array(type, len(indices), indices._buffers, indices._null_count, indices.offset, (), dictionary)

@@ -54,7 +54,7 @@ class FixedSizeListArray(Array):
             if zero_copy_only:
                 raise CopyRequired(f"{self._type} with {self.null_count} nulls has no zero-copy numpy form")
             return super().to_numpy(False)
-        inner = self._window().to_numpy(zero_copy_only)
+        inner: npt.NDArray[Any] = self._window().to_numpy(zero_copy_only)
         return inner.reshape(self._length, self._type.list_size, *inner.shape[1:])
 
     def _value(self, index: int) -> Any:
@@ -72,7 +72,7 @@ class FixedSizeListArray(Array):
         items = self._window().to_pylist()
         return [items[i * size : (i + 1) * size] for i in range(self._length)]
 
-    def _gather(self, indices: Indices) -> Array:
+    def _gather(self, indices: Indices) -> Any:
         size = self._type.list_size
         starts = (indices + self._offset) * size
         child = self.values.take(ranges(starts, np.full(len(indices), size, np.int64)))
@@ -84,7 +84,7 @@ class FixedSizeListArray(Array):
         return self._with(offset=0, buffers=[validity], null_count=self.null_count, children=[child])
 
     @classmethod
-    def _join(cls, arrays: Sequence[Any]) -> Array:
+    def _join(cls, arrays: Sequence[Any]) -> Any:
         child = concat_arrays([array.values for array in arrays])
         return make_array(arrays[0].type, sum(map(len, arrays)), [None], 0, 0, [child])
 
@@ -101,15 +101,15 @@ class FixedSizeListArray(Array):
             check_not_null(self._type.fields[0], self._window(), str(self._type))
 
     @classmethod
-    def _nulls(cls, type: DataType, length: int) -> Array:
+    def _nulls(cls, type: DataType, length: int) -> Any:
         from shmarrow.layout.array import _zeros
 
         made = _zeros(type, length)
         made._children = [nulls(type.fields[0].type, length * type.list_size)]  # type: ignore[attr-defined]
-        return made  # type: ignore[no-any-return]
+        return made
 
     @classmethod
-    def from_pylist(cls, type: Any, values: Sequence[Any], mask: Mask | None) -> Array:
+    def from_pylist(cls, type: Any, values: Sequence[Any], mask: Mask | None) -> Any:
         from shmarrow.layout.build import array_from_pylist
 
         size = type.list_size
@@ -126,10 +126,10 @@ class FixedSizeListArray(Array):
         return make_array(type, len(values), [validity], count, 0, [child])
 
     @classmethod
-    def from_arrays(cls, type: Any, values: Any, mask: Mask | None = None) -> Array:
+    def from_arrays(cls, type: Any, values: Any, mask: Mask | None = None) -> Any:
         """Lists over a child array of ``n * list_size`` values; copies nothing."""
         validity, count = validity_of(mask)
         length = len(mask) if mask is not None else len(values) // type.list_size if type.list_size else 0
         result = make_array(type, length, [validity], count, 0, [values])
         result.validate()
-        return result  # type: ignore[no-any-return]
+        return result

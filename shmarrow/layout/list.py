@@ -6,8 +6,9 @@ null, and an item; physically there is no difference.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -33,7 +34,7 @@ class ListArray(Array):
     """Lists of any length."""
 
     __slots__ = ()
-    layouts = ("list", "large_list")
+    layouts: ClassVar[tuple[str, ...]] = ("list", "large_list")
 
     @property
     def values(self) -> Any:
@@ -76,9 +77,9 @@ class ListArray(Array):
         first, last = int(offsets[0]), int(offsets[-1])
         items = self._run(first, last - first)
         bounds = (offsets - first).tolist()
-        return [items[start:end] for start, end in zip(bounds[:-1], bounds[1:], strict=True)]
+        return [items[start:end] for start, end in itertools.pairwise(bounds)]
 
-    def _gather(self, indices: Indices) -> Array:
+    def _gather(self, indices: Indices) -> Any:
         offsets = checked_offsets(self, len(self.values), "values")
         starts = offsets[indices].astype(np.int64)
         lengths = offsets[indices + 1] - starts
@@ -93,7 +94,7 @@ class ListArray(Array):
         return self._with(offset=0, buffers=buffers, null_count=self.null_count, children=[child])
 
     @classmethod
-    def _join(cls, arrays: Sequence[Any]) -> Array:
+    def _join(cls, arrays: Sequence[Any]) -> Any:
         offsets = joined_offsets(arrays, [len(array.values) for array in arrays])
         child = concat_arrays([array.values for array in arrays])
         return make_array(arrays[0].type, len(offsets) - 1, [None, frozen(offsets)], 0, 0, [child])
@@ -101,9 +102,7 @@ class ListArray(Array):
     def _same(self, other: Any) -> bool:
         mine = checked_offsets(self, len(self.values), "values")
         theirs = checked_offsets(other, len(other.values), "values")
-        return bool(np.array_equal(mine - mine[0], theirs - theirs[0])) and bool(
-            self.flatten().equals(other.flatten())
-        )
+        return bool(np.array_equal(mine - mine[0], theirs - theirs[0])) and bool(self.flatten().equals(other.flatten()))
 
     def _check_structure(self) -> None:
         check_ends(self, len(self.values), "values")
@@ -115,7 +114,7 @@ class ListArray(Array):
         check_not_null(self._type.fields[0], self.values, str(self._type))
 
     @classmethod
-    def from_pylist(cls, type: Any, values: Sequence[Any], mask: Mask | None) -> Array:
+    def from_pylist(cls, type: Any, values: Sequence[Any], mask: Mask | None) -> Any:
         lengths, items = flatten_lists(type, values)
         offsets = offsets_of(lengths, type.offset_dtype, f"{type} lists")
         validity, nulls = validity_of(mask)
@@ -123,13 +122,13 @@ class ListArray(Array):
         return make_array(type, len(values), [validity, frozen(offsets)], nulls, 0, [child])
 
     @staticmethod
-    def _child(type: Any, items: list[Any]) -> Array:
+    def _child(type: Any, items: list[Any]) -> Any:
         from shmarrow.layout.build import array_from_pylist
 
         return array_from_pylist(items, type.fields[0].type)
 
     @classmethod
-    def from_arrays(cls, type: Any, offsets: Any, values: Any, mask: Mask | None = None) -> Array:
+    def from_arrays(cls, type: Any, offsets: Any, values: Any, mask: Mask | None = None) -> Any:
         """Lists from offsets of shape (n + 1,) and the child array; copies nothing that fits.
 
         Raises
@@ -141,7 +140,7 @@ class ListArray(Array):
         validity, nulls = validity_of(mask)
         result = make_array(type, len(typed) - 1, [validity, frozen(typed)], nulls, 0, [values])
         result.validate()
-        return result  # type: ignore[no-any-return]
+        return result
 
 
 class MapArray(ListArray):
@@ -151,18 +150,34 @@ class MapArray(ListArray):
     layouts = ("map",)
 
     @property
+    def _entries(self) -> Any:
+        return self._children[0]
+
+    @property
     def keys(self) -> Any:
         """The keys of all maps as they are in memory."""
-        return self._children[0].field(0)
+        return self._entries.field(0)
 
     @property
     def items(self) -> Any:
         """The items of all maps as they are in memory."""
-        return self._children[0].field(1)
+        return self._entries.field(1)
 
     def _run(self, start: int, length: int) -> list[Any]:
         keys, items = self.keys.slice(start, length).to_pylist(), self.items.slice(start, length).to_pylist()
         return list(zip(keys, items, strict=True))
+
+    def _under(self, type: Any) -> Any:
+        """The same maps under an equal type, whose fields may have other names."""
+        entries = self._children[0]._with(type=type.entries_field.type)
+        return self._with(type=type, children=[entries])
+
+    @classmethod
+    def _join(cls, arrays: Sequence[Any]) -> Any:
+        return super()._join([array._under(arrays[0].type) for array in arrays])
+
+    def _same(self, other: Any) -> bool:
+        return super()._same(other._under(self._type))
 
     def _check_nullability(self) -> None:
         super()._check_nullability()
@@ -173,7 +188,7 @@ class MapArray(ListArray):
             raise InvalidData(f"{self._type}: the keys of a map are not null, found {self.keys.null_count} nulls")
 
     @staticmethod
-    def _child(type: Any, items: list[Any]) -> Array:
+    def _child(type: Any, items: list[Any]) -> Any:
         from shmarrow.layout.build import array_from_pylist
 
         entries = type.entries_field.type

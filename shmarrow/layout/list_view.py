@@ -96,7 +96,7 @@ class ListViewArray(Array):
         starts = np.where(used, starts - first, 0)
         return [items[start : start + size] for start, size in zip(starts.tolist(), sizes.tolist(), strict=True)]
 
-    def _gather(self, indices: Indices) -> Array:
+    def _gather(self, indices: Indices) -> Any:
         buffers = [None, frozen(self.offsets[indices]), frozen(self.sizes[indices])]
         return make_array(self._type, len(indices), buffers, 0, 0, self._children)
 
@@ -112,13 +112,15 @@ class ListViewArray(Array):
         return self._with(offset=0, buffers=buffers, null_count=self.null_count, children=[child])
 
     @classmethod
-    def _join(cls, arrays: Sequence[Any]) -> Array:
+    def _join(cls, arrays: Sequence[Any]) -> Any:
         type = arrays[0].type
         total = sum(len(array.values) for array in arrays)
         if total > np.iinfo(type.offset_dtype).max:
             raise InvalidData(f"{type}: {total} items are more than its offsets reach; use the large form")
         shifts = np.cumsum([0, *[len(array.values) for array in arrays[:-1]]])
-        starts = np.concatenate([array.offsets + type.offset_dtype.type(n) for array, n in zip(arrays, shifts, strict=True)])
+        starts = np.concatenate(
+            [array.offsets + type.offset_dtype.type(n) for array, n in zip(arrays, shifts, strict=True)]
+        )
         sizes = np.concatenate([array.sizes for array in arrays])
         child = concat_arrays([array.values for array in arrays])
         return make_array(type, len(starts), [None, frozen(starts), frozen(sizes)], 0, 0, [child])
@@ -138,7 +140,7 @@ class ListViewArray(Array):
         check_not_null(self._type.fields[0], self.values, str(self._type))
 
     @classmethod
-    def from_pylist(cls, type: Any, values: Sequence[Any], mask: Mask | None) -> Array:
+    def from_pylist(cls, type: Any, values: Sequence[Any], mask: Mask | None) -> Any:
         from shmarrow.layout.build import array_from_pylist
 
         lengths, items = flatten_lists(type, values)

@@ -37,7 +37,7 @@ class NullArray(Array):
         check_expansion(self._length, "null")
         return ~super().is_valid()
 
-    def _gather(self, indices: Indices) -> Array:
+    def _gather(self, indices: Indices) -> Any:
         return make_array(self._type, len(indices), [], len(indices))
 
     def drop_null(self) -> Any:
@@ -47,7 +47,7 @@ class NullArray(Array):
         return self._with(offset=0, null_count=self._length)
 
     @classmethod
-    def _join(cls, arrays: Sequence[Any]) -> Array:
+    def _join(cls, arrays: Sequence[Any]) -> Any:
         total = sum(map(len, arrays))
         return make_array(arrays[0].type, total, [], total)
 
@@ -58,7 +58,7 @@ class NullArray(Array):
         """A null array needs no count."""
 
     @classmethod
-    def from_pylist(cls, type: Any, values: Sequence[Any], mask: Mask | None) -> Array:
+    def from_pylist(cls, type: Any, values: Sequence[Any], mask: Mask | None) -> Any:
         for value in values:
             if value is not None:
                 raise InvalidType(f"null: cannot take {value!r:.80} of type {value.__class__.__name__}")

@@ -65,7 +65,7 @@ class PrimitiveArray(Array):
     def _pylist(self, mask: Mask | None) -> list[Any]:
         return to_python(self._type, self.values)
 
-    def _gather(self, indices: Indices) -> Array:
+    def _gather(self, indices: Indices) -> Any:
         return make_array(self._type, len(indices), [None, frozen(self.values[indices])], 0)
 
     def trim(self) -> Any:
@@ -80,14 +80,14 @@ class PrimitiveArray(Array):
         return self._with(offset=0, buffers=[self._trimmed_validity(), values], null_count=self.null_count)
 
     @classmethod
-    def _join(cls, arrays: Sequence[Any]) -> Array:
+    def _join(cls, arrays: Sequence[Any]) -> Any:
         data = np.concatenate([array._buffers[1] for array in arrays])
         return make_array(arrays[0].type, sum(map(len, arrays)), [None, read_only(data)], 0)
 
     def _same(self, other: Any) -> bool:
         mine, theirs = self.values, other.values
         if mine.dtype.kind == "V" and mine.dtype.names is None:
-            return mine.tobytes() == theirs.tobytes()
+            return bool(mine.tobytes() == theirs.tobytes())
         return bool(np.array_equal(mine, theirs))
 
     def _check_values(self) -> None:
@@ -95,7 +95,11 @@ class PrimitiveArray(Array):
         mask = self._mask()
         if mask is not None and len(values):
             zero = np.zeros((), values.dtype)
-            values = np.where(mask.reshape(-1, *[1] * (values.ndim - 1)), values, zero) if values.dtype.kind != "V" else values
+            values = (
+                np.where(mask.reshape(-1, *[1] * (values.ndim - 1)), values, zero)
+                if values.dtype.kind != "V"
+                else values
+            )
         for start in range(0, len(values), 1 << 20):
             found = check_range(self._type, values[start : start + (1 << 20)])
             if found:
@@ -103,7 +107,7 @@ class PrimitiveArray(Array):
                 raise InvalidData(f"{self._type}: slot {start + position} holds {values[start + position]}; {rule}")
 
     @classmethod
-    def from_pylist(cls, type: Any, values: Sequence[Any], mask: Mask | None) -> Array:
+    def from_pylist(cls, type: Any, values: Sequence[Any], mask: Mask | None) -> Any:
         if mask is None:
             return make_array(type, len(values), [None, frozen(from_python(type, values))], 0)
         known = from_python(type, [value for value in values if value is not None])
@@ -114,8 +118,8 @@ class PrimitiveArray(Array):
         return make_array(type, len(values), [read_only(bitmap.pack(mask)), read_only(data)], nulls)
 
     @classmethod
-    def from_numpy(cls, type: DataType, values: npt.NDArray[Any], mask: Mask | None = None) -> Array:
-        """An array over the values of an ndarray; copies nothing where the ndarray is contiguous and of the same storage.
+    def from_numpy(cls, type: DataType, values: npt.NDArray[Any], mask: Mask | None = None) -> Any:
+        """An array over the values of an ndarray; copies nothing where that is contiguous and of the same storage.
 
         Parameters
         ----------
@@ -208,7 +212,7 @@ class BooleanArray(Array):
         values: list[Any] = self.values.tolist()
         return values
 
-    def _gather(self, indices: Indices) -> Array:
+    def _gather(self, indices: Indices) -> Any:
         return make_array(self._type, len(indices), [None, read_only(bitmap.pack(self.values[indices]))], 0)
 
     def trim(self) -> Any:
@@ -218,7 +222,7 @@ class BooleanArray(Array):
         return self._with(offset=0, buffers=[self._trimmed_validity(), bits], null_count=self.null_count)
 
     @classmethod
-    def _join(cls, arrays: Sequence[Any]) -> Array:
+    def _join(cls, arrays: Sequence[Any]) -> Any:
         values = np.concatenate([array.values for array in arrays])
         return make_array(arrays[0].type, len(values), [None, read_only(bitmap.pack(values))], 0)
 
@@ -226,7 +230,7 @@ class BooleanArray(Array):
         return bool(np.array_equal(self.values, other.values))
 
     @classmethod
-    def from_pylist(cls, type: Any, values: Sequence[Any], mask: Mask | None) -> Array:
+    def from_pylist(cls, type: Any, values: Sequence[Any], mask: Mask | None) -> Any:
         for kind in set(map(_class_of, values)):
             if not issubclass(kind, (bool, np.bool_)) and kind is not _NONE:
                 wrong = next(value for value in values if value.__class__ is kind)
@@ -234,7 +238,7 @@ class BooleanArray(Array):
         return cls.from_numpy(type, np.array([bool(value) for value in values], np.bool_), mask)
 
     @classmethod
-    def from_numpy(cls, type: DataType, values: npt.NDArray[Any], mask: Mask | None = None) -> Array:
+    def from_numpy(cls, type: DataType, values: npt.NDArray[Any], mask: Mask | None = None) -> Any:
         """An array from truth values of shape (n,); a copy, as the format has bits."""
         if values.dtype != np.bool_ or not isinstance(type, BoolType):
             raise InvalidType(f"{type}: cannot take an ndarray of {values.dtype}")

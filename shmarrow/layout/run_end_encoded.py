@@ -1,7 +1,7 @@
 """Run-end encoded layout ("Run-End Encoded Layout"): where each run of equal values ends, and its value.
 
-Run ``i`` covers the slots from the end of the run before it to ``run_ends[i]``. The array has an offset and a length of its
-own; the children are never sliced.
+Run ``i`` covers the slots from the end of the run before it to ``run_ends[i]``. The array has an offset and a length of
+its own; the children are never sliced.
 """
 
 from __future__ import annotations
@@ -104,28 +104,28 @@ class RunEndEncodedArray(Array):
             result += [value] * length
         return result
 
-    def _gather(self, indices: Indices) -> Array:
+    def _gather(self, indices: Indices) -> Any:
         runs = np.searchsorted(self._ends(), indices + self._offset, "right")
         starts = np.flatnonzero(np.diff(runs, prepend=-1))
         ends = np.append(starts[1:], len(indices)) if len(indices) else starts
         return self._build(ends, self.values.take(runs[starts]), len(indices))
 
-    def _build(self, ends: Indices, values: Any, length: int) -> Array:
-        return make_array(self._type, length, [], 0, 0, [_run_end_array(self._type, ends), values])  # type: ignore[no-any-return]
+    def _build(self, ends: Indices, values: Any, length: int) -> Any:
+        return make_array(self._type, length, [], 0, 0, [_run_end_array(self._type, ends), values])
 
     def trim(self) -> Any:
         first, ends = self._window()
         return self._build(ends, self.values.slice(first, len(ends)).trim(), self._length)
 
     @classmethod
-    def _join(cls, arrays: Sequence[Any]) -> Array:
+    def _join(cls, arrays: Sequence[Any]) -> Any:
         parts = []
         base = 0
         for array in arrays:
             parts.append(array._ends().astype(np.int64) + base)
             base += len(array)
         values = concat_arrays([array.values for array in arrays])
-        return arrays[0]._build(np.concatenate(parts), values, base)  # type: ignore[no-any-return]
+        return arrays[0]._build(np.concatenate(parts), values, base)
 
     def _same(self, other: Any) -> bool:
         (mine_first, mine), (their_first, theirs) = self._window(), other._window()
@@ -154,16 +154,18 @@ class RunEndEncodedArray(Array):
         back = ends[1:] <= ends[:-1]
         if back.any():
             i = int(back.argmax())
-            raise InvalidData(f"{self._type}: run end {i + 1} does not rise: {int(ends[i])} and then {int(ends[i + 1])}")
+            raise InvalidData(
+                f"{self._type}: run end {i + 1} does not rise: {int(ends[i])} and then {int(ends[i + 1])}"
+            )
 
     @classmethod
-    def _nulls(cls, type: DataType, length: int) -> Array:
+    def _nulls(cls, type: DataType, length: int) -> Any:
         ends = np.array([length] if length else [], np.int64)
         values = nulls(type.fields[1].type, len(ends))
-        return make_array(type, length, [], 0, 0, [_run_end_array(type, ends), values])  # type: ignore[no-any-return]
+        return make_array(type, length, [], 0, 0, [_run_end_array(type, ends), values])
 
     @classmethod
-    def from_pylist(cls, type: Any, values: Sequence[Any], mask: Mask | None) -> Array:
+    def from_pylist(cls, type: Any, values: Sequence[Any], mask: Mask | None) -> Any:
         from shmarrow.layout.build import array_from_pylist
 
         starts = [i for i, value in enumerate(values) if not i or not _same_value(value, values[i - 1])]

@@ -32,11 +32,9 @@ class StructArray(Array):
 
         The struct's own nulls are not put into it.
         """
-        if isinstance(key, str):
-            key = self._type.fields.index(self._type.field(key))
-        else:
-            self._type.field(key)
-        return self._children[key].slice(self._offset, self._length)
+        field = self._type.field(key)
+        index = self._type.fields.index(field) if isinstance(key, str) else key
+        return self._children[index].slice(self._offset, self._length)
 
     def _windows(self) -> list[Any]:
         return [child.slice(self._offset, self._length) for child in self._children]
@@ -69,7 +67,7 @@ class StructArray(Array):
             return [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
         return [list(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
 
-    def _gather(self, indices: Indices) -> Array:
+    def _gather(self, indices: Indices) -> Any:
         children = [child.take(indices) for child in self._windows()]
         return make_array(self._type, len(indices), [None], 0, 0, children)
 
@@ -79,7 +77,7 @@ class StructArray(Array):
         return self._with(offset=0, buffers=[validity], null_count=self.null_count, children=children)
 
     @classmethod
-    def _join(cls, arrays: Sequence[Any]) -> Array:
+    def _join(cls, arrays: Sequence[Any]) -> Any:
         type = arrays[0].type
         children = [concat_arrays([array._children[i] for array in arrays]) for i in range(len(type.fields))]
         return make_array(type, sum(map(len, arrays)), [None], 0, 0, children)
@@ -100,29 +98,32 @@ class StructArray(Array):
                 check_not_null(field, child.take(self.is_valid().nonzero()[0]), str(self._type))
 
     @classmethod
-    def _nulls(cls, type: DataType, length: int) -> Array:
+    def _nulls(cls, type: DataType, length: int) -> Any:
         from shmarrow.layout.array import _zeros
 
         made = _zeros(type, length)
         made._children = [nulls(field.type, length) for field in type.fields]
-        return made  # type: ignore[no-any-return]
+        return made
 
     @classmethod
-    def from_pylist(cls, type: Any, values: Sequence[Any], mask: Mask | None) -> Array:
+    def from_pylist(cls, type: Any, values: Sequence[Any], mask: Mask | None) -> Any:
         from shmarrow.layout.build import array_from_pylist
 
         validity, count = validity_of(mask)
-        children = [array_from_pylist(column, field.type) for column, field in zip(columns_of(type, values), type.fields, strict=True)]
+        children = [
+            array_from_pylist(column, field.type)
+            for column, field in zip(columns_of(type, values), type.fields, strict=True)
+        ]
         return make_array(type, len(values), [validity], count, 0, children)
 
     @classmethod
-    def from_arrays(cls, type: Any, children: Sequence[Any], mask: Mask | None = None) -> Array:
+    def from_arrays(cls, type: Any, children: Sequence[Any], mask: Mask | None = None) -> Any:
         """Structs over child arrays of one length; copies nothing."""
         validity, count = validity_of(mask)
         length = len(children[0]) if children else 0 if mask is None else len(mask)
         result = make_array(type, length, [validity], count, 0, list(children))
         result.validate()
-        return result  # type: ignore[no-any-return]
+        return result
 
 
 def columns_of(type: Any, values: Sequence[Any]) -> list[list[Any]]:
@@ -141,7 +142,8 @@ def columns_of(type: Any, values: Sequence[Any]) -> list[list[Any]]:
             rows.append(tuple([value.get(name) for name in names]))
         elif isinstance(value, (tuple, list)) and len(value) == width:
             pairs = width and all(
-                isinstance(item, tuple) and len(item) == 2 and item[0] == name for item, name in zip(value, names, strict=True)
+                isinstance(item, tuple) and len(item) == 2 and item[0] == name
+                for item, name in zip(value, names, strict=True)
             )
             rows.append(tuple([item[1] for item in value]) if pairs else tuple(value))
         else:

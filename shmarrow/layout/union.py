@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from shmarrow.bitmap import Mask
+from shmarrow.buffer import Bytes
 from shmarrow.errors import InvalidData, InvalidType
 from shmarrow.layout.array import Array, Budget, Indices, concat_arrays, frozen, make_array, nulls, read_only
 from shmarrow.layout.primitive import _view
@@ -38,7 +39,7 @@ class UnionArray(Array):
         return bool(self._type.mode == "dense")
 
     @property
-    def offsets(self) -> npt.NDArray[np.int32]:
+    def offsets(self) -> npt.NDArray[Any]:
         """The child's slot for each slot, of shape (length,), int32; the slot itself in a sparse union."""
         if self._dense:
             return _view(self._buffers[1], _OFFSET, self._offset, self._length)
@@ -64,14 +65,19 @@ class UnionArray(Array):
         numbers = table[self.type_ids.view(np.uint8)]
         if len(numbers) and int(numbers.min()) < 0:
             i = int(numbers.argmin())
-            raise InvalidData(f"{self._type}: slot {i} has type id {int(self.type_ids[i])}, expected one of {list(self._type.type_codes)}")
+            raise InvalidData(
+                f"{self._type}: slot {i} has type id {int(self.type_ids[i])}, "
+                f"expected one of {list(self._type.type_codes)}"
+            )
         return numbers
 
     def _locate(self, index: int) -> tuple[Any, int]:
         number = int(self.slice(index, 1)._child_numbers()[0])
         child, at = self._children[number], int(self.offsets[index]) if self._dense else self._offset + index
         if not 0 <= at < len(child):
-            raise InvalidData(f"{self._type}: slot {index} leads to slot {at} of child {number}, which has {len(child)}")
+            raise InvalidData(
+                f"{self._type}: slot {index} leads to slot {at} of child {number}, which has {len(child)}"
+            )
         return child, at
 
     def _value(self, index: int) -> Any:
@@ -95,7 +101,8 @@ class UnionArray(Array):
             if int(at.min()) < 0 or int(at.max()) >= len(child):
                 wrong = int(np.flatnonzero((at < 0) | (at >= len(child)))[0])
                 raise InvalidData(
-                    f"{self._type}: slot {int(slots[wrong])} leads to slot {int(at[wrong])} of child {number}, which has {len(child)}"
+                    f"{self._type}: slot {int(slots[wrong])} leads to slot {int(at[wrong])} of child {number}, "
+                    f"which has {len(child)}"
                 )
             parts.append((slots, child, at))
         return parts
@@ -107,7 +114,7 @@ class UnionArray(Array):
                 result[slot] = value
         return result
 
-    def _gather(self, indices: Indices) -> Array:
+    def _gather(self, indices: Indices) -> Any:
         ids = frozen(self.type_ids[indices])
         if self._dense:
             return make_array(self._type, len(indices), [ids, frozen(self.offsets[indices])], 0, 0, self._children)
@@ -134,7 +141,7 @@ class UnionArray(Array):
         )
 
     @classmethod
-    def _join(cls, arrays: Sequence[Any]) -> Array:
+    def _join(cls, arrays: Sequence[Any]) -> Any:
         type = arrays[0].type
         ids = np.concatenate([array.type_ids for array in arrays])
         children = [concat_arrays([array._children[i] for array in arrays]) for i in range(len(type.fields))]
@@ -176,21 +183,26 @@ class UnionArray(Array):
                 back = at[1:] < at[:-1]
                 if back.any():
                     i = int(back.argmax())
-                    raise InvalidData(f"{self._type}: the offsets into a child go back from {int(at[i])} to {int(at[i + 1])}")
+                    raise InvalidData(
+                        f"{self._type}: the offsets into a child go back from {int(at[i])} to {int(at[i + 1])}"
+                    )
 
     @classmethod
-    def _nulls(cls, type: DataType, length: int) -> Array:
+    def _nulls(cls, type: DataType, length: int) -> Any:
         if not type.fields:
             raise InvalidType(f"{type}: a union without children has no nulls")
         code = type.type_codes[0]  # type: ignore[attr-defined]
         ids = read_only(np.full(length, code, np.int8))
         if type.mode == "dense":  # type: ignore[attr-defined]
-            children = [nulls(type.fields[0].type, min(length, 1))] + [nulls(field.type, 0) for field in type.fields[1:]]
-            return make_array(type, length, [ids, read_only(np.zeros(4 * length, np.uint8))], 0, 0, children)  # type: ignore[no-any-return]
-        return make_array(type, length, [ids], 0, 0, [nulls(field.type, length) for field in type.fields])  # type: ignore[no-any-return]
+            children = [nulls(type.fields[0].type, min(length, 1))] + [
+                nulls(field.type, 0) for field in type.fields[1:]
+            ]
+            buffers: list[Bytes | None] = [ids, read_only(np.zeros(4 * length, np.uint8))]
+            return make_array(type, length, buffers, 0, 0, children)
+        return make_array(type, length, [ids], 0, 0, [nulls(field.type, length) for field in type.fields])
 
     def with_nulls(self, valid: Mask) -> Any:
-        """The same slots with those null that ``valid`` is False for, as unions of metadata version 4 have them; a copy."""
+        """The same slots, those null that ``valid`` is False for, as unions of metadata version 4 have them; a copy."""
         kept = self.take(np.arange(self._length))
         ids = self.type_ids.copy()
         ids[~valid] = self._type.type_codes[0]
@@ -204,7 +216,7 @@ class UnionArray(Array):
         return self._with(offset=0, buffers=[read_only(ids)], children=children)
 
     @classmethod
-    def from_pylist(cls, type: Any, values: Sequence[Any], mask: Mask | None) -> Array:
+    def from_pylist(cls, type: Any, values: Sequence[Any], mask: Mask | None) -> Any:
         """Each value goes to the first child that takes it, None to the first child."""
         from shmarrow.layout.build import array_from_pylist
 
@@ -223,7 +235,9 @@ class UnionArray(Array):
                 offsets[i] = i
         children = [array_from_pylist(column, field.type) for column, field in zip(columns, type.fields, strict=True)]
         ids = np.array(type.type_codes or [0], np.int8)[numbers]
-        buffers = [read_only(ids)] + ([frozen(offsets)] if type.mode == "dense" else [])
+        buffers: list[Bytes | None] = [read_only(ids)]
+        if type.mode == "dense":
+            buffers.append(frozen(offsets))
         return make_array(type, len(values), buffers, 0, 0, children)
 
     @classmethod

@@ -72,15 +72,18 @@ def decimal_integers(type: DecimalType, values: Values) -> list[int]:
     total = words[:, -1].astype("<i8").tolist()
     for i in range(words.shape[1] - 2, -1, -1):
         total = [(high << 64) | low for high, low in zip(total, words[:, i].tolist(), strict=True)]
-    return total
+    result = total
+    return result
 
 
 def _decimals(type: Any, values: Values) -> list[Any]:
     scale = -type.scale
     make = decimal.Decimal
-    return [make(value).scaleb(scale, _CONTEXT) for value in decimal_integers(type, values)] if scale else [
-        make(value) for value in decimal_integers(type, values)
-    ]
+    return (
+        [make(value).scaleb(scale, _CONTEXT) for value in decimal_integers(type, values)]
+        if scale
+        else [make(value) for value in decimal_integers(type, values)]
+    )
 
 
 def _split(values: Values, low: int, high: int, step: int = 1) -> tuple[Values, Values]:
@@ -122,7 +125,7 @@ def _timestamps(type: Any, values: Values) -> list[Any]:
         zone = time_zone(type.tz)
         for i, value in enumerate(result):
             try:
-                result[i] = value.replace(tzinfo=dt.timezone.utc).astimezone(zone)
+                result[i] = value.replace(tzinfo=dt.UTC).astimezone(zone)
             except OverflowError:
                 odd[i] = True
     return _restore(result, odd, values, f"M8[{type.unit}]")
@@ -137,7 +140,7 @@ def time_zone(name: str) -> dt.tzinfo:
         If there is no such zone.
     """
     if name.upper() in ("UTC", "Z"):
-        return dt.timezone.utc
+        return dt.UTC
     if len(name) in (5, 6) and name[0] in "+-":
         digits = name[1:].replace(":", "")
         if len(digits) == 4 and digits.isascii() and digits.isdigit() and int(digits[:2]) < 24 and int(digits[2:]) < 60:
@@ -347,9 +350,9 @@ def _take_timestamps(type: Any, values: Sequence[Any]) -> Values:
         if isinstance(value, dt.datetime):
             extra = getattr(value, "nanosecond", 0)  # pandas.Timestamp
             if value.tzinfo is not None:
-                value = value.astimezone(dt.timezone.utc).replace(tzinfo=None)
+                value = value.astimezone(dt.UTC).replace(tzinfo=None)
             elif zone is not None:
-                value = value.replace(tzinfo=dt.timezone.utc).replace(tzinfo=None)
+                value = value.replace(tzinfo=dt.UTC).replace(tzinfo=None)
             plain = dt.datetime(*value.timetuple()[:6], value.microsecond) if extra else value
             numbers.append(_ticks(type, _micros_of(plain - _EPOCH), value) + (extra if type.unit == "ns" else 0))
         elif isinstance(value, dt.date):
