@@ -109,8 +109,8 @@ def swapped(row: Row, type: DataType, data: np.ndarray) -> np.ndarray:
 def swapped_views(data: np.ndarray, to_big: bool) -> np.ndarray:
     """A copy of a views buffer with its lengths, buffer indices and offsets in the other byte order."""
     words = data[: len(data) // 16 * 16].view("<u4").reshape(-1, 4).copy()
-    lengths = words[:, 0] if to_big else words[:, 0].byteswap()
-    words[:, 0] = words[:, 0].byteswap()
-    long = lengths > 12
+    swapped_lengths = words[:, 0].byteswap()
+    long = (words[:, 0] if to_big else swapped_lengths) > 12
+    words[:, 0] = swapped_lengths
     words[long, 2:] = words[long, 2:].byteswap()
     return words.reshape(-1).view("u1")
