@@ -98,11 +98,18 @@ class BatchWriter:
             self.write_batch(batch)
 
     def _write_dictionaries(self, batch: RecordBatch) -> None:
-        for id, values in enumerate(dictionaries_of(batch.columns)):
+        found = dictionaries_of(batch.columns)
+        replaced: set[int] = set()
+        # A dictionary has a lower id than those within its values, and is read after them.
+        for id, values in reversed(list(enumerate(found))):
             known = self._known.get(id)
             relation = REPLACE if known is None else _relation(known, values, self.options.emit_dictionary_deltas)
+            if not replaced.isdisjoint(range(id + 1, id + 1 + len(dictionaries_of([values])))):
+                relation = REPLACE
             if relation == SAME:
                 continue
+            if relation == REPLACE:
+                replaced.add(id)
             if known is not None and relation == REPLACE and not self.replaces:
                 raise InvalidData(
                     f"{self._sink.name}: dictionary {id} differs from the one written before it, "
