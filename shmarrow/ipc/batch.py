@@ -31,6 +31,8 @@ from shmarrow.layout.union import UnionArray
 from shmarrow.types import Metadata, Schema
 
 _V4 = ENUMS["MetadataVersion"]["V4"]
+VALIDITY_IN_V4 = (*UnionArray.layouts, "run_end_encoded")
+"""Layouts that have a validity bitmap in version 4 and none in version 5, as Arrow C++ writes and reads them."""
 _PAIR = np.dtype("<i8")
 _EAGER = 4
 
@@ -60,7 +62,7 @@ class BatchBody:
 
     __slots__ = (
         "_asked", "_body", "_buffer_rows", "_buffers", "_decompress", "_dictionaries", "_limits", "_node_rows",
-        "_nodes", "_ready", "_schema", "_size", "_swap", "_table", "_unions", "_variadic", "_variadic_ends", "length",
+        "_nodes", "_ready", "_schema", "_size", "_swap", "_table", "_v4", "_variadic", "_variadic_ends", "length",
         "where",
     )  # fmt: skip
 
@@ -90,7 +92,7 @@ class BatchBody:
         self._body = body
         self._size = len(body)
         self._swap = schema.big_endian
-        self._unions = 1 if version == _V4 else 0
+        self._v4 = 1 if version == _V4 else 0
         self._schema = schema
         self._dictionaries = dictionaries
         self._limits = limits
@@ -113,8 +115,8 @@ class BatchBody:
 
     def column(self, index: int) -> Any:
         """A column of the schema."""
-        node, buffer, variadic, union = self._schema.start(index)
-        buffer += union * self._unions
+        node, buffer, variadic, v4_bitmaps = self._schema.start(index)
+        buffer += v4_bitmaps * self._v4
         cursor = _Cursor(self, node, buffer, variadic)
         if variadic or self._schema.start(index + 1).variadic > variadic:
             cursor.buffer += self._variadic_before(variadic)
@@ -224,9 +226,9 @@ class _Cursor:
         layout = LISTING[type.layout]
         if length < 0 or not 0 <= null_count <= length:
             raise InvalidData(f"{type}: length {length} and null count {null_count}")
-        union_validity, union_nulls = None, null_count
-        if body._unions and type.layout in UnionArray.layouts:
-            union_validity = body.bytes_of(self.buffer)
+        v4_validity, v4_nulls = None, null_count
+        if body._v4 and type.layout in VALIDITY_IN_V4:
+            v4_validity = body.bytes_of(self.buffer)
             self.buffer += 1
         buffers: list[Bytes | None] = []
         for row in layout.buffers:
@@ -257,10 +259,10 @@ class _Cursor:
         made = make_array(type, length, buffers, null_count, 0, children, dictionary)
         made._check_buffers()
         made._check_structure()
-        if union_validity is not None and union_nulls:
-            if len(union_validity) < bitmap.bytes_for(length):
-                raise InvalidData(f"{type}: the validity of {length} slots has {len(union_validity)} bytes")
-            made = made.with_nulls(bitmap.unpack(union_validity, 0, length))
+        if v4_validity is not None and v4_nulls and type.layout in UnionArray.layouts:
+            if len(v4_validity) < bitmap.bytes_for(length):
+                raise InvalidData(f"{type}: the validity of {length} slots has {len(v4_validity)} bytes")
+            made = made.with_nulls(bitmap.unpack(v4_validity, 0, length))
         return made
 
     def _dictionary(self, wire: WireField, all_null: bool) -> Array:
@@ -355,7 +357,7 @@ def _flatten(array: Any, nodes: list[int], buffers: list[Bytes], variadic: list[
     nodes.append(kept._length)
     nodes.append(null_count)
     layout = LISTING[type.layout]
-    if options.metadata_version == "V4" and type.layout in UnionArray.layouts:
+    if options.metadata_version == "V4" and type.layout in VALIDITY_IN_V4:
         buffers.append(EMPTY)
     own = kept._buffers
     if options.endianness == "big":

@@ -234,6 +234,7 @@ _LAYOUT_OF = {
     "RunEndEncoded": "run_end_encoded",
 }  # fmt: skip
 _UNION_TAG = UNIONS["Type"].index("Union") + 1
+_RUN_END_TAG = UNIONS["Type"].index("RunEndEncoded") + 1
 _BUFFERS_OF = np.array([0] + [len(LISTING[_LAYOUT_OF.get(name, "primitive")].buffers) for name in UNIONS["Type"]])
 _VARIADIC_OF = np.array([0] + [int(LISTING[_LAYOUT_OF.get(name, "primitive")].variadic) for name in UNIONS["Type"]])
 _DENSE = ENUMS["UnionMode"]["Dense"]
@@ -245,7 +246,7 @@ class Start(NamedTuple):
     node: int
     buffer: int
     variadic: int
-    union: int
+    v4_bitmaps: int
 
 
 class WireSchema:
@@ -338,7 +339,7 @@ class WireSchema:
         self._totals = totals
 
     def starts(self) -> npt.NDArray[np.int64]:
-        """For each column, and for the end, where its nodes, buffers, variadic counts and unions start: (n + 1, 4)."""
+        """For each column, and for the end, where its nodes, buffers, variadic counts and version 4's bitmaps start: (n + 1, 4)."""
         if self._starts is None:
             result = np.zeros((len(self) + 1, 4), np.int64)
             np.cumsum(self._totals.T, axis=0, out=result[1:])
@@ -425,13 +426,13 @@ class WireSchema:
         encoded = dictionaries != 0
         buffers = _BUFFERS_OF[tags]
         variadic = _VARIADIC_OF[tags]
-        unions = (tags == _UNION_TAG).astype(np.int64)
-        for i in np.flatnonzero(unions).tolist():
+        v4_bitmaps = ((tags == _UNION_TAG) | (tags == _RUN_END_TAG)).astype(np.int64)
+        for i in np.flatnonzero(tags == _UNION_TAG).tolist():
             buffers[i] += int(reader.table("Union", reader.follow(int(types_at[i]), "a union"))["mode"] == _DENSE)
         if encoded.any():
-            buffers[encoded], variadic[encoded], unions[encoded] = 2, 0, 0
+            buffers[encoded], variadic[encoded], v4_bitmaps[encoded] = 2, 0, 0
             children = np.where(encoded, 0, children)
-        for row, amounts in zip(totals, (np.ones_like(buffers), buffers, variadic, unions), strict=True):
+        for row, amounts in zip(totals, (np.ones_like(buffers), buffers, variadic, v4_bitmaps), strict=True):
             if owners is None:
                 row += amounts
             elif amounts.any():
