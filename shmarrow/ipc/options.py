@@ -56,6 +56,8 @@ class IpcWriteOptions:
         for name, allowed in choices.items():
             if getattr(self, name) not in allowed:
                 raise InvalidArgument(f"{name} is one of {allowed}, found {getattr(self, name)!r}")
+        if self.compression is not None and self.metadata_version == "V4":
+            raise InvalidArgument("compressed bodies came with V5, and readers of V4 take them for plain ones")
         if self.alignment < 8 or self.alignment & (self.alignment - 1):
             raise InvalidArgument(f"alignment is a power of two of at least 8, found {self.alignment}")
         if not 0 <= self.min_space_savings <= 1:
