@@ -231,45 +231,48 @@ class Reader:
     def table(self, name: str, position: int) -> TableView:
         """The table of kind ``name`` at a byte position."""
         size = self.size
+        view = self.view
         self._tables_left -= 1
         if self._tables_left < 0:
             raise LimitExceeded(f"{self.where}: more tables than {size} bytes can hold, or than Limits.tables allows")
         if position < 0 or position + 4 > size:
             self.fail(f"table {name}", position, 4)
-        vtable = position - _I4(self.view, position)[0]
+        vtable = position - _I4(view, position)[0]
         if vtable < 0 or vtable + 4 > size:
             self.fail(f"vtable of {name}", vtable, 4)
-        vtable_size, table_size = _VTABLE(self.view, vtable)
+        vtable_size, table_size = _VTABLE(view, vtable)
         if vtable_size < 4 or vtable_size & 1 or vtable + vtable_size > size:
             self.fail(f"vtable of {name}", vtable, max(vtable_size, 4))
         if table_size < 4 or position + table_size > size:
             self.fail(f"table {name}", position, max(table_size, 4))
-        return TableView(self, name, position, vtable, vtable_size, table_size)
+        # Entries beyond the slots known here belong to a later version of the format.
+        offsets = _OFFSETS[min((vtable_size - 4) >> 1, _MOST_SLOTS)](view, vtable + 4)
+        return TableView(self, name, position, vtable, offsets, table_size)
 
-    def follow(self, position: int, what: str) -> int:
+    def follow(self, position: int, what: str, slot: str = "") -> int:
         """The position that an unsigned offset at ``position`` leads to, with 4 bytes to read there."""
         target: int = position + _U4(self.view, position)[0]
         if target == position or target + 4 > self.size:
-            self.fail(what, target, 4)
+            self.fail(f"{what}.{slot}", target, 4)
         return target
 
-    def string(self, position: int, what: str) -> bytes:
+    def string(self, position: int, what: str, slot: str = "") -> bytes:
         """The bytes of the string that the offset at ``position`` leads to."""
-        start = self.follow(position, what)
+        start = self.follow(position, what, slot)
         length: int = _U4(self.view, start)[0]
         if start + 4 + length > self.size:
-            self.fail(what, start + 4, length)
+            self.fail(f"{what}.{slot}", start + 4, length)
         self._strings_left -= length
         if self._strings_left < 0:
             raise LimitExceeded(f"{self.where}: its strings add up to over 16 times its own {self.size} bytes")
         return bytes(self.view[start + 4 : start + 4 + length])
 
-    def vector(self, position: int, dtype: np.dtype[Any], what: str) -> npt.NDArray[Any]:
+    def vector(self, position: int, dtype: np.dtype[Any], what: str, slot: str = "") -> npt.NDArray[Any]:
         """The vector of scalars or structs that the offset at ``position`` leads to; a view."""
-        start = self.follow(position, what)
+        start = self.follow(position, what, slot)
         length: int = _U4(self.view, start)[0]
         if start + 4 + length * dtype.itemsize > self.size:
-            self.fail(what, start + 4, length * dtype.itemsize)
+            self.fail(f"{what}.{slot}", start + 4, length * dtype.itemsize)
         return np.ndarray(length, dtype, self.data, start + 4)
 
 
@@ -281,41 +284,46 @@ class TableView:
     pair of the member's name and its table, None and None where absent.
     """
 
-    __slots__ = ("_name", "_size", "_slots", "_vtable", "_vtable_size", "position", "reader")
+    __slots__ = ("_offsets", "_slots", "_vtable", "name", "position", "reader", "size")
 
-    def __init__(self, reader: Reader, name: str, position: int, vtable: int, vtable_size: int, size: int) -> None:
+    def __init__(
+        self, reader: Reader, name: str, position: int, vtable: int, offsets: tuple[int, ...], size: int
+    ) -> None:
         self.reader = reader
+        self.name = name
         self.position = position
-        self._name = name
+        self.size = size
         self._slots = _SLOTS[name]
         self._vtable = vtable
-        self._vtable_size = vtable_size
-        self._size = size
+        self._offsets = offsets
 
     @property
     def lowest(self) -> int:
         """The lowest byte that the table and its vtable take."""
         return min(self.position, self._vtable)
 
-    def _at(self, number: int, needs: int, what: str) -> int:
-        """The position of a slot's value, or 0 where the slot is absent."""
-        entry = 4 + 2 * number
-        if entry + 2 > self._vtable_size:
+    def raw(self) -> tuple[tuple[int, ...], bytes]:
+        """What the table holds, wherever it lies: the offsets of its slots, and its bytes after the vtable's offset."""
+        return self._offsets, bytes(self.reader.view[self.position + 4 : self.position + self.size])
+
+    def at(self, number: int, needs: int) -> int:
+        """The position of a slot's value, by the slot's number; 0 where the slot is absent."""
+        offsets = self._offsets
+        if number >= len(offsets):
             return 0
-        offset: int = _U2(self.reader.view, self._vtable + entry)[0]
+        offset = offsets[number]
         if not offset:
             return 0
-        if offset < 4 or offset + needs > self._size:
+        if offset < 4 or offset + needs > self.size:
             raise InvalidData(
-                f"{self.reader.where}: {self._name}.{what} needs [{offset}, {offset + needs}) of its table, "
-                f"which has {self._size} bytes"
+                f"{self.reader.where}: slot {number} of {self.name} needs [{offset}, {offset + needs}) of its table, "
+                f"which has {self.size} bytes"
             )
         return self.position + offset
 
     def __getitem__(self, slot: str) -> Any:
         number, needs, read, argument = self._slots[slot]
-        position = self._at(number, needs, slot)
-        return read(self, slot, position, argument)
+        return read(self, slot, self.at(number, needs), argument)
 
 
 class TableVector(Sequence[TableView]):
@@ -350,13 +358,13 @@ def _read_scalar(table: TableView, slot: str, position: int, argument: Any) -> A
 
 
 def _read_string(table: TableView, slot: str, position: int, argument: Any) -> bytes | None:
-    return table.reader.string(position, f"{table._name}.{slot}") if position else None
+    return table.reader.string(position, table.name, slot) if position else None
 
 
 def _read_table(table: TableView, slot: str, position: int, argument: Any) -> TableView | None:
     if not position:
         return None
-    return table.reader.table(argument, table.reader.follow(position, f"{table._name}.{slot}"))
+    return table.reader.table(argument, table.reader.follow(position, table.name, slot))
 
 
 def _read_struct(table: TableView, slot: str, position: int, argument: Any) -> npt.NDArray[Any] | None:
@@ -364,31 +372,34 @@ def _read_struct(table: TableView, slot: str, position: int, argument: Any) -> n
 
 
 def _read_vector(table: TableView, slot: str, position: int, argument: Any) -> npt.NDArray[Any] | None:
-    return table.reader.vector(position, argument, f"{table._name}.{slot}") if position else None
+    return table.reader.vector(position, argument, table.name, slot) if position else None
 
 
 def _read_tables(table: TableView, slot: str, position: int, argument: Any) -> TableVector:
     reader = table.reader
     if not position:
         return TableVector(reader, argument, _NO_TABLES)
-    offsets = reader.vector(position, _OFFSET, f"{table._name}.{slot}")
-    start = reader.follow(position, slot) + 4
-    positions = offsets + np.arange(start, start + 4 * len(offsets), 4)
+    offsets = reader.vector(position, _OFFSET, table.name, slot)
+    if not len(offsets):
+        return TableVector(reader, argument, _NO_TABLES)
+    start = reader.follow(position, table.name, slot) + 4
+    positions = np.arange(start, start + 4 * len(offsets), 4)
+    positions += offsets
     return TableVector(reader, argument, positions)
 
 
 def _read_union(table: TableView, slot: str, position: int, argument: Any) -> tuple[str | int | None, TableView | None]:
     members, number = argument
-    tag_at = table._at(number - 1, 1, slot + "_type")
+    tag_at = table.at(number - 1, 1)
     tag: int = _U1(table.reader.view, tag_at)[0] if tag_at else 0
     if tag == 0:
         return None, None
     if tag > len(members):
         return tag, None
     if not position:
-        raise InvalidData(f"{table.reader.where}: {table._name}.{slot} says {members[tag - 1]} but is missing")
+        raise InvalidData(f"{table.reader.where}: {table.name}.{slot} says {members[tag - 1]} but is missing")
     name = members[tag - 1]
-    return name, table.reader.table(name, table.reader.follow(position, f"{table._name}.{slot}"))
+    return name, table.reader.table(name, table.reader.follow(position, table.name, slot))
 
 
 _OFFSET = np.dtype("<u4")
@@ -433,6 +444,8 @@ def _compile(slots: tuple[tuple[Any, ...], ...]) -> dict[str, _Slot]:
 
 
 _SLOTS = {name: _compile(slots) for name, slots in TABLES.items()}
+_MOST_SLOTS = 16
+_OFFSETS = [struct.Struct(f"<{count}H").unpack_from for count in range(_MOST_SLOTS + 1)]
 
 # --- the writer -------------------------------------------------------------------------------------------------
 
