@@ -1,0 +1,236 @@
+"""What the benchmarks share: sides that take turns, medians, and a table with the requirement beside each figure.
+
+Rules kept here:
+
+* all sides of a row run in one process, one after another in each turn, and who goes first changes from turn to turn;
+  so whatever else the machine does falls on all of them alike;
+* what a turn is given is prepared before the clock starts, once for all sides; the first turn warms up and is not
+  counted. What an operation returns is dropped after the clock has stopped;
+* turns come in rounds. A time is the median of all turns. A result is what the medians of each round say: the middle
+  one of the rounds, and as its spread the smallest and the largest.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import os
+import platform
+import signal
+import statistics
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+
+import shmarrow as sa
+
+ROUNDS = 5
+
+
+@dataclass(frozen=True)
+class Faster:
+    """The peer's time over ours is at least ``times``."""
+
+    times: float
+    text: str
+
+    def of(self, ours: float, peer: float) -> float:
+        return peer / ours
+
+    def reached(self, value: float) -> bool:
+        return value >= self.times
+
+    def show(self, value: float) -> str:
+        return f"{value:.3g}×"
+
+
+@dataclass(frozen=True)
+class Extra:
+    """Our time is at most ``seconds`` longer than the peer's."""
+
+    seconds: float
+    text: str
+
+    def of(self, ours: float, peer: float) -> float:
+        return ours - peer
+
+    def reached(self, value: float) -> bool:
+        return value <= self.seconds
+
+    def show(self, value: float) -> str:
+        return f"{value * 1e3:+.1f} ms"
+
+
+Requirement = Faster | Extra
+
+
+def faster(times: float) -> Faster:
+    return Faster(times, f"{times:g} times faster")
+
+
+def within(times: float) -> Faster:
+    """Our time is at most so many times the peer's."""
+    return Faster(1 / times, f"within {times:g} times")
+
+
+AS_FAST = Faster(1, "as fast")
+
+Operation = Callable[[Any], Any]
+
+
+def nothing(turn: int) -> None:
+    """For operations that need nothing prepared."""
+
+
+def timed(operation: Operation, given: Any) -> float:
+    """Seconds that an operation takes; what it returns is dropped after that."""
+    start = perf_counter()
+    result = operation(given)
+    seconds = perf_counter() - start
+    del result
+    return seconds
+
+
+def timed_write(operation: Operation, path: Path) -> float:
+    """Seconds that an operation takes to write a file, which is removed again."""
+    seconds = timed(operation, path)
+    path.unlink()
+    return seconds
+
+
+class Bench:
+    """One page of figures, printed row by row as they are measured.
+
+    Parameters
+    ----------
+    title : str
+        Heading of the page.
+    quick : bool
+        True takes fewer turns, and smaller data where it says so.
+    """
+
+    def __init__(self, title: str, quick: bool, scratch: Path) -> None:
+        self.quick = quick
+        self.scratch = scratch
+        self._rows = self._required = self._reached = 0
+        print(f"## {title}\n\n{_machine()}{' Quick: smaller data, fewer turns.' if quick else ''}\n")
+        self._line("what", "shmarrow", "beside", "", "result", "spread", "required", "reached", "also")
+        self._line(*["---"] * 9)
+
+    def _line(self, *cells: str) -> None:
+        print(f"| {' | '.join(cells)} |", flush=True)
+
+    def row(
+        self,
+        what: str,
+        sides: Mapping[str, Operation],
+        required: Requirement,
+        turns: int,
+        prepare: Callable[[int], Any] = nothing,
+        time: Callable[[Operation, Any], float] = timed,
+    ) -> None:
+        """Measure and print one row.
+
+        Parameters
+        ----------
+        what : str
+            What is measured.
+        sides : mapping of str to function
+            Ours, the peer that the requirement names, and others for information, in this order.
+        required : Faster or Extra
+            What is to be reached beside the peer.
+        turns : int
+            In each of the rounds.
+        prepare : function
+            Gives for the number of a turn what all sides get.
+        time : function
+            Runs an operation and gives its seconds.
+        """
+        names = list(sides)
+        rounds = 2 if self.quick else ROUNDS
+        turns = max(turns // 5, 1) if self.quick else turns
+        seconds: list[dict[str, list[float]]] = []
+        for turn in range(-1, rounds * turns):
+            given = prepare(turn + 1)
+            if turn >= 0 and turn % turns == 0:
+                seconds.append({name: [] for name in names})
+                gc.collect()
+            first = turn % len(names)
+            for name in names[first:] + names[:first]:
+                took = time(sides[name], given)
+                if turn >= 0:
+                    seconds[-1][name].append(took)
+        self._report(what, names, seconds, required)
+
+    def _report(
+        self, what: str, names: list[str], seconds: list[dict[str, list[float]]], required: Requirement
+    ) -> None:
+        ours, peer, *others = names
+        middle = {name: statistics.median([took for part in seconds for took in part[name]]) for name in names}
+        spread = sorted(required.of(statistics.median(part[ours]), statistics.median(part[peer])) for part in seconds)
+        value = statistics.median(spread)
+        reached = required.reached(value)
+        self._rows += 1
+        self._reached += reached
+        self._line(
+            what,
+            duration(middle[ours]),
+            peer,
+            duration(middle[peer]),
+            f"**{required.show(value)}**",
+            f"{required.show(spread[0])} to {required.show(spread[-1])}",
+            required.text,
+            "yes" if reached else "**no**",
+            ", ".join(f"{name} {duration(middle[name])}" for name in others),
+        )
+
+    def end(self) -> None:
+        """Print how many rows reach what is required."""
+        print(f"\n{self._reached} of {self._rows} reached.\n", flush=True)
+
+
+def duration(seconds: float) -> str:
+    """A time in the unit that suits it."""
+    for unit, name in ((1, "s"), (1e-3, "ms")):
+        if seconds >= unit:
+            return f"{seconds / unit:.3g} {name}"
+    return f"{seconds / 1e-6:.3g} µs"
+
+
+def _machine() -> str:
+    versions = [f"{module.__name__} {module.__version__}" for module in (sa, pa, pl, np)]
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    return f"Python {platform.python_version()}, {', '.join(versions)}; {platform.system()}, {cores} cores."
+
+
+@contextmanager
+def bench(title: str) -> Iterator[Bench]:
+    """A page of figures, with a folder in shared memory that is removed at the end, whatever happens."""
+    parser = argparse.ArgumentParser(description=title)
+    parser.add_argument("--quick", action="store_true", help="smaller data, fewer turns")
+    quick = parser.parse_args().quick
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    memory = "/dev/shm" if os.path.isdir("/dev/shm") else None
+    with tempfile.TemporaryDirectory(prefix="shmarrow-bench-", dir=memory) as scratch:
+        page = Bench(title, quick, Path(scratch))
+        yield page
+        page.end()
+
+
+def warm_memory(scratch: Path, size: int) -> None:
+    """Have the host back this much memory: pages that a virtual machine has never touched are slow the first time."""
+    path = scratch / "warm"
+    piece = bytes(1 << 24)
+    with path.open("wb", buffering=0) as file:
+        for _ in range(0, size, len(piece)):
+            file.write(piece)
+    path.unlink()
