@@ -204,11 +204,11 @@ def codes_of(array: Any) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
         return codes, codes[:0]
     slots = np.arange(len(array)) if mask is None else np.flatnonzero(mask)
     if array.type.layout in ("primitive", "bool") and array.type.bit_width:
-        values = array.values[slots]
-        flat = (
-            values if array.type.layout == "bool" else values.view(_bits(array.type.byte_width)).reshape(len(slots), -1)
-        )
-        flat = flat[:, 0] if flat.ndim == 2 and flat.shape[1] == 1 else flat
+        flat = array.values[slots]
+        if array.type.layout == "primitive":
+            bits = np.dtype(_bits(array.type.byte_width))
+            flat = flat.view(bits).reshape(len(slots), array.type.byte_width // bits.itemsize)
+            flat = flat[:, 0] if flat.shape[1] == 1 else flat
         _, first, inverse = np.unique(flat, return_index=True, return_inverse=True, axis=0 if flat.ndim == 2 else None)
         order = np.argsort(first, kind="stable")
         rank = np.empty(len(order), np.int64)

@@ -88,8 +88,8 @@ class UnionArray(Array):
         child, at = self._locate(index)
         return str(child._item_preview(at, budget))
 
-    def _each(self) -> list[tuple[Indices, Any, Indices]]:
-        """For each child that is used: the union's slots, the child, and the child's slots, checked."""
+    def _each(self) -> list[tuple[Indices, int, Indices]]:
+        """For each child that is used: the union's slots, the child's number, and the child's slots, checked."""
         numbers = self._child_numbers()
         offsets = self.offsets
         parts = []
@@ -104,22 +104,33 @@ class UnionArray(Array):
                     f"{self._type}: slot {int(slots[wrong])} leads to slot {int(at[wrong])} of child {number}, "
                     f"which has {len(child)}"
                 )
-            parts.append((slots, child, at))
+            parts.append((slots, number, at))
         return parts
 
     def _pylist(self, mask: Mask | None) -> list[Any]:
         result: list[Any] = [None] * self._length
-        for slots, child, at in self._each():
-            for slot, value in zip(slots.tolist(), child.take(at).to_pylist(), strict=True):
+        for slots, number, at in self._each():
+            values = self._children[number].take(at).to_pylist()
+            for slot, value in zip(slots.tolist(), values, strict=True):
                 result[slot] = value
         return result
 
     def _gather(self, indices: Indices) -> Any:
         ids = frozen(self.type_ids[indices])
         if self._dense:
-            return make_array(self._type, len(indices), [ids, frozen(self.offsets[indices])], 0, 0, self._children)
+            offsets = frozen(self.offsets[indices])
+            return make_array(self._type, len(indices), [ids, offsets], 0, 0, self._children)._in_order()
         children = [child.slice(self._offset, self._length).take(indices) for child in self._children]
         return make_array(self._type, len(indices), [ids], 0, 0, children)
+
+    def _in_order(self) -> Any:
+        """The same slots of a dense union, with children that hold the values of these slots in this order."""
+        offsets = np.zeros(self._length, _OFFSET)
+        children = [child.slice(0, 0) for child in self._children]
+        for slots, number, at in self._each():
+            offsets[slots] = np.arange(len(slots))
+            children[number] = self._children[number].take(at)
+        return self._with(offset=0, buffers=[frozen(self.type_ids), read_only(offsets)], children=children)
 
     def trim(self) -> Any:
         ids = frozen(self.type_ids)
@@ -129,13 +140,12 @@ class UnionArray(Array):
         offsets = self.offsets
         children = [child.slice(0, 0) for child in self._children]
         rebased = offsets
-        position = {id(child): i for i, child in enumerate(self._children)}
-        for slots, child, at in self._each():
+        for slots, number, at in self._each():
             low, high = int(at.min()), int(at.max()) + 1
             if low:
                 rebased = rebased.copy() if rebased is offsets else rebased
                 rebased[slots] = at - low
-            children[position[id(child)]] = child.slice(low, high - low)
+            children[number] = self._children[number].slice(low, high - low)
         return self._with(
             offset=0, buffers=[ids, frozen(rebased)], null_count=0, children=[child.trim() for child in children]
         )
@@ -162,7 +172,10 @@ class UnionArray(Array):
         if not np.array_equal(self.type_ids, other.type_ids):
             return False
         pairs = zip(self._each(), other._each(), strict=True)
-        return all(mine[1].take(mine[2]).equals(theirs[1].take(theirs[2])) for mine, theirs in pairs)
+        return all(
+            self._children[number].take(mine).equals(other._children[number].take(theirs))
+            for (_, number, mine), (_, _, theirs) in pairs
+        )
 
     def _check_structure(self) -> None:
         if self._dense:
@@ -203,15 +216,14 @@ class UnionArray(Array):
 
     def with_nulls(self, valid: Mask) -> Any:
         """The same slots, those null that ``valid`` is False for, as unions of metadata version 4 have them; a copy."""
-        kept = self.take(np.arange(self._length))
         ids = self.type_ids.copy()
         ids[~valid] = self._type.type_codes[0]
         if self._dense:
-            first = concat_arrays([kept._children[0], nulls(self._type.fields[0].type, 1)])
-            offsets = np.where(valid, kept.offsets, len(first) - 1).astype(_OFFSET)
-            return self._with(
-                offset=0, buffers=[read_only(ids), frozen(offsets)], children=[first, *kept._children[1:]]
-            )
+            first = concat_arrays([self._children[0], nulls(self._type.fields[0].type, 1)])
+            offsets = np.where(valid, self.offsets, len(first) - 1).astype(_OFFSET)
+            buffers = [read_only(ids), frozen(offsets)]
+            return self._with(offset=0, buffers=buffers, children=[first, *self._children[1:]])._in_order()
+        kept = self.take(np.arange(self._length))
         children = [child.take(np.arange(len(valid)), valid) for child in kept._children]
         return self._with(offset=0, buffers=[read_only(ids)], children=children)
 
