@@ -1,0 +1,560 @@
+"""Every layout: what arrays do with the values of every case. What they say to broken bytes is in test_broken.py."""
+
+from __future__ import annotations
+
+import pickle
+from typing import Any
+
+import numpy as np
+import pytest
+from cases import CASES, LONG, Case, by_name, ids
+
+import shmarrow as sa
+from shmarrow.layout import LISTING
+
+PIECES = [(0, 0), (0, 5), (1, 3), (3, None), (8, 9), (13, 20), (40, None)]
+"""Offsets and lengths that cut within bytes of bitmaps, at their ends, and nothing at all."""
+
+
+def repeated(case: Case) -> tuple[Any, list[Any]]:
+    """An array of more than 40 slots, and its values; nothing at all stays nothing."""
+    times = 44 // max(len(case.values), 1) + 1 if case.values else 1
+    return sa.concat_arrays([case.array()] * times), case.values * times
+
+
+def pieces(case: Case) -> list[tuple[Any, list[Any]]]:
+    """Slices of a case's repeated array, and their values."""
+    array, values = repeated(case)
+    found = [(array, values)]
+    for offset, length in PIECES:
+        if offset <= len(values):
+            end = None if length is None else offset + length
+            found.append((array.slice(offset, length), values[offset:end]))
+    return found
+
+
+def shows_nulls(case: Case) -> bool:
+    """Whether an array tells of its nulls: unions and runs leave theirs to their children, one case to a dictionary."""
+    hidden = ("dense_union", "sparse_union", "run_end_encoded")
+    return case.type.layout not in hidden and case.name != "spec-dictionary-repeats-and-null"
+
+
+every_case = pytest.mark.parametrize("case", CASES, ids=ids(CASES))
+
+
+@every_case
+def test_values(case: Case) -> None:
+    array = case.array()
+    values = case.values
+    array.validate(full=True)
+    assert array.type == case.type
+    assert len(array) == len(values)
+    assert array.to_pylist() == values
+    assert list(array) == values
+    assert [array[i] for i in range(len(values))] == values
+    assert [array[i] for i in range(-len(values), 0)] == values
+    assert array[::-1].to_pylist() == values[::-1]
+    assert array[1:4].to_pylist() == values[1:4]
+    for beyond in (len(values), -len(values) - 1):
+        with pytest.raises(sa.IndexOutOfRange, match=f"index {beyond} is out of range"):
+            array[beyond]
+
+
+@every_case
+def test_python_kinds(case: Case) -> None:
+    """What comes out has the kind of what went in: a bool is no int, a named tuple no tuple."""
+    for found, given in zip(case.array().to_pylist(), case.values, strict=True):
+        assert type(found) is type(given) or given is None
+
+
+@every_case
+def test_slices(case: Case) -> None:
+    cut = pieces(case)
+    whole = cut[0][0]
+    for array, values in cut:
+        array.validate(full=True)
+        assert array.to_pylist() == values
+        assert [array[i] for i in range(0, len(values), 7)] == values[::7]
+        if not shows_nulls(case):
+            assert array.null_count == 0
+        else:
+            assert array.null_count == values.count(None)
+            assert array.is_valid().tolist() == [value is not None for value in values]
+            assert array.is_null().tolist() == [value is None for value in values]
+        inner = array.slice(len(values) // 3, 4)
+        assert inner.to_pylist() == values[len(values) // 3 :][:4]
+        mine = [None if data is None else data.address for data in array.buffers()]
+        assert mine == [None if data is None else data.address for data in whole.buffers()]
+    with pytest.raises(sa.IndexOutOfRange, match="slice offset"):
+        whole.slice(len(whole) + 1)
+    with pytest.raises(sa.IndexOutOfRange, match="slice offset"):
+        whole.slice(-1)
+    with pytest.raises(sa.InvalidArgument, match="length of a slice"):
+        whole.slice(0, -1)
+
+
+@every_case
+def test_take(case: Case) -> None:
+    for array, values in pieces(case):
+        picks = [i * 7 % len(values) for i in range(20)] if values else []
+        taken = array.take(np.array(picks, np.int64))
+        taken.validate(full=True)
+        assert taken.to_pylist() == [values[i] for i in picks]
+        mask = np.array([i % 3 > 0 for i in picks], bool)
+        masked = array.take(picks, mask)
+        masked.validate(full=True)
+        assert masked.to_pylist() == [values[i] if keep else None for i, keep in zip(picks, mask, strict=True)]
+        for wrong in (len(values), -1):
+            with pytest.raises(sa.IndexOutOfRange, match="indices run from"):
+                array.take([*picks, wrong])
+
+
+@every_case
+def test_drop_null(case: Case) -> None:
+    for array, values in pieces(case):
+        kept = [value for value in values if value is not None] if shows_nulls(case) else values
+        assert array.drop_null().to_pylist() == kept
+
+
+@every_case
+def test_concat(case: Case) -> None:
+    parts = pieces(case)
+    joined = sa.concat_arrays([array for array, _ in parts])
+    joined.validate(full=True)
+    assert joined.to_pylist() == [value for _, values in parts for value in values]
+    assert joined.type == case.type
+
+
+def lengths(array: Any) -> list[int]:
+    """Bytes of each buffer, children included."""
+    return [0 if data is None else len(data) for data in array.buffers()]
+
+
+INEXACT = ("view", "union", "dictionary", "run_end")
+"""Layouts that keep values between those that they need, and shared ones."""
+
+
+@every_case
+def test_trim(case: Case) -> None:
+    """Trimmed arrays start at slot 0, and hold what an array built from their values holds, no byte more."""
+    for array, values in pieces(case):
+        trimmed = array.trim()
+        trimmed.validate(full=True)
+        assert trimmed.offset == 0
+        assert all(child.offset == 0 for child in trimmed.children)
+        assert trimmed.to_pylist() == values
+        assert trimmed == array
+        if case.physical is None and not any(part in str(case.type) for part in INEXACT):
+            assert lengths(trimmed) == lengths(sa.array(values, case.type))
+        elif "no-offsets" not in case.name:
+            assert sum(lengths(trimmed)) <= sum(lengths(array))
+
+
+@every_case
+def test_equality(case: Case) -> None:
+    for array, values in pieces(case):
+        assert array == array.take(np.arange(len(values)))
+        assert array == array.trim()
+        assert array != array.to_pylist()
+        assert array.equals(array.slice(0)) is True
+        if values:
+            assert array != array.slice(1)
+            assert array.slice(0, 0) == array.slice(len(values))
+        other = sa.int8() if case.type != sa.int8() else sa.int16()
+        assert array != sa.nulls(other, len(values))
+
+
+@every_case
+def test_a_changed_value_is_unequal(case: Case) -> None:
+    values = case.values
+    whole = sa.array(values, case.type)
+    assert whole == sa.array(values, case.type)
+    for i in range(len(values)):
+        changed = list(values)
+        changed[i] = next((other for other in values if other != values[i]), None)
+        if changed[i] == values[i]:
+            continue
+        made = sa.array(changed, case.type)
+        assert made != whole
+        assert whole != made
+        assert made.slice(0, i) == whole.slice(0, i)
+        assert made.slice(i + 1) == whole.slice(i + 1)
+        assert made.slice(i, 1) != whole.slice(i, 1)
+
+
+TYPES = list({str(case.type): case.type for case in CASES}.values())
+every_type = pytest.mark.parametrize("type", TYPES, ids=str)
+
+
+@every_type
+@pytest.mark.parametrize("length", [0, 1, 17])
+def test_nulls(type: Any, length: int) -> None:
+    array = sa.nulls(type, length)
+    array.validate(full=True)
+    assert array.type == type
+    assert array.to_pylist() == [None] * length
+    assert array == sa.array([None] * length, type)
+
+
+@every_case
+def test_pickling(case: Case) -> None:
+    for array, values in pieces(case):
+        back = pickle.loads(pickle.dumps(array, 5))
+        back.validate(full=True)
+        assert back.to_pylist() == values
+        assert back == array
+        assert back.type == array.type
+
+
+def test_a_pickled_slice_takes_no_more_than_it_needs() -> None:
+    array = sa.array(["x" * 100] * 10_000)
+    assert len(pickle.dumps(array.slice(5, 2))) < 2_000
+
+
+@every_case
+def test_repr_is_bounded(case: Case) -> None:
+    for array, _ in pieces(case):
+        shown = repr(array)
+        assert len(shown) < 6_000
+        assert shown.startswith("<shmarrow.Array ")
+        assert f"length {len(array)}" in shown
+
+
+def test_repr_of_much() -> None:
+    assert len(repr(sa.array(np.arange(1_000_000)))) < 1_000
+    assert len(repr(sa.array(["x" * 1_000_000] * 3))) < 2_000
+    assert len(repr(sa.array([[["y" * 100] * 100] * 100] * 10))) < 30_000
+    wide = sa.struct({f"column{i}": sa.int8() for i in range(5_000)})
+    assert len(repr(sa.nulls(wide, 100))) < 30_000
+    assert len(repr(sa.array([{f"column{i}": 1 for i in range(5_000)}] * 3, wide))) < 30_000
+
+
+def test_repr_shows_values() -> None:
+    assert str(sa.array([1, None, 3])) == "[1, null, 3]"
+    assert str(sa.array([[1, None], None, []])) == "[[1, null], null, []]"
+    assert str(sa.array([{"a": 1, "b": "x"}, None])) == "[{a: 1, b: 'x'}, null]"
+    assert str(sa.array(range(30))).count("...") == 1
+
+
+# --- encodings --------------------------------------------------------------------------------------------------
+
+ENCODED = [case for case in CASES if case.type.layout not in ("dictionary", "run_end_encoded")]
+
+
+@pytest.mark.parametrize("case", ENCODED, ids=ids(ENCODED))
+def test_dictionary_encode(case: Case) -> None:
+    for array, values in pieces(case):
+        encoded = array.dictionary_encode("int8")
+        encoded.validate(full=True)
+        assert encoded.type == sa.dictionary(sa.int8(), case.type)
+        assert encoded.to_pylist() == values
+        distinct: list[Any] = []
+        for value in values:
+            if not any(value == other and type(value) is type(other) for other in distinct):
+                distinct.append(value)
+        if shows_nulls(case) and None in values:
+            distinct.remove(None)
+        assert encoded.dictionary.to_pylist() == distinct
+        assert encoded.decode() == array
+
+
+@pytest.mark.parametrize("case", ENCODED, ids=ids(ENCODED))
+@pytest.mark.parametrize("run_ends", ["int16", "int64"])
+def test_run_end_encode(case: Case, run_ends: str) -> None:
+    for array, values in pieces(case):
+        encoded = array.run_end_encode(run_ends)
+        encoded.validate(full=True)
+        assert encoded.type == sa.run_end_encoded(run_ends, case.type)
+        assert encoded.to_pylist() == values
+        ends = [i for i in range(1, len(values) + 1) if i == len(values) or not same(values[i - 1], values[i])]
+        assert encoded.run_ends.to_pylist() == ends
+        assert encoded.decode() == array
+
+
+def same(left: Any, right: Any) -> bool:
+    return left == right and type(left) is type(right)
+
+
+DICTIONARIES = [case for case in CASES if case.type.layout == "dictionary"]
+RUNS = [case for case in CASES if case.type.layout == "run_end_encoded"]
+
+
+@pytest.mark.parametrize("case", DICTIONARIES, ids=ids(DICTIONARIES))
+def test_decode_dictionary(case: Case) -> None:
+    for array, values in pieces(case):
+        decoded = array.decode()
+        decoded.validate(full=True)
+        assert decoded.type == case.type.value_type
+        assert decoded.to_pylist() == values
+
+
+@pytest.mark.parametrize("case", RUNS, ids=ids(RUNS))
+def test_decode_runs(case: Case) -> None:
+    for array, values in pieces(case):
+        decoded = array.decode()
+        decoded.validate(full=True)
+        assert decoded.type == case.type.value_type
+        assert decoded.to_pylist() == values
+
+
+def test_too_many_for_the_index_or_run_ends() -> None:
+    with pytest.raises(sa.InvalidData, match="200 distinct values"):
+        sa.array(range(200)).dictionary_encode("int8")
+    with pytest.raises(sa.InvalidData, match="40000 slots"):
+        sa.array(np.zeros(40_000)).run_end_encode("int16")
+
+
+# --- casts --------------------------------------------------------------------------------------------------------
+
+TEXTS = [sa.string(), sa.large_string(), sa.string_view()]
+BLOBS = [sa.binary(), sa.large_binary(), sa.binary_view()]
+
+
+@pytest.mark.parametrize("source", TEXTS + BLOBS, ids=str)
+@pytest.mark.parametrize("target", TEXTS + BLOBS, ids=str)
+def test_cast_text_and_bytes(source: Any, target: Any) -> None:
+    words = ["", "a", None, "twelve bytes", LONG, None, "日本語", LONG]
+    blobs = [None if word is None else word.encode() for word in words]
+    array = sa.array(words if source.text else blobs, source)
+    for offset in (0, 1, 3, 8):
+        cast = array.slice(offset).cast(target)
+        cast.validate(full=True)
+        assert cast.type == target
+        assert cast.to_pylist() == (words if target.text else blobs)[offset:]
+
+
+def test_cast_to_text_checks_the_bytes() -> None:
+    array = sa.array([b"fine", b"\xff\xfe"])
+    for target in TEXTS:
+        with pytest.raises(sa.InvalidData, match="slot 1 is not UTF-8"):
+            array.cast(target)
+    assert array.slice(0, 1).cast("string").to_pylist() == ["fine"]
+
+
+LISTS = [sa.list_, sa.large_list, sa.list_view, sa.large_list_view, lambda type: sa.list_(type, 2)]
+
+
+@pytest.mark.parametrize("source", LISTS, ids=lambda make: str(make(sa.int8())))
+@pytest.mark.parametrize("target", LISTS, ids=lambda make: str(make(sa.int8())))
+def test_cast_lists(source: Any, target: Any) -> None:
+    values = [["a", None], None, [LONG, "b"], ["c", "d"], None, ["e", "f"]]
+    array = sa.array(values, source(sa.string()))
+    for offset in (0, 1, 3, 6):
+        cast = array.slice(offset).cast(target(sa.string_view()))
+        cast.validate(full=True)
+        assert cast.type == target(sa.string_view())
+        assert cast.to_pylist() == values[offset:]
+
+
+def test_cast_lists_of_other_lengths_to_fixed_size() -> None:
+    with pytest.raises(sa.InvalidData, match="the list at 1 has 1 items"):
+        sa.array([[1, 2], [3]]).cast(sa.list_(sa.int64(), 2))
+
+
+@pytest.mark.parametrize("name", ["spec-list-view-int8-shared", "odd-list-view-overlapping-large"])
+def test_cast_lists_in_any_order(name: str) -> None:
+    case = by_name(name)
+    target = sa.large_list(case.type.value_type)
+    assert case.array().cast(target).to_pylist() == case.values
+    assert case.array().slice(1).cast(target).to_pylist() == case.values[1:]
+
+
+def test_cast_numbers() -> None:
+    array = sa.array([1, None, 200])
+    assert array.cast("uint8").to_pylist() == [1, None, 200]
+    assert array.cast("float32").to_pylist() == [1.0, None, 200.0]
+    assert sa.array([1.0, 2.0]).cast("int16").to_pylist() == [1, 2]
+    with pytest.raises(sa.InvalidData, match="int8"):
+        array.cast("int8")
+    with pytest.raises(sa.InvalidData, match="int64"):
+        sa.array([1.5]).cast("int64")
+    with pytest.raises(sa.InvalidData, match="uint8"):
+        sa.array([-1]).cast("uint8")
+
+
+def test_cast_through_encodings_and_nesting() -> None:
+    words = ["a", "a", None, LONG]
+    source = sa.array(words)
+    for target in (
+        sa.dictionary(sa.uint16(), sa.large_string()),
+        sa.run_end_encoded(sa.int16(), sa.string_view()),
+        sa.dictionary(sa.int8(), sa.string_view(), ordered=True),
+    ):
+        cast = source.cast(target)
+        cast.validate(full=True)
+        assert (cast.type, cast.to_pylist()) == (target, words)
+        assert cast.cast(sa.string()) == source
+    rows = [{"a": 1, "b": ["x"]}, None, {"a": None, "b": None}]
+    struct = sa.array(rows, sa.struct({"a": sa.int32(), "b": sa.list_(sa.string())}))
+    target = sa.struct({"a": sa.int64(), "b": sa.list_view(sa.large_string())})
+    assert struct.slice(1).cast(target).to_pylist() == rows[1:]
+    assert sa.nulls(sa.null(), 3).cast("string").to_pylist() == [None] * 3
+
+
+def test_casts_that_are_none() -> None:
+    for values, target in (([1], "string"), (["a"], "int8"), ([[1]], "int8"), ([{"a": 1}], sa.list_(sa.int8()))):
+        with pytest.raises(sa.InvalidType, match="cannot cast"):
+            sa.array(values).cast(target)
+
+
+# --- numpy --------------------------------------------------------------------------------------------------------
+
+DTYPES = ["i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f2", "f4", "f8", "M8[s]", "M8[ms]", "M8[us]", "M8[ns]"]
+DTYPES += ["m8[s]", "m8[ms]", "m8[us]", "m8[ns]", "V5"]
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_numpy_without_copying(dtype: str) -> None:
+    source = np.arange(50).astype("u1").view("V5") if dtype == "V5" else np.arange(50).astype(dtype)
+    array = sa.array(source)
+    assert array.buffers()[1].address == source.ctypes.data
+    found = array.to_numpy()
+    assert found.dtype == source.dtype
+    assert found.ctypes.data == source.ctypes.data
+    assert not found.flags.writeable
+    assert found.tobytes() == source.tobytes()
+    part = array.slice(3, 5).to_numpy()
+    assert part.ctypes.data == source.ctypes.data + 3 * source.itemsize
+    assert part.tobytes() == source[3:8].tobytes()
+    assert source.flags.writeable
+
+
+def test_numpy_types() -> None:
+    assert sa.array(np.arange(3, dtype="i2")).type == sa.int16()
+    assert sa.array(np.array(["2020-01-01"], "M8[D]")).type == sa.date32()
+    assert sa.array(np.array([1], "m8[ms]")).type == sa.duration("ms")
+    assert sa.array(np.array([True, False])).to_pylist() == [True, False]
+    assert sa.array(np.array(["a", "bc"])).to_pylist() == ["a", "bc"]
+    assert sa.array(np.array([1, None, "a"], object)[:2]).to_pylist() == [1, None]
+    assert sa.array(np.arange(3, dtype=">i4")).to_pylist() == [0, 1, 2]
+    assert sa.array(np.arange(10)[::3]).to_pylist() == [0, 3, 6, 9]
+    with pytest.raises(sa.InvalidType, match="complex128"):
+        sa.array(np.zeros(3, complex))
+    with pytest.raises(sa.InvalidArgument, match="0-d"):
+        sa.array(np.array(1))
+
+
+def test_numpy_of_several_dimensions() -> None:
+    source = np.arange(24, dtype="f4").reshape(2, 3, 4)
+    array = sa.array(source)
+    assert array.type == sa.list_(sa.list_(sa.float32(), 4), 3)
+    assert array.to_pylist() == source.tolist()
+    found = array.to_numpy()
+    assert found.shape == (2, 3, 4)
+    assert found.ctypes.data == source.ctypes.data
+    assert array.slice(1).to_numpy().tolist() == source[1:].tolist()
+
+
+def test_numpy_with_nulls() -> None:
+    array = sa.array(np.arange(4), mask=np.array([False, True, False, False]))
+    assert array.to_pylist() == [0, None, 2, 3]
+    masked = np.ma.MaskedArray(np.arange(3.0), mask=[True, False, False])
+    assert sa.array(masked).to_pylist() == [None, 1.0, 2.0]
+    times = np.array(["2020-01-01", "NaT"], "M8[s]")
+    assert sa.array(times).null_count == 1
+    assert array.to_numpy(zero_copy_only=False).tolist()[0] == 0
+    assert np.isnan(array.to_numpy(zero_copy_only=False)[1])
+    assert np.array_equal(sa.array(times).to_numpy(zero_copy_only=False), times, equal_nan=True)
+
+
+COPIES = ["bool", "date32", "decimal128", "time32-s", "string", "string-view", "list", "struct", "map", "ree-16"]
+COPIES += ["dictionary-int8", "dense-union", "int32-nulls", "timestamp-s-nulls", "interval-day-time-nulls"]
+
+
+@pytest.mark.parametrize("name", COPIES)
+def test_to_numpy_says_when_a_copy_is_needed(name: str) -> None:
+    case = by_name(name)
+    array = case.array()
+    with pytest.raises(sa.CopyRequired, match="zero-copy"):
+        array.to_numpy()
+    found = array.to_numpy(zero_copy_only=False)
+    assert len(found) == len(case.values)
+    with pytest.raises((sa.CopyRequired, ValueError)):
+        np.array(array, copy=False)
+    assert len(np.asarray(array)) == len(case.values)
+    if found.dtype == object:
+        assert found.tolist() == case.values
+
+
+def test_numpy_form_of_bool_dates_and_times() -> None:
+    assert by_name("bool").array().to_numpy(False).tolist() == by_name("bool").values
+    dates = by_name("date32").array().to_numpy(False)
+    assert dates.dtype == "M8[D]"
+    assert dates.tolist() == by_name("date32").values
+    assert by_name("timestamp-ns").array().to_numpy().dtype == "M8[ns]"
+    assert by_name("date64").array().to_numpy().astype("M8[D]").tolist() == by_name("date64").values
+
+
+# --- what Python values may be -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("values", "type"),
+    [
+        ([1, None], sa.int64()),
+        ([1, 2.5], sa.float64()),
+        ([True, None], sa.bool_()),
+        (["a"], sa.string()),
+        ([b"a"], sa.binary()),
+        ([None], sa.null()),
+        ([], sa.null()),
+        ([1 << 63], sa.uint64()),
+        ([np.int16(3)], sa.int16()),
+        ([[1], None], sa.list_(sa.int64())),
+        ([{"a": 1}, {"b": "x"}], sa.struct({"a": sa.int64(), "b": sa.string()})),
+        ([sa.MonthDayNano(1, 2, 3)], sa.month_day_nano_interval()),
+    ],
+    ids=str,
+)
+def test_inference(values: list[Any], type: Any) -> None:
+    assert sa.infer_type(values) == type
+    assert sa.array(values).type == type
+
+
+@pytest.mark.parametrize("case", [case for case in CASES if case.physical is None], ids=lambda case: case.name)
+def test_iterables_of_any_kind(case: Case) -> None:
+    assert sa.array(tuple(case.values), case.type) == case.array()
+    assert sa.array(iter(case.values), case.type) == case.array()
+    assert sa.array(case.array()) == case.array()
+
+
+WRONG: list[tuple[Any, Any]] = [
+    (sa.int8(), 128), (sa.int8(), -129), (sa.uint8(), -1), (sa.uint64(), 1 << 64), (sa.int8(), 1.5), (sa.int8(), "1"),
+    (sa.int8(), True), (sa.float64(), "1"), (sa.bool_(), 1), (sa.string(), b"a"), (sa.string(), 1), (sa.binary(), "a"),
+    (sa.string(), "\ud800"), (sa.binary(3), b"ab"), (sa.decimal32(3, 1), 1000), (sa.date32(), "2020-01-01"),
+    (sa.time32("s"), 1.5), (sa.timestamp("s"), "now"), (sa.list_(sa.int8()), 5), (sa.list_(sa.int8()), [300]),
+    (sa.list_(sa.int8(), 2), [1]), (sa.struct({"a": sa.int8()}), {"b": 1}),
+    (sa.map_(sa.string(), sa.int8()), [(None, 1)]),
+    (sa.map_(sa.string(), sa.int8()), [1]), (sa.dense_union({"a": sa.int8()}), "x"), (sa.null(), 1),
+    (sa.dictionary(sa.int8(), sa.int8()), "x"), (sa.run_end_encoded(sa.int16(), sa.int8()), "x"),
+    (sa.month_day_nano_interval(), (1, 2)), (sa.string_view(), b"a"), (sa.list_view(sa.int8()), "ab"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("type", "value"), WRONG, ids=lambda value: f"{value!s:.40}")
+def test_values_that_do_not_fit(type: Any, value: Any) -> None:
+    with pytest.raises((sa.InvalidType, sa.InvalidData)):
+        sa.array([value], type)
+    with pytest.raises((sa.InvalidType, sa.InvalidData)):
+        sa.array([None, value], type)
+
+
+def test_nan_equals_nothing() -> None:
+    assert sa.array([float("nan")]) != sa.array([float("nan")])
+    assert sa.array([None, 1.0]) == sa.array([None, 1.0])
+
+
+def test_moments_beyond_python() -> None:
+    """Values that Python's own types cannot hold come as numpy's, exactly."""
+    nanos = sa.array(np.array([1, 1000], "M8[ns]"))
+    assert nanos.to_pylist()[0] == np.datetime64(1, "ns")
+    far = sa.array(np.array([1 << 60], "M8[s]"))
+    assert far.to_pylist() == [np.datetime64(1 << 60, "s")]
+    assert sa.array(far.to_pylist(), far.type) == far
+    spans = sa.array(np.array([1], "m8[ns]"))
+    assert spans.to_pylist() == [np.timedelta64(1, "ns")]
+    assert sa.array([(1 << 31) - 1], sa.date32()).to_pylist() == [np.datetime64((1 << 31) - 1, "D")]
+
+
+def test_every_layout_stands_in_a_case() -> None:
+    assert {case.type.layout for case in CASES} == set(LISTING)
