@@ -109,7 +109,9 @@ def decompress(codec: str, data: Bytes, size: int, what: str) -> Bytes:
         raise InvalidData(f"{what}: no {codec} frame of {size} bytes: {error}") from None
     if len(result) != size:
         raise InvalidData(f"{what}: expected {size} decompressed bytes, found {len(result)}")
-    return np.frombuffer(result, np.uint8)
+    data = np.frombuffer(result, np.uint8)
+    data.flags.writeable = False
+    return data
 
 
 def _decompress_lz4(data: memoryview, size: int) -> bytes:
@@ -136,16 +138,13 @@ def _decompress_lz4(data: memoryview, size: int) -> bytes:
 def _decompress_zstd(data: memoryview, size: int) -> bytes:
     import zstandard
 
-    claimed = zstandard.get_frame_parameters(data).content_size
-    if claimed == size and (size <= _PART or size <= len(data) * 1000):
-        try:
-            return zstandard.ZstdDecompressor().decompress(data, max_output_size=size)
-        except zstandard.ZstdError as error:
-            raise ValueError(str(error)) from None
-    reader = zstandard.ZstdDecompressor().stream_reader(data)
-    parts = []
-    left = size + 1
     try:
+        claimed = zstandard.get_frame_parameters(data).content_size
+        if claimed == size and (size <= _PART or size <= len(data) * 1000):
+            return zstandard.ZstdDecompressor().decompress(data, max_output_size=size)
+        reader = zstandard.ZstdDecompressor().stream_reader(data)
+        parts = []
+        left = size + 1
         while left > 0:
             part = reader.read(min(left, _PART))
             if not part:

@@ -95,7 +95,7 @@ def swapped(row: Row, type: DataType, data: np.ndarray) -> np.ndarray:
         assert dtype is not None
         if dtype.subdtype is not None:  # wide decimals: words of one number
             size = dtype.itemsize
-            return np.ascontiguousarray(data[: len(data) // size * size].reshape(-1, size)[:, ::-1]).reshape(-1)
+            return _read_only(np.ascontiguousarray(data[: len(data) // size * size].reshape(-1, size)[:, ::-1]))
     elif row.bits in (32, 64):
         dtype = np.dtype(f"<i{row.bits >> 3}")
     else:
@@ -103,7 +103,7 @@ def swapped(row: Row, type: DataType, data: np.ndarray) -> np.ndarray:
     if dtype.itemsize <= 1 or (dtype.kind == "V" and dtype.names is None):
         return data
     whole = data[: len(data) // dtype.itemsize * dtype.itemsize]
-    return whole.view(dtype.newbyteorder(">")).astype(dtype).view("u1")
+    return _read_only(whole.view(dtype.newbyteorder(">")).astype(dtype))
 
 
 def swapped_views(data: np.ndarray, to_big: bool) -> np.ndarray:
@@ -113,4 +113,10 @@ def swapped_views(data: np.ndarray, to_big: bool) -> np.ndarray:
     long = (words[:, 0] if to_big else swapped_lengths) > 12
     words[:, 0] = swapped_lengths
     words[long, 2:] = words[long, 2:].byteswap()
-    return words.reshape(-1).view("u1")
+    return _read_only(words)
+
+
+def _read_only(data: np.ndarray) -> np.ndarray:
+    flat = data.reshape(-1).view("u1")
+    flat.flags.writeable = False
+    return flat
