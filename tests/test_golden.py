@@ -25,8 +25,8 @@ CONTENTS = {
     "2.0.0-compression": "lz4 uncompressible_lz4 zstd",
     "cpp-21.0.0": (
         "binary binary_view binary_zerolength custom_metadata datetime decimal decimal32 dictionary "
-        "dictionary_unsigned duplicate_fieldnames extension interval_mdn list_view map nested nested_dictionary null primitive "
-        "primitive_no_batches run_end_encoded union"
+        "dictionary_unsigned duplicate_fieldnames extension interval_mdn list_view map nested nested_dictionary "
+        "null primitive primitive_no_batches run_end_encoded union"
     ),
 }
 NAMES = [f"{release}/{content}" for release, contents in CONTENTS.items() for content in contents.split()]

@@ -1,0 +1,373 @@
+"""Bytes that nobody should trust, and what must come of them: data, or one of our errors, in little time and memory.
+
+Rules kept here:
+
+* :func:`exercise` does with an input all that a careless reader would: opens it, reads, checks, prints and converts
+  everything. What passes full validation must also convert without error, and be the same after it is written anew;
+* inputs are run in a process of their own, whose memory is limited; a crash, a hang or a stray exception names it;
+* mutations are made from a number alone, so a number is enough to have one again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import io
+import multiprocessing
+import random
+import resource
+import signal
+import struct
+import sys
+import time
+import traceback
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import cases
+import forms
+import numpy as np
+
+import shmarrow as sa
+from shmarrow.ipc.flatbuf import Reader
+from shmarrow.ipc.message import read_message
+
+SECONDS = 2.0
+MEMORY = 256 << 20
+
+
+# --- one input ---------------------------------------------------------------------------------------------------
+
+
+def exercise(data: bytes, is_file: bool) -> str:
+    """All that a reader may do with some bytes; says whether they were read, and whether they kept all rules."""
+    try:
+        opened = sa.ipc.open_file(data) if is_file else sa.ipc.open_stream(data)
+    except sa.ShmarrowError:
+        return "refused"
+    for use in (lambda: repr(opened.schema), lambda: [repr(field.type) for field in opened.schema]):
+        _try(use)
+    if is_file:
+        _try(lambda: opened.metadata)
+    valid = True
+    batches = iter(opened)
+    while True:
+        try:
+            batch = next(batches)
+        except StopIteration:
+            break
+        except sa.ShmarrowError:
+            return "refused"
+        valid &= _exercise_batch(batch)
+    if not is_file:
+        _try(lambda: list(sa.ipc.open_stream(io.BytesIO(data))))
+    return "valid" if valid else "invalid"
+
+
+def _exercise_batch(batch: Any) -> bool:
+    _try(lambda: repr(batch))
+    valid = True
+    for i in range(batch.num_columns):
+        try:
+            column = batch.column(i)
+        except sa.ShmarrowError:
+            valid = False
+            continue
+        _try(column.validate)
+        for use in (
+            lambda column=column: repr(column),
+            lambda column=column: column[len(column) // 2] if len(column) else None,
+            lambda column=column: column[len(column) // 3 :].trim(),
+            lambda column=column: column.to_numpy(zero_copy_only=False),
+            column.to_pylist,
+        ):
+            _try(use)
+        for buffer in column.buffers():
+            assert buffer is None or not buffer.flags.writeable
+    try:
+        batch.validate(full=True)
+    except sa.ShmarrowError:
+        valid = False
+        _try(lambda: forms.write("stream-plain", [batch], batch.schema))
+    if valid:
+        _hold_to_validity(batch)
+    return valid
+
+
+def _try(use: Callable[[], Any]) -> None:
+    with contextlib.suppress(sa.ShmarrowError):
+        use()
+
+
+def _hold_to_validity(batch: Any) -> None:
+    """What is valid converts, and is the same when written anew.
+
+    But for limits on what takes no bytes, and time zones that this machine does not know.
+    """
+    try:
+        values = [repr(column.to_pylist()) for column in batch.columns]
+    except sa.LimitExceeded:
+        return
+    except sa.InvalidData as error:
+        if "no time zone is named" in str(error):
+            return
+        raise
+    data = forms.write("stream-plain", [batch], batch.schema)
+    (again,) = sa.ipc.open_stream(data)
+    again.validate(full=True)
+    assert [repr(column.to_pylist()) for column in again.columns] == values, "other values after writing"
+
+
+# --- many inputs -------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Finding:
+    """An input, and what came of it that should not have."""
+
+    name: str
+    what: str
+
+
+class _TookTooLong(BaseException):
+    pass
+
+
+def _alarm(number: int, frame: Any) -> None:
+    raise _TookTooLong
+
+
+def _guarded(data: bytes, is_file: bool) -> tuple[str, str]:
+    """What came of an input, and what is wrong with that."""
+    signal.setitimer(signal.ITIMER_REAL, SECONDS)
+    started = time.perf_counter()
+    try:
+        outcome, wrong = exercise(data, is_file), ""
+    except _TookTooLong:
+        outcome, wrong = "wrong", f"took more than {SECONDS} s"
+    except BaseException:
+        outcome, wrong = "wrong", traceback.format_exc(limit=-6)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+    took = time.perf_counter() - started
+    if took > SECONDS and not wrong:
+        outcome, wrong = "wrong", f"took {took:.1f} s"
+    return outcome, wrong
+
+
+def _limit_memory() -> None:
+    """Let this process have so much more memory than it has now; asking for more raises MemoryError."""
+    with open("/proc/self/status") as status:
+        held = next(int(line.split()[1]) for line in status if line.startswith("VmData")) << 10
+    resource.setrlimit(resource.RLIMIT_DATA, (held + MEMORY, resource.RLIM_INFINITY))
+
+
+def _serve(inputs: Callable[[Any], tuple[bytes, bool]], names: list[Any], results: Any) -> None:
+    signal.signal(signal.SIGALRM, _alarm)
+    if sys.platform == "linux":
+        _limit_memory()
+    for name in names:
+        results.send((name, None, None))
+        results.send((name, *_guarded(*inputs(name))))
+    results.close()
+
+
+def run(
+    inputs: Callable[[Any], tuple[bytes, bool]], names: Iterable[Any], seconds: float = 600
+) -> tuple[dict[str, int], list[Finding]]:
+    """Exercise many inputs in another process; gives how often each outcome came, and what should not have.
+
+    Parameters
+    ----------
+    inputs : function
+        Makes the bytes of an input from its name, and says whether they are a file; at the top level of a module.
+    names : iterable
+        The names of all inputs.
+    seconds : float
+        After so long the rest is left out.
+    """
+    counts: dict[str, int] = {}
+    findings: list[Finding] = []
+    left = list(names)
+    deadline = time.monotonic() + seconds
+    context = multiprocessing.get_context("spawn")
+    while left and time.monotonic() < deadline:
+        receive, send = context.Pipe(False)
+        child = context.Process(target=_serve, args=(inputs, left, send), daemon=True)
+        child.start()
+        send.close()
+        done, current = 0, None
+        try:
+            while time.monotonic() < deadline:
+                if not receive.poll(60 if current is None else 5 * SECONDS):
+                    findings.append(Finding(str(current), "hangs"))
+                    done += 1
+                    break
+                current, outcome, wrong = receive.recv()
+                if outcome is None:
+                    continue
+                done += 1
+                counts[outcome] = counts.get(outcome, 0) + 1
+                if wrong:
+                    findings.append(Finding(str(current), wrong))
+        except EOFError:
+            child.join(10)
+            if done < len(left):
+                findings.append(Finding(str(current), f"ends the process with {child.exitcode}"))
+                done += 1
+        finally:
+            if child.is_alive():
+                child.kill()
+            child.join()
+            receive.close()
+        left = left[done:]
+    return counts, findings
+
+
+# --- mutations ---------------------------------------------------------------------------------------------------
+
+_CASES = [case for case in cases.CASES if not case.name.endswith(("-all-null", "-empty")) or "dictionary" in case.name]
+_CASES = [case for case in _CASES if not case.name.startswith("dictionary-dictionary")]
+_FORMS = list(forms.FORMS)
+_EXTREMES = [
+    0, 1, -1, 2, 3, 4, 7, 8, 16, 64, 127, 128, 255, 256, 65535, 65536, (1 << 31) - 1, -(1 << 31), 1 << 30,
+    (1 << 32) - 1, 1 << 32, (1 << 63) - 1, -(1 << 63), (1 << 62), 1 << 40, -8, -64,
+]  # fmt: skip
+
+
+@functools.lru_cache(4096)
+def seed_input(case: int, form: int) -> bytes:
+    """A well-formed input: two batches of one column, which have a dictionary each where the form allows it."""
+    array = _CASES[case].array()
+    batch = sa.record_batch([array], names=["c"])
+    other = batch.slice(len(array) // 3)
+    return forms.write(_FORMS[form], [batch, other], batch.schema)
+
+
+def mutation(number: int) -> tuple[bytes, bool]:
+    """The mutated input of a number, and whether it is a file."""
+    chance = random.Random(number)
+    form = chance.randrange(len(_FORMS))
+    data = bytearray(seed_input(chance.randrange(len(_CASES)), form))
+    is_file = forms.FORMS[_FORMS[form]][0]
+    for _ in range(chance.choice((1, 1, 1, 2, 3, 8))):
+        chance.choice(_MUTATIONS)(data, chance, is_file)
+        if not data:
+            break
+    return bytes(data), is_file
+
+
+def _flip_bits(data: bytearray, chance: random.Random, is_file: bool) -> None:
+    data[chance.randrange(len(data))] ^= 1 << chance.randrange(8)
+
+
+def _set_byte(data: bytearray, chance: random.Random, is_file: bool) -> None:
+    data[chance.randrange(len(data))] = chance.choice((0, 1, 2, 4, 127, 128, 254, 255))
+
+
+def _set_number(data: bytearray, chance: random.Random, is_file: bool) -> None:
+    size = chance.choice((2, 4, 4, 8, 8))
+    if len(data) < size:
+        return
+    at = chance.randrange(0, len(data) - size + 1, size)
+    value = chance.choice(_EXTREMES)
+    data[at : at + size] = (value & ((1 << 8 * size) - 1)).to_bytes(size, "little")
+
+
+def _shift_number(data: bytearray, chance: random.Random, is_file: bool) -> None:
+    """Change a number that is there by a little: lengths and offsets that are nearly right."""
+    size = chance.choice((4, 8))
+    if len(data) < size:
+        return
+    at = chance.randrange(0, len(data) - size + 1, size)
+    value = int.from_bytes(data[at : at + size], "little") + chance.choice((-64, -8, -4, -2, -1, 1, 2, 4, 8, 64))
+    data[at : at + size] = (value & ((1 << 8 * size) - 1)).to_bytes(size, "little")
+
+
+def _copy_within(data: bytearray, chance: random.Random, is_file: bool) -> None:
+    size = chance.choice((4, 8, 16, 24, 64))
+    if len(data) > size:
+        source, to = (chance.randrange(0, len(data) - size + 1, 4) for _ in range(2))
+        data[to : to + size] = data[source : source + size]
+
+
+def _truncate(data: bytearray, chance: random.Random, is_file: bool) -> None:
+    del data[chance.randrange(len(data)) :]
+
+
+def _cut_out(data: bytearray, chance: random.Random, is_file: bool) -> None:
+    at = chance.randrange(0, len(data), 8)
+    del data[at : at + chance.choice((1, 8, 64))]
+
+
+def _splice(data: bytearray, chance: random.Random, is_file: bool) -> None:
+    """The head of one input and the tail of another, of the same form."""
+    form = chance.choice([i for i, name in enumerate(_FORMS) if forms.FORMS[name][0] == is_file])
+    other = seed_input(chance.randrange(len(_CASES)), form)
+    at, start = chance.randrange(0, len(data), 8), chance.randrange(0, len(other), 8)
+    data[at:] = other[start:]
+
+
+def _messages(data: bytearray, start: int) -> list[tuple[int, int]]:
+    """Where the messages of a stream lie, as far as it can be read."""
+    view = np.frombuffer(bytes(data), np.uint8)
+    found = []
+    at = start
+    try:
+        while (step := read_message(view, at, "")) is not None:
+            message, body = step
+            found.append((at, body + message.body_length))
+            at = found[-1][1]
+    except sa.ShmarrowError:
+        pass
+    return found
+
+
+def _reorder_messages(data: bytearray, chance: random.Random, is_file: bool) -> None:
+    if is_file:
+        return
+    parts = [bytes(data[start:end]) for start, end in _messages(data, 0)]
+    if len(parts) > 1:
+        form = chance.choice([i for i, name in enumerate(_FORMS) if not forms.FORMS[name][0]])
+        other = bytearray(seed_input(chance.randrange(len(_CASES)), form))
+        strange = [bytes(other[start:end]) for start, end in _messages(other, 0)]
+        parts = parts[: chance.choice((0, 1, 1, 1))] + chance.choices(parts + strange, k=chance.randrange(1, 6))
+        data[:] = b"".join(parts)
+
+
+def _change_blocks(data: bytearray, chance: random.Random, is_file: bool) -> None:
+    """Swap blocks of the footer, move one to another message or a little to the side, or let one be a dictionary's."""
+    if not is_file or len(data) < 18:
+        return
+    (size,) = struct.unpack_from("<i", data, len(data) - 10)
+    start = len(data) - 10 - size
+    if not 8 <= start < len(data) - 10:
+        return
+    whole = np.frombuffer(data, np.uint8)
+    try:
+        footer = Reader(whole[start : start + size], "").root("Footer")
+        vectors = [footer[name] for name in ("recordBatches", "dictionaries")]
+    except sa.ShmarrowError:
+        return
+    finally:
+        footer = None
+    first = whole.ctypes.data
+    places = [v.ctypes.data - first + 24 * i for v in vectors if v is not None for i in range(len(v))]
+    del whole, vectors
+    if not places:
+        return
+    one, two = chance.choice(places), chance.choice(places)
+    if chance.random() < 0.5:
+        data[one : one + 24], data[two : two + 24] = data[two : two + 24], data[one : one + 24]
+    else:
+        field, format = chance.choice(((0, "<q"), (8, "<i"), (16, "<q")))
+        (value,) = struct.unpack_from(format, data, one + field)
+        value = chance.choice((value + chance.choice((-64, -8, 8, 64)), *_EXTREMES[:17], -value))
+        data[one + field : one + field + struct.calcsize(format)] = struct.pack(format, value)
+
+
+_MUTATIONS: list[Callable[[bytearray, random.Random, bool], None]] = [
+    _flip_bits, _set_byte, _set_number, _set_number, _set_number, _shift_number, _shift_number, _copy_within, _truncate,
+    _cut_out, _splice, _reorder_messages, _change_blocks,
+]  # fmt: skip
