@@ -30,6 +30,8 @@ class DataType:
     ----------
     layout : str
         The row of the buffer listing that describes the type's buffers.
+    array_class : type or None
+        The class of the type's arrays, where it is another than that of its layout: extension types have their own.
     storage : numpy.dtype or None
         dtype of one slot of the values buffer, little endian, for fixed-width layouts.
     numpy_dtype : numpy.dtype or None
@@ -44,6 +46,7 @@ class DataType:
     to_pyarrow: Callable[[], Any]
 
     layout: str = ""
+    array_class: ClassVar[Any] = None
     parameters: ClassVar[tuple[str, ...]] = ()
     storage: DType | None = None
     fields: tuple[Field, ...] = ()

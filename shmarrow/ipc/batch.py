@@ -24,9 +24,11 @@ from shmarrow.ipc.compression import compress, decompressor
 from shmarrow.ipc.flatbuf import ENUMS, TableView
 from shmarrow.ipc.message import Message, encode_message, with_padding
 from shmarrow.ipc.options import IpcWriteOptions
-from shmarrow.ipc.schema import WireField, WireSchema
+from shmarrow.ipc.schema import WireField
+from shmarrow.ipc.wire_schema import WireSchema
 from shmarrow.layout.array import EMPTY, Array, make_array, nulls
 from shmarrow.layout.listing import LISTING, swapped, swapped_views
+from shmarrow.layout.primitive import PrimitiveArray
 from shmarrow.layout.union import UnionArray
 from shmarrow.types import Metadata, Schema
 
@@ -62,7 +64,7 @@ class BatchBody:
 
     __slots__ = (
         "_asked", "_body", "_buffer_rows", "_buffers", "_decompress", "_dictionaries", "_limits", "_node_rows",
-        "_nodes", "_ready", "_schema", "_size", "_swap", "_table", "_v4", "_variadic", "_variadic_ends", "length",
+        "_nodes", "_plain", "_ready", "_schema", "_size", "_swap", "_table", "_v4", "_variadic", "_variadic_ends", "length",
         "where",
     )  # fmt: skip
 
@@ -98,6 +100,7 @@ class BatchBody:
         self._limits = limits
         self._asked = 0
         self._ready: dict[int, Bytes] = {}
+        self._plain: list[tuple[int, int]] | None = None
         codec = table["compression"]
         self._decompress = None if codec is None else decompressor(codec["codec"], codec["method"], where, limits)
 
@@ -115,6 +118,28 @@ class BatchBody:
 
     def column(self, index: int) -> Any:
         """A column of the schema."""
+        plain = self._plain
+        if plain is not None:
+            start, size = plain[index]
+            type = self._schema.wire(index).type
+            if start >= 0 and type.layout == "primitive" and size >= self.length * type.storage.itemsize:
+                return PrimitiveArray(type, self.length, [None, self._body[start : start + size]], 0)
+        return self._column(index)
+
+    def _find_plain(self) -> None:
+        """Many columns are asked for: find at once which have two buffers, no nulls, and all that is theirs in the body."""
+        starts = self._schema.flat_starts()
+        count = len(self._schema)
+        if starts is None or self._swap or self.compressed or len(self._nodes) < count or len(self._buffers) < starts[-1]:
+            return
+        first = np.minimum(starts[:-1] + 1, len(self._buffers) - 1)
+        at, sizes = self._buffers[first, 0], self._buffers[first, 1]
+        good = (np.diff(starts) == 2) & (self._nodes[:count, 0] == self.length) & (self._nodes[:count, 1] == 0)
+        good &= (sizes > 0) & (at >= 0) & (at <= self._size) & (sizes <= self._size - at)
+        self._plain = list(zip(np.where(good, at, -1).tolist(), sizes.tolist(), strict=True))
+
+    def _column(self, index: int) -> Any:
+        """A column of any type."""
         node, buffer, variadic, v4_bitmaps = self._schema.start(index)
         buffer += v4_bitmaps * self._v4
         cursor = _Cursor(self, node, buffer, variadic)
@@ -124,6 +149,7 @@ class BatchBody:
         self._asked += 1
         if self._asked == _EAGER and self._node_rows is None:
             self._node_rows, self._buffer_rows = self._nodes.tolist(), self._buffers.tolist()
+            self._find_plain()
         try:
             column = cursor.array(wire)
         except InvalidData as error:
@@ -263,7 +289,8 @@ class _Cursor:
             if len(v4_validity) < bitmap.bytes_for(length):
                 raise InvalidData(f"{type}: the validity of {length} slots has {len(v4_validity)} bytes")
             made = made.with_nulls(bitmap.unpack(v4_validity, 0, length))
-        return made
+        logical = wire.field.type
+        return made if logical is type else made._with(type=logical)
 
     def _dictionary(self, wire: WireField, all_null: bool) -> Array:
         assert wire.values is not None

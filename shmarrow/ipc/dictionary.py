@@ -32,7 +32,7 @@ class Dictionary:
 
     def array(self, wire: WireField) -> Any:
         """The values, made once for each type that asks for them."""
-        found = self._cache.get(wire.type)
+        found = self._cache.get(wire.field.type)
         if found is not None:
             return found
         if self._busy:
@@ -42,7 +42,7 @@ class Dictionary:
             pieces = []
             step: Dictionary | None = self
             while step is not None:
-                known = step._cache.get(wire.type)
+                known = step._cache.get(wire.field.type)
                 if known is not None:
                     pieces.append(known)
                     break
@@ -59,7 +59,7 @@ class Dictionary:
                 f"dictionary {self.id} has {made.nbytes} bytes, "
                 f"more than Limits.dictionary_bytes = {self.limits.dictionary_bytes}"
             )
-        self._cache[wire.type] = made
+        self._cache[wire.field.type] = made
         return made
 
 

@@ -28,9 +28,10 @@ from shmarrow.ipc.dictionary import Dictionary, with_dictionary
 from shmarrow.ipc.flatbuf import ENUMS, STRUCTS, Reader
 from shmarrow.ipc.message import Message, check_version, end_of_stream, key_values, read_key_values, read_message
 from shmarrow.ipc.options import IpcWriteOptions
-from shmarrow.ipc.schema import read_schema, schema_values
+from shmarrow.ipc.schema import schema_values
 from shmarrow.ipc.source import Sink, Source
 from shmarrow.ipc.stream import check_zero_copy, dictionary_body
+from shmarrow.ipc.wire_schema import read_schema
 from shmarrow.ipc.writer import BatchWriter
 from shmarrow.types import Metadata, MetadataLike, Schema, as_metadata
 
@@ -64,7 +65,10 @@ class RecordBatchFileReader:
         table = footer["schema"]
         if table is None:
             raise InvalidData(f"{source.name}: the footer has no schema")
-        self.schema: Schema = read_schema(table, limits)
+        start = self._end
+        self.schema: Schema = read_schema(
+            table, limits, source.identity, lambda at, size: source.fetch(start + at, size)
+        )
         self._blocks = _blocks(footer["recordBatches"])
         self._dictionaries: _FileDictionaries | None = None
 

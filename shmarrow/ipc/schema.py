@@ -2,10 +2,8 @@
 
 Rules kept here:
 
-* a schema that is read is scanned with array operations, which say where each column's nodes and buffers start; a
-  field is parsed when it is asked for. Parsed schemas are kept by their bytes, so the next file with the same ones
-  finds them ready;
-* the mapping from types to tables is data, one row a type, used in both directions.
+* the mapping from types to tables is data, one row a type, used in both directions;
+* a field that is read says how its column lies in a message: the type of its buffers, its children, its dictionary.
 """
 
 from __future__ import annotations
@@ -17,15 +15,12 @@ import numpy as np
 import numpy.typing as npt
 
 from shmarrow import types
-from shmarrow.buffer import Bytes
-from shmarrow.errors import DEFAULT_LIMITS, InvalidArgument, InvalidData, LimitExceeded, Limits
+from shmarrow.errors import InvalidArgument, InvalidData, LimitExceeded, Limits
 from shmarrow.extension import extension_type, storage_field
 from shmarrow.ipc import flatbuf
-from shmarrow.ipc.flatbuf import ENUMS, UNIONS, Built, Reader, TableView
+from shmarrow.ipc.flatbuf import ENUMS, TableView
 from shmarrow.ipc.message import key_values, read_key_values
 from shmarrow.ipc.options import IpcWriteOptions
-from shmarrow.layout.array import ranges
-from shmarrow.layout.listing import LISTING
 from shmarrow.types import DataType, Field, Schema
 
 Positions = npt.NDArray[np.int64]
@@ -47,6 +42,11 @@ _PRECISION = {16: 0, 32: 1, 64: 2}
 _BITS = {number: bits for bits, number in _PRECISION.items()}
 
 _Children = tuple[Field, ...]
+
+NESTED = (
+    "Struct_", "Map", "List", "LargeList", "ListView", "LargeListView", "FixedSizeList", "Union", "RunEndEncoded"
+)  # fmt: skip
+"""The members of the Type union that have children."""
 
 
 def _known(names: dict[int, Any], number: int, what: str) -> Any:
@@ -79,7 +79,7 @@ def _read_run_ends(table: TableView, children: _Children) -> DataType:
 
 def _read_timestamp(table: TableView, children: _Children) -> DataType:
     zone = table["timezone"]
-    return types.TimestampType(_known(_TIME[1], table["unit"], "TimeUnit"), _text(zone, "time zone") if zone else None)
+    return types.TimestampType(_known(_TIME[1], table["unit"], "TimeUnit"), text(zone, "time zone") if zone else None)
 
 
 _READ: dict[str, Callable[[TableView, _Children], DataType]] = {
@@ -151,7 +151,8 @@ _WRITE: dict[Any, tuple[Any, Callable[[Any], dict[str, Any]]]] = {
 }
 
 
-def _text(value: bytes | None, what: str) -> str:
+def text(value: bytes | None, what: str) -> str:
+    """A string of the wire as text."""
     try:
         return (value or b"").decode()
     except UnicodeDecodeError as error:
@@ -190,15 +191,17 @@ def parse_field(table: TableView, limits: Limits, depth: int = 0) -> WireField:
     """A field and its children from a Field table."""
     if depth >= limits.depth:
         raise LimitExceeded(f"types nest deeper than Limits.depth = {limits.depth}")
-    name = _text(table["name"], "field name")
+    name = text(table["name"], "field name")
     children = tuple([parse_field(child, limits, depth + 1) for child in table["children"]])
     kind, type_table = table["type"]
     if type_table is None:
         raise InvalidData(f"field {name!r} has no type that is known, found {kind}")
     try:
-        type = _READ[kind](type_table, tuple([child.field for child in children]))
+        type = _read_type(kind, type_table, tuple([child.field for child in children]))
     except InvalidArgument as error:
         raise InvalidData(f"field {name!r}: {error}") from None
+    if children and not type.fields:
+        raise InvalidData(f"field {name!r} of type {type} has {len(children)} children, expected none")
     metadata = read_key_values(table["custom_metadata"])
     nullable = table["nullable"]
     encoding = table["dictionary"]
@@ -213,7 +216,28 @@ def parse_field(table: TableView, limits: Limits, depth: int = 0) -> WireField:
         children = ()
         storage = types.DictionaryType(index_type, type, encoding["isOrdered"])
     logical, metadata = extension_type(storage, metadata)
+    if values is not None and logical is not storage and isinstance(logical, types.DictionaryType):
+        storage = logical  # it is the values that are of an extension type
+        values = values._replace(field=Field(name, logical.value_type))
     return WireField(Field(name, logical, nullable, metadata), storage, dictionary_id, children, values)
+
+
+_PLAIN: dict[Any, DataType] = {}
+_MOST_PLAIN = 4096
+
+
+def _read_type(kind: str, table: TableView, children: _Children) -> DataType:
+    """The type in a table of the Type union; of those that are all in their own bytes each is made once."""
+    if children or kind == "Timestamp" or kind in NESTED:
+        return _READ[kind](table, children)
+    key = (kind, table.raw())
+    found = _PLAIN.get(key)
+    if found is None:
+        found = _READ[kind](table, children)
+        if len(_PLAIN) >= _MOST_PLAIN:
+            _PLAIN.clear()
+        _PLAIN[key] = found
+    return found
 
 
 def _index_type(table: TableView, name: str) -> DataType:
@@ -221,276 +245,6 @@ def _index_type(table: TableView, name: str) -> DataType:
         return types.IntType(table["bitWidth"], table["is_signed"])
     except InvalidArgument as error:
         raise InvalidData(f"field {name!r}: the index type of its dictionary: {error}") from None
-
-
-# Slots of the Field table, as offsets into its vtable.
-_NAME, _TYPE_TAG, _TYPE, _DICTIONARY, _CHILDREN = 4, 8, 10, 12, 14
-
-_LAYOUT_OF = {
-    "Null": "null", "Bool": "bool", "Struct_": "struct", "Map": "map", "List": "list", "LargeList": "large_list",
-    "ListView": "list_view", "LargeListView": "large_list_view", "FixedSizeList": "fixed_size_list",
-    "Binary": "binary", "Utf8": "binary", "LargeBinary": "large_binary", "LargeUtf8": "large_binary",
-    "BinaryView": "binary_view", "Utf8View": "binary_view", "Union": "sparse_union",
-    "RunEndEncoded": "run_end_encoded",
-}  # fmt: skip
-_UNION_TAG = UNIONS["Type"].index("Union") + 1
-_RUN_END_TAG = UNIONS["Type"].index("RunEndEncoded") + 1
-_BUFFERS_OF = np.array([0] + [len(LISTING[_LAYOUT_OF.get(name, "primitive")].buffers) for name in UNIONS["Type"]])
-_VARIADIC_OF = np.array([0] + [int(LISTING[_LAYOUT_OF.get(name, "primitive")].variadic) for name in UNIONS["Type"]])
-_DENSE = ENUMS["UnionMode"]["Dense"]
-
-
-class Start(NamedTuple):
-    """Where a column's nodes, buffers and counts of variadic buffers start; the last one stands for the ends."""
-
-    node: int
-    buffer: int
-    variadic: int
-    v4_bitmaps: int
-
-
-class WireSchema:
-    """The fields of a schema that was read; the source of a :class:`Schema`.
-
-    Attributes
-    ----------
-    big_endian : bool
-        Whether the numbers in buffers are big endian.
-    features : list of int
-        What the writer says it makes use of.
-    """
-
-    def __init__(self, table: TableView, limits: Limits) -> None:
-        endianness = table["endianness"]
-        if endianness not in ENUMS["Endianness"].values():
-            raise InvalidData(f"{table.reader.where}: endianness is 0 or 1, found {endianness}")
-        self.big_endian: bool = endianness == ENUMS["Endianness"]["Big"]
-        features = table["features"]
-        self.features: list[int] = [] if features is None else features.tolist()
-        self._limits = limits
-        self._reader = table.reader
-        self._fields = table["fields"]
-        self._wire: list[WireField | None] = [None] * len(self._fields)
-        self._names: list[str] | None = None
-        self._starts: npt.NDArray[np.int64] | None = None
-        self._start_rows: list[list[int]] | None = None
-        self._scan()
-
-    def __len__(self) -> int:
-        return len(self._wire)
-
-    def wire(self, index: int) -> WireField:
-        """How a column lies in a message."""
-        found = self._wire[index]
-        if found is None:
-            found = self._wire[index] = parse_field(self._fields[index], self._limits)
-        return found
-
-    def field(self, index: int) -> Field:
-        return self.wire(index).field
-
-    def names(self) -> list[str]:
-        if self._names is None:
-            data = self._reader.view
-            at, sizes = self._name_at, self._name_size
-            self._names = [
-                _text(bytes(data[start : start + size]), "field name")
-                for start, size in zip(at.tolist(), sizes.tolist(), strict=True)
-            ]
-        return self._names
-
-    def find(self, name: str) -> list[int]:
-        try:
-            wanted = np.frombuffer(name.encode(), np.uint8)
-        except UnicodeEncodeError:
-            return []
-        size = len(wanted)
-        found = np.flatnonzero(self._name_size == size)
-        data = self._reader.data
-        step = 1
-        while len(found) and size > 0:
-            # The last bytes of names differ most often, so compare from the end, a few bytes at a time.
-            low = max(size - step, 0)
-            at = self._name_at[found][:, None] + np.arange(low, size)
-            found = found[(data[at] == wanted[low:size]).all(axis=1)]
-            size, step = low, 8
-        result: list[int] = found.tolist()
-        return result
-
-    # --- the scan ---
-
-    def _scan(self) -> None:
-        """Find names, and count the nodes and buffers of every column, level by level, with array operations."""
-        count = len(self._fields)
-        positions: Positions = self._fields.positions
-        self._name_at, self._name_size = self._scan_names(positions)
-        totals = np.zeros((4, count), np.int64)
-        owners = None
-        seen = 0
-        for depth in range(self._limits.depth + 1):
-            if not len(positions):
-                break
-            seen += len(positions)
-            if depth == self._limits.depth:
-                raise LimitExceeded(f"types nest deeper than Limits.depth = {self._limits.depth}")
-            if seen > min(self._limits.tables, self._reader.size):
-                raise LimitExceeded(f"{self._reader.where}: more fields than its {self._reader.size} bytes can hold")
-            positions, owners = self._count(positions, owners, totals)
-        self._totals = totals
-
-    def starts(self) -> npt.NDArray[np.int64]:
-        """For each column, and for the end, where its nodes, buffers, variadic counts and version 4's bitmaps start: (n + 1, 4)."""
-        if self._starts is None:
-            result = np.zeros((len(self) + 1, 4), np.int64)
-            np.cumsum(self._totals.T, axis=0, out=result[1:])
-            self._starts = result
-        return self._starts
-
-    def start(self, index: int) -> Start:
-        """Where one column starts."""
-        if self._start_rows is not None:
-            return Start(*self._start_rows[index])
-        return Start(*self.starts()[index].tolist())
-
-    def _slots(self, positions: Positions, entries: tuple[int, ...]) -> list[Positions]:
-        """For each Field table and each slot asked for, the position of its value, or 0 where it is absent."""
-        reader = self._reader
-        size = reader.size
-        if int(positions.min()) < 0 or int(positions.max()) + 4 > size:
-            reader.fail("a Field table", int(positions.max()), 4)
-        vtables = positions - self._u4(positions).astype(np.int32)
-        results = [np.zeros(len(positions), np.int64) for _ in entries]
-        same = vtables == vtables[0]
-        kinds = vtables[:1] if same.all() else np.unique(vtables)
-        for vtable in kinds.tolist():
-            chosen: Any = slice(None) if len(kinds) == 1 else np.flatnonzero(vtables == vtable)
-            first = int(positions[chosen][0])
-            table = reader.table("Field", first)  # checks the vtable
-            table_size = table._size
-            mine = positions[chosen]
-            if int(mine.max()) + table_size > size:
-                reader.fail("a Field table", int(mine.max()), table_size)
-            for result, entry in zip(results, entries, strict=True):
-                at = table._at((entry - 4) >> 1, 1 if entry == _TYPE_TAG else 4, "slot")
-                if at:
-                    result[chosen] = mine + (at - first)
-            if len(kinds) > 4096:
-                raise LimitExceeded(f"{reader.where}: {len(kinds)} kinds of Field tables")
-        return results
-
-    def _u4(self, positions: Any) -> Any:
-        """The 32-bit numbers at positions, which lie within the data."""
-        data = self._reader.data
-        if not (positions & 3).any():
-            return data[: len(data) & ~3].view("<u4")[positions >> 2]
-        return np.ascontiguousarray(data[positions[:, None] + np.arange(4)]).view("<u4")[:, 0]
-
-    def _follow(self, slots: Positions) -> tuple[Any, Any]:
-        """Where offsets lead, and the 32-bit length that stands there; both 0 where the slot is absent."""
-        reader = self._reader
-        absent = slots == 0
-        some = bool(absent.any())
-        safe = np.where(absent, 0, slots) if some else slots
-        targets = safe + self._u4(safe)
-        if some:
-            targets[absent] = 0
-        if len(targets) and int(targets.max()) + 4 > reader.size:
-            reader.fail("what a Field refers to", int(targets.max()), 4)
-        sizes = self._u4(targets).astype(np.int64)
-        if some:
-            sizes[absent] = 0
-        return targets, sizes
-
-    def _scan_names(self, positions: Positions) -> tuple[Positions, Positions]:
-        if not len(positions):
-            return positions, positions
-        (slots,) = self._slots(positions, (_NAME,))
-        targets, sizes = self._follow(slots)
-        at = targets + 4
-        if int((at + sizes).max()) > self._reader.size + 4:
-            self._reader.fail("a field name", int((at + sizes).max()), 0)
-        if int(sizes.sum()) > 16 * self._reader.size + 65536:
-            raise LimitExceeded(
-                f"{self._reader.where}: its names add up to over 16 times its {self._reader.size} bytes"
-            )
-        return at, sizes
-
-    def _count(self, positions: Positions, owners: Positions | None, totals: Any) -> tuple[Positions, Positions]:
-        """Add the nodes and buffers of one level of fields to their columns; gives the next level and its columns."""
-        reader = self._reader
-        tags_at, types_at, dictionaries, children = self._slots(positions, (_TYPE_TAG, _TYPE, _DICTIONARY, _CHILDREN))
-        tags = np.where(tags_at == 0, 0, reader.data[tags_at])
-        if int(tags.max()) >= len(_BUFFERS_OF) or not int(tags.min()):
-            at = int(np.argmax((tags == 0) | (tags >= len(_BUFFERS_OF))))
-            raise InvalidData(f"{reader.where}: a field has type {int(tags[at])}, expected 1 to {len(_BUFFERS_OF) - 1}")
-        encoded = dictionaries != 0
-        buffers = _BUFFERS_OF[tags]
-        variadic = _VARIADIC_OF[tags]
-        v4_bitmaps = ((tags == _UNION_TAG) | (tags == _RUN_END_TAG)).astype(np.int64)
-        for i in np.flatnonzero(tags == _UNION_TAG).tolist():
-            buffers[i] += int(reader.table("Union", reader.follow(int(types_at[i]), "a union"))["mode"] == _DENSE)
-        if encoded.any():
-            buffers[encoded], variadic[encoded], v4_bitmaps[encoded] = 2, 0, 0
-            children = np.where(encoded, 0, children)
-        for row, amounts in zip(totals, (np.ones_like(buffers), buffers, variadic, v4_bitmaps), strict=True):
-            if owners is None:
-                row += amounts
-            elif amounts.any():
-                row += np.bincount(owners, amounts, len(row)).astype(np.int64)
-        parents = np.flatnonzero(children)
-        if not len(parents):
-            return positions[:0], positions[:0]
-        targets, sizes = self._follow(children[parents])
-        if int((targets + 4 + 4 * sizes).max()) > reader.size:
-            reader.fail("the children of a field", int((targets + 4 + 4 * sizes).max()), 0)
-        if int(sizes.sum()) > reader.size:
-            raise LimitExceeded(f"{reader.where}: more fields than its {reader.size} bytes can hold")
-        places: Any = np.repeat(targets + 4, sizes) + 4 * ranges(np.zeros(len(sizes), np.int64), sizes)
-        below = places + self._u4(places) if len(places) else places
-        own = parents if owners is None else owners[parents]
-        return below, np.repeat(own, sizes)
-
-
-# --- the cache --------------------------------------------------------------------------------------------------
-
-_CACHE: dict[Any, list[tuple[Bytes, Schema]]] = {}
-_CACHE_BYTES = 64 << 20
-_cached_bytes = 0
-
-
-def read_schema(table: TableView, limits: Limits = DEFAULT_LIMITS) -> Schema:
-    """The schema in a Schema table; the same object for the same bytes.
-
-    The key is the run of bytes from the table to the end of the FlatBuffer, which holds all that the table refers to
-    when it was built as FlatBuffers are, from the back; where it was not, the schema is parsed anew each time.
-    """
-    global _cached_bytes
-    data = table.reader.data
-    start = table.lowest & ~7
-    region = data[start:]
-    key = (len(region), table.position - start, limits, region[:64].tobytes(), region[-64:].tobytes())
-    for kept, schema in _CACHE.get(key, ()):
-        if np.array_equal(kept, region):
-            return schema
-    kept = region.copy()
-    kept.flags.writeable = False
-    try:
-        schema = _parse(kept, table.position - start, table.reader.where, limits)
-    except InvalidData:
-        whole = data.copy()
-        whole.flags.writeable = False
-        return _parse(whole, table.position, table.reader.where, limits)
-    if _cached_bytes > _CACHE_BYTES:
-        _CACHE.clear()
-        _cached_bytes = 0
-    _cached_bytes += len(kept)
-    _CACHE.setdefault(key, []).append((kept, schema))
-    return schema
-
-
-def _parse(data: Bytes, position: int, where: str, limits: Limits) -> Schema:
-    table = Reader(data, where, limits).table("Schema", position)
-    return Schema(metadata=read_key_values(table["custom_metadata"]), source=WireSchema(table, limits))
 
 
 # --- writing ----------------------------------------------------------------------------------------------------
@@ -525,7 +279,7 @@ def field_values(field: Field, ids: DictionaryIds) -> dict[str, Any]:
             "indexType": type_values(type.index_type)[1],
             "isOrdered": type.ordered,
         }
-        type = storage_field(Field("", type.value_type)).type
+        type = type.value_type
     values["type"] = type_values(type)
     values["children"] = [field_values(child, ids) for child in type.fields]
     return values
@@ -551,5 +305,3 @@ def encode_schema(schema: Schema, options: IpcWriteOptions) -> bytes:
     """A FlatBuffer with a Schema table as its root."""
     return flatbuf.encode("Schema", schema_values(schema, options))
 
-
-__all__ = ["Built", "DictionaryIds", "Start", "WireField", "WireSchema", "parse_field", "read_schema", "schema_values"]

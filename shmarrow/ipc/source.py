@@ -74,6 +74,17 @@ class Source:
         # A view would keep the file object from growing or closing for as long as an array lives.
         self.data = as_bytes(in_memory.tobytes()[source.tell() :])
 
+    @property
+    def identity(self) -> tuple[int, int, int, int] | None:
+        """Which file the bytes are mapped from, and when it changed; None where they are not mapped."""
+        return None if self._segment is None else self._segment.identity
+
+    def fetch(self, start: int, size: int) -> Bytes:
+        """A private copy of a run of bytes."""
+        if self._segment is not None:
+            return self._segment.read(start, size)
+        return self.all()[start : start + size].copy()
+
     def all(self) -> Bytes:
         """All bytes, read from the file object where there is one."""
         if self.data is None:

@@ -30,8 +30,8 @@ from shmarrow.errors import (
 from shmarrow.ipc.batch import BatchBody, read_batch
 from shmarrow.ipc.dictionary import Dictionary, with_dictionary
 from shmarrow.ipc.message import Message, end_of_stream, parse_metadata, read_message, read_prefix
-from shmarrow.ipc.schema import WireSchema, read_schema
 from shmarrow.ipc.source import Source
+from shmarrow.ipc.wire_schema import WireSchema, read_schema
 from shmarrow.ipc.writer import BatchWriter
 from shmarrow.types import Schema
 

@@ -9,6 +9,15 @@ from shmarrow.layout.binary import BinaryArray
 from shmarrow.layout.binary_view import BinaryViewArray
 from shmarrow.layout.build import array, infer_type
 from shmarrow.layout.dictionary import DictionaryArray
+from shmarrow.layout.extension import (
+    Bool8Array,
+    ExtensionArray,
+    FixedShapeTensorArray,
+    JsonArray,
+    TimestampWithOffsetArray,
+    VariableShapeTensorArray,
+    VariantArray,
+)
 from shmarrow.layout.fixed_size_list import FixedSizeListArray
 from shmarrow.layout.list import ListArray, MapArray
 from shmarrow.layout.list_view import ListViewArray
@@ -25,10 +34,14 @@ __all__ = [
     "Array",
     "BinaryArray",
     "BinaryViewArray",
+    "Bool8Array",
     "BooleanArray",
     "DayTime",
     "DictionaryArray",
+    "ExtensionArray",
+    "FixedShapeTensorArray",
     "FixedSizeListArray",
+    "JsonArray",
     "Layout",
     "ListArray",
     "ListViewArray",
@@ -39,7 +52,10 @@ __all__ = [
     "Row",
     "RunEndEncodedArray",
     "StructArray",
+    "TimestampWithOffsetArray",
     "UnionArray",
+    "VariableShapeTensorArray",
+    "VariantArray",
     "array",
     "concat_arrays",
     "infer_type",

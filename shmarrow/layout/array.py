@@ -520,12 +520,13 @@ def make_array(
     dictionary: Array | None = None,
 ) -> Any:
     """An array of the class that the type's layout asks for; nothing is copied and nothing is checked."""
-    return _CLASSES[type.layout](type, length, buffers, null_count, offset, children, dictionary)
+    made = type.array_class or _CLASSES[type.layout]
+    return made(type, length, buffers, null_count, offset, children, dictionary)
 
 
 def array_class(type: DataType) -> type[Array]:
     """The class of the arrays of a type."""
-    return _CLASSES[type.layout]
+    return type.array_class or _CLASSES[type.layout]
 
 
 def nulls(type: DataType, length: int) -> Any:

@@ -13,6 +13,7 @@ import numpy.typing as npt
 from shmarrow import types
 from shmarrow.bitmap import Mask
 from shmarrow.errors import InvalidArgument, InvalidType
+from shmarrow.extension import ExtensionType
 from shmarrow.layout.array import Array, array_class
 from shmarrow.layout.fixed_size_list import FixedSizeListArray
 from shmarrow.layout.primitive import BooleanArray, PrimitiveArray
@@ -86,6 +87,8 @@ def _none(value: Any) -> Any:
 def _from_numpy(values: npt.NDArray[Any], type: DataType | None, valid: Mask | None) -> Any:
     if values.ndim == 0:
         raise InvalidArgument("expected at least one dimension, found a 0-d ndarray")
+    if isinstance(type, ExtensionType):
+        return type.array_class.from_numpy(type, values, valid)
     if values.ndim > 1:
         inner = type.fields[0].type if type is not None and type.layout == "fixed_size_list" else None
         if type is not None and inner is None:

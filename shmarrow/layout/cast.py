@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from shmarrow.errors import InvalidData, InvalidType
+from shmarrow.extension import ExtensionType
 from shmarrow.layout.array import frozen, make_array, ranges
 from shmarrow.layout.binary import checked_offsets
 from shmarrow.layout.binary_view import BinaryViewArray
@@ -50,8 +51,14 @@ def cast(array: Any, type: DataType | str) -> Any:
     source = array.type
     if source == target:
         return array
+    if isinstance(source, ExtensionType) and _values_of(target) != source:
+        if isinstance(target, ExtensionType) and target.__class__ is not source.__class__:
+            raise InvalidType(f"cannot cast {source} to {target}: they are not forms of the same values")
+        return cast(array.storage, target)
     if source.layout in ("dictionary", "run_end_encoded") and source.layout != target.layout:
         return cast(array.decode(), target)
+    if isinstance(target, ExtensionType):
+        return target.array_class.from_storage(target, cast(array, target.storage_type))
     if isinstance(target, DictionaryType):
         if source.layout == "dictionary":
             return _recode(array, target)
@@ -77,6 +84,11 @@ def cast(array: Any, type: DataType | str) -> Any:
     if source.layout == target.layout == "primitive":
         return _cast_numbers(array, target)
     raise InvalidType(f"cannot cast {source} to {target}: they are not forms of the same values")
+
+
+def _values_of(type: DataType) -> DataType | None:
+    """The type of the values that a dictionary or runs encode."""
+    return type.value_type if isinstance(type, (DictionaryType, RunEndEncodedType)) else None
 
 
 def _cast_numbers(array: Any, target: DataType) -> Any:
@@ -200,6 +212,8 @@ def codes_of(array: Any) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
     """
     mask = array._mask()
     codes = np.full(len(array), -1, np.int64)
+    if isinstance(array.type, ExtensionType):
+        return codes_of(array.storage)
     if array.type.layout == "null":
         return codes, codes[:0]
     slots = np.arange(len(array)) if mask is None else np.flatnonzero(mask)
