@@ -1,0 +1,84 @@
+"""A Spark session on this machine alone, for notebooks, tests and the demo.
+
+Rules kept here:
+
+* Spark listens on the loopback interface only, and shows no web page;
+* its Python workers run the Python that asks for them;
+* what Spark needs and does not find is one error that says what to install.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from shmarrow.errors import InvalidArgument, MissingExtra
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+LOWEST_JAVA = 17
+LOOPBACK = "127.0.0.1"
+LOCAL = {
+    "spark.driver.bindAddress": LOOPBACK,
+    "spark.driver.host": LOOPBACK,
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+}
+
+
+def local_session(workers: int = 2, config: Mapping[str, str] | None = None) -> SparkSession:
+    """A Spark session in a Java process of its own on this machine, or the session that is active already.
+
+    Parameters
+    ----------
+    workers : int
+        How many tasks, each with its Python worker, run at the same time.
+    config : mapping, optional
+        Further settings of Spark, by their names; they win over those that are made here.
+
+    Raises
+    ------
+    MissingExtra
+        If pyspark is not installed, or there is no Java that it runs on.
+    """
+    if workers < 1:
+        raise InvalidArgument(f"Spark needs at least 1 worker, found {workers}")
+    try:
+        from pyspark.sql import SparkSession
+    except ImportError as error:
+        raise MissingExtra(f"Spark is needed here: pip install 'shmarrow[spark]' ({error})") from None
+    check_java()
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    os.environ.setdefault("SPARK_LOCAL_IP", LOOPBACK)
+    builder = SparkSession.builder.master(f"local[{workers}]").appName("shmarrow")
+    for name, value in {**LOCAL, **(config or {})}.items():
+        builder = builder.config(name, value)
+    return builder.getOrCreate()
+
+
+def check_java() -> None:
+    """See that there is a Java that Spark runs on, which Spark itself would say in fifty lines.
+
+    Raises
+    ------
+    MissingExtra
+        If there is none, or only an older one.
+    """
+    home = os.environ.get("JAVA_HOME")
+    program = os.path.join(home, "bin", "java") if home else "java"
+    try:
+        said = subprocess.run([program, "-version"], capture_output=True, text=True, check=False).stderr
+    except OSError as error:
+        said = f"{program}: {error.strerror}"
+    version = re.search(r'version "(\d+)', said)
+    if version is None or int(version[1]) < LOWEST_JAVA:
+        found = (said.strip().splitlines() or ["nothing"])[0]
+        raise MissingExtra(
+            f"Spark needs Java {LOWEST_JAVA} or newer, on PATH or in JAVA_HOME; install it (Debian: apt-get install "
+            f"openjdk-17-jre-headless); found {found}"
+        )
