@@ -163,7 +163,7 @@ class FixedShapeTensorArray(ExtensionArray):
     __slots__ = ()
 
     def to_numpy_ndarray(self) -> npt.NDArray[Any]:
-        """All tensors as one ndarray of shape (length, \\*logical shape); a read-only view.
+        """All tensors as one ndarray, its shape the length and then the logical shape; a read-only view.
 
         Raises
         ------
@@ -188,7 +188,7 @@ class FixedShapeTensorArray(ExtensionArray):
         """One tensor as an ndarray of its logical shape, a read-only view; None where it is null."""
         _check_index(self, index)
         row = self.slice(index, 1)
-        return None if row.null_count else row.to_numpy_ndarray()[0]  # type: ignore[no-any-return]
+        return None if row.null_count else row.to_numpy_ndarray()[0]
 
     @classmethod
     def from_numpy_ndarray(cls, values: npt.NDArray[Any], dim_names: Sequence[str] | None = None) -> Any:
@@ -222,20 +222,16 @@ class FixedShapeTensorArray(ExtensionArray):
             )
         axes = [axis - 1 for axis in order[1:]]
         shape = [values.shape[1:][axis] for axis in axes]
-        names = (
-            None
-            if dim_names is None
-            else [dim_names[axis] for axis in axes]
-            if len(dim_names) == len(axes)
-            else dim_names
-        )
+        names = dim_names
+        if dim_names is not None and len(dim_names) == len(axes):
+            names = [dim_names[axis] for axis in axes]
         permutation = [axes.index(axis) for axis in range(len(axes))]
         type = extension.fixed_shape_tensor(infer_numpy(values.dtype), shape, names, permutation)
         return cls.from_numpy(type, values)
 
     @classmethod
     def from_numpy(cls, type: Any, values: npt.NDArray[Any], mask: Mask | None = None) -> Any:
-        """Tensors over an ndarray of shape (length, \\*logical shape); copies only one in another order or with gaps."""
+        """Tensors over an ndarray as :meth:`to_numpy_ndarray` gives it; copies one in another order or with gaps."""
         from shmarrow.layout.build import _from_numpy
         from shmarrow.layout.list import validity_of
 
@@ -243,7 +239,7 @@ class FixedShapeTensorArray(ExtensionArray):
             return super().from_numpy(type, values, mask)
         if values.shape[1:] != type.logical_shape:
             raise InvalidData(
-                f"{type}: expected an ndarray of the shape (n, *{type.logical_shape}), found {values.shape}"
+                f"{type}: expected rows of the shape {type.logical_shape}, found an ndarray {values.shape}"
             )
         flat = np.ascontiguousarray(type.physical(values, 1)).reshape(-1)
         validity, count = validity_of(mask)
@@ -261,23 +257,9 @@ class VariableShapeTensorArray(ExtensionArray):
     __slots__ = ()
 
     def shapes(self) -> npt.NDArray[np.int32]:
-        """The physical shape of each tensor: int32 of shape (length, ndim); null tensors have any.
-
-        Raises
-        ------
-        CopyRequired
-            If shapes or sizes within them are null.
-        """
-        shapes = self.storage.field("shape")
-        if shapes.null_count:
-            if shapes.drop_null().null_count + self._valid_nulls(shapes):
-                raise CopyRequired(f"{self._type}: {shapes.null_count} shapes are null")
-        child = shapes._window()
-        return child.values.reshape(self._length, self._type.ndim)  # type: ignore[no-any-return]
-
-    def _valid_nulls(self, child: Any) -> int:
-        """Slots that are null in a child but not here."""
-        return int(np.count_nonzero(self.is_valid() & child.is_null()))
+        """The physical shape of each tensor: int32 of shape (length, ndim), a view; null tensors have any."""
+        sizes = self.storage.field("shape")._window().values
+        return sizes.reshape(self._length, self._type.ndim)  # type: ignore[no-any-return]
 
     def tensor(self, index: int) -> npt.NDArray[Any] | None:
         """One tensor as an ndarray of its logical shape, a read-only view; None where it is null."""
@@ -301,22 +283,27 @@ class VariableShapeTensorArray(ExtensionArray):
         flat = data.slice(first, last - first).to_numpy(True)
         valid = [True] * self._length if mask is None else mask.tolist()
         starts, logical = (offsets - first).tolist(), self._type.logical
-        return [
-            logical(flat[starts[i] : starts[i + 1]].reshape(shape)) if valid[i] else None
-            for i, shape in enumerate(shapes.tolist())
-        ]
+        try:
+            return [
+                logical(flat[starts[i] : starts[i + 1]].reshape(shape)) if valid[i] else None
+                for i, shape in enumerate(shapes.tolist())
+            ]
+        except ValueError as error:
+            raise InvalidData(f"{self._type}: no ndarray has such a shape: {error}") from None
 
     def _checked(self, mask: Mask | None) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
         """Offsets into the elements, and shapes, after a check that they fit each other where ``mask`` is True."""
         from shmarrow.layout.binary import checked_offsets
 
-        data = self.storage.field("data")
+        data, shape = self.storage.field("data"), self.storage.field("shape")
         offsets = checked_offsets(data, len(data.values), "elements")
         shapes = self.shapes()
-        sizes = np.diff(offsets)
-        # In float64 a product of sizes below 2**31 that is no number of elements cannot be taken for one.
-        products = shapes.astype(np.float64).prod(axis=1)
-        wrong = (shapes < 0).any(axis=1) | (products != sizes)
+        counts = np.diff(offsets)
+        with np.errstate(over="ignore", invalid="ignore"):
+            # Numbers of elements are below 2**31, where float64 is exact, and no larger product is rounded to one.
+            wrong = shapes.astype(np.float64).prod(axis=1) != counts
+        missing = shape._window().is_null().reshape(shapes.shape)
+        wrong |= (shapes < 0).any(axis=1) | missing.any(axis=1) | shape.is_null() | data.is_null()
         for axis, size in enumerate(self._type.uniform_shape or ()):
             if size is not None:
                 wrong |= shapes[:, axis] != size
@@ -324,17 +311,12 @@ class VariableShapeTensorArray(ExtensionArray):
             wrong &= mask
         if wrong.any():
             i = int(wrong.argmax())
-            raise InvalidData(
-                f"{self._type}: tensor {i} has the shape {shapes[i].tolist()} and {int(sizes[i])} elements"
-            )
+            raise InvalidData(f"{self._type}: tensor {i} has the shape {shape[i]} and {int(counts[i])} elements")
         return offsets, shapes
 
     def _check_values(self) -> None:
         super()._check_values()
-        try:
-            self._checked(self._mask())
-        except CopyRequired as error:
-            raise InvalidData(str(error)) from None
+        self._checked(self._mask())
 
 
 def _check_index(array: Array, index: int) -> None:
@@ -450,9 +432,7 @@ class TimestampWithOffsetArray(ExtensionArray):
         wrong = ((values < low) | (values > high)) & offsets.is_valid() & self.is_valid()
         if wrong.any():
             i = int(wrong.argmax())
-            raise InvalidData(
-                f"{self._type}: slot {i} has an offset of {int(values[i])} minutes, expected {low} to {high}"
-            )
+            raise InvalidData(f"{self._type}: slot {i} is {int(values[i])} minutes off UTC, expected {low} to {high}")
 
 
 extension.FixedShapeTensorType.array_class = FixedShapeTensorArray
