@@ -22,7 +22,7 @@ from shmarrow.buffer import Bytes
 from shmarrow.errors import DEFAULT_LIMITS, InvalidData, InvalidType, LimitExceeded, Limits, Unsupported
 from shmarrow.ipc.compression import compress, decompressor
 from shmarrow.ipc.flatbuf import ENUMS, TableView
-from shmarrow.ipc.message import Message, encode_message, with_padding
+from shmarrow.ipc.message import Message, encode_message
 from shmarrow.ipc.options import IpcWriteOptions
 from shmarrow.ipc.schema import WireField
 from shmarrow.ipc.wire_schema import WireSchema
@@ -121,9 +121,10 @@ class BatchBody:
         plain = self._plain
         if plain is not None:
             start, size = plain[index]
-            type = self._schema.wire(index).type
-            if start >= 0 and type.layout == "primitive" and size >= self.length * type.storage.itemsize:
-                return PrimitiveArray(type, self.length, [None, self._body[start : start + size]], 0)
+            type = self._schema.wire(index).field.type
+            if type.layout == "primitive" and size >= self.length * type.storage.itemsize:
+                made = type.array_class or PrimitiveArray
+                return made(type, self.length, [None, self._body[start : start + size]], 0)
         return self._column(index)
 
     def _find_plain(self) -> None:
@@ -136,7 +137,7 @@ class BatchBody:
         at, sizes = self._buffers[first, 0], self._buffers[first, 1]
         good = (np.diff(starts) == 2) & (self._nodes[:count, 0] == self.length) & (self._nodes[:count, 1] == 0)
         good &= (sizes > 0) & (at >= 0) & (at <= self._size) & (sizes <= self._size - at)
-        self._plain = list(zip(np.where(good, at, -1).tolist(), sizes.tolist(), strict=True))
+        self._plain = list(zip(at.tolist(), np.where(good, sizes, -1).tolist(), strict=True))
 
     def _column(self, index: int) -> Any:
         """A column of any type."""
@@ -347,7 +348,14 @@ def _plan_body(columns: Iterable[Any], length: int, options: IpcWriteOptions) ->
     nodes: list[int] = []
     buffers: list[Bytes] = []
     variadic: list[int] = []
+    plain = options if options.endianness == "little" else None
     for column in columns:
+        if column.__class__ is PrimitiveArray and not column._offset and not column._null_count and options is plain:
+            data = column._buffers[1]
+            if len(data) == column._length * column._type.storage.itemsize:
+                nodes += (column._length, 0)
+                buffers += (EMPTY, data)
+                continue
         _flatten(column, nodes, buffers, variadic, options)
     values: dict[str, Any] = {
         "length": length,
@@ -357,18 +365,20 @@ def _plan_body(columns: Iterable[Any], length: int, options: IpcWriteOptions) ->
     if options.compression is not None:
         buffers = compress(buffers, options)
         values["compression"] = {"codec": ENUMS["CompressionType"][_CODEC[options.compression]]}
-    pieces: list[Any] = []
+    sizes = np.fromiter(map(len, buffers), np.int64, len(buffers))
+    room = (sizes + (options.alignment - 1)) & -options.alignment
     table = np.empty((len(buffers), 2), "<i8")
-    offset = 0
-    alignment = options.alignment
-    rows = []
-    for data in buffers:
-        rows.append((offset, len(data)))
-        offset += with_padding(pieces, data, alignment)
-    if rows:
-        table[:] = rows
+    table[:, 0] = np.cumsum(room) - room
+    table[:, 1] = sizes
     values["buffers"] = table.reshape(-1).view(_BUFFER)
-    return values, pieces, offset
+    pieces: list[Any] = []
+    padding = bytes(options.alignment)
+    for data, gap in zip(buffers, (room - sizes).tolist(), strict=True):
+        if len(data):
+            pieces.append(data)
+            if gap:
+                pieces.append(padding[:gap])
+    return values, pieces, int(room.sum())
 
 
 _NODE = np.dtype([("length", "<i8"), ("null_count", "<i8")])
