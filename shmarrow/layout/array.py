@@ -252,8 +252,9 @@ class Array:
         """
         if zero_copy_only:
             raise CopyRequired(f"{self._type} has no zero-copy numpy form; call to_numpy(zero_copy_only=False)")
+        values = self.to_pylist()
         result = np.empty(self._length, object)
-        result[:] = self.to_pylist()
+        result[:] = values
         return result
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> npt.NDArray[Any]:

@@ -68,6 +68,8 @@ class DictionaryArray(Array):
     def to_numpy(self, zero_copy_only: bool = True) -> npt.NDArray[Any]:
         if zero_copy_only:
             return super().to_numpy(True)
+        if self._type.value_type.layout not in ("primitive", "bool"):
+            return super().to_numpy(False)
         result: npt.NDArray[Any] = self.decode().to_numpy(False)
         return result
 

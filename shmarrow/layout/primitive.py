@@ -15,9 +15,9 @@ import numpy.typing as npt
 from shmarrow import bitmap
 from shmarrow.bitmap import Mask
 from shmarrow.errors import CopyRequired, InvalidData, InvalidType
-from shmarrow.layout.array import Array, Indices, frozen, make_array, read_only
+from shmarrow.layout.array import Array, Indices, check_expansion, frozen, make_array, read_only
 from shmarrow.layout.values import check_range, from_python, to_python
-from shmarrow.types import BoolType, DataType, DateType, FixedSizeBinaryType, IntType
+from shmarrow.types import BoolType, DataType, DateType, DecimalType, FixedSizeBinaryType, IntType
 
 
 class PrimitiveArray(Array):
@@ -63,6 +63,8 @@ class PrimitiveArray(Array):
         return to_python(self._type, self.values[index : index + 1])[0]
 
     def _pylist(self, mask: Mask | None) -> list[Any]:
+        if not self._type.byte_width:
+            check_expansion(self._length, str(self._type))
         return to_python(self._type, self.values)
 
     def _gather(self, indices: Indices) -> Any:
@@ -91,6 +93,8 @@ class PrimitiveArray(Array):
         return bool(np.array_equal(mine, theirs))
 
     def _check_values(self) -> None:
+        if not self._type.byte_width:
+            return
         values = self.values
         mask = self._mask()
         if mask is not None and len(values):
@@ -104,7 +108,10 @@ class PrimitiveArray(Array):
             found = check_range(self._type, values[start : start + (1 << 20)])
             if found:
                 position, rule = found
-                raise InvalidData(f"{self._type}: slot {start + position} holds {values[start + position]}; {rule}")
+                value = values[start + position]
+                if isinstance(self._type, DecimalType):
+                    value = to_python(self._type, values[start + position :][:1])[0]
+                raise InvalidData(f"{self._type}: slot {start + position} holds {value}; {rule}")
 
     @classmethod
     def from_pylist(cls, type: Any, values: Sequence[Any], mask: Mask | None) -> Any:

@@ -110,9 +110,11 @@ class UnionArray(Array):
     def _pylist(self, mask: Mask | None) -> list[Any]:
         result: list[Any] = [None] * self._length
         for slots, number, at in self._each():
-            values = self._children[number].take(at).to_pylist()
-            for slot, value in zip(slots.tolist(), values, strict=True):
-                result[slot] = value
+            # Slots may share what they lead to, which then need not be converted more than once.
+            distinct, places = np.unique(at, return_inverse=True)
+            values = self._children[number].take(distinct).to_pylist()
+            for slot, place in zip(slots.tolist(), places.tolist(), strict=True):
+                result[slot] = values[place]
         return result
 
     def _gather(self, indices: Indices) -> Any:
