@@ -2,9 +2,10 @@
 
 Rules kept here:
 
-* all sides of a row run in one process, one after another in each turn, and who goes first changes from turn to turn;
-  so whatever else the machine does falls on all of them alike;
-* what a turn is given is prepared before the clock starts, once for all sides; the first turn warms up and is not
+* both sides of a row run in one process and take turns, and who goes first changes from turn to turn; so whatever else
+  the machine does falls on both alike. Others, shown for information, take their turns when the two have had theirs,
+  as threads that they leave behind would cost whoever comes next;
+* what a turn is given is prepared before the clock starts, once for both sides; the first turn warms up and is not
   counted. What an operation returns is dropped after the clock has stopped;
 * turns come in rounds. A time is the median of all turns. A result is what the medians of each round say: the middle
   one of the rounds, which is held to what is required, and as its spread the smallest and the largest.
@@ -20,9 +21,11 @@ import signal
 import statistics
 import sys
 import tempfile
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 from time import perf_counter
 from typing import Any
@@ -158,17 +161,22 @@ class Bench:
         names = list(sides)
         rounds = 2 if self.quick else ROUNDS
         turns = max(turns // 5, 1) if self.quick else turns
+        number = count()
         seconds: list[dict[str, list[float]]] = []
-        for turn in range(-1, rounds * turns):
-            given = prepare(turn + 1)
-            if turn >= 0 and turn % turns == 0:
-                seconds.append({name: [] for name in names})
-                gc.collect()
-            first = turn % len(names)
-            for name in names[first:] + names[:first]:
-                took = time(sides[name], given)
-                if turn >= 0:
-                    seconds[-1][name].append(took)
+
+        def take(order: list[str], took: dict[str, list[float]]) -> None:
+            given = prepare(next(number))
+            for name in order:
+                took[name].append(time(sides[name], given))
+
+        take(names, defaultdict(list))
+        for _ in range(rounds):
+            gc.collect()
+            seconds.append(defaultdict(list))
+            for turn in range(turns):
+                take(names[:2] if turn % 2 else names[1::-1], seconds[-1])
+            for _ in range(turns if names[2:] else 0):
+                take(names[2:], seconds[-1])
         self._report(what, names, seconds, required)
 
     def _report(

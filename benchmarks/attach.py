@@ -1,7 +1,7 @@
 """Opening: from a file's name to a column as an ndarray, beside pyarrow and polars; run it with ``make bench``.
 
-A schema "not seen before" has names that no turn before had; all sides open the same file, which pyarrow wrote. One
-"seen before" comes in another file than in the turn before, with other data.
+All sides open the same file, which pyarrow wrote. A schema "not seen before" has names that nothing before had in this
+process; one "seen before, in another file" comes in a file that was written anew for each turn.
 """
 
 from __future__ import annotations
@@ -9,8 +9,9 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+from itertools import count
 from pathlib import Path
+from time import sleep
 from typing import Any
 
 import numpy as np
@@ -20,20 +21,23 @@ from _bench import Bench, Extra, Faster, Operation, bench, faster
 
 import shmarrow as sa
 
-
-def names(columns: int, turn: int) -> list[str]:
-    """Names that no other turn has."""
-    return [f"turn_{turn:04}_column_{i:05}" for i in range(columns)]
+SCHEMAS = count()
 
 
-def write(path: Path, columns: int, turn: int, batches: int = 1, rows: int = 100) -> None:
-    """A file of float64 columns, as pyarrow writes it."""
-    schema = pa.schema([(name, pa.float64()) for name in names(columns, turn)])
+def names(columns: int, schema: int) -> list[str]:
+    """Names that no schema of another number has."""
+    return [f"schema_{schema:05}_column_{i:05}" for i in range(columns)]
+
+
+def write(path: Path, columns: int, number: int, batches: int = 1, rows: int = 100) -> None:
+    """A file of float64 columns as pyarrow writes it, read-only as shmarrow publishes it."""
+    schema = pa.schema([(name, pa.float64()) for name in names(columns, number)])
     values = pa.array(np.arange(rows) / 2)
     batch = pa.record_batch([values] * columns, schema=schema)
     with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, schema) as writer:
         for _ in range(batches):
             writer.write_batch(batch)
+    path.chmod(0o400)
 
 
 def ours(path: str, key: int | str, batch: int = 0) -> Any:
@@ -50,13 +54,12 @@ def polars(path: str, key: int | str) -> Any:
     return pl.read_ipc(path, columns=columns).to_series(0).to_numpy()
 
 
-def sides(key: Callable[[int], int | str]) -> dict[str, Operation]:
-    """All three, for turns that are given a path and their number."""
-    return {
-        "shmarrow": lambda given: ours(given[0], key(given[1])),
-        "pyarrow": lambda given: pyarrows(given[0], key(given[1])),
-        "polars": lambda given: polars(given[0], key(given[1])),
-    }
+# Each is given a path and a column's name or position.
+SIDES: dict[str, Operation] = {
+    "shmarrow": lambda given: ours(*given),
+    "pyarrow": lambda given: pyarrows(*given),
+    "polars": lambda given: polars(*given),
+}
 
 
 def check(path: str, key: int | str) -> None:
@@ -65,41 +68,36 @@ def check(path: str, key: int | str) -> None:
     np.testing.assert_array_equal(ours(path, key), polars(path, key))
 
 
-def unseen(page: Bench, columns: int, times: float, by_name: bool, turns: int) -> None:
-    """Open a file whose schema is new, and have its middle column."""
-    path = page.scratch / "unseen"
+def another_file(page: Bench, columns: int, times: float, turns: int, *, new: bool, by_name: bool = False) -> None:
+    """Open a file that was written for this turn, with a schema that is new or not, and have its middle column."""
+    path = page.scratch / "another"
     middle = columns // 2
 
-    def key(turn: int) -> int | str:
-        return f"turn_{turn:04}_column_{middle:05}" if by_name else middle
-
-    def prepare(turn: int) -> tuple[str, int]:
+    def prepare(turn: int) -> tuple[str, int | str]:
+        schema = next(SCHEMAS) if new or not turn else 0
         path.unlink(missing_ok=True)
-        write(path, columns, turn + offset)
-        return str(path), turn + offset
+        write(path, columns, schema, rows=100 + turn % 10)
+        return str(path), names(columns, schema)[middle] if by_name else middle
 
-    # By index and by name, turns are counted on, so that no names come twice.
-    offset = 5000 if by_name else 0
     how = "name" if by_name else "index"
-    what = f"open, one column by {how}; {columns:,} columns, schema not seen before"
-    page.row(what, sides(key), faster(times), turns, prepare)
+    seen = "not seen before" if new else "seen before, in another file"
+    page.row(f"open, one column by {how}; {columns:,} columns, schema {seen}", SIDES, faster(times), turns, prepare)
     check(str(path), middle)
 
 
-def seen(page: Bench, columns: int, times: float, turns: int) -> None:
-    """Open one of two files that share a schema, and have its middle column."""
-    paths = [page.scratch / f"seen-{columns}-{i}" for i in range(2)]
-    for i, path in enumerate(paths):
-        write(path, columns, 9999, rows=100 + i)
+def same_file(page: Bench, columns: int, times: float, turns: int) -> None:
+    """Open a file that was opened before, and have its middle column."""
+    path = page.scratch / "same"
     middle = columns // 2
+    write(path, columns, next(SCHEMAS))
+    sleep(0.5)
     page.row(
-        f"open, one column by index; {columns:,} columns, schema seen before",
-        sides(lambda turn: middle),
+        f"open, one column by index; {columns:,} columns, file seen before",
+        SIDES,
         faster(times),
         turns,
-        lambda turn: (str(paths[turn % 2]), turn),
+        lambda turn: (str(path), middle),
     )
-    check(str(paths[1]), middle)
 
 
 def many_batches(page: Bench, batches: int, turns: int) -> None:
@@ -148,13 +146,14 @@ def imports(page: Bench, turns: int) -> None:
 
 def main() -> None:
     with bench("Opening") as page:
-        seen(page, 5, 1.5, 100)
-        unseen(page, 5, 1.5, False, 100)
-        for by_name in (False, True):
-            unseen(page, 1_000, 10, by_name, 20)
-        for by_name in (False, True):
-            unseen(page, 10_000, 30, by_name, 5)
-        seen(page, 10_000, 100, 10)
+        another_file(page, 5, 1.5, 100, new=True)
+        another_file(page, 5, 1.5, 100, new=False)
+        same_file(page, 5, 1.5, 100)
+        for columns, times, turns in ((1_000, 10, 20), (10_000, 30, 5)):
+            for by_name in (False, True):
+                another_file(page, columns, times, turns, new=True, by_name=by_name)
+        another_file(page, 10_000, 100, 10, new=False)
+        same_file(page, 10_000, 100, 10)
         many_batches(page, 100_000, 60)
         imports(page, 10)
 
