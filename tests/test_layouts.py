@@ -1,4 +1,4 @@
-"""Every layout: what arrays do with the values of every case. What they say to broken bytes is in test_broken.py."""
+"""Every layout: what arrays do with the values of every case. Broken rules are in test_validate.py."""
 
 from __future__ import annotations
 

@@ -202,30 +202,66 @@ def test_metadata_on_every_level() -> None:
 
 
 EXTENSIONS = [
-    (pa.uuid(), sa.binary(16), b"arrow.uuid", b""),
-    (pa.json_(), sa.string(), b"arrow.json", b""),
-    (pa.bool8(), sa.int8(), b"arrow.bool8", b""),
-    (pa.fixed_shape_tensor(pa.int8(), [2, 3]), sa.list_(sa.int8(), 6), b"arrow.fixed_shape_tensor", b'{"shape":[2,3]}'),
-    (
-        pa.opaque(pa.int8(), "kind", "vendor"),
-        sa.int8(),
-        b"arrow.opaque",
-        b'{"type_name":"kind","vendor_name":"vendor"}',
-    ),
+    (pa.uuid(), sa.uuid(), [b"0123456789abcdef", None]),
+    (pa.json_(pa.large_string()), sa.json_(sa.large_string()), ["[1]", None, "{}"]),
+    (pa.bool8(), sa.bool8(), [1, None, 0]),
+    (pa.fixed_shape_tensor(pa.int8(), [2, 3]), sa.fixed_shape_tensor(sa.int8(), [2, 3]), [[1, 2, 3, 4, 5, 6], None]),
+    (pa.opaque(pa.int8(), "kind", "vendor"), sa.opaque(sa.int8(), "kind", "vendor"), [1, None]),
 ]
 
 
-@pytest.mark.parametrize(("type", "storage", "name", "parameters"), EXTENSIONS, ids=lambda value: str(value)[:40])
-def test_extension_types_come_as_storage_with_metadata(type: Any, storage: Any, name: bytes, parameters: bytes) -> None:
-    field = sa.Field.from_pyarrow(pa.field("f", type, metadata={"own": "kept"}))
-    assert field.type == storage
-    assert field.metadata is not None
-    assert field.metadata[b"ARROW:extension:name"] == name
-    assert field.metadata.get(b"ARROW:extension:metadata", b"") == parameters
-    assert field.metadata[b"own"] == b"kept"
-    nested = sa.Field.from_pyarrow(pa.field("f", pa.list_(type))).type.value_field
-    assert nested.metadata is not None
-    assert nested.metadata[b"ARROW:extension:name"] == name
+@pytest.mark.parametrize(("theirs", "ours", "values"), EXTENSIONS, ids=lambda value: str(value)[:40])
+def test_extension_types_that_both_sides_know(theirs: Any, ours: Any, values: list[Any]) -> None:
+    assert sa.DataType.from_pyarrow(theirs) == ours
+    assert ours.to_pyarrow() == theirs
+    field = pa.field("f", theirs, metadata={"own": "kept"})
+    assert sa.Field.from_pyarrow(field) == sa.field("f", ours)
+    assert sa.Field.from_pyarrow(field).metadata == {b"own": b"kept"}
+    assert sa.Field.from_pyarrow(field).to_pyarrow().equals(field, check_metadata=True)
+    array = pa.ExtensionArray.from_storage(theirs, pa.array(values, theirs.storage_type))
+    nested = pa.ListArray.from_arrays([0, 1, len(values)], array)
+    struct = pa.StructArray.from_arrays([array, pa.array(range(len(values)))], ["e", "i"])
+    for peer in (array, array.slice(1), nested, nested.slice(1), struct, struct.slice(1)):
+        mine = sa.Array.from_pyarrow(peer)
+        mine.validate(full=True)
+        back = mine.to_pyarrow()
+        back.validate(full=True)
+        assert back.equals(peer)
+        assert back.type == peer.type
+    assert sa.Array.from_pyarrow(array).type == ours
+    assert sa.Array.from_pyarrow(array).storage.to_pylist() == values
+    assert sa.Array.from_pyarrow(nested).values.type == ours
+    assert same_memory(array.storage, sa.Array.from_pyarrow(array))
+    batch = pa.record_batch({"e": array, "s": struct})
+    assert sa.RecordBatch.from_pyarrow(batch).to_pyarrow().equals(batch, check_metadata=True)
+
+
+def test_an_extension_type_over_a_dictionary() -> None:
+    type = pa.opaque(pa.dictionary(pa.int8(), pa.string()), "kind", "vendor")
+    theirs = pa.ExtensionArray.from_storage(type, pa.array(["a", None, "a"]).cast(type.storage_type))
+    ours = sa.Array.from_pyarrow(theirs)
+    assert ours.type == sa.opaque(sa.dictionary(sa.int8(), sa.string()), "kind", "vendor")
+    assert ours.storage.to_pylist() == ["a", None, "a"]
+    assert ours.to_pyarrow().equals(theirs)
+
+
+def test_an_extension_type_that_pyarrow_does_not_know() -> None:
+    ours = sa.field("t", sa.timestamp_with_offset("us"))
+    theirs = ours.to_pyarrow()
+    assert not isinstance(theirs.type, pa.BaseExtensionType)
+    assert theirs.type == ours.type.storage_type.to_pyarrow()
+    assert theirs.metadata[b"ARROW:extension:name"] == b"arrow.timestamp_with_offset"
+    assert sa.Field.from_pyarrow(theirs) == ours
+    batch = sa.RecordBatch(sa.schema([ours]), 2, [sa.nulls(ours.type, 2)])
+    assert sa.RecordBatch.from_pyarrow(batch.to_pyarrow()) == batch
+
+
+def test_an_extension_name_over_a_storage_that_does_not_fit() -> None:
+    metadata = {b"ARROW:extension:name": b"arrow.uuid", b"ARROW:extension:metadata": b""}
+    theirs = pa.field("f", pa.int8(), metadata=metadata)
+    ours = sa.Field.from_pyarrow(theirs)
+    assert (ours.type, ours.metadata) == (sa.int8(), metadata)
+    assert ours.to_pyarrow().equals(theirs, check_metadata=True)
 
 
 class Fahrenheit(pa.ExtensionType):
@@ -240,19 +276,25 @@ class Fahrenheit(pa.ExtensionType):
         return cls()
 
 
-def test_arrays_of_extension_types() -> None:
+def test_extension_types_that_only_pyarrow_knows() -> None:
     theirs = pa.ExtensionArray.from_storage(Fahrenheit(), pa.array([1.0, None, 3.0]))
     ours = sa.Array.from_pyarrow(theirs.slice(1))
     assert ours.type == sa.float64()
     assert ours.to_pylist() == [None, 3.0]
     assert addresses(ours) == addresses(theirs.storage)
-    batch = sa.RecordBatch.from_pyarrow(pa.record_batch({"f": theirs, "l": pa.array([[1.5], None, []])}))
-    assert batch.schema.field("f").metadata == {
-        b"ARROW:extension:name": b"test.fahrenheit",
-        b"ARROW:extension:metadata": b"serialized \x00",
-    }
+    source = pa.record_batch({"f": theirs, "l": pa.array([[1.5], None, []])})
+    batch = sa.RecordBatch.from_pyarrow(source)
+    metadata = {b"ARROW:extension:name": b"test.fahrenheit", b"ARROW:extension:metadata": b"serialized \x00"}
+    assert batch.schema.field("f").metadata == metadata
     struct = pa.StructArray.from_arrays([theirs], ["f"])
     assert sa.Array.from_pyarrow(struct.slice(2)).to_pylist() == [{"f": 3.0}]
+    back = batch.to_pyarrow()
+    assert (back.schema.field("f").type, back.schema.field("f").metadata) == (pa.float64(), metadata)
+    pa.register_extension_type(Fahrenheit())
+    try:
+        assert batch.to_pyarrow().equals(source, check_metadata=True)
+    finally:
+        pa.unregister_extension_type("test.fahrenheit")
 
 
 # --- record batches, tables, chunked arrays -------------------------------------------------------------------------
@@ -382,8 +424,19 @@ def test_broken_structure_never_reaches_pyarrow() -> None:
     with pytest.raises(sa.InvalidData, match="run from 0 to 100 but there are 3 bytes"):
         broken.to_pyarrow()
     short = sa.PrimitiveArray(sa.int64(), 5, [None, np.zeros(39, "u1")], 0)
-    with pytest.raises(sa.InvalidData, match="needs 40 bytes"):
+    with pytest.raises(sa.InvalidData, match=r"40 bytes.* 39"):
         sa.ListArray(sa.list_(sa.int64()), 1, [None, np.array([0, 5], "<i4").view("u1")], 0, 0, [short]).to_pyarrow()
+
+
+def test_null_keys_never_reach_pyarrow() -> None:
+    """pyarrow ends the process over them, even where no map has them."""
+    type = sa.map_(sa.int8(), sa.int8())
+    keys = sa.array([1, None], sa.int8())
+    entries = sa.StructArray(type.entries_field.type, 2, [None], 0, 0, [keys, keys])
+    maps = sa.MapArray(type, 1, [None, np.array([0, 1], "<i4").view("u1")], 0, 0, [entries])
+    with pytest.raises(sa.InvalidData, match="the keys of a map are not null, found 1 nulls"):
+        maps.to_pyarrow()
+    assert maps.trim().to_pyarrow().to_pylist() == [[(1, 1)]]
 
 
 def test_without_pyarrow() -> None:

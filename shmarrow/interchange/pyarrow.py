@@ -5,9 +5,9 @@ Rules kept here:
 * a buffer is handed over as it is, with the array's offset beside it, in both directions; its owner lives as long as
   either side does. Only children of structs and sparse unions need care: pyarrow hands them out cut to the slots of
   their parent, while ours, as those of the C data interface, do not share their parent's offset;
-* an array is checked by structure before pyarrow's native code has it;
-* pyarrow's extension types come as their storage type, with name and parameters in the metadata of their field, as IPC
-  has them, and go back in the same form;
+* an array is checked by structure before pyarrow's native code has it, and for what makes that code abort;
+* an extension type goes over by name and parameters, as IPC has it: it is an extension type on each side where one is
+  registered under the name, else its storage with both in the metadata of the field;
 * pyarrow is imported when it is first needed.
 """
 
@@ -23,13 +23,11 @@ import numpy as np
 from shmarrow import types
 from shmarrow.batch import ChunkedArray, RecordBatch, Table
 from shmarrow.buffer import Bytes
-from shmarrow.errors import InvalidType, MissingExtra, Unsupported
+from shmarrow.errors import InvalidData, InvalidType, MissingExtra, Unsupported
+from shmarrow.extension import NAME_KEY, ExtensionType, extension_type, storage_field
 from shmarrow.layout.array import EMPTY, Array, make_array
 from shmarrow.layout.listing import LISTING
 from shmarrow.types import DataType, Field, Metadata, Schema
-
-EXTENSION_NAME = b"ARROW:extension:name"
-EXTENSION_METADATA = b"ARROW:extension:metadata"
 
 
 @cache
@@ -118,7 +116,7 @@ def _readers() -> dict[int, Callable[[Any], DataType]]:
 
 
 def type_from_pyarrow(type: Any) -> DataType:
-    """The type that is pyarrow's ``type``; of an extension type its storage type.
+    """The type that is pyarrow's ``type``; of an extension type that is not registered here its storage type.
 
     Raises
     ------
@@ -131,7 +129,7 @@ def type_from_pyarrow(type: Any) -> DataType:
     if not isinstance(type, pa.DataType):
         raise InvalidType(f"expected a pyarrow.DataType, found {type!r:.80}")
     if isinstance(type, pa.BaseExtensionType):
-        return type_from_pyarrow(type.storage_type)
+        return extension_type(type_from_pyarrow(type.storage_type), _extension_metadata(type))[0]
     found = _plain_from().get(type)
     if found is not None:
         return found
@@ -169,7 +167,7 @@ _TO: dict[type[DataType], Callable[[Any], Any]] = {
 
 
 def type_to_pyarrow(type: DataType) -> Any:
-    """The ``pyarrow.DataType`` that is ``type``.
+    """The ``pyarrow.DataType`` that is ``type``; of an extension type that pyarrow does not know its storage type.
 
     pyarrow names the entries of a map, and the children of a run-end encoded type, itself, and has no nullable keys.
 
@@ -181,6 +179,8 @@ def type_to_pyarrow(type: DataType) -> Any:
     found = _plain_to().get(type)
     if found is not None:
         return found
+    if isinstance(type, ExtensionType):
+        return field_to_pyarrow(Field("", type)).type
     make = _TO.get(type.__class__)
     if make is None:
         raise Unsupported(f"pyarrow has no type for {type}")
@@ -222,17 +222,27 @@ def _extension_metadata(type: Any) -> Metadata:
 
 
 def field_from_pyarrow(field: Any) -> Field:
-    """The field that is pyarrow's ``field``; metadata tell of an extension type."""
-    metadata = field.metadata
-    if isinstance(field.type, partner().BaseExtensionType):
-        metadata = {**_extension_metadata(field.type), **(metadata or {})}
-    return Field(field.name, type_from_pyarrow(field.type), field.nullable, metadata)
+    """The field that is pyarrow's ``field``; metadata tell of an extension type that is not registered here."""
+    type, metadata = field.type, field.metadata
+    if isinstance(type, partner().BaseExtensionType):
+        metadata = {**(metadata or {}), **_extension_metadata(type)}
+        type = type.storage_type
+    logical, metadata = extension_type(type_from_pyarrow(type), metadata)
+    return Field(field.name, logical, field.nullable, metadata)
 
 
 def field_to_pyarrow(field: Field) -> Any:
-    """The ``pyarrow.Field`` that is ``field``."""
+    """The ``pyarrow.Field`` that is ``field``; metadata tell of an extension type that pyarrow does not know."""
+    pa = partner()
+    field = storage_field(field)
     nullable = field.nullable or field.type.layout == "null"  # pyarrow refuses a null type that is not nullable
-    return partner().field(field.name, type_to_pyarrow(field.type), nullable, field.metadata)
+    made = pa.field(field.name, type_to_pyarrow(field.type), nullable, field.metadata)
+    if NAME_KEY not in (field.metadata or {}):
+        return made
+    try:  # only what reads messages looks extension types up
+        return pa.ipc.read_schema(pa.schema([made]).serialize()).field(0)
+    except pa.ArrowException:  # a type of this name that does not fit
+        return made
 
 
 def schema_from_pyarrow(schema: Any) -> Schema:
@@ -298,7 +308,7 @@ def array_from_pyarrow(array: Any) -> Any:
     return _from_pyarrow(array, type, known)
 
 
-def _from_pyarrow(array: Any, type: DataType, known: Dictionaries) -> Any:
+def _from_pyarrow(array: Any, type: Any, known: Dictionaries) -> Any:
     if isinstance(array, partner().ExtensionArray):
         array = array.storage
     layout = type.layout
@@ -317,7 +327,10 @@ def _from_pyarrow(array: Any, type: DataType, known: Dictionaries) -> Any:
     offset = array.offset
     if offset and layout in _CUT:
         children = [_uncut(child, offset) for child in children]
-    dictionary = _dictionary(array.dictionary, type, known) if layout == "dictionary" else None
+    dictionary = None
+    if layout == "dictionary":
+        storage = type.storage_type if isinstance(type, ExtensionType) else type
+        dictionary = _dictionary(array.dictionary, storage.value_type, known)
     return make_array(type, len(array), buffers, nulls, offset, children, dictionary)
 
 
@@ -331,7 +344,7 @@ def _dictionary(values: Any, type: Any, known: Dictionaries) -> Array:
     addresses = [0 if buffer is None else buffer.address for buffer in values.buffers()]
     key = (len(values), values.offset, *addresses)
     if key not in known:
-        known[key] = _from_pyarrow(values, type.value_type, known)
+        known[key] = _from_pyarrow(values, type, known)
     return known[key]
 
 
@@ -355,7 +368,11 @@ def _to_pyarrow(array: Array, type: Any) -> Any:
 
 def _hand_over(array: Array, type: Any) -> Any:
     pa = partner()
+    if isinstance(type, pa.BaseExtensionType):
+        return type.wrap_array(_hand_over(array, type.storage_type))
     layout = array.type.layout
+    if layout == "map":
+        _check_entries(array)
     buffers = [None if data is None else pa.py_buffer(data) for data in array._buffers]
     if layout in _NO_VALIDITY:
         buffers.insert(0, None)
@@ -366,6 +383,14 @@ def _hand_over(array: Array, type: Any) -> Any:
         return pa.DictionaryArray.from_buffers(type, len(array), buffers, dictionary, nulls, offset)
     children = [_hand_over(child, type.field(i).type) for i, child in enumerate(array.children)]
     return pa.Array.from_buffers(type, len(array), buffers, nulls, offset, children)
+
+
+def _check_entries(array: Array) -> None:
+    """Maps whose entries or keys hold nulls, even where no map has them, make pyarrow end the process."""
+    (entries,) = array.children
+    for what, part in (("entries", entries), ("keys", entries.children[0])):
+        if part.null_count:
+            raise InvalidData(f"{array.type}: the {what} of a map are not null, found {part.null_count} nulls")
 
 
 def chunked_array_to_pyarrow(array: ChunkedArray) -> Any:
