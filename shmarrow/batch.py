@@ -146,7 +146,9 @@ class RecordBatch:
     @property
     def columns(self) -> list[Any]:
         """All columns."""
-        if self._source is not None and None in map(_missing, self._columns):
+        if self._source is None:
+            return list(self._columns)
+        if None in map(_missing, self._columns):
             self._source.prepare()
         return [self.column(i) for i in range(self.num_columns)]
 

@@ -11,7 +11,7 @@ Rules kept here:
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Protocol, cast
 
 import numpy as np
 
@@ -871,6 +871,8 @@ class Schema:
 
     @property
     def fields(self) -> list[Field]:
+        if self._source is None:
+            return list(cast("list[Field]", self._fields))
         return [self.field(i) for i in range(len(self._fields))]
 
     @property
@@ -1011,8 +1013,7 @@ _ALIASES: dict[str, DataType] = {}
 
 
 def _make_aliases() -> dict[str, DataType]:
-    made: list[DataType] = [NullType(), BoolType(), date32(), date64(), FloatType(16), FloatType(32), FloatType(64)]
-    made += [IntType(bits, signed) for bits in (8, 16, 32, 64) for signed in (True, False)]
+    made: list[DataType] = [_NULL, _BOOL, date32(), date64(), *_FLOATS.values(), *_INTS.values()]
     made += [time32("s"), time32("ms"), time64("us"), time64("ns")]
     made += [TimestampType(unit) for unit in TIME_UNITS] + [DurationType(unit) for unit in TIME_UNITS]
     made += [IntervalType(unit) for unit in IntervalType.STORAGE]

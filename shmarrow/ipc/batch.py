@@ -64,8 +64,8 @@ class BatchBody:
 
     __slots__ = (
         "_asked", "_body", "_buffer_rows", "_buffers", "_decompress", "_dictionaries", "_limits", "_node_rows",
-        "_nodes", "_plain", "_ready", "_schema", "_size", "_swap", "_table", "_v4", "_variadic", "_variadic_ends", "length",
-        "where",
+        "_nodes", "_plain", "_ready", "_schema", "_size", "_swap", "_table", "_v4", "_variadic", "_variadic_ends",
+        "length", "where",
     )  # fmt: skip
 
     def __init__(
@@ -128,10 +128,12 @@ class BatchBody:
         return self._column(index)
 
     def _find_plain(self) -> None:
-        """Many columns are asked for: find at once which have two buffers, no nulls, and all that is theirs in the body."""
+        """Many columns are asked for: find at once those with two buffers, no nulls, and values within the body."""
         starts = self._schema.flat_starts()
         count = len(self._schema)
-        if starts is None or self._swap or self.compressed or len(self._nodes) < count or len(self._buffers) < starts[-1]:
+        if starts is None or self._swap or self.compressed:
+            return
+        if len(self._nodes) < count or len(self._buffers) < starts[-1]:
             return
         first = np.minimum(starts[:-1] + 1, len(self._buffers) - 1)
         at, sizes = self._buffers[first, 0], self._buffers[first, 1]
@@ -350,9 +352,9 @@ def _plan_body(columns: Iterable[Any], length: int, options: IpcWriteOptions) ->
     variadic: list[int] = []
     plain = options if options.endianness == "little" else None
     for column in columns:
-        if column.__class__ is PrimitiveArray and not column._offset and not column._null_count and options is plain:
+        if column.__class__ is PrimitiveArray and options is plain and not column._null_count and not column._offset:
             data = column._buffers[1]
-            if len(data) == column._length * column._type.storage.itemsize:
+            if data.nbytes == column._length * column._type.storage.itemsize:
                 nodes += (column._length, 0)
                 buffers += (EMPTY, data)
                 continue

@@ -28,7 +28,6 @@ from shmarrow.ipc.dictionary import Dictionary, with_dictionary
 from shmarrow.ipc.flatbuf import ENUMS, STRUCTS, Reader
 from shmarrow.ipc.message import Message, check_version, end_of_stream, key_values, read_key_values, read_message
 from shmarrow.ipc.options import IpcWriteOptions
-from shmarrow.ipc.schema import schema_values
 from shmarrow.ipc.source import Sink, Source
 from shmarrow.ipc.stream import check_zero_copy, dictionary_body
 from shmarrow.ipc.wire_schema import read_schema
@@ -252,14 +251,13 @@ class RecordBatchFileWriter(BatchWriter):
         self._blocks[dictionary].append((position, len(plan.metadata), plan.body_length))
 
     def _finish(self) -> None:
-        footer = flatbuf.encode(
-            "Footer",
-            {
-                "version": ENUMS["MetadataVersion"][self.options.metadata_version],
-                "schema": schema_values(self.schema, self.options),
-                "dictionaries": np.array(self._blocks[True], STRUCTS["Block"]),
-                "recordBatches": np.array(self._blocks[False], STRUCTS["Block"]),
-                "custom_metadata": key_values(self._metadata),
-            },
-        )
+        builder, schema = self._encoded.start()
+        values = {
+            "version": ENUMS["MetadataVersion"][self.options.metadata_version],
+            "schema": schema,
+            "dictionaries": np.array(self._blocks[True], STRUCTS["Block"]),
+            "recordBatches": np.array(self._blocks[False], STRUCTS["Block"]),
+            "custom_metadata": key_values(self._metadata),
+        }
+        footer = flatbuf.finish(builder, flatbuf.add_table(builder, "Footer", values))
         self._sink.write([end_of_stream(self.options), footer, _SIZE.pack(len(footer)), MAGIC])

@@ -14,9 +14,7 @@ import struct
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-import numpy as np
-
-from shmarrow.buffer import PADDING, Bytes, padded
+from shmarrow.buffer import Bytes, padded
 from shmarrow.errors import DEFAULT_LIMITS, InvalidData, LimitExceeded, Limits, Unsupported
 from shmarrow.ipc import flatbuf
 from shmarrow.ipc.flatbuf import ENUMS, Reader, TableView
@@ -199,13 +197,3 @@ def encode_message(
     values = message_values(kind, header, body_length, metadata, options)
     return frame(flatbuf.encode("Message", values), options, start)
 
-
-def with_padding(pieces: list[Any], data: Bytes, alignment: int) -> int:
-    """Append a buffer and its padding to the pieces of a body; gives the bytes of both."""
-    size = len(data)
-    total = padded(size, alignment)
-    if size:
-        pieces.append(data)
-        if total > size:
-            pieces.append(PADDING[: total - size] if total - size <= len(PADDING) else np.zeros(total - size, np.uint8))
-    return total

@@ -9,7 +9,7 @@ Rules kept here:
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -18,10 +18,16 @@ from shmarrow import types
 from shmarrow.errors import InvalidArgument, InvalidData, LimitExceeded, Limits
 from shmarrow.extension import extension_type, storage_field
 from shmarrow.ipc import flatbuf
-from shmarrow.ipc.flatbuf import ENUMS, TableView
-from shmarrow.ipc.message import key_values, read_key_values
+from shmarrow.ipc.flatbuf import ENUMS, UNIONS, Built, TableView
+from shmarrow.ipc.message import frame, key_values, message_values, read_key_values
 from shmarrow.ipc.options import IpcWriteOptions
+from shmarrow.layout.array import ranges
 from shmarrow.types import DataType, Field, Schema
+
+if TYPE_CHECKING:
+    import flatbuffers
+
+Positions = npt.NDArray[np.int64]
 
 Positions = npt.NDArray[np.int64]
 
@@ -197,7 +203,7 @@ def parse_field(table: TableView, limits: Limits, depth: int = 0) -> WireField:
     if type_table is None:
         raise InvalidData(f"field {name!r} has no type that is known, found {kind}")
     try:
-        type = _read_type(kind, type_table, tuple([child.field for child in children]))
+        type = read_type(kind, type_table, tuple([child.field for child in children]))
     except InvalidArgument as error:
         raise InvalidData(f"field {name!r}: {error}") from None
     if children and not type.fields:
@@ -226,7 +232,7 @@ _PLAIN: dict[Any, DataType] = {}
 _MOST_PLAIN = 4096
 
 
-def _read_type(kind: str, table: TableView, children: _Children) -> DataType:
+def read_type(kind: str, table: TableView, children: _Children) -> DataType:
     """The type in a table of the Type union; of those that are all in their own bytes each is made once."""
     if children or kind == "Timestamp" or kind in NESTED:
         return _READ[kind](table, children)
@@ -285,23 +291,116 @@ def field_values(field: Field, ids: DictionaryIds) -> dict[str, Any]:
     return values
 
 
-def schema_values(schema: Schema, options: IpcWriteOptions, builder: Any = None) -> dict[str, Any]:
-    """The values of a Schema table."""
-    ids = DictionaryIds()
+class EncodedSchema(NamedTuple):
+    """A Schema table and all that it refers to, as the last bytes of a FlatBuffer; it goes into several of them.
+
+    Attributes
+    ----------
+    data : bytes
+        The bytes, with no references to what is outside.
+    offset : int
+        The table's offset from the end.
+    """
+
+    data: bytes
+    offset: int
+
+    def start(self) -> tuple[flatbuffers.Builder, Built]:
+        """A builder that has the table, and nothing else yet."""
+        builder = flatbuf.new_builder()
+        builder.Prep(8, len(self.data))
+        flatbuf.add_raw(builder, self.data)
+        return builder, Built(self.offset)
+
+
+def encode_schema(schema: Schema, options: IpcWriteOptions) -> EncodedSchema:
+    """Write a Schema table once for all messages and footers that hold it."""
+    builder = flatbuf.new_builder()
+    offset = _add_schema(builder, schema, options)
+    return EncodedSchema(bytes(builder.Bytes[builder.head :]), offset)
+
+
+def _add_schema(builder: flatbuffers.Builder, schema: Schema, options: IpcWriteOptions) -> int:
+    fields = schema.fields
+    plain = [
+        field.metadata is None and not field.type.fields and field.type.__class__ not in _WITH_MORE for field in fields
+    ]
     features = []
     if options.compression is not None:
         features.append(ENUMS["Feature"]["COMPRESSED_BODY"])
+    offsets = np.zeros(len(fields), np.int64)
+    chosen = np.array(plain, np.bool_)
+    offsets[chosen] = _add_plain_fields(builder, [field for field, easy in zip(fields, plain, strict=True) if easy])
+    ids = DictionaryIds()
+    offsets[~chosen] = [
+        flatbuf.add_table(builder, "Field", field_values(field, ids))
+        for field, easy in zip(fields, plain, strict=True)
+        if not easy
+    ]
     values: dict[str, Any] = {
         "endianness": ENUMS["Endianness"]["Big" if options.endianness == "big" else "Little"],
-        "fields": [field_values(field, ids) for field in schema],
+        "fields": Built(flatbuf.add_offsets(builder, offsets)),
         "custom_metadata": key_values(schema.metadata),
+        "features": np.array(features, "<i8") if features else None,
     }
-    if features:
-        values["features"] = np.array(features, "<i8")
-    return values
+    return flatbuf.add_table(builder, "Schema", values)
 
 
-def encode_schema(schema: Schema, options: IpcWriteOptions) -> bytes:
-    """A FlatBuffer with a Schema table as its root."""
-    return flatbuf.encode("Schema", schema_values(schema, options))
+_WITH_MORE = {types.DictionaryType}
+# The vtable of a Field table with name, nullable, type and no children: its size, the table's, and its slots' offsets.
+_PLAIN_VTABLE = np.array([16, 20, 4, 16, 17, 8, 0, 12], "<u2")
+_PLAIN_WORDS = 5
 
+
+def _add_plain_fields(builder: flatbuffers.Builder, fields: list[Field]) -> Positions:
+    """Write Field tables that differ in name, nullability and type only, with array operations; gives their offsets.
+
+    All share one vtable and one empty vector of children, and those of one type share its table.
+    """
+    if not fields:
+        return np.empty(0, np.int64)
+    numbers: dict[tuple[Any, bool], int] = {}
+    kinds = np.array([numbers.setdefault((field.type, field.nullable), len(numbers)) for field in fields])
+    tables = []
+    for type, nullable in numbers:
+        member, content = type_values(type)
+        tag = UNIONS["Type"].index(member) + 1
+        tables.append((flatbuf.add_table(builder, member, content), int(nullable) | tag << 8))
+    no_children = flatbuf.add_offsets(builder, [])
+    names, at, names_size = _name_strings([field.name for field in fields])
+    count = len(fields)
+    head = _PLAIN_VTABLE.nbytes
+    size = head + 4 * _PLAIN_WORDS * count
+    builder.Prep(4, size + names_size)
+    end = builder.Offset() + size + names_size  # the offset from the end of the first byte that is written here
+    first = head + 4 * _PLAIN_WORDS * np.arange(count)
+    offsets = end - first
+    types_at, flags = (np.array(column)[kinds] for column in zip(*tables, strict=True))
+    words = np.empty((count, _PLAIN_WORDS), "<u4")
+    words[:, 0] = first  # back to the vtable at the start
+    words[:, 1] = size + at - (first + 4)
+    words[:, 2] = offsets - 8 - types_at
+    words[:, 3] = offsets - 12 - no_children
+    words[:, 4] = flags
+    flatbuf.add_raw(builder, _PLAIN_VTABLE.tobytes() + words.tobytes() + names)
+    return offsets
+
+
+def _name_strings(names: list[str]) -> tuple[bytes, Positions, int]:
+    """Strings one after another as FlatBuffers have them, where each starts, and the size of all, a multiple of 4."""
+    encoded = [name.encode() for name in names]
+    lengths = np.fromiter(map(len, encoded), np.int64, len(encoded))
+    sizes = (lengths + 8) & -4  # a length, the bytes, at least one zero
+    starts = np.cumsum(sizes) - sizes
+    total = int(sizes.sum())
+    data = np.zeros(total, np.uint8)
+    data[starts[:, None] + np.arange(4)] = lengths.astype("<u4").view(np.uint8).reshape(-1, 4)
+    data[ranges(starts + 4, lengths)] = np.frombuffer(b"".join(encoded), np.uint8)
+    return data.tobytes(), starts, total
+
+
+def schema_message(encoded: EncodedSchema, options: IpcWriteOptions, start: int = 0) -> bytes:
+    """A framed Schema message."""
+    builder, table = encoded.start()
+    values = message_values("Schema", table, 0, None, options)
+    return frame(flatbuf.finish(builder, flatbuf.add_table(builder, "Message", values)), options, start)

@@ -11,8 +11,6 @@ import stat
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
 from shmarrow import segment
 from shmarrow.buffer import Bytes, as_bytes
 from shmarrow.errors import InvalidType, storage_error
@@ -174,10 +172,11 @@ class Sink:
 
     def write(self, pieces: Sequence[Any]) -> None:
         """Write all pieces, each bytes or a C-contiguous uint8 ndarray."""
+        joined = _joined(pieces)
         if self._segment is not None:
-            self.position += self._segment.write(pieces)
+            self.position += self._segment.write(joined)
             return
-        for piece in _joined(pieces):
+        for piece in joined:
             self._write_one(memoryview(piece))
 
     def _write_one(self, view: memoryview) -> None:
@@ -190,6 +189,20 @@ class Sink:
         except OSError as error:
             raise storage_error(error, "write to", self.name) from None
         self.position += len(view)
+
+    def allocate(self, size: int) -> Bytes:
+        """Room for the next ``size`` bytes, writable, to be filled in place; zeros until then.
+
+        Raises
+        ------
+        InvalidType
+            If the sink is a file object, which has no memory to hand out.
+        """
+        if self._segment is None:
+            raise InvalidType(f"to be filled in place, {self.name} must be a path or a shm: name, found a file object")
+        start = self.position
+        self.position += size
+        return self._segment.map(self.position)[start:]
 
     def finish(self) -> None:
         """Everything is written: publish it where it has a name, flush it where it is a file object."""
@@ -209,28 +222,20 @@ _GROUP = 1 << 20
 
 
 def _joined(pieces: Sequence[Any]) -> list[Any]:
-    """Pieces with runs of small ones put together, so that a file object sees few calls."""
+    """Pieces with runs of small ones put together: many small pieces cost more than their copy."""
     result: list[Any] = []
     group: list[Any] = []
     size = 0
     for piece in pieces:
         length = len(piece)
-        if length >= _SMALL:
-            if group:
-                result.append(b"".join([bytes(memoryview(part)) for part in group]))
-                group, size = [], 0
-            result.append(piece)
+        if length < _SMALL and size < _GROUP:
+            group.append(piece)
+            size += length
             continue
-        group.append(piece)
-        size += length
-        if size > _GROUP:
-            result.append(b"".join([bytes(memoryview(part)) for part in group]))
+        if group:
+            result.append(group[0] if len(group) == 1 else b"".join(group))
             group, size = [], 0
+        result.append(piece)
     if group:
-        result.append(b"".join([bytes(memoryview(part)) for part in group]))
+        result.append(b"".join(group))
     return result
-
-
-def empty(size: int) -> Any:
-    """Room for bytes that are about to be read."""
-    return np.empty(size, np.uint8)

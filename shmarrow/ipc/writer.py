@@ -8,9 +8,8 @@ from typing import Any, Self
 from shmarrow.batch import RecordBatch, Table
 from shmarrow.errors import Closed, InvalidData, InvalidType
 from shmarrow.ipc.batch import Plan, check_schema, dictionaries_of, plan_batch, plan_dictionary
-from shmarrow.ipc.message import encode_message
 from shmarrow.ipc.options import DEFAULT_OPTIONS, IpcWriteOptions
-from shmarrow.ipc.schema import schema_values
+from shmarrow.ipc.schema import encode_schema, schema_message
 from shmarrow.ipc.source import Sink
 from shmarrow.types import Metadata, MetadataLike, Schema, as_metadata
 
@@ -52,8 +51,8 @@ class BatchWriter:
         self._write_schema()
 
     def _write_schema(self) -> None:
-        values = schema_values(self.schema, self.options)
-        self._sink.write([encode_message("Schema", values, 0, None, self.options, self._sink.position)])
+        self._encoded = encode_schema(self.schema, self.options)
+        self._sink.write([schema_message(self._encoded, self.options, self._sink.position)])
 
     # --- writing ---
 

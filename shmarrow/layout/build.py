@@ -127,9 +127,9 @@ def infer_numpy(dtype: np.dtype[Any]) -> DataType:
     if dtype.kind == "b":
         return types.bool_()
     if dtype.kind in "iu":
-        return types.IntType(8 * dtype.itemsize, dtype.kind == "i")
+        return types.as_type(f"{'int' if dtype.kind == 'i' else 'uint'}{8 * dtype.itemsize}")
     if dtype.kind == "f" and dtype.itemsize <= 8:
-        return types.FloatType(8 * dtype.itemsize)
+        return types.as_type(f"float{8 * dtype.itemsize}")
     if dtype.kind == "V" and dtype.names is None and dtype.subdtype is None:
         return types.FixedSizeBinaryType(dtype.itemsize)
     for unit, storage in types.IntervalType.STORAGE.items():
