@@ -1,0 +1,218 @@
+"""Extension types and their registry ("Extension Types").
+
+Rules kept here:
+
+* on the wire an extension type is its storage type and two entries of the field's metadata, ``ARROW:extension:name``
+  and ``ARROW:extension:metadata``. Read with a name that nobody registered, or with a storage or parameters that do
+  not fit the type of that name, a column stays its storage, and the entries stay as they are;
+* in memory an array of an extension type has the buffers and children of its storage, so a type answers to ``layout``,
+  ``storage`` and ``fields`` as its storage type does, and every walk by the buffer listing takes it as it is;
+* whatever the code of a type makes of a stranger's bytes, an exception included, reading goes on.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import Any, ClassVar
+
+from shmarrow.errors import InvalidArgument, InvalidType
+from shmarrow.types import DataType, DictionaryType, DType, Field, Metadata, as_type
+
+NAME_KEY = b"ARROW:extension:name"
+METADATA_KEY = b"ARROW:extension:metadata"
+
+
+class ExtensionType(DataType):
+    """Base class of extension types; a subclass names itself and says how its parameters travel.
+
+    Parameters
+    ----------
+    storage_type : DataType
+        The type that the values have in memory; not an extension type itself.
+
+    Attributes
+    ----------
+    extension_name : str
+        The name that the type is registered under; subclasses set it. Names that start with ``arrow.`` are Arrow's.
+    array_class : type
+        The class of the type's arrays: :class:`shmarrow.ExtensionArray` or a subclass with accessors of its own.
+    """
+
+    __slots__ = ("storage_type",)
+
+    extension_name: ClassVar[str] = ""
+    array_class: ClassVar[Any] = None
+
+    def __init__(self, storage_type: DataType | str) -> None:
+        storage = as_type(storage_type)
+        inner = storage.value_type if isinstance(storage, DictionaryType) else storage
+        if isinstance(inner, ExtensionType):
+            raise InvalidArgument(f"{self.extension_name}: an extension type is no storage of another, found {storage}")
+        self.storage_type = storage
+
+    def serialize(self) -> bytes:
+        """The parameters as bytes, those of the storage type left out; empty where there are none."""
+        return b""
+
+    @classmethod
+    def deserialize(cls, storage_type: DataType, serialized: bytes) -> ExtensionType:
+        """The type from its storage type and the bytes of :meth:`serialize`.
+
+        Any exception says that they do not fit; a column that is read then stays its storage.
+        """
+        return cls(storage_type)
+
+    def to_python(self, value: Any) -> Any:
+        """The Python value of the extension from that of the storage, which is not None."""
+        return value
+
+    def from_python(self, value: Any) -> Any:
+        """The Python value of the storage from that of the extension, which is not None."""
+        return value
+
+    # --- as the storage type ---
+
+    @property
+    def layout(self) -> str:  # type: ignore[override]
+        return self.storage_type.layout
+
+    @property
+    def storage(self) -> DType | None:  # type: ignore[override]
+        return self.storage_type.storage
+
+    @property
+    def fields(self) -> tuple[Field, ...]:  # type: ignore[override]
+        return self.storage_type.fields
+
+    @property
+    def numpy_dtype(self) -> DType | None:
+        return self.storage_type.numpy_dtype
+
+    @property
+    def format(self) -> str:
+        return self.storage_type.format
+
+    @property
+    def bit_width(self) -> int:
+        return self.storage_type.bit_width
+
+    # --- as a value ---
+
+    def _key(self) -> tuple[Any, ...]:
+        return (self.storage_type, self.serialize())
+
+    def _name(self) -> str:
+        return f"extension<{self.extension_name}>"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _rebuild, (type(self), self.storage_type, self.serialize())
+
+
+def _rebuild(cls: type[ExtensionType], storage_type: DataType, serialized: bytes) -> ExtensionType:
+    return cls.deserialize(storage_type, serialized)
+
+
+# --- the registry -----------------------------------------------------------------------------------------------
+
+_REGISTRY: dict[bytes, type[ExtensionType]] = {}
+_LOCK = threading.Lock()
+_generation = 0
+
+
+def generation() -> int:
+    """A number that changes with the registry: what was read under another one may have other types."""
+    return _generation
+
+
+def register_extension_type(cls: type[ExtensionType]) -> None:
+    """Give columns of this extension name, in whatever is read from now on, this type.
+
+    Parameters
+    ----------
+    cls : type
+        A subclass of :class:`ExtensionType` with an ``extension_name``.
+
+    Raises
+    ------
+    InvalidType
+        If it is none.
+    InvalidArgument
+        If it has no name, or the name is taken.
+    """
+    global _generation
+    if not (isinstance(cls, type) and issubclass(cls, ExtensionType)):
+        raise InvalidType(f"expected a subclass of ExtensionType, found {cls!r:.80}")
+    name = cls.extension_name
+    if not isinstance(name, str) or not name:
+        raise InvalidArgument(f"{cls.__name__}.extension_name is a string that is not empty, found {name!r}")
+    with _LOCK:
+        if name.encode() in _REGISTRY:
+            raise InvalidArgument(f"the extension name {name!r} is taken; unregister_extension_type({name!r}) frees it")
+        _REGISTRY[name.encode()] = cls
+        _generation += 1
+
+
+def unregister_extension_type(name: str) -> None:
+    """Let columns of this extension name, in whatever is read from now on, be their storage.
+
+    Raises
+    ------
+    InvalidArgument
+        If no type is registered under the name.
+    """
+    global _generation
+    with _LOCK:
+        if _REGISTRY.pop(name.encode(), None) is None:
+            known = sorted(known.decode() for known in _REGISTRY)
+            raise InvalidArgument(f"no extension type is registered as {name!r}; there are {known}")
+        _generation += 1
+
+
+# --- fields -----------------------------------------------------------------------------------------------------
+
+
+def extension_type(storage: DataType, metadata: Metadata | None) -> tuple[DataType, Metadata | None]:
+    """The type that a field's metadata say its storage stands for, and the metadata that are left.
+
+    Messages write an extension type over a dictionary and a dictionary whose values are of an extension type in one
+    and the same way; the first is tried first.
+    """
+    name = None if metadata is None else metadata.get(NAME_KEY)
+    if name is None or name not in _REGISTRY:
+        return storage, metadata
+    assert metadata is not None
+    serialized = metadata.get(METADATA_KEY, b"")
+    found: DataType | None = _fitting(name, storage, serialized)
+    if found is None and isinstance(storage, DictionaryType):
+        values = _fitting(name, storage.value_type, serialized)
+        found = None if values is None else DictionaryType(storage.index_type, values, storage.ordered)
+    if found is None:
+        return storage, metadata
+    left = {key: value for key, value in metadata.items() if key not in (NAME_KEY, METADATA_KEY)}
+    return found, left or None
+
+
+def _fitting(name: bytes, storage: DataType, serialized: bytes) -> ExtensionType | None:
+    """The registered type over this storage, or None where it does not fit."""
+    cls = _REGISTRY.get(name)
+    if cls is None:  # unregistered by another thread meanwhile
+        return None
+    try:
+        made = cls.deserialize(storage, serialized)
+    except Exception:  # the code of a user's type, over bytes of a stranger: whatever it raises, they do not fit
+        return None
+    return made if isinstance(made, ExtensionType) and made.storage_type == storage else None
+
+
+def storage_field(field: Field) -> Field:
+    """The field as it goes on the wire: its storage type, with the extension's entries in the metadata."""
+    type: Any = field.type
+    if isinstance(type, ExtensionType):
+        storage = type.storage_type
+    elif isinstance(type, DictionaryType) and isinstance(type.value_type, ExtensionType):
+        storage = DictionaryType(type.index_type, type.value_type.storage_type, type.ordered)
+        type = type.value_type
+    else:
+        return field
+    entries = {NAME_KEY: type.extension_name.encode(), METADATA_KEY: type.serialize()}
+    return Field(field.name, storage, field.nullable, {**(field.metadata or {}), **entries})
