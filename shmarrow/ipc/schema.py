@@ -317,13 +317,14 @@ def encode_schema(schema: Schema, options: IpcWriteOptions) -> EncodedSchema:
     """Write a Schema table once for all messages and footers that hold it."""
     builder = flatbuf.new_builder()
     offset = _add_schema(builder, schema, options)
+    builder.Prep(8, 0)  # whole words in front keep what is inside aligned wherever the bytes go
     return EncodedSchema(bytes(builder.Bytes[builder.head :]), offset)
 
 
 def _add_schema(builder: flatbuffers.Builder, schema: Schema, options: IpcWriteOptions) -> int:
     fields = schema.fields
     plain = [
-        field.metadata is None and not field.type.fields and field.type.__class__ not in _WITH_MORE for field in fields
+        field.metadata is None and not field.type.fields and field.type.__class__ in _WRITE for field in fields
     ]
     features = []
     if options.compression is not None:
@@ -346,7 +347,6 @@ def _add_schema(builder: flatbuffers.Builder, schema: Schema, options: IpcWriteO
     return flatbuf.add_table(builder, "Schema", values)
 
 
-_WITH_MORE = {types.DictionaryType}
 # The vtable of a Field table with name, nullable, type and no children: its size, the table's, and its slots' offsets.
 _PLAIN_VTABLE = np.array([16, 20, 4, 16, 17, 8, 0, 12], "<u2")
 _PLAIN_WORDS = 5
