@@ -1,0 +1,395 @@
+"""Types, fields and schemas: names and format strings held against pyarrow, values by equality, mistakes by message."""
+
+from __future__ import annotations
+
+import copy
+import ctypes
+import pickle
+from typing import Any
+
+import numpy as np
+import pytest
+from cases import CASES
+
+import shmarrow as sa
+from shmarrow.types import MapType, as_type
+
+TYPES = list({str(case.type): case.type for case in CASES}.values())
+MORE = [
+    sa.struct([sa.field("a", sa.int8(), nullable=False, metadata={"k": "v"}), sa.field("b", sa.list_(sa.null()))]),
+    sa.map_(sa.string(), sa.field("item", sa.int8(), nullable=False)),
+    sa.dictionary("int8", "string", ordered=True),
+    sa.timestamp("ns", tz="Europe/Paris"),
+    sa.decimal128(10, -3),
+    sa.decimal256(50, 7),
+    sa.sparse_union({}),
+    sa.uuid(),
+    sa.json_(),
+    sa.bool8(),
+]
+ALL = TYPES + MORE
+NOT_IN_PYARROW = (sa.month_interval(), sa.day_time_interval())
+every_type = pytest.mark.parametrize("type", ALL, ids=str)
+
+
+@pytest.fixture(scope="module")
+def pa() -> Any:
+    return pytest.importorskip("pyarrow")
+
+
+class CSchema(ctypes.Structure):
+    """The first member of ``ArrowSchema`` of the C data interface."""
+
+    _fields_ = (("format", ctypes.c_char_p),)
+
+
+def format_of(peer: Any) -> str:
+    """The format string that pyarrow gives through the C data interface."""
+    pointer = ctypes.pythonapi.PyCapsule_GetPointer
+    pointer.restype, pointer.argtypes = ctypes.c_void_p, (ctypes.py_object, ctypes.c_char_p)
+    capsule = peer.__arrow_c_schema__()
+    found: bytes = CSchema.from_address(pointer(capsule, b"arrow_schema")).format
+    return found.decode()
+
+
+@every_type
+def test_names_and_formats_are_those_of_pyarrow(pa: Any, type: Any) -> None:
+    if type in NOT_IN_PYARROW:
+        return
+    theirs = type.to_pyarrow()
+    if not any(names in str(type) for names in ("(some: k, v)", "(entries: key, item)")):
+        assert str(type) == str(theirs)  # but for the names in maps, of which pyarrow shows other ones
+    assert type.format == format_of(theirs)
+
+
+@pytest.mark.parametrize(
+    ("type", "format"),
+    [
+        (sa.null(), "n"), (sa.bool_(), "b"), (sa.int8(), "c"), (sa.uint8(), "C"), (sa.int16(), "s"), (sa.uint16(), "S"),
+        (sa.int32(), "i"), (sa.uint32(), "I"), (sa.int64(), "l"), (sa.uint64(), "L"), (sa.float16(), "e"),
+        (sa.float32(), "f"), (sa.float64(), "g"), (sa.binary(), "z"), (sa.large_binary(), "Z"),
+        (sa.binary_view(), "vz"),
+        (sa.string(), "u"), (sa.large_string(), "U"), (sa.string_view(), "vu"), (sa.decimal128(19, 10), "d:19,10"),
+        (sa.decimal256(19, 10), "d:19,10,256"), (sa.decimal32(9, 1), "d:9,1,32"), (sa.decimal64(9, 1), "d:9,1,64"),
+        (sa.binary(42), "w:42"), (sa.date32(), "tdD"), (sa.date64(), "tdm"), (sa.time32("s"), "tts"),
+        (sa.time32("ms"), "ttm"), (sa.time64("us"), "ttu"), (sa.time64("ns"), "ttn"), (sa.timestamp("s"), "tss:"),
+        (sa.timestamp("ms", "UTC"), "tsm:UTC"), (sa.timestamp("us", "+01:00"), "tsu:+01:00"),
+        (sa.timestamp("ns"), "tsn:"),
+        (sa.duration("s"), "tDs"), (sa.duration("ms"), "tDm"), (sa.duration("us"), "tDu"), (sa.duration("ns"), "tDn"),
+        (sa.month_interval(), "tiM"), (sa.day_time_interval(), "tiD"), (sa.month_day_nano_interval(), "tin"),
+        (sa.list_(sa.int8()), "+l"), (sa.large_list(sa.int8()), "+L"), (sa.list_view(sa.int8()), "+vl"),
+        (sa.large_list_view(sa.int8()), "+vL"), (sa.list_(sa.int8(), 123), "+w:123"), (sa.struct([]), "+s"),
+        (sa.map_(sa.int8(), sa.int8()), "+m"), (sa.dense_union({"a": sa.int8(), "b": sa.int8()}, [4, 9]), "+ud:4,9"),
+        (sa.sparse_union({"a": sa.int8()}), "+us:0"), (sa.run_end_encoded(sa.int32(), sa.int8()), "+r"),
+        (sa.dictionary(sa.uint16(), sa.string()), "S"),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_formats_are_those_of_the_document(type: Any, format: str) -> None:
+    assert type.format == format
+
+
+@every_type
+def test_widths_are_those_of_pyarrow(pa: Any, type: Any) -> None:
+    if type in NOT_IN_PYARROW or isinstance(type, sa.ExtensionType):
+        return
+    try:
+        bits = type.to_pyarrow().bit_width
+    except ValueError:
+        bits = 0
+    if type.layout in ("fixed_size_list", "dictionary"):  # pyarrow counts the values of a list, and none for indices
+        return
+    assert type.bit_width == bits
+    assert type.byte_width == bits // 8
+
+
+# --- values -------------------------------------------------------------------------------------------------------
+
+
+def test_different_types_are_different() -> None:
+    assert len(set(ALL)) == len(ALL)
+    for i, left in enumerate(ALL):
+        for j, right in enumerate(ALL):
+            assert (left == right) is (i == j), (left, right)
+
+
+@every_type
+def test_copies_are_equal(type: Any) -> None:
+    for other in (pickle.loads(pickle.dumps(type)), copy.copy(type), copy.deepcopy(type)):
+        assert other == type
+        assert type.equals(other)
+        assert hash(other) == hash(type)
+        assert str(other) == str(type)
+    assert type != str(type)
+    assert repr(type) == f"DataType({type})"
+
+
+@pytest.mark.parametrize(
+    ("left", "right"),
+    [
+        (sa.timestamp("s"), sa.timestamp("s", "UTC")), (sa.timestamp("s"), sa.timestamp("ms")),
+        (sa.decimal128(5, 1), sa.decimal128(5, 2)), (sa.decimal128(5, 1), sa.decimal256(5, 1)),
+        (sa.list_(sa.int8()), sa.list_(sa.field("item", sa.int8(), nullable=False))),
+        (sa.list_(sa.int8(), 2), sa.list_(sa.int8(), 3)), (sa.binary(2), sa.binary(3)), (sa.binary(), sa.string()),
+        (sa.struct({"a": sa.int8(), "b": sa.int8()}), sa.struct({"b": sa.int8(), "a": sa.int8()})),
+        (sa.dictionary("int8", "string"), sa.dictionary("int8", "string", ordered=True)),
+        (sa.map_("int8", "int8"), sa.map_("int8", "int8", keys_sorted=True)),
+        (sa.dense_union({"a": sa.int8()}), sa.sparse_union({"a": sa.int8()})),
+        (sa.dense_union({"a": sa.int8()}), sa.dense_union({"a": sa.int8()}, [1])),
+        (sa.run_end_encoded("int16", "int8"), sa.run_end_encoded("int32", "int8")),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_each_parameter_counts(left: Any, right: Any) -> None:
+    assert left != right
+    assert not left.equals(right)
+
+
+@pytest.mark.parametrize("make", [sa.list_, sa.large_list, sa.list_view, sa.large_list_view])
+def test_names_of_items_do_not_count(pa: Any, make: Any) -> None:
+    """As in pyarrow: writers disagree on the name of a list's child."""
+    left, right = make(sa.field("item", sa.int8())), make(sa.field("element", sa.int8()))
+    assert left == right
+    assert hash(left) == hash(right)
+    assert left.to_pyarrow() == right.to_pyarrow()
+    assert right.value_field.name == "element"
+
+
+def test_metadata_of_children_do_not_count() -> None:
+    left, right = (sa.list_(sa.field("item", sa.int8(), metadata=metadata)) for metadata in (None, {"k": "v"}))
+    assert left == right
+    assert hash(left) == hash(right)
+    assert not sa.field("f", left).equals(sa.field("f", right), check_metadata=True)
+
+
+def test_a_time_zone_of_no_characters_is_none() -> None:
+    assert sa.timestamp("s", "") == sa.timestamp("s")
+    assert str(sa.timestamp("s", "")) == "timestamp[s]"
+
+
+# --- parameters -----------------------------------------------------------------------------------------------------
+
+
+def test_parameters() -> None:
+    assert sa.decimal128(10, 3).precision == 10
+    assert sa.decimal128(10, 3).scale == 3
+    assert (sa.timestamp("ms", "UTC").unit, sa.timestamp("ms", "UTC").tz) == ("ms", "UTC")
+    assert sa.list_(sa.int8()).value_type == sa.int8()
+    assert sa.list_(sa.int8()).value_field == sa.field("item", sa.int8())
+    assert sa.list_(sa.int8(), 5).list_size == 5
+    fields = sa.struct({"a": sa.int8(), "b": sa.string()})
+    assert (len(fields), fields.num_fields, fields.names) == (2, 2, ["a", "b"])
+    assert [field.name for field in fields] == ["a", "b"]
+    assert fields.field("b") == fields.field(1) == fields.field(-1) == sa.field("b", sa.string())
+    pairs = sa.map_(sa.string(), sa.int8())
+    assert (pairs.key_type, pairs.item_type) == (sa.string(), sa.int8())
+    assert not pairs.key_field.nullable
+    assert not pairs.entries_field.nullable
+    union = sa.dense_union([sa.field("a", sa.int8()), sa.field("b", sa.string())], [3, 9])
+    assert (union.mode, union.type_codes) == ("dense", (3, 9))
+    assert sa.union({"a": sa.int8()}, mode="sparse") == sa.sparse_union({"a": sa.int8()})
+    runs = sa.run_end_encoded(sa.int16(), sa.string())
+    assert (runs.run_end_type, runs.value_type) == (sa.int16(), sa.string())
+    encoded = sa.dictionary(sa.int8(), sa.string(), ordered=True)
+    assert (encoded.index_type, encoded.value_type, encoded.ordered) == (sa.int8(), sa.string(), True)
+    assert sa.binary(7).byte_width == 7
+
+
+WRONG: list[tuple[str, Any, str]] = [
+    ("decimal32", lambda: sa.decimal32(10), "precision of 1 to 9, found 10"),
+    ("decimal64", lambda: sa.decimal64(19), "precision of 1 to 18, found 19"),
+    ("decimal128", lambda: sa.decimal128(39), "precision of 1 to 38, found 39"),
+    ("decimal256", lambda: sa.decimal256(77), "precision of 1 to 76, found 77"),
+    ("precision", lambda: sa.decimal128(0), "precision of 1 to 38, found 0"),
+    ("scale", lambda: sa.decimal128(5, 1 << 31), "scale"),
+    ("time32", lambda: sa.time32("us"), "64 bits, found 32"),
+    ("time64", lambda: sa.time64("s"), "32 bits, found 64"),
+    ("time-unit", lambda: sa.time64("h"), "time unit is one of s, ms, us, ns, found 'h'"),
+    ("timestamp", lambda: sa.timestamp("minutes"), "found 'minutes'"),
+    ("duration", lambda: sa.duration(""), "found ''"),
+    ("width", lambda: sa.binary(-2), "found -2"),
+    ("list-size", lambda: sa.list_(sa.int8(), -2), "found -2"),
+    ("map", lambda: MapType(sa.field("entries", sa.int8())), "struct of two fields, found int8"),
+    ("union-mode", lambda: sa.union({}, mode="thin"), "found 'thin'"),
+    ("union-codes", lambda: sa.dense_union({"a": sa.int8()}, [1, 2]), "union of 1 fields has as many .*, found 2"),
+    ("union-repeats", lambda: sa.dense_union({"a": sa.int8(), "b": sa.int8()}, [1, 1]), "distinct"),
+    ("union-range", lambda: sa.dense_union({"a": sa.int8()}, [128]), "0 to 127"),
+    ("union-negative", lambda: sa.dense_union({"a": sa.int8()}, [-1]), "0 to 127"),
+    ("union-many", lambda: sa.dense_union({f"f{i}": sa.int8() for i in range(129)}), "0 to 127"),
+    ("index", lambda: sa.dictionary(sa.float32(), sa.string()), "is an integer, found float"),
+    ("run-ends", lambda: sa.run_end_encoded(sa.int8(), sa.string()), "int16, int32 or int64, found int8"),
+    ("run-ends-unsigned", lambda: sa.run_end_encoded(sa.uint32(), sa.string()), "found uint32"),
+    ("alias", lambda: as_type("text"), "no type is named 'text'"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("make", "message"), [row[1:] for row in WRONG], ids=[row[0] for row in WRONG])
+def test_parameters_that_make_no_sense(make: Any, message: str) -> None:
+    with pytest.raises(sa.InvalidArgument, match=message):
+        make()
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: sa.list_(5),
+        lambda: sa.field(5, sa.int8()),
+        lambda: sa.field("a", int),
+        lambda: sa.timestamp("s", tz=5),
+        lambda: sa.field("a", sa.int8(), metadata={"k": 1}),
+        lambda: as_type(None),
+    ],
+)
+def test_arguments_of_another_kind(make: Any) -> None:
+    with pytest.raises(sa.InvalidType):
+        make()
+
+
+def test_child_fields_that_are_not_there() -> None:
+    type = sa.struct([("a", sa.int8()), ("a", sa.string())])
+    with pytest.raises(sa.FieldNotFound, match="2 child fields are named 'a'"):
+        type.field("a")
+    with pytest.raises(sa.FieldNotFound, match="0 child fields are named 'b'"):
+        type.field("b")
+    with pytest.raises(sa.FieldNotFound, match="no child field 2, there are 2"):
+        type.field(2)
+
+
+@pytest.mark.parametrize(
+    ("name", "type"),
+    [
+        ("int8", sa.int8()), ("float", sa.float32()), ("float32", sa.float32()), ("double", sa.float64()),
+        ("halffloat", sa.float16()), ("bool", sa.bool_()), ("string", sa.string()), ("utf8", sa.string()),
+        ("str", sa.string()), ("large_utf8", sa.large_string()), ("date32", sa.date32()),
+        ("time32[ms]", sa.time32("ms")),
+        ("timestamp[us]", sa.timestamp("us")), ("duration[ns]", sa.duration("ns")), ("binary_view", sa.binary_view()),
+        ("null", sa.null()),
+    ],
+)  # fmt: skip
+def test_names_of_types(name: str, type: Any) -> None:
+    assert as_type(name) == type
+    assert sa.field("f", name).type == type
+
+
+@pytest.mark.parametrize(
+    ("type", "dtype"),
+    [
+        (sa.int8(), "i1"), (sa.uint64(), "<u8"), (sa.float16(), "<f2"), (sa.timestamp("ns", "UTC"), "<M8[ns]"),
+        (sa.duration("s"), "<m8[s]"), (sa.date64(), "<M8[ms]"), (sa.binary(3), "V3"), (sa.date32(), None),
+        (sa.string(), None), (sa.decimal128(3), None), (sa.bool_(), None),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_numpy_dtypes(type: Any, dtype: str | None) -> None:
+    assert type.numpy_dtype == (None if dtype is None else np.dtype(dtype))
+
+
+# --- fields and schemas ---------------------------------------------------------------------------------------------
+
+
+def test_fields() -> None:
+    field = sa.field("a", "int8", nullable=False, metadata={"k": "v", b"x": b"\xff"})
+    assert (field.name, field.type, field.nullable) == ("a", sa.int8(), False)
+    assert field.metadata == {b"k": b"v", b"x": b"\xff"}
+    assert str(field) == "a: int8 not null"
+    plain = sa.field("a", sa.int8(), nullable=False)
+    assert field == plain
+    assert hash(field) == hash(plain)
+    assert not field.equals(plain, check_metadata=True)
+    assert field.with_name("b") == sa.field("b", sa.int8(), nullable=False)
+    assert field.with_type(sa.string()).type == sa.string()
+    assert field.with_nullable(True) != field
+    assert field.with_metadata(None).metadata is None
+    assert field.with_metadata({"z": "1"}).metadata == {b"z": b"1"}
+    assert field.metadata == {b"k": b"v", b"x": b"\xff"}
+    back = pickle.loads(pickle.dumps(field))
+    assert back.equals(field, check_metadata=True)
+
+
+def test_schemas_from_fields_pairs_and_mappings() -> None:
+    schema = sa.schema([sa.field("a", sa.int8()), sa.field("b", sa.string())])
+    assert sa.schema([("a", sa.int8()), ("b", "string")]) == schema
+    assert sa.schema({"a": "int8", "b": sa.string()}) == schema
+    assert sa.schema(schema) is schema
+    assert (schema.names, schema.types, len(schema)) == (["a", "b"], [sa.int8(), sa.string()], 2)
+    assert [field.name for field in schema] == ["a", "b"]
+    assert schema.field("b") == schema.field(1) == schema["b"] == schema[-1]
+    assert "a" in schema
+    assert "c" not in schema
+    assert 1 not in schema
+    assert str(schema) == "a: int8\nb: string"
+    assert hash(schema) == hash(sa.schema({"a": "int8", "b": "string"}))
+    assert pickle.loads(pickle.dumps(schema)) == schema
+
+
+def test_lookups() -> None:
+    schema = sa.schema([("a", sa.int8()), ("b", sa.int8()), ("a", sa.string())])
+    assert schema.get_all_field_indices("a") == [0, 2]
+    assert schema.get_all_field_indices("c") == []
+    assert [schema.get_field_index(name) for name in "abc"] == [-1, 1, -1]
+    assert "a" in schema
+    with pytest.raises(sa.FieldNotFound, match=r"'a' stands 2 times in the schema, at \[0, 2\]; ask by position"):
+        schema.field("a")
+    with pytest.raises(sa.FieldNotFound, match=r"no field is named 'c'; the schema has 3 fields: \['a', 'b', 'a'\]"):
+        schema.field("c")
+    with pytest.raises(KeyError):
+        schema["c"]
+    for index in (3, -4):
+        with pytest.raises(sa.IndexOutOfRange, match=f"no field {index}: the schema has 3"):
+            schema.field(index)
+    with pytest.raises(sa.InvalidType, match="found float"):
+        schema.field(1.0)
+
+
+def test_metadata_of_schemas() -> None:
+    schema = sa.schema({"a": sa.int8()}, metadata={"k": "v"})
+    assert schema.metadata == {b"k": b"v"}
+    other = schema.with_metadata({b"k": b"w"})
+    assert other.metadata == {b"k": b"w"}
+    assert schema.metadata == {b"k": b"v"}
+    assert schema == other
+    assert schema.equals(other)
+    assert not schema.equals(other, check_metadata=True)
+    assert schema.remove_metadata().metadata is None
+    assert sa.schema(schema, metadata={"z": "1"}).metadata == {b"z": b"1"}
+    assert pickle.loads(pickle.dumps(schema)).metadata == {b"k": b"v"}
+    assert "k: 'v'" in str(schema)
+    inner = sa.schema([sa.field("a", sa.int8(), metadata={"deep": "1"})])
+    assert inner == sa.schema({"a": sa.int8()})
+    assert not inner.equals(sa.schema({"a": sa.int8()}), check_metadata=True)
+
+
+def test_changing_schemas() -> None:
+    schema = sa.schema({"a": sa.int8(), "b": sa.string()}, metadata={"k": "v"})
+    field = sa.field("c", sa.bool_())
+    assert schema.append(field).names == ["a", "b", "c"]
+    assert schema.insert(1, field).names == ["a", "c", "b"]
+    assert schema.set(0, field).names == ["c", "b"]
+    assert schema.remove(0).names == ["b"]
+    for changed in (schema.append(field), schema.insert(0, field), schema.set(1, field), schema.remove(1)):
+        assert changed.metadata == {b"k": b"v"}
+    assert schema.names == ["a", "b"]
+    with pytest.raises(sa.IndexOutOfRange):
+        schema.remove(2)
+    assert schema != sa.schema({"b": sa.string(), "a": sa.int8()})
+    assert schema != sa.schema({"a": sa.int8()})
+
+
+def test_what_is_shown_is_bounded() -> None:
+    wide = sa.schema({f"column{i}": sa.int8() for i in range(100_000)}, metadata={"k": "v" * 100_000})
+    assert len(repr(wide)) < 10_000
+    assert "99900 more fields" in str(wide)
+    with pytest.raises(sa.FieldNotFound) as caught:
+        wide.field("none")
+    assert len(str(caught.value)) < 1_000
+
+
+def test_types_cannot_be_changed_by_what_made_them() -> None:
+    fields = [sa.field("a", sa.int8())]
+    type = sa.struct(fields)
+    schema = sa.schema(fields)
+    fields.append(sa.field("b", sa.int8()))
+    assert len(type) == len(schema) == 1
+    schema.fields.append(fields[1])
+    schema.names.append("b")
+    assert len(schema) == 1
