@@ -18,7 +18,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import shmarrow
-from shmarrow.cli import demo
+from shmarrow.cli import demo, integration
 from shmarrow.errors import ShmarrowError
 
 INTERRUPTED = 130  # what shells say of a program that Ctrl-C ended: 128 + SIGINT
@@ -33,7 +33,12 @@ class Command(NamedTuple):
     run: Callable[[argparse.Namespace], int]
 
 
-COMMANDS = (Command("demo", "share a real data set between Spark's workers and readers", demo.add_arguments, demo.run),)
+COMMANDS = (
+    Command("demo", "share a real data set between Spark's workers and readers", demo.add_arguments, demo.run),
+    Command(
+        "integration", "convert and compare as Arrow's integration tests do", integration.add_arguments, integration.run
+    ),
+)
 
 
 def parser() -> argparse.ArgumentParser:
@@ -42,7 +47,8 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--version", action="version", version=f"shmarrow {shmarrow.__version__}")
     commands = made.add_subparsers(title="commands", metavar="COMMAND", required=True)
     for command in COMMANDS:
-        sub = commands.add_parser(command.name, help=command.help, description=f"{command.help}.".capitalize())
+        description = f"{command.help[0].upper()}{command.help[1:]}."
+        sub = commands.add_parser(command.name, help=command.help, description=description)
         command.add_arguments(sub)
         sub.set_defaults(run=command.run)
     return made
