@@ -1,0 +1,325 @@
+"""Hostile bytes: mutations of every layout in every form, cuts at every byte, and small inputs that mean very much.
+
+Rules kept here: whatever comes in, nothing but our errors comes out, within 2 seconds and 256 MiB; the numbers of the
+mutations are fixed, and ``fuzz_mutations.py`` takes a million others.
+"""
+
+from __future__ import annotations
+
+import io
+import struct
+from collections.abc import Callable
+from typing import Any
+
+import forms
+import hostile
+import lz4.frame
+import numpy as np
+import pyarrow as pa
+import pytest
+import zstandard
+
+import shmarrow as sa
+from shmarrow.ipc import flatbuf
+from shmarrow.layout import make_array, nulls
+
+HUGE = 1 << 62
+MANY = 1 << 17
+LONG = "x" * (1 << 20)
+
+# --- mutations ---------------------------------------------------------------------------------------------------
+
+
+def test_mutations() -> None:
+    counts, findings = hostile.run(hostile.mutation, range(12_000), 60)
+    assert not findings
+    # Most are refused, but if nearly all were, the others would not be looked at deeply.
+    assert counts["valid"] > 1000
+    assert counts["invalid"] > 1000
+
+
+CUT = [
+    ("dictionary-int8-nulls", "file-plain"),
+    ("dictionary-int8-nulls", "stream-plain"),
+    ("string-view", "stream-lz4"),
+]
+_cases = [case.name for case in hostile.CASES]
+
+
+def _cut(name: tuple[int, int]) -> tuple[bytes, bool]:
+    case, form = CUT[name[0]]
+    data = hostile.seed_input(_cases.index(case), hostile.FORMS.index(form))
+    return data[: name[1]], forms.FORMS[form][0]
+
+
+def test_cuts_at_every_byte() -> None:
+    names = []
+    for i, (case, form) in enumerate(CUT):
+        size = len(hostile.seed_input(_cases.index(case), hostile.FORMS.index(form)))
+        names += [(i, end) for end in range(size + 1)]
+    counts, findings = hostile.run(_cut, names)
+    assert not findings
+    # Whole inputs are valid, and so are streams that are cut between two messages or within the end mark's place.
+    assert len(CUT) <= counts["valid"] < 40
+    assert counts["refused"] > sum(counts.values()) * 0.9
+
+
+# --- inputs that mean more than they hold --------------------------------------------------------------------------
+
+
+def _bytes(values: Any) -> Any:
+    return np.ascontiguousarray(values).reshape(-1).view("u1")
+
+
+def ours(array: Any) -> bytes:
+    batch = sa.record_batch([array], names=["c"])
+    return forms.write("stream-plain", [batch], batch.schema)
+
+
+def theirs(array: Any) -> bytes:
+    batch = pa.record_batch([array], names=["c"])
+    sink = io.BytesIO()
+    with pa.ipc.new_stream(sink, batch.schema) as writer:
+        writer.write_batch(batch)
+    return sink.getvalue()
+
+
+def _runs(values: Any, length: int) -> Any:
+    type = sa.run_end_encoded(sa.int64(), values.type)
+    return make_array(type, length, [], 0, 0, [sa.array([length], sa.int64()), values])
+
+
+def _list_of(values: Any) -> Any:
+    return make_array(sa.list_(values.type), 1, [None, _bytes(np.array([0, len(values)], "<i4"))], 0, 0, [values])
+
+
+def _nested_lists(depth: int) -> Any:
+    array = sa.array([], sa.int8())
+    for _ in range(depth):
+        array = make_array(sa.list_(array.type), 0, [None, _bytes(np.zeros(1, "<i4"))], 0, 0, [array])
+    return array
+
+
+def _all_views(count: int, values: Any) -> Any:
+    """Views that each cover all values."""
+    return pa.ListViewArray.from_arrays(pa.array([0] * count, "i4"), pa.array([len(values)] * count, "i4"), values)
+
+
+def _views_of_views(depth: int) -> Any:
+    array = pa.array([1, 2], "i1")
+    for _ in range(depth):
+        array = _all_views(2, array)
+    return array
+
+
+def _overlapping_text(count: int, step: int) -> Any:
+    views = np.zeros((count, 4), "<i4")
+    views[:, 0] = len(LONG) - step * np.arange(count)
+    views[:, 1] = struct.unpack("<i", b"xxxx")
+    buffers = [None, pa.py_buffer(views.tobytes()), pa.py_buffer(LONG.encode())]
+    return pa.Array.from_buffers(pa.string_view(), count, buffers)
+
+
+def _all_same(values: Any) -> Any:
+    """A dictionary of which all indices mean the first value."""
+    return pa.DictionaryArray.from_arrays(pa.array(np.zeros(MANY, "i1")), values)
+
+
+def _all_slots(values: Any) -> Any:
+    """A dense union all slots of which lead to the first value."""
+    return pa.UnionArray.from_dense(pa.array(np.zeros(MANY, "i1")), pa.array(np.zeros(MANY, "i4")), [values])
+
+
+def _squeezed(codec: str, claimed: int, data: bytes) -> bytes:
+    """A column of bytes in one compressed buffer that says how many there are."""
+    squeeze = lz4.frame.compress if codec == "lz4" else zstandard.ZstdCompressor().compress
+    honest = ours(sa.array(np.zeros(len(squeeze(data)) + 8, np.uint8)))
+    place = len(honest) - 8 - -(-(len(squeeze(data)) + 8) // 64) * 64
+    packed = struct.pack("<q", claimed) + squeeze(data)
+    changed = bytearray(honest)
+    changed[place : place + len(packed)] = packed
+    return _with_batch(bytes(changed), len(packed), claimed, codec)
+
+
+def _with_batch(stream: bytes, size: int, rows: int, codec: str) -> bytes:
+    """The stream with another record batch message around its body."""
+    schema = flatbuf.encode(
+        "Message",
+        {
+            "version": 4,
+            "header": (
+                "Schema",
+                {"fields": [{"name": "c", "type": ("Int", {"bitWidth": 8, "is_signed": False}), "nullable": True}]},
+            ),
+        },
+    )
+    body = stream[len(stream) - 8 - -(-size // 64) * 64 : -8]
+    header = {
+        "length": rows,
+        "nodes": np.array([(rows, 0)], flatbuf.STRUCTS["FieldNode"]),
+        "buffers": np.array([(0, 0), (0, size)], flatbuf.STRUCTS["Buffer"]),
+        "compression": {"codec": 0 if codec == "lz4" else 1},
+    }
+    batch = flatbuf.encode("Message", {"version": 4, "header": ("RecordBatch", header), "bodyLength": len(body)})
+    return b"".join([_framed(schema), _framed(batch), body])
+
+
+def _framed(metadata: bytes) -> bytes:
+    metadata += bytes(-len(metadata) % 8)
+    return b"\xff\xff\xff\xff" + struct.pack("<i", len(metadata)) + metadata
+
+
+def _schema_of(field: dict[str, Any]) -> bytes:
+    header = ("Schema", {"fields": [field]})
+    return _framed(flatbuf.encode("Message", {"version": 4, "header": header}))
+
+
+def _shared_children(depth: int) -> bytes:
+    """A schema whose structs have the same child twice at every level: 2 to the power of ``depth`` fields."""
+    builder = flatbuf.new_builder()
+    leaf: Any = flatbuf.Built(flatbuf.add_table(builder, "Field", {"name": "x", "type": ("Null", {})}))
+    for _ in range(depth):
+        children = flatbuf.Built(flatbuf.add_offsets(builder, [leaf.offset, leaf.offset]))
+        values = {"name": "x", "type": ("Struct_", {}), "children": children}
+        leaf = flatbuf.Built(flatbuf.add_table(builder, "Field", values))
+    fields = flatbuf.Built(flatbuf.add_offsets(builder, [leaf.offset]))
+    root = flatbuf.add_table(builder, "Message", {"version": 4, "header": ("Schema", {"fields": fields})})
+    return _framed(flatbuf.finish(builder, root))
+
+
+def _shared_names() -> bytes:
+    """A schema of 20,000 fields that share one name of 100,000 bytes: 2 GB of names."""
+    builder = flatbuf.new_builder()
+    name = flatbuf.Built(builder.CreateString("n" * 100_000))
+    type = flatbuf.Built(flatbuf.add_table(builder, "Null", {}))
+    fields = [flatbuf.add_table(builder, "Field", {"name": name, "type": ("Null", type)}) for _ in range(20_000)]
+    vector = flatbuf.Built(flatbuf.add_offsets(builder, fields))
+    root = flatbuf.add_table(builder, "Message", {"version": 4, "header": ("Schema", {"fields": vector})})
+    return _framed(flatbuf.finish(builder, root))
+
+
+def _deep_schema(depth: int) -> bytes:
+    field: dict[str, Any] = {"name": "x", "type": ("Null", {})}
+    for _ in range(depth):
+        field = {"name": "x", "type": ("List", {}), "children": [field]}
+    return _schema_of(field)
+
+
+def _dictionary_of_itself() -> bytes:
+    """A dictionary that has the values of a list of itself."""
+    inner = {
+        "name": "i",
+        "type": ("Utf8", {}),
+        "dictionary": {"id": 0, "indexType": {"bitWidth": 8, "is_signed": True}},
+    }
+    outer = {
+        "name": "o",
+        "type": ("List", {}),
+        "children": [inner],
+        "dictionary": {"id": 0, "indexType": {"bitWidth": 8, "is_signed": True}},
+    }
+    data = {
+        "length": 1,
+        "nodes": np.array([(1, 0), (1, 0)], flatbuf.STRUCTS["FieldNode"]),
+        "buffers": np.array([(0, 0), (0, 8), (0, 0), (8, 1)], flatbuf.STRUCTS["Buffer"]),
+    }
+    body = struct.pack("<iibxxxxxxx", 0, 1, 0)
+    message = {"version": 4, "header": ("DictionaryBatch", {"id": 0, "data": data}), "bodyLength": 16}
+    batch = {
+        "length": 1,
+        "nodes": np.array([(1, 0)], flatbuf.STRUCTS["FieldNode"]),
+        "buffers": np.array([(0, 0), (0, 1)], flatbuf.STRUCTS["Buffer"]),
+    }
+    rows = {"version": 4, "header": ("RecordBatch", batch), "bodyLength": 8}
+    dictionary = _framed(flatbuf.encode("Message", message)) + body
+    return _schema_of(outer) + dictionary + dictionary + _framed(flatbuf.encode("Message", rows)) + bytes(8)
+
+
+BOMBS: dict[str, tuple[str, Callable[[], bytes]]] = {
+    "nulls": ("valid", lambda: ours(nulls(sa.null(), HUGE))),
+    "structs without fields": ("valid", lambda: ours(make_array(sa.struct([]), HUGE, [None], 0))),
+    "structs of nulls": (
+        "valid",
+        lambda: ours(make_array(sa.struct({"a": sa.null()}), HUGE, [None], 0, 0, [nulls(sa.null(), HUGE)])),
+    ),
+    "lists of size 0": (
+        "valid",
+        lambda: ours(make_array(sa.list_(sa.int8(), 0), HUGE, [None], 0, 0, [sa.array([], sa.int8())])),
+    ),
+    "lists of nulls of a large size": (
+        "valid",
+        lambda: ours(
+            make_array(sa.list_(sa.null(), 2**31 - 1), MANY, [None], 0, 0, [nulls(sa.null(), (2**31 - 1) * MANY)])
+        ),
+    ),
+    "binary of width 0": ("valid", lambda: ours(make_array(sa.binary(0), HUGE, [None, _bytes(b"")], 0))),
+    "one run": ("valid", lambda: ours(_runs(sa.array([1]), HUGE))),
+    "one run of a long string": ("valid", lambda: ours(_runs(sa.array([LONG], sa.large_string()), MANY))),
+    "one run of a long list": ("valid", lambda: ours(_runs(sa.array([[1] * len(LONG)], sa.large_list("int8")), MANY))),
+    "a list of nulls": ("valid", lambda: ours(_list_of(nulls(sa.null(), 2**31 - 1)))),
+    "a list of a run": ("valid", lambda: ours(_list_of(_runs(nulls(sa.null(), 1), 2**31 - 1)))),
+    "views of all": ("valid", lambda: theirs(_all_views(30_000, pa.array(np.zeros(30_000, "i1"))))),
+    "views of all nulls": ("valid", lambda: theirs(_all_views(30_000, pa.nulls(30_000)))),
+    "views of views": ("valid", lambda: theirs(_views_of_views(40))),
+    "text that is the same": ("invalid", lambda: theirs(_overlapping_text(MANY, 0))),
+    "text that overlaps": ("invalid", lambda: theirs(_overlapping_text(MANY, 1))),
+    "a dictionary of a long string": ("valid", lambda: theirs(_all_same(pa.array([LONG])))),
+    "a dictionary of a long view": ("valid", lambda: theirs(_all_same(pa.array([LONG], pa.string_view())))),
+    "a dictionary of a large string": ("valid", lambda: theirs(_all_same(pa.array([LONG], pa.large_string())))),
+    "a dictionary of a long list": (
+        "valid",
+        lambda: theirs(_all_same(pa.array([[1] * len(LONG)], pa.large_list(pa.int8())))),
+    ),
+    "a dictionary of a fixed-size list": (
+        "valid",
+        lambda: theirs(_all_same(pa.FixedSizeListArray.from_arrays(pa.array(np.zeros(1 << 20, "i1")), 1 << 20))),
+    ),
+    "a dictionary of nulls": ("valid", lambda: theirs(_all_same(pa.nulls(1 << 20)))),
+    "a union of a long string": ("valid", lambda: theirs(_all_slots(pa.array([LONG])))),
+    "a union of a long list": ("valid", lambda: theirs(_all_slots(pa.array([[1] * len(LONG)], pa.list_(pa.int8()))))),
+    "lists 60 deep": ("valid", lambda: ours(_nested_lists(60))),
+    "lists 100 deep": ("refused", lambda: ours(_nested_lists(100))),
+    "types 200 deep": ("refused", lambda: _deep_schema(200)),
+    "children that are shared": ("refused", lambda: _shared_children(60)),
+    "names that are shared": ("invalid", _shared_names),
+    "a dictionary of itself": ("invalid", _dictionary_of_itself),
+    "lz4 that says too much": ("invalid", lambda: _squeezed("lz4", 1 << 35, bytes(1 << 20))),
+    "zstd that says too much": ("invalid", lambda: _squeezed("zstd", 1 << 35, bytes(1 << 20))),
+    "lz4 that says too little": ("invalid", lambda: _squeezed("lz4", 64, bytes(1 << 28))),
+    "zstd that says too little": ("invalid", lambda: _squeezed("zstd", 64, bytes(1 << 28))),
+    "lz4 that is right": ("valid", lambda: _squeezed("lz4", 1 << 20, bytes(1 << 20))),
+    "zstd that is right": ("valid", lambda: _squeezed("zstd", 1 << 20, bytes(1 << 20))),
+}
+"""What becomes of each of them, and what makes it."""
+
+
+def _bomb(name: str) -> tuple[bytes, bool]:
+    return BOMBS[name][1](), False
+
+
+@pytest.mark.parametrize("outcome", ["valid", "invalid", "refused"])
+def test_small_inputs_that_mean_much(outcome: str) -> None:
+    names = [name for name, (expected, _) in BOMBS.items() if expected == outcome]
+    counts, findings = hostile.run(_bomb, names)
+    assert not findings
+    assert counts == {outcome: len(names)}
+
+
+def test_limits_hold_before_memory_is_taken() -> None:
+    for codec in ("lz4", "zstd"):
+        data = _squeezed(codec, 1 << 20, bytes(1 << 20))
+        (batch,) = sa.ipc.open_stream(data, limits=sa.ipc.Limits(decompressed_bytes=(1 << 20) - 1))
+        with pytest.raises(sa.LimitExceeded, match=r"Limits\.decompressed_bytes = 1048575"):
+            batch.column(0)
+        (batch,) = sa.ipc.open_stream(data, limits=sa.ipc.Limits(decompressed_bytes=1 << 20))
+        assert not batch.column(0).to_numpy().any()
+    with pytest.raises(sa.LimitExceeded, match=r"Limits\.depth = 3"):
+        sa.ipc.open_stream(ours(_nested_lists(3)), limits=sa.ipc.Limits(depth=3)).read_all().validate()
+    assert sa.ipc.open_stream(ours(_nested_lists(2)), limits=sa.ipc.Limits(depth=3)).read_all().num_rows == 0
+    with pytest.raises(sa.LimitExceeded, match=r"Limits\.metadata_bytes = 64"):
+        sa.ipc.open_stream(ours(sa.array([1])), limits=sa.ipc.Limits(metadata_bytes=64))
+    with pytest.raises(sa.LimitExceeded, match=r"Limits\.buffers = 1"):
+        next(sa.ipc.open_stream(ours(sa.array([1])), limits=sa.ipc.Limits(buffers=1)))
+    (batch,) = sa.ipc.open_stream(theirs(_all_same(pa.array([LONG]))), limits=sa.ipc.Limits(dictionary_bytes=1 << 20))
+    with pytest.raises(sa.LimitExceeded, match=r"Limits\.dictionary_bytes = 1048576"):
+        batch.column(0)
