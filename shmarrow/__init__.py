@@ -10,6 +10,7 @@ from shmarrow.buffer import Buffer
 from shmarrow.errors import (
     Closed,
     CopyRequired,
+    ExportRefused,
     FieldNotFound,
     IndexOutOfRange,
     InvalidArgument,
@@ -62,6 +63,7 @@ from shmarrow.layout import (
     infer_type,
     nulls,
 )
+from shmarrow.tensor import Tensor
 from shmarrow.types import (
     DataType,
     Field,
@@ -127,6 +129,7 @@ __all__ = [
     "DataType",
     "DayTime",
     "DictionaryArray",
+    "ExportRefused",
     "ExtensionArray",
     "ExtensionType",
     "Field",
@@ -156,6 +159,7 @@ __all__ = [
     "StoreFull",
     "StructArray",
     "Table",
+    "Tensor",
     "UnionArray",
     "Unsupported",
     "array",

@@ -51,6 +51,10 @@ class CopyRequired(ShmarrowError, ValueError):
     """Zero copy was asked for, and these data cannot be handed out without one."""
 
 
+class ExportRefused(CopyRequired, BufferError):
+    """Memory that a consumer asked for in place, and that cannot be handed to it as it is."""
+
+
 class Closed(ShmarrowError, ValueError):
     """A reader, writer or segment used after it was closed."""
 

@@ -5,10 +5,11 @@ A source or a sink is a path, a ``shm:NAME`` for POSIX shared memory, a file obj
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
-from shmarrow.errors import DEFAULT_LIMITS, Limits
-from shmarrow.ipc.file import RecordBatchFileReader, RecordBatchFileWriter
+from shmarrow.errors import DEFAULT_LIMITS, InvalidArgument, Limits
+from shmarrow.ipc.file import RecordBatchFileAppender, RecordBatchFileReader, RecordBatchFileWriter
 from shmarrow.ipc.options import IpcWriteOptions
 from shmarrow.ipc.source import Sink, Source
 from shmarrow.ipc.stream import (
@@ -21,6 +22,7 @@ from shmarrow.ipc.stream import (
     SchemaEvent,
     StreamDecoder,
 )
+from shmarrow.ipc.tensor import TensorWriter, get_tensor_size, new_tensor, read_tensor, read_tensors, write_tensor
 from shmarrow.types import MetadataLike, Schema
 
 
@@ -78,12 +80,49 @@ def new_stream(
     return RecordBatchStreamWriter(Sink(sink, overwrite=overwrite, mode=mode, durable=durable), schema, options)
 
 
+def append_file(
+    where: Any, options: IpcWriteOptions | None = None, *, durable: bool = False
+) -> RecordBatchFileAppender:
+    """A writer that adds record batches to a file that exists.
+
+    The file is replaced as a whole when the writer is closed: its readers keep what they had, and a writer that is
+    killed leaves it as it was. The bytes of the old batches are copied once, from one file to the other. Schema, footer
+    metadata, byte order, metadata version and permissions stay those of the file.
+
+    Parameters
+    ----------
+    where : path or ``shm:NAME``
+        The file.
+    options : IpcWriteOptions, optional
+        Compression and alignment of what is added.
+    durable : bool
+        True syncs the file and its directory.
+
+    Raises
+    ------
+    ObjectNotFound
+        If there is no such file.
+    InvalidData
+        If it is no Arrow file.
+    StorageError
+        On closing, if somebody else has replaced the file in the meantime.
+    """
+    source = Source(where)
+    if source.identity is None:
+        raise InvalidArgument("a file is added to by its path or its shm: name")
+    reader = RecordBatchFileReader(source, DEFAULT_LIMITS)
+    mode = source.mode
+    sink = Sink(where, overwrite=True, mode=mode, durable=durable, replacing=source.identity)
+    return RecordBatchFileAppender(reader, sink, options)
+
+
 def open_file(
     source: Any,
     *,
     limits: Limits = DEFAULT_LIMITS,
     memory_map: bool = True,
     zero_copy_only: bool = False,
+    included_fields: Iterable[int | str] | None = None,
 ) -> RecordBatchFileReader:
     """A reader of the file format.
 
@@ -97,6 +136,8 @@ def open_file(
         False reads a path's bytes into memory instead.
     zero_copy_only : bool
         True refuses batches that are compressed, as they cannot be had without a copy.
+    included_fields : iterable of int and str, optional
+        The columns to read, by position or by name; all of them where it is not given.
 
     Raises
     ------
@@ -105,10 +146,16 @@ def open_file(
     InvalidData
         If the bytes are no Arrow file.
     """
-    return RecordBatchFileReader(Source(source, memory_map), limits, zero_copy_only)
+    return RecordBatchFileReader(Source(source, memory_map), limits, zero_copy_only, included_fields)
 
 
-def open_stream(source: Any, *, limits: Limits = DEFAULT_LIMITS, memory_map: bool = True) -> RecordBatchStreamReader:
+def open_stream(
+    source: Any,
+    *,
+    limits: Limits = DEFAULT_LIMITS,
+    memory_map: bool = True,
+    included_fields: Iterable[int | str] | None = None,
+) -> RecordBatchStreamReader:
     """A reader of the streaming format: an iterator of record batches.
 
     Over a path, a name or bytes it is a :class:`MappedStreamReader`, which copies nothing and gives any batch by
@@ -117,7 +164,7 @@ def open_stream(source: Any, *, limits: Limits = DEFAULT_LIMITS, memory_map: boo
     """
     opened = Source(source, memory_map)
     kind = RecordBatchStreamReader if opened.data is None else MappedStreamReader
-    return kind(opened, limits)
+    return kind(opened, limits, included_fields)
 
 
 __all__ = [
@@ -127,14 +174,22 @@ __all__ = [
     "IpcWriteOptions",
     "Limits",
     "MappedStreamReader",
+    "RecordBatchFileAppender",
     "RecordBatchFileReader",
     "RecordBatchFileWriter",
     "RecordBatchStreamReader",
     "RecordBatchStreamWriter",
     "SchemaEvent",
     "StreamDecoder",
+    "TensorWriter",
+    "append_file",
+    "get_tensor_size",
     "new_file",
     "new_stream",
+    "new_tensor",
     "open_file",
     "open_stream",
+    "read_tensor",
+    "read_tensors",
+    "write_tensor",
 ]

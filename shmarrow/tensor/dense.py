@@ -1,0 +1,446 @@
+"""Dense tensors ("Tensor message"): elements of one type in memory, a shape, and the step in bytes of each dimension.
+
+Rules kept here:
+
+* a tensor is a read-only view of an ndarray, whose memory it keeps alive. Strides stay as they are: row-major,
+  column-major, with gaps, or zero for an element that repeats. Negative ones, which the format has not, and the byte
+  order that it has not, are normalised by a copy;
+* what is handed to others is the memory itself; a consumer that cannot be told that it is read-only gets an error.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, ClassVar
+
+import numpy as np
+
+from shmarrow.buffer import Bytes
+from shmarrow.errors import ExportRefused, InvalidArgument, InvalidData, InvalidType
+from shmarrow.tensor.element import DType, Element, NDArray, as_storage
+from shmarrow.types import DataType, Metadata, MetadataLike, as_metadata
+
+DimNames = tuple[str, ...]
+
+_BLOCK = 16 << 20
+"""Bytes that are copied at a time where elements have to be brought together."""
+
+
+class Tensor:
+    """A dense array of any number of dimensions; made by :meth:`from_numpy`, or read by ``ipc.read_tensor``.
+
+    Attributes
+    ----------
+    type : DataType
+        The Arrow type of the elements.
+    ml_dtype : str or None
+        ``"bfloat16"`` or another name of the package ``ml_dtypes``, where the elements are floats that Arrow has no
+        type for; ``type`` is then the integer of their size.
+    dim_names : tuple of str
+        The names of the dimensions; empty where they have none.
+    metadata : dict of bytes to bytes, or None
+        The metadata of the message that the tensor came in, or goes out with.
+    storage : ndarray
+        The elements as they lie in memory, read-only; bfloat16 and its like as unsigned integers.
+
+    Examples
+    --------
+    >>> tensor = Tensor.from_numpy(np.arange(6, dtype="f4").reshape(2, 3), ["row", "column"])
+    >>> tensor
+    <Tensor float, shape (2, 3), strides (12, 4), dimensions row, column>
+    >>> tensor[1].to_numpy()
+    array([3., 4., 5.], dtype=float32)
+    """
+
+    __slots__ = ("__weakref__", "_element", "dim_names", "metadata", "storage")
+
+    from_torch: ClassVar[Callable[..., Tensor]]
+    from_jax: ClassVar[Callable[..., Tensor]]
+    from_array: ClassVar[Callable[..., Tensor]]
+    from_pyarrow: ClassVar[Callable[..., Tensor]]
+    to_torch: Callable[..., Any]
+    to_jax: Callable[..., Any]
+    to_pyarrow: Callable[[], Any]
+
+    def __init__(
+        self, storage: NDArray, element: Element, dim_names: DimNames = (), metadata: Metadata | None = None
+    ) -> None:
+        view = storage.view()
+        view.flags.writeable = False
+        self.storage = view
+        self._element = element
+        self.dim_names = dim_names
+        self.metadata = metadata
+
+    @classmethod
+    def from_numpy(
+        cls,
+        array: Any,
+        dim_names: Iterable[str] | None = None,
+        *,
+        type: DataType | None = None,
+        metadata: MetadataLike | None = None,
+    ) -> Tensor:
+        """A tensor over an array's memory, without a copy.
+
+        Parameters
+        ----------
+        array : ndarray
+            Of any shape, 0-d included, and of a dtype that Arrow has a fixed-width type for. Copied only if a stride is
+            negative, the bytes are in the other order, or days (``M8[D]``) become int32.
+        dim_names : iterable of str, optional
+            A name for each dimension.
+        type : DataType, optional
+            What the elements stand for, where the dtype does not say it: ``date32()`` over int32, decimals.
+        metadata : mapping, optional
+            Metadata for the message.
+
+        Raises
+        ------
+        InvalidType
+            If Arrow has no fixed-width type for the elements, or ``type`` does not lie in this dtype.
+        """
+        if isinstance(array, np.ma.MaskedArray):
+            raise InvalidType("a tensor has no nulls; fill the masked array first: array.filled()")
+        storage, element = as_storage(np.asarray(array), type)
+        if any(stride < 0 for stride in storage.strides):
+            storage = storage.copy(order="C")
+        return cls(storage, element, as_dim_names(dim_names, storage.ndim), as_metadata(metadata))
+
+    # --- what it is ---
+
+    @property
+    def type(self) -> DataType:
+        return self._element.type
+
+    @property
+    def ml_dtype(self) -> str | None:
+        return self._element.ml_dtype
+
+    @property
+    def dtype(self) -> DType:
+        """The dtype of :meth:`to_numpy`."""
+        return self._element.numpy_dtype
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The number of elements along each dimension."""
+        return self.storage.shape
+
+    @property
+    def strides(self) -> tuple[int, ...]:
+        """Bytes from one element to the next, along each dimension."""
+        return self.storage.strides
+
+    @property
+    def ndim(self) -> int:
+        """The number of dimensions."""
+        return self.storage.ndim
+
+    @property
+    def size(self) -> int:
+        """The number of elements."""
+        return self.storage.size
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all elements, whatever lies between them."""
+        return self.storage.nbytes
+
+    @property
+    def is_contiguous(self) -> bool:
+        """Whether the elements lie one after another, in row-major or in column-major order."""
+        return self.storage.flags.c_contiguous or self.storage.flags.f_contiguous
+
+    def dim_name(self, index: int) -> str:
+        """The name of one dimension; empty where it has none."""
+        if not -self.ndim <= index < self.ndim:
+            raise InvalidArgument(f"no dimension {index}: the tensor has {self.ndim}")
+        return self.dim_names[index] if self.dim_names else ""
+
+    def __len__(self) -> int:
+        if not self.ndim:
+            raise InvalidType("a tensor of no dimensions has no length")
+        return self.shape[0]
+
+    def __repr__(self) -> str:
+        names = f", dimensions {', '.join(self.dim_names)}" if self.dim_names else ""
+        return f"<Tensor {self._element}, shape {self.shape}, strides {self.strides}{names}>"
+
+    def equals(self, other: object) -> bool:
+        """Same type, shape, names of dimensions and elements; strides and metadata do not count, NaN equals nothing."""
+        return (
+            isinstance(other, Tensor)
+            and self._element == other._element
+            and self.dim_names == other.dim_names
+            and same_values(self._values(), other._values())
+        )
+
+    def __eq__(self, other: object) -> bool:
+        return self.equals(other) if isinstance(other, Tensor) else NotImplemented
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def validate(self, *, full: bool = False) -> None:
+        """Check the elements against their type, if ``full``; what the structure promises was checked before.
+
+        Raises
+        ------
+        InvalidData
+            If a bool is neither 0 nor 1.
+        """
+        if full:
+            check_bools(self.storage)
+
+    # --- handing over ---
+
+    def _values(self) -> NDArray:
+        """The elements as numbers where numpy can take them for such, else as they lie in memory."""
+        return self.storage if self.ml_dtype is None else _viewed(self.storage, self._element)
+
+    def to_numpy(self) -> NDArray:
+        """The elements as a read-only ndarray over the same memory; never a copy.
+
+        Raises
+        ------
+        MissingExtra
+            For bfloat16 and its like, if the package ``ml_dtypes`` is not installed.
+        """
+        return self.storage.view(self.dtype) if self.ml_dtype is not None else self.storage
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray:
+        array = self.to_numpy()
+        return array if dtype is None and not copy else np.array(array, dtype, copy=copy)
+
+    def __buffer__(self, flags: int) -> memoryview:
+        """The buffer protocol, which Python classes can take part in since Python 3.12."""
+        return memoryview(self.storage)  # type: ignore[arg-type]
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        """The device that the memory is on: the CPU."""
+        return _CPU
+
+    def __dlpack__(
+        self,
+        *,
+        stream: Any = None,
+        max_version: tuple[int, int] | None = None,
+        dl_device: tuple[int, int] | None = None,
+        copy: bool | None = None,
+    ) -> Any:
+        """The memory as a DLPack capsule, for ``torch.from_dlpack`` and its like; not copied unless ``copy`` is True.
+
+        Raises
+        ------
+        ExportRefused
+            If the memory cannot be handed over as it is: it is read-only and the consumer knows of no such thing (it
+            asks for a version of DLPack before 1.0), or elements do not lie at multiples of their size.
+        """
+        if dl_device not in (None, _CPU):
+            raise ExportRefused(
+                f"the memory is on the CPU, device {_CPU}; a tensor for device {dl_device} was asked for"
+            )
+        if copy:
+            array = self.storage.copy()
+        else:
+            array = self.storage
+            if max_version is None or max_version[0] < 1:
+                raise ExportRefused(
+                    "the memory is read-only, which DLPack can say since version 1.0 only, and the consumer asks for "
+                    f"{'an older one' if max_version is None else max_version}; hand it a copy: to_numpy().copy()"
+                )
+            if not array.flags.aligned:
+                raise ExportRefused(
+                    f"elements of {array.itemsize} bytes lie at no multiples of that; hand it a copy: to_numpy().copy()"
+                )
+        code = _DLPACK_CODES.get(self.ml_dtype or "")
+        if self.ml_dtype is not None and code is None:
+            raise ExportRefused(f"DLPack has no type for {self.ml_dtype}; hand over `storage`, and view it as that")
+        try:
+            capsule = array.__dlpack__(max_version=max_version)
+        except BufferError as error:
+            raise ExportRefused(f"DLPack has no type for {self._element}: {error}") from None
+        return capsule if code is None else _with_type_code(capsule, code)
+
+    # --- parts ---
+
+    def __getitem__(self, key: Any) -> Any:
+        """What numpy gives for the same key: a tensor over the same memory, or one element."""
+        part = self._values()[key]
+        if not isinstance(part, np.ndarray):
+            return part
+        names = _names_after(self.dim_names, key, part.ndim) if self.dim_names else ()
+        storage = part.view(self.storage.dtype)
+        if any(stride < 0 for stride in storage.strides):
+            storage = storage.copy(order="C")
+        return Tensor(storage, self._element, names, self.metadata)
+
+    def __iter__(self) -> Iterator[Any]:
+        for i in range(len(self)):
+            yield self[i]
+
+    def transpose(self, *axes: int) -> Tensor:
+        """The same elements with the dimensions in another order, by default reversed; not a copy."""
+        order = axes or tuple(range(self.ndim))[::-1]
+        if sorted(order) != list(range(self.ndim)):
+            raise InvalidArgument(
+                f"the axes of a tensor of {self.ndim} dimensions are a permutation of theirs, found {axes}"
+            )
+        names = tuple([self.dim_names[axis] for axis in order]) if self.dim_names else ()
+        return Tensor(self.storage.transpose(order), self._element, names, self.metadata)
+
+    @property
+    def T(self) -> Tensor:
+        """The tensor with its dimensions reversed."""
+        return self.transpose()
+
+
+_CPU = (1, 0)
+
+
+def as_dim_names(names: Iterable[str] | None, ndim: int) -> DimNames:
+    """Names of dimensions, checked: one for each, or none at all."""
+    if names is None:
+        return ()
+    given = tuple(names) if not isinstance(names, str) else (names,)
+    for name in given:
+        if not isinstance(name, str):
+            raise InvalidType(f"the name of a dimension is a string, found {name!r}")
+    if given and len(given) != ndim:
+        raise InvalidArgument(f"{ndim} dimensions need {ndim} names, found {len(given)}: {', '.join(given)}")
+    return given if any(given) else ()
+
+
+def same_values(left: NDArray, right: NDArray) -> bool:
+    """Whether two arrays have the same shape and equal elements."""
+    return left.shape == right.shape and bool(np.all(left == right))
+
+
+def check_bools(array: NDArray) -> None:
+    """Check that the bytes of bools are 0 and 1."""
+    if array.dtype.kind == "b" and array.size and array.view(np.uint8).max() > 1:
+        raise InvalidData(f"a bool is a byte of 0 or 1, found {int(array.view(np.uint8).max())}")
+
+
+def _viewed(storage: NDArray, element: Element) -> NDArray:
+    try:
+        return storage.view(element.numpy_dtype)
+    except ImportError:
+        return storage
+
+
+# --- slices -----------------------------------------------------------------------------------------------------
+
+
+def _names_after(names: DimNames, key: Any, ndim: int) -> DimNames:
+    """The names that are left after basic indexing; none where numpy orders the dimensions by other rules."""
+    items = key if isinstance(key, tuple) else (key,)
+    taken = sum(item is not None and item is not Ellipsis for item in items)
+    if any(item is Ellipsis for item in items):
+        at = next(i for i, item in enumerate(items) if item is Ellipsis)
+        items = items[:at] + (slice(None),) * (len(names) - taken) + items[at + 1 :]
+    left: list[str] = []
+    position = 0
+    for item in items:
+        if item is None:
+            left.append("")
+        elif isinstance(item, slice):
+            left.append(names[position])
+            position += 1
+        elif isinstance(item, (int, np.integer)) and not isinstance(item, (bool, np.bool_)):
+            position += 1
+        else:
+            return ()
+    left += names[position:]
+    return tuple(left) if len(left) == ndim and any(left) else ()
+
+
+# --- bodies -----------------------------------------------------------------------------------------------------
+
+
+def dense_layout(array: NDArray) -> tuple[tuple[int, ...], int]:
+    """Strides and bytes of an array's elements once they lie together, the order of their dimensions kept.
+
+    Dimensions of stride zero repeat the same elements, and go on doing so.
+    """
+    strides = [0] * array.ndim
+    step = array.itemsize
+    for axis in reversed(_order(array)):
+        if _repeats(array, axis):
+            continue
+        strides[axis] = step
+        step *= max(array.shape[axis], 1)
+    return tuple(strides), step if array.size else 0
+
+
+def dense_pieces(array: NDArray) -> Iterator[Bytes]:
+    """The bytes of an array's elements, in the order that :func:`dense_layout` says; copied where gaps lie between."""
+    if not array.size:
+        return
+    once = array[tuple([slice(0, 1) if _repeats(array, axis) else slice(None) for axis in range(array.ndim)])]
+    ordered = once.transpose(_order(array))
+    if ordered.flags.c_contiguous:
+        yield ordered.reshape(-1).view(np.uint8)
+        return
+    yield from _blocks(ordered)
+
+
+def _blocks(array: NDArray) -> Iterator[Bytes]:
+    """The elements in row-major order, in copies of about :data:`_BLOCK` bytes."""
+    row = array.nbytes // len(array)
+    if row > _BLOCK and array.ndim > 1:
+        for part in array:
+            yield from _blocks(part)
+        return
+    step = max(_BLOCK // row, 1)
+    for start in range(0, len(array), step):
+        yield np.ascontiguousarray(array[start : start + step]).reshape(-1).view(np.uint8)
+
+
+def _repeats(array: NDArray, axis: int) -> bool:
+    """Whether all places along a dimension show the same elements."""
+    return array.strides[axis] == 0 and array.shape[axis] > 1 and array.size > 0
+
+
+def _order(array: NDArray) -> list[int]:
+    """The dimensions from the one with the largest step to that with the smallest."""
+    if array.flags.c_contiguous:  # here the strides of dimensions of one element say nothing
+        return list(range(array.ndim))
+    return sorted(range(array.ndim), key=lambda axis: -array.strides[axis])
+
+
+# --- DLPack -----------------------------------------------------------------------------------------------------
+
+_DLPACK_CODES = {
+    "bfloat16": 4,
+    "float8_e3m4": 7,
+    "float8_e4m3": 8,
+    "float8_e4m3b11fnuz": 9,
+    "float8_e4m3fn": 10,
+    "float8_e4m3fnuz": 11,
+    "float8_e5m2": 12,
+    "float8_e5m2fnuz": 13,
+    "float8_e8m0fnu": 14,
+}
+"""The type codes of DLPack 1.1 for floats that numpy does not know."""
+
+# Where the type code stands in a managed tensor: after the data pointer, the device and the number of dimensions,
+# which since version 1.0 come after the version, the owner, the deleter and the flags.
+_CODE_OFFSET = {b"dltensor": 20, b"dltensor_versioned": 52}
+
+
+def _with_type_code(capsule: Any, code: int) -> Any:
+    """A capsule that nobody has seen yet, with another type for the same bytes."""
+    name = _capsule_name(capsule)
+    address = _capsule_pointer(capsule, name)
+    ctypes.c_uint8.from_address(address + _CODE_OFFSET[name]).value = code
+    return capsule
+
+
+_capsule_name = ctypes.pythonapi.PyCapsule_GetName
+_capsule_name.restype = ctypes.c_char_p
+_capsule_name.argtypes = [ctypes.py_object]
+_capsule_pointer = ctypes.pythonapi.PyCapsule_GetPointer
+_capsule_pointer.restype = ctypes.c_void_p
+_capsule_pointer.argtypes = [ctypes.py_object, ctypes.c_char_p]

@@ -1,0 +1,245 @@
+"""The elements of tensors: which types they can have, and how those travel.
+
+Rules kept here:
+
+* an element takes whole bytes and has no nulls, so it has one of the fixed-width types; a bool takes a byte;
+* on the wire a type that every implementation of tensors reads, an integer or a float, stands for the others: bools,
+  dates, times and small decimals travel as integers of the same size, with the type itself in the message's metadata;
+* floats that Arrow has no type for, such as bfloat16, are integers to Arrow in memory too, and carry their name.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from shmarrow import types
+from shmarrow.errors import InvalidArgument, InvalidData, InvalidType, MissingExtra
+from shmarrow.extension import ExtensionType
+from shmarrow.layout.build import infer_numpy
+from shmarrow.types import DataType, Metadata
+
+NDArray = npt.NDArray[Any]
+DType = np.dtype[Any]
+
+ELEMENT_KEY = b"shmarrow:element"
+"""The key in a message's metadata that says what its integers stand for."""
+
+ML_DTYPES: dict[str, DType] = {
+    "bfloat16": np.dtype("<u2"),
+    **{
+        f"float8_{name}": np.dtype("u1")
+        for name in ("e3m4", "e4m3", "e4m3b11fnuz", "e4m3fn", "e4m3fnuz", "e5m2", "e5m2fnuz", "e8m0fnu")
+    },
+}
+"""Floats of machine learning that Arrow has no type for, by the names that ``ml_dtypes`` gives them."""
+
+
+class Element(NamedTuple):
+    """What the elements of a tensor are.
+
+    Attributes
+    ----------
+    type : DataType
+        Their Arrow type.
+    ml_dtype : str or None
+        One of :data:`ML_DTYPES`, where the integers of ``type`` are the bits of such floats.
+    """
+
+    type: DataType
+    ml_dtype: str | None = None
+
+    @property
+    def dtype(self) -> DType:
+        """The dtype of the elements as they lie in memory."""
+        known = _DTYPES.get(self.type)
+        return known if known is not None else _dtype_of(self.type)
+
+    @property
+    def numpy_dtype(self) -> DType:
+        """The dtype that numpy users see."""
+        return self.dtype if self.ml_dtype is None else _ml_dtype(self.ml_dtype)
+
+    def __str__(self) -> str:
+        return self.ml_dtype or str(self.type)
+
+
+def checked_type(type: DataType) -> DataType:
+    """The type, if elements of a tensor can have it."""
+    _dtype_of(type)
+    return type
+
+
+def _dtype_of(type: DataType) -> DType:
+    """The dtype of one element of a type.
+
+    Raises
+    ------
+    InvalidType
+        If elements of a tensor cannot have this type.
+    """
+    if isinstance(type, types.BoolType):
+        return np.dtype(bool)
+    storage = type.storage
+    if type.layout != "primitive" or isinstance(type, ExtensionType) or storage is None or not storage.itemsize:
+        raise InvalidType(f"a tensor holds values of a fixed number of bytes, at least one, found {type}")
+    if storage.subdtype is not None:  # decimals of several words
+        return np.dtype((np.void, storage.itemsize))
+    dtype: DType = type.numpy_dtype or storage
+    return dtype
+
+
+_DTYPES: dict[DataType, DType] = {}
+_DTYPES.update(
+    {type: _dtype_of(type) for type in [types.bool_(), *[types.FloatType(bits) for bits in (16, 32, 64)]]}
+    | {type: _dtype_of(type) for bits in (8, 16, 32, 64) for type in map(types.IntType, (bits, bits), (False, True))}
+)
+
+
+def _ml_dtype(name: str) -> DType:
+    try:
+        import ml_dtypes
+    except ImportError as error:
+        raise MissingExtra(
+            f"ml_dtypes is needed for elements of {name}: pip install 'shmarrow[tensor]' ({error}); "
+            "the attribute `storage` has the bits as integers without it"
+        ) from None
+    dtype: DType = np.dtype(getattr(ml_dtypes, name))
+    return dtype
+
+
+def element_of(dtype: DType) -> Element:
+    """The element that a numpy dtype is, byte order aside.
+
+    Raises
+    ------
+    InvalidType
+        If Arrow has no fixed-width type for it.
+    """
+    if dtype.name in ML_DTYPES:
+        storage = ML_DTYPES[dtype.name]
+        return Element(types.IntType(8 * storage.itemsize, False), dtype.name)
+    if dtype.kind == "c":
+        raise InvalidType(
+            f"Arrow has no type for {dtype}; view the array as real and imaginary parts in a last dimension of 2: "
+            f"array.view('f{dtype.itemsize // 2}').reshape(*array.shape, 2)"
+        )
+    return Element(checked_type(infer_numpy(dtype)))
+
+
+def as_element(type: DataType | DType | str) -> Element:
+    """The element that a type, a numpy dtype or the name of either is."""
+    if isinstance(type, str) and type in ML_DTYPES:
+        return Element(types.IntType(8 * ML_DTYPES[type].itemsize, False), type)
+    if isinstance(type, (DataType, str)):
+        return Element(checked_type(types.as_type(type)))
+    return element_of(np.dtype(type))
+
+
+def as_storage(array: NDArray, type: DataType | None) -> tuple[NDArray, Element]:
+    """An array as the elements of a tensor have it in memory, a view where it can be; and its element.
+
+    Parameters
+    ----------
+    array : ndarray
+        Of any dtype that Arrow has a fixed-width type for.
+    type : DataType, optional
+        The type that the values stand for, where it is not that of the dtype: dates and decimals over integers.
+    """
+    found = element_of(array.dtype) if type is None else Element(type)
+    dtype = found.dtype
+    if array.dtype == dtype:
+        return array, found
+    if found.ml_dtype is not None:
+        return array.view(dtype), found
+    if array.dtype.newbyteorder("<") == dtype:
+        return array.astype(dtype), found
+    if array.dtype == _DAYS and isinstance(found.type, types.DateType) and found.type.unit == "day":
+        if np.isnat(array).any():
+            raise InvalidData("a tensor has no nulls, and these days have NaT among them")
+        return array.astype(np.int64).astype(dtype), found
+    if isinstance(type, (types.IntType, types.FloatType)) or array.dtype.kind not in "iuV":
+        raise InvalidType(f"elements of {found} are values of {dtype}, found {array.dtype}; see ndarray.astype")
+    if array.dtype.itemsize != dtype.itemsize or not array.dtype.isnative:
+        raise InvalidType(f"elements of {found} take {dtype.itemsize} bytes of native integers, found {array.dtype}")
+    return array.view(dtype), found
+
+
+_DAYS = np.dtype("M8[D]")
+
+
+# --- on the wire ------------------------------------------------------------------------------------------------
+
+
+def to_wire(element: Element) -> tuple[DataType, Metadata]:
+    """The type that elements travel as, and the metadata that say what they are."""
+    type = element.type
+    if element.ml_dtype is not None:
+        return type, {ELEMENT_KEY: element.ml_dtype.encode()}
+    if isinstance(type, (types.IntType, types.FloatType, types.IntervalType, types.FixedSizeBinaryType)):
+        return type, {}
+    if isinstance(type, types.DecimalType) and type.bits > 64:
+        return type, {}
+    return types.IntType(8 * element.dtype.itemsize, True), {ELEMENT_KEY: type.format.encode()}
+
+
+def from_wire(type: DataType, metadata: Metadata | None, where: str) -> tuple[Element, Metadata | None]:
+    """The element that a message's type and metadata mean, and the metadata that are left.
+
+    A name from a later version, which is not known here, leaves the elements what they travel as.
+    """
+    try:
+        element = Element(type)
+        dtype = element.dtype
+    except InvalidType as error:
+        raise InvalidData(f"{where}: {error}") from None
+    if isinstance(type, types.BoolType):
+        raise InvalidData(f"{where}: the elements are bool, which takes a bit; a tensor's strides count bytes")
+    name = metadata.get(ELEMENT_KEY) if metadata else None
+    if metadata is None or name is None:
+        return element, metadata
+    meant = _named_element(name)
+    if meant is None:
+        return element, metadata
+    if meant.dtype.itemsize != dtype.itemsize or not isinstance(type, types.IntType):
+        raise InvalidData(f"{where}: the elements travel as {type}, which does not hold {name!r}, what they stand for")
+    left = {key: value for key, value in metadata.items() if key != ELEMENT_KEY}
+    return meant, left or None
+
+
+_UNITS = {"s": "s", "m": "ms", "u": "us", "n": "ns"}
+_DECIMAL = re.compile(rb"d:([0-9]{1,2}),(-?[0-9]{1,9}),(32|64)")
+
+
+def _named_element(name: bytes) -> Element | None:
+    """The element of a name in the metadata: a format string of the C data interface, or one of ML_DTYPES."""
+    try:
+        text = name.decode()
+        if text in ML_DTYPES:
+            return Element(types.IntType(8 * ML_DTYPES[text].itemsize, False), text)
+        if name in _SIMPLE:
+            return Element(_SIMPLE[name])
+        if name[:2] == b"ts" and name[3:4] == b":" and text[2] in _UNITS:
+            return Element(types.timestamp(_UNITS[text[2]], text[4:] or None))
+        decimal = _DECIMAL.fullmatch(name)
+        if decimal is not None:
+            return Element(types.DecimalType(int(decimal[3]), int(decimal[1]), int(decimal[2])))
+    except (UnicodeDecodeError, InvalidArgument):
+        pass
+    return None
+
+
+_SIMPLE = {
+    type.format.encode(): type
+    for type in [
+        types.bool_(),
+        types.date32(),
+        types.date64(),
+        *[types.time32(unit) for unit in ("s", "ms")],
+        *[types.time64(unit) for unit in ("us", "ns")],
+        *[types.duration(unit) for unit in types.TIME_UNITS],
+    ]
+}
