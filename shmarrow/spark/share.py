@@ -15,6 +15,7 @@ from __future__ import annotations
 import errno
 import os
 import platform
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import astuple, dataclass, fields
@@ -22,9 +23,9 @@ from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from shmarrow import ipc, segment
+from shmarrow import errors, ipc, segment
 from shmarrow.batch import RecordBatch, Table
-from shmarrow.errors import InvalidArgument, InvalidType, ObjectNotFound, StorageError
+from shmarrow.errors import InvalidArgument, InvalidType, ObjectNotFound, ShmarrowError, StorageError
 from shmarrow.interchange.pyarrow import partner, schema_from_pyarrow
 from shmarrow.ipc import RecordBatchFileReader
 from shmarrow.spark.handle import MANIFEST, Handle, boot_id
@@ -73,8 +74,10 @@ def share(
     ------
     InvalidType
         If ``function`` gives other columns in one partition than in another.
+    ShmarrowError
+        If a worker raised it and the job failed for it, such as StoreFull; nothing is left in memory then.
     PySparkException
-        If the job fails; nothing is left in memory then. What a worker raised, such as StoreFull, is in its message.
+        If the job failed for another reason; nothing is left in memory then either.
     """
     if target_bytes < 1:
         raise InvalidArgument(f"target_bytes is at least 1, found {target_bytes}")
@@ -93,9 +96,12 @@ def share(
         schema = _read_schema(schemas.pop()) if schemas else _schema_without_rows(df, function)
         handles = [Handle(*[row[field.name] for field in fields(Handle)]) for row in rows]
         return SharedFrame(unique, schema, handles)
-    except BaseException:
+    except BaseException as error:
         remove(unique)
-        raise
+        own = _raised_in_worker(error)
+        if own is None:
+            raise
+        raise own from error
 
 
 class SharedFrame:
@@ -325,6 +331,15 @@ def _columns(schema: pa.Schema) -> str:
 
 
 # --- on the driver ----------------------------------------------------------------------------------------------
+
+
+def _raised_in_worker(error: BaseException) -> ShmarrowError | None:
+    """The error of ours that made a Spark job fail; Spark has no more of it than the text of its traceback."""
+    found = re.search(r"^shmarrow\.errors\.(\w+): (?:\[Errno (\d+)\] )?(.*)", str(error), re.MULTILINE)
+    kind = getattr(errors, found[1], None) if found else None
+    if found is None or not (isinstance(kind, type) and issubclass(kind, ShmarrowError)):
+        return None
+    return kind(int(found[2]), found[3]) if found[2] else kind(found[3])
 
 
 def _read_schema(raw: bytes) -> Schema:
