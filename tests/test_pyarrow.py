@@ -364,6 +364,36 @@ def test_a_dictionary_that_chunks_share_stays_one() -> None:
     assert chunks[2].dictionary is not chunks[0].dictionary
 
 
+def test_dictionaries_that_only_look_like_one() -> None:
+    """Nothing at all under two types, the same bytes under two types, the same indices into two dictionaries."""
+    nothing = pa.array([], pa.int8())
+    numbers = pa.array([1, 2], pa.int32())
+    days = numbers.view(pa.date32())
+    indices = pa.array([0, 1], pa.int8())
+    letters, words = pa.array(["a", "b"]), pa.array(["one", "two"])
+    columns = [
+        pa.DictionaryArray.from_arrays(nothing, pa.array([], pa.string())),
+        pa.DictionaryArray.from_arrays(nothing, pa.array([], pa.int64())),
+        pa.DictionaryArray.from_arrays(nothing, pa.nulls(0)),
+    ]
+    for batch in (
+        pa.record_batch(columns, names=["a", "b", "c"]),
+        pa.record_batch(
+            [pa.DictionaryArray.from_arrays(indices, values) for values in (numbers, days)], names=["a", "b"]
+        ),
+        pa.record_batch(
+            [
+                pa.DictionaryArray.from_arrays(indices, pa.DictionaryArray.from_arrays(indices, values))
+                for values in (letters, words)
+            ],
+            names=["a", "b"],
+        ),
+    ):
+        ours = sa.RecordBatch.from_pyarrow(batch)
+        ours.validate(full=True)
+        assert ours.to_pydict() == batch.to_pydict()
+
+
 def test_chunked_arrays() -> None:
     theirs = pa.chunked_array([["a", None], [], ["b"]], pa.string_view())
     ours = sa.ChunkedArray.from_pyarrow(theirs)

@@ -257,8 +257,8 @@ def schema_to_pyarrow(schema: Schema) -> Any:
 
 # --- arrays -----------------------------------------------------------------------------------------------------
 
-Dictionaries = dict[tuple[int, ...], Array]
-"""Dictionaries met already, by length, offset and addresses: what pyarrow shares between chunks stays shared."""
+Dictionaries = dict[tuple[Any, ...], Array]
+"""Dictionaries met already, by type, length, offset and addresses: what pyarrow shares between chunks stays shared."""
 
 _NO_VALIDITY = {layout for layout, row in LISTING.items() if not row.has_validity}
 """Layouts without validity, where pyarrow keeps the place of its buffer."""
@@ -329,7 +329,7 @@ def _from_pyarrow(array: Any, type: Any, known: Dictionaries) -> Any:
         children = [_uncut(child, offset) for child in children]
     dictionary = None
     if layout == "dictionary":
-        storage = type.storage_type if isinstance(type, ExtensionType) else type
+        storage: Any = type.storage_type if isinstance(type, ExtensionType) else type
         dictionary = _dictionary(array.dictionary, storage.value_type, known)
     return make_array(type, len(array), buffers, nulls, offset, children, dictionary)
 
@@ -341,11 +341,17 @@ def _uncut(child: Any, offset: int) -> Any:
 
 
 def _dictionary(values: Any, type: Any, known: Dictionaries) -> Array:
+    if _has_dictionary(type):  # whose addresses pyarrow does not tell
+        return _from_pyarrow(values, type, known)  # type: ignore[no-any-return]
     addresses = [0 if buffer is None else buffer.address for buffer in values.buffers()]
-    key = (len(values), values.offset, *addresses)
+    key = (type, len(values), values.offset, *addresses)
     if key not in known:
         known[key] = _from_pyarrow(values, type, known)
     return known[key]
+
+
+def _has_dictionary(type: DataType) -> bool:
+    return type.layout == "dictionary" or any(_has_dictionary(field.type) for field in type.fields)
 
 
 def array_to_pyarrow(array: Array) -> Any:
