@@ -121,7 +121,7 @@ class BatchBody:
         plain = self._plain
         if plain is not None:
             start, size = plain[index]
-            type = self._schema.wire(index).field.type
+            type: Any = self._schema.wire(index).field.type
             if type.layout == "primitive" and size >= self.length * type.storage.itemsize:
                 made = type.array_class or PrimitiveArray
                 return made(type, self.length, [None, self._body[start : start + size]], 0)
@@ -353,7 +353,7 @@ def _plan_body(columns: Iterable[Any], length: int, options: IpcWriteOptions) ->
     plain = options if options.endianness == "little" else None
     for column in columns:
         if column.__class__ is PrimitiveArray and options is plain and not column._null_count and not column._offset:
-            data = column._buffers[1]
+            data: Any = column._buffers[1]
             if data.nbytes == column._length * column._type.storage.itemsize:
                 nodes += (column._length, 0)
                 buffers += (EMPTY, data)
