@@ -66,6 +66,9 @@ class MissingExtra(ShmarrowError, ImportError):
 class StorageError(ShmarrowError, OSError):
     """The operating system refused an operation on a file or a shared memory object."""
 
+    def __str__(self) -> str:
+        return str(self.args[1]) if len(self.args) > 1 else super().__str__()
+
 
 class ObjectNotFound(StorageError, FileNotFoundError):
     """No object of this name."""
@@ -102,9 +105,7 @@ def storage_error(error: OSError, action: str, where: str, hint: str = "") -> St
     kind = kinds.get(error.errno or 0, StorageError)
     reason = error.strerror or str(error)
     text = f"cannot {action} {where!r}: {reason}" + (f"; {hint}" if hint else "")
-    made = kind(error.errno or 0, text)
-    made.filename = None
-    return made
+    return kind(error.errno or 0, text)
 
 
 @dataclass(frozen=True, slots=True)

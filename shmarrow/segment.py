@@ -111,6 +111,13 @@ class Segment:
         read = np.frombuffer(os.pread(self._fd, size, start), U1)
         return read if len(read) == size else self._data[start : start + size].copy()
 
+    @property
+    def mode(self) -> int:
+        """The permission bits of the file."""
+        if self._fd < 0:
+            raise Closed(f"segment {self.name!r} is closed; attach to it again")
+        return stat.S_IMODE(os.fstat(self._fd).st_mode)
+
     def close(self) -> None:
         """Let go of the mapping; it is unmapped when the last array cut from it is gone. Safe to call again."""
         self._data = None
@@ -172,7 +179,14 @@ def attach(where: Location) -> Segment:
     return Segment(name, data, fd, (found.st_dev, found.st_ino, size, found.st_ctime_ns))
 
 
-def create(where: Location, *, mode: int = 0o400, overwrite: bool = False, durable: bool = False) -> SegmentWriter:
+def create(
+    where: Location,
+    *,
+    mode: int = 0o400,
+    overwrite: bool = False,
+    durable: bool = False,
+    replacing: tuple[int, int, int, int] | None = None,
+) -> SegmentWriter:
     """Start a new object, which nobody sees until it is published.
 
     Parameters
@@ -185,6 +199,9 @@ def create(where: Location, *, mode: int = 0o400, overwrite: bool = False, durab
         (``0o444``); with write bits, whoever has them can truncate the object and crash its readers.
     overwrite : bool
         Replace an object of this name at the moment of publishing. Readers of the old one keep it whole.
+    replacing : tuple of int, optional
+        The identity of the one object that may be overwritten, as an attached segment has it: if somebody else has
+        replaced it by the time of publishing, nothing is published.
     durable : bool
         Make the object survive a crash of the machine: flush it before, and its directory after, it gets its name.
 
@@ -221,7 +238,7 @@ def create(where: Location, *, mode: int = 0o400, overwrite: bool = False, durab
     except OSError as error:
         hint = f"make the directory {os.path.dirname(path) or os.curdir!r} first" if error.errno == errno.ENOENT else ""
         raise _refused(error, "create", name, path, hint) from None
-    return SegmentWriter(name, path, fd, temp, mode=mode, overwrite=overwrite, durable=durable)
+    return SegmentWriter(name, path, fd, temp, mode=mode, overwrite=overwrite, durable=durable, replacing=replacing)
 
 
 class SegmentWriter:
@@ -242,7 +259,16 @@ class SegmentWriter:
     closed = True
 
     def __init__(
-        self, name: str, path: str, fd: int, temp: str | None, *, mode: int, overwrite: bool, durable: bool
+        self,
+        name: str,
+        path: str,
+        fd: int,
+        temp: str | None,
+        *,
+        mode: int,
+        overwrite: bool,
+        durable: bool,
+        replacing: tuple[int, int, int, int] | None = None,
     ) -> None:
         self.name = name
         self.size = 0
@@ -254,6 +280,7 @@ class SegmentWriter:
         self._mode = mode
         self._overwrite = overwrite
         self._durable = durable
+        self._replacing = replacing
         self._reserved = 0
         self._maps: list[Bytes] = []
 
@@ -356,6 +383,8 @@ class SegmentWriter:
             self._link(fd)
             if self._durable:
                 _sync_directory(os.path.dirname(self._path))
+        except StorageError:
+            raise
         except FileExistsError:
             raise _taken(self.name) from None
         except OSError as error:
@@ -388,8 +417,26 @@ class SegmentWriter:
             temp = _temp_path(os.path.dirname(self._path))
             self._temp = temp
             _link_unnamed(fd, temp)
-        os.replace(self._temp, self._path)
+        if self._replacing is None:
+            os.replace(self._temp, self._path)
+        else:
+            self._replace_only(self._temp, self._replacing)
         self._temp = None
+
+    def _replace_only(self, temp: str, expected: tuple[int, int, int, int]) -> None:
+        """Replace the object that is expected, and no other; writers that do this take turns by a directory lock."""
+        directory = os.open(os.path.dirname(self._path), os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            fcntl.flock(directory, fcntl.LOCK_EX)
+            found = os.stat(self._path)
+            if (found.st_dev, found.st_ino) != expected[:2]:
+                raise StorageError(
+                    errno.EBUSY,
+                    f"cannot publish {self.name!r}: it was replaced by somebody else in the meantime; open it again",
+                )
+            os.replace(temp, self._path)
+        finally:
+            os.close(directory)
 
     def _open_fd(self) -> int:
         if self.closed:

@@ -12,7 +12,8 @@ Rules kept here:
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from types import TracebackType
 from typing import Any, Self
 
@@ -27,10 +28,12 @@ from shmarrow.ipc.batch import Plan, read_batch
 from shmarrow.ipc.dictionary import Dictionary, with_dictionary
 from shmarrow.ipc.flatbuf import ENUMS, STRUCTS, Reader
 from shmarrow.ipc.message import Message, check_version, end_of_stream, key_values, read_key_values, read_message
-from shmarrow.ipc.options import IpcWriteOptions
+from shmarrow.ipc.options import DEFAULT_OPTIONS, IpcWriteOptions
+from shmarrow.ipc.projection import Projection
+from shmarrow.ipc.schema import encode_schema, encoded_fields
 from shmarrow.ipc.source import Sink, Source
 from shmarrow.ipc.stream import check_zero_copy, dictionary_body
-from shmarrow.ipc.wire_schema import read_schema
+from shmarrow.ipc.wire_schema import WireSchema, read_schema
 from shmarrow.ipc.writer import BatchWriter
 from shmarrow.types import Metadata, MetadataLike, Schema, as_metadata
 
@@ -52,7 +55,13 @@ class RecordBatchFileReader:
         The footer's own metadata.
     """
 
-    def __init__(self, source: Source, limits: Limits, zero_copy_only: bool = False) -> None:
+    def __init__(
+        self,
+        source: Source,
+        limits: Limits,
+        zero_copy_only: bool = False,
+        included_fields: Iterable[int | str] | None = None,
+    ) -> None:
         self._source = source
         self._limits = limits
         self._zero_copy_only = zero_copy_only
@@ -65,15 +74,32 @@ class RecordBatchFileReader:
         if table is None:
             raise InvalidData(f"{source.name}: the footer has no schema")
         start = self._end
-        self.schema: Schema = read_schema(
+        self._full_schema = read_schema(
             table, limits, source.identity, lambda at, size: source.fetch(start + at, size)
         )
+        self._included = None if included_fields is None else Projection(self._full_schema, included_fields)
+        self.schema: Schema = self._full_schema if self._included is None else self._included.schema
         self._blocks = _blocks(footer["recordBatches"])
         self._dictionaries: _FileDictionaries | None = None
 
     @property
     def metadata(self) -> Metadata | None:
         return read_key_values(self._footer["custom_metadata"])
+
+    @property
+    def version_name(self) -> str:
+        """The metadata version of the file's messages: of the first batch, or of the footer where there is none."""
+        if not len(self._blocks):
+            return "V4" if self._footer["version"] == ENUMS["MetadataVersion"]["V4"] else "V5"
+        message, _ = self._message(self._blocks[0], "batch 0")
+        return "V4" if message.version == ENUMS["MetadataVersion"]["V4"] else "V5"
+
+    @property
+    def dictionaries(self) -> Mapping[int, Dictionary]:
+        """The file's dictionaries by id."""
+        if self._dictionaries is None:
+            self._dictionaries = _FileDictionaries(self)
+        return self._dictionaries
 
     @property
     def num_record_batches(self) -> int:
@@ -125,12 +151,10 @@ class RecordBatchFileReader:
         where = f"{self._source.name}: {what}"
         if message.kind != "RecordBatch":
             raise InvalidData(f"{where} is a {message.kind} message, expected a RecordBatch")
-        if self._dictionaries is None:
-            self._dictionaries = _FileDictionaries(self)
-        batch = read_batch(message, body, self.schema, self._dictionaries, where, self._limits)
+        batch = read_batch(message, body, self._full_schema, self.dictionaries, where, self._limits)
         if self._zero_copy_only:
             check_zero_copy(batch, where)
-        return batch
+        return batch if self._included is None else self._included.of(batch)
 
     get_record_batch = get_batch
 
@@ -183,7 +207,7 @@ class _FileDictionaries(Mapping[int, Dictionary]):
                     where = f"{name}: dictionary block {i}"
                     if message.kind != "DictionaryBatch":
                         raise InvalidData(f"{where} is a {message.kind} message, expected a DictionaryBatch")
-                    content, id, delta = dictionary_body(message, body, reader.schema, self, name, limits)
+                    content, id, delta = dictionary_body(message, body, reader._full_schema, self, name, limits)
                     if id in known and not delta:
                         raise InvalidData(f"{where} replaces dictionary {id}; a file holds one of each id, and deltas")
                     known = with_dictionary(known, id, content, delta, where, limits)
@@ -261,3 +285,45 @@ class RecordBatchFileWriter(BatchWriter):
         }
         footer = flatbuf.finish(builder, flatbuf.add_table(builder, "Footer", values))
         self._sink.write([end_of_stream(self.options), footer, _SIZE.pack(len(footer)), MAGIC])
+
+
+class RecordBatchFileAppender(RecordBatchFileWriter):
+    """Adds record batches to a file that exists.
+
+    The file's messages go into a new file as they are, then the new ones, then a footer for all of them; closing puts
+    the new file in the place of the old one. Readers of the old one keep it whole, and until the writer is closed
+    nothing has changed.
+    """
+
+    def __init__(self, reader: RecordBatchFileReader, sink: Sink, options: IpcWriteOptions | None) -> None:
+        source = reader.schema.source
+        assert isinstance(source, WireSchema)
+        self._reader = reader
+        fields = encoded_fields([source.wire(i) for i in range(len(source))])
+        self._fields = fields
+        chosen = replace(
+            options or DEFAULT_OPTIONS,
+            endianness="big" if source.big_endian else "little",
+            metadata_version=reader.version_name,
+        )
+        super().__init__(sink, reader.schema, chosen, reader.metadata)
+
+    def _start(self) -> None:
+        reader = self._reader
+        blocks = {False: reader._blocks, True: _blocks(reader._footer["dictionaries"])}
+        for dictionary, rows in blocks.items():
+            self._blocks[dictionary] = [(int(at), int(meta), int(body)) for at, meta, body in rows.tolist()]
+        ends = [sum(row) for rows in self._blocks.values() for row in rows]
+        data = reader._bytes()
+        first = read_message(data[: reader._end], _HEAD, reader._source.name, reader._limits)
+        if first is None:
+            raise InvalidData(f"{reader._source.name}: no schema message at {_HEAD}; rewrite the file to add to it")
+        end = max([first[1], *ends])
+        self._ids = [field.dictionary_id or 0 for field in self._fields]
+        known = reader.dictionaries
+        for field in self._fields:
+            id = field.dictionary_id
+            if id is not None and id in known and field.values is not None:
+                self._known[id] = known[id].array(field.values)
+        self._encoded = encode_schema(self.schema, self.options, self._ids)
+        self._sink.write([data[:end], bytes(-end % 8)])

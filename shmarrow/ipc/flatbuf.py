@@ -545,7 +545,7 @@ def _add_value(builder: flatbuffers.Builder, kind: str, value: Any) -> int:
     return int(builder.EndVector())
 
 
-def add_offsets(builder: flatbuffers.Builder, offsets: Sequence[int]) -> int:
+def add_offsets(builder: flatbuffers.Builder, offsets: Sequence[int] | npt.NDArray[np.int64]) -> int:
     """Write a vector of references to tables already written."""
     builder.StartVector(4, len(offsets), 4)
     # A reference counts from its own place, and the last one has the lowest offset from the end.

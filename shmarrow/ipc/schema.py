@@ -8,7 +8,7 @@ Rules kept here:
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -26,8 +26,6 @@ from shmarrow.types import DataType, Field, Schema
 
 if TYPE_CHECKING:
     import flatbuffers
-
-Positions = npt.NDArray[np.int64]
 
 Positions = npt.NDArray[np.int64]
 
@@ -193,6 +191,16 @@ class WireField(NamedTuple):
     values: WireField | None
 
 
+def encoded_fields(fields: Sequence[WireField]) -> list[WireField]:
+    """The dictionary-encoded fields among these and within them, in the order of :class:`DictionaryIds`."""
+    found: list[WireField] = []
+    for field in fields:
+        if field.values is not None:
+            found.append(field)
+        found += encoded_fields(field.children if field.values is None else field.values.children)
+    return found
+
+
 def parse_field(table: TableView, limits: Limits, depth: int = 0) -> WireField:
     """A field and its children from a Field table."""
     if depth >= limits.depth:
@@ -257,17 +265,18 @@ def _index_type(table: TableView, name: str) -> DataType:
 
 
 class DictionaryIds:
-    """Ids of the dictionaries of a schema, given in the order in which its fields are walked."""
+    """Ids of the dictionaries of a schema, in the order in which its fields are walked: 0, 1, ... or those given."""
 
-    __slots__ = ("count",)
+    __slots__ = ("_given", "count")
 
-    def __init__(self) -> None:
+    def __init__(self, given: Sequence[int] = ()) -> None:
         self.count = 0
+        self._given = given
 
     def next(self) -> int:
         """One more id."""
         self.count += 1
-        return self.count - 1
+        return self._given[self.count - 1] if self._given else self.count - 1
 
 
 def field_values(field: Field, ids: DictionaryIds) -> dict[str, Any]:
@@ -313,15 +322,17 @@ class EncodedSchema(NamedTuple):
         return builder, Built(self.offset)
 
 
-def encode_schema(schema: Schema, options: IpcWriteOptions) -> EncodedSchema:
-    """Write a Schema table once for all messages and footers that hold it."""
+def encode_schema(schema: Schema, options: IpcWriteOptions, ids: Sequence[int] = ()) -> EncodedSchema:
+    """Write a Schema table once for all messages and footers that hold it, with the dictionaries' ids where given."""
     builder = flatbuf.new_builder()
-    offset = _add_schema(builder, schema, options)
+    offset = _add_schema(builder, schema, options, DictionaryIds(ids))
     builder.Prep(8, 0)  # whole words in front keep what is inside aligned wherever the bytes go
     return EncodedSchema(bytes(builder.Bytes[builder.head :]), offset)
 
 
-def _add_schema(builder: flatbuffers.Builder, schema: Schema, options: IpcWriteOptions) -> int:
+def _add_schema(
+    builder: flatbuffers.Builder, schema: Schema, options: IpcWriteOptions, ids: DictionaryIds
+) -> int:
     fields = schema.fields
     plain = [
         field.metadata is None and not field.type.fields and field.type.__class__ in _WRITE for field in fields
@@ -332,7 +343,6 @@ def _add_schema(builder: flatbuffers.Builder, schema: Schema, options: IpcWriteO
     offsets = np.zeros(len(fields), np.int64)
     chosen = np.array(plain, np.bool_)
     offsets[chosen] = _add_plain_fields(builder, [field for field, easy in zip(fields, plain, strict=True) if easy])
-    ids = DictionaryIds()
     offsets[~chosen] = [
         flatbuf.add_table(builder, "Field", field_values(field, ids))
         for field, easy in zip(fields, plain, strict=True)
@@ -374,7 +384,7 @@ def _add_plain_fields(builder: flatbuffers.Builder, fields: list[Field]) -> Posi
     builder.Prep(4, size + names_size)
     end = builder.Offset() + size + names_size  # the offset from the end of the first byte that is written here
     first = head + 4 * _PLAIN_WORDS * np.arange(count)
-    offsets = end - first
+    offsets: Positions = end - first
     types_at, flags = (np.array(column)[kinds] for column in zip(*tables, strict=True))
     words = np.empty((count, _PLAIN_WORDS), "<u4")
     words[:, 0] = first  # back to the vtable at the start

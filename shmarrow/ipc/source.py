@@ -11,6 +11,8 @@ import stat
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from shmarrow import segment
 from shmarrow.buffer import Bytes, as_bytes
 from shmarrow.errors import InvalidType, storage_error
@@ -76,6 +78,12 @@ class Source:
     def identity(self) -> tuple[int, int, int, int] | None:
         """Which file the bytes are mapped from, and when it changed; None where they are not mapped."""
         return None if self._segment is None else self._segment.identity
+
+    @property
+    def mode(self) -> int:
+        """The permission bits of the file that the bytes are mapped from."""
+        assert self._segment is not None
+        return self._segment.mode
 
     def fetch(self, start: int, size: int) -> Bytes:
         """A private copy of a run of bytes."""
@@ -156,7 +164,15 @@ class Sink:
 
     __slots__ = ("_file", "_segment", "name", "position")
 
-    def __init__(self, sink: Any, *, overwrite: bool = False, mode: int = 0o400, durable: bool = False) -> None:
+    def __init__(
+        self,
+        sink: Any,
+        *,
+        overwrite: bool = False,
+        mode: int = 0o400,
+        durable: bool = False,
+        replacing: tuple[int, int, int, int] | None = None,
+    ) -> None:
         self.position = 0
         self._file: Any = None
         self._segment: segment.SegmentWriter | None = None
@@ -164,7 +180,9 @@ class Sink:
             self._segment, self.name, self.position = sink, sink.name, sink.size
         elif segment.is_location(sink):
             self.name = os.fspath(sink)
-            self._segment = segment.create(sink, mode=mode, overwrite=overwrite, durable=durable)
+            self._segment = segment.create(
+                sink, mode=mode, overwrite=overwrite, durable=durable, replacing=replacing
+            )
         elif hasattr(sink, "write"):
             self._file, self.name = sink, _name_of(sink)
         else:
@@ -239,3 +257,8 @@ def _joined(pieces: Sequence[Any]) -> list[Any]:
     if group:
         result.append(b"".join(group))
     return result
+
+
+def empty(size: int) -> Any:
+    """Room for bytes that are about to be read."""
+    return np.empty(size, np.uint8)

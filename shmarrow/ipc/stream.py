@@ -10,7 +10,7 @@ Rules kept here:
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from types import TracebackType
 from typing import Any, NamedTuple, Self
 
@@ -30,6 +30,7 @@ from shmarrow.errors import (
 from shmarrow.ipc.batch import BatchBody, read_batch
 from shmarrow.ipc.dictionary import Dictionary, with_dictionary
 from shmarrow.ipc.message import Message, end_of_stream, parse_metadata, read_message, read_prefix
+from shmarrow.ipc.projection import Projection
 from shmarrow.ipc.source import Source
 from shmarrow.ipc.wire_schema import WireSchema, read_schema
 from shmarrow.ipc.writer import BatchWriter
@@ -238,7 +239,9 @@ class StreamDecoder:
 class RecordBatchStreamReader:
     """Reads a stream from a file object, a pipe or a socket, batch after batch."""
 
-    def __init__(self, source: Source, limits: Limits) -> None:
+    def __init__(
+        self, source: Source, limits: Limits, included_fields: Iterable[int | str] | None = None
+    ) -> None:
         self._source = source
         self._decoder = StreamDecoder(limits, source.name)
         self._closed = False
@@ -246,7 +249,12 @@ class RecordBatchStreamReader:
         first = self._next()
         if not isinstance(first, SchemaEvent):
             raise InvalidData(f"{source.name}: the stream ends before its schema")
-        self.schema = first.schema
+        self._set_schema(first.schema, included_fields)
+
+    def _set_schema(self, full: Schema, included: Iterable[int | str] | None) -> None:
+        self._full_schema = full
+        self._included = None if included is None else Projection(full, included)
+        self.schema = full if self._included is None else self._included.schema
 
     def _next(self) -> Event | None:
         """The next event, None at the end of the stream."""
@@ -293,7 +301,7 @@ class RecordBatchStreamReader:
         """
         while (event := self._next()) is not None:
             if isinstance(event, BatchEvent):
-                return event.batch
+                return event.batch if self._included is None else self._included.of(event.batch)
         raise StopIteration
 
     def __iter__(self) -> Iterator[RecordBatch]:
@@ -326,7 +334,9 @@ class MappedStreamReader(RecordBatchStreamReader):
     An index of the messages is built when it is first needed; any batch can then be had by its number.
     """
 
-    def __init__(self, source: Source, limits: Limits) -> None:
+    def __init__(
+        self, source: Source, limits: Limits, included_fields: Iterable[int | str] | None = None
+    ) -> None:
         self._data = source.all()
         self._source = source
         self._limits = limits
@@ -341,8 +351,7 @@ class MappedStreamReader(RecordBatchStreamReader):
         event = self._state.apply(message, self._data[start:end])
         if not isinstance(event, SchemaEvent):
             raise InvalidData(f"{source.name}: the stream begins with a {message.kind}, expected a Schema")
-        self.schema = event.schema
-        self._first = self._offset
+        self._set_schema(event.schema, included_fields)
         self._position = 0
         self._complete = False
 
@@ -394,7 +403,8 @@ class MappedStreamReader(RecordBatchStreamReader):
         message, start = found
         body = self._data[start : start + message.body_length]
         where = f"{self._source.name}: batch {index}"
-        return read_batch(message, body, self.schema, dictionaries, where, self._limits)
+        batch = read_batch(message, body, self._full_schema, dictionaries, where, self._limits)
+        return batch if self._included is None else self._included.of(batch)
 
     def read_next_batch(self) -> RecordBatch:
         self._check_open()

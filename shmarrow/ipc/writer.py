@@ -11,7 +11,7 @@ from shmarrow.ipc.batch import Plan, check_schema, dictionaries_of, plan_batch, 
 from shmarrow.ipc.options import DEFAULT_OPTIONS, IpcWriteOptions
 from shmarrow.ipc.schema import encode_schema, schema_message
 from shmarrow.ipc.source import Sink
-from shmarrow.types import Metadata, MetadataLike, Schema, as_metadata
+from shmarrow.types import MetadataLike, Schema, as_metadata
 
 REPLACE = "replace"
 DELTA = "delta"
@@ -40,6 +40,8 @@ class BatchWriter:
         self.options = options or DEFAULT_OPTIONS
         self._sink = sink
         self._closed = False
+        # The ids of the schema's dictionaries where they are not 0, 1, ..., and what was written last for each.
+        self._ids: list[int] = []
         self._known: dict[int, Any] = {}
         try:
             self._start()
@@ -48,10 +50,10 @@ class BatchWriter:
             raise
 
     def _start(self) -> None:
+        self._encoded = encode_schema(self.schema, self.options)
         self._write_schema()
 
     def _write_schema(self) -> None:
-        self._encoded = encode_schema(self.schema, self.options)
         self._sink.write([schema_message(self._encoded, self.options, self._sink.position)])
 
     # --- writing ---
@@ -100,15 +102,16 @@ class BatchWriter:
         found = dictionaries_of(batch.columns)
         replaced: set[int] = set()
         # A dictionary has a lower id than those within its values, and is read after them.
-        for id, values in reversed(list(enumerate(found))):
+        for number, values in reversed(list(enumerate(found))):
+            id = self._ids[number] if self._ids else number
             known = self._known.get(id)
-            relation = REPLACE if known is None else _relation(known, values, self.options.emit_dictionary_deltas)
-            if not replaced.isdisjoint(range(id + 1, id + 1 + len(dictionaries_of([values])))):
+            relation = REPLACE if known is None else self._relation(known, values)
+            if not replaced.isdisjoint(range(number + 1, number + 1 + len(dictionaries_of([values])))):
                 relation = REPLACE
             if relation == SAME:
                 continue
             if relation == REPLACE:
-                replaced.add(id)
+                replaced.add(number)
             if known is not None and relation == REPLACE and not self.replaces:
                 raise InvalidData(
                     f"{self._sink.name}: dictionary {id} differs from the one written before it, "
@@ -123,6 +126,22 @@ class BatchWriter:
             plan = plan_dictionary(id, part, relation == DELTA, self.options, self._sink.position)
             self._write_plan(plan, True)
             self._known[id] = values
+
+    def _relation(self, known: Any, values: Any) -> str:
+        """How a dictionary follows the one of the same id that was written before.
+
+        One that is the beginning of what was written is the same where it cannot be replaced: its indices mean the same.
+        """
+        if known is values:
+            return SAME
+        if len(known) == len(values):
+            return SAME if known.equals(values) else REPLACE
+        if not self.replaces and len(values) < len(known) and known.slice(0, len(values)).equals(values):
+            return SAME
+        deltas = self.options.emit_dictionary_deltas or not len(known)
+        if deltas and len(values) > len(known) and values.slice(0, len(known)).equals(known):
+            return DELTA
+        return REPLACE
 
     def _write_plan(self, plan: Plan, dictionary: bool) -> None:
         self._sink.write([plan.metadata, *plan.pieces])
@@ -169,19 +188,3 @@ class BatchWriter:
             self.close()
         else:
             self.abort()
-
-
-def _relation(known: Any, values: Any, deltas: bool) -> str:
-    """How a dictionary follows the one of the same id that was written before."""
-    if known is values:
-        return SAME
-    if len(known) == len(values):
-        return SAME if known.equals(values) else REPLACE
-    if deltas and len(values) > len(known) and values.slice(0, len(known)).equals(known):
-        return DELTA
-    return REPLACE
-
-
-def metadata_of(metadata: MetadataLike | None) -> Metadata | None:
-    """A writer's argument as metadata."""
-    return as_metadata(metadata)
