@@ -408,34 +408,38 @@ OPERATIONS: dict[str, Callable[[Any], Any]] = {
 }
 
 
-@pytest.mark.parametrize("operation", OPERATIONS)
 @pytest.mark.parametrize("broken", VALUES, ids=named(VALUES))
-def test_broken_values_end_in_data_or_our_errors(broken: Broken, operation: str) -> None:
-    array = broken.physical.array(broken.type)
-    try:
-        array.validate()
-        OPERATIONS[operation](array)
-    except sa.ShmarrowError:
-        pass
+def test_broken_values_end_in_data_or_our_errors(broken: Broken) -> None:
+    for name, operation in OPERATIONS.items():
+        array = broken.physical.array(broken.type)
+        try:
+            array.validate()
+            operation(array)
+        except sa.ShmarrowError:
+            pass
+        except Exception as error:
+            pytest.fail(f"{name}: {error!r}")
 
 
 def test_validation_in_pieces() -> None:
     """Mistakes at the ends of the pieces that long arrays are checked in, and in the last slot."""
-    for slot in (0, (1 << 20) - 1, 1 << 20, (1 << 20) + 1, 1_500_000 - 1):
-        offsets = np.arange(1_500_001, dtype="<i4")
-        data = np.full(1_500_000, ord("a"), "u1")
-        data[slot] = 0xFF
-        array = sa.BinaryArray.from_buffers(sa.string(), offsets, data)
+    piece = 1 << 20
+    length = piece + 10
+    offsets = np.arange(length + 1, dtype="<i4")
+    data = np.full(length, ord("a"), "u1")
+    times = np.zeros(length, "<i4")
+    for slot in (0, piece - 1, piece, length - 1):
+        data[slot], times[slot] = 0xFF, -1
         with pytest.raises(sa.InvalidData, match=f"slot {slot} is not UTF-8"):
-            array.validate(full=True)
-        times = np.zeros(1_500_000, "<i4")
-        times[slot] = -1
+            sa.BinaryArray.from_buffers(sa.string(), offsets, data).validate(full=True)
         with pytest.raises(sa.InvalidData, match=f"slot {slot} holds -1"):
             sa.PrimitiveArray.from_numpy(sa.time32("s"), times).validate(full=True)
+        data[slot], times[slot] = ord("a"), 0
         if slot:
-            offsets[slot] = offsets[slot + 1] + 1
+            offsets[slot] += 2
             with pytest.raises(sa.InvalidData, match=f"offset {slot + 1} goes back"):
                 sa.BinaryArray.from_buffers(sa.binary(), offsets, data).validate(full=True)
+            offsets[slot] -= 2
 
 
 def test_slices_are_validated_by_what_they_show() -> None:
