@@ -7,7 +7,8 @@ Rules kept here:
 * one walk by the buffer listing reads and one writes;
 * what is wrong ends in an :class:`InvalidData` that names its place as a path, such as
   ``batches[0].columns[2].children[0].DATA[7]``, with what was expected and what was found;
-* slots that are null may hold anything in JSON, and hold zeros in what is read and written.
+* slots that are null may hold anything in JSON, and hold zeros in what is read and written; only those of fixed-size
+  binary keep their bytes.
 """
 
 from __future__ import annotations
@@ -355,9 +356,9 @@ class _Slots(NamedTuple):
     where: str
 
     def items(self, key: str, filler: Any) -> list[Any]:
-        """An item for each slot, another one in place of those that are null."""
+        """An item for each slot, the filler in place of those that are null; None fills nothing."""
         items = _items(self.value, key, self.length, self.where)
-        if self.valid is None:
+        if self.valid is None or filler is None:
             return items
         return [item if keep else filler for item, keep in zip(items, self.valid.tolist(), strict=True)]
 

@@ -77,7 +77,14 @@ def _read_floats(type: Any, items: Sequence[Any], where: str) -> Values:
 
 
 def _write_floats(type: Any, values: Values) -> list[Any]:
-    numbers: list[Any] = values.tolist()
+    """Floats with as few digits as tell them from all others of their width."""
+    if values.dtype.itemsize < 8:
+        short = values.astype(np.str_).astype(np.float64)
+        # A reader rounds twice, to 64 bits and then to fewer, which for a few values ends in a neighbour.
+        kept = short.astype(values.dtype) == values
+        numbers: list[Any] = np.where(kept, short, values.astype(np.float64)).tolist()
+    else:
+        numbers = values.tolist()
     for i in np.flatnonzero(~np.isfinite(values)).tolist():
         numbers[i] = "NaN" if np.isnan(values[i]) else "Infinity" if values[i] > 0 else "-Infinity"
     return numbers
@@ -166,7 +173,18 @@ def upper_hex(data: bytes) -> str:
 
 
 class ValueForm(NamedTuple):
-    """How the values of a kind of type look: what a null slot holds, how they are read and written."""
+    """How the values of a kind of type look.
+
+    Attributes
+    ----------
+    zero : callable
+        What stands for a null slot of a type, whatever JSON holds there; None takes what JSON holds, which bounds
+        the memory of wide slots by the size of the document.
+    read : callable
+        The storage from a type, JSON values and their path.
+    write : callable
+        The JSON values from a type and storage.
+    """
 
     zero: Callable[[Any], Any]
     read: Callable[[Any, Sequence[Any], str], Values]
@@ -197,7 +215,7 @@ VALUES: dict[Any, ValueForm] = {
         _write_intervals,
     ),
     types.FixedSizeBinaryType: ValueForm(
-        lambda type: "00" * type.width,
+        lambda type: None,
         _read_fixed,
         lambda type, values: _split_hex(values.tobytes(), type.width, len(values)),
     ),
