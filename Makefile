@@ -23,9 +23,10 @@ lint: .venv/installed ## style, by ruff, and types, by mypy
 	@$(BIN)/ruff check .
 	@$(BIN)/mypy
 
-bench: .venv/installed ## side by side with the peers: opening and writing
+bench: .venv/installed ## side by side with the peers: opening, writing, and the rest of the format
 	@$(BIN)/python benchmarks/attach.py
 	@$(BIN)/python benchmarks/write.py
+	@$(BIN)/python benchmarks/format.py
 
 docs: .venv/installed ## run every example of the README, the guide and the docstrings
 	@$(BIN)/pytest tests/test_docs.py

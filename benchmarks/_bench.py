@@ -187,7 +187,7 @@ class Bench:
         spread = sorted(required.of(statistics.median(part[ours]), statistics.median(part[peer])) for part in seconds)
         value = statistics.median(spread)
         reached = required.reached(value)
-        open_to_doubt = required.reached(spread[0]) != required.reached(spread[-1])
+        in_doubt = required.reached(spread[0]) != required.reached(spread[-1])
         self._rows += 1
         self._reached += reached
         self._line(
@@ -198,7 +198,7 @@ class Bench:
             f"**{required.show(value)}**",
             f"{required.show(spread[0])} to {required.show(spread[-1])}",
             required.text,
-            "yes" if reached else "within the spread" if open_to_doubt else "**no**",
+            ("yes" if reached else "**no**") + (", within the spread" if in_doubt else ""),
             ", ".join(f"{name} {duration(middle[name])}" for name in others),
         )
 
