@@ -6,6 +6,7 @@ written out by hand; whatever is done to a document, reading it gives a table or
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import gzip
 import io
@@ -876,11 +877,9 @@ def test_whatever_stands_anywhere_nothing_else_is_raised(case: cases.Case) -> No
         kept = container[key]
         for other in [*OTHER_VALUES, copy.deepcopy(container)]:
             container[key] = other
-            try:
+            with contextlib.suppress(sa.InvalidData):
                 table = read(document)
                 table.validate(full=True)
                 table.to_pylist()
-            except sa.InvalidData as error:
-                assert len(str(error)) < 2000, key
         container[key] = kept
     assert read(document).column(0).to_pylist() == case.values
