@@ -7,7 +7,7 @@ its own; the children are never sliced.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -50,8 +50,8 @@ class RunEndEncodedArray(Array):
         if not self._length:
             return 0, np.empty(0, np.int64)
         ends = self._ends()
-        first = int(np.searchsorted(ends, self._offset, "right"))
-        last = int(np.searchsorted(ends, self._offset + self._length, "left"))
+        first = _find(ends, self._offset, "right")
+        last = _find(ends, self._offset + self._length, "left")
         window = ends[first : last + 1].astype(np.int64)
         if last >= min(len(ends), len(self.values)) or (np.diff(window) <= 0).any() or int(window[0]) <= self._offset:
             raise InvalidData(f"{self._type}: the run ends do not rise up to slot {self._offset + self._length}")
@@ -84,7 +84,7 @@ class RunEndEncodedArray(Array):
         return result
 
     def _run_of(self, index: int) -> int:
-        run = int(np.searchsorted(self._ends(), self._offset + index, "right"))
+        run = _find(self._ends(), self._offset + index, "right")
         if run >= len(self.values):
             raise InvalidData(f"{self._type}: no run holds slot {self._offset + index}")
         return run
@@ -183,6 +183,11 @@ class RunEndEncodedArray(Array):
         result = make_array(made, length, [], 0, 0, [run_ends, values])
         result.validate()
         return result
+
+
+def _find(ends: npt.NDArray[Any], slot: int, side: Literal["left", "right"]) -> int:
+    """Where ``slot`` stands among run ends; as a number of their dtype, or numpy would convert them all."""
+    return int(np.searchsorted(ends, ends.dtype.type(min(slot, np.iinfo(ends.dtype).max)), side))
 
 
 def _same_value(left: Any, right: Any) -> bool:
