@@ -29,7 +29,7 @@ from shmarrow.errors import (
 )
 from shmarrow.ipc.batch import BatchBody, read_batch
 from shmarrow.ipc.dictionary import Dictionary, with_dictionary
-from shmarrow.ipc.message import Message, end_of_stream, parse_metadata, read_message, read_prefix
+from shmarrow.ipc.message import CONTINUATION, Message, end_of_stream, parse_metadata, read_message, read_prefix
 from shmarrow.ipc.projection import Projection
 from shmarrow.ipc.source import Source
 from shmarrow.ipc.wire_schema import WireSchema, read_schema
@@ -137,7 +137,9 @@ class StreamDecoder:
         self._pending: list[Bytes] = []
         self._held = 0
         self._message: Message | None = None
-        self._prefix = 0
+        self._in_metadata = False
+        # Any first message has 8 bytes; after one with the older prefix, an end mark of 4 may be all that comes.
+        self._prefix_size = 8
         self._wants = 8
         self.ended = False
 
@@ -184,34 +186,33 @@ class StreamDecoder:
         """Take in what was wanted: a prefix, metadata, or a body."""
         if self._message is not None:
             message, self._message = self._message, None
-            self._wants = 8
+            self._wants = self._prefix_size
             return self._state.apply(message, taken)
-        if not self._prefix:
+        if not self._in_metadata:
             return self._take_prefix(taken)
-        metadata = taken[8 - self._prefix :] if self._prefix == 4 else taken
-        self._prefix = 0
-        message = parse_metadata(metadata, self._where, self._limits)
+        self._in_metadata = False
+        message = parse_metadata(taken, self._where, self._limits)
         if message.body_length:
             self._message, self._wants = message, message.body_length
             return None
-        self._wants = 8
+        self._wants = self._prefix_size
         return self._state.apply(message, taken[:0])
 
     def _take_prefix(self, taken: Bytes) -> Event | None:
+        if taken.tobytes() == CONTINUATION:
+            self._pending, self._held, self._wants = [taken], 4, 8
+            return None
         prefix = read_prefix(taken, 0, self._where, self._limits)
         if prefix is None:
             self.ended = True
             return EndEvent()
-        if prefix.size == 8:
-            self._prefix, self._wants = 8, prefix.metadata_size
-        else:
-            # The older prefix is 4 bytes long, so 4 bytes of the metadata came with it.
-            if prefix.metadata_size < 4:
-                raise InvalidData(f"{self._where}: {prefix.metadata_size} bytes of metadata")
-            self._prefix, self._wants = 4, 4 + prefix.metadata_size
-            self._pending, self._held = [taken], 8
-            self._pending = [taken]
-            self._wants = 4 + prefix.metadata_size
+        begun = taken[prefix.size :]  # the older prefix is 4 bytes long, the others that came are metadata
+        if prefix.metadata_size < len(begun):
+            raise InvalidData(f"{self._where}: {prefix.metadata_size} bytes of metadata")
+        if len(begun):
+            self._pending, self._held = [begun], len(begun)
+        self._prefix_size = prefix.size
+        self._in_metadata, self._wants = True, prefix.metadata_size
         return None
 
     def close(self) -> None:
@@ -224,13 +225,11 @@ class StreamDecoder:
         """
         if self.ended:
             return
-        short = bytes(self._pending[0]) if self._held == 4 and self._wants == 8 and not self._prefix else b""
-        if short == bytes(4) or (not self._held and self._wants == 8 and not self._prefix and self._message is None):
+        body, metadata = self._message is not None, self._in_metadata
+        if not body and not metadata and (not self._held or b"".join(map(bytes, self._pending)) == bytes(4)):
             self.ended = True
             return
-        what = (
-            "a message's body" if self._message is not None else "a message's metadata" if self._prefix else "a prefix"
-        )
+        what = "a message's body" if body else "a message's metadata" if metadata else "a prefix"
         raise InvalidData(
             f"{self._where}: the stream ends within {what}: {self.wants} of {self._wants} bytes are missing"
         )
