@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from shmarrow import types
-from shmarrow.errors import InvalidArgument, InvalidData, LimitExceeded, Limits
+from shmarrow.errors import InvalidArgument, InvalidData, LimitExceeded, Limits, Unsupported
 from shmarrow.extension import extension_type, storage_field
 from shmarrow.ipc import flatbuf
 from shmarrow.ipc.flatbuf import ENUMS, UNIONS, Built, TableView
@@ -295,6 +295,11 @@ def field_values(field: Field, ids: DictionaryIds) -> dict[str, Any]:
             "isOrdered": type.ordered,
         }
         type = type.value_type
+        if isinstance(type, types.DictionaryType):
+            raise Unsupported(
+                f"field {stored.name!r}: Arrow messages cannot hold {stored.type}, a dictionary whose values are "
+                "themselves dictionary-encoded; decode one of them"
+            )
     values["type"] = type_values(type)
     values["children"] = [field_values(child, ids) for child in type.fields]
     return values
