@@ -6,6 +6,7 @@ to one appears whole when the writer is closed, or not at all.
 
 from __future__ import annotations
 
+import mmap
 import os
 import stat
 from collections.abc import Sequence
@@ -46,7 +47,7 @@ class Source:
         elif segment.is_location(source):
             self.name = os.fspath(source)
             self._open(source, memory_map)
-        elif hasattr(source, "read"):
+        elif hasattr(source, "read") and not isinstance(source, mmap.mmap):
             self.name = _name_of(source)
             self._from_file(source)
         else:
