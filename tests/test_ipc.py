@@ -1,0 +1,830 @@
+"""Streams and files of record batches: every layout, form, source and sink; aligned, and never copied.
+
+Rules kept here: what is expected comes from the table of cases, from the bytes by the specification, from the kernel
+(where mappings lie, what stays of an unlinked file), or from pyarrow.
+"""
+
+from __future__ import annotations
+
+import gc
+import io
+import mmap
+import os
+import socket
+import struct
+import tempfile
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import cases
+import forms
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import shmarrow as sa
+from shmarrow.ipc import BatchEvent, DictionaryEvent, EndEvent, IpcWriteOptions, SchemaEvent, StreamDecoder
+from shmarrow.ipc.flatbuf import Reader
+from shmarrow.ipc.message import read_message
+from shmarrow.layout import make_array
+
+WRITABLE = [case for case in cases.CASES if not case.name.startswith("dictionary-dictionary")]
+"""All cases but those whose dictionary's values are dictionary-encoded themselves: no field can say that."""
+
+GROUPS = forms.together(WRITABLE)
+COLUMNS = [column for batch in GROUPS for column in batch.columns]
+CASE_OF = {case.name: case for case in WRITABLE}
+
+
+def numbers(length: int = 10) -> sa.RecordBatch:
+    return sa.record_batch({"i": np.arange(length), "f": np.arange(length) / 4})
+
+
+def file_of(*batches: sa.RecordBatch, **arguments: Any) -> bytes:
+    return forms.write("file-plain", list(batches), batches[0].schema, **arguments)
+
+
+def stream_of(*batches: sa.RecordBatch) -> bytes:
+    return forms.write("stream-plain", list(batches), batches[0].schema)
+
+
+def messages(data: bytes, start: int = 0) -> list[tuple[int, int, Any]]:
+    """Of each message of a stream: where it starts, where its body starts, and what it says."""
+    view = np.frombuffer(data, "u1")
+    found, at = [], start
+    while (step := read_message(view, at, "test")) is not None:
+        message, body = step
+        found.append((at, body, message))
+        at = body + message.body_length
+    return found
+
+
+def blocks_of(data: bytes) -> dict[str, Any]:
+    """The blocks of a file's footer."""
+    (size,) = struct.unpack_from("<i", data, len(data) - 10)
+    footer = Reader(np.frombuffer(data, "u1")[len(data) - 10 - size : -10], "test").root("Footer")
+    return {name: [tuple(block) for block in footer[name].tolist()] for name in ("recordBatches", "dictionaries")}
+
+
+# --- every layout, in every form ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("form", forms.FORMS)
+def test_every_case_in_every_form(form: str) -> None:
+    for batch in GROUPS:
+        data = forms.write(
+            form, [batch, batch.slice(1), batch.slice(0, 0)] if batch.num_rows else [batch], batch.schema
+        )
+        opened = sa.ipc.open_file(data) if form.startswith("file") else sa.ipc.open_stream(data)
+        assert opened.schema.equals(batch.schema, check_metadata=True)
+        for start, got in zip((0, 1, batch.num_rows), opened, strict=False):
+            got.validate(full=True)
+            for name, column in zip(batch.column_names, got.columns, strict=True):
+                assert column.type == CASE_OF[name].type, name
+                assert column.to_pylist() == CASE_OF[name].values[start:], name
+
+
+def test_dictionaries_of_dictionaries_are_refused_and_nothing_is_written(tmp_path: Path) -> None:
+    batch = forms.batch_of(cases.by_name("dictionary-dictionary"))
+    with pytest.raises(sa.Unsupported, match="decode"), sa.ipc.new_file(tmp_path / "a", batch.schema) as writer:
+        writer.write(batch)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("length", [0, 1, 7, 8, 9, 63, 64, 65, 1000])
+def test_lengths_around_the_sizes_of_words_and_padding(length: int) -> None:
+    batch = sa.record_batch(
+        {
+            "i": np.arange(length, dtype="i1"),
+            "b": [i % 3 == 0 for i in range(length)] if length else sa.array([], sa.bool_()),
+            "n": sa.array([None if i % 5 == 0 else i for i in range(length)], sa.int16()),
+            "s": sa.array(["x" * (i % 70) for i in range(length)], sa.string()),
+        }
+    )
+    for form in forms.FORMS:
+        assert forms.read(form, forms.write(form, [batch], batch.schema)).batches[0].equals(batch)
+
+
+# --- sources ------------------------------------------------------------------------------------------------------
+
+
+class OnlyRead:
+    """A file object that can do nothing but read, a few bytes at a time."""
+
+    def __init__(self, data: bytes, most: int) -> None:
+        self._inner = io.BytesIO(data)
+        self._most = most
+
+    def read(self, size: int = -1) -> bytes:
+        return self._inner.read(self._most if size < 0 else min(size, self._most))
+
+
+class Raw(io.RawIOBase):
+    """A raw stream that gives fewer bytes than it is asked for, and cannot seek."""
+
+    def __init__(self, data: bytes) -> None:
+        self._left = data
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, target: Any) -> int:
+        size = min(len(target), 7)
+        part, self._left = self._left[:size], self._left[size:]
+        target[: len(part)] = part
+        return len(part)
+
+
+def _piped(data: bytes) -> Any:
+    read, write = os.pipe()
+
+    def feed() -> None:
+        with os.fdopen(write, "wb") as sink:
+            sink.write(data)
+
+    threading.Thread(target=feed, daemon=True).start()
+    return os.fdopen(read, "rb", buffering=0)
+
+
+def _through_a_socket(data: bytes) -> Any:
+    near, far = socket.socketpair()
+
+    def feed() -> None:
+        with far:
+            far.sendall(data)
+
+    threading.Thread(target=feed, daemon=True).start()
+    with near:
+        return near.makefile("rb")
+
+
+STREAMED: dict[str, Callable[[bytes], Any]] = {
+    "only read": lambda data: OnlyRead(data, 1000),
+    "raw": Raw,
+    "buffered raw": lambda data: io.BufferedReader(Raw(data)),
+    "pipe": _piped,
+    "socket": _through_a_socket,
+}
+IN_MEMORY: dict[str, Callable[[bytes], Any]] = {
+    "bytes": bytes,
+    "bytearray": bytearray,
+    "memoryview": memoryview,
+    "ndarray": lambda data: np.frombuffer(data, "u1"),
+    "BytesIO": io.BytesIO,
+}
+
+
+@pytest.mark.parametrize("kind", [*STREAMED, *IN_MEMORY])
+def test_streams_from_every_kind_of_source(kind: str) -> None:
+    for batch in GROUPS:
+        data = stream_of(batch, batch.slice(batch.num_rows // 2))
+        with sa.ipc.open_stream({**STREAMED, **IN_MEMORY}[kind](data)) as reader:
+            first, second = reader
+        assert first.equals(batch)
+        assert second.equals(batch.slice(batch.num_rows // 2))
+
+
+@pytest.mark.parametrize("kind", ["only read", "buffered raw", *IN_MEMORY])
+def test_files_from_every_kind_of_source(kind: str) -> None:
+    batch = forms.batch_of(*[case for case in WRITABLE if len(case.values) == 5])
+    data = file_of(batch, batch)
+    source = OnlyRead(data, len(data)) if kind == "only read" else {**STREAMED, **IN_MEMORY}[kind](data)
+    with sa.ipc.open_file(source) as reader:
+        assert reader.num_record_batches == 2
+        assert reader.get_batch(1).equals(batch)
+
+
+@pytest.mark.parametrize("where", ["path", "str", "shm", "file object", "copied", "segment"])
+def test_files_and_streams_from_every_kind_of_place(where: str, tmp_path: Path, shm_name: str) -> None:
+    batch = forms.batch_of(*[case for case in WRITABLE if len(case.values) == 6])
+    for make, read in ((sa.ipc.new_file, sa.ipc.open_file), (sa.ipc.new_stream, sa.ipc.open_stream)):
+        place: Any = f"{shm_name}-{make.__name__}" if where == "shm" else tmp_path / make.__name__
+        with make(str(place) if where == "str" else place, batch.schema) as writer:
+            writer.write(batch)
+        source: Any = place
+        if where == "file object":
+            source = open(place, "rb")  # noqa: SIM115
+        elif where == "segment":
+            source = sa.segment.attach(place)
+        with read(source, memory_map=where != "copied") as reader:
+            (got,) = reader
+            assert got.equals(batch)
+
+
+def test_a_stream_that_begins_in_the_middle_of_a_file_object(tmp_path: Path) -> None:
+    batch = numbers()
+    path = tmp_path / "a"
+    path.write_bytes(b"12345678" + stream_of(batch) + stream_of(batch))
+    with open(path, "rb") as source:
+        source.read(8)
+        for _ in range(2):
+            assert sa.ipc.open_stream(source).read_all().batches[0].equals(batch)
+        assert source.read() == b""
+    held = io.BytesIO(b"12345678" + stream_of(batch))
+    held.read(8)
+    assert sa.ipc.open_stream(held).read_all().batches[0].equals(batch)
+
+
+def test_the_stream_within_a_file() -> None:
+    batch = numbers()
+    data = file_of(batch, batch)
+    assert [got.equals(batch) for got in sa.ipc.open_stream(data[8:])] == [True, True]
+    source = io.BufferedReader(Raw(data))
+    source.read(8)
+    assert [got.equals(batch) for got in sa.ipc.open_stream(source)] == [True, True]
+
+
+# --- the push parser ----------------------------------------------------------------------------------------------
+
+
+def _pieces(data: bytes, size: int) -> Iterator[bytes]:
+    for start in range(0, len(data), size):
+        yield data[start : start + size]
+
+
+@pytest.mark.parametrize("form", ["stream-plain", "stream-legacy", "stream-lz4", "stream-small-big-zstd"])
+def test_one_byte_at_a_time(form: str) -> None:
+    for batch in GROUPS:
+        data = forms.write(form, [batch], batch.schema)
+        decoder = StreamDecoder()
+        events = [event for piece in _pieces(data, 1) for event in decoder.feed(piece)]
+        decoder.close()
+        assert isinstance(events[0], SchemaEvent)
+        assert decoder.ended
+        assert isinstance(events[-1], EndEvent)
+        (got,) = [event.batch for event in events if isinstance(event, BatchEvent)]
+        assert got.equals(batch)
+
+
+@pytest.mark.parametrize("size", [2, 3, 5, 8, 13, 64, 1000, 1 << 20])
+def test_pieces_of_any_size(size: int) -> None:
+    case = cases.by_name("dictionary-int8-nulls")
+    batch = forms.batch_of(case)
+    data = stream_of(batch, batch)
+    decoder = StreamDecoder()
+    events = [event for piece in _pieces(data, size) for event in decoder.feed(piece)]
+    decoder.close()
+    assert [type(event) for event in events] == [SchemaEvent, DictionaryEvent, BatchEvent, BatchEvent, EndEvent]
+    assert events[0].schema == decoder.schema == batch.schema
+    assert events[1] == DictionaryEvent(0, False)
+    assert all(event.batch.column(0).to_pylist() == case.values for event in events[2:4])
+
+
+def test_what_the_push_parser_wants() -> None:
+    data = stream_of(numbers())
+    decoder = StreamDecoder()
+    at, events = 0, []
+    while not decoder.ended:
+        wants = decoder.wants
+        assert wants > 0
+        events += decoder.feed(data[at : at + wants])
+        at += wants
+    assert at == len(data)
+    assert decoder.wants == 0
+    assert [type(event) for event in events] == [SchemaEvent, BatchEvent, EndEvent]
+
+
+def test_bytes_that_come_in_one_piece_are_not_copied() -> None:
+    data = np.frombuffer(stream_of(numbers(1000)), "u1")
+    (batch,) = [event.batch for event in StreamDecoder().feed(data) if isinstance(event, BatchEvent)]
+    assert np.shares_memory(batch.column(0).to_numpy(), data)
+
+
+@pytest.mark.parametrize("form", ["stream-plain", "stream-legacy"])
+def test_the_push_parser_says_where_a_stream_is_cut(form: str) -> None:
+    batch = numbers()
+    data = forms.write(form, [batch], batch.schema)
+    mark = 4 if form == "stream-legacy" else 8
+    ends = {0, *[at for at, _, _ in messages(data)], len(data) - mark, len(data)}
+    for size in range(len(data) + 1):
+        decoder = StreamDecoder()
+        list(decoder.feed(data[:size]))
+        if size in ends:
+            decoder.close()
+            assert decoder.ended
+        else:
+            with pytest.raises(sa.InvalidData, match=r"the stream ends within .* bytes are missing"):
+                decoder.close()
+
+
+# --- alignment ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("alignment", [8, 16, 64, 128, 4096])
+@pytest.mark.parametrize("compression", [None, "lz4"])
+def test_every_message_body_and_buffer_is_aligned(alignment: int, compression: str | None) -> None:
+    options = IpcWriteOptions(alignment=alignment, compression=compression)
+    for batch in GROUPS:
+        for make in (sa.ipc.new_file, sa.ipc.new_stream):
+            sink = io.BytesIO()
+            with make(sink, batch.schema, options) as writer:
+                writer.write(batch)
+                writer.write(batch)
+            data = sink.getvalue()
+            first = 8 if make is sa.ipc.new_file else 0
+            found = messages(data, first)
+            assert found[0][0] == first
+            for at, body, message in found[1:]:
+                assert at % alignment == 0
+                assert body % alignment == 0
+                table = message.header if message.kind == "RecordBatch" else message.header["data"]
+                assert not (table["buffers"]["offset"] % alignment).any()
+                assert message.body_length % alignment == 0
+            if first:
+                by_kind = {"recordBatches": "RecordBatch", "dictionaries": "DictionaryBatch"}
+                for name, blocks in blocks_of(data).items():
+                    expected = [(at, body - at, m.body_length) for at, body, m in found if m.kind == by_kind[name]]
+                    assert [(block[0], block[1], block[-1]) for block in blocks] == expected
+
+
+def test_every_buffer_in_a_mapping_is_aligned(tmp_path: Path, shm_name: str) -> None:
+    for place in (tmp_path / "a", shm_name):
+        for batch in GROUPS:
+            for make, read in ((sa.ipc.new_file, sa.ipc.open_file), (sa.ipc.new_stream, sa.ipc.open_stream)):
+                with make(place, batch.schema, overwrite=True) as writer:
+                    writer.write(batch)
+                (got,) = read(place)
+                for column in got.columns:
+                    for buffer in column.buffers():
+                        assert buffer is None or not len(buffer) or buffer.address % 64 == 0
+
+
+# --- no copies, and lives of their own ------------------------------------------------------------------------------
+
+
+def mappings_of(name: str) -> list[tuple[int, int]]:
+    """Where the kernel says that a file is mapped into this process."""
+    with open("/proc/self/maps") as lines:
+        found = [line.split(maxsplit=5) for line in lines]
+    ranges = [row[0].split("-") for row in found if len(row) == 6 and name in row[5]]
+    return [(int(low, 16), int(high, 16)) for low, high in ranges]
+
+
+def all_buffers(array: Any) -> Iterator[Any]:
+    yield from array.buffers()
+    for step in (array, *array.children):
+        if getattr(step, "dictionary", None) is not None:
+            yield from all_buffers(step.dictionary)
+
+
+@pytest.mark.parametrize("place", ["path", "shm"])
+@pytest.mark.parametrize("kind", ["file", "stream"])
+def test_no_copy_is_made_of_a_mapping(place: str, kind: str, tmp_path: Path, shm_name: str) -> None:
+    where: Any = tmp_path / "mapped" if place == "path" else shm_name
+    name = str(where) if place == "path" else shm_name.removeprefix("shm:")
+    for batch in GROUPS:
+        make = sa.ipc.new_file if kind == "file" else sa.ipc.new_stream
+        with make(where, batch.schema, overwrite=True) as writer:
+            writer.write(batch)
+        with (sa.ipc.open_file if kind == "file" else sa.ipc.open_stream)(where) as reader:
+            (got,) = reader
+            spans = mappings_of(name)
+            assert len(spans) >= 1
+            for column in got.columns:
+                for buffer in all_buffers(column):
+                    if buffer is not None and len(buffer):
+                        low = buffer.address
+                        assert any(start <= low and low + len(buffer) <= end for start, end in spans), column.type
+        del got, reader, column, buffer
+        gc.collect()
+        assert not mappings_of(name)
+
+
+@pytest.mark.parametrize("place", ["path", "shm"])
+@pytest.mark.parametrize("kind", ["file", "stream"])
+def test_arrays_outlive_their_reader_and_their_name(place: str, kind: str, tmp_path: Path, shm_name: str) -> None:
+    where: Any = tmp_path / "mapped" if place == "path" else shm_name
+    name = str(where) if place == "path" else shm_name.removeprefix("shm:")
+    batch = numbers(100_000)
+    make, read = (sa.ipc.new_file, sa.ipc.open_file) if kind == "file" else (sa.ipc.new_stream, sa.ipc.open_stream)
+    with make(where, batch.schema) as writer:
+        writer.write(batch)
+    reader = read(where)
+    got = reader.get_batch(0)
+    column = got.column("f").to_numpy()
+    reader.close()
+    with pytest.raises(sa.Closed, match="closed"):
+        reader.get_batch(0)
+    sa.segment.unlink(where)
+    assert len(mappings_of(name)) == 1
+    assert np.array_equal(got.column("i").to_numpy(), np.arange(100_000))  # made after the end of reader and name
+    del reader, got
+    gc.collect()
+    assert np.array_equal(column, np.arange(100_000) / 4)
+    part = column[5:10]
+    del column
+    gc.collect()
+    assert part.tolist() == [1.25, 1.5, 1.75, 2.0, 2.25]
+    del part
+    gc.collect()
+    assert not mappings_of(name)
+
+
+def test_dictionaries_are_found_after_the_reader_is_closed(tmp_path: Path) -> None:
+    batch = forms.batch_of(cases.by_name("dictionary-int8"), cases.by_name("dictionary-uint8"))
+    with sa.ipc.new_file(tmp_path / "a", batch.schema) as writer:
+        writer.write(batch)
+    with sa.ipc.open_file(tmp_path / "a") as reader:
+        got = reader.get_batch(0)
+    assert got.equals(batch)
+
+
+def test_what_is_mapped_cannot_be_written_to(tmp_path: Path) -> None:
+    batch = numbers()
+    with sa.ipc.new_file(tmp_path / "a", batch.schema) as writer:
+        writer.write(batch)
+    values = sa.ipc.open_file(tmp_path / "a").get_batch(0).column(0).to_numpy()
+    with pytest.raises(ValueError, match="read-only"):
+        values[0] = 1
+    with pytest.raises(ValueError, match="WRITEABLE"):
+        values.flags.writeable = True
+
+
+def test_arrays_over_a_map_of_the_caller_keep_it_open(tmp_path: Path) -> None:
+    path = tmp_path / "a"
+    path.write_bytes(file_of(numbers()))
+    with open(path, "rb") as opened:
+        mapped = mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ)
+    values = sa.ipc.open_file(mapped).get_batch(0).column(0).to_numpy()
+    gc.collect()
+    with pytest.raises(BufferError):
+        mapped.close()
+    assert values.tolist() == list(range(10))
+
+
+def test_opening_parses_no_column(tmp_path: Path) -> None:
+    """Of ten thousand columns, those that are not asked for are not made."""
+    batch = sa.record_batch([np.arange(3)] * 10_000, names=[f"c{i}" for i in range(10_000)])
+    got = sa.ipc.open_file(file_of(batch)).get_batch(0)
+    assert got.column("c9999").to_pylist() == [0, 1, 2]
+    assert sum(column is not None for column in got._columns) == 1
+
+
+# --- empty ones and odd ones --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("form", forms.FORMS)
+def test_no_batches(form: str) -> None:
+    schema = sa.schema([("a", sa.int32()), ("d", sa.dictionary("int8", "string"))])
+    table = forms.read(form, forms.write(form, [], schema))
+    assert table.schema == schema
+    assert table.num_rows == 0
+    assert table.column("a").to_pylist() == table.column("d").to_pylist() == []
+
+
+@pytest.mark.parametrize("form", forms.FORMS)
+def test_no_fields_and_no_rows(form: str) -> None:
+    empty = sa.schema([])
+    batches = [sa.RecordBatch(empty, 3, []), sa.RecordBatch(empty, 0, [])]
+    table = forms.read(form, forms.write(form, batches, empty))
+    assert [batch.num_rows for batch in table.batches] == [3, 0]
+    assert table.to_pylist() == [{}, {}, {}]
+    rows = numbers(0)
+    (got,) = forms.read(form, forms.write(form, [rows], rows.schema)).batches
+    assert got.to_pydict() == {"i": [], "f": []}
+
+
+def test_streams_without_an_end_mark() -> None:
+    data = stream_of(numbers(), numbers(3))
+    for whole in (data[:-8], data[:-8] + bytes(4), data):
+        for source in (whole, OnlyRead(whole, 100)):
+            assert [batch.num_rows for batch in sa.ipc.open_stream(source)] == [10, 3]
+
+
+def test_bytes_after_the_end_mark_are_left_alone() -> None:
+    batch = numbers()
+    for form in ("stream-plain", "stream-legacy"):
+        data = forms.write(form, [batch], batch.schema)
+        source = io.BufferedReader(Raw(data + b"what follows"))
+        assert len(list(sa.ipc.open_stream(source))) == 1
+        assert source.read() == b"what follows"
+        assert len(list(sa.ipc.open_stream(data + b"what follows"))) == 1
+
+
+def test_duplicate_names() -> None:
+    schema = sa.schema([("a", sa.int8()), ("b", sa.int8()), ("a", sa.string())])
+    batch = sa.record_batch([[1], [2], ["x"]], schema=schema)
+    for form in ("file-plain", "stream-plain"):
+        (got,) = forms.read(form, forms.write(form, [batch], schema)).batches
+        assert [column.to_pylist() for column in got.columns] == [[1], [2], ["x"]]
+        assert got.column("b").to_pylist() == [2]
+        with pytest.raises(sa.FieldNotFound, match="'a'"):
+            got.column("a")
+
+
+def test_names_and_metadata_of_any_characters() -> None:
+    names = ["", " ", "日本", "a\x00b", "🦆", "x" * 10_000]
+    schema = sa.schema([sa.field(name, sa.int8(), metadata={name or "k": "é"}) for name in names])
+    batch = sa.record_batch([[1]] * len(names), schema=schema)
+    for form in ("file-plain", "stream-plain"):
+        data = forms.write(form, [batch], schema)
+        table = forms.read(form, data)
+        assert table.schema.names == names
+        assert [table.column(name).to_pylist() for name in names] == [[1]] * len(names)
+        assert [field.metadata for field in table.schema] == [{(n or "k").encode(): "é".encode()} for n in names]
+    assert pa.ipc.open_stream(data).schema.names == names
+
+
+# --- metadata -----------------------------------------------------------------------------------------------------
+
+
+def test_metadata_on_every_level() -> None:
+    inner = sa.field("inner", sa.int8(), nullable=False, metadata={"level": "child"})
+    outer = sa.field("outer", sa.struct([inner]), metadata={"level": "field", "": "empty key"})
+    schema = sa.schema([outer], metadata={"level": "schema", "bytes": b"\xff\x00"})
+    batch = sa.record_batch([[{"inner": 1}]], schema=schema)
+    sink = io.BytesIO()
+    with sa.ipc.new_file(sink, schema, metadata={"level": "footer"}) as writer:
+        writer.write_batch(batch, custom_metadata={"level": "message"})
+        writer.write_batch(sa.RecordBatch(schema, 1, batch.columns, metadata={"level": "batch"}))
+        writer.write_batch(batch)
+    data = sink.getvalue()
+    reader = sa.ipc.open_file(data)
+    assert reader.metadata == {b"level": b"footer"}
+    assert reader.schema.metadata == {b"level": b"schema", b"bytes": b"\xff\x00"}
+    field = reader.schema.field("outer")
+    assert field.metadata == {b"level": b"field", b"": b"empty key"}
+    assert field.type.fields[0].metadata == {b"level": b"child"}
+    assert not field.type.fields[0].nullable
+    levels = [{b"level": b"message"}, {b"level": b"batch"}, None]
+    assert [got.metadata for got in reader] == levels
+    theirs = pa.ipc.open_file(data)
+    assert theirs.schema.metadata == schema.metadata
+    assert theirs.schema.field(0).metadata == field.metadata
+    assert theirs.schema.field(0).type.field(0).metadata == {b"level": b"child"}
+    assert [theirs.get_batch_with_custom_metadata(i).custom_metadata for i in range(2)] == levels[:2]
+    again = io.BytesIO()
+    with sa.ipc.new_stream(again, reader.schema) as writer:
+        for got in reader:
+            writer.write(got)
+    assert [got.metadata for got in sa.ipc.open_stream(again.getvalue())] == levels
+
+
+def test_metadata_from_pyarrow() -> None:
+    schema = pa.schema([pa.field("a", pa.int8(), metadata={"f": "1"})], metadata={"s": "2"})
+    sink = io.BytesIO()
+    with pa.ipc.new_file(sink, schema, metadata={"w": "3"}) as writer:
+        writer.write_batch(pa.record_batch([pa.array([1], pa.int8())], schema=schema), custom_metadata={"b": "4"})
+    reader = sa.ipc.open_file(sink.getvalue())
+    assert reader.metadata == {b"w": b"3"}
+    assert reader.schema.metadata == {b"s": b"2"}
+    assert reader.schema.field(0).metadata == {b"f": b"1"}
+    assert reader.get_batch(0).metadata == {b"b": b"4"}
+
+
+# --- batches beyond 32 bits -----------------------------------------------------------------------------------------
+
+
+class Sparse:
+    """A file object that leaves holes where large pieces would be written."""
+
+    def __init__(self, path: Path) -> None:
+        self._file = open(path, "wb")  # noqa: SIM115
+
+    def write(self, data: memoryview) -> int:
+        if len(data) > 1 << 24:
+            self._file.seek(len(data), os.SEEK_CUR)
+        else:
+            self._file.write(data)
+        return len(data)
+
+    def flush(self) -> None:
+        self._file.truncate()
+        self._file.close()
+
+
+def _zeros(size: int) -> Any:
+    """So many bytes of zero that take neither memory nor disk."""
+    with tempfile.TemporaryFile() as hole:
+        hole.truncate(size)
+        return np.frombuffer(mmap.mmap(hole.fileno(), size, access=mmap.ACCESS_READ), "u1")
+
+
+ROWS = (1 << 31) + 10
+BEYOND: dict[str, Callable[[], Any]] = {
+    "null": lambda: sa.nulls(sa.null(), ROWS),
+    "int8": lambda: make_array(sa.int8(), ROWS, [None, _zeros(ROWS)], 0),
+    "bool": lambda: make_array(sa.bool_(), ROWS, [None, _zeros((ROWS + 7) // 8)], 0),
+    "large-string": lambda: make_array(sa.large_string(), ROWS, [None, _zeros(8 * (ROWS + 1)), np.zeros(0, "u1")], 0),
+    "fixed-size-list": lambda: make_array(
+        sa.list_(sa.int8(), 2), ROWS, [None], 0, 0, [make_array(sa.int8(), 2 * ROWS, [None, _zeros(2 * ROWS)], 0)]
+    ),
+}
+
+
+@pytest.mark.parametrize("name", BEYOND)
+def test_batches_of_more_rows_than_31_bits_count(name: str, tmp_path: Path) -> None:
+    column = BEYOND[name]()
+    path = tmp_path / "large"
+    batch = sa.record_batch([column], names=["c"])
+    with sa.ipc.new_file(Sparse(path), batch.schema) as writer:
+        writer.write(batch)
+    with sa.ipc.open_file(path) as reader:
+        got = reader.get_batch(0)
+        assert got.num_rows == ROWS
+        got.validate()
+        read = got.column(0)
+        assert (len(read), read.null_count) == (ROWS, ROWS if name == "null" else 0)
+        zero = {"null": None, "int8": 0, "bool": False, "large-string": "", "fixed-size-list": [0, 0]}[name]
+        assert read[ROWS - 1] == zero
+        assert read.slice(ROWS - 3).to_pylist() == [zero] * 3
+        with pytest.raises(sa.IndexOutOfRange, match=str(ROWS)):
+            read[ROWS]
+    theirs = pa.ipc.open_file(pa.memory_map(str(path))).get_batch(0)
+    assert theirs.num_rows == ROWS
+    assert theirs.column(0)[ROWS - 1].as_py() == zero
+
+
+# --- slices travel without what they do not need ---------------------------------------------------------------------
+
+
+def _pasted(case: cases.Case) -> Any:
+    return sa.concat_arrays([case.array()] * 100)
+
+
+@pytest.mark.parametrize("case", WRITABLE, ids=cases.ids(WRITABLE))
+def test_of_a_slice_only_what_is_needed_travels(case: cases.Case) -> None:
+    if not case.values:
+        return
+    many = _pasted(case)
+    whole = len(case.values)
+    part = many.slice(37 * whole, whole)
+    written = stream_of(sa.record_batch([part], names=["c"]))
+    (batch,) = sa.ipc.open_stream(written)
+    got = batch.column(0)
+    got.validate(full=True)
+    assert got.to_pylist() == case.values
+    assert got.offset == 0
+    # Dictionaries travel whole; of pasted ones there is more than one form.
+    if not any(message.kind == "DictionaryBatch" for _, _, message in messages(written)):
+        alone = stream_of(sa.record_batch([case.array()], names=["c"]))
+        assert len(written) <= len(alone) + 64
+    theirs = pa.ipc.open_stream(written).read_all()
+    theirs.validate(full=True)
+
+
+# --- writers --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("make", [sa.ipc.new_file, sa.ipc.new_stream])
+def test_after_an_exception_nothing_is_published(make: Any, tmp_path: Path, shm_name: str) -> None:
+    batch = numbers()
+    for place in (tmp_path / "a", shm_name):
+        with pytest.raises(KeyError), make(place, batch.schema) as writer:  # noqa: PT012
+            writer.write(batch)
+            raise KeyError
+        with pytest.raises(sa.ObjectNotFound):
+            sa.segment.attach(place)
+    assert not list(tmp_path.iterdir())
+    sink = io.BytesIO()
+    with pytest.raises(KeyError), make(sink, batch.schema) as writer:  # noqa: PT012
+        writer.write(batch)
+        raise KeyError
+    assert not sink.closed
+    with pytest.raises(sa.InvalidData, match="cut"):
+        sa.ipc.open_file(sink.getvalue() if make is sa.ipc.new_file else b"ARROW1\0\0" + sink.getvalue())
+
+
+def test_nothing_is_seen_before_it_is_whole(tmp_path: Path, shm_name: str) -> None:
+    batch = numbers()
+    for place in (tmp_path / "a", shm_name):
+        writer = sa.ipc.new_file(place, batch.schema)
+        writer.write(batch)
+        with pytest.raises(sa.ObjectNotFound):
+            sa.ipc.open_file(place)
+        writer.close()
+        writer.close()
+        assert sa.ipc.open_file(place).get_batch(0).equals(batch)
+        with pytest.raises(sa.Closed, match="closed"):
+            writer.write(batch)
+    assert [path.name for path in tmp_path.iterdir()] == ["a"]
+
+
+def test_names_that_are_taken(tmp_path: Path, shm_name: str) -> None:
+    old, new = numbers(3), numbers(5)
+    for place in (tmp_path / "a", shm_name):
+        with sa.ipc.new_file(place, old.schema) as writer:
+            writer.write(old)
+        reader = sa.ipc.open_file(place)
+        with pytest.raises(sa.ObjectExists):
+            sa.ipc.new_file(place, new.schema)
+        with sa.ipc.new_file(place, new.schema, overwrite=True) as writer:
+            writer.write(new)
+            assert sa.ipc.open_file(place).get_batch(0).num_rows == 3
+        assert sa.ipc.open_file(place).get_batch(0).num_rows == 5
+        assert reader.get_batch(0).equals(old)
+    # Whoever loses a race learns it at the end.
+    first, second = (sa.ipc.new_file(tmp_path / "b", old.schema) for _ in range(2))
+    first.write(old)
+    second.write(old)
+    first.close()
+    with pytest.raises(sa.ObjectExists):
+        second.close()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a", "b"]
+
+
+def test_permissions(tmp_path: Path) -> None:
+    batch = numbers()
+    for mode in (0o400, 0o444, 0o640):
+        with sa.ipc.new_file(tmp_path / f"{mode:o}", batch.schema, mode=mode):
+            pass
+        assert (tmp_path / f"{mode:o}").stat().st_mode & 0o777 == mode
+    with sa.ipc.new_stream(tmp_path / "default", batch.schema):
+        pass
+    assert (tmp_path / "default").stat().st_mode & 0o777 == 0o400
+
+
+def test_tables_are_written_batch_by_batch_or_in_pieces() -> None:
+    table = sa.Table.from_batches([numbers(10), numbers(3)])
+    for size, expected in ((None, [10, 3]), (4, [4, 4, 2, 3]), (100, [10, 3])):
+        sink = io.BytesIO()
+        with sa.ipc.new_file(sink, table.schema) as writer:
+            writer.write_table(table, max_chunksize=size)
+        got = sa.ipc.open_file(sink.getvalue()).read_all()
+        assert [batch.num_rows for batch in got.batches] == expected
+        assert got.equals(table)
+    sink = io.BytesIO()
+    with sa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write(table)
+        writer.write(table.batches[0])
+    assert [batch.num_rows for batch in sa.ipc.open_stream(sink.getvalue())] == [10, 3, 10]
+
+
+def test_sinks_that_take_a_part_at_a_time() -> None:
+    class Part(io.RawIOBase):
+        def __init__(self) -> None:
+            self.taken = b""
+
+        def writable(self) -> bool:
+            return True
+
+        def write(self, data: Any) -> int:
+            part = bytes(data[:1000])
+            self.taken += part
+            return len(part)
+
+    batch = numbers(10_000)
+    sink = Part()
+    with sa.ipc.new_file(sink, batch.schema) as writer:
+        writer.write(batch)
+    assert sink.taken == file_of(batch)
+    assert sa.ipc.open_file(sink.taken).get_batch(0).equals(batch)
+
+
+def test_writing_to_a_pipe() -> None:
+    batch = numbers(100_000)
+    read, write = os.pipe()
+
+    def feed() -> None:
+        with os.fdopen(write, "wb", buffering=0) as sink, sa.ipc.new_stream(sink, batch.schema) as writer:
+            writer.write(batch)
+            writer.write(batch)
+
+    thread = threading.Thread(target=feed)
+    thread.start()
+    with os.fdopen(read, "rb") as source:
+        got = list(sa.ipc.open_stream(source))
+    thread.join()
+    assert [part.equals(batch) for part in got] == [True, True]
+
+
+def test_random_access_in_mapped_streams(tmp_path: Path) -> None:
+    path = tmp_path / "a"
+    with sa.ipc.new_stream(path, numbers().schema) as writer:
+        for length in range(100):
+            writer.write(numbers(length))
+    with sa.ipc.open_stream(path) as reader:
+        assert reader.get_batch(50).num_rows == 50
+        assert reader.get_batch(-1).num_rows == 99
+        assert reader.num_record_batches == 100
+        with pytest.raises(sa.IndexOutOfRange, match="100"):
+            reader.get_batch(100)
+        assert next(reader).num_rows == 0
+        assert reader.read_next_batch().num_rows == 1
+        assert reader.read_all().num_rows == sum(range(2, 100))
+        with pytest.raises(StopIteration):
+            reader.read_next_batch()
+
+
+def test_random_access_in_files() -> None:
+    sink = io.BytesIO()
+    with sa.ipc.new_file(sink, numbers().schema) as writer:
+        for length in range(100):
+            writer.write(numbers(length))
+    reader = sa.ipc.open_file(sink.getvalue())
+    assert len(reader) == reader.num_record_batches == 100
+    assert reader[-1].num_rows == reader.get_batch(99).num_rows == 99
+    assert [batch.num_rows for batch in reader] == list(range(100))
+    for wrong in (100, -101):
+        with pytest.raises(sa.IndexOutOfRange, match="100"):
+            reader.get_batch(wrong)
+
+
+def test_zero_copy_only_says_that_compression_needs_a_copy() -> None:
+    batch = numbers()
+    reader = sa.ipc.open_file(forms.write("file-zstd", [batch], batch.schema), zero_copy_only=True)
+    with pytest.raises(sa.CopyRequired, match="compressed"):
+        reader.get_batch(0)
+    assert sa.ipc.open_file(file_of(batch), zero_copy_only=True).get_batch(0).equals(batch)
