@@ -442,7 +442,9 @@ def test_types_that_pyarrow_lacks(type: Any) -> None:
         sa.nulls(sa.list_(type), 3).to_pyarrow()
 
 
-@pytest.mark.parametrize("kind", [sa.DataType, sa.Array, sa.ChunkedArray, sa.RecordBatch, sa.Table])
+@pytest.mark.parametrize(
+    "kind", [sa.DataType, sa.Field, sa.Schema, sa.Array, sa.ChunkedArray, sa.RecordBatch, sa.Table]
+)
 def test_other_objects(kind: Any) -> None:
     with pytest.raises(sa.InvalidType, match="expected a pyarrow"):
         kind.from_pyarrow([1, 2, 3])

@@ -46,6 +46,11 @@ def partner() -> Any:
     return pyarrow
 
 
+def _expect(value: Any, *kinds: str) -> None:
+    if not isinstance(value, tuple([getattr(partner(), kind) for kind in kinds])):
+        raise InvalidType(f"expected a pyarrow.{' or '.join(kinds)}, found {value.__class__.__name__}: {value!r:.80}")
+
+
 # --- types ------------------------------------------------------------------------------------------------------
 
 _PLAIN: tuple[tuple[str, str | None], ...] = (
@@ -125,10 +130,8 @@ def type_from_pyarrow(type: Any) -> DataType:
     Unsupported
         If it is of a kind unknown here.
     """
-    pa = partner()
-    if not isinstance(type, pa.DataType):
-        raise InvalidType(f"expected a pyarrow.DataType, found {type!r:.80}")
-    if isinstance(type, pa.BaseExtensionType):
+    _expect(type, "DataType")
+    if isinstance(type, partner().BaseExtensionType):
         return extension_type(type_from_pyarrow(type.storage_type), _extension_metadata(type))[0]
     found = _plain_from().get(type)
     if found is not None:
@@ -223,6 +226,7 @@ def _extension_metadata(type: Any) -> Metadata:
 
 def field_from_pyarrow(field: Any) -> Field:
     """The field that is pyarrow's ``field``; metadata tell of an extension type that is not registered here."""
+    _expect(field, "Field")
     type, metadata = field.type, field.metadata
     if isinstance(type, partner().BaseExtensionType):
         metadata = {**(metadata or {}), **_extension_metadata(type)}
@@ -247,6 +251,7 @@ def field_to_pyarrow(field: Field) -> Any:
 
 def schema_from_pyarrow(schema: Any) -> Schema:
     """The schema that is pyarrow's ``schema``, with the metadata of each level."""
+    _expect(schema, "Schema")
     return Schema([field_from_pyarrow(field) for field in schema], schema.metadata)
 
 
@@ -298,12 +303,10 @@ def array_from_pyarrow(array: Any) -> Any:
     Unsupported
         If the type is unknown here, or the buffers lie in the memory of a device.
     """
-    pa = partner()
-    if not isinstance(array, (pa.Array, pa.ChunkedArray)):
-        raise InvalidType(f"expected a pyarrow.Array or ChunkedArray, found {array.__class__.__name__}")
+    _expect(array, "Array", "ChunkedArray")
     type = type_from_pyarrow(array.type)
     known: Dictionaries = {}
-    if isinstance(array, pa.ChunkedArray):
+    if isinstance(array, partner().ChunkedArray):
         return ChunkedArray([_from_pyarrow(chunk, type, known) for chunk in array.chunks], type)
     return _from_pyarrow(array, type, known)
 
@@ -417,8 +420,7 @@ def _batch_from(batch: Any, schema: Schema, known: Dictionaries) -> RecordBatch:
 
 def record_batch_from_pyarrow(batch: Any) -> RecordBatch:
     """The record batch over the buffers of pyarrow's ``batch``; copies nothing."""
-    if not isinstance(batch, partner().RecordBatch):
-        raise InvalidType(f"expected a pyarrow.RecordBatch, found {batch.__class__.__name__}")
+    _expect(batch, "RecordBatch")
     return _batch_from(batch, schema_from_pyarrow(batch.schema), {})
 
 
@@ -427,8 +429,7 @@ def table_from_pyarrow(table: Any) -> Table:
 
     Where its columns have different chunks, batches end wherever a chunk of any column ends.
     """
-    if not isinstance(table, partner().Table):
-        raise InvalidType(f"expected a pyarrow.Table, found {table.__class__.__name__}")
+    _expect(table, "Table")
     schema = schema_from_pyarrow(table.schema)
     known: Dictionaries = {}
     return Table(schema, [_batch_from(batch, schema, known) for batch in table.to_batches()])
