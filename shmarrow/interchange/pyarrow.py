@@ -46,9 +46,14 @@ def partner() -> Any:
     return pyarrow
 
 
+@cache
+def _classes(*kinds: str) -> tuple[Any, ...]:
+    return tuple([getattr(partner(), kind) for kind in kinds])
+
+
 def _expect(value: Any, *kinds: str) -> None:
-    if not isinstance(value, tuple([getattr(partner(), kind) for kind in kinds])):
-        raise InvalidType(f"expected a pyarrow.{' or '.join(kinds)}, found {value.__class__.__name__}: {value!r:.80}")
+    if not isinstance(value, _classes(*kinds)):
+        raise InvalidType(f"expected a pyarrow.{' or '.join(kinds)}, found {value.__class__.__name__}")
 
 
 # --- types ------------------------------------------------------------------------------------------------------
