@@ -15,6 +15,7 @@ import argparse
 import gc
 import importlib.util
 import json
+import logging
 import os
 import pickle
 import platform
@@ -31,7 +32,7 @@ from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import shmarrow as sa
 from shmarrow import spark as sa_spark
@@ -54,6 +55,7 @@ WORKERS = 4
 READERS = 4
 RUNS = 5
 JAVA_SECONDS = 20
+STOPPERS = (signal.SIGINT, signal.SIGTERM)
 MIB = 1 << 20
 
 OPENERS = {
@@ -96,22 +98,56 @@ def run(arguments: argparse.Namespace) -> int:
         raise sa.Unsupported("the demo proves with /proc that nothing is copied, and this platform has none; use Linux")
     source = flights_file()
     sa_spark.check_java()
-    signal.signal(signal.SIGTERM, _terminated)
-    with ExitStack() as stack:
-        progress = stack.enter_context(Progress())
-        folder = Path(tempfile.mkdtemp(prefix="shmarrow-demo-"))
-        stack.callback(shutil.rmtree, folder, ignore_errors=True)
-        try:
-            return show(stack, progress, source, folder)
-        except Exception as error:
-            if not isinstance(error, sa.ShmarrowError):
-                progress.print(*_tail(folder / "spark.log"))
+    stop = Stop()
+    for number in STOPPERS:
+        signal.signal(number, stop)
+    try:
+        with ExitStack() as stack:
+            return _run(stack, stop, source)
+    except Exception:
+        if not stop.number:
             raise
-        finally:
-            # A second Ctrl-C must not stop the cleaning up.
-            for number in (signal.SIGINT, signal.SIGTERM):
-                signal.signal(number, signal.SIG_IGN)
-            progress.say("cleaning up")
+        stop.leave()  # what was interrupted may have failed in its own way
+
+
+def _run(stack: ExitStack, stop: Stop, source: Path) -> int:
+    progress = stack.enter_context(Progress())
+    folder = Path(tempfile.mkdtemp(prefix="shmarrow-demo-"))
+    stack.callback(shutil.rmtree, folder, ignore_errors=True)
+    try:
+        return show(stack, progress, source, folder)
+    except Exception as error:
+        if not (stop.number or isinstance(error, sa.ShmarrowError)):
+            progress.print(*_tail(folder / "spark.log"))
+        raise
+    finally:
+        # A second Ctrl-C must not stop the cleaning up.
+        for number in STOPPERS:
+            signal.signal(number, signal.SIG_IGN)
+        progress.say("cleaning up")
+
+
+class Stop:
+    """What Ctrl-C and SIGTERM do: they end the demo through all that it has to clean up.
+
+    Attributes
+    ----------
+    number : int
+        The signal that came, 0 until then.
+    """
+
+    number = 0
+
+    def __call__(self, number: int, frame: FrameType | None) -> None:
+        self.number = number
+        logging.disable()  # py4j logs the traceback of what interrupts it
+        self.leave()
+
+    def leave(self) -> NoReturn:
+        """End with the status that shells expect of a program that a signal ended."""
+        if self.number == signal.SIGINT:
+            raise KeyboardInterrupt
+        raise SystemExit(128 + self.number)
 
 
 def show(stack: ExitStack, progress: Progress, source: Path, folder: Path) -> int:
@@ -180,21 +216,26 @@ def start_spark(stack: ExitStack, folder: Path) -> SparkSession:
         # Each task has a Python worker of its own, so nobody attaches to what he wrote himself.
         "spark.python.worker.reuse": "false",
     }
-    interrupt = signal.getsignal(signal.SIGINT)
+    on_interrupt = signal.getsignal(signal.SIGINT)
     with errors_into(folder / "spark.log"):
         spark = sa_spark.local_session(WORKERS, config)
-    signal.signal(signal.SIGINT, interrupt)  # pyspark's own asks Java to cancel first, and stopping does that too
     stack.callback(_end_spark, spark)
+    signal.signal(signal.SIGINT, on_interrupt)  # Spark has set its own
     return spark
 
 
 def _end_spark(spark: SparkSession) -> None:
     """Stop Spark, and wait until its Java process has removed its files and is gone."""
     gateway: Any = spark.sparkContext._gateway
-    spark.stop()
-    gateway.shutdown()
-    gateway.proc.stdin.close()
-    gateway.proc.wait(timeout=JAVA_SECONDS)
+    try:
+        spark.stop()
+        gateway.shutdown()
+    finally:
+        gateway.proc.stdin.close()
+        try:
+            gateway.proc.wait(JAVA_SECONDS)
+        except subprocess.TimeoutExpired:
+            gateway.proc.kill()
 
 
 @contextmanager
@@ -374,7 +415,3 @@ def compared(found: Sequence[Trips], checks: dict[str, bool]) -> list[str]:
 def _tail(log: Path) -> list[str]:
     """The end of Spark's log, for when it fails."""
     return log.read_text(encoding="utf-8", errors="replace").splitlines()[-20:] if log.exists() else []
-
-
-def _terminated(number: int, frame: FrameType | None) -> None:
-    raise SystemExit(128 + number)
