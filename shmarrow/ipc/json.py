@@ -289,7 +289,7 @@ class _Columns:
             if is_union and null_count:
                 made = made.with_nulls(valid)
         except InvalidData as error:
-            raise InvalidData(f"{where}: {error}") from None
+            raise error.__class__(f"{where}: {error}") from None
         logical = wire.field.type
         return made if logical is type else made._with(type=logical)
 

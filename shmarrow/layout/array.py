@@ -283,7 +283,7 @@ class Array:
             if mask.all():
                 mask = None
             elif not LISTING[self._type.layout].has_validity or not self._length:
-                extended = concat_arrays([self, nulls(self._type, 1)])
+                extended = concat_arrays([self, one_null(self._type)])
                 return extended.take(np.where(mask, indices, self._length))
             else:
                 indices = np.where(mask, indices, 0)
@@ -533,6 +533,32 @@ def array_class(type: DataType) -> type[Array]:
 def nulls(type: DataType, length: int) -> Any:
     """An array of ``length`` nulls."""
     return array_class(type)._nulls(type, length)
+
+
+def one_null(type: DataType) -> Any:
+    """An array of one null, for slots that become null though nothing in the data stands for a null.
+
+    Raises
+    ------
+    LimitExceeded
+        If that null alone would take more than ``Limits.expanded_values`` bytes: types come from those who write.
+    """
+    size = _slot_bytes(type)
+    if size > DEFAULT_LIMITS.expanded_values:
+        raise LimitExceeded(
+            f"a null of {_clip(str(type), 200)} would take {size} bytes that the data do not have, "
+            f"more than Limits.expanded_values = {DEFAULT_LIMITS.expanded_values}"
+        )
+    return nulls(type, 1)
+
+
+def _slot_bytes(type: DataType) -> int:
+    """Bytes that one null takes, those of its children included."""
+    if type.layout == "fixed_size_list":
+        return int(type.list_size) * _slot_bytes(type.fields[0].type)  # type: ignore[attr-defined]
+    if type.layout in ("struct", "sparse_union", "dense_union", "run_end_encoded"):
+        return sum([_slot_bytes(field.type) for field in type.fields])
+    return type.byte_width
 
 
 def _zeros(type: DataType, length: int) -> Any:

@@ -15,7 +15,17 @@ import numpy.typing as npt
 from shmarrow.bitmap import Mask
 from shmarrow.buffer import Bytes
 from shmarrow.errors import InvalidData, InvalidType
-from shmarrow.layout.array import Array, Budget, Indices, concat_arrays, frozen, make_array, nulls, read_only
+from shmarrow.layout.array import (
+    Array,
+    Budget,
+    Indices,
+    concat_arrays,
+    frozen,
+    make_array,
+    nulls,
+    one_null,
+    read_only,
+)
 from shmarrow.layout.primitive import _view
 from shmarrow.types import DataType
 
@@ -221,7 +231,7 @@ class UnionArray(Array):
         ids = self.type_ids.copy()
         ids[~valid] = self._type.type_codes[0]
         if self._dense:
-            first = concat_arrays([self._children[0], nulls(self._type.fields[0].type, 1)])
+            first = concat_arrays([self._children[0], one_null(self._type.fields[0].type)])
             offsets = np.where(valid, self.offsets, len(first) - 1).astype(_OFFSET)
             buffers = [read_only(ids), frozen(offsets)]
             return self._with(offset=0, buffers=buffers, children=[first, *self._children[1:]])._in_order()
