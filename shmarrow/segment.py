@@ -80,14 +80,18 @@ class Segment:
         Its size in bytes.
     identity : tuple of int
         Device, inode, size and time of change (ns) of the file when it was attached.
+    sealed : bool
+        Whether nobody has permission to write to the file. Stores through a map leave the time of change as it is, so
+        only of a sealed file the identity says that the bytes are the same.
     """
 
-    __slots__ = ("_data", "_fd", "identity", "name", "size")
+    __slots__ = ("_data", "_fd", "identity", "name", "sealed", "size")
 
-    def __init__(self, name: str, data: Bytes, fd: int, identity: tuple[int, int, int, int]) -> None:
+    def __init__(self, name: str, data: Bytes, fd: int, found: os.stat_result) -> None:
         self.name = name
         self.size = len(data)
-        self.identity = identity
+        self.identity = (found.st_dev, found.st_ino, found.st_size, found.st_ctime_ns)
+        self.sealed = not found.st_mode & 0o222
         self._data: Bytes | None = data
         self._fd = fd
 
@@ -176,7 +180,7 @@ def attach(where: Location) -> Segment:
             f"cannot attach to {name!r}: it had {size} bytes and became smaller while it was being mapped; "
             "replace files that others map, never truncate them",
         ) from None
-    return Segment(name, data, fd, (found.st_dev, found.st_ino, size, found.st_ctime_ns))
+    return Segment(name, data, fd, found)
 
 
 def create(

@@ -75,7 +75,7 @@ class RecordBatchFileReader:
             raise InvalidData(f"{source.name}: the footer has no schema")
         start = self._end
         self._full_schema = read_schema(
-            table, limits, source.identity, lambda at, size: source.fetch(start + at, size)
+            table, limits, source.sealed_identity, lambda at, size: source.fetch(start + at, size)
         )
         self._included = None if included_fields is None else Projection(self._full_schema, included_fields)
         self.schema: Schema = self._full_schema if self._included is None else self._included.schema

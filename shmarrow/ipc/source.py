@@ -81,6 +81,11 @@ class Source:
         return None if self._segment is None else self._segment.identity
 
     @property
+    def sealed_identity(self) -> tuple[int, int, int, int] | None:
+        """The identity of a file that nobody may write to; None where the bytes could change under it."""
+        return self._segment.identity if self._segment is not None and self._segment.sealed else None
+
+    @property
     def mode(self) -> int:
         """The permission bits of the file that the bytes are mapped from."""
         assert self._segment is not None

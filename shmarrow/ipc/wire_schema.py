@@ -350,8 +350,8 @@ def read_schema(
     limits : Limits, optional
         Bounds on what is accepted.
     identity : Identity, optional
-        The file that the bytes are mapped from. A file that has not changed for a while before its schema was read
-        cannot have changed since without another time of change, so its bytes need no comparison.
+        The file that the bytes are mapped from, where nobody may write to it. One that had not changed for a while
+        before its schema was read cannot change without another time of change, so its bytes need no comparison.
     fetch : callable, optional
         Gives a private copy of a run of the FlatBuffer's bytes by start and size; faster than touching the pages of a
         mapping where they are many.

@@ -6,6 +6,8 @@ offsets never go back, the first need not be 0, and a null slot may hold bytes.
 
 from __future__ import annotations
 
+import codecs
+import itertools
 from collections.abc import Sequence
 from typing import Any
 
@@ -16,6 +18,7 @@ from shmarrow.bitmap import Mask, pack
 from shmarrow.buffer import Bytes
 from shmarrow.errors import InvalidData, InvalidType
 from shmarrow.layout.array import EMPTY, Array, Budget, Indices, frozen, make_array, offsets_of, ranges, read_only
+from shmarrow.layout.values import kinds_of
 from shmarrow.types import DataType
 
 CHUNK = 1 << 20
@@ -212,33 +215,28 @@ def slices(type: Any, region: bytes, starts: Sequence[int], ends: Sequence[int],
 
 def join_bytes(type: Any, values: Sequence[Any], mask: Mask | None) -> tuple[bytes, Indices]:
     """The bytes of all values one after another, and the length of each; None takes none."""
-    kinds = set(map(_class_of, values))
-    if mask is not None:
-        empty = "" if type.text else b""
-        values = [empty if value is None else value for value in values]
-        kinds.discard(_NONE)
+    known = values if mask is None else list(itertools.compress(values, mask.tobytes()))
     if type.text:
-        if not all(issubclass(kind, str) for kind in kinds):
-            raise _wrong_kind(type, values, str)
         try:
-            text = "".join(values)
+            text = "".join(known)
+        except TypeError:
+            raise _wrong_kind(type, known, str) from None
+        try:
             data = text.encode()
-            if len(data) == len(text):
-                return data, np.fromiter(map(len, values), np.int64, len(values))
-            values = [value.encode() for value in values]
+            if len(data) != len(text):
+                known = [value.encode() for value in known]
         except UnicodeEncodeError as error:
             raise InvalidData(f"{type}: text with lone surrogates has no UTF-8 form: {error}") from None
-        return data, np.fromiter(map(len, values), np.int64, len(values))
-    if not all(issubclass(kind, (bytes, bytearray, memoryview)) for kind in kinds):
-        raise _wrong_kind(type, values, (bytes, bytearray, memoryview))
-    return b"".join(values), np.fromiter(map(len, values), np.int64, len(values))
-
-
-_NONE = type(None)
-
-
-def _class_of(value: Any) -> Any:
-    return value.__class__
+    else:
+        if not all(issubclass(kind, (bytes, bytearray, memoryview)) for kind in kinds_of(known)):
+            raise _wrong_kind(type, known, (bytes, bytearray, memoryview))
+        data = b"".join(known)
+    lengths = np.fromiter(map(len, known), np.int64, len(known))
+    if mask is None:
+        return data, lengths
+    filled = np.zeros(len(values), np.int64)
+    filled[mask] = lengths
+    return data, filled
 
 
 def _wrong_kind(type: DataType, values: Sequence[Any], kinds: Any) -> InvalidType:
@@ -269,18 +267,22 @@ def gather_bytes(data: Bytes, starts: Indices, lengths: Indices) -> Bytes:
 def check_utf8(array: Any, offsets: npt.NDArray[Any]) -> None:
     """Every slot that is not null is UTF-8 by itself.
 
-    The bytes of all slots are checked in large pieces. A piece that fails, or a slot that starts within a character,
-    may still be right where null slots hold other bytes, so only then the slots are looked at one by one.
+    The bytes of all slots are checked in large pieces; nothing more is to be done where they are ASCII. A piece that is
+    not UTF-8, or a slot that starts within a character, may still be right where null slots hold other bytes, so only
+    then the slots are looked at one by one.
     """
     data = array.data
     length = len(array)
+    if _is_ascii(data[int(offsets[0]) : int(offsets[-1])]):
+        return
     start = 0
     while start < length:
-        end = int(np.searchsorted(offsets, int(offsets[start]) + (CHUNK << 2), "right")) - 1
+        # A key of another dtype would make searchsorted convert all offsets.
+        key = offsets.dtype.type(min(int(offsets[start]) + CHUNK, int(offsets[-1])))
+        end = int(np.searchsorted(offsets, key, "right")) - 1
         end = min(max(end, start + 1), length)
-        low, high = int(offsets[start]), int(offsets[end])
-        region = data[low:high].tobytes()
-        if not region.isascii() and not _splits_well(region, offsets[start:end] - offsets[start]):
+        region = data[int(offsets[start]) : int(offsets[end])]
+        if not _is_ascii(region) and not _splits_well(region, offsets[start:end] - offsets[start]):
             mask = array.is_valid()
             for i in range(start, end):
                 if mask[i]:
@@ -288,11 +290,24 @@ def check_utf8(array: Any, offsets: npt.NDArray[Any]) -> None:
         start = end
 
 
-def _splits_well(region: bytes, starts: npt.NDArray[Any]) -> bool:
+_WORDS = np.dtype("<u8")
+_HIGH_BITS = 0x8080808080808080
+
+
+def _is_ascii(data: Bytes) -> bool:
+    """No byte has its high bit set; looks at eight bytes at a time and copies nothing."""
+    whole = len(data) & ~7
+    if whole and int(np.bitwise_or.reduce(data[:whole].view(_WORDS))) & _HIGH_BITS:
+        return False
+    return bool((data[whole:] < 128).all())
+
+
+def _splits_well(region: Bytes, starts: npt.NDArray[Any]) -> bool:
     """Whether the region is UTF-8 and no slot starts in the middle of a character."""
     try:
-        region.decode()
+        codecs.utf_8_decode(region.data, "strict", True)
     except UnicodeDecodeError:
         return False
-    inside = starts[starts < len(region)]
-    return not bool(((np.frombuffer(region, np.uint8)[inside] & 0xC0) == 0x80).any())
+    if len(starts) and int(starts[-1]) >= len(region):
+        starts = starts[starts < len(region)]
+    return not bool(((region.take(starts) & 0xC0) == 0x80).any())

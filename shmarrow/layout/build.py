@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import datetime as dt
 import decimal
+import itertools
+import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -17,7 +19,7 @@ from shmarrow.extension import ExtensionType
 from shmarrow.layout.array import Array, array_class
 from shmarrow.layout.fixed_size_list import FixedSizeListArray
 from shmarrow.layout.primitive import BooleanArray, PrimitiveArray
-from shmarrow.layout.values import DayTime, MonthDayNano
+from shmarrow.layout.values import DayTime, MonthDayNano, kinds_of
 from shmarrow.types import DataType
 
 _NONE = type(None)
@@ -56,7 +58,8 @@ def array(values: Any, type: DataType | str | None = None, mask: Any = None) -> 
     if mask is not None:
         drop = _as_mask(mask, len(items)).tolist()
         items = [None if dropped else item for item, dropped in zip(items, drop, strict=True)]
-    return array_from_pylist(items, wanted if wanted is not None else infer_type(items))
+    kinds = kinds_of(items)
+    return array_from_pylist(items, wanted if wanted is not None else infer_type(items, kinds), kinds)
 
 
 def _iterable(values: Any) -> Iterable[Any]:
@@ -72,16 +75,31 @@ def _as_mask(mask: Any, length: int) -> Mask:
     return result
 
 
-def array_from_pylist(values: Sequence[Any], type: DataType) -> Any:
-    """An array of ``type`` from a list of Python values, None for null."""
+def array_from_pylist(values: Sequence[Any], type: DataType, kinds: set[Any] | None = None) -> Any:
+    """An array of ``type`` from a list of Python values, None for null; ``kinds`` are their classes where known."""
+    kinds = kinds_of(values) if kinds is None else kinds
+    nulls = _NONE in kinds
+    if nulls and type.__class__ is types.FloatType and kinds <= {float, _NONE}:
+        return _floats_with_nulls(type, values)
     mask: Mask | None = None
-    if None in set(map(_none, values)):
-        mask = np.fromiter([value is not None for value in values], np.bool_, len(values))
+    if nulls:
+        mask = np.fromiter(map(operator.is_not, values, itertools.repeat(None)), np.bool_, len(values))
+    if type.__class__ in (types.IntType, types.FloatType) and kinds <= {_PLAIN_KIND[type.__class__], _NONE}:
+        return PrimitiveArray.from_numbers(type, values, mask)
     return array_class(type).from_pylist(type, values, mask)
 
 
-def _none(value: Any) -> Any:
-    return value if value is None else 0
+_PLAIN_KIND: dict[Any, Any] = {types.IntType: int, types.FloatType: float}
+
+
+def _floats_with_nulls(type: DataType, values: Sequence[Any]) -> Any:
+    """Floats and None: numpy makes NaN of None, so only where NaN came out it has to be asked which it was."""
+    with np.errstate(over="ignore"):
+        numbers = np.array(values, type.storage)
+    mask = ~np.isnan(numbers)
+    suspects = np.flatnonzero(~mask)
+    mask[suspects] = [values[i] is not None for i in suspects.tolist()]
+    return PrimitiveArray.from_numpy(type, numbers, mask)
 
 
 def _from_numpy(values: npt.NDArray[Any], type: DataType | None, valid: Mask | None) -> Any:
@@ -157,11 +175,7 @@ _SIMPLE: list[tuple[Any, Callable[[], DataType]]] = [
 ]
 
 
-def _class_of(value: Any) -> Any:
-    return value.__class__
-
-
-def infer_type(values: Sequence[Any]) -> DataType:
+def infer_type(values: Sequence[Any], kinds: set[Any] | None = None) -> DataType:
     """The type that takes all values: the narrowest of those that pyarrow would choose.
 
     Raises
@@ -169,8 +183,7 @@ def infer_type(values: Sequence[Any]) -> DataType:
     InvalidType
         If there is none.
     """
-    kinds = set(map(_class_of, values))
-    kinds.discard(_NONE)
+    kinds = (kinds_of(values) if kinds is None else kinds) - {_NONE}
     if not kinds:
         return types.null()
     for classes, make in _SIMPLE:

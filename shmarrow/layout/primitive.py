@@ -6,6 +6,7 @@ fixed-size binary) differ in the dtype of their storage only.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from typing import Any
 
@@ -16,7 +17,7 @@ from shmarrow import bitmap
 from shmarrow.bitmap import Mask
 from shmarrow.errors import CopyRequired, InvalidData, InvalidType
 from shmarrow.layout.array import Array, Indices, check_expansion, frozen, make_array, read_only
-from shmarrow.layout.values import check_range, from_python, to_python
+from shmarrow.layout.values import check_range, from_python, kinds_of, plain_numbers, to_python
 from shmarrow.types import BoolType, DataType, DateType, DecimalType, FixedSizeBinaryType, IntType
 
 
@@ -123,6 +124,17 @@ class PrimitiveArray(Array):
         data[mask] = np.ascontiguousarray(known).view(np.uint8).reshape(-1, width) if width else data[mask]
         nulls = len(values) - len(known)
         return make_array(type, len(values), [read_only(bitmap.pack(mask)), read_only(data)], nulls)
+
+    @classmethod
+    def from_numbers(cls, type: Any, values: Sequence[Any], mask: Mask | None) -> Any:
+        """An array of integers or floats from numbers of the same kind, and None where ``mask`` is False."""
+        known = values if mask is None else list(itertools.compress(values, mask.tobytes()))
+        numbers = plain_numbers(type, known)
+        if mask is None:
+            return make_array(type, len(values), [None, frozen(numbers)], 0)
+        filled = np.zeros(len(values), type.storage)
+        filled[mask] = numbers
+        return make_array(type, len(values), [read_only(bitmap.pack(mask)), read_only(filled)], len(mask) - len(known))
 
     @classmethod
     def from_numpy(cls, type: DataType, values: npt.NDArray[Any], mask: Mask | None = None) -> Any:
@@ -238,7 +250,7 @@ class BooleanArray(Array):
 
     @classmethod
     def from_pylist(cls, type: Any, values: Sequence[Any], mask: Mask | None) -> Any:
-        for kind in set(map(_class_of, values)):
+        for kind in kinds_of(values):
             if not issubclass(kind, (bool, np.bool_)) and kind is not _NONE:
                 wrong = next(value for value in values if value.__class__ is kind)
                 raise InvalidType(f"bool: cannot take {wrong!r:.80} of type {kind.__name__}")
@@ -255,7 +267,3 @@ class BooleanArray(Array):
 
 
 _NONE = type(None)
-
-
-def _class_of(value: Any) -> Any:
-    return value.__class__

@@ -9,6 +9,7 @@ Rules kept here:
 
 from __future__ import annotations
 
+import array
 import datetime as dt
 import decimal
 from collections.abc import Callable, Sequence
@@ -32,6 +33,8 @@ from shmarrow.types import (
 )
 
 Values = npt.NDArray[Any]
+
+_type_of = type  # functions here have a parameter named type
 
 PER_SECOND = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
 DAY_SECONDS = 86_400
@@ -204,6 +207,11 @@ _TO: dict[type, Callable[[Any, Values], list[Any]]] = {
     FixedSizeBinaryType: _fixed_bytes,
 }
 
+def kinds_of(values: Sequence[Any]) -> set[Any]:
+    """The classes of Python values."""
+    return set(map(_type_of, values))
+
+
 # --- from Python ------------------------------------------------------------------------------------------------
 
 
@@ -237,8 +245,24 @@ def _array_of(type: DataType, dtype: Any, numbers: Sequence[int]) -> Values:
         raise _out_of_range(type, worst) from None
 
 
+_CODES = {"<i8": "q", "<u8": "Q", "<f8": "d"}
+
+
+def plain_numbers(type: DataType, values: Sequence[Any]) -> Values:
+    """Storage values of integers from ints, or of floats from floats; faster than :func:`from_python`."""
+    storage = type.storage
+    assert storage is not None
+    code = _CODES.get(storage.str)
+    if code is not None:
+        try:
+            return np.frombuffer(array.array(code, values), storage) if len(values) else np.empty(0, storage)
+        except OverflowError:
+            pass  # the general way names the value
+    return from_python(type, values)
+
+
 def _take_ints(type: DataType, values: Sequence[Any]) -> Values:
-    kinds = set(map(_class_of, values))
+    kinds = kinds_of(values)
     if not kinds <= {int}:
         fixed = []
         for value in values:
@@ -255,12 +279,8 @@ def _take_ints(type: DataType, values: Sequence[Any]) -> Values:
     return _array_of(type, type.storage, values)
 
 
-def _class_of(value: Any) -> Any:
-    return value.__class__
-
-
 def _take_floats(type: DataType, values: Sequence[Any]) -> Values:
-    kinds = set(map(_class_of, values))
+    kinds = kinds_of(values)
     for kind in kinds - {float, int}:
         if not issubclass(kind, (int, float, np.integer, np.floating)) or issubclass(kind, bool):
             raise _bad(type, next(value for value in values if value.__class__ is kind))
