@@ -63,7 +63,14 @@ from shmarrow.layout import (
     infer_type,
     nulls,
 )
-from shmarrow.tensor import Tensor
+from shmarrow.tensor import (
+    SparseCOOTensor,
+    SparseCSCMatrix,
+    SparseCSFTensor,
+    SparseCSRMatrix,
+    SparseTensor,
+    Tensor,
+)
 from shmarrow.types import (
     DataType,
     Field,
@@ -155,6 +162,11 @@ __all__ = [
     "RunEndEncodedArray",
     "Schema",
     "ShmarrowError",
+    "SparseCOOTensor",
+    "SparseCSCMatrix",
+    "SparseCSFTensor",
+    "SparseCSRMatrix",
+    "SparseTensor",
     "StorageError",
     "StoreFull",
     "StructArray",

@@ -22,7 +22,16 @@ from shmarrow.ipc.stream import (
     SchemaEvent,
     StreamDecoder,
 )
-from shmarrow.ipc.tensor import TensorWriter, get_tensor_size, new_tensor, read_tensor, read_tensors, write_tensor
+from shmarrow.ipc.tensor import (
+    TensorWriter,
+    get_tensor_size,
+    new_tensor,
+    read_sparse_tensor,
+    read_tensor,
+    read_tensors,
+    write_sparse_tensor,
+    write_tensor,
+)
 from shmarrow.types import MetadataLike, Schema
 
 
@@ -189,7 +198,9 @@ __all__ = [
     "new_tensor",
     "open_file",
     "open_stream",
+    "read_sparse_tensor",
     "read_tensor",
     "read_tensors",
+    "write_sparse_tensor",
     "write_tensor",
 ]

@@ -1,131 +1,43 @@
-"""Tensor and SparseTensor messages: an array of any number of dimensions in one message, to bytes and back.
+"""Tensors, dense and sparse, to sinks and from sources: one, or many one after another, or filled in place.
 
 Rules kept here:
 
-* a message that is written has its metadata, every index and the data on 64-byte boundaries, counted from where it
-  starts, and its size is known before the first byte is written;
-* whatever is read is checked before a view of it is made: counts, products and ends in Python's integers, which do not
-  overflow; an index's values are left to ``validate(full=True)``;
-* buffers are read where their offsets say, aligned or not, and may be longer than what is needed;
-* between messages there may be zeros up to the next 64-byte boundary.
+* a message starts where the one before it ends; between messages there may be zeros up to the next 64-byte boundary;
+* messages of other kinds may stand between those of tensors;
+* what is not asked for is not read: to come to the next message, its header alone is.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
-from itertools import chain
 from math import prod
 from types import TracebackType
-from typing import Any, Literal, NamedTuple, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 
-from shmarrow.buffer import ALIGNMENT, PADDING, Bytes, padded
-from shmarrow.errors import (
-    DEFAULT_LIMITS,
-    Closed,
-    InvalidArgument,
-    InvalidData,
-    InvalidType,
-    LimitExceeded,
-    Limits,
-    Unsupported,
-)
+from shmarrow.buffer import ALIGNMENT, Bytes, padded
+from shmarrow.errors import DEFAULT_LIMITS, Closed, InvalidArgument, InvalidData, LimitExceeded, Limits
 from shmarrow.ipc.message import CONTINUATION, Message, encode_message, parse_metadata, read_prefix
-from shmarrow.ipc.options import DEFAULT_OPTIONS, IpcWriteOptions
-from shmarrow.ipc.schema import NESTED, read_type, text, type_values
+from shmarrow.ipc.options import IpcWriteOptions
 from shmarrow.ipc.source import Sink, Source
-from shmarrow.tensor.dense import DimNames, Tensor, as_dim_names, dense_layout, dense_pieces
-from shmarrow.tensor.element import DType, Element, as_element, from_wire, to_wire
-from shmarrow.types import DataType, Metadata, MetadataLike, as_metadata
-
-MOST_DIMENSIONS = 64
-"""What an ndarray has."""
-MOST_BYTES = (1 << 63) - 1
-
-Shape = tuple[int, ...]
-
+from shmarrow.ipc.tensor_message import (
+    MOST_BYTES,
+    MOST_DIMENSIONS,
+    READERS,
+    TensorPlan,
+    checked_options,
+    dense_header,
+    plan_tensor,
+    row_major,
+    wire_metadata,
+)
+from shmarrow.tensor.dense import as_dim_names
+from shmarrow.tensor.element import DType, as_element
+from shmarrow.types import DataType, MetadataLike, as_metadata
 
 # --- writing ----------------------------------------------------------------------------------------------------
-
-
-class TensorPlan(NamedTuple):
-    """A message that is ready to be written: its metadata, framed, and the pieces of its body with their padding."""
-
-    metadata: bytes
-    pieces: Iterable[Any]
-    body_length: int
-
-    @property
-    def size(self) -> int:
-        """Bytes of the whole message."""
-        return len(self.metadata) + self.body_length
-
-
-def plan_tensor(tensor: Any, options: IpcWriteOptions | None = None, start: int = 0) -> TensorPlan:
-    """The plan of a tensor's message that is to begin at ``start``; no byte of the body is copied yet."""
-    if not isinstance(tensor, Tensor):
-        raise InvalidType(f"expected a Tensor or a sparse tensor, found {type(tensor).__name__}; see Tensor.from_numpy")
-    strides, size = dense_layout(tensor.storage)
-    header = _dense_header(tensor._element, tensor.shape, strides, tensor.dim_names, size)
-    return _plan("Tensor", header, tensor, [(size, dense_pieces(tensor.storage))], options, start)
-
-
-def _plan(
-    kind: str,
-    header: dict[str, Any],
-    tensor: Any,
-    buffers: list[tuple[int, Iterable[Any]]],
-    options: IpcWriteOptions | None,
-    start: int,
-) -> TensorPlan:
-    body_length = sum([padded(size) for size, _ in buffers])
-    metadata = encode_message(
-        kind, header, body_length, _metadata(tensor._element, tensor.metadata), _checked(options), start
-    )
-    pieces = chain.from_iterable([chain(pieces, [PADDING[: -size % ALIGNMENT]]) for size, pieces in buffers])
-    return TensorPlan(metadata, pieces, body_length)
-
-
-def _checked(options: IpcWriteOptions | None) -> IpcWriteOptions:
-    """The options with at least the alignment that tensors have."""
-    options = options or DEFAULT_OPTIONS
-    if options.compression is not None or options.endianness != "little":
-        raise InvalidArgument(
-            "a message of a tensor has neither compression nor a byte order other than little, "
-            f"found compression={options.compression!r}, endianness={options.endianness!r}"
-        )
-    return options if options.alignment >= ALIGNMENT else replace(options, alignment=ALIGNMENT)
-
-
-def _metadata(element: Element, metadata: Metadata | None) -> Metadata | None:
-    own = to_wire(element)[1]
-    return {**(metadata or {}), **own} if own else metadata
-
-
-def _dense_header(element: Element, shape: Shape, strides: Shape, names: DimNames, size: int) -> dict[str, Any]:
-    return {
-        "type": type_values(to_wire(element)[0]),
-        "shape": _shape_values(shape, names),
-        "strides": np.array(strides, "<i8"),
-        "data": buffer_value(0, size),
-    }
-
-
-def _shape_values(shape: Shape, names: DimNames) -> list[dict[str, Any]]:
-    if not names:
-        return [{"size": size} for size in shape]
-    return [{"size": size, "name": name} for size, name in zip(shape, names, strict=True)]
-
-
-_BUFFER = np.dtype([("offset", "<i8"), ("length", "<i8")])
-
-
-def buffer_value(offset: int, length: int) -> Any:
-    """A Buffer struct."""
-    return np.array((offset, length), _BUFFER)
 
 
 def get_tensor_size(tensor: Any, options: IpcWriteOptions | None = None) -> int:
@@ -287,9 +199,9 @@ def new_tensor(
         raise InvalidArgument(f"a tensor of shape {dims} takes {size} bytes, more than {MOST_BYTES}")
     names = as_dim_names(dim_names, len(dims))
     strides = row_major(dims if order == "C" else dims[::-1], element.dtype.itemsize)
-    header = _dense_header(element, dims, strides if order == "C" else strides[::-1], names, size)
-    own = _metadata(element, as_metadata(metadata))
-    checked = _checked(options)
+    header = dense_header(element, dims, strides if order == "C" else strides[::-1], names, size)
+    own = wire_metadata(element, as_metadata(metadata))
+    checked = checked_options(options)
     target = Sink(sink, overwrite=overwrite, mode=mode, durable=durable)
     try:
         message = encode_message("Tensor", header, padded(size), own, checked, target.position)
@@ -300,16 +212,6 @@ def new_tensor(
     except BaseException:
         target.abort()
         raise
-
-
-def row_major(shape: Shape, itemsize: int) -> Shape:
-    """The strides of elements that lie together in row-major order."""
-    strides = []
-    step = itemsize
-    for size in reversed(shape):
-        strides.append(step)
-        step *= max(size, 1)
-    return tuple(strides[::-1])
 
 
 # --- reading ----------------------------------------------------------------------------------------------------
@@ -347,12 +249,12 @@ def read_tensor(source: Any, *, limits: Limits = DEFAULT_LIMITS, memory_map: boo
     message, body, where = found
     if opened.data is not None and hasattr(source, "seek"):
         source.seek(cursor.position, os.SEEK_CUR)
-    if message.kind not in _READERS:
+    if message.kind not in READERS:
         raise InvalidData(
             f"{where}: expected a Tensor or a SparseTensor message, found a {message.kind}; "
             "ipc.read_tensors finds tensors among other messages"
         )
-    return _READERS[message.kind](message, body, where)
+    return READERS[message.kind](message, body, where)
 
 
 def read_tensors(source: Any, *, limits: Limits = DEFAULT_LIMITS, memory_map: bool = True) -> Iterator[Any]:
@@ -366,8 +268,8 @@ def read_tensors(source: Any, *, limits: Limits = DEFAULT_LIMITS, memory_map: bo
 def _read_all(cursor: _Cursor, limits: Limits) -> Iterator[Any]:
     while (found := _next_message(cursor, limits)) is not None:
         message, body, where = found
-        if message.kind in _READERS:
-            yield _READERS[message.kind](message, body, where)
+        if message.kind in READERS:
+            yield READERS[message.kind](message, body, where)
 
 
 class _Cursor:
@@ -423,74 +325,5 @@ def _next_message(cursor: _Cursor, limits: Limits) -> tuple[Message, Bytes, str]
         return message, cursor.take(message.body_length, f"the body of the message at {start}"), where
 
 
-def _element_of(message: Message, where: str) -> tuple[Element, Metadata | None]:
-    kind, table = message.header["type"]
-    if table is None:
-        raise InvalidData(f"{where} has no type that is known, found {kind}")
-    if kind in NESTED:
-        raise InvalidData(f"{where}: a tensor has elements of a fixed number of bytes, found {kind}")
-    try:
-        type = read_type(kind, table, ())
-    except InvalidArgument as error:
-        raise InvalidData(f"{where}: {error}") from None
-    return from_wire(type, message.custom_metadata, where)
-
-
-def _shape_of(message: Message, where: str, itemsize: int) -> tuple[Shape, DimNames]:
-    """The shape and the names of the dimensions; all elements take no more bytes than a pointer can say."""
-    dims = message.header["shape"]
-    if len(dims) > MOST_DIMENSIONS:
-        raise Unsupported(f"{where}: a tensor of {len(dims)} dimensions; up to {MOST_DIMENSIONS} are read")
-    shape = []
-    names = []
-    for dim in dims:
-        shape.append(dim["size"])
-        names.append(text(dim["name"], "name of a dimension"))
-    if shape and min(shape) < 0:
-        raise InvalidData(f"{where}: a dimension of {min(shape)} elements in the shape {tuple(shape)}")
-    if prod([size for size in shape if size]) * itemsize > MOST_BYTES:
-        raise InvalidData(f"{where}: elements of {itemsize} bytes in the shape {tuple(shape)} take over 2^63 - 1 bytes")
-    return tuple(shape), tuple(names) if any(names) else ()
-
-
-def place(buffer: Any, body: Bytes, what: str) -> tuple[int, int]:
-    """Where a buffer starts and ends within the body."""
-    if buffer is None:
-        raise InvalidData(f"{what} has no buffer")
-    offset, length = buffer.item() if buffer.shape == () else buffer
-    if offset < 0 or length < 0 or offset + length > len(body):
-        raise InvalidData(f"{what} needs [{offset}, {offset + length}) but the body has {len(body)} bytes")
-    return offset, length
-
-
-def check_reach(shape: Shape, strides: Shape, itemsize: int, length: int, what: str) -> None:
-    """Check that no element of a view leaves its buffer."""
-    if strides and min(strides) < 0:
-        raise InvalidData(f"{what}: strides are at least 0, found {strides}")
-    if 0 not in shape:
-        reach = sum([(size - 1) * stride for size, stride in zip(shape, strides, strict=True)]) + itemsize
-        if reach > length:
-            raise InvalidData(
-                f"{what}: shape {shape} with strides {strides} reaches over {reach} bytes but the buffer has {length}"
-            )
-
-
-def _read_dense(message: Message, body: Bytes, where: str) -> Tensor:
-    element, metadata = _element_of(message, where)
-    dtype = element.dtype
-    shape, names = _shape_of(message, where, dtype.itemsize)
-    offset, length = place(message.header["data"], body, where)
-    given = message.header["strides"]
-    if given is None:
-        strides = row_major(shape, dtype.itemsize)
-    elif len(given) == len(shape):
-        strides = tuple(given.tolist())
-    else:
-        raise InvalidData(f"{where}: {len(given)} strides for {len(shape)} dimensions")
-    check_reach(shape, strides, dtype.itemsize, length, where)
-    if 0 in shape:
-        strides = row_major(shape, dtype.itemsize)
-    return Tensor(np.ndarray(shape, dtype, body, offset, strides), element, names, metadata)
-
-
-_READERS = {"Tensor": _read_dense}
+write_sparse_tensor = write_tensor
+read_sparse_tensor = read_tensor

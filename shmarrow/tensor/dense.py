@@ -17,8 +17,8 @@ from typing import Any, ClassVar
 import numpy as np
 
 from shmarrow.buffer import Bytes
-from shmarrow.errors import ExportRefused, InvalidArgument, InvalidData, InvalidType
-from shmarrow.tensor.element import DType, Element, NDArray, as_storage
+from shmarrow.errors import ExportRefused, InvalidArgument, InvalidType
+from shmarrow.tensor.element import DType, Element, NDArray, as_storage, checked_bools, element_values
 from shmarrow.types import DataType, Metadata, MetadataLike, as_metadata
 
 DimNames = tuple[str, ...]
@@ -191,13 +191,12 @@ class Tensor:
             If a bool is neither 0 nor 1.
         """
         if full:
-            check_bools(self.storage)
+            checked_bools(self.storage)
 
     # --- handing over ---
 
     def _values(self) -> NDArray:
-        """The elements as numbers where numpy can take them for such, else as they lie in memory."""
-        return self.storage if self.ml_dtype is None else _viewed(self.storage, self._element)
+        return element_values(self.storage, self._element)
 
     def to_numpy(self) -> NDArray:
         """The elements as a read-only ndarray over the same memory; never a copy.
@@ -317,19 +316,6 @@ def same_values(left: NDArray, right: NDArray) -> bool:
     return left.shape == right.shape and bool(np.all(left == right))
 
 
-def check_bools(array: NDArray) -> None:
-    """Check that the bytes of bools are 0 and 1."""
-    if array.dtype.kind == "b" and array.size and array.view(np.uint8).max() > 1:
-        raise InvalidData(f"a bool is a byte of 0 or 1, found {int(array.view(np.uint8).max())}")
-
-
-def _viewed(storage: NDArray, element: Element) -> NDArray:
-    try:
-        return storage.view(element.numpy_dtype)
-    except ImportError:
-        return storage
-
-
 # --- slices -----------------------------------------------------------------------------------------------------
 
 
@@ -364,14 +350,16 @@ def dense_layout(array: NDArray) -> tuple[tuple[int, ...], int]:
 
     Dimensions of stride zero repeat the same elements, and go on doing so.
     """
+    if not array.size:
+        return (array.itemsize,) * array.ndim, 0  # Arrow C++ takes an index without values for contiguous only so
     strides = [0] * array.ndim
     step = array.itemsize
     for axis in reversed(_order(array)):
         if _repeats(array, axis):
             continue
         strides[axis] = step
-        step *= max(array.shape[axis], 1)
-    return tuple(strides), step if array.size else 0
+        step *= array.shape[axis]
+    return tuple(strides), step
 
 
 def dense_pieces(array: NDArray) -> Iterator[Bytes]:
@@ -400,7 +388,7 @@ def _blocks(array: NDArray) -> Iterator[Bytes]:
 
 def _repeats(array: NDArray, axis: int) -> bool:
     """Whether all places along a dimension show the same elements."""
-    return array.strides[axis] == 0 and array.shape[axis] > 1 and array.size > 0
+    return array.strides[axis] == 0 and array.shape[axis] > 1
 
 
 def _order(array: NDArray) -> list[int]:

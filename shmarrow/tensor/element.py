@@ -171,6 +171,23 @@ def as_storage(array: NDArray, type: DataType | None) -> tuple[NDArray, Element]
 _DAYS = np.dtype("M8[D]")
 
 
+def element_values(storage: NDArray, element: Element) -> NDArray:
+    """Elements as numbers where numpy can take them for such, else as they lie in memory; a view."""
+    if element.ml_dtype is None:
+        return storage
+    try:
+        return storage.view(element.numpy_dtype)
+    except MissingExtra:
+        return storage
+
+
+def checked_bools(array: NDArray) -> NDArray:
+    """An array whose bools, if it has any, are bytes of 0 and 1."""
+    if array.dtype.kind == "b" and array.size and array.view(np.uint8).max() > 1:
+        raise InvalidData(f"a bool is a byte of 0 or 1, found {int(array.view(np.uint8).max())}")
+    return array
+
+
 # --- on the wire ------------------------------------------------------------------------------------------------
 
 
