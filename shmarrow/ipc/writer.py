@@ -5,6 +5,8 @@ from __future__ import annotations
 from types import TracebackType
 from typing import Any, Self
 
+import numpy as np
+
 from shmarrow.batch import RecordBatch, Table
 from shmarrow.errors import Closed, InvalidData, InvalidType
 from shmarrow.ipc.batch import Plan, check_schema, dictionaries_of, plan_batch, plan_dictionary
@@ -43,6 +45,8 @@ class BatchWriter:
         # The ids of the schema's dictionaries where they are not 0, 1, ..., and what was written last for each.
         self._ids: list[int] = []
         self._known: dict[int, Any] = {}
+        # Dictionaries of all-null columns, for which others may come yet; a file holds one of each id.
+        self._empty: dict[int, Any] = {}
         try:
             self._start()
         except BaseException:
@@ -105,6 +109,9 @@ class BatchWriter:
         for number, values in reversed(list(enumerate(found))):
             id = self._ids[number] if self._ids else number
             known = self._known.get(id)
+            if known is None and not len(values) and not self.replaces:
+                self._empty[id] = values
+                continue
             relation = REPLACE if known is None else self._relation(known, values)
             if not replaced.isdisjoint(range(number + 1, number + 1 + len(dictionaries_of([values])))):
                 relation = REPLACE
@@ -123,23 +130,26 @@ class BatchWriter:
                     )
                 )
             part = values.slice(len(known)) if known is not None and relation == DELTA else values
-            plan = plan_dictionary(id, part, relation == DELTA, self.options, self._sink.position)
-            self._write_plan(plan, True)
+            self._write_dictionary(id, part, relation == DELTA)
             self._known[id] = values
+
+    def _write_dictionary(self, id: int, values: Any, delta: bool) -> None:
+        self._write_plan(plan_dictionary(id, values, delta, self.options, self._sink.position), True)
 
     def _relation(self, known: Any, values: Any) -> str:
         """How a dictionary follows the one of the same id that was written before.
 
-        One that is the beginning of what was written is the same where it cannot be replaced: its indices mean the same.
+        Where none can be replaced, one that is the beginning of it is the same: its indices mean the same.
         """
         if known is values:
             return SAME
         if len(known) == len(values):
-            return SAME if known.equals(values) else REPLACE
-        if not self.replaces and len(values) < len(known) and known.slice(0, len(values)).equals(values):
+            return SAME if _alike(known, values) else REPLACE
+        if not self.replaces and len(values) < len(known) and _alike(known.slice(0, len(values)), values):
             return SAME
-        deltas = self.options.emit_dictionary_deltas or not len(known)
-        if deltas and len(values) > len(known) and values.slice(0, len(known)).equals(known):
+        # Arrow C++ does not read deltas of values that have dictionaries themselves.
+        deltas = (self.options.emit_dictionary_deltas or not len(known)) and not dictionaries_of([values])
+        if deltas and len(values) > len(known) and _alike(values.slice(0, len(known)), known):
             return DELTA
         return REPLACE
 
@@ -167,6 +177,9 @@ class BatchWriter:
             return
         self._closed = True
         try:
+            for id, values in self._empty.items():
+                if id not in self._known:
+                    self._write_dictionary(id, values, False)
             self._finish()
             self._sink.finish()
         except BaseException:
@@ -188,3 +201,18 @@ class BatchWriter:
             self.close()
         else:
             self.abort()
+
+
+def _alike(one: Any, two: Any) -> bool:
+    """Whether dictionaries say the same: by their values, or by their bytes where NaN is not equal to itself."""
+    return one.equals(two) or _same_bytes(one.trim(), two.trim())
+
+
+def _same_bytes(one: Any, two: Any) -> bool:
+    if len(one) != len(two) or one.null_count != two.null_count or len(one._buffers) != len(two._buffers):
+        return False
+    return (
+        all(np.array_equal(mine, its) for mine, its in zip(one._buffers, two._buffers, strict=True))
+        and all(_same_bytes(mine, its) for mine, its in zip(one._children, two._children, strict=True))
+        and (one._dictionary is two._dictionary or _same_bytes(one._dictionary, two._dictionary))
+    )
