@@ -11,7 +11,6 @@ import io
 import mmap
 import os
 import socket
-import struct
 import tempfile
 import threading
 from collections.abc import Callable, Iterator
@@ -23,11 +22,10 @@ import forms
 import numpy as np
 import pyarrow as pa
 import pytest
+from wire import blocks_of, messages
 
 import shmarrow as sa
 from shmarrow.ipc import BatchEvent, DictionaryEvent, EndEvent, IpcWriteOptions, SchemaEvent, StreamDecoder
-from shmarrow.ipc.flatbuf import Reader
-from shmarrow.ipc.message import read_message
 from shmarrow.layout import make_array
 
 WRITABLE = [case for case in cases.CASES if not case.name.startswith("dictionary-dictionary")]
@@ -48,24 +46,6 @@ def file_of(*batches: sa.RecordBatch, **arguments: Any) -> bytes:
 
 def stream_of(*batches: sa.RecordBatch) -> bytes:
     return forms.write("stream-plain", list(batches), batches[0].schema)
-
-
-def messages(data: bytes, start: int = 0) -> list[tuple[int, int, Any]]:
-    """Of each message of a stream: where it starts, where its body starts, and what it says."""
-    view = np.frombuffer(data, "u1")
-    found, at = [], start
-    while (step := read_message(view, at, "test")) is not None:
-        message, body = step
-        found.append((at, body, message))
-        at = body + message.body_length
-    return found
-
-
-def blocks_of(data: bytes) -> dict[str, Any]:
-    """The blocks of a file's footer."""
-    (size,) = struct.unpack_from("<i", data, len(data) - 10)
-    footer = Reader(np.frombuffer(data, "u1")[len(data) - 10 - size : -10], "test").root("Footer")
-    return {name: [tuple(block) for block in footer[name].tolist()] for name in ("recordBatches", "dictionaries")}
 
 
 # --- every layout, in every form ---------------------------------------------------------------------------------
@@ -297,7 +277,7 @@ def test_the_push_parser_says_where_a_stream_is_cut(form: str) -> None:
     batch = numbers()
     data = forms.write(form, [batch], batch.schema)
     mark = 4 if form == "stream-legacy" else 8
-    ends = {0, *[at for at, _, _ in messages(data)], len(data) - mark, len(data)}
+    ends = {0, *[at for at, _, _, _ in messages(data)], len(data) - mark, len(data)}
     for size in range(len(data) + 1):
         decoder = StreamDecoder()
         list(decoder.feed(data[:size]))
@@ -326,7 +306,7 @@ def test_every_message_body_and_buffer_is_aligned(alignment: int, compression: s
             first = 8 if make is sa.ipc.new_file else 0
             found = messages(data, first)
             assert found[0][0] == first
-            for at, body, message in found[1:]:
+            for at, body, message, _ in found[1:]:
                 assert at % alignment == 0
                 assert body % alignment == 0
                 table = message.header if message.kind == "RecordBatch" else message.header["data"]
@@ -335,8 +315,8 @@ def test_every_message_body_and_buffer_is_aligned(alignment: int, compression: s
             if first:
                 by_kind = {"recordBatches": "RecordBatch", "dictionaries": "DictionaryBatch"}
                 for name, blocks in blocks_of(data).items():
-                    expected = [(at, body - at, m.body_length) for at, body, m in found if m.kind == by_kind[name]]
-                    assert [(block[0], block[1], block[-1]) for block in blocks] == expected
+                    expected = [(at, body - at, m.body_length) for at, body, m, _ in found if m.kind == by_kind[name]]
+                    assert blocks == expected
 
 
 def test_every_buffer_in_a_mapping_is_aligned(tmp_path: Path, shm_name: str) -> None:
@@ -468,8 +448,11 @@ def test_opening_parses_no_column(tmp_path: Path) -> None:
 @pytest.mark.parametrize("form", forms.FORMS)
 def test_no_batches(form: str) -> None:
     schema = sa.schema([("a", sa.int32()), ("d", sa.dictionary("int8", "string"))])
-    table = forms.read(form, forms.write(form, [], schema))
+    data = forms.write(form, [], schema)
+    table = forms.read(form, data)
     assert table.schema == schema
+    theirs = pa.ipc.open_file(data) if form.startswith("file") else pa.ipc.open_stream(data)
+    assert theirs.read_all().num_rows == 0
     assert table.num_rows == 0
     assert table.column("a").to_pylist() == table.column("d").to_pylist() == []
 
@@ -658,7 +641,7 @@ def test_of_a_slice_only_what_is_needed_travels(case: cases.Case) -> None:
     assert got.to_pylist() == case.values
     assert got.offset == 0
     # Dictionaries travel whole; of pasted ones there is more than one form.
-    if not any(message.kind == "DictionaryBatch" for _, _, message in messages(written)):
+    if not any(part.message.kind == "DictionaryBatch" for part in messages(written)):
         alone = stream_of(sa.record_batch([case.array()], names=["c"]))
         assert len(written) <= len(alone) + 64
     theirs = pa.ipc.open_stream(written).read_all()
