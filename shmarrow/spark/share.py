@@ -348,10 +348,16 @@ def _read_schema(raw: bytes) -> Schema:
 
 
 def _schema_without_rows(df: DataFrame, function: Callable[[Batches], Iterable[pa.RecordBatch]] | None) -> Schema:
-    """The schema of a DataFrame that has no rows: no worker had a batch to take it from."""
-    pa = partner()
-    schema = df.limit(0).toArrow().schema
+    """The schema of a DataFrame that has no rows, as a worker would have had it from its first batch."""
+    from pyspark.sql.pandas.types import to_arrow_schema
+
+    settings = df.sparkSession.conf
+    schema = to_arrow_schema(
+        df.schema,
+        timezone=settings.get("spark.sql.session.timeZone"),
+        prefers_large_types=settings.get("spark.sql.execution.arrow.useLargeVarTypes") == "true",
+    )
     if function is not None:
-        empty = pa.RecordBatch.from_pylist([], schema)
+        empty = partner().RecordBatch.from_pylist([], schema)
         schema = next((batch.schema for batch in function(iter([empty]))), schema)
     return schema_from_pyarrow(schema)
