@@ -46,7 +46,7 @@ def test_program_keeps_line_numbers() -> None:
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
 def test_page(page: Path, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     code = program(page.read_text(encoding="utf-8"))
-    if re.search(r"^\s*(import|from) pyspark\b", code, re.MULTILINE):
+    if re.search(r"^\s*(import|from) (pyspark|shmarrow\.spark)\b", code, re.MULTILINE):
         request.getfixturevalue("java")
     script = tmp_path / f"{page.stem}.py"
     script.write_text(code, encoding="utf-8")
