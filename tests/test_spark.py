@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 import os
 import pickle
+import shutil
 import signal
 import socket
 import subprocess
@@ -259,6 +260,19 @@ def test_errors_of_workers_keep_their_class(spark: Any, prefix: str) -> None:
     long = f"{prefix}{'x' * (245 - len(prefix) + len('shm:'))}"  # room for the frame's name, not for the objects'
     with pytest.raises(sa.InvalidArgument, match=r"1 to 254 bytes .*, whose NAME has 26\d bytes"):
         sas.share(spark.range(0, 10, 1, 1), long)
+
+
+def test_a_folder_that_goes_away(spark: Any, tmp_path: Path) -> None:
+    folder = tmp_path / "gone"
+    folder.mkdir()
+
+    def function(batches: Iterator[Any]) -> Iterator[Any]:
+        shutil.rmtree(folder, ignore_errors=True)  # the second attempt finds it gone
+        yield from batches
+
+    with pytest.raises(sa.ObjectNotFound, match=r"make the directory .*gone' first") as caught:
+        sas.share(spark.range(0, 10, 1, 1), folder / "x", function=function)
+    assert caught.value.errno == errno.ENOENT
 
 
 def test_partitions_that_disagree(spark: Any, prefix: str) -> None:

@@ -25,7 +25,15 @@ from typing import TYPE_CHECKING, Any, Self
 
 from shmarrow import errors, ipc, segment
 from shmarrow.batch import RecordBatch, Table
-from shmarrow.errors import InvalidArgument, InvalidType, ObjectNotFound, ShmarrowError, StorageError
+from shmarrow.errors import (
+    InvalidArgument,
+    InvalidType,
+    ObjectExists,
+    ObjectNotFound,
+    ShmarrowError,
+    StorageError,
+    StoreFull,
+)
 from shmarrow.interchange.pyarrow import partner, schema_from_pyarrow
 from shmarrow.ipc import RecordBatchFileReader
 from shmarrow.spark.handle import MANIFEST, Handle, boot_id
@@ -38,6 +46,7 @@ if TYPE_CHECKING:
     Batches = Iterator[pa.RecordBatch]
 
 TARGET_BYTES = 64 << 20
+ERRNOS = {ObjectNotFound: errno.ENOENT, ObjectExists: errno.EEXIST, StoreFull: errno.ENOSPC}
 
 
 def share(
@@ -206,7 +215,10 @@ def remove(prefix: str) -> None:
     directory, base = os.path.split(prefix)
     if in_memory:
         directory, base = segment.SHM_DIRECTORY, prefix.removeprefix(segment.SHM_SCHEME)
-    for name in os.listdir(directory):
+    names: list[str] = []
+    with suppress(FileNotFoundError):
+        names = os.listdir(directory)
+    for name in names:
         if name.startswith(f"{base}-"):
             with suppress(ObjectNotFound):
                 segment.unlink(f"{segment.SHM_SCHEME}{name}" if in_memory else os.path.join(directory, name))
@@ -335,11 +347,11 @@ def _columns(schema: pa.Schema) -> str:
 
 def _raised_in_worker(error: BaseException) -> ShmarrowError | None:
     """The error of ours that made a Spark job fail; Spark has no more of it than the text of its traceback."""
-    found = re.search(r"^shmarrow\.errors\.(\w+): (?:\[Errno (\d+)\] )?(.*)", str(error), re.MULTILINE)
+    found = re.search(r"^shmarrow\.errors\.(\w+): (.*)", str(error), re.MULTILINE)
     kind = getattr(errors, found[1], None) if found else None
     if found is None or not (isinstance(kind, type) and issubclass(kind, ShmarrowError)):
         return None
-    return kind(int(found[2]), found[3]) if found[2] else kind(found[3])
+    return kind(ERRNOS[kind], found[2]) if kind in ERRNOS else kind(found[2])
 
 
 def _read_schema(raw: bytes) -> Schema:
