@@ -61,7 +61,8 @@ class Decompressor:
             arena = np.empty(ends[-1], np.uint8)
         except MemoryError:
             raise LimitExceeded(f"no memory for {ends[-1]} decompressed bytes") from None
-        targets = [arena[end - room : end - room + max(size, 0)] for end, room, size in zip(ends, rooms, sizes, strict=True)]
+        spans = zip(ends, rooms, sizes, strict=True)
+        targets = [arena[end - room : end - room + max(size, 0)] for end, room, size in spans]
         return list(pool().map(self._open, parts, indices, sizes, targets))
 
     def __call__(self, data: Bytes, index: int) -> Bytes:
@@ -192,15 +193,22 @@ def _compressor(options: IpcWriteOptions) -> Callable[[memoryview], bytes]:
     if options.compression == "lz4":
         import lz4.frame
 
-        found = 0 if level is None else level
+        found = _level("LZ4", 0 if level is None else level, lz4.frame.COMPRESSIONLEVEL_MAX)
         return lambda data: lz4.frame.compress(data, compression_level=found, store_size=True)
     import zstandard
 
-    top = zstandard.MAX_COMPRESSION_LEVEL
-    if level is not None and not -(1 << 17) <= level <= top:
-        raise InvalidArgument(f"a ZSTD level is at most {top}, found {level}")
-    found = 1 if level is None else level
+    found = _level("ZSTD", 1 if level is None else level, zstandard.MAX_COMPRESSION_LEVEL)
     return lambda data: zstandard.ZstdCompressor(level=found).compress(data)
+
+
+def _level(codec: str, level: int, top: int) -> int:
+    if not isinstance(level, int) or not _FASTEST <= level <= top:
+        raise InvalidArgument(f"a level of {codec} is an int from {_FASTEST} to {top}, found {level!r}")
+    return level
+
+
+_FASTEST = -(1 << 16)
+"""The lowest level: negative ones trade size for speed."""
 
 
 _POOL: tuple[int, ThreadPoolExecutor] | None = None

@@ -33,7 +33,7 @@ from shmarrow.ipc.projection import Projection
 from shmarrow.ipc.schema import encode_schema, encoded_fields
 from shmarrow.ipc.source import Sink, Source
 from shmarrow.ipc.stream import check_zero_copy, dictionary_body
-from shmarrow.ipc.wire_schema import WireSchema, read_schema
+from shmarrow.ipc.wire_schema import WireSchema, keep_schema_of_file, read_schema, schema_of_file
 from shmarrow.ipc.writer import BatchWriter
 from shmarrow.types import Metadata, MetadataLike, Schema, as_metadata
 
@@ -66,21 +66,27 @@ class RecordBatchFileReader:
         self._limits = limits
         self._zero_copy_only = zero_copy_only
         self._data: Bytes | None = source.all()
-        self._end, footer = _read_footer(self._data, source.name, limits)
+        self._end, footer = _read_footer(self._data, source, limits)
         self._footer = footer
         if footer["version"] > ENUMS["MetadataVersion"]["V5"]:  # old writers left theirs out, so it says V1 there
             check_version(footer["version"], source.name)
-        table = footer["schema"]
-        if table is None:
-            raise InvalidData(f"{source.name}: the footer has no schema")
-        start = self._end
-        self._full_schema = read_schema(
-            table, limits, source.sealed_identity, lambda at, size: source.fetch(start + at, size)
-        )
+        self._full_schema = self._read_schema()
         self._included = None if included_fields is None else Projection(self._full_schema, included_fields)
         self.schema: Schema = self._full_schema if self._included is None else self._included.schema
         self._blocks = _blocks(footer["recordBatches"])
         self._dictionaries: _FileDictionaries | None = None
+
+    def _read_schema(self) -> Schema:
+        source, limits, start = self._source, self._limits, self._end
+        identity = source.sealed_identity
+        found = schema_of_file(identity, limits)
+        if found is None:
+            table = self._footer["schema"]
+            if table is None:
+                raise InvalidData(f"{source.name}: the footer has no schema")
+            found = read_schema(table, limits, lambda at, size: source.fetch(start + at, size))
+            keep_schema_of_file(identity, limits, found)
+        return found
 
     @property
     def metadata(self) -> Metadata | None:
@@ -226,19 +232,21 @@ class _FileDictionaries(Mapping[int, Dictionary]):
         return len(self._read())
 
 
-def _read_footer(data: Bytes, name: str, limits: Limits) -> tuple[int, flatbuf.TableView]:
+def _read_footer(data: Bytes, source: Source, limits: Limits) -> tuple[int, flatbuf.TableView]:
     """Where the footer starts, and its root table."""
     size = len(data)
+    name = source.name
     if size < _HEAD + _TAIL:
         raise InvalidData(f"{name}: an Arrow file has at least {_HEAD + _TAIL} bytes, found {size}")
-    head, tail = data[: len(MAGIC)].tobytes(), data[size - len(MAGIC) :].tobytes()
+    head, end = source.peek(0, len(MAGIC)), source.peek(size - _TAIL, _TAIL)
+    tail = end[4:]
     if head != MAGIC:
         raise InvalidData(f"{name}: no Arrow file: expected {MAGIC!r} at its start, found {head!r}; is it a stream?")
     if tail != MAGIC:
         raise InvalidData(
             f"{name}: the file is cut: expected {MAGIC!r} at its end, [{size - 6}, {size}), found {tail!r}"
         )
-    (length,) = _SIZE.unpack_from(data.data, size - _TAIL)
+    (length,) = _SIZE.unpack_from(end)
     start = size - _TAIL - length
     if length <= 0 or start < _HEAD:
         raise InvalidData(f"{name}: the footer says that it has {length} bytes, but {size - _TAIL - _HEAD} are there")

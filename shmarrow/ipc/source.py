@@ -18,6 +18,8 @@ from shmarrow import segment
 from shmarrow.buffer import Bytes, as_bytes
 from shmarrow.errors import InvalidType, storage_error
 
+_LARGE = 1 << 16
+
 
 class Source:
     """Bytes to read from: all of them at once, or a file object that gives them piece by piece.
@@ -96,6 +98,12 @@ class Source:
         if self._segment is not None:
             return self._segment.read(start, size)
         return self.all()[start : start + size].copy()
+
+    def peek(self, start: int, size: int) -> bytes:
+        """A few bytes; where the mapping is large, without touching a page of it for them."""
+        if self._segment is not None and self._segment.size > _LARGE:
+            return self._segment.read(start, size).tobytes()
+        return self.all()[start : start + size].tobytes()
 
     def all(self) -> Bytes:
         """All bytes, read from the file object where there is one."""

@@ -140,13 +140,14 @@ class WireSchema:
         # The last bytes of names differ most often, so compare from the end, one byte of all names at a time.
         ends = at[found]
         for i in range(size - 1, -1, -1):
-            if not len(found):
+            if len(found) <= _FEW:
                 break
             same = data.take(ends + i) == wanted[i]
             if not same.all():
                 found, ends = found[same], ends[same]
-        result: list[int] = found.tolist()
-        return result
+        view = self._reader.view
+        starts = at[found].tolist()
+        return [i for i, start in zip(found.tolist(), starts, strict=True) if view[start : start + size] == wanted]
 
     def flat_starts(self) -> Positions | None:
         """Where the buffers of each column start, if each has one node and no counts; shape (n + 1,)."""
@@ -194,6 +195,8 @@ class WireSchema:
             variadic, bitmaps = (codes & _VARIADIC) // _VARIADIC, (codes & _V4_BITMAP) // _V4_BITMAP
             for row, amount in zip(totals, (np.ones_like(codes), codes & _BUFFERS, variadic, bitmaps), strict=True):
                 row += amount if owners is None else np.bincount(owners, amount, count).astype(np.int64)
+            if children is None:
+                return totals
             parents = np.flatnonzero((codes & _NESTED != 0) & (children != 0))
             if not len(parents):
                 return totals
@@ -204,26 +207,31 @@ class WireSchema:
             codes, children = self._level(positions)
         raise LimitExceeded(f"types nest deeper than Limits.depth = {self._limits.depth}")
 
-    def _level(self, positions: Positions) -> tuple[Positions, Positions]:
+    def _level(self, positions: Positions) -> tuple[Positions, Positions | None]:
         """What the scan has to know of the types of fields, and where their vectors of children are referred to."""
         reader = self._reader
-        tags_at, types_at, encodings, children = self._slots(positions, (_TYPE_TAG, _TYPE, _DICTIONARY, _CHILDREN))
-        codes = _CODES.take(reader.data.take(tags_at))
-        if int(codes.max()) >= _UNKNOWN or not int(tags_at.min()):
-            wrong = int(np.argmax((codes >= _UNKNOWN) | (tags_at == 0)))
-            found = int(reader.data[tags_at[wrong]]) if tags_at[wrong] else 0
+        tags_at, encodings = self._slots(positions, (_TYPE_TAG, _DICTIONARY))
+        if tags_at is None or not int(tags_at.min()):
+            raise InvalidData(f"{reader.where}: a field has no type")
+        tags = reader.data.take(tags_at)
+        codes = _CODES.take(tags)
+        most = int(codes.max())
+        if most >= _UNKNOWN:
+            found = int(tags[int(np.argmax(codes))])
             raise InvalidData(f"{reader.where}: a field has type {found}, expected 1 to {len(UNIONS['Type'])}")
-        if encodings.any():
+        if encodings is not None:
             codes = np.where(encodings != 0, _ENCODED, codes)
-        if int(codes.max()) >= _NESTED:
-            for i in np.flatnonzero(codes & (_NESTED | _V4_BITMAP) == _NESTED | _V4_BITMAP).tolist():
-                if int(reader.data[tags_at[i]]) == _UNION_TAG and types_at[i]:
-                    union = reader.table("Union", reader.follow(int(types_at[i]), "Field", "type"))
-                    codes[i] += union["mode"] == _DENSE
+        if most < _NESTED:
+            return codes, None
+        types_at, children = self._slots(positions, (_TYPE, _CHILDREN))
+        for i in np.flatnonzero((tags == _UNION_TAG) & (codes != _ENCODED)).tolist():
+            if types_at is not None and types_at[i]:
+                union = reader.table("Union", reader.follow(int(types_at[i]), "Field", "type"))
+                codes[i] += union["mode"] == _DENSE
         return codes, children
 
-    def _slots(self, positions: Positions, numbers: tuple[int, ...]) -> list[Positions]:
-        """For each Field table and each slot asked for, the position of its value, or 0 where it is absent."""
+    def _slots(self, positions: Positions, numbers: tuple[int, ...]) -> list[Positions | None]:
+        """For each slot asked for, the position of its value in each Field table, 0 where absent; None if in all."""
         reader = self._reader
         if self._only_table is not None and positions is self._fields.positions:
             return [self._shifted(positions, self._only_table, number) for number in numbers]
@@ -247,8 +255,10 @@ class WireSchema:
             mine = positions[chosen]
             table = self._table_of(mine, int(mine.max()))
             for result, number in zip(results, numbers, strict=True):
-                result[chosen] = self._shifted(mine, table, number)
-        return results
+                places = self._shifted(mine, table, number)
+                if places is not None:
+                    result[chosen] = places
+        return list(results)
 
     def _table_of(self, positions: Positions, high: int) -> TableView:
         """The first of several Field tables with one vtable, which all of them fit."""
@@ -258,9 +268,9 @@ class WireSchema:
         return table
 
     @staticmethod
-    def _shifted(positions: Positions, table: TableView, number: int) -> Positions:
+    def _shifted(positions: Positions, table: TableView, number: int) -> Positions | None:
         at = table.at(number, 1 if number == _TYPE_TAG else 4)
-        return positions + (at - table.position) if at else np.zeros(len(positions), np.int64)
+        return positions + (at - table.position) if at else None
 
     def _u4(self, positions: Any) -> Any:
         """The 32-bit numbers at positions, which lie within the data."""
@@ -304,6 +314,8 @@ class WireSchema:
             if not len(positions):
                 return positions, positions
             (slots,) = self._slots(positions, (_NAME,))
+            if slots is None:  # a name that is left out is empty
+                slots = np.zeros(len(positions), np.int64)
             targets, sizes = self._follow(slots, "a field's name")
             targets += 4
             high = int((targets + sizes).max())
@@ -316,6 +328,7 @@ class WireSchema:
 
 
 _EAGER = 4
+_FEW = 4
 _MOST_VTABLES = 4096
 
 # --- the cache --------------------------------------------------------------------------------------------------
@@ -332,10 +345,7 @@ _cached_bytes = 0
 
 
 def read_schema(
-    table: TableView,
-    limits: Limits = DEFAULT_LIMITS,
-    identity: Identity | None = None,
-    fetch: Callable[[int, int], Bytes] | None = None,
+    table: TableView, limits: Limits = DEFAULT_LIMITS, fetch: Callable[[int, int], Bytes] | None = None
 ) -> Schema:
     """The schema in a Schema table; the same object for the same bytes.
 
@@ -349,25 +359,30 @@ def read_schema(
         The Schema table.
     limits : Limits, optional
         Bounds on what is accepted.
-    identity : Identity, optional
-        The file that the bytes are mapped from, where nobody may write to it. One that had not changed for a while
-        before its schema was read cannot change without another time of change, so its bytes need no comparison.
     fetch : callable, optional
         Gives a private copy of a run of the FlatBuffer's bytes by start and size; faster than touching the pages of a
         mapping where they are many.
     """
     start = table.lowest & ~7
-    key = None if identity is None else (identity, table.position, table.reader.size, limits, generation())
-    if key is not None and (found := _BY_FILE.get(key)) is not None:
-        return found
     fetched = fetch is not None and table.reader.size - start > _FETCH
     region = fetch(start, table.reader.size - start) if fetch is not None and fetched else table.reader.data[start:]
-    schema = _by_bytes(table, region, start, limits, fetched)
-    if key is not None and identity is not None and time.time_ns() - identity[3] > _RACY_NS:
+    return _by_bytes(table, region, start, limits, fetched)
+
+
+def schema_of_file(identity: Identity | None, limits: Limits) -> Schema | None:
+    """The schema in the footer of a file, if it was read before and nobody may have written to the file since."""
+    return None if identity is None else _BY_FILE.get((identity, limits, generation()))
+
+
+def keep_schema_of_file(identity: Identity | None, limits: Limits, schema: Schema) -> None:
+    """Remember the schema of a file that nobody may write to.
+
+    A file that had not changed for a while before its schema was read cannot change without another time of change.
+    """
+    if identity is not None and time.time_ns() - identity[3] > _RACY_NS:
         if len(_BY_FILE) >= _CACHE_FILES:
             _BY_FILE.clear()
-        _BY_FILE[key] = schema
-    return schema
+        _BY_FILE[identity, limits, generation()] = schema
 
 
 _FETCH = 1 << 16
