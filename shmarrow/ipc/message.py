@@ -24,6 +24,7 @@ from shmarrow.types import Metadata
 CONTINUATION = b"\xff\xff\xff\xff"
 _PREFIX = struct.Struct("<iI").unpack_from
 _SIZE = struct.Struct("<i").unpack_from
+_FILE = int.from_bytes(b"ARRO", "little")
 _VERSIONS = {number: name for name, number in ENUMS["MetadataVersion"].items()}
 READ_VERSIONS = ("V4", "V5")
 
@@ -91,6 +92,8 @@ def read_prefix(data: Any, offset: int, where: str, limits: Limits = DEFAULT_LIM
         return None
     if size < 0:
         raise InvalidData(f"{where}: the message at {offset} says that its metadata has {size} bytes")
+    if size == _FILE:
+        raise InvalidData(f"{where}: expected a message at {offset}, found the magic of a file; open_file reads it")
     if size > limits.metadata_bytes:
         raise LimitExceeded(
             f"{where}: the message at {offset} has {size} bytes of metadata, "
