@@ -539,10 +539,21 @@ def _add_value(builder: flatbuffers.Builder, kind: str, value: Any) -> int:
     if inner in TABLES:
         return add_offsets(builder, [add_table(builder, inner, item) for item in value])
     dtype = SCALARS.get(inner) or STRUCTS[inner]
-    raw = np.ascontiguousarray(value, dtype).tobytes()
+    raw = _without_gaps(np.ascontiguousarray(value, dtype)).tobytes()
     builder.StartVector(dtype.itemsize, len(raw) // dtype.itemsize, 8)
     add_raw(builder, raw)
     return int(builder.EndVector())
+
+
+def _without_gaps(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """The same structs with zeros in their padding, where numpy leaves what memory held before."""
+    names = values.dtype.names
+    if names is None or values.dtype.itemsize == sum(values.dtype[name].itemsize for name in names):
+        return values
+    clean = np.zeros(values.shape, values.dtype)
+    for name in names:
+        clean[name] = values[name]
+    return clean
 
 
 def add_offsets(builder: flatbuffers.Builder, offsets: Sequence[int] | npt.NDArray[np.int64]) -> int:
