@@ -34,15 +34,24 @@ import mmap
 import os
 import stat
 import time
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Container, Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Protocol, Self
 
 import numpy as np
 
 from shmarrow.buffer import U1, Bytes, as_bytes
-from shmarrow.errors import Closed, InvalidArgument, InvalidType, ObjectExists, StorageError, Unsupported, storage_error
+from shmarrow.errors import (
+    Closed,
+    InvalidArgument,
+    InvalidType,
+    ObjectExists,
+    StorageError,
+    StoreFull,
+    Unsupported,
+    storage_error,
+)
 
 Location = str | os.PathLike[str]
 Piece = bytes | memoryview | np.ndarray[Any, Any]
@@ -55,6 +64,9 @@ TEMP_PREFIX = ".shmarrow-"
 # What one pwritev takes on Linux: IOV_MAX pieces, MAX_RW_COUNT bytes.
 MAX_CALL_PIECES = 1024
 MAX_CALL_BYTES = 2_147_479_552
+
+# The most that is reserved beyond what is written, where a keeper has objects reserved before they are written.
+_SPARE = 1 << 26
 
 # 0 where the platform has no files without a name.
 _O_TMPFILE: int = getattr(os, "O_TMPFILE", 0)
@@ -122,6 +134,11 @@ class Segment:
             raise Closed(f"segment {self.name!r} is closed; attach to it again")
         return stat.S_IMODE(os.fstat(self._fd).st_mode)
 
+    def mark_used(self) -> None:
+        """Say in the time of access that the object is used now, which no read of a mapping does."""
+        with suppress(OSError):  # another user's file, or a read-only file system
+            os.utime(self._fd, ns=(time.time_ns(), os.fstat(self._fd).st_mtime_ns))
+
     def close(self) -> None:
         """Let go of the mapping; it is unmapped when the last array cut from it is gone. Safe to call again."""
         self._data = None
@@ -143,7 +160,31 @@ class Segment:
         return f"<Segment {self.name!r}, {self.size} bytes{', closed' if self._data is None else ''}>"
 
 
-def attach(where: Location) -> Segment:
+class Keeper(Protocol):
+    """Who keeps order in a directory of objects, as a store does; :func:`create` asks it.
+
+    Attributes
+    ----------
+    scratch : str
+        The directory, of the same file system, that temporary names go to.
+    visible : bool
+        Whether objects have a temporary name from the start, so that others can count their bytes.
+    """
+
+    scratch: str
+    visible: bool
+
+    def make_room(self, writer: SegmentWriter, size: int) -> None:
+        """An object is about to grow to ``size`` bytes: remove others for it, or raise `StoreFull`."""
+
+    def turn(self, writer: SegmentWriter) -> AbstractContextManager[None]:
+        """What is held while an object gets its name."""
+
+    def full(self, writer: SegmentWriter, size: int, error: OSError) -> StorageError:
+        """The error to raise when the file system has no room for ``size`` bytes."""
+
+
+def attach(where: Location, *, follow_symlinks: bool = True, owners: Container[int] | None = None) -> Segment:
     """Map a published object read-only, at a cost that does not depend on its size.
 
     While arrays of it live, the mapping keeps one file descriptor open and the file locked with ``flock(LOCK_SH)``,
@@ -153,21 +194,27 @@ def attach(where: Location) -> Segment:
     ----------
     where : str or PathLike
         A path, or ``shm:NAME``.
+    follow_symlinks : bool
+        Whether a path may end in a symbolic link; a shared memory object never may.
+    owners : container of int, optional
+        The users whose objects are accepted; all users' where it is not given.
 
     Raises
     ------
     ObjectNotFound
         If there is no object of this name.
     StorageError
-        If it is not a regular file, or the operating system refuses to open or map it.
+        If it is not a regular file, or is another user's, or the operating system refuses to open or map it.
     InvalidArgument
         If ``where`` is not a proper name.
     """
     name, path = _resolve(where)
     try:
-        fd, found = _open_object(name, path)
+        fd, found = _open_object(name, path, follow_symlinks and not _is_shm(name))
         size = found.st_size
         try:
+            if owners is not None and found.st_uid not in owners:
+                raise PermissionError(errno.EPERM, f"it belongs to user {found.st_uid}, who is not trusted here")
             data = np.frombuffer(mmap.mmap(fd, size, prot=mmap.PROT_READ), U1) if size else _EMPTY
         except BaseException:
             os.close(fd)
@@ -190,6 +237,7 @@ def create(
     overwrite: bool = False,
     durable: bool = False,
     replacing: tuple[int, int, int, int] | None = None,
+    keeper: Keeper | None = None,
 ) -> SegmentWriter:
     """Start a new object, which nobody sees until it is published.
 
@@ -208,6 +256,8 @@ def create(
         replaced it by the time of publishing, nothing is published.
     durable : bool
         Make the object survive a crash of the machine: flush it before, and its directory after, it gets its name.
+    keeper : Keeper, optional
+        Who keeps order in the directory. With one, space is reserved before anything is written.
 
     Raises
     ------
@@ -231,18 +281,21 @@ def create(
             path = os.path.join(os.getcwd(), path)  # still the same file after a chdir
         directory = os.path.dirname(path)
         _check_target(path, overwrite)
-        fd = _open_unnamed(directory)
+        scratch = directory if keeper is None else keeper.scratch
+        fd = None if keeper is not None and keeper.visible else _open_unnamed(directory)
         temp = None
-        if overwrite or fd is None:
+        if keeper is None and (overwrite or fd is None):
             collect_leftovers(directory)
         if fd is None:
-            fd, temp = _open_named(directory)
+            fd, temp = _open_named(scratch)
     except FileExistsError:
         raise _taken(name) from None
     except OSError as error:
         hint = f"make the directory {os.path.dirname(path) or os.curdir!r} first" if error.errno == errno.ENOENT else ""
         raise _refused(error, "create", name, path, hint) from None
-    return SegmentWriter(name, path, fd, temp, mode=mode, overwrite=overwrite, durable=durable, replacing=replacing)
+    return SegmentWriter(
+        name, path, fd, temp, mode=mode, overwrite=overwrite, durable=durable, replacing=replacing, keeper=keeper
+    )
 
 
 class SegmentWriter:
@@ -273,6 +326,7 @@ class SegmentWriter:
         overwrite: bool,
         durable: bool,
         replacing: tuple[int, int, int, int] | None = None,
+        keeper: Keeper | None = None,
     ) -> None:
         self.name = name
         self.size = 0
@@ -285,6 +339,7 @@ class SegmentWriter:
         self._overwrite = overwrite
         self._durable = durable
         self._replacing = replacing
+        self._keeper = keeper
         self._reserved = 0
         self._maps: list[Bytes] = []
 
@@ -316,7 +371,9 @@ class SegmentWriter:
         if offset < 0:
             raise InvalidArgument(f"offset must not be negative, found {offset}")
         views = [piece if type(piece) is bytes else as_bytes(piece) for piece in pieces]
-        if offset > self.size:
+        if self._keeper is not None:
+            self._reserve_ahead(offset + sum(map(len, views)))
+        elif offset > self.size:
             self.reserve(offset)
         try:
             written = _pwrite_all(fd, views, offset)
@@ -325,6 +382,15 @@ class SegmentWriter:
         if written:
             self.size = max(self.size, offset + written)
         return written
+
+    def _reserve_ahead(self, size: int) -> None:
+        """Reserve ``size`` bytes, and for objects that grow in many steps some more where they can be had."""
+        if size <= self._reserved:
+            return
+        if self._reserved:
+            with suppress(StoreFull):
+                return self.reserve(size + min(size, _SPARE))
+        self.reserve(size)
 
     def reserve(self, size: int) -> None:
         """Take the space for an object of ``size`` bytes, so that no later write within it runs out of space.
@@ -338,10 +404,14 @@ class SegmentWriter:
         start = max(self.size, self._reserved)
         if size <= start:
             return
+        if self._keeper is not None:
+            self._keeper.make_room(self, size)
         try:
             os.posix_fallocate(fd, start, size - start)
         except OSError as error:
             os.ftruncate(fd, start)  # ext4 keeps the blocks that it had found
+            if self._keeper is not None and error.errno in (errno.ENOSPC, errno.EDQUOT):
+                raise self._keeper.full(self, size, error) from None
             raise _refused(error, f"reserve {size} bytes for", self.name, self._path) from None
         self._reserved = size
 
@@ -384,7 +454,8 @@ class SegmentWriter:
                 os.fsync(fd)
             for mapped in self._maps:
                 mapped.flags.writeable = False
-            self._link(fd)
+            with nullcontext() if self._keeper is None else self._keeper.turn(self):
+                self._link(fd)
             if self._durable:
                 _sync_directory(os.path.dirname(self._path))
         except StorageError:
@@ -414,11 +485,13 @@ class SegmentWriter:
                 _link_unnamed(fd, self._path)
             else:
                 os.link(self._temp, self._path)
+                os.unlink(self._temp)
+                self._temp = None
             return
         if self._temp is None:
             # Linking cannot replace, so the file passes through a temporary name, locked before it has it.
             _lock_shared(fd)
-            temp = _temp_path(os.path.dirname(self._path))
+            temp = _temp_path(os.path.dirname(self._path) if self._keeper is None else self._keeper.scratch)
             self._temp = temp
             _link_unnamed(fd, temp)
         if self._replacing is None:
@@ -461,6 +534,20 @@ class SegmentWriter:
     def __del__(self) -> None:
         self.discard()
 
+    @property
+    def path(self) -> str:
+        """The file that the object becomes."""
+        return self._path
+
+    @property
+    def overwrite(self) -> bool:
+        """Whether the object replaces one of its name."""
+        return self._overwrite
+
+    def fileno(self) -> int:
+        """The descriptor of the file that is being written."""
+        return self._open_fd()
+
     def __repr__(self) -> str:
         return f"<SegmentWriter {self.name!r}, {self.size} bytes{', closed' if self.closed else ''}>"
 
@@ -497,7 +584,30 @@ def collect_leftovers(directory: str) -> int:
         names = [name for name in os.listdir(directory) if name.startswith(TEMP_PREFIX)]
     except OSError:
         return 0  # a directory that may be written but not listed
-    return sum(_collect(os.path.join(directory, name)) for name in names)
+    return sum(remove_unused(os.path.join(directory, name)) for name in names)
+
+
+def remove_unused(path: str) -> bool:
+    """Remove a file that nobody has attached and no writer holds; whether it was removed.
+
+    Where others may replace or remove the name at the same time, who calls this and they take turns: the name must not
+    come to lead to another file between the check and the removal.
+    """
+    try:
+        fd = os.open(path, _O_ATTACH | os.O_NOFOLLOW)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        found = os.fstat(fd)
+        if not stat.S_ISREG(found.st_mode) or not os.path.samestat(found, os.lstat(path)):
+            return False
+        os.unlink(path)
+    except OSError:
+        return False
+    finally:
+        os.close(fd)
+    return True
 
 
 _EMPTY = np.empty(0, U1)
@@ -569,14 +679,14 @@ def _posix_ipc() -> Iterator[Any]:
         raise OSError(errno.EACCES, os.strerror(errno.EACCES)) from None
 
 
-def _open_object(name: str, path: str) -> tuple[int, os.stat_result]:
+def _open_object(name: str, path: str, follow_symlinks: bool) -> tuple[int, os.stat_result]:
     """Open a published object, lock it against eviction; its descriptor and what it is."""
     if _is_shm(name) and not _SHM_IS_FILES:
         with _posix_ipc() as posix_ipc:
             fd = posix_ipc.SharedMemory(_posix_name(name), read_only=True).fd
         return fd, os.fstat(fd)
     # shm_open follows no links either: in a directory that all may write, a link is someone's trap.
-    flags = _O_ATTACH | os.O_NOFOLLOW if _is_shm(name) else _O_ATTACH
+    flags = _O_ATTACH if follow_symlinks else _O_ATTACH | os.O_NOFOLLOW
     while True:
         fd = os.open(path, flags)
         try:
@@ -646,23 +756,6 @@ def _temp_path(directory: str) -> str:
     return os.path.join(directory, TEMP_PREFIX + os.urandom(12).hex())
 
 
-def _collect(path: str) -> bool:
-    try:
-        fd = os.open(path, _O_ATTACH | os.O_NOFOLLOW)
-    except OSError:
-        return False
-    try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        if not os.path.samestat(os.fstat(fd), os.lstat(path)):
-            return False
-        os.unlink(path)
-    except OSError:
-        return False
-    finally:
-        os.close(fd)
-    return True
-
-
 def _pwrite_all(fd: int, views: list[Any], offset: int) -> int:
     """Write all of ``views``, flat buffers of bytes, from ``offset`` on; replaces partly written ones in the list."""
     start = offset
@@ -717,8 +810,8 @@ def _refused(error: OSError, action: str, name: str, path: str, hint: str = "") 
             hint = _permissions(path)
         elif error.errno in (errno.EMFILE, errno.ENFILE):
             hint = "each attached object keeps one descriptor open while arrays of it live; raise the limit (ulimit -n)"
-        elif error.errno == errno.ELOOP and _is_shm(name):
-            hint = "shared memory objects must not be symbolic links"
+        elif error.errno == errno.ELOOP:
+            hint = "no symbolic link is followed here, as somebody else may have placed it"
     return storage_error(error, action, name, hint)
 
 
