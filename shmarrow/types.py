@@ -49,14 +49,11 @@ class DataType:
     array_class: ClassVar[Any] = None
     parameters: ClassVar[tuple[str, ...]] = ()
     storage: DType | None = None
+    numpy_dtype: DType | None = None
     fields: tuple[Field, ...] = ()
 
     _hash: int
     _str: str
-
-    @property
-    def numpy_dtype(self) -> DType | None:
-        return None
 
     @property
     def format(self) -> str:
@@ -160,13 +157,12 @@ class BoolType(DataType):
 class _Numeric(DataType):
     """A fixed-width type whose values buffer is directly a numpy array."""
 
-    __slots__ = ("storage",)
+    __slots__ = ("numpy_dtype", "storage")
     layout = "primitive"
     storage: DType
 
-    @property
-    def numpy_dtype(self) -> DType | None:
-        return self.storage
+    def _store(self, dtype: Any) -> None:
+        self.storage = self.numpy_dtype = np.dtype(dtype)
 
 
 class IntType(_Numeric):
@@ -179,7 +175,7 @@ class IntType(_Numeric):
         if bits not in (8, 16, 32, 64):
             raise InvalidArgument(f"an integer has 8, 16, 32 or 64 bits, found {bits}")
         self.signed = signed
-        self.storage = np.dtype(f"<{'i' if signed else 'u'}{bits // 8}")
+        self._store(f"<{'i' if signed else 'u'}{bits // 8}")
 
     @property
     def bits(self) -> int:
@@ -203,7 +199,7 @@ class FloatType(_Numeric):
     def __init__(self, bits: int) -> None:
         if bits not in (16, 32, 64):
             raise InvalidArgument(f"a floating point number has 16, 32 or 64 bits, found {bits}")
-        self.storage = np.dtype(f"<f{bits // 8}")
+        self._store(f"<f{bits // 8}")
 
     @property
     def bits(self) -> int:
@@ -250,7 +246,7 @@ class DecimalType(DataType):
 class DateType(DataType):
     """Days, or milliseconds that are whole days, since 1970-01-01."""
 
-    __slots__ = ("storage", "unit")
+    __slots__ = ("numpy_dtype", "storage", "unit")
     layout = "primitive"
     parameters = ("unit",)
 
@@ -259,10 +255,7 @@ class DateType(DataType):
             raise InvalidArgument(f"the unit of a date is 'day' or 'ms', found {unit!r}")
         self.unit = unit
         self.storage = np.dtype("<i4" if unit == "day" else "<i8")
-
-    @property
-    def numpy_dtype(self) -> DType | None:
-        return np.dtype("<M8[ms]") if self.unit == "ms" else None
+        self.numpy_dtype = np.dtype("<M8[ms]") if unit == "ms" else None
 
     @property
     def format(self) -> str:
@@ -306,7 +299,7 @@ class TimeType(DataType):
 class TimestampType(DataType):
     """Time since 1970-01-01 00:00:00, in UTC if there is a time zone, else in whatever zone the reader assumes."""
 
-    __slots__ = ("tz", "unit")
+    __slots__ = ("numpy_dtype", "tz", "unit")
     layout = "primitive"
     parameters = ("unit", "tz")
     storage = np.dtype("<i8")
@@ -316,11 +309,8 @@ class TimestampType(DataType):
         if tz is not None and not isinstance(tz, str):
             raise InvalidType(f"the time zone of a timestamp is a string, found {type(tz).__name__}")
         self.unit = unit
+        self.numpy_dtype = np.dtype(f"<M8[{unit}]")
         self.tz = tz or None
-
-    @property
-    def numpy_dtype(self) -> DType | None:
-        return np.dtype(f"<M8[{self.unit}]")
 
     @property
     def format(self) -> str:
@@ -333,7 +323,7 @@ class TimestampType(DataType):
 class DurationType(DataType):
     """A length of time, with no relation to the calendar."""
 
-    __slots__ = ("unit",)
+    __slots__ = ("numpy_dtype", "unit")
     layout = "primitive"
     parameters = ("unit",)
     storage = np.dtype("<i8")
@@ -341,10 +331,7 @@ class DurationType(DataType):
     def __init__(self, unit: str) -> None:
         _check_unit(unit)
         self.unit = unit
-
-    @property
-    def numpy_dtype(self) -> DType | None:
-        return np.dtype(f"<m8[{self.unit}]")
+        self.numpy_dtype = np.dtype(f"<m8[{unit}]")
 
     @property
     def format(self) -> str:
@@ -369,7 +356,7 @@ class IntervalType(_Numeric):
         if unit not in self.STORAGE:
             raise InvalidArgument(f"the unit of an interval is one of {', '.join(self.STORAGE)}, found {unit!r}")
         self.unit = unit
-        self.storage = self.STORAGE[unit]
+        self._store(self.STORAGE[unit])
 
     @property
     def format(self) -> str:
@@ -388,7 +375,7 @@ class FixedSizeBinaryType(_Numeric):
     def __init__(self, width: int) -> None:
         if not 0 <= width < 1 << 31:
             raise InvalidArgument(f"the width of a fixed-size binary is an int32 of at least 0, found {width}")
-        self.storage = np.dtype((np.void, width))
+        self._store((np.void, width))
 
     @property
     def width(self) -> int:

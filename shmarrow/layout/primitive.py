@@ -39,10 +39,9 @@ class PrimitiveArray(Array):
         dtype = self._type.numpy_dtype
         if dtype is None or (self._null_count and self.null_count):
             return self._to_numpy_copy(zero_copy_only)
-        data = self._buffers[1]
-        if not dtype.itemsize or data is None or not len(data):
-            return _view(data, dtype, self._offset, self._length)
-        return np.ndarray((self._length,), dtype, data, self._offset * dtype.itemsize)
+        if not self._length or not dtype.itemsize:
+            return np.empty(self._length, dtype)
+        return np.ndarray((self._length,), dtype, self._buffers[1], self._offset * dtype.itemsize)
 
     def _to_numpy_copy(self, zero_copy_only: bool) -> npt.NDArray[Any]:
         if zero_copy_only:
