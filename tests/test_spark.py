@@ -28,7 +28,7 @@ import shmarrow as sa
 from shmarrow import segment
 from shmarrow import spark as sas
 from shmarrow.cli.reader import mapped_ranges
-from shmarrow.spark.share import MANIFEST, Task, remove
+from shmarrow.spark.frame import MANIFEST, Task
 
 pa = pytest.importorskip("pyarrow")
 pytestmark = pytest.mark.filterwarnings("ignore:PySpark does not yet:FutureWarning")  # of the newest pandas
@@ -177,6 +177,14 @@ def test_a_plain_process_attaches_when_spark_is_done(spark: Any, prefix: str, tm
     assert said == f"[{sum(range(500))}, {sum(range(500, 1_000))}] False False\n"
 
 
+def test_remove_takes_all_frames_of_a_prefix(spark: Any, prefix: str) -> None:
+    for _ in range(2):
+        sas.share(spark.range(0, 10, 1, 2), prefix)
+    assert len(names_under(prefix)) == 2 * (1 + 2)
+    sas.remove(prefix)
+    assert names_under(prefix) == []
+
+
 def test_memory_outlives_its_names(spark: Any, prefix: str) -> None:
     frame = sas.share(spark.range(100), prefix)
     table = frame.read_all()
@@ -223,7 +231,7 @@ def test_what_a_killed_attempt_published_is_released_too(spark: Any, prefix: str
     rows = spark.range(0, 100, 1, 2).mapInArrow(task, f"{MANIFEST}, schema binary").collect()
     assert len({row["name"] for row in rows}) == len(rows) == 2
     assert len(names_under(prefix)) == 1 + 3
-    remove(f"{prefix}-x")
+    sas.remove(f"{prefix}-x")
 
 
 def boot() -> str:
@@ -324,7 +332,7 @@ def test_another_host_is_told(spark: Any, prefix: str) -> None:
     with pytest.raises(sa.StorageError, match=r"in the memory of host 'far' \(boot another\).*on that host") as caught:
         far.attach()
     assert caught.value.errno == errno.EREMOTE
-    with pytest.raises(sa.StorageError, match="lie in the memory of 1 other hosts, far: call"):
+    with pytest.raises(sa.StorageError, match=r"lie in the memory of 1 other hosts, far: call shmarrow\.spark\.remove"):
         sas.SharedFrame(frame.prefix, frame.schema, [far]).release()
     assert names_under(prefix) == []
 

@@ -7,8 +7,8 @@ whose workers attach to the very same memory.
 Nothing here runs a server, and nothing here imports Spark before it is used.
 """
 
+from shmarrow.spark.frame import SharedFrame, remove, share
 from shmarrow.spark.handle import Handle
 from shmarrow.spark.session import check_java, local_session
-from shmarrow.spark.share import SharedFrame, share
 
-__all__ = ["Handle", "SharedFrame", "check_java", "local_session", "share"]
+__all__ = ["Handle", "SharedFrame", "check_java", "local_session", "remove", "share"]

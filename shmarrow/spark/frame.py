@@ -189,7 +189,7 @@ class SharedFrame:
             raise StorageError(
                 errno.EREMOTE,
                 f"objects under {self.prefix!r} lie in the memory of {len(elsewhere)} other hosts, "
-                f"{', '.join(elsewhere)}: call shmarrow.spark.share.remove({self.prefix!r}) there",
+                f"{', '.join(elsewhere)}: call shmarrow.spark.remove({self.prefix!r}) there",
             )
 
     def __len__(self) -> int:
@@ -208,7 +208,13 @@ class SharedFrame:
 
 
 def remove(prefix: str) -> None:
-    """Remove from this host all that was shared under a prefix, :attr:`SharedFrame.prefix`."""
+    """Remove from this host what was shared under a prefix, for when no frame is left that could release it.
+
+    Parameters
+    ----------
+    prefix : str
+        :attr:`SharedFrame.prefix`; or what :func:`share` was given, for all frames that ever began with it.
+    """
     with suppress(ObjectNotFound):
         segment.unlink(prefix)
     in_memory = prefix.startswith(segment.SHM_SCHEME)
