@@ -368,7 +368,8 @@ def array_to_pyarrow(array: Array) -> Any:
     Raises
     ------
     InvalidData
-        If the structure of the array breaks the format's rules; values are not looked at.
+        If the array breaks the format's rules in a way that leads pyarrow out of its buffers: its structure, offsets,
+        views, indices, type ids, run ends. Text and ranges of values are not looked at.
     Unsupported
         If pyarrow has no such type.
     """
@@ -376,7 +377,7 @@ def array_to_pyarrow(array: Array) -> Any:
 
 
 def _to_pyarrow(array: Array, type: Any) -> Any:
-    array.validate()
+    array.validate_references()
     return _hand_over(array, type)
 
 
@@ -390,7 +391,8 @@ def _hand_over(array: Array, type: Any) -> Any:
     buffers = [None if data is None else pa.py_buffer(data) for data in array._buffers]
     if layout in _NO_VALIDITY:
         buffers.insert(0, None)
-    nulls, offset = array._null_count, array.offset
+    # pyarrow sizes its results by the number of nulls, and what a file says of it may be wrong: let it count.
+    nulls, offset = (-1 if array._null_count else 0), array.offset
     if layout == "dictionary":
         assert array._dictionary is not None
         dictionary = _to_pyarrow(array._dictionary, type.value_type)

@@ -69,6 +69,7 @@ class Array:
 
     from_pyarrow: ClassVar[Callable[[Any], Any]]
     to_pyarrow: Callable[[], Any]
+    to_torch: Callable[..., Any]
 
     def __init__(
         self,
@@ -376,8 +377,27 @@ class Array:
             self._dictionary.validate(full)
         if full:
             self._check_null_count()
+            self._check_references()
             self._check_values()
             self._check_nullability()
+
+    def validate_references(self) -> None:
+        """Check the structure, and that no value leads outside of it: what code without checks of its own relies on.
+
+        Less than ``validate(full=True)``: text, ranges of values and null counts are not looked at.
+
+        Raises
+        ------
+        InvalidData
+            With where, what was expected and what was found.
+        """
+        self._check_buffers()
+        self._check_structure()
+        self._check_references()
+        for child in self._children:
+            child.validate_references()
+        if self._dictionary is not None:
+            self._dictionary.validate_references()
 
     def _check_buffers(self) -> None:
         rows, variadic = LISTING[self._type.layout]
@@ -409,8 +429,11 @@ class Array:
         if self._null_count >= 0 and found != self._null_count:
             raise InvalidData(f"{self._type}: the null count says {self._null_count}, the validity bitmap says {found}")
 
+    def _check_references(self) -> None:
+        """That offsets, views, indices, type ids and run ends lead to what is there."""
+
     def _check_values(self) -> None:
-        """What the values of this layout promise."""
+        """What the values of this layout promise otherwise."""
 
     def _check_nullability(self) -> None:
         """Children of non-nullable fields hold no nulls; layouts with such children say where."""

@@ -98,10 +98,12 @@ class BinaryArray(Array):
     def _check_structure(self) -> None:
         check_ends(self, len(self.data), "bytes")
 
+    def _check_references(self) -> None:
+        checked_offsets(self, len(self.data), "bytes")
+
     def _check_values(self) -> None:
-        offsets = checked_offsets(self, len(self.data), "bytes")
         if self._type.text:
-            check_utf8(self, offsets)
+            check_utf8(self, self.offsets)
 
     @classmethod
     def from_pylist(cls, type: Any, values: Sequence[Any], mask: Mask | None) -> Any:

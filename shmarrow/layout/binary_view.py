@@ -183,6 +183,9 @@ class BinaryViewArray(Array):
                 return False
         return True
 
+    def _check_references(self) -> None:
+        self._checked(self._mask())
+
     def _check_values(self) -> None:
         mask = self._mask()
         views, long = self._checked(mask)

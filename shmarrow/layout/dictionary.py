@@ -136,7 +136,7 @@ class DictionaryArray(Array):
             found = "none" if self._dictionary is None else f"one of {self._dictionary.type}"
             raise InvalidData(f"{self._type}: expected a dictionary of {self._type.value_type}, found {found}")
 
-    def _check_values(self) -> None:
+    def _check_references(self) -> None:
         self._checked(self._mask())
 
     @classmethod

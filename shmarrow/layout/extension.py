@@ -87,6 +87,9 @@ class ExtensionArray(Array):
     def _check_null_count(self) -> None:
         self.storage._check_null_count()
 
+    def _check_references(self) -> None:
+        self.storage._check_references()
+
     def _check_values(self) -> None:
         self.storage._check_values()
 

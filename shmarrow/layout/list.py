@@ -107,7 +107,7 @@ class ListArray(Array):
     def _check_structure(self) -> None:
         check_ends(self, len(self.values), "values")
 
-    def _check_values(self) -> None:
+    def _check_references(self) -> None:
         checked_offsets(self, len(self.values), "values")
 
     def _check_nullability(self) -> None:

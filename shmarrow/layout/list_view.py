@@ -130,7 +130,7 @@ class ListViewArray(Array):
             return False
         return bool(self.flatten().equals(other.flatten()))
 
-    def _check_values(self) -> None:
+    def _check_references(self) -> None:
         starts, sizes, size = self.offsets.astype(np.int64), self.sizes.astype(np.int64), len(self.values)
         wrong = (starts < 0) | (sizes < 0) | (starts > size) | (sizes > size - starts)
         if wrong.any():

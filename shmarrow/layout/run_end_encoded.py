@@ -147,7 +147,7 @@ class RunEndEncodedArray(Array):
     def _check_null_count(self) -> None:
         """Run-end encoded arrays have no validity, so nothing can disagree."""
 
-    def _check_values(self) -> None:
+    def _check_references(self) -> None:
         ends = self._ends()
         if len(ends) and int(ends[0]) <= 0:
             raise InvalidData(f"{self._type}: the first run ends at {int(ends[0])}, expected at least 1")

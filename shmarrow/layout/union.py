@@ -201,7 +201,7 @@ class UnionArray(Array):
     def _check_null_count(self) -> None:
         """Unions have no validity, so nothing can disagree."""
 
-    def _check_values(self) -> None:
+    def _check_references(self) -> None:
         parts = self._each()
         if self._dense:
             for _, _, at in parts:
