@@ -12,6 +12,7 @@ Rules kept here:
 from __future__ import annotations
 
 import struct
+import weakref
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from types import TracebackType
@@ -25,7 +26,7 @@ from shmarrow.buffer import Bytes
 from shmarrow.errors import Closed, IndexOutOfRange, InvalidData, LimitExceeded, Limits
 from shmarrow.ipc import flatbuf
 from shmarrow.ipc.batch import Plan, read_batch
-from shmarrow.ipc.dictionary import Dictionary, with_dictionary
+from shmarrow.ipc.dictionary import Dictionary, add_dictionary
 from shmarrow.ipc.flatbuf import ENUMS, STRUCTS, Reader
 from shmarrow.ipc.message import Message, check_version, end_of_stream, key_values, read_key_values, read_message
 from shmarrow.ipc.options import DEFAULT_OPTIONS, IpcWriteOptions
@@ -65,8 +66,9 @@ class RecordBatchFileReader:
         self._source = source
         self._limits = limits
         self._zero_copy_only = zero_copy_only
-        self._data: Bytes | None = source.all()
-        self._end, footer = _read_footer(self._data, source, limits)
+        whole = source.all()
+        self._end, footer = _read_footer(whole, source, limits)
+        self._data: Bytes | None = whole[: self._end]  # what blocks may lead to
         self._footer = footer
         if footer["version"] > ENUMS["MetadataVersion"]["V5"]:  # old writers left theirs out, so it says V1 there
             check_version(footer["version"], source.name)
@@ -97,14 +99,17 @@ class RecordBatchFileReader:
         """The metadata version of the file's messages: of the first batch, or of the footer where there is none."""
         if not len(self._blocks):
             return "V4" if self._footer["version"] == ENUMS["MetadataVersion"]["V4"] else "V5"
-        message, _ = self._message(self._blocks[0], "batch 0")
+        message, _ = _read_block(self._bytes(), self._blocks[0], f"{self._source.name}: batch 0", self._limits)
         return "V4" if message.version == ENUMS["MetadataVersion"]["V4"] else "V5"
 
     @property
     def dictionaries(self) -> Mapping[int, Dictionary]:
         """The file's dictionaries by id."""
         if self._dictionaries is None:
-            self._dictionaries = _FileDictionaries(self)
+            blocks = _blocks(self._footer["dictionaries"])
+            self._dictionaries = _FileDictionaries(
+                self._bytes(), blocks, self._full_schema, self._source.name, self._limits
+            )
         return self._dictionaries
 
     @property
@@ -116,27 +121,6 @@ class RecordBatchFileReader:
         if self._data is None:
             raise Closed(f"the reader of {self._source.name} is closed")
         return self._data
-
-    def _message(self, block: Any, what: str) -> tuple[Message, Bytes]:
-        """The message that a block leads to, and its body."""
-        data = self._bytes()
-        offset, metadata_length, body_length = block.item()
-        where = f"{self._source.name}: {what}"
-        if offset < 0 or metadata_length < 8 or body_length < 0 or offset + metadata_length + body_length > self._end:
-            raise InvalidData(
-                f"{where} needs [{offset}, {offset + metadata_length + body_length}), "
-                f"{metadata_length} bytes of it metadata, but the footer starts at {self._end}"
-            )
-        found = read_message(data[: self._end], offset, where, self._limits)
-        if found is None:
-            raise InvalidData(f"{where}: its block leads to an end of stream at {offset}")
-        message, start = found
-        if start != offset + metadata_length or message.body_length != body_length:
-            raise InvalidData(
-                f"{where}: the footer says {metadata_length} bytes of metadata and {body_length} of body, "
-                f"the message {start - offset} and {message.body_length}"
-            )
-        return message, data[start : start + body_length]
 
     def get_batch(self, index: int) -> RecordBatch:
         """A batch by its number, from 0; negative numbers count from the end.
@@ -153,8 +137,8 @@ class RecordBatchFileReader:
             raise IndexOutOfRange(f"no batch {index}: {self._source.name} has {count}")
         index += count if index < 0 else 0
         what = f"batch {index}"
-        message, body = self._message(self._blocks[index], what)
         where = f"{self._source.name}: {what}"
+        message, body = _read_block(self._bytes(), self._blocks[index], where, self._limits)
         if message.kind != "RecordBatch":
             raise InvalidData(f"{where} is a {message.kind} message, expected a RecordBatch")
         batch = read_batch(message, body, self._full_schema, self.dictionaries, where, self._limits)
@@ -193,34 +177,37 @@ class RecordBatchFileReader:
 
 
 class _FileDictionaries(Mapping[int, Dictionary]):
-    """The dictionaries of a file by id, read when the first one is asked for."""
+    """The dictionaries of a file by id, read when the first one is asked for.
 
-    def __init__(self, reader: RecordBatchFileReader) -> None:
-        self._reader = reader
-        self._data = reader._bytes()
+    Batches that outlive their reader hold it, so it holds the bytes and not the reader.
+    """
+
+    def __init__(self, data: Bytes, blocks: npt.NDArray[Any], schema: Schema, name: str, limits: Limits) -> None:
+        self._data = data
+        self._blocks = blocks
+        self._schema = schema
+        self._name = name
+        self._limits = limits
         self._known: dict[int, Dictionary] | None = None
 
     def _read(self) -> dict[int, Dictionary]:
-        if self._known is None:
-            reader = self._reader
-            limits = reader._limits
-            name = reader._source.name
-            known: dict[int, Dictionary] = {}
-            closed, reader._data = reader._data, self._data  # a batch may outlive its reader
-            try:
-                for i, block in enumerate(_blocks(reader._footer["dictionaries"])):
-                    message, body = reader._message(block, f"dictionary block {i}")
-                    where = f"{name}: dictionary block {i}"
-                    if message.kind != "DictionaryBatch":
-                        raise InvalidData(f"{where} is a {message.kind} message, expected a DictionaryBatch")
-                    content, id, delta = dictionary_body(message, body, reader._full_schema, self, name, limits)
-                    if id in known and not delta:
-                        raise InvalidData(f"{where} replaces dictionary {id}; a file holds one of each id, and deltas")
-                    known = with_dictionary(known, id, content, delta, where, limits)
-            finally:
-                reader._data = closed
-            self._known = known
-        return self._known
+        if self._known is not None:
+            return self._known
+        known: dict[int, Dictionary] = {}
+        for i, block in enumerate(self._blocks):
+            where = f"{self._name}: dictionary block {i}"
+            message, body = _read_block(self._data, block, where, self._limits)
+            if message.kind != "DictionaryBatch":
+                raise InvalidData(f"{where} is a {message.kind} message, expected a DictionaryBatch")
+            # Dictionaries within dictionaries may lie anywhere, so each is given all of them, through a reference
+            # that does not hold this object in a cycle.
+            found = weakref.proxy(self)
+            content, id, delta = dictionary_body(message, body, self._schema, found, self._name, self._limits)
+            if id in known and not delta:
+                raise InvalidData(f"{where} replaces dictionary {id}; a file holds one of each id, and deltas")
+            add_dictionary(known, id, content, delta, where, self._limits)
+        self._known = known
+        return known
 
     def __getitem__(self, id: int) -> Dictionary:
         return self._read()[id]
@@ -230,6 +217,26 @@ class _FileDictionaries(Mapping[int, Dictionary]):
 
     def __len__(self) -> int:
         return len(self._read())
+
+
+def _read_block(data: Bytes, block: Any, where: str, limits: Limits) -> tuple[Message, Bytes]:
+    """The message that a block leads to, and its body; ``data`` ends where the footer starts."""
+    offset, metadata_length, body_length = block.item()
+    if offset < 0 or metadata_length < 8 or body_length < 0 or offset + metadata_length + body_length > len(data):
+        raise InvalidData(
+            f"{where} needs [{offset}, {offset + metadata_length + body_length}), "
+            f"{metadata_length} bytes of it metadata, but the footer starts at {len(data)}"
+        )
+    found = read_message(data, offset, where, limits)
+    if found is None:
+        raise InvalidData(f"{where}: its block leads to an end of stream at {offset}")
+    message, start = found
+    if start != offset + metadata_length or message.body_length != body_length:
+        raise InvalidData(
+            f"{where}: the footer says {metadata_length} bytes of metadata and {body_length} of body, "
+            f"the message {start - offset} and {message.body_length}"
+        )
+    return message, data[start : start + body_length]
 
 
 def _read_footer(data: Bytes, source: Source, limits: Limits) -> tuple[int, flatbuf.TableView]:
@@ -323,7 +330,7 @@ class RecordBatchFileAppender(RecordBatchFileWriter):
             self._blocks[dictionary] = [(int(at), int(meta), int(body)) for at, meta, body in rows.tolist()]
         ends = [sum(row) for rows in self._blocks.values() for row in rows]
         data = reader._bytes()
-        first = read_message(data[: reader._end], _HEAD, reader._source.name, reader._limits)
+        first = read_message(data, _HEAD, reader._source.name, reader._limits)
         if first is None:
             raise InvalidData(f"{reader._source.name}: no schema message at {_HEAD}; rewrite the file to add to it")
         end = max([first[1], *ends])
