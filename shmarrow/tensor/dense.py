@@ -12,12 +12,14 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager
 from typing import Any, ClassVar
 
 import numpy as np
 
 from shmarrow.buffer import Bytes
 from shmarrow.errors import ExportRefused, InvalidArgument, InvalidType
+from shmarrow.layout import Array
 from shmarrow.tensor.element import DType, Element, NDArray, as_storage, checked_bools, element_values
 from shmarrow.types import DataType, Metadata, MetadataLike, as_metadata
 
@@ -57,11 +59,9 @@ class Tensor:
 
     from_torch: ClassVar[Callable[..., Tensor]]
     from_jax: ClassVar[Callable[..., Tensor]]
-    from_array: ClassVar[Callable[..., Tensor]]
-    from_pyarrow: ClassVar[Callable[..., Tensor]]
     to_torch: Callable[..., Any]
+    pinned: Callable[..., AbstractContextManager[Tensor]]
     to_jax: Callable[..., Any]
-    to_pyarrow: Callable[[], Any]
 
     def __init__(
         self, storage: NDArray, element: Element, dim_names: DimNames = (), metadata: Metadata | None = None
@@ -107,6 +107,23 @@ class Tensor:
         if any(stride < 0 for stride in storage.strides):
             storage = storage.copy(order="C")
         return cls(storage, element, as_dim_names(dim_names, storage.ndim), as_metadata(metadata))
+
+    @classmethod
+    def from_array(
+        cls, array: Array, dim_names: Iterable[str] | None = None, *, metadata: MetadataLike | None = None
+    ) -> Tensor:
+        """A tensor over a column: of numbers, of fixed-size lists of them, or of tensors of one shape; never a copy.
+
+        The first dimension is the rows.
+
+        Raises
+        ------
+        CopyRequired
+            If there are nulls, or numpy has no zero-copy form of the values.
+        """
+        if not isinstance(array, Array):
+            raise InvalidType(f"expected an Array, found {type(array).__name__}")
+        return cls.from_numpy(array.to_numpy(zero_copy_only=True), dim_names, metadata=metadata)
 
     # --- what it is ---
 
@@ -253,6 +270,10 @@ class Tensor:
                 raise ExportRefused(
                     f"elements of {array.itemsize} bytes lie at no multiples of that; hand it a copy: to_numpy().copy()"
                 )
+        return self._capsule(array, max_version)
+
+    def _capsule(self, array: NDArray, max_version: tuple[int, int] | None) -> Any:
+        """A DLPack capsule over an array of the elements as they lie in memory."""
         code = _DLPACK_CODES.get(self.ml_dtype or "")
         if self.ml_dtype is not None and code is None:
             raise ExportRefused(f"DLPack has no type for {self.ml_dtype}; hand over `storage`, and view it as that")

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from math import prod
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
 
 import numpy as np
 
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 Shape = tuple[int, ...]
 Coordinates = tuple[NDArray, ...]
 IndexType = DataType | str | None
+Form = TypeVar("Form", bound="SparseTensor")
 
 _INT64_MAX = (1 << 63) - 1
 _STEP = 1 << 19
@@ -175,6 +176,48 @@ class SparseTensor:
         made.metadata = self.metadata
         return made
 
+    def as_form(self, cls: type[Form]) -> Form:
+        """The tensor itself if it has that form, else the same values in it."""
+        return self if isinstance(self, cls) else self._convert(cls, None)
+
+    def coalesced(self) -> Self:
+        """The same values with each place stored once, in order; the tensor itself if that is so already.
+
+        Raises
+        ------
+        InvalidData
+            If a value of the index lies outside the shape, or values that cannot be added have one place.
+        """
+        self.validate(full=True)
+        order = self._order()
+        axes = self._sort_order(len(self.shape), order)
+        coordinates = self._coordinates()
+        flat = np.ravel_multi_index([coordinates[axis] for axis in axes], [self.shape[axis] for axis in axes])
+        if (flat[1:] > flat[:-1]).all():
+            return self
+        by_place = np.argsort(flat, kind="stable")
+        flat = flat[by_place]
+        first = np.flatnonzero(np.append(True, flat[1:] != flat[:-1]))
+        storage = self.storage[by_place]
+        if len(first) < len(flat):
+            storage = np.add.reduceat(self._numbers(storage), first).view(storage.dtype)
+        index = self._index()[-1].dtype
+        made = self._from_sorted(
+            self.shape,
+            tuple([column[by_place][first] for column in coordinates]),
+            storage,
+            self._element,
+            IntType(8 * index.itemsize, index.kind == "i"),
+            order,
+        )
+        made.dim_names = self.dim_names
+        made.metadata = self.metadata
+        return made
+
+    def _order(self) -> Any:
+        """What :meth:`_sort_order` is asked with to sort as this tensor is sorted."""
+        return None
+
     def to_coo(self, *, index_type: IndexType = None) -> SparseCOOTensor:
         """The same values with their coordinates, sorted."""
         from shmarrow.tensor.coo import SparseCOOTensor
@@ -223,16 +266,17 @@ class SparseTensor:
                 f"more than there is memory; {self.non_zero_length} elements of it are not zero"
             ) from None
         if _has_twice(flat):
-            self._add(dense, flat)
+            np.add.at(self._numbers(dense), flat, self._numbers(self.storage))
         else:
             dense[flat] = self.storage
         return dense.reshape(self.shape).view(self.dtype)
 
-    def _add(self, dense: NDArray, flat: NDArray) -> None:
-        values = element_values(dense, self._element)
+    def _numbers(self, storage: NDArray) -> NDArray:
+        """Values as numbers that can be added up."""
+        values = element_values(storage, self._element)
         if values.dtype.kind in "VMm" and self.ml_dtype is None:
             raise InvalidData(f"values of {self._element} are stored twice for one place, and cannot be added up")
-        np.add.at(values, flat, element_values(self.storage, self._element))
+        return values
 
     # --- what it is ---
 
@@ -332,7 +376,10 @@ def checked_shape(shape: Iterable[int], itemsize: int) -> Shape:
 
 def values_of(data: Any, type: DataType | None) -> tuple[NDArray, Element]:
     """A caller's values, of shape (n,) or (n, 1), as they are stored; and their element."""
-    storage, element = as_storage(np.asarray(data), type)
+    if isinstance(data, Tensor) and type is None:
+        storage, element = data.storage, data._element
+    else:
+        storage, element = as_storage(np.asarray(data), type)
     if storage.ndim == 2 and storage.shape[1] == 1:
         storage = storage[:, 0]
     if storage.ndim != 1:

@@ -1,0 +1,84 @@
+"""To and from JAX: dense tensors, over the same memory where JAX can take it.
+
+Rules kept here:
+
+* JAX asks for a version of DLPack that cannot say that memory is read-only, and never writes to memory that it did not
+  allocate itself; so it is handed an alias of the memory, and nobody else is;
+* JAX is imported when it is first needed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from shmarrow.errors import MissingExtra
+from shmarrow.tensor import Tensor
+from shmarrow.tensor.convert import CONVERTERS
+from shmarrow.types import MetadataLike
+
+
+@cache
+def partner() -> Any:
+    """The module ``jax``.
+
+    Raises
+    ------
+    MissingExtra
+        If it is not installed.
+    """
+    try:
+        import jax
+    except ImportError as error:
+        raise MissingExtra(f"jax is needed here: pip install 'shmarrow[jax]' ({error})") from None
+    return jax
+
+
+class _Alias:
+    """The memory of a tensor, under an interface that says that it may be written to."""
+
+    def __init__(self, tensor: Tensor) -> None:
+        interface = tensor.storage.__array_interface__
+        self.tensor = tensor
+        self.__array_interface__ = {**interface, "data": (interface["data"][0], False)}
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return self.tensor.__dlpack_device__()
+
+    def __dlpack__(self, **_: Any) -> Any:
+        return self.tensor._capsule(np.asarray(self), None)
+
+
+def tensor_to_jax(tensor: Tensor, device: Any = None) -> Any:
+    """The elements as a ``jax.Array``: over the same memory if that is aligned to 64 bytes, else JAX makes a copy.
+
+    Without ``jax_enable_x64`` JAX makes elements of 64 bits to such of 32, which is a copy too.
+
+    Parameters
+    ----------
+    device : jax.Device, optional
+        Where the array is to be; the CPU, where the memory is, by default.
+
+    Raises
+    ------
+    ExportRefused
+        If JAX has no such type.
+    """
+    jax = partner()
+    made = jax.dlpack.from_dlpack(_Alias(tensor))
+    return made if device is None else jax.device_put(made, device)
+
+
+def tensor_from_jax(
+    value: Any, dim_names: Iterable[str] | None = None, *, metadata: MetadataLike | None = None
+) -> Tensor:
+    """A tensor over the memory of a ``jax.Array``; one on another device is brought to the CPU first."""
+    return Tensor.from_numpy(np.asarray(value), dim_names, metadata=metadata)
+
+
+Tensor.from_jax = staticmethod(tensor_from_jax)
+Tensor.to_jax = tensor_to_jax
+CONVERTERS["jax"] = CONVERTERS["jaxlib"] = tensor_from_jax

@@ -1,0 +1,95 @@
+"""To and from the package ``sparse`` of PyData: COO, and GCXS of two dimensions as CSR and CSC, over the same memory.
+
+Rules kept here:
+
+* zeros are what is not stored, so an array with another fill value is refused;
+* the index is checked, value by value, before the package has it;
+* the package is imported when it is first needed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import cache
+from typing import Any
+
+from shmarrow.errors import InvalidType, MissingExtra
+from shmarrow.tensor import SparseCOOTensor, SparseCSCMatrix, SparseCSRMatrix, SparseMatrix, SparseTensor
+from shmarrow.tensor.convert import CONVERTERS
+from shmarrow.types import MetadataLike
+
+
+@cache
+def partner() -> Any:
+    """The module ``sparse``.
+
+    Raises
+    ------
+    MissingExtra
+        If it is not installed.
+    """
+    try:
+        import sparse
+    except ImportError as error:
+        raise MissingExtra(f"the package sparse is needed here: pip install 'shmarrow[tensor]' ({error})") from None
+    return sparse
+
+
+def sparse_to_pydata(tensor: SparseTensor) -> Any:
+    """The same values in the package ``sparse``: CSR and CSC as ``GCXS``, COO and CSF as ``COO``.
+
+    Values of one place are added up first, as the package takes each place once.
+
+    Raises
+    ------
+    InvalidData
+        If a value of the index is wrong.
+    """
+    sparse = partner()
+    if isinstance(tensor, SparseMatrix):
+        single = tensor.coalesced()
+        parts = (single.data, single.indices, single.indptr)
+        return sparse.GCXS(parts, shape=single.shape, compressed_axes=(single.axis,))
+    coordinates = tensor.as_form(SparseCOOTensor).coalesced()
+    return sparse.COO(
+        coordinates.indices.T, coordinates.data, shape=coordinates.shape, has_duplicates=False, sorted=True
+    )
+
+
+def sparse_from_pydata(
+    cls: Any, value: Any, dim_names: Iterable[str] | None = None, *, metadata: MetadataLike | None = None
+) -> Any:
+    """A ``sparse.COO`` or ``sparse.GCXS`` in this form; over its memory where that is its own.
+
+    Raises
+    ------
+    InvalidType
+        If it is neither, or elements that are not stored are not zero.
+    """
+    return _from_pydata(value, dim_names, metadata).as_form(cls)
+
+
+def _from_pydata(value: Any, dim_names: Iterable[str] | None, metadata: MetadataLike | None) -> Any:
+    sparse = partner()
+    if not isinstance(value, (sparse.COO, sparse.GCXS)):
+        raise InvalidType(f"expected a sparse.COO or sparse.GCXS, found {type(value).__name__}")
+    if value.fill_value != 0:
+        raise InvalidType(f"elements that are not stored are zero in Arrow, found the fill value {value.fill_value}")
+    given: dict[str, Any] = {"dim_names": dim_names, "metadata": metadata}
+    if isinstance(value, sparse.GCXS) and value.ndim == 2:
+        form = SparseCSRMatrix if tuple(value.compressed_axes) == (0,) else SparseCSCMatrix
+        return form.from_numpy(value.data, value.indptr, value.indices, value.shape, **given)
+    coo = value if isinstance(value, sparse.COO) else value.tocoo()
+    return SparseCOOTensor.from_numpy(coo.data, coo.coords.T, coo.shape, **given)
+
+
+def from_pydata_sparse(value: Any) -> SparseTensor:
+    """An array of the package ``sparse``, in the form that it has."""
+    made: SparseTensor = _from_pydata(value, None, None)
+    return made
+
+
+_Sparse: Any = SparseTensor
+_Sparse.from_pydata_sparse = classmethod(sparse_from_pydata)
+_Sparse.to_pydata_sparse = sparse_to_pydata
+CONVERTERS["sparse"] = from_pydata_sparse

@@ -1,0 +1,124 @@
+"""To and from scipy's sparse arrays: COO of any number of dimensions, CSR and CSC, over the same memory.
+
+Rules kept here:
+
+* what scipy gets is a ``*_array``, which takes int32 and int64 indices as they are; other integers are converted;
+* the index is checked, value by value, before scipy has it;
+* scipy is imported when it is first needed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from shmarrow.errors import InvalidType, MissingExtra
+from shmarrow.tensor import (
+    SparseCOOTensor,
+    SparseCSCMatrix,
+    SparseCSFTensor,
+    SparseCSRMatrix,
+    SparseMatrix,
+    SparseTensor,
+)
+from shmarrow.tensor.convert import CONVERTERS
+from shmarrow.tensor.element import NDArray
+from shmarrow.types import MetadataLike
+
+
+@cache
+def partner() -> Any:
+    """The module ``scipy.sparse``.
+
+    Raises
+    ------
+    MissingExtra
+        If it is not installed.
+    """
+    try:
+        import scipy.sparse
+    except ImportError as error:
+        raise MissingExtra(f"scipy is needed here: pip install 'shmarrow[tensor]' ({error})") from None
+    return scipy.sparse
+
+
+def sparse_to_scipy(tensor: SparseTensor) -> Any:
+    """The same values in scipy: CSR and CSC as ``csr_array`` and ``csc_array``, COO and CSF as ``coo_array``.
+
+    Raises
+    ------
+    InvalidData
+        If a value of the index is wrong.
+    InvalidType
+        If scipy has no such type of elements.
+    """
+    scipy = partner()
+    if tensor.ml_dtype or tensor.dtype.kind not in "biuf" or tensor.dtype == np.float16:
+        raise InvalidType(f"scipy has no sparse arrays of {tensor.ml_dtype or tensor.type}; convert the values first")
+    if isinstance(tensor, SparseCSFTensor):
+        tensor = tensor.to_coo()
+    tensor.validate(full=True)
+    if isinstance(tensor, SparseMatrix):
+        make = scipy.csr_array if tensor.axis == 0 else scipy.csc_array
+        indptr, indices = _indices(tensor.indptr, tensor.indices)
+        # Given to the constructor, arrays that are a small part of their mapping would be copied.
+        compressed = make(tensor.shape, dtype=tensor.dtype)
+        compressed.indptr, compressed.indices, compressed.data = indptr, indices, tensor.data
+        return compressed
+    assert isinstance(tensor, SparseCOOTensor)
+    (indices,) = _indices(tensor.indices)
+    made = scipy.coo_array((tensor.data, tuple(indices.T)), shape=tensor.shape)
+    made.has_canonical_format = tensor.is_canonical
+    return made
+
+
+def _indices(*index: NDArray) -> tuple[NDArray, ...]:
+    """The arrays of an index, all int32 or all int64."""
+    dtype = np.dtype("<i4") if {part.dtype for part in index} == {np.dtype("<i4")} else np.dtype("<i8")
+    return tuple([part.astype(dtype, copy=False) for part in index])
+
+
+def sparse_from_scipy(
+    cls: Any, value: Any, dim_names: Iterable[str] | None = None, *, metadata: MetadataLike | None = None
+) -> Any:
+    """A sparse array or matrix of scipy, of any of its formats, in this form.
+
+    CSR and CSC share the memory of their own form; the coordinates of COO, which scipy has in an array for each
+    dimension, are put together.
+
+    Raises
+    ------
+    InvalidType
+        If it is no sparse array, or its elements are of a type that Arrow has not.
+    """
+    if not partner().issparse(value):
+        raise InvalidType(f"expected a sparse array of scipy, found {type(value).__name__}")
+    wanted = {SparseCSRMatrix: "csr", SparseCSCMatrix: "csc"}.get(cls, "coo")
+    return _from_scipy(value.asformat(wanted), dim_names, metadata).as_form(cls)
+
+
+def _from_scipy(value: Any, dim_names: Iterable[str] | None, metadata: MetadataLike | None) -> Any:
+    given: dict[str, Any] = {"dim_names": dim_names, "metadata": metadata}
+    if value.format == "csr" and value.ndim == 2:
+        return SparseCSRMatrix.from_numpy(value.data, value.indptr, value.indices, value.shape, **given)
+    if value.format == "csc":
+        return SparseCSCMatrix.from_numpy(value.data, value.indptr, value.indices, value.shape, **given)
+    coo = value.tocoo()
+    return SparseCOOTensor.from_numpy(coo.data, np.stack(coo.coords, axis=1), coo.shape, **given)
+
+
+def from_scipy(value: Any) -> SparseTensor:
+    """Any sparse array of scipy: CSR and CSC as such, all others as COO."""
+    if not partner().issparse(value):
+        raise InvalidType(f"expected a sparse array of scipy, found {type(value).__name__}")
+    made: SparseTensor = _from_scipy(value, None, None)
+    return made
+
+
+_Sparse: Any = SparseTensor
+_Sparse.from_scipy = classmethod(sparse_from_scipy)
+_Sparse.to_scipy = sparse_to_scipy
+CONVERTERS["scipy"] = from_scipy

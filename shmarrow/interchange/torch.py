@@ -1,0 +1,255 @@
+"""To and from torch: tensors, dense and sparse, and columns, over the same memory.
+
+Rules kept here:
+
+* what torch gets on the CPU is the memory itself, also where that is a read-only mapping: writing to such a tensor ends
+  the process, so ``clone()`` first what is to be changed. Types that torch has not are refused by their name;
+* the index of a sparse tensor is checked, value by value, before torch has it;
+* torch is imported when it is first needed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from shmarrow.errors import InvalidType, MissingExtra, StorageError, Unsupported
+from shmarrow.layout import Array
+from shmarrow.tensor import (
+    SparseCOOTensor,
+    SparseCSCMatrix,
+    SparseCSFTensor,
+    SparseCSRMatrix,
+    SparseMatrix,
+    SparseTensor,
+    Tensor,
+)
+from shmarrow.tensor.convert import CONVERTERS
+from shmarrow.tensor.dense import as_dim_names
+from shmarrow.tensor.element import ML_DTYPES, NDArray, as_element
+from shmarrow.types import MetadataLike, as_metadata
+
+
+@cache
+def partner() -> Any:
+    """The module ``torch``.
+
+    Raises
+    ------
+    MissingExtra
+        If it is not installed.
+    """
+    try:
+        import torch
+    except ImportError as error:
+        raise MissingExtra(f"torch is needed here: pip install 'shmarrow[torch]' ({error})") from None
+    return torch
+
+
+# --- dense ------------------------------------------------------------------------------------------------------
+
+
+def tensor_to_torch(tensor: Tensor, device: Any = None) -> Any:
+    """The elements as a ``torch.Tensor`` over the same memory; on another device, after one transfer.
+
+    Parameters
+    ----------
+    device : torch.device or str, optional
+        Where the tensor is to be; the CPU, where it is, by default.
+
+    Raises
+    ------
+    ExportRefused
+        If torch has no such type, or elements lie at no multiples of their size.
+    """
+    made = partner().from_dlpack(tensor)
+    return made if device is None else made.to(device)
+
+
+def tensor_from_torch(
+    value: Any, dim_names: Iterable[str] | None = None, *, metadata: MetadataLike | None = None
+) -> Tensor:
+    """A tensor over the memory of a dense ``torch.Tensor``; one on another device is brought to the CPU first.
+
+    Raises
+    ------
+    InvalidType
+        If it is sparse, or of a type that Arrow has not.
+    """
+    torch = partner()
+    if not isinstance(value, torch.Tensor):
+        raise InvalidType(f"expected a torch.Tensor, found {type(value).__name__}")
+    if value.layout is not torch.strided:
+        raise InvalidType(
+            f"expected a dense tensor, found one of layout {value.layout}; see SparseCOOTensor.from_torch"
+        )
+    plain = value.detach().cpu().resolve_conj().resolve_neg()
+    name = str(value.dtype).removeprefix("torch.")
+    if name in ML_DTYPES:
+        bits = plain.view(torch.uint16 if ML_DTYPES[name].itemsize == 2 else torch.uint8)
+        storage, element = bits.numpy(), as_element(name)
+    else:
+        try:
+            array = plain.numpy()
+        except TypeError as error:
+            raise InvalidType(f"Arrow has no type for {value.dtype}: {error}") from None
+        storage, element = array, as_element(array.dtype)
+    return Tensor(storage, element, as_dim_names(dim_names, storage.ndim), as_metadata(metadata))
+
+
+def array_to_torch(array: Array, device: Any = None) -> Any:
+    """A column of numbers, fixed-size lists or tensors of one shape as one ``torch.Tensor`` over the same memory.
+
+    Raises
+    ------
+    CopyRequired
+        If there are nulls, or numpy has no zero-copy form of the values.
+    """
+    return tensor_to_torch(Tensor.from_array(array), device)
+
+
+# --- sparse -----------------------------------------------------------------------------------------------------
+
+
+def sparse_to_torch(tensor: SparseTensor, device: Any = None) -> Any:
+    """The same sparse tensor in torch: COO, CSR and CSC each as itself, CSF as COO.
+
+    Values and index are shared, but an index of other integers than torch takes, int64 for COO, int32 and int64 for the
+    others, is converted.
+
+    Raises
+    ------
+    InvalidData
+        If a value of the index is wrong.
+    ExportRefused
+        If torch has no such type of elements.
+    """
+    torch = partner()
+    if isinstance(tensor, SparseCSFTensor):
+        tensor = tensor.to_coo()
+    tensor.validate(full=True)
+    if isinstance(tensor, SparseMatrix):
+        tensor = tensor.coalesced()
+        make = torch.sparse_csr_tensor if tensor.axis == 0 else torch.sparse_csc_tensor
+        dtypes = {tensor.indptr.dtype, tensor.indices.dtype}
+        dtype = np.dtype("<i4") if dtypes == {np.dtype("<i4")} else np.dtype("<i8")
+        index = [_shared(part.astype(dtype, copy=False)) for part in (tensor.indptr, tensor.indices)]
+        made = make(*index, _values(tensor), tensor.shape, check_invariants=False)
+    else:
+        assert isinstance(tensor, SparseCOOTensor)
+        indices = _shared(tensor.indices.T.astype(np.int64, copy=False))
+        made = torch.sparse_coo_tensor(
+            indices, _values(tensor), tensor.shape, is_coalesced=tensor.is_canonical or None, check_invariants=False
+        )
+    return made if device is None else made.to(device)
+
+
+def _values(tensor: SparseTensor) -> Any:
+    return partner().from_dlpack(Tensor(tensor.storage, tensor._element))
+
+
+def _shared(array: NDArray) -> Any:
+    return partner().from_dlpack(Tensor(array, as_element(array.dtype)))
+
+
+def sparse_from_torch(
+    cls: Any, value: Any, dim_names: Iterable[str] | None = None, *, metadata: MetadataLike | None = None
+) -> Any:
+    """A sparse ``torch.Tensor`` of layout COO, CSR or CSC in this form; over its memory where that is its own.
+
+    Raises
+    ------
+    InvalidType
+        If it is of another layout.
+    Unsupported
+        If its values are dense tensors, or it is a batch of matrices.
+    """
+    if not isinstance(value, partner().Tensor):
+        raise InvalidType(f"expected a torch.Tensor, found {type(value).__name__}")
+    return _from_torch(value, dim_names, metadata).as_form(cls)
+
+
+def _from_torch(value: Any, dim_names: Iterable[str] | None, metadata: MetadataLike | None) -> Any:
+    """A sparse tensor in the form that it has in torch."""
+    torch = partner()
+    value = value.detach().cpu()
+    layout = value.layout
+    if layout not in (torch.sparse_coo, torch.sparse_csr, torch.sparse_csc):
+        raise InvalidType(f"expected a sparse COO, CSR or CSC tensor, found one of layout {layout}")
+    if value.dense_dim() or (layout is not torch.sparse_coo and value.ndim != 2):
+        raise Unsupported(f"a tensor of shape {tuple(value.shape)} and layout {layout} with dense or batch dimensions")
+    given: dict[str, Any] = {"dim_names": dim_names, "metadata": metadata}
+    shape = tuple(value.shape)
+    if layout is torch.sparse_coo:
+        coordinates = value._indices().numpy().T
+        canonical = True if value.is_coalesced() else None
+        values = tensor_from_torch(value._values())
+        return SparseCOOTensor.from_numpy(values, coordinates, shape, is_canonical=canonical, **given)
+    values = tensor_from_torch(value.values())
+    if layout is torch.sparse_csr:
+        indptr, indices = value.crow_indices().numpy(), value.col_indices().numpy()
+        return SparseCSRMatrix.from_numpy(values, indptr, indices, shape, **given)
+    indptr, indices = value.ccol_indices().numpy(), value.row_indices().numpy()
+    return SparseCSCMatrix.from_numpy(values, indptr, indices, shape, **given)
+
+
+# --- GPU --------------------------------------------------------------------------------------------------------
+
+_READ_ONLY = 8  # cudaHostRegisterReadOnly
+
+
+@contextmanager
+def pinned(tensor: Tensor) -> Iterator[Tensor]:
+    """Lock a tensor's memory for the GPU as long as the block runs, so that transfers from it run at full speed.
+
+    Raises
+    ------
+    Unsupported
+        If torch sees no CUDA device.
+    StorageError
+        If the driver refuses.
+
+    Examples
+    --------
+    ``with tensor.pinned(): on_device = tensor.to_torch("cuda")``
+    """
+    torch = partner()
+    if not torch.cuda.is_available():
+        raise Unsupported("memory is pinned for a GPU, and torch sees no CUDA device here")
+    runtime = torch.cuda.cudart()
+    address = tensor.storage.__array_interface__["data"][0]
+    reach = sum([(size - 1) * step for size, step in zip(tensor.shape, tensor.strides, strict=True)])
+    size = reach + tensor.storage.itemsize if tensor.size else 0
+    if not size:
+        yield tensor
+        return
+    code = int(runtime.cudaHostRegister(address, size, _READ_ONLY))
+    if code:
+        raise StorageError(code, f"cannot pin {size} bytes at {address:#x}: CUDA error {code}")
+    try:
+        yield tensor
+    finally:
+        torch.cuda.synchronize()
+        runtime.cudaHostUnregister(address)
+
+
+# --- methods ----------------------------------------------------------------------------------------------------
+
+
+def from_torch(value: Any) -> Tensor | SparseTensor:
+    """Any ``torch.Tensor``, in the form that it has."""
+    return tensor_from_torch(value) if value.layout is partner().strided else _from_torch(value, None, None)
+
+
+Tensor.from_torch = staticmethod(tensor_from_torch)
+Tensor.to_torch = tensor_to_torch
+Tensor.pinned = pinned
+_Sparse: Any = SparseTensor
+_Sparse.from_torch = classmethod(sparse_from_torch)
+_Sparse.to_torch = sparse_to_torch
+Array.to_torch = array_to_torch
+CONVERTERS["torch"] = from_torch

@@ -1,0 +1,397 @@
+"""Tensors handed to torch, JAX, scipy and sparse, and taken from them: the same memory, and nothing unchecked."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import warnings
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+import shmarrow as sa
+from shmarrow import segment
+
+EXTRA = "the extra `tensor` is not installed"
+FORMS: dict[str, Any] = {
+    "coo": sa.SparseCOOTensor,
+    "csr": sa.SparseCSRMatrix,
+    "csc": sa.SparseCSCMatrix,
+    "csf": sa.SparseCSFTensor,
+}
+MATRIX = np.array([[0, 1, 2, 0], [0, 0, 3, 0], [0, 4, 0, 5], [0, 0, 0, 0], [6, 0, 7, 8], [0, 9, 0, 0]], np.float64)
+CUBE = np.where(np.arange(60).reshape(3, 4, 5) % 7 == 0, np.arange(60.0).reshape(3, 4, 5), 0)
+DTYPES = [
+    "?",
+    "u1",
+    "i1",
+    "i2",
+    "i4",
+    "i8",
+    "u2",
+    "u4",
+    "u8",
+    "f2",
+    "f4",
+    "f8",
+    "bfloat16",
+    "float8_e4m3fn",
+    "float8_e5m2",
+]
+
+
+@pytest.fixture
+def torch() -> Any:
+    return pytest.importorskip("torch", reason="the extra `torch` is not installed")
+
+
+@pytest.fixture
+def scipy_sparse() -> Any:
+    return pytest.importorskip("scipy.sparse", reason=EXTRA)
+
+
+@pytest.fixture
+def sparse() -> Any:
+    return pytest.importorskip("sparse", reason="the package sparse is not installed")
+
+
+@pytest.fixture
+def jax() -> Any:
+    return pytest.importorskip("jax", reason="the extra `jax` is not installed")
+
+
+@pytest.fixture(autouse=True)
+def _no_warnings() -> Iterator[None]:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        # torch says once that its CSR and CSC are in beta.
+        warnings.filterwarnings("ignore", message="Sparse CSR tensor support", category=UserWarning)
+        warnings.filterwarnings("ignore", message="Sparse invariant checks", category=UserWarning)
+        yield
+
+
+def mapped(array: Any, name: str) -> sa.Tensor:
+    """The array as a tensor in shared memory."""
+    sa.ipc.write_tensor(sa.Tensor.from_numpy(array), name, overwrite=True)
+    found = sa.ipc.read_tensor(name)
+    assert isinstance(found, sa.Tensor)
+    return found
+
+
+def address(array: Any) -> int:
+    return int(np.asarray(array).__array_interface__["data"][0])
+
+
+# --- torch, dense -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_torch_has_mapped_memory(torch: Any, shm_name: str, dtype: str) -> None:
+    pytest.importorskip("ml_dtypes", reason=EXTRA)
+    array = np.array([[0, 1, 2], [3, 4, 5]]).astype(dtype)
+    tensor = mapped(array, shm_name)
+    for made in (torch.from_dlpack(tensor), tensor.to_torch()):
+        assert made.data_ptr() == address(tensor.storage)
+        expected = {"?": "bool", "u1": "uint8", "f2": "float16", "f4": "float32", "f8": "float64"}.get(dtype, dtype)
+        expected = (
+            {"i": "int", "u": "uint"}.get(dtype[0], "") + str(8 * int(dtype[1])) if dtype[0] in "iu" else expected
+        )
+        assert made.dtype == getattr(torch, expected)
+        assert made.to(torch.float64).tolist() == array.astype("f8").tolist()
+    back = sa.Tensor.from_torch(made)
+    assert back == tensor
+    assert address(back.storage) == address(tensor.storage)
+
+
+@pytest.mark.parametrize(
+    "array",
+    [CUBE.transpose(2, 0, 1), CUBE[::2, 1:, ::3], np.broadcast_to(np.arange(3), (4, 3)), np.zeros((0, 3)), np.array(5)],
+    ids=["permuted", "gaps", "repeated", "none", "0-d"],
+)
+def test_torch_has_any_strides(torch: Any, array: Any) -> None:
+    made = sa.Tensor.from_numpy(array).to_torch()
+    assert made.shape == array.shape
+    np.testing.assert_array_equal(made.numpy(), array)
+    if array.size:
+        assert made.data_ptr() == address(array)
+    np.testing.assert_array_equal(sa.Tensor.from_torch(made).to_numpy(), array)
+
+
+def test_negative_strides_never_reach_torch(torch: Any) -> None:
+    tensor = sa.Tensor.from_numpy(np.arange(6)[::-1])
+    assert torch.from_dlpack(tensor).tolist() == [5, 4, 3, 2, 1, 0]
+    assert torch.from_dlpack(tensor[::-2]).tolist() == [0, 2, 4]
+
+
+def test_torch_outlives_the_name(torch: Any, shm_name: str) -> None:
+    made = mapped(np.arange(1000.0), shm_name).to_torch()
+    segment.unlink(shm_name)
+    assert made.sum().item() == 499500
+    copy = made.clone()
+    copy += 1
+    assert copy.sum().item() == 500500
+
+
+@pytest.mark.parametrize("dtype", ["M8[us]", "m8[s]", "V4"])
+def test_types_that_torch_has_not(torch: Any, dtype: str) -> None:
+    with pytest.raises(sa.ExportRefused, match="no type"):
+        sa.Tensor.from_numpy(np.zeros(2, dtype)).to_torch()
+
+
+def test_torch_tensors_that_have_no_form(torch: Any) -> None:
+    with pytest.raises(sa.InvalidType, match="complex"):
+        sa.Tensor.from_torch(torch.zeros(2, dtype=torch.complex64))
+    with pytest.raises(sa.InvalidType, match="SparseCOOTensor"):
+        sa.Tensor.from_torch(torch.eye(2).to_sparse())
+    with pytest.raises(sa.InvalidType, match="ndarray"):
+        sa.Tensor.from_torch(np.zeros(2))
+    with pytest.raises(sa.InvalidType, match="layout"):
+        sa.SparseCOOTensor.from_torch(torch.zeros(2))
+    with pytest.raises(sa.Unsupported, match="dense or batch"):
+        sa.SparseCOOTensor.from_torch(torch.ones(2, 3).to_sparse(1))
+    leaf = torch.arange(3.0, requires_grad=True)
+    assert address(sa.Tensor.from_torch(leaf).storage) == leaf.data_ptr()
+
+
+def test_a_gpu_has_it_after_one_transfer(torch: Any, shm_name: str) -> None:
+    tensor = mapped(np.arange(1 << 20, dtype="f4"), shm_name)
+    assert tensor.to_torch("cpu").data_ptr() == address(tensor.storage)
+    if not torch.cuda.is_available():
+        with pytest.raises(sa.Unsupported, match="no CUDA device"), tensor.pinned():
+            pass
+        pytest.skip("no GPU here: transfers and pinned memory are not tested")
+    with tensor.pinned():
+        made = tensor.to_torch("cuda")
+    assert made.device.type == "cuda"
+    assert made.sum().item() == pytest.approx(np.arange(1 << 20, dtype="f4").sum())
+
+
+# --- columns ----------------------------------------------------------------------------------------------------
+
+
+def test_columns_are_tensors(torch: Any, shm_name: str) -> None:
+    numbers = np.arange(12.0)
+    pairs = sa.FixedSizeListArray.from_arrays(sa.list_(sa.float64(), 2), sa.array(numbers))
+    cubes = sa.FixedShapeTensorArray.from_numpy_ndarray(numbers.reshape(3, 2, 2))
+    schema = sa.schema([("pairs", pairs.type), ("numbers", sa.float64())])
+    with sa.ipc.new_file(shm_name, schema) as writer:
+        writer.write(sa.record_batch([pairs, sa.array(numbers[:6])], schema=schema))
+    with sa.ipc.open_file(shm_name) as reader:
+        batch = reader.get_batch(0)
+    made = batch["pairs"].to_torch()
+    assert made.tolist() == numbers.reshape(6, 2).tolist()
+    assert made.data_ptr() == address(batch["pairs"].to_numpy())
+    assert batch["numbers"].to_torch().tolist() == numbers[:6].tolist()
+    assert batch["pairs"].slice(2, 3).to_torch().tolist() == numbers[4:10].reshape(3, 2).tolist()
+    tensor = sa.Tensor.from_array(cubes, ["row", "y", "x"])
+    assert (tensor.shape, tensor.dim_names) == ((3, 2, 2), ("row", "y", "x"))
+    assert address(tensor.storage) == address(numbers)
+    assert cubes.to_torch().shape == (3, 2, 2)
+    with pytest.raises(sa.CopyRequired):
+        sa.array([1.0, None]).to_torch()
+    with pytest.raises(sa.InvalidType):
+        sa.Tensor.from_array(numbers)
+
+
+# --- torch, sparse ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("index_type", [None, "int32", "uint8"])
+@pytest.mark.parametrize("form", FORMS)
+def test_sparse_to_torch(torch: Any, form: str, index_type: str | None) -> None:
+    tensor = FORMS[form].from_dense(MATRIX, index_type=index_type)
+    made = tensor.to_torch()
+    layout = {"csr": torch.sparse_csr, "csc": torch.sparse_csc}.get(form, torch.sparse_coo)
+    assert made.layout is layout
+    np.testing.assert_array_equal(made.to_dense().numpy(), MATRIX)
+    values = made._values() if layout is torch.sparse_coo else made.values()
+    assert values.data_ptr() == address(tensor.storage) or form == "csf"
+    if form == "coo":
+        assert made.is_coalesced()
+        if index_type is None:
+            assert made._indices().data_ptr() == address(tensor.indices)
+    if form == "csr" and index_type != "uint8":
+        assert made.col_indices().data_ptr() == address(tensor.indices)
+    vector = torch.arange(4.0, dtype=torch.float64)[:, None]
+    np.testing.assert_array_equal((made @ vector).numpy(), MATRIX @ vector.numpy())
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_sparse_from_torch(torch: Any, form: str) -> None:
+    dense = torch.from_dlpack(sa.Tensor.from_numpy(MATRIX))
+    for theirs in (dense.to_sparse(), dense.to_sparse_csr(), dense.to_sparse_csc()):
+        found = FORMS[form].from_torch(theirs, ["a", "b"])
+        assert type(found) is FORMS[form]
+        assert found.dim_names == ("a", "b")
+        np.testing.assert_array_equal(found.to_dense(), MATRIX)
+    cube = FORMS[form].from_torch if form in ("coo", "csf") else None
+    if cube is not None:
+        np.testing.assert_array_equal(cube(torch.from_numpy(CUBE).to_sparse()).to_dense(), CUBE)
+        assert cube(torch.from_numpy(CUBE).bfloat16().to_sparse()).ml_dtype == "bfloat16"
+
+
+def test_torch_memory_is_shared(torch: Any) -> None:
+    coo = torch.from_numpy(MATRIX).to_sparse()
+    assert address(sa.SparseCOOTensor.from_torch(coo).storage) == coo._values().data_ptr()
+    assert address(sa.SparseCOOTensor.from_torch(coo).indices) == coo._indices().data_ptr()
+    csr = torch.from_numpy(MATRIX).to_sparse_csr()
+    assert address(sa.SparseCSRMatrix.from_torch(csr).indices) == csr.col_indices().data_ptr()
+
+
+def test_uncoalesced_values(torch: Any) -> None:
+    theirs = torch.sparse_coo_tensor([[1, 0, 1]], [1.0, 2.0, 4.0], (3,), check_invariants=True)
+    found = sa.SparseCOOTensor.from_torch(theirs)
+    assert not found.is_canonical
+    assert found.to_dense().tolist() == [2, 5, 0]
+    assert found.to_torch().to_dense().tolist() == [2, 5, 0]
+    mixed = sa.SparseCSRMatrix.from_numpy([1.0, 2.0, 4.0], [0, 3], [2, 0, 2], (1, 3))
+    made = mixed.to_torch()
+    assert made.col_indices().tolist() == [0, 2]
+    assert made.to_dense().tolist() == [[2, 0, 5]]
+
+
+# --- scipy ------------------------------------------------------------------------------------------------------
+
+KINDS = ["bsr", "coo", "csc", "csr", "dia", "dok", "lil"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("form", FORMS)
+def test_from_scipy(scipy_sparse: Any, form: str, kind: str) -> None:
+    for suffix in ("array", "matrix"):
+        theirs = getattr(scipy_sparse, f"{kind}_{suffix}")(MATRIX)
+        found = FORMS[form].from_scipy(theirs, ["a", "b"])
+        assert type(found) is FORMS[form]
+        assert found.dim_names == ("a", "b")
+        np.testing.assert_array_equal(found.to_dense(), MATRIX)
+
+
+@pytest.mark.parametrize("index_type", ["int32", "int64", "uint8"])
+@pytest.mark.parametrize("form", FORMS)
+def test_to_scipy(scipy_sparse: Any, shm_name: str, form: str, index_type: str) -> None:
+    sa.ipc.write_tensor(FORMS[form].from_dense(MATRIX, index_type=index_type), shm_name)
+    tensor = sa.ipc.read_tensor(shm_name)
+    made = tensor.to_scipy()
+    assert made.format == {"csf": "coo"}.get(form, form)
+    np.testing.assert_array_equal(made.toarray(), MATRIX)
+    np.testing.assert_array_equal(made @ np.arange(4.0), MATRIX @ np.arange(4.0))
+    if form != "csf":
+        assert np.shares_memory(made.data, tensor.data)
+        if index_type != "uint8":
+            index = made.coords[0] if form == "coo" else made.indices
+            assert np.shares_memory(index, tensor.indices)
+
+
+@pytest.mark.parametrize("form", ["csr", "csc"])
+def test_scipy_memory_is_shared(scipy_sparse: Any, form: str) -> None:
+    theirs = getattr(scipy_sparse, f"{form}_array")(MATRIX)
+    found = FORMS[form].from_scipy(theirs)
+    assert np.shares_memory(found.data, theirs.data)
+    assert np.shares_memory(found.indices, theirs.indices)
+    assert np.shares_memory(found.indptr, theirs.indptr)
+
+
+def test_scipy_of_other_dimensions(scipy_sparse: Any) -> None:
+    for form in (sa.SparseCOOTensor, sa.SparseCSFTensor):
+        for dense in (CUBE, CUBE[0, 0]):
+            made = form.from_dense(dense).to_scipy()
+            np.testing.assert_array_equal(made.toarray(), dense)
+            np.testing.assert_array_equal(form.from_scipy(made).to_dense(), dense)
+    with pytest.raises(sa.InvalidType, match="ndarray"):
+        sa.SparseCOOTensor.from_scipy(MATRIX)
+
+
+@pytest.mark.parametrize("dtype", ["f2", "M8[s]", "bfloat16"])
+def test_types_that_scipy_has_not(scipy_sparse: Any, dtype: str) -> None:
+    pytest.importorskip("ml_dtypes", reason=EXTRA)
+    with pytest.raises(sa.InvalidType, match="no sparse arrays"):
+        sa.SparseCSRMatrix.from_dense(MATRIX.astype("i8").astype(dtype)).to_scipy()
+
+
+# --- sparse -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_pydata_sparse(sparse: Any, form: str) -> None:
+    tensor = FORMS[form].from_dense(MATRIX)
+    made = tensor.to_pydata_sparse()
+    assert type(made) is (sparse.GCXS if form in ("csr", "csc") else sparse.COO)
+    np.testing.assert_array_equal(made.todense(), MATRIX)
+    assert np.shares_memory(made.data, tensor.data) or form == "csf"
+    for theirs in (
+        sparse.COO.from_numpy(MATRIX),
+        sparse.GCXS.from_numpy(MATRIX, compressed_axes=(0,)),
+        sparse.GCXS.from_numpy(MATRIX, compressed_axes=(1,)),
+    ):
+        found = FORMS[form].from_pydata_sparse(theirs, ["a", "b"])
+        assert type(found) is FORMS[form]
+        np.testing.assert_array_equal(found.to_dense(), MATRIX)
+
+
+def test_pydata_sparse_of_other_dimensions(sparse: Any) -> None:
+    for theirs in (sparse.COO.from_numpy(CUBE), sparse.GCXS.from_numpy(CUBE)):
+        for form in (sa.SparseCOOTensor, sa.SparseCSFTensor):
+            found = form.from_pydata_sparse(theirs)
+            np.testing.assert_array_equal(found.to_dense(), CUBE)
+            np.testing.assert_array_equal(found.to_pydata_sparse().todense(), CUBE)
+    with pytest.raises(sa.InvalidType, match="fill value"):
+        sa.SparseCOOTensor.from_pydata_sparse(sparse.COO.from_numpy(CUBE, fill_value=0) + 1)
+    with pytest.raises(sa.InvalidType, match="ndarray"):
+        sa.SparseCOOTensor.from_pydata_sparse(CUBE)
+    twice = sa.SparseCOOTensor.from_numpy([1, 2, 4], [[1], [0], [1]], (2,))
+    assert twice.to_pydata_sparse().todense().tolist() == [2, 5]
+
+
+# --- JAX --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", ["f4", "i4", "u1", "f2", "bfloat16", "float8_e4m3fn", "?"])
+def test_jax_has_mapped_memory(jax: Any, shm_name: str, dtype: str) -> None:
+    pytest.importorskip("ml_dtypes", reason=EXTRA)
+    tensor = mapped(np.arange(64).reshape(8, 8).astype(dtype), shm_name)
+    made = tensor.to_jax()
+    assert (made.shape, made.dtype) == ((8, 8), np.dtype(dtype))
+    assert made.unsafe_buffer_pointer() == address(tensor.storage)
+    changed = jax.jit(lambda x: x.at[0].set(x[1]), donate_argnums=0)(made)
+    assert changed.shape == (8, 8)
+    assert sa.Tensor.from_jax(tensor.to_jax()) == tensor
+    with pytest.raises(sa.ExportRefused, match=r"1\.0"):
+        tensor.__dlpack__(stream=None)
+
+
+# --- checks and imports -----------------------------------------------------------------------------------------
+
+WRONG = {
+    "coo": sa.SparseCOOTensor.from_numpy([1.0], [[9, 0]], (3, 3), is_canonical=False),
+    "csr": sa.SparseCSRMatrix.from_numpy([1.0], [0, 1, 1, 1], [1 << 40], (3, 3)),
+    "csc": sa.SparseCSCMatrix.from_numpy([1.0, 2.0], [0, 2, 1, 2], [0, 1], (3, 3)),
+    "csf": sa.SparseCSFTensor.from_numpy([1.0], [[0, 1]], [[0], [-1]], (3, 3)),
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("package", ["torch", "scipy", "sparse"])
+def test_no_unchecked_index_leaves(form: str, package: str) -> None:
+    pytest.importorskip(package, reason=f"{package} is not installed")
+    method = {"torch": "to_torch", "scipy": "to_scipy", "sparse": "to_pydata_sparse"}[package]
+    with pytest.raises(sa.InvalidData):
+        getattr(WRONG[form], method)()
+
+
+@pytest.mark.parametrize("package", ["torch", "scipy", "sparse", "jax"])
+def test_without_the_package(package: str) -> None:
+    method = {"torch": "to_torch", "scipy": "to_scipy", "sparse": "to_pydata_sparse", "jax": "to_jax"}[package]
+    code = f"""
+import sys
+sys.modules[{package!r}] = None
+import numpy as np, shmarrow as sa
+tensor = sa.Tensor.from_numpy(np.eye(2)) if {package!r} == "jax" else sa.SparseCOOTensor.from_dense(np.eye(2))
+try:
+    tensor.{method}()
+except sa.MissingExtra as error:
+    print(error)
+"""
+    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert "pip install 'shmarrow[" in said
