@@ -2,8 +2,8 @@
 
 A dictionary batch sets a dictionary, or with its delta flag adds to the end of it. Rules kept here:
 
-* a set of dictionaries is never changed: a new message makes a new set, so a batch whose columns are made later still
-  points into the dictionaries that it was written for;
+* a set of dictionaries that a batch was given is never changed: the next message makes a new set, so a batch whose
+  columns are made later still points into the dictionaries that it was written for;
 * the values are made when the first column needs them; what a dictionary holds is bounded by the limits.
 """
 
@@ -63,10 +63,10 @@ class Dictionary:
         return made
 
 
-def with_dictionary(
+def add_dictionary(
     known: dict[int, Dictionary], id: int, body: BatchBody, delta: bool, where: str, limits: Limits
-) -> dict[int, Dictionary]:
-    """A set of dictionaries with one more, or with a longer or another one of this id.
+) -> None:
+    """Add a dictionary to a set, or put a longer or another one in the place of the one of this id.
 
     Raises
     ------
@@ -76,4 +76,4 @@ def with_dictionary(
     before = known.get(id) if delta else None
     if delta and before is None:
         raise InvalidData(f"{where}: a delta for dictionary {id}, which has not come before it")
-    return {**known, id: Dictionary(id, body, before, limits)}
+    known[id] = Dictionary(id, body, before, limits)

@@ -28,7 +28,7 @@ from shmarrow.errors import (
     Unsupported,
 )
 from shmarrow.ipc.batch import BatchBody, read_batch
-from shmarrow.ipc.dictionary import Dictionary, with_dictionary
+from shmarrow.ipc.dictionary import Dictionary, add_dictionary
 from shmarrow.ipc.message import CONTINUATION, Message, end_of_stream, parse_metadata, read_message, read_prefix
 from shmarrow.ipc.projection import Projection
 from shmarrow.ipc.source import Source
@@ -66,13 +66,20 @@ Event = SchemaEvent | DictionaryEvent | BatchEvent | EndEvent
 class StreamState:
     """What a stream's messages have brought so far: the schema and the dictionaries."""
 
-    __slots__ = ("dictionaries", "limits", "schema", "where")
+    __slots__ = ("_dictionaries", "_shared", "limits", "schema", "where")
 
     def __init__(self, where: str, limits: Limits) -> None:
         self.schema: Schema | None = None
-        self.dictionaries: dict[int, Dictionary] = {}
+        self._dictionaries: dict[int, Dictionary] = {}
+        self._shared = False
         self.where = where
         self.limits = limits
+
+    @property
+    def dictionaries(self) -> dict[int, Dictionary]:
+        """The dictionaries as they are now; later messages leave this set as it is."""
+        self._shared = True
+        return self._dictionaries
 
     def apply(self, message: Message, body: Bytes) -> Event:
         """Take one message in; gives what it brought."""
@@ -92,8 +99,14 @@ class StreamState:
         return self._take_dictionary(message, body)
 
     def _take_dictionary(self, message: Message, body: Bytes) -> DictionaryEvent:
-        content, id, delta = dictionary_body(message, body, self.schema, self.dictionaries, self.where, self.limits)
-        self.dictionaries = with_dictionary(self.dictionaries, id, content, delta, self.where, self.limits)
+        source = self.schema.source if self.schema is not None else None
+        assert isinstance(source, WireSchema)
+        # Only dictionaries within dictionaries are looked for from here. To share the set would mean to copy it next.
+        found = self.dictionaries if source.nested_dictionaries else {}
+        content, id, delta = dictionary_body(message, body, self.schema, found, self.where, self.limits)
+        if self._shared:
+            self._dictionaries, self._shared = dict(self._dictionaries), False
+        add_dictionary(self._dictionaries, id, content, delta, self.where, self.limits)
         return DictionaryEvent(id, delta)
 
 

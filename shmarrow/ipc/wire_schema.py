@@ -76,6 +76,8 @@ class WireSchema:
         Whether the numbers in buffers are big endian.
     features : list of int
         What the writer says it makes use of.
+    nested_dictionaries : bool
+        Whether dictionaries have values that may hold dictionaries themselves.
     """
 
     def __init__(self, table: TableView, limits: Limits) -> None:
@@ -85,6 +87,7 @@ class WireSchema:
         self.big_endian: bool = endianness == ENUMS["Endianness"]["Big"]
         features = table["features"]
         self.features: list[int] = [] if features is None else features.tolist()
+        self.nested_dictionaries = False
         self._limits = limits
         self._reader = table.reader
         self._words = table.reader.data[: table.reader.size & ~3].view("<u4")
@@ -220,7 +223,9 @@ class WireSchema:
             found = int(tags[int(np.argmax(codes))])
             raise InvalidData(f"{reader.where}: a field has type {found}, expected 1 to {len(UNIONS['Type'])}")
         if encodings is not None:
-            codes = np.where(encodings != 0, _ENCODED, codes)
+            encoded = encodings != 0
+            self.nested_dictionaries |= bool((codes[encoded] & _NESTED).any())
+            codes = np.where(encoded, _ENCODED, codes)
         if most < _NESTED:
             return codes, None
         types_at, children = self._slots(positions, (_TYPE, _CHILDREN))
