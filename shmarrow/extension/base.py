@@ -85,7 +85,7 @@ class ExtensionType(DataType):
         return self.storage_type.fields
 
     @property
-    def numpy_dtype(self) -> DType | None:
+    def numpy_dtype(self) -> DType | None:  # type: ignore[override]
         return self.storage_type.numpy_dtype
 
     @property

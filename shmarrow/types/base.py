@@ -1,0 +1,159 @@
+"""What all types share: a value with a layout, dtypes and a name; metadata; types by their names.
+
+Rules kept in this package:
+
+* a type is an immutable value: two types are equal when their class and their parameters are, and hash alike;
+* each type names its row in the buffer listing (``layout``), the dtype of its values buffer (``storage``), the dtype
+  that numpy users know it by (``numpy_dtype``) and its format string of the C data interface (``format``);
+* names and factories are those of pyarrow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from shmarrow.errors import FieldNotFound, InvalidArgument, InvalidType
+
+if TYPE_CHECKING:
+    from shmarrow.types.nested import Field
+
+Metadata = dict[bytes, bytes]
+MetadataLike = Mapping[Any, Any]
+DType = np.dtype[Any]
+
+
+class DataType:
+    """Base class of all types.
+
+    Attributes
+    ----------
+    layout : str
+        The row of the buffer listing that describes the type's buffers.
+    array_class : type or None
+        The class of the type's arrays, where it is another than that of its layout: extension types have their own.
+    storage : numpy.dtype or None
+        dtype of one slot of the values buffer, little endian, for fixed-width layouts.
+    numpy_dtype : numpy.dtype or None
+        dtype of the arrays that ``to_numpy()`` gives without a copy, where there is one.
+    fields : tuple of Field
+        The child fields of a nested type.
+    """
+
+    __slots__ = ("_hash", "_str")
+
+    from_pyarrow: ClassVar[Callable[[Any], DataType]]
+    to_pyarrow: Callable[[], Any]
+
+    layout: str = ""
+    array_class: ClassVar[Any] = None
+    parameters: ClassVar[tuple[str, ...]] = ()
+    storage: DType | None = None
+    numpy_dtype: DType | None = None
+    fields: tuple[Field, ...] = ()
+
+    _hash: int
+    _str: str
+
+    @property
+    def format(self) -> str:
+        """The format string of the Arrow C data interface."""
+        raise InvalidType(f"{self} has no format string")  # pragma: no cover - every concrete type has one
+
+    def _name(self) -> str:
+        raise InvalidType(f"{type(self).__name__} has no name")  # pragma: no cover - every concrete type has one
+
+    @property
+    def byte_width(self) -> int:
+        """Bytes of one slot of the values buffer; 0 where slots have no fixed number of bytes."""
+        return self.storage.itemsize if self.storage is not None else 0
+
+    @property
+    def bit_width(self) -> int:
+        """Bits of one slot of the values buffer; 0 where slots have no fixed width."""
+        return 8 * self.byte_width
+
+    @property
+    def num_fields(self) -> int:
+        """Number of child fields."""
+        return len(self.fields)
+
+    def field(self, key: int | str) -> Field:
+        """A child field by position or by name.
+
+        Raises
+        ------
+        FieldNotFound
+            If no child, or more than one, has this name, or none this position.
+        """
+        if isinstance(key, str):
+            found = [field for field in self.fields if field.name == key]
+            if len(found) != 1:
+                raise FieldNotFound(f"{self}: {len(found)} child fields are named {key!r}, expected exactly one")
+            return found[0]
+        if not -len(self.fields) <= key < len(self.fields):
+            raise FieldNotFound(f"{self}: no child field {key}, there are {len(self.fields)}")
+        return self.fields[key]
+
+    def _key(self) -> tuple[Any, ...]:
+        return tuple([getattr(self, name) for name in self.parameters])
+
+    def equals(self, other: object) -> bool:
+        """Same class and same parameters."""
+        return self == other
+
+    def __eq__(self, other: object) -> bool:
+        if self is other:
+            return True
+        return type(self) is type(other) and isinstance(other, DataType) and self._key() == other._key()
+
+    def __hash__(self) -> int:
+        try:
+            return self._hash
+        except AttributeError:
+            self._hash = hash((type(self), self._key()))
+            return self._hash
+
+    def __str__(self) -> str:
+        try:
+            return self._str
+        except AttributeError:
+            self._str = self._name()
+            return self._str
+
+    def __repr__(self) -> str:
+        return f"DataType({self})"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), tuple([getattr(self, name) for name in self.parameters])
+
+
+def as_metadata(metadata: MetadataLike | None) -> Metadata | None:
+    """Metadata with keys and values as bytes; None where there is none."""
+    if metadata is None:
+        return None
+    result = {}
+    for key, value in metadata.items():
+        pair = [part.encode() if isinstance(part, str) else part for part in (key, value)]
+        if not all(isinstance(part, bytes) for part in pair):
+            raise InvalidType(f"metadata are strings or bytes, found {key!r}: {value!r}")
+        result[pair[0]] = pair[1]
+    return result or None
+
+
+def as_type(value: DataType | str) -> DataType:
+    """A type from a type or from the name of one that needs no other parameters than a unit."""
+    if isinstance(value, DataType):
+        return value
+    if isinstance(value, str):
+        found = ALIASES.get(value)
+        if found is None:
+            raise InvalidArgument(f"no type is named {value!r}")
+        return found
+    raise InvalidType(f"expected a DataType or the name of one, found {value!r}")
+
+
+ALIASES: dict[str, DataType] = {}
+"""Types by the names that :func:`as_type` knows; filled where the factories are."""

@@ -1,0 +1,207 @@
+"""Schemas: the fields of a record batch, in order, and metadata."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, ClassVar, Protocol, cast
+
+from shmarrow.errors import FieldNotFound, IndexOutOfRange, InvalidType
+from shmarrow.types.base import DataType, MetadataLike, as_metadata
+from shmarrow.types.nested import Field, FieldsLike, as_fields
+
+
+class FieldSource(Protocol):
+    """Where a schema that was not built in Python gets its fields, each when it is asked for."""
+
+    def __len__(self) -> int: ...
+
+    def field(self, index: int) -> Field:
+        """The field at a position from 0."""
+
+    def names(self) -> list[str]:
+        """All names in order."""
+
+    def find(self, name: str) -> list[int]:
+        """The positions of the fields with this name."""
+
+
+class Schema:
+    """The fields of a record batch, in order, and metadata.
+
+    Schemas are equal when their fields are; :meth:`equals` can compare the metadata too. A schema read from a message
+    makes each field when it is asked for.
+    """
+
+    __slots__ = ("_fields", "_index", "_source", "metadata")
+
+    from_pyarrow: ClassVar[Callable[[Any], Schema]]
+    to_pyarrow: Callable[[], Any]
+
+    def __init__(
+        self,
+        fields: FieldsLike = (),
+        metadata: MetadataLike | None = None,
+        *,
+        source: FieldSource | None = None,
+    ) -> None:
+        self._source = source
+        self._index: dict[str, list[int]] | None = None
+        self._fields: list[Field | None]
+        self._fields = [None] * len(source) if source is not None else list(as_fields(fields))
+        self.metadata = as_metadata(metadata)
+
+    @property
+    def source(self) -> FieldSource | None:
+        """Where the fields come from, when they come from a message."""
+        return self._source
+
+    def field(self, key: int | str) -> Field:
+        """A field by position or by name.
+
+        Raises
+        ------
+        FieldNotFound
+            If the name is not there or stands there more than once.
+        IndexOutOfRange
+            If there are fewer fields.
+        """
+        index = self.index_of(key)
+        field = self._fields[index]
+        if field is None and self._source is not None:
+            field = self._fields[index] = self._source.field(index)
+        assert field is not None
+        return field
+
+    def index_of(self, key: int | str) -> int:
+        """The position, from 0, of the field that ``key`` means; the errors of :meth:`field`."""
+        if isinstance(key, str):
+            found = self.get_all_field_indices(key)
+            if len(found) == 1:
+                return found[0]
+            if found:
+                raise FieldNotFound(
+                    f"the name {key!r} stands {len(found)} times in the schema, at {found[:8]}; ask by position"
+                )
+            raise FieldNotFound(f"no field is named {key!r}; {self._some_names()}")
+        try:
+            index = key.__index__()
+        except AttributeError:
+            raise InvalidType(f"a field is asked for by position or by name, found {type(key).__name__}") from None
+        length = len(self._fields)
+        if not -length <= index < length:
+            raise IndexOutOfRange(f"no field {index}: the schema has {length}")
+        return index + length if index < 0 else index
+
+    def _some_names(self) -> str:
+        names = [self.field(i).name for i in range(min(len(self), 8))]
+        return f"the schema has {len(self)} fields: {names}" + (" ..." if len(self) > 8 else "")
+
+    def get_all_field_indices(self, name: str) -> list[int]:
+        """The positions of all fields of this name."""
+        if self._index is None:
+            if self._source is not None:
+                return self._source.find(name)
+            self._index = {}
+            for i, field_name in enumerate(self.names):
+                self._index.setdefault(field_name, []).append(i)
+        return list(self._index.get(name, ()))
+
+    def get_field_index(self, name: str) -> int:
+        """The position of the one field of this name, or -1 if there is none, or several."""
+        found = self.get_all_field_indices(name)
+        return found[0] if len(found) == 1 else -1
+
+    @property
+    def fields(self) -> list[Field]:
+        if self._source is None:
+            return list(cast("list[Field]", self._fields))
+        return [self.field(i) for i in range(len(self._fields))]
+
+    @property
+    def names(self) -> list[str]:
+        return self._source.names() if self._source is not None else [field.name for field in self.fields]
+
+    @property
+    def types(self) -> list[DataType]:
+        return [field.type for field in self.fields]
+
+    def equals(self, other: Schema, check_metadata: bool = False) -> bool:
+        """Same fields, and on request the same metadata on every level."""
+        if self is other:
+            return True
+        if not isinstance(other, Schema) or len(self) != len(other):
+            return False
+        if check_metadata and (self.metadata or {}) != (other.metadata or {}):
+            return False
+        if self._source is not None and self._source is other._source:
+            return True
+        return all(mine.equals(theirs, check_metadata) for mine, theirs in zip(self, other, strict=True))
+
+    def with_metadata(self, metadata: MetadataLike | None) -> Schema:
+        """The same fields with other metadata."""
+        return Schema(metadata=metadata, source=self._source) if self._source else Schema(self.fields, metadata)
+
+    def remove_metadata(self) -> Schema:
+        """The same fields without the schema's metadata."""
+        return self.with_metadata(None)
+
+    def append(self, field: Field) -> Schema:
+        """A schema with one more field at the end."""
+        return Schema([*self.fields, field], self.metadata)
+
+    def insert(self, index: int, field: Field) -> Schema:
+        """A schema with one more field before position ``index``."""
+        fields = self.fields
+        fields.insert(index, field)
+        return Schema(fields, self.metadata)
+
+    def set(self, index: int, field: Field) -> Schema:
+        """A schema with another field at position ``index``."""
+        fields = self.fields
+        fields[self.index_of(index)] = field
+        return Schema(fields, self.metadata)
+
+    def remove(self, index: int) -> Schema:
+        """A schema without the field at position ``index``."""
+        fields = self.fields
+        del fields[self.index_of(index)]
+        return Schema(fields, self.metadata)
+
+    def __len__(self) -> int:
+        return len(self._fields)
+
+    def __iter__(self) -> Iterator[Field]:
+        for i in range(len(self._fields)):
+            yield self.field(i)
+
+    def __getitem__(self, key: int | str) -> Field:
+        return self.field(key)
+
+    def __contains__(self, name: object) -> bool:
+        return isinstance(name, str) and bool(self.get_all_field_indices(name))
+
+    def __eq__(self, other: object) -> bool:
+        return self.equals(other) if isinstance(other, Schema) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(tuple(self.fields))
+
+    def __str__(self) -> str:
+        lines = [str(self.field(i)) for i in range(min(len(self), 100))]
+        if len(self) > 100:
+            lines.append(f"... {len(self) - 100} more fields")
+        if self.metadata:
+            lines.append("-- schema metadata --")
+            lines += [f"{key.decode(errors='replace')}: {_short(value)}" for key, value in self.metadata.items()]
+        return "\n".join(lines)
+
+    def __repr__(self) -> str:
+        return f"<shmarrow.Schema of {len(self)} fields>\n{self}"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Schema, (self.fields, self.metadata)
+
+
+def _short(value: bytes) -> str:
+    text = value[:80].decode(errors="replace")
+    return repr(text) + (f" + {len(value) - 80} bytes" if len(value) > 80 else "")
