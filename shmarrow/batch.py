@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from shmarrow.errors import CopyRequired, IndexOutOfRange, InvalidArgument, InvalidData, InvalidType
 from shmarrow.layout import array, concat_arrays, nulls
-from shmarrow.layout.array import check_expansion
+from shmarrow.layout.memory import check_expansion
 from shmarrow.types import DataType, Field, Metadata, MetadataLike, Schema, as_metadata, as_type
 
 Key = int | str

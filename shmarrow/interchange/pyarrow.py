@@ -25,8 +25,9 @@ from shmarrow.batch import ChunkedArray, RecordBatch, Table
 from shmarrow.buffer import Bytes
 from shmarrow.errors import InvalidData, InvalidType, MissingExtra, Unsupported
 from shmarrow.extension import NAME_KEY, ExtensionType, extension_type, storage_field
-from shmarrow.layout.array import EMPTY, Array, make_array
+from shmarrow.layout.array import Array, make_array
 from shmarrow.layout.listing import LISTING
+from shmarrow.layout.memory import EMPTY
 from shmarrow.types import DataType, Field, Metadata, Schema
 
 
@@ -289,7 +290,7 @@ _CUT = {"struct", "sparse_union"}
 """Layouts whose children pyarrow hands out cut to the slots of their parent."""
 
 
-def _view(buffer: Any) -> Bytes:
+def view_of(buffer: Any) -> Bytes:
     """The bytes of a pyarrow buffer, which lives as long as they are used."""
     if not buffer.is_cpu:
         raise Unsupported(f"the buffer at {buffer.address:#x} lies in the memory of a device: copy it to the CPU first")
@@ -324,7 +325,7 @@ def _from_pyarrow(array: Any, type: Any, known: Dictionaries) -> Any:
     first = layout in _NO_VALIDITY
     theirs = array.buffers()
     theirs = theirs[first:] if variadic else theirs[first : first + len(rows)]
-    buffers = [None if buffer is None else _view(buffer) for buffer in theirs]
+    buffers = [None if buffer is None else view_of(buffer) for buffer in theirs]
     if not first:
         buffers[1:] = [EMPTY if data is None else data for data in buffers[1:]]
     nulls = -1 if buffers and not first and buffers[0] is not None else 0

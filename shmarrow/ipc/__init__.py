@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from shmarrow.errors import DEFAULT_LIMITS, InvalidArgument, Limits
+from shmarrow.ipc.bundle import Bundle, load_tensors, save_tensors
 from shmarrow.ipc.file import RecordBatchFileAppender, RecordBatchFileReader, RecordBatchFileWriter
 from shmarrow.ipc.options import IpcWriteOptions
 from shmarrow.ipc.source import Sink, Source
@@ -178,6 +179,7 @@ def open_stream(
 
 __all__ = [
     "BatchEvent",
+    "Bundle",
     "DictionaryEvent",
     "EndEvent",
     "IpcWriteOptions",
@@ -193,6 +195,7 @@ __all__ = [
     "TensorWriter",
     "append_file",
     "get_tensor_size",
+    "load_tensors",
     "new_file",
     "new_stream",
     "new_tensor",
@@ -201,6 +204,7 @@ __all__ = [
     "read_sparse_tensor",
     "read_tensor",
     "read_tensors",
+    "save_tensors",
     "write_sparse_tensor",
     "write_tensor",
 ]

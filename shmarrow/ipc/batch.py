@@ -26,8 +26,9 @@ from shmarrow.ipc.message import Message, encode_message
 from shmarrow.ipc.options import IpcWriteOptions
 from shmarrow.ipc.schema import WireField
 from shmarrow.ipc.wire_schema import WireSchema
-from shmarrow.layout.array import EMPTY, Array, make_array, nulls
+from shmarrow.layout.array import Array, make_array, nulls
 from shmarrow.layout.listing import LISTING, swapped, swapped_views
+from shmarrow.layout.memory import EMPTY
 from shmarrow.layout.primitive import PrimitiveArray
 from shmarrow.layout.union import UnionArray
 from shmarrow.types import Metadata, Schema

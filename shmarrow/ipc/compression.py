@@ -21,7 +21,7 @@ from shmarrow.buffer import Bytes, padded
 from shmarrow.errors import InvalidArgument, InvalidData, LimitExceeded, Limits
 from shmarrow.ipc.flatbuf import ENUMS
 from shmarrow.ipc.options import IpcWriteOptions
-from shmarrow.layout.array import EMPTY
+from shmarrow.layout.memory import EMPTY
 
 if TYPE_CHECKING:
     from concurrent.futures import ThreadPoolExecutor

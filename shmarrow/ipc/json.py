@@ -31,10 +31,10 @@ from shmarrow.ipc.json_values import VALUES, check_kinds, read_hex, read_integer
 from shmarrow.ipc.schema import WireField
 from shmarrow.ipc.source import Sink, Source
 from shmarrow.layout import concat_arrays, make_array, nulls
-from shmarrow.layout.array import check_expansion, frozen, offsets_of, read_only
 from shmarrow.layout.binary import decode
 from shmarrow.layout.binary_view import INLINE
 from shmarrow.layout.listing import LISTING, Row
+from shmarrow.layout.memory import check_expansion, frozen, offsets_of, read_only
 from shmarrow.layout.union import UnionArray
 from shmarrow.types import DataType
 

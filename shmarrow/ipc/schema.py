@@ -21,7 +21,7 @@ from shmarrow.ipc import flatbuf
 from shmarrow.ipc.flatbuf import ENUMS, UNIONS, Built, TableView
 from shmarrow.ipc.message import frame, key_values, message_values, read_key_values
 from shmarrow.ipc.options import IpcWriteOptions
-from shmarrow.layout.array import ranges
+from shmarrow.layout.memory import ranges
 from shmarrow.types import DataType, Field, Schema
 
 if TYPE_CHECKING:

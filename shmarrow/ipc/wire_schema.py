@@ -23,8 +23,8 @@ from shmarrow.extension import generation
 from shmarrow.ipc.flatbuf import ENUMS, UNIONS, Reader, TableView
 from shmarrow.ipc.message import read_key_values
 from shmarrow.ipc.schema import NESTED, WireField, parse_field, text
-from shmarrow.layout.array import ranges
 from shmarrow.layout.listing import LISTING
+from shmarrow.layout.memory import ranges
 from shmarrow.types import Field, Schema
 
 Positions = npt.NDArray[np.int64]

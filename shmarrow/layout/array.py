@@ -31,11 +31,9 @@ from shmarrow.errors import (
     LimitExceeded,
 )
 from shmarrow.layout.listing import LISTING, bytes_needed
+from shmarrow.layout.memory import Indices, read_only
+from shmarrow.layout.preview import Budget, clip
 from shmarrow.types import DataType, Field
-
-Indices = npt.NDArray[np.int64]
-EMPTY = np.empty(0, np.uint8)
-EMPTY.flags.writeable = False
 
 _CLASSES: dict[str, type[Array]] = {}
 
@@ -476,7 +474,7 @@ class Array:
         return self._preview(Budget())
 
     def __repr__(self) -> str:
-        return f"<shmarrow.Array {_clip(str(self._type), 200)}, length {self._length}>\n{self}"
+        return f"<shmarrow.Array {clip(str(self._type), 200)}, length {self._length}>\n{self}"
 
     def _preview(self, budget: Budget) -> str:
         shown = list(range(min(self._length, 10)))
@@ -501,7 +499,7 @@ class Array:
     def _value_preview(self, index: int, budget: Budget) -> str:
         value = self._value(index)
         return (
-            "null" if value is None else _clip(str(value) if not isinstance(value, (str, bytes)) else repr(value), 100)
+            "null" if value is None else clip(str(value) if not isinstance(value, (str, bytes)) else repr(value), 100)
         )
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -515,23 +513,6 @@ def _rebuild(
 ) -> Any:
     views = [None if data is None else np.frombuffer(data, np.uint8) for data in buffers]
     return make_array(type, length, views, null_count, 0, children, dictionary)
-
-
-class Budget:
-    """How many values a preview may still show, whatever the nesting."""
-
-    __slots__ = ("left",)
-
-    def __init__(self, left: int = 200) -> None:
-        self.left = left
-
-    def take(self) -> bool:
-        self.left -= 1
-        return self.left >= 0
-
-
-def _clip(text: str, length: int) -> str:
-    return text if len(text) <= length else f"{text[:length]}... ({len(text)} characters)"
 
 
 def make_array(
@@ -569,7 +550,7 @@ def one_null(type: DataType) -> Any:
     size = _slot_bytes(type)
     if size > DEFAULT_LIMITS.expanded_values:
         raise LimitExceeded(
-            f"a null of {_clip(str(type), 200)} would take {size} bytes that the data do not have, "
+            f"a null of {clip(str(type), 200)} would take {size} bytes that the data do not have, "
             f"more than Limits.expanded_values = {DEFAULT_LIMITS.expanded_values}"
         )
     return nulls(type, 1)
@@ -614,58 +595,6 @@ def concat_arrays(arrays: Sequence[Any]) -> Any:
     if LISTING[first.type.layout].has_validity and any(array.null_count for array in trimmed):
         return result._masked(np.concatenate([array.is_valid() for array in trimmed]))
     return result
-
-
-def read_only(data: npt.NDArray[Any]) -> Bytes:
-    """Freshly made data as a read-only run of bytes."""
-    flat = data.reshape(-1).view(np.uint8) if data.dtype != np.uint8 or data.ndim != 1 else data
-    flat.flags.writeable = False
-    return flat
-
-
-def frozen(data: npt.NDArray[Any]) -> Bytes:
-    """A read-only run of bytes over data that someone else may own; the caller's array stays writable."""
-    flat = np.ascontiguousarray(data).reshape(-1).view(np.uint8)
-    flat = flat[:]
-    flat.flags.writeable = False
-    return flat
-
-
-def ranges(starts: Indices, lengths: Indices) -> Indices:
-    """The positions of runs, one run after another: ``starts[i], starts[i] + 1, ...`` for ``lengths[i]`` each."""
-    total = int(lengths.sum())
-    if not total:
-        return np.empty(0, np.int64)
-    ends = np.cumsum(lengths)
-    positions = np.arange(total, dtype=np.int64)
-    positions += np.repeat(starts - (ends - lengths), lengths)
-    return positions
-
-
-def offsets_of(lengths: Indices, dtype: np.dtype[Any], what: str) -> npt.NDArray[Any]:
-    """Offsets of shape (n + 1,) from n lengths.
-
-    Raises
-    ------
-    InvalidData
-        If the last offset does not fit the dtype.
-    """
-    result = np.zeros(len(lengths) + 1, np.int64)
-    np.cumsum(lengths, out=result[1:])
-    if len(result) > 1 and int(result[-1]) > np.iinfo(dtype).max:
-        raise InvalidData(
-            f"{what} hold {int(result[-1])} items, more than {dtype.name} offsets reach; use the large form"
-        )
-    return result.astype(dtype, copy=False)
-
-
-def check_expansion(count: int, what: str) -> None:
-    """Refuse to make values out of slots that take no bytes of their own, beyond a limit."""
-    if count > DEFAULT_LIMITS.expanded_values:
-        raise LimitExceeded(
-            f"{what}: {count} values would be made of slots that take no bytes of their own, "
-            f"more than Limits.expanded_values = {DEFAULT_LIMITS.expanded_values}; take slices"
-        )
 
 
 def check_not_null(field: Field, child: Any, where: str) -> None:

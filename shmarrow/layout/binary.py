@@ -17,7 +17,9 @@ import numpy.typing as npt
 from shmarrow.bitmap import Mask, pack
 from shmarrow.buffer import Bytes
 from shmarrow.errors import InvalidData, InvalidType
-from shmarrow.layout.array import EMPTY, Array, Budget, Indices, frozen, make_array, offsets_of, ranges, read_only
+from shmarrow.layout.array import Array, make_array
+from shmarrow.layout.memory import EMPTY, Indices, frozen, offsets_of, ranges, read_only
+from shmarrow.layout.preview import Budget, preview_bytes
 from shmarrow.layout.values import kinds_of
 from shmarrow.types import DataType
 
@@ -192,12 +194,6 @@ def decode(type: DataType, value: bytes, index: int) -> str:
         return value.decode()
     except UnicodeDecodeError as error:
         raise InvalidData(f"{type}: slot {index} is not UTF-8: {error.reason} at byte {error.start}") from None
-
-
-def preview_bytes(head: bytes, size: int, text: bool) -> str:
-    """The first bytes of a value as they are shown to people."""
-    shown = repr(head.decode(errors="replace")) if text else repr(head)
-    return shown if size == len(head) else f"{shown}... ({size} bytes)"
 
 
 def slices(type: Any, region: bytes, starts: Sequence[int], ends: Sequence[int], mask: Mask | None) -> list[Any]:

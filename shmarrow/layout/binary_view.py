@@ -15,10 +15,10 @@ import numpy.typing as npt
 from shmarrow.bitmap import Mask
 from shmarrow.buffer import Bytes
 from shmarrow.errors import DEFAULT_LIMITS, InvalidData, LimitExceeded
-from shmarrow.layout.array import Array, Budget, Indices, frozen, make_array, ranges, read_only
-from shmarrow.layout.binary import check_utf8, decode, gather_bytes, join_bytes, preview_bytes, slices
-from shmarrow.layout.list import validity_of
-from shmarrow.layout.primitive import _view
+from shmarrow.layout.array import Array, make_array
+from shmarrow.layout.binary import check_utf8, decode, gather_bytes, join_bytes, slices
+from shmarrow.layout.memory import Indices, frozen, ranges, read_only, validity_of, view_of
+from shmarrow.layout.preview import Budget, preview_bytes
 
 INLINE = 12
 _WORDS = np.dtype(("<i4", (4,)))
@@ -34,7 +34,7 @@ class BinaryViewArray(Array):
     @property
     def views(self) -> npt.NDArray[np.int32]:
         """The views of shape (length, 4) as int32 words: length, data or prefix, buffer index, offset; read-only."""
-        return _view(self._buffers[1], _WORDS, self._offset, self._length)
+        return view_of(self._buffers[1], _WORDS, self._offset, self._length)
 
     @property
     def data_buffers(self) -> list[Bytes]:

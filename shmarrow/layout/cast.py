@@ -12,11 +12,11 @@ import numpy.typing as npt
 
 from shmarrow.errors import InvalidData, InvalidType
 from shmarrow.extension import ExtensionType
-from shmarrow.layout.array import frozen, make_array, ranges
+from shmarrow.layout.array import make_array
 from shmarrow.layout.binary import checked_offsets
 from shmarrow.layout.binary_view import BinaryViewArray
 from shmarrow.layout.dictionary import DictionaryArray
-from shmarrow.layout.list import validity_of
+from shmarrow.layout.memory import frozen, ranges, validity_of
 from shmarrow.layout.run_end_encoded import _run_end_array
 from shmarrow.types import (
     BinaryType,

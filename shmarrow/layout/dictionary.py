@@ -14,8 +14,9 @@ import numpy.typing as npt
 
 from shmarrow.bitmap import Mask
 from shmarrow.errors import InvalidData
-from shmarrow.layout.array import Array, Budget, Indices, concat_arrays, frozen, make_array, read_only
-from shmarrow.layout.list import validity_of
+from shmarrow.layout.array import Array, concat_arrays, make_array
+from shmarrow.layout.memory import Indices, frozen, read_only, validity_of
+from shmarrow.layout.preview import Budget
 
 
 class DictionaryArray(Array):

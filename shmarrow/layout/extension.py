@@ -20,7 +20,9 @@ from shmarrow import extension
 from shmarrow.bitmap import Mask
 from shmarrow.errors import CopyRequired, IndexOutOfRange, InvalidArgument, InvalidData, InvalidType
 from shmarrow.extension import ExtensionType
-from shmarrow.layout.array import Array, Budget, Indices, _clip, array_class, make_array, nulls
+from shmarrow.layout.array import Array, array_class, make_array, nulls
+from shmarrow.layout.memory import Indices
+from shmarrow.layout.preview import Budget, clip
 
 
 class ExtensionArray(Array):
@@ -113,7 +115,7 @@ class ExtensionArray(Array):
         if not _converts(self._type):
             return self.storage._item_preview(index, budget)  # type: ignore[no-any-return]
         value = self._item(index)
-        return "null" if value is None else _clip(str(value), 100)
+        return "null" if value is None else clip(str(value), 100)
 
     @classmethod
     def from_pylist(cls, type: Any, values: Sequence[Any], mask: Mask | None) -> Any:
@@ -236,7 +238,7 @@ class FixedShapeTensorArray(ExtensionArray):
     def from_numpy(cls, type: Any, values: npt.NDArray[Any], mask: Mask | None = None) -> Any:
         """Tensors over an ndarray as :meth:`to_numpy_ndarray` gives it; copies one in another order or with gaps."""
         from shmarrow.layout.build import _from_numpy
-        from shmarrow.layout.list import validity_of
+        from shmarrow.layout.memory import validity_of
 
         if values.dtype.kind == "O" and values.ndim == 1:
             return super().from_numpy(type, values, mask)

@@ -10,18 +10,10 @@ import numpy.typing as npt
 
 from shmarrow.bitmap import Mask
 from shmarrow.errors import CopyRequired, InvalidData
-from shmarrow.layout.array import (
-    Array,
-    Budget,
-    Indices,
-    check_expansion,
-    check_not_null,
-    concat_arrays,
-    make_array,
-    nulls,
-    ranges,
-)
-from shmarrow.layout.list import flatten_lists, validity_of
+from shmarrow.layout.array import Array, check_not_null, concat_arrays, make_array, nulls
+from shmarrow.layout.list import flatten_lists
+from shmarrow.layout.memory import Indices, check_expansion, ranges, validity_of
+from shmarrow.layout.preview import Budget
 from shmarrow.types import DataType
 
 

@@ -13,21 +13,12 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from shmarrow.bitmap import Mask, pack
+from shmarrow.bitmap import Mask
 from shmarrow.errors import InvalidData, InvalidType
-from shmarrow.layout.array import (
-    Array,
-    Budget,
-    Indices,
-    check_not_null,
-    concat_arrays,
-    frozen,
-    make_array,
-    offsets_of,
-    ranges,
-    read_only,
-)
+from shmarrow.layout.array import Array, check_not_null, concat_arrays, make_array
 from shmarrow.layout.binary import check_ends, checked_offsets, joined_offsets, offsets_view, trimmed_offsets
+from shmarrow.layout.memory import Indices, frozen, offsets_of, ranges, validity_of
+from shmarrow.layout.preview import Budget
 
 
 class ListArray(Array):
@@ -229,10 +220,3 @@ def flatten_lists(type: Any, values: Sequence[Any]) -> tuple[Indices, list[Any]]
         lengths[i] = len(value)
         items += value
     return lengths, items
-
-
-def validity_of(mask: Mask | None) -> tuple[Any, int]:
-    """A validity bitmap and its number of nulls from a mask."""
-    if mask is None:
-        return None, 0
-    return read_only(pack(mask)), len(mask) - int(np.count_nonzero(mask))

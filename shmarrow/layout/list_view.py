@@ -10,19 +10,10 @@ import numpy.typing as npt
 
 from shmarrow.bitmap import Mask
 from shmarrow.errors import InvalidData
-from shmarrow.layout.array import (
-    Array,
-    Budget,
-    Indices,
-    check_expansion,
-    check_not_null,
-    concat_arrays,
-    frozen,
-    make_array,
-    ranges,
-)
-from shmarrow.layout.list import flatten_lists, validity_of
-from shmarrow.layout.primitive import _view
+from shmarrow.layout.array import Array, check_not_null, concat_arrays, make_array
+from shmarrow.layout.list import flatten_lists
+from shmarrow.layout.memory import Indices, check_expansion, frozen, ranges, validity_of, view_of
+from shmarrow.layout.preview import Budget
 
 
 class ListViewArray(Array):
@@ -39,12 +30,12 @@ class ListViewArray(Array):
     @property
     def offsets(self) -> npt.NDArray[Any]:
         """The offsets of shape (length,), int32 or int64; a read-only view."""
-        return _view(self._buffers[1], self._type.offset_dtype, self._offset, self._length)
+        return view_of(self._buffers[1], self._type.offset_dtype, self._offset, self._length)
 
     @property
     def sizes(self) -> npt.NDArray[Any]:
         """The sizes of shape (length,), int32 or int64; a read-only view."""
-        return _view(self._buffers[2], self._type.offset_dtype, self._offset, self._length)
+        return view_of(self._buffers[2], self._type.offset_dtype, self._offset, self._length)
 
     def _runs(self, mask: Mask | None) -> tuple[Indices, Indices]:
         """Where each list starts and how long it is, 0 and 0 where null or empty, after a check of both."""

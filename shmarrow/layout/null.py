@@ -7,7 +7,8 @@ from typing import Any
 
 from shmarrow.bitmap import Mask
 from shmarrow.errors import InvalidType
-from shmarrow.layout.array import Array, Indices, check_expansion, make_array
+from shmarrow.layout.array import Array, make_array
+from shmarrow.layout.memory import Indices, check_expansion
 
 
 class NullArray(Array):

@@ -16,7 +16,8 @@ import numpy.typing as npt
 from shmarrow import bitmap
 from shmarrow.bitmap import Mask
 from shmarrow.errors import CopyRequired, InvalidData, InvalidType
-from shmarrow.layout.array import Array, Indices, check_expansion, frozen, make_array, read_only
+from shmarrow.layout.array import Array, make_array
+from shmarrow.layout.memory import Indices, check_expansion, frozen, read_only, view_of
 from shmarrow.layout.values import check_range, from_python, kinds_of, plain_numbers, to_python
 from shmarrow.types import BoolType, DataType, DateType, DecimalType, FixedSizeBinaryType, IntType
 
@@ -33,7 +34,7 @@ class PrimitiveArray(Array):
 
         Decimals of more than 64 bits have the shape (length, words), the lowest 64-bit word first.
         """
-        return _view(self._buffers[1], self._type.storage, self._offset, self._length)
+        return view_of(self._buffers[1], self._type.storage, self._offset, self._length)
 
     def to_numpy(self, zero_copy_only: bool = True) -> npt.NDArray[Any]:
         dtype = self._type.numpy_dtype
@@ -193,14 +194,6 @@ def _cast_exactly(type: DataType, values: npt.NDArray[Any], storage: np.dtype[An
     if not np.array_equal(converted, values) or (storage.kind == "u" and len(values) and values.min() < 0):
         raise InvalidData(f"{type}: values of {values.dtype} do not fit without loss")
     return converted
-
-
-def _view(data: Any, dtype: np.dtype[Any], offset: int, length: int) -> npt.NDArray[Any]:
-    """``length`` items of a buffer from item ``offset`` on, also where there are no bytes at all."""
-    if not length or not dtype.itemsize or data is None:
-        return np.empty(length, dtype)
-    base = dtype.base
-    return np.ndarray((length, *dtype.shape), base, data, offset * dtype.itemsize)
 
 
 class BooleanArray(Array):

@@ -14,7 +14,9 @@ import numpy.typing as npt
 
 from shmarrow.bitmap import Mask
 from shmarrow.errors import InvalidData, LimitExceeded
-from shmarrow.layout.array import Array, Budget, Indices, check_expansion, concat_arrays, frozen, make_array, nulls
+from shmarrow.layout.array import Array, concat_arrays, make_array, nulls
+from shmarrow.layout.memory import Indices, check_expansion, frozen
+from shmarrow.layout.preview import Budget
 from shmarrow.types import DataType
 
 

@@ -7,17 +7,9 @@ from typing import Any
 
 from shmarrow.bitmap import Mask
 from shmarrow.errors import InvalidData, InvalidType
-from shmarrow.layout.array import (
-    Array,
-    Budget,
-    Indices,
-    check_expansion,
-    check_not_null,
-    concat_arrays,
-    make_array,
-    nulls,
-)
-from shmarrow.layout.list import validity_of
+from shmarrow.layout.array import Array, check_not_null, concat_arrays, make_array, nulls
+from shmarrow.layout.memory import Indices, check_expansion, validity_of
+from shmarrow.layout.preview import Budget
 from shmarrow.types import DataType
 
 

@@ -15,18 +15,9 @@ import numpy.typing as npt
 from shmarrow.bitmap import Mask
 from shmarrow.buffer import Bytes
 from shmarrow.errors import InvalidData, InvalidType
-from shmarrow.layout.array import (
-    Array,
-    Budget,
-    Indices,
-    concat_arrays,
-    frozen,
-    make_array,
-    nulls,
-    one_null,
-    read_only,
-)
-from shmarrow.layout.primitive import _view
+from shmarrow.layout.array import Array, concat_arrays, make_array, nulls, one_null
+from shmarrow.layout.memory import Indices, frozen, read_only, view_of
+from shmarrow.layout.preview import Budget
 from shmarrow.types import DataType
 
 _ID = np.dtype("i1")
@@ -42,7 +33,7 @@ class UnionArray(Array):
     @property
     def type_ids(self) -> npt.NDArray[np.int8]:
         """The type ids of shape (length,), int8; a read-only view."""
-        return _view(self._buffers[0], _ID, self._offset, self._length)
+        return view_of(self._buffers[0], _ID, self._offset, self._length)
 
     @property
     def _dense(self) -> bool:
@@ -52,7 +43,7 @@ class UnionArray(Array):
     def offsets(self) -> npt.NDArray[Any]:
         """The child's slot for each slot, of shape (length,), int32; the slot itself in a sparse union."""
         if self._dense:
-            return _view(self._buffers[1], _OFFSET, self._offset, self._length)
+            return view_of(self._buffers[1], _OFFSET, self._offset, self._length)
         return np.arange(self._offset, self._offset + self._length)
 
     def field(self, index: int) -> Any:

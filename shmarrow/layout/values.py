@@ -207,6 +207,7 @@ _TO: dict[type, Callable[[Any, Values], list[Any]]] = {
     FixedSizeBinaryType: _fixed_bytes,
 }
 
+
 def kinds_of(values: Sequence[Any]) -> set[Any]:
     """The classes of Python values."""
     return set(map(_type_of, values))

@@ -1,0 +1,83 @@
+"""Pieces of memory that arrays are made of, and positions in them; what several layouts do with both."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from shmarrow.bitmap import Mask, pack
+from shmarrow.buffer import Bytes
+from shmarrow.errors import DEFAULT_LIMITS, InvalidData, LimitExceeded
+
+Indices = npt.NDArray[np.int64]
+EMPTY = np.empty(0, np.uint8)
+EMPTY.flags.writeable = False
+
+
+def read_only(data: npt.NDArray[Any]) -> Bytes:
+    """Freshly made data as a read-only run of bytes."""
+    flat = data.reshape(-1).view(np.uint8) if data.dtype != np.uint8 or data.ndim != 1 else data
+    flat.flags.writeable = False
+    return flat
+
+
+def frozen(data: npt.NDArray[Any]) -> Bytes:
+    """A read-only run of bytes over data that someone else may own; the caller's array stays writable."""
+    flat = np.ascontiguousarray(data).reshape(-1).view(np.uint8)
+    flat = flat[:]
+    flat.flags.writeable = False
+    return flat
+
+
+def view_of(data: Any, dtype: np.dtype[Any], offset: int, length: int) -> npt.NDArray[Any]:
+    """``length`` items of a buffer from item ``offset`` on, also where there are no bytes at all."""
+    if not length or not dtype.itemsize or data is None:
+        return np.empty(length, dtype)
+    base = dtype.base
+    return np.ndarray((length, *dtype.shape), base, data, offset * dtype.itemsize)
+
+
+def validity_of(mask: Mask | None) -> tuple[Any, int]:
+    """A validity bitmap and its number of nulls from a mask."""
+    if mask is None:
+        return None, 0
+    return read_only(pack(mask)), len(mask) - int(np.count_nonzero(mask))
+
+
+def ranges(starts: Indices, lengths: Indices) -> Indices:
+    """The positions of runs, one run after another: ``starts[i], starts[i] + 1, ...`` for ``lengths[i]`` each."""
+    total = int(lengths.sum())
+    if not total:
+        return np.empty(0, np.int64)
+    ends = np.cumsum(lengths)
+    positions = np.arange(total, dtype=np.int64)
+    positions += np.repeat(starts - (ends - lengths), lengths)
+    return positions
+
+
+def offsets_of(lengths: Indices, dtype: np.dtype[Any], what: str) -> npt.NDArray[Any]:
+    """Offsets of shape (n + 1,) from n lengths.
+
+    Raises
+    ------
+    InvalidData
+        If the last offset does not fit the dtype.
+    """
+    result = np.zeros(len(lengths) + 1, np.int64)
+    np.cumsum(lengths, out=result[1:])
+    if len(result) > 1 and int(result[-1]) > np.iinfo(dtype).max:
+        raise InvalidData(
+            f"{what} hold {int(result[-1])} items, more than {dtype.name} offsets reach; use the large form"
+        )
+    return result.astype(dtype, copy=False)
+
+
+def check_expansion(count: int, what: str) -> None:
+    """Refuse to make values out of slots that take no bytes of their own, beyond a limit."""
+    if count > DEFAULT_LIMITS.expanded_values:
+        raise LimitExceeded(
+            f"{what}: {count} values would be made of slots that take no bytes of their own, "
+            f"more than Limits.expanded_values = {DEFAULT_LIMITS.expanded_values}; take slices"
+        )
