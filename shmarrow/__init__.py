@@ -5,7 +5,7 @@ The names here follow pyarrow's where the thing is the same. ``shmarrow.ipc`` re
 """
 
 from shmarrow import interchange, ipc, segment
-from shmarrow.batch import ChunkedArray, RecordBatch, Table, record_batch, table
+from shmarrow.batch import RecordBatch, record_batch
 from shmarrow.buffer import Buffer
 from shmarrow.errors import (
     Closed,
@@ -39,6 +39,7 @@ from shmarrow.extension import (
     uuid,
     variable_shape_tensor,
 )
+from shmarrow.ipc import Bundle, load_tensors, save_tensors
 from shmarrow.layout import (
     Array,
     BinaryArray,
@@ -63,6 +64,8 @@ from shmarrow.layout import (
     infer_type,
     nulls,
 )
+from shmarrow.store import Store
+from shmarrow.tables import ChunkedArray, Table, table
 from shmarrow.tensor import (
     SparseCOOTensor,
     SparseCSCMatrix,
@@ -130,6 +133,7 @@ __all__ = [
     "BinaryViewArray",
     "BooleanArray",
     "Buffer",
+    "Bundle",
     "ChunkedArray",
     "Closed",
     "CopyRequired",
@@ -168,6 +172,7 @@ __all__ = [
     "SparseCSRMatrix",
     "SparseTensor",
     "StorageError",
+    "Store",
     "StoreFull",
     "StructArray",
     "Table",
@@ -210,6 +215,7 @@ __all__ = [
     "large_utf8",
     "list_",
     "list_view",
+    "load_tensors",
     "map_",
     "month_day_nano_interval",
     "month_interval",
@@ -220,6 +226,7 @@ __all__ = [
     "record_batch",
     "register_extension_type",
     "run_end_encoded",
+    "save_tensors",
     "schema",
     "segment",
     "sparse_union",

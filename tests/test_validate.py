@@ -201,7 +201,9 @@ VALUES = [
     Broken(
         "null-count-too-low", sa.int8(), Physical(3, ["05", "01 02 03"], 0), "null count says 0, the .* says 1", False
     ),
-    Broken("null-count-too-high", sa.int8(), Physical(3, ["05", "01 02 03"], 2), "null count says 2, the .* says 1", False),
+    Broken(
+        "null-count-too-high", sa.int8(), Physical(3, ["05", "01 02 03"], 2), "null count says 2, the .* says 1", False
+    ),
     Broken(
         "null-in-required-child",
         sa.struct([REQUIRED]),
@@ -336,7 +338,9 @@ def test_pyarrow_sees_it_too(broken: Broken) -> None:
         theirs.validate(full=True)
 
 
-HARMLESS = ("utf8-", "decimal", "time-", "date64-", "view-other-prefix", "view-padding", "dictionary-value", "deep-inside")
+HARMLESS = (
+    "utf8-", "decimal", "time-", "date64-", "view-other-prefix", "view-padding", "dictionary-value", "deep-inside"
+)  # fmt: skip
 """Beginnings of the names of broken values that lead no code out of its buffers."""
 
 

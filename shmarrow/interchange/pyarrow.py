@@ -21,13 +21,14 @@ from typing import Any
 import numpy as np
 
 from shmarrow import types
-from shmarrow.batch import ChunkedArray, RecordBatch, Table
+from shmarrow.batch import RecordBatch
 from shmarrow.buffer import Bytes
 from shmarrow.errors import InvalidData, InvalidType, MissingExtra, Unsupported
 from shmarrow.extension import NAME_KEY, ExtensionType, extension_type, storage_field
 from shmarrow.layout.array import Array, make_array
 from shmarrow.layout.listing import LISTING
 from shmarrow.layout.memory import EMPTY
+from shmarrow.tables import ChunkedArray, Table
 from shmarrow.types import DataType, Field, Metadata, Schema
 
 

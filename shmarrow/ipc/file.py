@@ -21,7 +21,7 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
-from shmarrow.batch import RecordBatch, Table
+from shmarrow.batch import RecordBatch
 from shmarrow.buffer import Bytes
 from shmarrow.errors import Closed, IndexOutOfRange, InvalidData, LimitExceeded, Limits
 from shmarrow.ipc import flatbuf
@@ -36,6 +36,7 @@ from shmarrow.ipc.source import Sink, Source
 from shmarrow.ipc.stream import check_zero_copy, dictionary_body
 from shmarrow.ipc.wire_schema import WireSchema, keep_schema_of_file, read_schema, schema_of_file
 from shmarrow.ipc.writer import BatchWriter
+from shmarrow.tables import Table
 from shmarrow.types import Metadata, MetadataLike, Schema, as_metadata
 
 MAGIC = b"ARROW1"
@@ -194,9 +195,13 @@ class _FileDictionaries(Mapping[int, Dictionary]):
         if self._known is not None:
             return self._known
         known: dict[int, Dictionary] = {}
+        total = 0
         for i, block in enumerate(self._blocks):
             where = f"{self._name}: dictionary block {i}"
             message, body = _read_block(self._data, block, where, self._limits)
+            total += len(body)
+            if total > len(self._data):
+                raise InvalidData(f"{where}: the blocks overlap, they add up to {total} of {len(self._data)} bytes")
             if message.kind != "DictionaryBatch":
                 raise InvalidData(f"{where} is a {message.kind} message, expected a DictionaryBatch")
             # Dictionaries within dictionaries may lie anywhere, so each is given all of them, through a reference

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from shmarrow import bitmap
-from shmarrow.batch import RecordBatch, Table
+from shmarrow.batch import RecordBatch
 from shmarrow.bitmap import Mask
 from shmarrow.buffer import Bytes, as_bytes
 from shmarrow.errors import DEFAULT_LIMITS, InvalidData, InvalidType, LimitExceeded, Limits
@@ -36,6 +36,7 @@ from shmarrow.layout.binary_view import INLINE
 from shmarrow.layout.listing import LISTING, Row
 from shmarrow.layout.memory import check_expansion, frozen, offsets_of, read_only
 from shmarrow.layout.union import UnionArray
+from shmarrow.tables import Table
 from shmarrow.types import DataType
 
 GZIP = b"\x1f\x8b"

@@ -7,12 +7,13 @@ from typing import Any, Self
 
 import numpy as np
 
-from shmarrow.batch import RecordBatch, Table
+from shmarrow.batch import RecordBatch
 from shmarrow.errors import Closed, InvalidData, InvalidType
 from shmarrow.ipc.batch import Plan, check_schema, dictionaries_of, plan_batch, plan_dictionary
 from shmarrow.ipc.options import DEFAULT_OPTIONS, IpcWriteOptions
 from shmarrow.ipc.schema import encode_schema, schema_message
 from shmarrow.ipc.source import Sink
+from shmarrow.tables import Table
 from shmarrow.types import MetadataLike, Schema, as_metadata
 
 REPLACE = "replace"

@@ -24,7 +24,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from shmarrow import errors, ipc, segment
-from shmarrow.batch import RecordBatch, Table
+from shmarrow.batch import RecordBatch
 from shmarrow.errors import (
     InvalidArgument,
     InvalidType,
@@ -37,6 +37,7 @@ from shmarrow.errors import (
 from shmarrow.interchange.pyarrow import partner, schema_from_pyarrow
 from shmarrow.ipc import RecordBatchFileReader
 from shmarrow.spark.handle import MANIFEST, Handle, boot_id
+from shmarrow.tables import Table
 from shmarrow.types import DataType, Schema
 
 if TYPE_CHECKING:

@@ -1,0 +1,323 @@
+"""Tables: record batches one after another; their columns are chunked, one chunk a batch.
+
+Nothing is copied until somebody asks for one array over all chunks.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from shmarrow.batch import RecordBatch
+from shmarrow.columns import Columns, Key, common_length
+from shmarrow.errors import CopyRequired, IndexOutOfRange, InvalidArgument, InvalidType
+from shmarrow.layout.array import concat_arrays, nulls
+from shmarrow.layout.build import array
+from shmarrow.types import DataType, Field, MetadataLike, Schema, as_type
+
+
+class ChunkedArray:
+    """A column in several arrays of one type; indexing goes through all of them."""
+
+    __slots__ = ("_starts", "chunks", "type")
+
+    from_pyarrow: ClassVar[Callable[[Any], ChunkedArray]]
+    to_pyarrow: Callable[[], Any]
+
+    def __init__(self, chunks: Iterable[Any], type: DataType | None = None) -> None:
+        self.chunks = list(chunks)
+        if type is None:
+            if not self.chunks:
+                raise InvalidArgument("expected a type, as there are no chunks")
+            type = self.chunks[0].type
+        for chunk in self.chunks:
+            if chunk.type != type:
+                raise InvalidType(f"a chunk of {chunk.type} in a column of {type}")
+        self.type = type
+        self._starts = np.cumsum([0] + [len(chunk) for chunk in self.chunks])
+
+    @property
+    def num_chunks(self) -> int:
+        return len(self.chunks)
+
+    @property
+    def null_count(self) -> int:
+        """Number of null slots."""
+        return sum([chunk.null_count for chunk in self.chunks])
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all buffers of all chunks."""
+        return sum([chunk.nbytes for chunk in self.chunks])
+
+    def chunk(self, index: int) -> Any:
+        """One of the arrays."""
+        if not -len(self.chunks) <= index < len(self.chunks):
+            raise IndexOutOfRange(f"no chunk {index}: there are {len(self.chunks)}")
+        return self.chunks[index]
+
+    def iterchunks(self) -> Iterator[Any]:
+        """The arrays one after another."""
+        return iter(self.chunks)
+
+    def combine_chunks(self) -> Any:
+        """One array; a copy if there is more than one chunk."""
+        return concat_arrays(self.chunks) if self.chunks else nulls(self.type, 0)
+
+    def to_pylist(self) -> list[Any]:
+        """The values as Python objects, None for null; a copy."""
+        return [value for chunk in self.chunks for value in chunk.to_pylist()]
+
+    def to_numpy(self, zero_copy_only: bool = False) -> npt.NDArray[Any]:
+        """The values as one ndarray of shape (length,); a copy unless there is one chunk that needs none."""
+        if len(self.chunks) == 1:
+            found: npt.NDArray[Any] = self.chunks[0].to_numpy(zero_copy_only)
+            return found
+        if zero_copy_only:
+            raise CopyRequired(f"{len(self.chunks)} chunks have no zero-copy numpy form; go through .chunks")
+        parts = [chunk.to_numpy(False) for chunk in self.chunks] or [nulls(self.type, 0).to_numpy(False)]
+        return np.concatenate(parts)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> npt.NDArray[Any]:
+        result = self.to_numpy(zero_copy_only=copy is False)
+        return np.array(result, dtype, copy=copy) if dtype is not None or copy else result
+
+    def slice(self, offset: int = 0, length: int | None = None) -> ChunkedArray:
+        """The values from ``offset`` on; copies nothing."""
+        total = len(self)
+        if not 0 <= offset <= total:
+            raise IndexOutOfRange(f"slice offset {offset} is out of range: the column has {total} values")
+        end = total if length is None else min(offset + length, total)
+        parts = []
+        for start, chunk in zip(self._starts.tolist(), self.chunks, strict=False):
+            low, high = max(offset - start, 0), min(end - start, len(chunk))
+            if low < high:
+                parts.append(chunk.slice(low, high - low))
+        return ChunkedArray(parts, self.type)
+
+    def cast(self, type: DataType | str) -> ChunkedArray:
+        """The same values in another form of their type; see :meth:`Array.cast`."""
+        target = as_type(type)
+        return ChunkedArray([chunk.cast(target) for chunk in self.chunks], target)
+
+    def validate(self, full: bool = False) -> None:
+        """Check every chunk; see :meth:`Array.validate`."""
+        for chunk in self.chunks:
+            chunk.validate(full)
+
+    def equals(self, other: Any) -> bool:
+        """Same type and same values, whatever the chunks."""
+        if not isinstance(other, ChunkedArray) or self.type != other.type or len(self) != len(other):
+            return False
+        cuts = np.union1d(self._starts, other._starts).tolist()
+        for start, end in itertools.pairwise(cuts):
+            mine, theirs = (part.slice(start, end - start).combine_chunks() for part in (self, other))
+            if not mine.equals(theirs):
+                return False
+        return True
+
+    def __len__(self) -> int:
+        return int(self._starts[-1])
+
+    def __getitem__(self, key: Any) -> Any:
+        if isinstance(key, slice):
+            start, stop, step = key.indices(len(self))
+            if step != 1:
+                return self.combine_chunks()[key]
+            return self.slice(start, max(stop - start, 0))
+        index = key.__index__()
+        if not -len(self) <= index < len(self):
+            raise IndexOutOfRange(f"index {index} is out of range: the column has {len(self)} values")
+        index += len(self) if index < 0 else 0
+        at = int(np.searchsorted(self._starts, index, "right")) - 1
+        return self.chunks[at][index - int(self._starts[at])]
+
+    def __iter__(self) -> Iterator[Any]:
+        for chunk in self.chunks:
+            yield from chunk
+
+    def __eq__(self, other: object) -> bool:
+        return self.equals(other) if isinstance(other, ChunkedArray) else NotImplemented
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        shown = ",\n ".join(str(chunk) for chunk in self.chunks[:5])
+        more = f",\n ... {len(self.chunks) - 5} more chunks" if len(self.chunks) > 5 else ""
+        return f"<shmarrow.ChunkedArray {self.type}, length {len(self)}, {len(self.chunks)} chunks>\n[{shown}{more}]"
+
+
+class Table(Columns):
+    """Record batches of one schema, one after another.
+
+    Attributes
+    ----------
+    schema : Schema
+        Names and types of the columns.
+    batches : list of RecordBatch
+        The batches, each with the table's fields.
+    num_rows : int
+        Rows of all batches.
+    """
+
+    __slots__ = ("_starts", "batches", "num_rows", "schema")
+
+    from_pyarrow: ClassVar[Callable[[Any], Table]]
+    to_pyarrow: Callable[[], Any]
+
+    def __init__(self, schema: Schema, batches: Sequence[RecordBatch] = ()) -> None:
+        self.schema = schema
+        self.batches = list(batches)
+        self._starts = np.cumsum([0] + [batch.num_rows for batch in self.batches])
+        self.num_rows = int(self._starts[-1])
+
+    @classmethod
+    def from_batches(cls, batches: Iterable[RecordBatch], schema: Schema | None = None) -> Table:
+        """A table over batches of one schema; copies nothing.
+
+        Raises
+        ------
+        InvalidArgument
+            If there is neither a batch nor a schema.
+        InvalidType
+            If a batch has other fields.
+        """
+        items = list(batches)
+        if schema is None:
+            if not items:
+                raise InvalidArgument("expected a schema, as there are no batches")
+            schema = items[0].schema
+        for i, batch in enumerate(items):
+            if not batch.schema.equals(schema):
+                raise InvalidType(f"batch {i} has other fields than the table:\n{batch.schema}\nexpected\n{schema}")
+        return cls(schema, items)
+
+    @classmethod
+    def from_arrays(
+        cls, arrays: Sequence[Any], names: Sequence[str] | None = None, schema: Schema | None = None
+    ) -> Table:
+        """A table over arrays, or chunked arrays, with their names or their schema."""
+        if not any(isinstance(column, ChunkedArray) for column in arrays):
+            batch = RecordBatch.from_arrays(arrays, names, schema)
+            return cls(batch.schema, [batch])
+        columns = [column if isinstance(column, ChunkedArray) else ChunkedArray([array(column)]) for column in arrays]
+        if schema is None:
+            schema = Schema([Field(name, col.type) for name, col in zip(names or (), columns, strict=True)])
+        common_length(columns, schema)
+        cuts: list[int] = np.unique(np.concatenate([column._starts for column in columns])).tolist()
+        batches = []
+        for start, end in itertools.pairwise(cuts):
+            parts = [column.slice(start, end - start).combine_chunks() for column in columns]
+            batches.append(RecordBatch.from_arrays(parts, schema=schema))
+        return cls(schema, batches)
+
+    @classmethod
+    def from_pydict(cls, mapping: Mapping[str, Any], schema: Schema | None = None) -> Table:
+        """A table from a mapping of column names to values."""
+        if any(isinstance(column, ChunkedArray) for column in mapping.values()):
+            return cls.from_arrays(list(mapping.values()), None if schema else list(mapping), schema)
+        batch = RecordBatch.from_pydict(mapping, schema)
+        return cls(batch.schema, [batch])
+
+    @classmethod
+    def from_pylist(cls, rows: Sequence[Mapping[str, Any]], schema: Schema | None = None) -> Table:
+        """A table from rows as dicts; see :meth:`RecordBatch.from_pylist`."""
+        batch = RecordBatch.from_pylist(rows, schema)
+        return cls(batch.schema, [batch])
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all buffers of all batches."""
+        return sum([batch.nbytes for batch in self.batches])
+
+    def column(self, key: Key) -> ChunkedArray:
+        """A column by position or by name; copies nothing. Errors as :meth:`RecordBatch.column`."""
+        index = self.schema.index_of(key)
+        return ChunkedArray([batch.column(index) for batch in self.batches], self.schema.field(index).type)
+
+    @property
+    def columns(self) -> list[ChunkedArray]:
+        """All columns."""
+        return [self.column(i) for i in range(self.num_columns)]
+
+    def to_batches(self, max_chunksize: int | None = None) -> list[RecordBatch]:
+        """The batches, on request in pieces of at most ``max_chunksize`` rows; copies nothing."""
+        if max_chunksize is None:
+            return list(self.batches)
+        if max_chunksize < 1:
+            raise InvalidArgument(f"max_chunksize is at least 1, found {max_chunksize}")
+        return [
+            batch.slice(start, max_chunksize)
+            for batch in self.batches
+            for start in range(0, batch.num_rows, max_chunksize)
+        ]
+
+    def combine_chunks(self) -> Table:
+        """A table of at most one batch; a copy if there was more than one."""
+        if len(self.batches) <= 1:
+            return self
+        columns = [column.combine_chunks() for column in self.columns]
+        return Table(self.schema, [RecordBatch(self.schema, self.num_rows, columns)])
+
+    def slice(self, offset: int = 0, length: int | None = None) -> Table:
+        """The rows from ``offset`` on, ``length`` of them or as many as there are; copies nothing."""
+        total = self.num_rows
+        if not 0 <= offset <= total:
+            raise IndexOutOfRange(f"slice offset {offset} is out of range: the table has {total} rows")
+        end = total if length is None else min(offset + length, total)
+        parts = []
+        for start, batch in zip(self._starts.tolist(), self.batches, strict=False):
+            low, high = max(offset - start, 0), min(end - start, batch.num_rows)
+            if low < high:
+                parts.append(batch.slice(low, high - low))
+        return Table(self.schema, parts)
+
+    def select(self, keys: Iterable[Key]) -> Table:
+        """The columns named, in the order given; copies nothing."""
+        indices = [self.schema.index_of(key) for key in keys]
+        schema = Schema([self.schema.field(i) for i in indices], self.schema.metadata)
+        return Table(schema, [batch.select(indices) for batch in self.batches])
+
+    def replace_schema_metadata(self, metadata: MetadataLike | None = None) -> Table:
+        """The same columns with other metadata in the schema."""
+        schema = self.schema.with_metadata(metadata)
+        return Table(schema, [batch.replace_schema_metadata(metadata) for batch in self.batches])
+
+    def to_pylist(self) -> list[dict[str, Any]]:
+        """A dict of Python values for each row; of columns with the same name the last."""
+        return [row for batch in self.batches for row in batch.to_pylist()]
+
+    def equals(self, other: Any, check_metadata: bool = False) -> bool:
+        """Same schema and same values, however they are cut into batches; on request the schema's metadata too."""
+        return (
+            isinstance(other, Table)
+            and self.num_rows == other.num_rows
+            and self.schema.equals(other.schema, check_metadata)
+            and all(mine.equals(theirs) for mine, theirs in zip(self.columns, other.columns, strict=True))
+        )
+
+    def validate(self, full: bool = False) -> None:
+        """Check every batch; see :meth:`RecordBatch.validate`."""
+        for batch in self.batches:
+            batch.validate(full)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Table, (self.schema, self.batches)
+
+
+def table(data: Any, names: Sequence[str] | None = None, schema: Schema | None = None) -> Table:
+    """A table from a mapping of names to values, from record batches, or from arrays with names or a schema."""
+    if isinstance(names, Schema):
+        names, schema = None, names
+    if isinstance(data, RecordBatch):
+        data = [data]
+    if isinstance(data, Mapping):
+        return Table.from_pydict(data, schema)
+    items = list(data)
+    if names is None and all(isinstance(item, RecordBatch) for item in items):
+        return Table.from_batches(items, schema)
+    return Table.from_arrays(items, names, schema)
