@@ -48,7 +48,6 @@ from shmarrow.errors import (
     InvalidType,
     ObjectExists,
     StorageError,
-    StoreFull,
     Unsupported,
     storage_error,
 )
@@ -64,9 +63,6 @@ TEMP_PREFIX = ".shmarrow-"
 # What one pwritev takes on Linux: IOV_MAX pieces, MAX_RW_COUNT bytes.
 MAX_CALL_PIECES = 1024
 MAX_CALL_BYTES = 2_147_479_552
-
-# The most that is reserved beyond what is written, where a keeper has objects reserved before they are written.
-_SPARE = 1 << 26
 
 # 0 where the platform has no files without a name.
 _O_TMPFILE: int = getattr(os, "O_TMPFILE", 0)
@@ -95,15 +91,18 @@ class Segment:
     sealed : bool
         Whether nobody has permission to write to the file. Stores through a map leave the time of change as it is, so
         only of a sealed file the identity says that the bytes are the same.
+    written : int
+        When it was written last (ns since 1970).
     """
 
-    __slots__ = ("_data", "_fd", "identity", "name", "sealed", "size")
+    __slots__ = ("_data", "_fd", "identity", "name", "sealed", "size", "written")
 
     def __init__(self, name: str, data: Bytes, fd: int, found: os.stat_result) -> None:
         self.name = name
         self.size = len(data)
         self.identity = (found.st_dev, found.st_ino, found.st_size, found.st_ctime_ns)
         self.sealed = not found.st_mode & 0o222
+        self.written = found.st_mtime_ns
         self._data: Bytes | None = data
         self._fd = fd
 
@@ -372,7 +371,7 @@ class SegmentWriter:
             raise InvalidArgument(f"offset must not be negative, found {offset}")
         views = [piece if type(piece) is bytes else as_bytes(piece) for piece in pieces]
         if self._keeper is not None:
-            self._reserve_ahead(offset + sum(map(len, views)))
+            self.reserve(offset + sum(map(len, views)))
         elif offset > self.size:
             self.reserve(offset)
         try:
@@ -382,15 +381,6 @@ class SegmentWriter:
         if written:
             self.size = max(self.size, offset + written)
         return written
-
-    def _reserve_ahead(self, size: int) -> None:
-        """Reserve ``size`` bytes, and for objects that grow in many steps some more where they can be had."""
-        if size <= self._reserved:
-            return
-        if self._reserved:
-            with suppress(StoreFull):
-                return self.reserve(size + min(size, _SPARE))
-        self.reserve(size)
 
     def reserve(self, size: int) -> None:
         """Take the space for an object of ``size`` bytes, so that no later write within it runs out of space.
@@ -718,6 +708,18 @@ def _lock_shared(fd: int) -> None:
             time.sleep(_LOCK_PAUSE)
         except OSError:
             return
+
+
+def supports_unnamed(directory: str) -> bool:
+    """Whether a directory can have files without a name, so that a killed writer leaves nothing in it."""
+    try:
+        fd = _open_unnamed(directory)
+    except OSError:
+        return True  # nothing can be written there; writing gives the better reason
+    if fd is None:
+        return False
+    os.close(fd)
+    return True
 
 
 def _open_unnamed(directory: str) -> int | None:
