@@ -206,6 +206,44 @@ def test_time_grows_with_the_number_of_dictionaries_and_no_faster() -> None:
     assert time.perf_counter() - started < 2
 
 
+def test_time_does_not_depend_on_the_order_of_asking() -> None:
+    """A thousand versions of a growing dictionary, the latest first: those before it are the beginning of it."""
+    words = [f"word {i}" for i in range(127)]
+    growing = [batch([i], words[: i + 1]) for i in range(127)]
+    got = list(sa.ipc.open_stream(stream(*growing, options=DELTAS)))
+    assert [item.column(0).to_pylist() for item in reversed(got)] == [[word] for word in reversed(words)]
+    assert [len(item.column(0).dictionary) for item in got] == list(range(1, 128))
+    for item in got:
+        item.validate(full=True)
+    many = wire.messages(stream(*growing[:2], options=DELTAS))
+    got = list(sa.ipc.open_stream(wire.stream_from([*many[:3], *many[3:] * 5000])))
+    started = time.perf_counter()
+    assert sum(len(item.column(0)) for item in reversed(got)) == 5001
+    assert time.perf_counter() - started < 2
+
+
+def test_blocks_that_overlap_are_refused() -> None:
+    """Three thousand blocks of one message would be a dictionary of three thousand times its size."""
+    schema, dictionary, first, delta, _ = wire.messages(
+        stream(batch([0], ["a"]), batch([1], ["a", "b" * 9999]), options=DELTAS)
+    )
+    parts = [schema, dictionary, first, delta]
+    assert sa.ipc.open_file(wire.file_from(parts, {"fields": [FIELD]}, [1, 3], [2])).get_batch(0).column(0)[0] == "a"
+    data = wire.file_from(parts, {"fields": [FIELD]}, [1, *[3] * 3000], [2])
+    with pytest.raises(sa.InvalidData, match="the blocks overlap"):
+        sa.ipc.open_file(data).get_batch(0).column(0)
+
+
+def test_fields_that_disagree_about_a_dictionary() -> None:
+    """Where dictionaries nest, their values are made as they come, and one type has to be theirs."""
+    item = {"name": "item", "nullable": True, "type": ("Utf8", {}), "dictionary": {"id": 1, "indexType": INDEX}}
+    nested = {**FIELD, "type": ("List", {}), "children": [item]}
+    other = {**FIELD, "type": ("LargeUtf8", {}), "dictionary": {"id": 1, "indexType": INDEX}}
+    inner = wire.messages(stream(_nested(["a"], [[0]], [0])))[1]
+    with pytest.raises(sa.InvalidData, match="dictionary 1 has values of type"):
+        list(sa.ipc.open_stream(wire.stream_from([wire.message("Schema", {"fields": [nested, other]}), inner])))
+
+
 # --- one after another in any order -----------------------------------------------------------------------------------
 
 

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 
-from shmarrow.batch import RecordBatch, Table
+from shmarrow.batch import RecordBatch
 from shmarrow.buffer import Bytes, as_bytes
 from shmarrow.errors import (
     DEFAULT_LIMITS,
@@ -34,6 +34,7 @@ from shmarrow.ipc.projection import Projection
 from shmarrow.ipc.source import Source
 from shmarrow.ipc.wire_schema import WireSchema, read_schema
 from shmarrow.ipc.writer import BatchWriter
+from shmarrow.tables import Table
 from shmarrow.types import Schema
 
 
@@ -101,12 +102,14 @@ class StreamState:
     def _take_dictionary(self, message: Message, body: Bytes) -> DictionaryEvent:
         source = self.schema.source if self.schema is not None else None
         assert isinstance(source, WireSchema)
-        # Only dictionaries within dictionaries are looked for from here. To share the set would mean to copy it next.
-        found = self.dictionaries if source.nested_dictionaries else {}
+        nested = source.nested_dictionaries
+        found = self._dictionaries if nested else {}
         content, id, delta = dictionary_body(message, body, self.schema, found, self.where, self.limits)
         if self._shared:
             self._dictionaries, self._shared = dict(self._dictionaries), False
         add_dictionary(self._dictionaries, id, content, delta, self.where, self.limits)
+        if nested:
+            self._dictionaries[id].make(source.dictionary_wires().get(id))
         return DictionaryEvent(id, delta)
 
 

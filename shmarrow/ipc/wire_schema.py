@@ -96,6 +96,7 @@ class WireSchema:
         self._names: tuple[Positions, Positions] | None = None
         self._found: dict[str, list[int]] = {}
         self._only_table: TableView | None = None
+        self._dictionary_wires: dict[int, WireField] | None = None
         self._starts: list[list[int]] | None = None
         self._asked = 0
         # For each column its nodes, buffers, variadic counts and V4 bitmaps, in rows; or where all columns are flat,
@@ -111,6 +112,32 @@ class WireSchema:
         if found is None:
             found = self._wire[index] = parse_field(self._fields[index], self._limits)
         return found
+
+    def dictionary_wires(self) -> dict[int, WireField]:
+        """How the values of each dictionary lie in their messages, by its id; parses all fields.
+
+        Raises
+        ------
+        InvalidData
+            If fields share a dictionary and have values of different types.
+        """
+        if self._dictionary_wires is None:
+            found: dict[int, WireField] = {}
+            left = [self.wire(i) for i in range(len(self))]
+            while left:
+                wire = left.pop()
+                left += wire.children
+                if wire.dictionary_id is None or wire.values is None:
+                    continue
+                known = found.setdefault(wire.dictionary_id, wire.values)
+                if known.field.type != wire.values.field.type:
+                    raise InvalidData(
+                        f"dictionary {wire.dictionary_id} has values of type {known.field.type} in one field and "
+                        f"{wire.values.field.type} in another"
+                    )
+                left.append(wire.values)
+            self._dictionary_wires = found
+        return self._dictionary_wires
 
     def field(self, index: int) -> Field:
         return self.wire(index).field
