@@ -10,7 +10,8 @@ Rules kept here:
 from __future__ import annotations
 
 import errno
-from dataclasses import dataclass, fields
+from collections.abc import Mapping
+from typing import Any, Self
 
 
 class ShmarrowError(Exception):
@@ -108,8 +109,50 @@ def storage_error(error: OSError, action: str, where: str, hint: str = "") -> St
     return kind(error.errno or 0, text)
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
+class Settings:
+    """Named values, fixed when they are made, and compared by value.
+
+    What ``dataclass(frozen=True, slots=True)`` gives; that takes a millisecond of every import for each class.
+    """
+
+    __slots__: tuple[str, ...] = ("_hash",)
+    _hash: int
+
+    def _fix(self, values: Mapping[str, Any]) -> None:
+        for name in self.__slots__:
+            object.__setattr__(self, name, values[name])
+        object.__setattr__(self, "_hash", hash(tuple(self._values().values())))
+
+    def _values(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in self.__slots__}
+
+    def replace(self, **changes: Any) -> Self:
+        """The same values but for some."""
+        return type(self)(**{**self._values(), **changes})
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        raise AttributeError(f"{type(self).__name__}.{name} cannot be set; make another with replace()")
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Settings):
+            return NotImplemented
+        return self is other or (type(other) is type(self) and self._values() == other._values())
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({', '.join([f'{name}={value!r}' for name, value in self._values().items()])})"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _remake, (type(self), self._values())
+
+
+def _remake(kind: type[Settings], values: dict[str, Any]) -> Settings:
+    return kind(**values)
+
+
+class Limits(Settings):
     """What a reader accepts before it refuses input with :class:`LimitExceeded`.
 
     Each of them bounds memory or time that hostile input could ask for out of proportion to its size.
@@ -133,19 +176,37 @@ class Limits:
         rows of a struct without children, runs, overlapping list views.
     """
 
-    metadata_bytes: int = 1 << 30
-    tables: int = 10_000_000
-    depth: int = 64
-    buffers: int = 10_000_000
-    decompressed_bytes: int = 1 << 36
-    dictionary_bytes: int = 1 << 36
-    expanded_values: int = 1 << 24
+    __slots__ = (
+        "buffers",
+        "decompressed_bytes",
+        "depth",
+        "dictionary_bytes",
+        "expanded_values",
+        "metadata_bytes",
+        "tables"
+    )  # fmt: skip
+    metadata_bytes: int
+    tables: int
+    depth: int
+    buffers: int
+    decompressed_bytes: int
+    dictionary_bytes: int
+    expanded_values: int
 
-    def __post_init__(self) -> None:
-        for field in fields(self):
-            value = getattr(self, field.name)
+    def __init__(
+        self,
+        metadata_bytes: int = 1 << 30,
+        tables: int = 10_000_000,
+        depth: int = 64,
+        buffers: int = 10_000_000,
+        decompressed_bytes: int = 1 << 36,
+        dictionary_bytes: int = 1 << 36,
+        expanded_values: int = 1 << 24,
+    ) -> None:
+        self._fix(locals())
+        for name, value in self._values().items():
             if not isinstance(value, int) or value < 1:
-                raise InvalidArgument(f"Limits.{field.name} must be an int of at least 1, found {value!r}")
+                raise InvalidArgument(f"Limits.{name} must be an int of at least 1, found {value!r}")
 
 
 DEFAULT_LIMITS = Limits()

@@ -14,7 +14,6 @@ from __future__ import annotations
 import struct
 import weakref
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
 from types import TracebackType
 from typing import Any, Self
 
@@ -321,8 +320,7 @@ class RecordBatchFileAppender(RecordBatchFileWriter):
         self._reader = reader
         fields = encoded_fields([source.wire(i) for i in range(len(source))])
         self._fields = fields
-        chosen = replace(
-            options or DEFAULT_OPTIONS,
+        chosen = (options or DEFAULT_OPTIONS).replace(
             endianness="big" if source.big_endian else "little",
             metadata_version=reader.version_name,
         )

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-from shmarrow.errors import InvalidArgument
+from shmarrow.errors import InvalidArgument, Settings
 
 
-@dataclass(frozen=True, slots=True)
-class IpcWriteOptions:
+class IpcWriteOptions(Settings):
     """How streams, files and tensors are written.
 
     Attributes
@@ -35,18 +32,43 @@ class IpcWriteOptions:
         What a CSF index says in its buffers' lengths: ``"bytes"`` as the format does, or ``"elements"`` as Arrow C++.
     """
 
-    compression: str | None = None
-    compression_level: int | None = None
-    min_space_savings: float = 0.0
-    alignment: int = 64
-    metadata_version: str = "V5"
-    use_legacy_format: bool = False
-    endianness: str = "little"
-    emit_dictionary_deltas: bool = False
-    use_threads: bool = True
-    csf_lengths: str = "bytes"
+    __slots__ = (
+        "alignment",
+        "compression",
+        "compression_level",
+        "csf_lengths",
+        "emit_dictionary_deltas",
+        "endianness",
+        "metadata_version",
+        "min_space_savings",
+        "use_legacy_format",
+        "use_threads",
+    )  # fmt: skip
+    compression: str | None
+    compression_level: int | None
+    min_space_savings: float
+    alignment: int
+    metadata_version: str
+    use_legacy_format: bool
+    endianness: str
+    emit_dictionary_deltas: bool
+    use_threads: bool
+    csf_lengths: str
 
-    def __post_init__(self) -> None:
+    def __init__(
+        self,
+        compression: str | None = None,
+        compression_level: int | None = None,
+        min_space_savings: float = 0.0,
+        alignment: int = 64,
+        metadata_version: str = "V5",
+        use_legacy_format: bool = False,
+        endianness: str = "little",
+        emit_dictionary_deltas: bool = False,
+        use_threads: bool = True,
+        csf_lengths: str = "bytes",
+    ) -> None:
+        self._fix(locals())
         choices = {
             "compression": (None, "lz4", "zstd"),
             "metadata_version": ("V4", "V5"),

@@ -14,7 +14,6 @@ Pure functions. Rules kept here:
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import replace
 from itertools import chain
 from math import prod
 from typing import Any, NamedTuple
@@ -78,7 +77,7 @@ def checked_options(options: IpcWriteOptions | None) -> IpcWriteOptions:
             "a message of a tensor has neither compression nor a byte order other than little, "
             f"found compression={options.compression!r}, endianness={options.endianness!r}"
         )
-    return options if options.alignment >= ALIGNMENT else replace(options, alignment=ALIGNMENT)
+    return options if options.alignment >= ALIGNMENT else options.replace(alignment=ALIGNMENT)
 
 
 def wire_metadata(element: Element, metadata: Metadata | None) -> Metadata | None:
