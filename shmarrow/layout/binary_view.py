@@ -6,7 +6,7 @@ first four bytes follow, the index of a data buffer, and the offset in it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -133,9 +133,9 @@ class BinaryViewArray(Array):
         short = np.flatnonzero(~long)
         flat = np.ascontiguousarray(views).reshape(-1).view(np.uint8)
         _scatter(data, offsets[short], flat, short * 16 + 4, lengths[short])
-        for i, buffer in enumerate(self.data_buffers):
-            at = np.flatnonzero(long & (views[:, 2] == i))
-            _scatter(data, offsets[at], buffer, views[at, 3].astype(np.int64), lengths[at])
+        buffers = self.data_buffers
+        for i, at in _by_buffer(views, long):
+            _scatter(data, offsets[at], buffers[i], views[at, 3].astype(np.int64), lengths[at])
         return offsets, read_only(data)
 
     def _gather(self, indices: Indices) -> Any:
@@ -147,17 +147,14 @@ class BinaryViewArray(Array):
         buffers = self.data_buffers
         kept: list[Bytes] = []
         changed = views
-        for i, buffer in enumerate(buffers):
-            at = np.flatnonzero(long & (views[:, 2] == i))
-            if not len(at):
-                continue
+        for i, at in _by_buffer(views, long):
             starts = views[at, 3].astype(np.int64)
             low, high = int(starts.min()), int((starts + views[at, 0]).max())
             if low or len(kept) != i:
                 changed = changed if changed is not views else views.copy()
                 changed[at, 3] = starts - low
                 changed[at, 2] = len(kept)
-            kept.append(buffer[low:high])
+            kept.append(buffers[i][low:high])
         return self._with(
             offset=0, buffers=[self._trimmed_validity(), frozen(changed), *kept], null_count=self.null_count
         )
@@ -196,10 +193,10 @@ class BinaryViewArray(Array):
         if bad.any():
             slot = int(np.flatnonzero(short)[bad.argmax()])
             raise InvalidData(f"{self._type}: the view at {slot} has bytes other than 0 after its value")
-        for i, buffer in enumerate(self.data_buffers):
-            at = np.flatnonzero(long & (views[:, 2] == i))
+        buffers = self.data_buffers
+        for i, at in _by_buffer(views, long):
             starts = views[at, 3].astype(np.int64)
-            prefixes = buffer[starts[:, None] + np.arange(4)] if len(at) else flat[at, 4:8]
+            prefixes = buffers[i][starts[:, None] + np.arange(4)]
             unequal = (prefixes != flat[at, 4:8]).any(axis=1)
             if unequal.any():
                 slot = int(at[unequal.argmax()])
@@ -243,6 +240,20 @@ class BinaryViewArray(Array):
                 first = last
         validity, count = validity_of(mask)
         return make_array(type, len(lengths), [validity, frozen(views), *buffers], count)
+
+
+def _by_buffer(views: npt.NDArray[np.int32], long: npt.NDArray[np.bool_]) -> Iterator[tuple[int, Indices]]:
+    """The data buffers that long values lie in, in their order, and the slots of each."""
+    at = np.flatnonzero(long)
+    if not len(at):
+        return
+    numbers = views[at, 2]
+    if (numbers == numbers[0]).all():
+        yield int(numbers[0]), at
+        return
+    order = np.argsort(numbers, kind="stable")
+    found, firsts = np.unique(numbers[order], return_index=True)
+    yield from zip(found.tolist(), np.split(at[order], firsts[1:]), strict=True)
 
 
 class _Plain:
