@@ -9,8 +9,14 @@ from __future__ import annotations
 import io
 from typing import Any
 
+import cases
+import numpy as np
+
 import shmarrow as sa
 from shmarrow.ipc import IpcWriteOptions
+
+WRITABLE = [case for case in cases.CASES if not case.name.startswith("dictionary-dictionary")]
+"""All cases but those whose dictionary's values are dictionary-encoded themselves: no field can say that."""
 
 OPTIONS: dict[str, IpcWriteOptions] = {
     "plain": IpcWriteOptions(),
@@ -62,3 +68,18 @@ def together(cases: Any, limit: int = 40) -> list[Any]:
         for _, group in sorted(by_length.items())
         for start in range(0, len(group), limit)
     ]
+
+
+def numbers(length: int = 10) -> sa.RecordBatch:
+    """A batch of two columns of numbers."""
+    return sa.record_batch({"i": np.arange(length), "f": np.arange(length) / 4})
+
+
+def file_of(*batches: sa.RecordBatch) -> bytes:
+    """Batches as a file."""
+    return write("file-plain", list(batches), batches[0].schema)
+
+
+def stream_of(*batches: sa.RecordBatch) -> bytes:
+    """Batches as a stream."""
+    return write("stream-plain", list(batches), batches[0].schema)

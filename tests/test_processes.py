@@ -16,18 +16,17 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import cases
 import forms
 import numpy as np
 import pyarrow as pa
 import pytest
 from conftest import SHM
+from forms import WRITABLE
 
 import shmarrow as sa
 from shmarrow.ipc import IpcWriteOptions
 
 KILLS = 100
-WRITABLE = [case for case in cases.CASES if not case.name.startswith("dictionary-dictionary")]
 VALUES = {case.name: case.values for case in WRITABLE}
 
 
