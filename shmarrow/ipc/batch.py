@@ -24,6 +24,7 @@ from shmarrow.ipc.compression import compress, decompressor
 from shmarrow.ipc.flatbuf import ENUMS, TableView
 from shmarrow.ipc.message import Message, encode_message
 from shmarrow.ipc.options import IpcWriteOptions
+from shmarrow.ipc.quick import Header
 from shmarrow.ipc.schema import WireField
 from shmarrow.ipc.wire_schema import WireSchema
 from shmarrow.layout.array import Array, make_array, nulls
@@ -38,6 +39,7 @@ VALIDITY_IN_V4 = (*UnionArray.layouts, "run_end_encoded")
 """Layouts that have a validity bitmap in version 4 and none in version 5, as Arrow C++ writes and reads them."""
 _PAIR = np.dtype("<i8")
 _EAGER = 4
+_PLAIN_BUFFERS = 2  # validity and values
 
 Dictionaries = Mapping[int, Any]
 
@@ -47,10 +49,10 @@ class BatchBody:
 
     Parameters
     ----------
-    table : TableView
-        The RecordBatch table.
-    version : int
-        The metadata version.
+    table : TableView or None
+        The RecordBatch table, where it may say more than the header.
+    header : Header
+        What it says of rows, nodes and buffers.
     body : uint8 ndarray
         The message's body.
     big_endian : bool
@@ -71,8 +73,8 @@ class BatchBody:
 
     def __init__(
         self,
-        table: TableView,
-        version: int,
+        table: TableView | None,
+        header: Header,
         body: Bytes,
         schema: WireSchema,
         dictionaries: Dictionaries,
@@ -80,11 +82,9 @@ class BatchBody:
         limits: Limits = DEFAULT_LIMITS,
     ) -> None:
         self.where = where
-        self.length: int = table["length"]
-        if self.length < 0:
-            raise InvalidData(f"{where}: the batch says that it has {self.length} rows")
-        self._nodes = _pairs(table["nodes"])
-        self._buffers = _pairs(table["buffers"])
+        self.length = header.length
+        self._nodes = header.nodes
+        self._buffers = header.buffers
         if len(self._buffers) > limits.buffers:
             raise LimitExceeded(f"{where}: {len(self._buffers)} buffers, more than Limits.buffers = {limits.buffers}")
         self._node_rows: list[list[int]] | None = None
@@ -95,14 +95,14 @@ class BatchBody:
         self._body = body
         self._size = len(body)
         self._swap = schema.big_endian
-        self._v4 = 1 if version == _V4 else 0
+        self._v4 = 1 if header.version == _V4 else 0
         self._schema = schema
         self._dictionaries = dictionaries
         self._limits = limits
         self._asked = 0
         self._ready: dict[int, Bytes] = {}
         self._plain: list[tuple[int, int]] | None = None
-        codec = table["compression"]
+        codec = None if table is None else table["compression"]
         self._decompress = None if codec is None else decompressor(codec["codec"], codec["method"], where, limits)
 
     @property
@@ -119,14 +119,28 @@ class BatchBody:
 
     def column(self, index: int) -> Any:
         """A column of the schema."""
-        plain = self._plain
-        if plain is not None:
-            start, size = plain[index]
-            type: Any = self._schema.wire(index).field.type
-            if type.layout == "primitive" and size >= self.length * type.storage.itemsize:
-                made = type.array_class or PrimitiveArray
-                return made(type, self.length, [None, self._body[start : start + size]], 0)
+        if self._plain is not None:
+            start, size = self._plain[index]
+        elif self._schema.uniform == _PLAIN_BUFFERS and not self._swap and self._decompress is None:
+            start, size = self._plain_place(index)
+        else:
+            return self._column(index)
+        type: Any = self._schema.wire(index).field.type
+        if type.layout == "primitive" and size >= self.length * type.storage.itemsize:
+            made = type.array_class or PrimitiveArray
+            return made(type, self.length, [None, self._body[start : start + size]], 0)
         return self._column(index)
+
+    def _plain_place(self, index: int) -> tuple[int, int]:
+        """Where the values of a column lie whose schema has two buffers for each, or a size of -1 if it has nulls."""
+        self._asked += 1
+        if self._asked == _EAGER:
+            self._find_plain()
+        at = _PLAIN_BUFFERS * index + 1
+        if index >= len(self._nodes) or at >= len(self._buffers) or self._nodes[index].tolist() != [self.length, 0]:
+            return 0, -1
+        start, size = self._buffers[at].tolist()
+        return (start, size) if size > 0 and 0 <= start <= self._size - size else (0, -1)
 
     def _find_plain(self) -> None:
         """Many columns are asked for: find at once those with two buffers, no nulls, and values within the body."""
@@ -179,7 +193,7 @@ class BatchBody:
 
     def _counts(self) -> list[int]:
         if self._variadic is None:
-            counts = self._table["variadicBufferCounts"]
+            counts = None if self._table is None else self._table["variadicBufferCounts"]
             self._variadic = [] if counts is None else counts.tolist()
             if self._variadic and (min(self._variadic) < 0 or sum(self._variadic) > len(self._buffers)):
                 raise InvalidData(
@@ -314,8 +328,28 @@ def read_batch(
     """A record batch over the body of a RecordBatch message; its columns are made when they are asked for."""
     source = schema.source
     assert isinstance(source, WireSchema)
-    content = BatchBody(message.header, message.version, body, source, dictionaries, where, limits)
+    header = header_of(message.header, message.version, where)
+    content = BatchBody(message.header, header, body, source, dictionaries, where, limits)
     return RecordBatch(schema, content.length, source=content, metadata=message.custom_metadata)
+
+
+def header_of(table: TableView, version: int, where: str) -> Header:
+    """What a RecordBatch table says of rows, nodes and buffers."""
+    length = table["length"]
+    if length < 0:
+        raise InvalidData(f"{where}: the batch says that it has {length} rows")
+    return Header(version, length, _pairs(table["nodes"]), _pairs(table["buffers"]))
+
+
+def plain_batch(
+    header: Header, body: Bytes, schema: Schema, dictionaries: Dictionaries, where: str, limits: Limits
+) -> RecordBatch:
+    """A record batch over a header that says all there is."""
+    source = schema.source
+    assert isinstance(source, WireSchema)
+    return RecordBatch(
+        schema, header.length, source=BatchBody(None, header, body, source, dictionaries, where, limits)
+    )
 
 
 # --- writing ----------------------------------------------------------------------------------------------------

@@ -24,12 +24,13 @@ from shmarrow.batch import RecordBatch
 from shmarrow.buffer import Bytes
 from shmarrow.errors import Closed, IndexOutOfRange, InvalidData, LimitExceeded, Limits
 from shmarrow.ipc import flatbuf
-from shmarrow.ipc.batch import Plan, read_batch
+from shmarrow.ipc.batch import Plan, plain_batch, read_batch
 from shmarrow.ipc.dictionary import Dictionary, add_dictionary
 from shmarrow.ipc.flatbuf import ENUMS, STRUCTS, Reader
 from shmarrow.ipc.message import Message, check_version, end_of_stream, key_values, read_key_values, read_message
 from shmarrow.ipc.options import DEFAULT_OPTIONS, IpcWriteOptions
 from shmarrow.ipc.projection import Projection
+from shmarrow.ipc.quick import batch_header
 from shmarrow.ipc.schema import encode_schema, encoded_fields
 from shmarrow.ipc.source import Sink, Source
 from shmarrow.ipc.stream import check_zero_copy, dictionary_body
@@ -138,15 +139,30 @@ class RecordBatchFileReader:
         index += count if index < 0 else 0
         what = f"batch {index}"
         where = f"{self._source.name}: {what}"
-        message, body = _read_block(self._bytes(), self._blocks[index], where, self._limits)
-        if message.kind != "RecordBatch":
-            raise InvalidData(f"{where} is a {message.kind} message, expected a RecordBatch")
-        batch = read_batch(message, body, self._full_schema, self.dictionaries, where, self._limits)
+        batch = self._plain(self._blocks[index], where)
+        if batch is None:
+            message, body = _read_block(self._bytes(), self._blocks[index], where, self._limits)
+            if message.kind != "RecordBatch":
+                raise InvalidData(f"{where} is a {message.kind} message, expected a RecordBatch")
+            batch = read_batch(message, body, self._full_schema, self.dictionaries, where, self._limits)
         if self._zero_copy_only:
             check_zero_copy(batch, where)
         return batch if self._included is None else self._included.of(batch)
 
     get_record_batch = get_batch
+
+    def _plain(self, block: Any, where: str) -> RecordBatch | None:
+        """The batch that a block leads to, where its header is plain."""
+        data = self._bytes()
+        offset, metadata_length, body_length = block.item()
+        body_at = offset + metadata_length
+        if offset < 0 or metadata_length < 16 or body_length < 0 or body_at + body_length > len(data):
+            return None
+        header = batch_header(data, data.data, offset, metadata_length, body_length)
+        if header is None or metadata_length > self._limits.metadata_bytes:
+            return None
+        body = data[body_at : body_at + body_length]
+        return plain_batch(header, body, self._full_schema, self.dictionaries, where, self._limits)
 
     def __len__(self) -> int:
         return len(self._blocks)

@@ -27,7 +27,7 @@ from shmarrow.errors import (
     Limits,
     Unsupported,
 )
-from shmarrow.ipc.batch import BatchBody, read_batch
+from shmarrow.ipc.batch import BatchBody, header_of, read_batch
 from shmarrow.ipc.dictionary import Dictionary, add_dictionary
 from shmarrow.ipc.message import CONTINUATION, Message, end_of_stream, parse_metadata, read_message, read_prefix
 from shmarrow.ipc.projection import Projection
@@ -123,9 +123,8 @@ def dictionary_body(
         raise InvalidData(f"{where}: a dictionary batch without data")
     source = schema.source if schema is not None else None
     assert isinstance(source, WireSchema)
-    content = BatchBody(
-        data, message.version, body, source, dictionaries, f"{where}: dictionary {header['id']}", limits
-    )
+    what = f"{where}: dictionary {header['id']}"
+    content = BatchBody(data, header_of(data, message.version, what), body, source, dictionaries, what, limits)
     return content, header["id"], header["isDelta"]
 
 

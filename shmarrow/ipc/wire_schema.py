@@ -179,6 +179,11 @@ class WireSchema:
         starts = at[found].tolist()
         return [i for i, start in zip(found.tolist(), starts, strict=True) if view[start : start + size] == wanted]
 
+    @property
+    def uniform(self) -> int:
+        """How many buffers each column has, if all have one node and as many buffers; else 0."""
+        return self._totals if isinstance(self._totals, int) else 0
+
     def flat_starts(self) -> Positions | None:
         """Where the buffers of each column start, if each has one node and no counts; shape (n + 1,)."""
         totals = self._totals
