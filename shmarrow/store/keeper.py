@@ -102,11 +102,13 @@ class StoreKeeper:
         if row != NOTHING:
             self._register.add(found.key, row)
         replaced = self._target(writer)
+        # Counted before it is there: who is killed in between leaves a ledger that says too much, never too little.
         self._change = found.size - (replaced.size if replaced is not None else 0)
-
-    def end(self) -> None:
-        """The object has its name; the lock is held."""
         self._space.note(self._change)
+
+    def undo(self) -> None:
+        """The object did not get its name; the lock is held."""
+        self._space.note(-self._change)
 
 
 class _Turn:
@@ -129,7 +131,7 @@ class _Turn:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         try:
-            if kind is None:
-                self._keeper.end()
+            if kind is not None:
+                self._keeper.undo()
         finally:
             self._lock.__exit__(kind, error, trace)

@@ -246,15 +246,20 @@ class Place:
             except FileNotFoundError:
                 if not make:
                     raise
-                with suppress(FileExistsError):
-                    os.mkdir(self.control, 0o700)
-                    os.chmod(self.control, self.directory_mode)
+                self._make_control()
                 continue
             owner = os.fstat(fd).st_uid
             if self.owners is None or owner in self.owners:
                 return fd
             os.close(fd)
             raise PermissionError(errno.EPERM, f"it belongs to user {owner}, who is not trusted here")
+
+    def _make_control(self) -> None:
+        """Make the control directory; others may make it or remove it meanwhile."""
+        with suppress(FileExistsError):
+            os.mkdir(self.control, 0o700)
+            with suppress(FileNotFoundError):
+                os.chmod(self.control, self.directory_mode)
 
 
 def _shared_memory(where: str) -> tuple[str, str, str]:

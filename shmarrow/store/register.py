@@ -18,6 +18,7 @@ import fcntl
 import os
 import time
 from collections.abc import Collection, Iterator
+from contextlib import suppress
 from typing import NamedTuple
 
 import numpy as np
@@ -101,10 +102,9 @@ class Register:
 
     def keep(self, keys: Collection[Key]) -> None:
         """Drop the rows of all other objects; the caller holds the store's lock."""
-        rows = self.rows()
-        kept = [(*key, *row) for key, row in rows.items() if key in keys and row != NOTHING]
+        kept = [(*key, *row) for key, row in self.rows().items() if key in keys and row != NOTHING]
         if not kept:
-            if rows:
+            with suppress(FileNotFoundError):
                 os.unlink(self._path)
             return
         temp = os.path.join(self._place.control, TEMP_PREFIX + _FILE)

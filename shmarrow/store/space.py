@@ -20,6 +20,7 @@ import os
 import struct
 import time
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from typing import NamedTuple
 
 from shmarrow.errors import StoreFull
@@ -192,7 +193,9 @@ class Space:
         short = self._short(lambda: used, size + drafts - spared, grows if evict else 0)
         if short > 0:
             candidates = [each for each in found if replaced is None or each.key != replaced.key]
-            self.evict(short, candidates, Shortage(used, 0, drafts), evict)
+            shortage = Shortage(used, 0, drafts)
+            if sum([each.size for each in self.evict(short, candidates, shortage, evict)]) < short:
+                raise RoomRefused(shortage)
 
     def _short(self, used: Callable[[], int], wanted: int, grows: int) -> int:
         """How many bytes are to be removed: of the capacity, or of the file system where ``grows`` is not 0."""
@@ -201,6 +204,11 @@ class Space:
 
     def evict(self, short: int, found: Iterable[Found], shortage: Shortage, evict: bool = True) -> list[Found]:
         """Remove objects of ``short`` bytes or more: orphaned and expired ones first, then those used longest ago.
+
+        Returns
+        -------
+        list of Found
+            What was removed: less than that only if somebody has attached some of it at the same moment.
 
         Raises
         ------
@@ -227,7 +235,10 @@ class Space:
         self._known = rest[::-1] if evict else []
         self._known_until = time.monotonic_ns() + _WORTH * self._took
         left = short - sum([each.size for each in removed])
-        return removed + self.evict(left, rest, shortage, evict) if left > 0 else removed
+        if left > 0:
+            with suppress(RoomRefused):
+                removed += self.evict(left, rest, shortage, evict)
+        return removed
 
     def _evict_known(self, short: int, replaced: Found | None) -> bool:
         """Evict by what the last eviction saw, if that is enough and not long ago: no scan for every object."""

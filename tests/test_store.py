@@ -1,0 +1,735 @@
+"""The store's everyday life: put, get, wait, replace, rename, fill in place; names, trust, kinds. No faults here."""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import multiprocessing
+import os
+import stat
+import struct
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import posix_ipc
+import pyarrow as pa
+import pytest
+from soak import cleaned, leftovers
+
+import shmarrow as sa
+from shmarrow import segment
+
+ROOT = os.getuid() == 0
+NOBODY = 65534
+BATCH = {"id": [1, 2, 3], "city": ["Oslo", None, "Rome"]}
+
+
+@pytest.fixture(params=["shm", "directory"])
+def where(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+    """A store of this test's own, in shared memory or on disk; nothing may be left of it."""
+    if request.param == "shm":
+        name: str = request.getfixturevalue("shm_name")
+        yield name
+        gc.collect()
+        assert cleaned(name) == 0, leftovers(name)
+    else:
+        yield str(tmp_path / "store")
+
+
+@pytest.fixture
+def store(where: str) -> Iterator[sa.Store]:
+    with sa.Store(where) as made:
+        yield made
+
+
+def batch() -> sa.RecordBatch:
+    return sa.record_batch(BATCH)
+
+
+def put_elsewhere(where: str, name: str, pause: float = 0.0) -> None:
+    time.sleep(pause)
+    with sa.Store(where) as store:
+        store.put(name, batch())
+
+
+def started(*arguments: Any, method: str = "fork") -> Any:
+    process = multiprocessing.get_context(method).Process(target=put_elsewhere, args=arguments)
+    process.start()
+    return process
+
+
+# --- kinds ------------------------------------------------------------------------------------------------------
+
+
+def dictionaries() -> sa.Table:
+    parts = [sa.array(values).dictionary_encode() for values in (["a", "b"], ["c", "b", "c"])]
+    batches = [sa.record_batch({"d": part}) for part in parts]
+    return sa.Table(batches[0].schema, batches)
+
+
+KINDS: dict[str, tuple[Any, type, Any]] = {
+    "record_batch": (batch(), sa.RecordBatch, BATCH),
+    "table": (sa.Table(batch().schema, [batch(), batch()]), sa.Table, {key: 2 * BATCH[key] for key in BATCH}),
+    "table of no batches": (sa.Table(batch().schema, []), sa.Table, {"id": [], "city": []}),
+    "table of several dictionaries": (dictionaries(), sa.Table, {"d": ["a", "b", "c", "b", "c"]}),
+    "ndarray": (np.arange(6.0).reshape(2, 3), np.ndarray, [[0.0, 1.0, 2.0], [3.0, 4.0, 5.0]]),
+    "ndarray of dates": (np.array(["2024-02-29"], "M8[s]"), np.ndarray, np.array(["2024-02-29"], "M8[s]").tolist()),
+    "ndarray without dimensions": (np.array(7), np.ndarray, 7),
+    "ndarray of nothing": (np.zeros((0, 3)), np.ndarray, []),
+    "tensor": (sa.Tensor.from_numpy(np.eye(2), ["x", "y"]), sa.Tensor, [[1.0, 0.0], [0.0, 1.0]]),
+    "sparse tensor": (
+        sa.SparseCOOTensor.from_dense(np.diag([1.0, 2.0])), sa.SparseCOOTensor, [[1.0, 0.0], [0.0, 2.0]]
+    ),
+    "bundle": ({"w": np.eye(2), "b": np.zeros(1)}, sa.Bundle, {"w": [[1.0, 0.0], [0.0, 1.0]], "b": [0.0]}),
+    "pyarrow table": (pa.table(BATCH), sa.Table, BATCH),
+    "pyarrow batch": (pa.record_batch(BATCH), sa.RecordBatch, BATCH),
+}  # fmt: skip
+
+
+def values(got: Any) -> Any:
+    if isinstance(got, sa.Bundle):
+        return {name: array.tolist() for name, array in got.to_numpy().items()}
+    if isinstance(got, (sa.RecordBatch, sa.Table)):
+        return got.to_pydict()
+    if isinstance(got, sa.SparseTensor):
+        got = got.to_dense()
+    return (got if isinstance(got, np.ndarray) else got.to_numpy()).tolist()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_is_put_is_had(store: sa.Store, kind: str) -> None:
+    value, cls, expected = KINDS[kind]
+    assert store.put("x", value) == "x"
+    got = store.get("x")
+    assert isinstance(got, cls)
+    assert values(got) == expected
+
+
+def test_names_of_dimensions_come_back(store: sa.Store) -> None:
+    store.put("x", sa.Tensor.from_numpy(np.eye(2), ["row", "column"]))
+    assert store.get("x").dim_names == ("row", "column")
+
+
+def test_what_has_no_kind_is_refused(store: sa.Store) -> None:
+    with pytest.raises(sa.InvalidType, match="a store takes a RecordBatch, .*, found object"):
+        store.put("x", object())
+    with pytest.raises(sa.InvalidType):
+        store.put("x", np.array([object()]))
+    with pytest.raises(sa.InvalidType, match=r"pyarrow.table\(\.\.\.\)"):
+        store.put("x", pl.DataFrame({"a": [1]}))
+    assert store.names() == []
+
+
+def test_nothing_is_copied_when_it_is_had(where: str) -> None:
+    with sa.Store(where) as store:
+        store.put("x", sa.record_batch({"a": np.arange(1000)}))
+        array = store.get("x")["a"].to_numpy()
+        file = "x" if not where.startswith("shm:") else f"{where.removeprefix('shm:')}.x"
+        lines = [line.split() for line in Path("/proc/self/maps").read_text().splitlines() if line.endswith(f"/{file}")]
+        ranges = [[int(end, 16) for end in line[0].split("-")] for line in lines]
+        address = array.__array_interface__["data"][0]
+        assert any(start <= address and address + array.nbytes <= end for start, end in ranges)
+        with pytest.raises(ValueError, match="WRITEABLE"):
+            array.flags.writeable = True
+
+
+def test_pyarrow_reads_objects_by_their_files(tmp_path: Path) -> None:
+    with sa.Store(tmp_path / "store") as store:
+        store.put("batch", batch())
+        store.put("tensor", np.arange(4).reshape(2, 2))
+        with store.writer("table", batch().schema) as writer:
+            writer.write(batch())
+            writer.write(batch())
+    with pa.memory_map(str(tmp_path / "store" / "batch")) as source:
+        assert pa.ipc.open_file(source).read_all().to_pydict() == BATCH
+    with pa.memory_map(str(tmp_path / "store" / "table")) as source:
+        assert pa.ipc.open_file(source).num_record_batches == 2
+    with pa.memory_map(str(tmp_path / "store" / "tensor")) as source:
+        assert pa.ipc.read_tensor(source).to_numpy().tolist() == [[0, 1], [2, 3]]
+
+
+def test_files_of_others_are_objects(tmp_path: Path) -> None:
+    with sa.Store(tmp_path) as store:
+        with pa.OSFile(str(tmp_path / "file"), "wb") as sink, pa.ipc.new_file(sink, pa.table(BATCH).schema) as writer:
+            writer.write_table(pa.table(BATCH))
+        with pa.OSFile(str(tmp_path / "stream"), "wb") as sink, pa.ipc.new_stream(sink, pa.table(BATCH).schema) as out:
+            out.write_table(pa.table(BATCH))
+        assert store.names() == ["file", "stream"]
+        assert store.get("file").to_pydict() == store.get("stream").to_pydict() == BATCH
+        (tmp_path / "text").write_bytes(b"no object of anybody's")
+        with pytest.raises(sa.InvalidData):
+            store.get("text")
+        (tmp_path / "empty").touch()
+        with pytest.raises(sa.InvalidData):
+            store.get("empty")
+
+
+def test_any_program_opens_an_object_in_shared_memory(shm_name: str) -> None:
+    name = shm_name.removeprefix("shm:")
+    with sa.Store(shm_name) as store:
+        store.put("flights", batch())
+        memory = posix_ipc.SharedMemory(f"/{name}.flights", read_only=True)
+        head = os.read(memory.fd, 6)
+        os.close(memory.fd)
+        assert head == b"ARROW1"
+        assert sa.ipc.open_file(f"shm:{name}.flights").read_all().to_pydict() == BATCH
+        store.clear()
+
+
+# --- names ------------------------------------------------------------------------------------------------------
+
+
+def test_names(store: sa.Store) -> None:
+    assert (store.names(), list(store), len(store), "a" in store) == ([], [], 0, False)
+    for name in ("b", "a", "a.b", "ä", "x" * 150, "with space"):
+        store.put(name, batch())
+    assert store.names() == sorted(["b", "a", "a.b", "ä", "x" * 150, "with space"])
+    assert list(store) == store.names()
+    assert len(store) == 6
+    assert "ä" in store
+    assert "c" not in store
+    assert 3 not in store
+    store.delete("a")
+    assert "a" not in store
+    assert "a.b" in store
+    with pytest.raises(sa.ObjectNotFound, match="no object 'a' in the store"):
+        store.delete("a")
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", ".hidden", "a/b", "../x", "/etc/passwd", "a\0b", "x" * 256, "\ud800"])
+def test_names_that_are_none(store: sa.Store, name: str) -> None:
+    for use in (store.get, store.delete, store.info, lambda name: store.put(name, batch())):
+        with pytest.raises(sa.InvalidArgument, match="name"):
+            use(name)
+
+
+def test_a_name_is_a_str(store: sa.Store) -> None:
+    with pytest.raises(sa.InvalidType, match="a str, found int"):
+        store.get(3)  # type: ignore[arg-type]
+
+
+def test_names_are_made_up_where_none_is_given(store: sa.Store) -> None:
+    names = [store.put(None, batch()) for _ in range(3)]
+    assert sorted(names) == store.names()
+    with store.create(None, sa.schema([("x", sa.int32())]), 1) as draft:
+        draft["x"][:] = 5
+    assert store.get(draft.name).to_pydict() == {"x": [5]}
+
+
+@pytest.mark.parametrize("where", ["shm:", "shm:a.b", "shm:a/b", "shm:a\0b", "shm:" + "x" * 200], indirect=False)
+def test_stores_whose_names_are_none(where: str) -> None:
+    with pytest.raises(sa.InvalidArgument, match="expected shm:NAME"):
+        sa.Store(where)
+
+
+def test_stores_of_one_prefix_are_apart(shm_name: str) -> None:
+    with sa.Store(shm_name) as one, sa.Store(f"{shm_name}-more") as other:
+        one.put("a", np.ones(1))
+        other.put("a", np.zeros(1))
+        assert (one.names(), other.names()) == (["a"], ["a"])
+        assert (one.get("a").tolist(), other.get("a").tolist()) == ([1.0], [0.0])
+        one.clear()
+        assert other.names() == ["a"]
+        other.clear()
+
+
+def test_arguments_that_make_no_sense(tmp_path: Path) -> None:
+    for options in ({"capacity": 0}, {"capacity": "1G"}, {"mode": 0o1000}, {"mode": 0o444}, {"eviction": "fifo"}):
+        with pytest.raises(sa.InvalidArgument):
+            sa.Store(tmp_path, **options)  # type: ignore[arg-type]
+    with pytest.raises(sa.InvalidType):
+        sa.Store(3)  # type: ignore[arg-type]
+
+
+# --- replacing, renaming, deleting ------------------------------------------------------------------------------
+
+
+def test_a_name_is_taken_once(store: sa.Store) -> None:
+    store.put("a", np.zeros(2))
+    with pytest.raises(sa.ObjectExists, match="'a' is taken in the store .*overwrite=True"):
+        store.put("a", np.ones(2))
+    assert store.get("a").tolist() == [0.0, 0.0]
+
+
+def test_who_has_the_old_one_keeps_it(store: sa.Store) -> None:
+    store.put("a", np.zeros(100_000))
+    old = store.get("a")
+    store.put("a", np.ones(3), overwrite=True)
+    assert store.get("a").tolist() == [1.0, 1.0, 1.0]
+    store.delete("a")
+    assert old.shape == (100_000,)
+    assert not old.any()
+
+
+def test_rename(store: sa.Store) -> None:
+    store.put("a", np.zeros(1))
+    store.put("b", np.ones(1))
+    held = store.get("a")
+    with pytest.raises(sa.ObjectExists, match="'b' is taken"):
+        store.rename("a", "b")
+    assert store.names() == ["a", "b"]
+    store.rename("a", "c")
+    assert store.names() == ["b", "c"]
+    store.rename("c", "b", overwrite=True)
+    assert store.names() == ["b"]
+    assert store.get("b").tolist() == [0.0]
+    assert store.info("b").pins == 1
+    assert held.tolist() == [0.0]
+    with pytest.raises(sa.ObjectNotFound, match="no object 'a'"):
+        store.rename("a", "d")
+
+
+def test_closed(where: str) -> None:
+    store = sa.Store(where)
+    store.put("a", np.ones(2))
+    got = store.get("a")
+    store.close()
+    store.close()
+    for use in (lambda: store.get("a"), store.names, lambda: store.put("b", batch()), lambda: "a" in store, store.watch):
+        with pytest.raises(sa.Closed, match="open it again"):
+            use()
+    assert got.tolist() == [1.0, 1.0]
+    assert repr(store) == f"<Store {where!r}, closed>"
+
+
+# --- waiting ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn"])
+def test_wait_for_another_process(where: str, method: str) -> None:
+    process = started(where, "late", 0.2, method=method)
+    with sa.Store(where) as store:
+        assert store.get("late", timeout=60).to_pydict() == BATCH
+    process.join()
+    assert process.exitcode == 0
+
+
+def test_missing(store: sa.Store) -> None:
+    with pytest.raises(sa.ObjectNotFound, match="no object 'x' in the store"):
+        store.get("x")
+    start = time.monotonic()
+    with pytest.raises(sa.ObjectNotFound, match=r"no object 'x' came within 0.2 s"):
+        store.get("x", timeout=0.2)
+    assert 0.2 <= time.monotonic() - start < 2
+    with pytest.raises(FileNotFoundError):
+        store.get("x", timeout=0)
+
+
+def test_many_wait_and_all_have_it(store: sa.Store) -> None:
+    got: list[Any] = []
+    threads = [threading.Thread(target=lambda: got.append(store.get("x", timeout=30))) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    time.sleep(0.05)
+    for number in range(50):
+        store.put(f"other-{number}", np.ones(1))
+    store.put("x", batch())
+    for thread in threads:
+        thread.join()
+    assert [each.to_pydict() for each in got] == [BATCH] * 8
+
+
+def test_waiting_without_inotify(store: sa.Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("shmarrow.store.watch.Listener.__init__", lambda self: (_ for _ in ()).throw(OSError(24, "no")))
+    threading.Timer(0.1, lambda: store.put("x", batch())).start()
+    assert store.get("x", timeout=30).to_pydict() == BATCH
+    with store.watch() as watch:
+        store.delete("x")
+        assert watch.get(10) == ("deleted", "x")
+
+
+def test_a_rename_wakes_who_waits(store: sa.Store) -> None:
+    store.put("a", batch())
+    threading.Timer(0.1, lambda: store.rename("a", "b")).start()
+    assert store.get("b", timeout=30).to_pydict() == BATCH
+
+
+# --- filling in place -------------------------------------------------------------------------------------------
+
+
+FILLED = sa.schema(
+    [
+        sa.field("x", sa.float64()),
+        sa.field("n", sa.int16(), nullable=False),
+        sa.field("s", sa.string()),
+        sa.field("b", sa.large_binary()),
+        sa.field("f", sa.bool_()),
+        sa.field("t", sa.timestamp("us", tz="UTC")),
+        sa.field("p", sa.struct([("u", sa.int32()), ("v", sa.string())])),
+        sa.field("l", sa.list_(sa.float32(), 2)),
+        sa.field("d", sa.decimal128(10, 2)),
+        sa.field("z", sa.null()),
+        sa.field("w", sa.binary(3)),
+    ]
+)
+SIZES = {"s": 4, "b": 3, "p.v": 3}
+
+
+def fill(draft: Any) -> None:
+    draft["x"][:] = [0.5, 1.5, 2.5]
+    draft["n"][:] = [1, 2, 3]
+    draft["s"].offsets[:] = [0, 2, 2, 4]
+    draft["s"].data[:] = np.frombuffer(b"abcd", "u1")
+    draft["b"].offsets[:] = [0, 1, 2, 3]
+    draft["b"].data[:] = [0, 127, 255]
+    draft["f"][:] = [True, False, True]
+    draft["t"][:] = np.array(["2024-02-29", "1970-01-01", "1969-12-31"], "M8[us]")
+    draft["p.u"][:] = [7, 8, 9]
+    offsets, data = draft["p.v"]
+    offsets[:] = [0, 1, 2, 3]
+    data[:] = np.frombuffer(b"uvw", "u1")
+    draft["l"][:] = [[1, 2], [3, 4], [5, 6]]
+    draft["d"][:] = [[150, 0], [0, 0], [225, 0]]
+    draft["w"].view("u1").reshape(3, 3)[:] = [[97, 98, 99]] * 3
+    draft.valid("s")[1] = False
+    draft.valid("f")[2] = False
+    draft.valid("p")[0] = False
+    draft.valid("l.item")[5] = False
+
+
+def test_create_and_fill(store: sa.Store) -> None:
+    with store.create("x", FILLED, 3, bytes=SIZES) as draft:
+        assert "x" not in store
+        assert draft.columns == ["x", "n", "s", "b", "f", "t", "p.u", "p.v", "l", "l.item", "d", "w"]
+        fill(draft)
+    got = store.get("x")
+    got.validate(full=True)
+    expected = {
+        "x": [0.5, 1.5, 2.5],
+        "n": [1, 2, 3],
+        "s": ["ab", None, "cd"],
+        "b": [b"\0", b"\x7f", b"\xff"],
+        "f": [True, False, None],
+        "p": [None, {"u": 8, "v": "v"}, {"u": 9, "v": "w"}],
+        "l": [[1.0, 2.0], [3.0, 4.0], [5.0, None]],
+        "z": [None] * 3,
+        "w": [b"abc"] * 3,
+    }
+    assert {name: got[name].to_pylist() for name in expected} == expected
+    assert [str(value) for value in got["d"].to_pylist()] == ["1.50", "0.00", "2.25"]
+    assert [value.isoformat() for value in got["t"].to_pylist()] == [
+        "2024-02-29T00:00:00+00:00", "1970-01-01T00:00:00+00:00", "1969-12-31T00:00:00+00:00"
+    ]  # fmt: skip
+    with store.attach("x") as found:
+        theirs = pa.ipc.open_file(found.data).read_all()
+        theirs.validate(full=True)
+        assert theirs.to_pydict()["p"] == expected["p"]
+        assert theirs.drop_columns(["d", "t"]).to_pydict() == expected
+        frame = pl.read_ipc(found.data.tobytes(), columns=["x", "s", "f", "p"])
+    assert frame.to_dict(as_series=False) == {name: expected[name] for name in ("x", "s", "f", "p")} | {
+        "p": [None, {"u": 8, "v": "v"}, {"u": 9, "v": "w"}]
+    }
+
+
+def test_no_rows(store: sa.Store) -> None:
+    with store.create("x", FILLED, 0, bytes=dict.fromkeys(SIZES, 0)):
+        pass
+    assert store.get("x").num_rows == 0
+    with store.create("y", sa.schema([("f", sa.bool_()), ("z", sa.null())]), 0):
+        pass
+    assert store.get("y").to_pydict() == {"f": [], "z": []}
+    with store.attach("y") as found:
+        assert pa.ipc.open_file(found.data).read_all().num_rows == 0
+
+
+def test_bits_alone(store: sa.Store) -> None:
+    with store.create("y", sa.schema([("f", sa.bool_()), ("z", sa.null())]), 10) as draft:
+        draft["f"][::3] = True
+    expected = {"f": [True, False, False] * 3 + [True], "z": [None] * 10}
+    assert store.get("y").to_pydict() == expected
+    with store.attach("y") as found:
+        assert pa.ipc.open_file(found.data).read_all().to_pydict() == expected
+
+
+def test_an_exception_discards(where: str) -> None:
+    with sa.Store(where) as store:
+        with pytest.raises(RuntimeError, match="no"), store.create("x", FILLED, 3, bytes=SIZES):
+            raise RuntimeError("no")
+        with pytest.raises(RuntimeError, match="no"), store.writer("x", FILLED):
+            raise RuntimeError("no")
+        assert store.names() == []
+        draft = store.create("x", FILLED, 3, bytes=SIZES)
+        draft.discard()
+        draft.discard()
+        with pytest.raises(sa.Closed):
+            draft.publish()
+        with pytest.raises(sa.Closed):
+            draft["x"]
+    assert [file for file in leftovers(where) if file != ".shmarrow"] == []
+
+
+def test_offsets_are_checked(store: sa.Store) -> None:
+    schema = sa.schema([("s", sa.string())])
+    for offsets in ([0, 3, 2, 4], [0, 1, 2, 5], [-1, 1, 2, 4]):
+        with pytest.raises(sa.InvalidData, match=r"column 's': offsets go up from 0 to at most 4"):  # noqa: PT012
+            with store.create("x", schema, 3, bytes={"s": 4}) as draft:
+                draft["s"].offsets[:] = offsets
+    assert store.names() == []
+
+
+def test_a_published_column_is_read_only(store: sa.Store) -> None:
+    with store.create("x", sa.schema([("x", sa.int64())]), 3) as draft:
+        column = draft["x"]
+        column[:] = 1
+    with pytest.raises(ValueError, match="read-only"):
+        column[0] = 2
+
+
+def test_what_cannot_be_filled(store: sa.Store) -> None:
+    one = sa.schema([("x", sa.int64())])
+    cases: list[tuple[Any, dict[str, Any], type[Exception]]] = [
+        (sa.schema([("x", sa.list_(sa.int64()))]), {}, sa.Unsupported),
+        (sa.schema([("x", sa.dictionary(sa.int8(), sa.string()))]), {}, sa.Unsupported),
+        (sa.schema([("x", sa.string_view())]), {}, sa.Unsupported),
+        (sa.schema([("x", sa.string())]), {}, sa.InvalidArgument),
+        (sa.schema([("x", sa.string())]), {"bytes": {"x": -1}}, sa.InvalidArgument),
+        (one, {"bytes": {"x": 3}}, sa.InvalidArgument),
+        (one, {"num_rows": -1}, sa.InvalidArgument),
+        (one, {"num_rows": 1.5}, sa.InvalidArgument),
+        (sa.schema([("x", sa.int64()), ("x", sa.int64())]), {}, sa.InvalidArgument),
+        ("x: int64", {}, sa.InvalidType),
+    ]
+    for schema, options, error in cases:
+        with pytest.raises(error):
+            store.create("x", schema, **{"num_rows": 2, **options})
+    with store.create("x", sa.schema([sa.field("x", sa.int64(), nullable=False)]), 1) as draft:
+        with pytest.raises(sa.FieldNotFound, match="no column 'y'"):
+            draft["y"]
+        with pytest.raises(sa.InvalidArgument, match="can have no nulls"):
+            draft.valid("x")
+
+
+def test_writer(store: sa.Store) -> None:
+    with store.writer("x", batch().schema) as writer:
+        for _ in range(5):
+            writer.write(batch())
+            assert "x" not in store
+    got = store.get("x")
+    assert isinstance(got, sa.Table)
+    assert (got.num_rows, len(got.batches)) == (15, 5)
+    with pytest.raises(sa.ObjectExists):
+        store.writer("x", batch().schema)
+
+
+def test_options(store: sa.Store) -> None:
+    column = sa.record_batch({"x": np.zeros(100_000)})
+    store.put("x", column, options=sa.ipc.IpcWriteOptions(compression="zstd"))
+    assert store.info("x").nbytes < 20_000
+    assert not store.get("x")["x"].to_numpy().any()
+
+
+# --- info -------------------------------------------------------------------------------------------------------
+
+
+def test_info(store: sa.Store) -> None:
+    store.put("b", batch())
+    store.put("t", np.zeros((2, 3), np.float32))
+    found = store.info("b")
+    assert (found.name, found.kind, found.num_rows, found.pins) == ("b", "record_batch", 3, 0)
+    assert found.schema == batch().schema
+    assert (found.expires_in, found.owner, found.orphaned) == (None, None, False)
+    assert 0 <= found.idle <= found.age < 60
+    with store.attach("b") as attached:
+        assert found.nbytes == attached.size
+    tensor = store.info("t").description
+    assert (tensor.kind, tensor.shape, tensor.type) == ("ndarray", (2, 3), sa.float32())
+    got = [store.get("b") for _ in range(3)]
+    assert store.info("b").pins == 3
+    del got[1:]
+    assert store.info("b").pins == 1
+    column = got.pop()["city"]
+    gc.collect()
+    assert store.info("b").pins == 1
+    assert column.to_pylist() == BATCH["city"]
+    del column
+    assert store.info("b").pins == 0
+    with pytest.raises(sa.ObjectNotFound):
+        store.info("c")
+
+
+def test_use_is_recorded_and_rewrites_nothing(store: sa.Store) -> None:
+    store.put("x", batch())
+    time.sleep(0.05)
+    before = store.info("x")
+    assert before.idle >= 0.05
+    store.get("x")
+    after = store.info("x")
+    assert after.idle < before.idle
+    assert after.age >= before.age
+
+
+def test_stats(store: sa.Store) -> None:
+    assert store.stats()[:4] == (0, 0, 0, 0)
+    store.put("x", np.zeros(1000))
+    store.put("y", np.zeros(10))
+    got = store.get("x")
+    sizes = {name: store.info(name).nbytes for name in store}
+    found = store.stats()
+    assert (found.objects, found.nbytes, found.pinned) == (2, sum(sizes.values()), sizes["x"])
+    assert 0 < found.free <= found.total
+    del got
+
+
+# --- whom to trust ----------------------------------------------------------------------------------------------
+
+
+def test_modes(tmp_path: Path, shm_name: str) -> None:
+    before = os.umask(0o777)
+    try:
+        for where, file in ((tmp_path / "a", tmp_path / "a" / "x"), (shm_name, f"/dev/shm/{shm_name[4:]}.x")):
+            with sa.Store(where) as store:
+                store.put("x", batch())
+                assert stat.S_IMODE(os.stat(file).st_mode) == 0o400
+                store.put("x", batch(), overwrite=True)
+                assert stat.S_IMODE(os.stat(file).st_mode) == 0o400
+                store.delete("x")
+        assert stat.S_IMODE(os.stat(tmp_path / "a").st_mode) == 0o700
+        with sa.Store(tmp_path / "b", mode=0o644) as store:
+            store.put("x", batch())
+        assert stat.S_IMODE(os.stat(tmp_path / "b").st_mode) == 0o755
+        assert stat.S_IMODE(os.stat(tmp_path / "b" / "x").st_mode) == 0o444
+    finally:
+        os.umask(before)
+
+
+def test_directories_that_others_may_write_to_are_refused(tmp_path: Path) -> None:
+    for mode in (0o777, 0o1777, 0o770, 0o702):
+        (tmp_path / "open").mkdir(exist_ok=True)
+        (tmp_path / "open").chmod(mode)
+        with pytest.raises(sa.StorageError, match=f"its mode is {mode:04o}.*trust=True"):
+            sa.Store(tmp_path / "open")
+    sa.Store(tmp_path / "open", trust=True).put("x", batch())
+    (tmp_path / "open").chmod(0o770)
+    assert sa.Store(tmp_path / "open", mode=0o660).get("x").to_pydict() == BATCH
+
+
+@pytest.mark.skipif(not ROOT, reason="only root can give a directory away")
+def test_directories_and_objects_of_others_are_refused(tmp_path: Path, shm_name: str) -> None:
+    (tmp_path / "theirs").mkdir(mode=0o700)
+    os.chown(tmp_path / "theirs", NOBODY, NOBODY)
+    with pytest.raises(sa.StorageError, match=f"user {NOBODY} owns it.*trust=True"):
+        sa.Store(tmp_path / "theirs")
+    sa.Store(tmp_path / "theirs", trust=True).put("x", batch())
+    with sa.Store(shm_name) as store:
+        store.put("x", batch())
+        os.chown(f"/dev/shm/{shm_name[4:]}.x", NOBODY, NOBODY)
+        with pytest.raises(sa.StorageError, match=f"belongs to user {NOBODY}, who is not trusted"):
+            store.get("x")
+        assert sa.Store(shm_name, trust=True).get("x").to_pydict() == BATCH
+        os.mkdir(f"/dev/shm/.shmarrow.{shm_name[4:]}")
+        os.chown(f"/dev/shm/.shmarrow.{shm_name[4:]}", NOBODY, NOBODY)
+        with pytest.raises(sa.StorageError, match="not trusted"):
+            store.delete("x")
+        os.chown(f"/dev/shm/.shmarrow.{shm_name[4:]}", os.getuid(), os.getgid())
+
+
+@pytest.mark.skipif(not ROOT, reason="only root can become somebody else")
+def test_another_user_reads_what_is_shared(tmp_path: Path, shm_name: str) -> None:
+    with sa.Store(shm_name, mode=0o644) as store:
+        store.put("open", batch())
+    with sa.Store(shm_name) as store:
+        store.put("closed", batch())
+    code = (
+        "import os, sys, shmarrow as sa\n"
+        f"os.setgid({NOBODY}); os.setuid({NOBODY})\n"
+        "store = sa.Store(sys.argv[1])\n"
+        "print(store.get('open').to_pydict())\n"
+        "for use in (lambda: store.get('closed'), lambda: store.delete('open')):\n"
+        "    try: use()\n"
+        "    except sa.StorageError as error: print(type(error).__name__, 'Permission denied' in str(error))\n"
+    )
+    ran = subprocess.run([sys.executable, "-c", code, shm_name], capture_output=True, text=True)
+    assert ran.returncode == 0, ran.stderr
+    assert ran.stdout.splitlines()[0] == str(BATCH)
+    assert ran.stdout.splitlines()[1] == "StorageError True"
+    assert "open" in sa.Store(shm_name)
+
+
+def test_symbolic_links_are_refused(where: str, tmp_path: Path) -> None:
+    with sa.Store(where) as store:
+        store.put("x", batch())
+        path = Path(store._place.path("link"))
+        secret = tmp_path / "secret"
+        with segment.create(secret) as writer:
+            writer.write([b"ARROW1 or whatever"])
+        path.symlink_to(secret)
+        try:
+            assert store.names() == ["x"]
+            for use in (store.get, store.info):
+                with pytest.raises(sa.StorageError, match="symbolic link"):
+                    use("link")
+            with pytest.raises(sa.ObjectExists):
+                store.put("link", batch())
+            store.put("link", batch(), overwrite=True)  # what it leads to stays
+            assert secret.read_bytes() == b"ARROW1 or whatever"
+            assert store.get("link").to_pydict() == BATCH
+        finally:
+            with contextlib.suppress(FileNotFoundError):
+                path.unlink()
+
+
+def test_a_store_that_is_a_symbolic_link_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "real").mkdir(mode=0o700)
+    (tmp_path / "link").symlink_to(tmp_path / "real")
+    with pytest.raises(sa.StorageError, match="found a symbolic link; pass the directory"):
+        sa.Store(tmp_path / "link")
+    sa.Store(tmp_path / "link", trust=True).put("x", batch())
+    assert sa.Store(tmp_path / "real").names() == ["x"]
+    (tmp_path / "file").touch()
+    with pytest.raises(sa.StorageError, match="expected a directory, found a file"):
+        sa.Store(tmp_path / "file")
+
+
+def test_other_things_in_a_directory_are_no_objects(tmp_path: Path) -> None:
+    with sa.Store(tmp_path) as store:
+        (tmp_path / "folder").mkdir()
+        (tmp_path / ".hidden").touch()
+        os.mkfifo(tmp_path / "pipe")
+        assert store.names() == []
+        assert store.stats().objects == 0
+        with pytest.raises(sa.StorageError, match="expected a regular file"):
+            store.get("pipe")
+        with pytest.raises(sa.StorageError):
+            store.delete("folder")
+
+
+# --- many objects -----------------------------------------------------------------------------------------------
+
+
+def test_by_name_nothing_is_listed(tmp_path: Path) -> None:
+    """What strace would show, without it: operations by name work where listing is not allowed to."""
+    with sa.Store(tmp_path / "store") as store:
+        store.put("x", batch())
+
+        def refuse() -> Any:
+            raise AssertionError("listed")
+
+        store._place._entries = refuse  # type: ignore[method-assign]
+        store.put("y", batch())
+        store.put("y", batch(), overwrite=True)
+        assert store.get("y", timeout=1).to_pydict() == BATCH
+        assert "y" in store
+        store.info("y")
+        store.rename("y", "z")
+        store.delete("z")
+
+
+def test_durable(tmp_path: Path) -> None:
+    with sa.Store(tmp_path / "store", durable=True) as store:
+        store.put("x", batch())
+        store.put("x", batch(), overwrite=True)
+        assert store.get("x").to_pydict() == BATCH
+
+
+def test_file_size_of_a_tensor_is_that_of_its_message(store: sa.Store) -> None:
+    store.put("x", np.zeros(8))
+    with store.attach("x") as found:
+        marker, metadata = struct.unpack_from("<iI", found.data)
+        assert (marker, found.size) == (-1, 8 + metadata + 64)
