@@ -148,9 +148,10 @@ class BatchWriter:
             return SAME if _alike(known, values) else REPLACE
         if not self.replaces and len(values) < len(known) and _alike(known.slice(0, len(values)), values):
             return SAME
-        # Arrow C++ does not read deltas of values that have dictionaries themselves.
-        deltas = (self.options.emit_dictionary_deltas or not len(known)) and not dictionaries_of([values])
-        if deltas and len(values) > len(known) and _alike(values.slice(0, len(known)), known):
+        # Where nothing can be replaced, an empty dictionary has to grow. Arrow C++ does not read deltas of values that
+        # have dictionaries themselves.
+        deltas = self.options.emit_dictionary_deltas or not (len(known) or self.replaces)
+        if deltas and not dictionaries_of([values]) and len(values) > len(known) and _alike(values.slice(0, len(known)), known):
             return DELTA
         return REPLACE
 
