@@ -67,6 +67,7 @@ MAX_CALL_BYTES = 2_147_479_552
 # 0 where the platform has no files without a name.
 _O_TMPFILE: int = getattr(os, "O_TMPFILE", 0)
 _O_ATTACH = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
+_O_NOATIME: int = getattr(os, "O_NOATIME", 0)
 _SHM_IS_FILES = os.path.isdir(SHM_DIRECTORY)
 _LOCK_TRIES = 100
 _LOCK_PAUSE = 0.001
@@ -183,7 +184,9 @@ class Keeper(Protocol):
         """The error to raise when the file system has no room for ``size`` bytes."""
 
 
-def attach(where: Location, *, follow_symlinks: bool = True, owners: Container[int] | None = None) -> Segment:
+def attach(
+    where: Location, *, follow_symlinks: bool = True, owners: Container[int] | None = None, unnoticed: bool = False
+) -> Segment:
     """Map a published object read-only, at a cost that does not depend on its size.
 
     While arrays of it live, the mapping keeps one file descriptor open and the file locked with ``flock(LOCK_SH)``,
@@ -197,6 +200,8 @@ def attach(where: Location, *, follow_symlinks: bool = True, owners: Container[i
         Whether a path may end in a symbolic link; a shared memory object never may.
     owners : container of int, optional
         The users whose objects are accepted; all users' where it is not given.
+    unnoticed : bool
+        Leave the time of access as it is, where the system allows it: for the file's owner.
 
     Raises
     ------
@@ -209,7 +214,11 @@ def attach(where: Location, *, follow_symlinks: bool = True, owners: Container[i
     """
     name, path = _resolve(where)
     try:
-        fd, found = _open_object(name, path, follow_symlinks and not _is_shm(name))
+        # shm_open follows no links either: in a directory that all may write, a link is someone's trap.
+        flags = _O_ATTACH if follow_symlinks and not _is_shm(name) else _O_ATTACH | os.O_NOFOLLOW
+        if unnoticed:
+            flags |= _O_NOATIME
+        fd, found = _open_object(name, path, flags)
         size = found.st_size
         try:
             if owners is not None and found.st_uid not in owners:
@@ -669,16 +678,20 @@ def _posix_ipc() -> Iterator[Any]:
         raise OSError(errno.EACCES, os.strerror(errno.EACCES)) from None
 
 
-def _open_object(name: str, path: str, follow_symlinks: bool) -> tuple[int, os.stat_result]:
+def _open_object(name: str, path: str, flags: int) -> tuple[int, os.stat_result]:
     """Open a published object, lock it against eviction; its descriptor and what it is."""
     if _is_shm(name) and not _SHM_IS_FILES:
         with _posix_ipc() as posix_ipc:
             fd = posix_ipc.SharedMemory(_posix_name(name), read_only=True).fd
         return fd, os.fstat(fd)
-    # shm_open follows no links either: in a directory that all may write, a link is someone's trap.
-    flags = _O_ATTACH if follow_symlinks else _O_ATTACH | os.O_NOFOLLOW
     while True:
-        fd = os.open(path, flags)
+        try:
+            fd = os.open(path, flags)
+        except PermissionError:
+            if not flags & _O_NOATIME:
+                raise
+            flags &= ~_O_NOATIME
+            continue
         try:
             _lock_shared(fd)
             found = os.fstat(fd)

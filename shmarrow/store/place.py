@@ -228,9 +228,9 @@ class Place:
             raise storage_error(error, "look at the file system of", self.directory) from None
         return status.f_bavail * status.f_frsize
 
-    def lock(self, patience: float = LOCK_SECONDS) -> Lock:
+    def lock(self, patience: float | None = None) -> Lock:
         """The lock of those who take names away; a context manager, which waits for it at most so many seconds."""
-        return Lock(self, patience)
+        return Lock(self, LOCK_SECONDS if patience is None else patience)
 
     def open_control(self, make: bool = True) -> int:
         """A descriptor of the control directory.

@@ -451,7 +451,7 @@ class Store:
             raise self._missing(name, None)
         path = self._place.path(name)
         pins = max(space.pin_counts().get(found.inode, 0), space.is_pinned(path))
-        with segment.attach(path, follow_symlinks=False, owners=self._place.owners) as attached:
+        with segment.attach(path, follow_symlinks=False, owners=self._place.owners, unnoticed=True) as attached:
             description = describe(attached)
         row = self._register.of(found.key)
         known = {owner.number: owner for owner in owners(self._place)} if row.owner else {}

@@ -1,0 +1,421 @@
+"""The store under faults, each with real processes: the soak's scenarios in a short form, and those that need a stage.
+
+What is promised stands in docs/store.md, beside the test here that shows it.
+"""
+
+from __future__ import annotations
+
+import errno
+import gc
+import multiprocessing
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import soak
+from soak import batch, cleaned, ended, forked, intact, leftovers
+
+import shmarrow as sa
+
+ROOT = os.getuid() == 0
+
+
+@pytest.fixture(params=["shm", "directory"])
+def where(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+    name: str = request.getfixturevalue("shm_name") if request.param == "shm" else str(tmp_path / "store")
+    yield name
+    gc.collect()
+    assert cleaned(name) == 0, leftovers(name)
+
+
+@contextmanager
+def mounted(target: Path, options: str) -> Iterator[Path]:
+    """A tmpfs of its own at ``target``, or a skipped test."""
+    target.mkdir()
+    ran = subprocess.run(["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(target)], capture_output=True, text=True)
+    if ran.returncode:
+        pytest.skip(f"cannot mount a tmpfs here: {ran.stderr.strip()}")
+    try:
+        yield target
+    finally:
+        gc.collect()
+        subprocess.run(["umount", "--lazy", str(target)], check=True)
+
+
+def clean(found: Any) -> bool:
+    return not (found["lost"] or found["torn"] or found["left over"])
+
+
+# --- the soak, in a short form ----------------------------------------------------------------------------------
+
+
+def test_killed_writers(where: str) -> None:
+    found = soak.killed_writers(where, 100, time.monotonic() + 8)
+    assert clean(found), found
+    assert found["faults"] >= 30
+    assert found["put"] > 0
+    assert found["read"] > 0
+
+
+def test_racing_writers(where: str) -> None:
+    found = soak.racing_writers(where, 60, time.monotonic() + 8)
+    assert clean(found), found
+    assert found["put"] >= 10
+    assert found["read"] == found["put"]
+
+
+def test_eviction_under_everything(where: str) -> None:
+    found = soak.eviction(where, 6, time.monotonic() + 8)
+    assert clean(found), found
+    assert min(found["put"], found["read"], found["evicted"], found["faults"]) > 20
+
+
+def test_killed_readers(where: str) -> None:
+    found = soak.killed_readers(where, 15, time.monotonic() + 8)
+    assert clean(found), found
+    assert found["faults"] >= 5
+
+
+# --- full file systems ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.skipif(not ROOT, reason="only root can mount a small tmpfs")
+def test_a_full_file_system(tmp_path: Path) -> None:
+    with mounted(tmp_path / "small", "size=8m,mode=0700") as directory, sa.Store(directory / "s") as store:
+        number = 0
+        with pytest.raises(sa.StoreFull) as full:  # noqa: PT012
+            while True:
+                store.put(f"a{number}", batch(number, 20_000))
+                number += 1
+        assert full.value.errno == errno.ENOSPC
+        size = os.statvfs(directory).f_blocks * os.statvfs(directory).f_frsize
+        assert f"has {size} bytes (8 MiB)" in str(full.value)
+        assert number > 10
+        assert all(intact(store.get(f"a{i}")) for i in range(number))
+        # Filled in place, the same is an error when the room is asked for, and no signal when it is used.
+        with pytest.raises(sa.StoreFull):
+            store.create("b", sa.schema([("x", sa.int64())]), 1 << 20)
+        with pytest.raises(sa.StoreFull), store.writer("c", batch(0, 1).schema) as writer:  # noqa: PT012
+            while True:
+                writer.write(batch(0, 1000))
+        assert len(store) == number
+        store.delete("a0")
+        store.put("again", batch(1, 15_000))
+        assert [file for file in leftovers(store.name) if file.startswith(".shmarrow-")] == []
+
+
+@pytest.mark.skipif(not ROOT, reason="only root can mount a small tmpfs")
+def test_a_full_file_system_makes_room_where_that_is_asked_for(tmp_path: Path) -> None:
+    with mounted(tmp_path / "small", "size=8m,mode=0700") as directory:
+        with sa.Store(directory / "s", eviction="lru") as store:
+            for number in range(60):
+                store.put(f"a{number}", batch(number, 20_000))
+            assert "a59" in store
+            assert "a0" not in store
+            held = [store.get(name) for name in store]
+            with pytest.raises(sa.StoreFull, match="the file system is full"):
+                store.put("b", batch(0, 200_000))
+            assert all(map(intact, held))
+            del held
+            store.put("b", batch(0, 200_000))
+        with sa.Store(directory / "s", capacity=1 << 30) as store:  # larger than the file system
+            for number in range(60):
+                store.put(f"c{number}", batch(number, 20_000))
+            assert "c59" in store
+
+
+def test_a_limit_on_files_is_an_error(tmp_path: Path) -> None:
+    """A limit that is not the file system's: the process may not write files of over a mebibyte."""
+    code = (
+        "import resource, signal, sys, numpy as np, shmarrow as sa\n"
+        "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, 1 << 20))\n"
+        "store = sa.Store(sys.argv[1])\n"
+        "store.put('small', np.ones(1000))\n"
+        "for use in (lambda: store.put('large', np.ones(1 << 20)),\n"
+        "            lambda: store.create('large', sa.schema([('x', sa.int64())]), 1 << 20)):\n"
+        "    try: use()\n"
+        "    except sa.StorageError as error: print('File too large' in str(error))\n"
+        "print(store.names())\n"
+    )
+    ran = subprocess.run([sys.executable, "-c", code, str(tmp_path / "s")], capture_output=True, text=True)
+    assert (ran.returncode, ran.stdout.split("\n")[:3]) == (0, ["True", "True", "['small']"]), ran.stderr
+
+
+# --- directories that change ------------------------------------------------------------------------------------
+
+
+def test_a_directory_that_is_removed(tmp_path: Path) -> None:
+    where = tmp_path / "store"
+    with sa.Store(where, capacity=1 << 20) as limited, sa.Store(where) as store:
+        store.put("a", batch(1, 100))
+        held = store.get("a")
+        draft = store.create("b", sa.schema([("x", sa.int64())]), 10)
+        shutil.rmtree(where)
+        assert intact(held)
+        with pytest.raises(sa.ObjectNotFound):
+            store.get("a")
+        with pytest.raises(sa.ObjectNotFound):
+            store.get("a", timeout=0.2)
+        assert "a" not in store
+        for use in (
+            lambda: store.put("c", batch(1, 1)),
+            lambda: limited.put("c", batch(1, 1)),
+            lambda: store.create("c", sa.schema([("x", sa.int64())]), 1),
+            lambda: store.delete("a"),
+            draft.publish,
+            store.names,
+            store.collect,
+            lambda: store.rename("a", "b"),
+        ):
+            with pytest.raises(sa.StorageError):
+                use()
+        where.mkdir(mode=0o700)
+        store.put("a", batch(2, 10))
+        assert store.names() == ["a"]
+
+
+@pytest.mark.skipif(not ROOT, reason="only root can mount a file system that is read-only")
+def test_a_directory_that_is_read_only(tmp_path: Path) -> None:
+    with mounted(tmp_path / "small", "size=8m,mode=0700") as directory, sa.Store(directory) as store:
+        store.put("a", batch(1, 100))
+        store.put("b", batch(1, 100), expire_after=3600)
+        subprocess.run(["mount", "-o", "remount,ro", str(directory)], check=True)
+        for each in (store, sa.Store(directory)):
+            assert each.names() == ["a", "b"]
+            assert intact(each.get("a"))
+            assert each.info("b").expires_in is not None
+            assert each.stats().objects == 2
+            for use in (
+                lambda: each.put("c", batch(1, 1)),  # noqa: B023
+                lambda: each.put("a", batch(1, 1), overwrite=True),  # noqa: B023
+                lambda: each.delete("a"),  # noqa: B023
+            ):
+                with pytest.raises(sa.StorageError, match="Read-only file system"):
+                    use()
+        subprocess.run(["mount", "-o", "remount,rw", str(directory)], check=True)
+
+
+@pytest.mark.skipif(ROOT, reason="root may write anywhere")
+def test_a_directory_without_permission(tmp_path: Path) -> None:
+    store = sa.Store(tmp_path / "s")
+    (tmp_path / "s").chmod(0o500)
+    with pytest.raises(sa.StorageError, match="mode 0500"):
+        store.put("a", batch(1, 1))
+    (tmp_path / "s").chmod(0o700)
+
+
+# --- processes that fork and end --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("first", ["child", "parent"])
+def test_objects_held_across_a_fork(where: str, first: str) -> None:
+    """Parent and child hold one object; whoever ends first, the other has it, and it stays pinned to the last."""
+
+    def parent(ready: int, go: int) -> None:
+        store = sa.Store(where)
+        held = store.get("a")
+
+        def child() -> None:
+            os.write(ready, b"r")
+            os.read(go, 1)
+            assert intact(held)
+            if first == "parent":
+                os.write(ready, b"c")
+                os.read(go, 1)
+
+        pid = forked(child)
+        if first == "child":
+            ended(pid)
+            os.write(ready, b"p")
+            os.read(go, 1)
+            assert intact(held)
+
+    with sa.Store(where) as store:
+        store.put("a", batch(3, 10_000))
+        heard, ready = os.pipe()
+        go, say = os.pipe()
+        pid = forked(lambda: parent(ready, go))
+        assert os.read(heard, 1) == b"r"
+        with pytest.raises(sa.StoreFull):
+            store.evict(1)
+        if first == "parent":
+            os.kill(pid, signal.SIGKILL)
+            ended(pid)
+        os.write(say, b"1")
+        assert os.read(heard, 1) == (b"p" if first == "child" else b"c")
+        with pytest.raises(sa.StoreFull):
+            store.evict(1)
+        os.write(say, b"2")
+        if first == "child":
+            assert ended(pid) == 0
+        for end in (heard, ready, go, say):
+            os.close(end)
+        deadline = time.monotonic() + 10
+        while store.info("a").pins and time.monotonic() < deadline:
+            time.sleep(0.005)
+        assert store.evict(1) == ["a"]
+
+
+def test_a_forked_child_closes_what_it_inherited_and_harms_nobody(where: str) -> None:
+    with sa.Store(where, owned=True) as store:
+        store.put("a", batch(1, 100))
+        held = store.get("a")
+        draft = store.create("b", sa.schema([("x", sa.int64())]), 10)
+        writer = store.writer("c", batch(1, 1).schema, overwrite=True)
+
+        def child() -> None:
+            nonlocal held, draft, writer
+            del held
+            draft.discard()
+            writer.abort()
+            store.close()
+
+        assert ended(forked(child)) == 0
+        assert store.info("a").pins == 1
+        with pytest.raises(sa.StoreFull):
+            store.evict(1)
+        assert sa.Store(where).collect().objects == []
+        draft["x"][:] = 7
+        draft.publish()
+        writer.write(batch(1, 5))
+        writer.close()
+        assert store.get("b")["x"].to_pylist() == [7] * 10
+        assert store.get("c").num_rows == 5
+        del held
+
+
+def _read_in_spawned(where: str, out: Any) -> None:
+    out.put([intact(sa.Store(where).get(f"a{i}")) for i in range(3)])
+
+
+@pytest.mark.parametrize("method", ["spawn", "forkserver"])
+def test_other_ways_to_start_a_process(where: str, method: str) -> None:
+    with sa.Store(where) as store:
+        for i in range(3):
+            store.put(f"a{i}", batch(i, 100))
+        context = multiprocessing.get_context(method)
+        out = context.Queue()
+        process = context.Process(target=_read_in_spawned, args=(where, out))
+        process.start()
+        assert out.get(timeout=60) == [True] * 3
+        process.join()
+        assert store.names() == ["a0", "a1", "a2"]  # no tracker of that process has removed them
+
+
+def test_threads(where: str) -> None:
+    errors: list[BaseException] = []
+
+    def work(number: int, store: sa.Store) -> None:
+        try:
+            for turn in range(40):
+                store.put(f"{number}-{turn}", batch(turn, 100))
+                store.put("shared", batch(number, 1000), overwrite=True)
+                assert intact(store.get("shared"))
+                assert intact(store.get(f"{number}-{turn}", timeout=5))
+                store.delete(f"{number}-{turn}")
+        except BaseException as error:
+            errors.append(error)
+
+    with sa.Store(where, capacity=1 << 24) as store:
+        threads = [threading.Thread(target=work, args=(number, store)) for number in range(6)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert errors == []
+        assert store.names() == ["shared"]
+
+
+def test_forks_while_other_threads_hold_the_lock(where: str) -> None:
+    """A child that inherits the lock's descriptor at any moment does not keep the lock."""
+    end = time.monotonic() + 2
+
+    def churn(store: sa.Store) -> None:
+        while time.monotonic() < end:
+            store.put("a", np.ones(10), overwrite=True)
+
+    with sa.Store(where) as store:
+        thread = threading.Thread(target=churn, args=(store,))
+        thread.start()
+        children = []
+        while time.monotonic() < end:
+            children.append(forked(lambda: time.sleep(0.05)))
+            if len(children) > 4:
+                assert ended(children.pop(0)) == 0
+        thread.join()
+        start = time.monotonic()
+        store.delete("a")
+        assert time.monotonic() - start < 5
+        assert [ended(child) for child in children] == [0] * len(children)
+
+
+@pytest.mark.parametrize("way", ["return", "os._exit", "sys.exit", "exception"])
+def test_the_end_of_an_interpreter_with_arrays(where: str, way: str) -> None:
+    code = (
+        "import os, sys, shmarrow as sa\n"
+        "store = sa.Store(sys.argv[1], capacity=1 << 24, owned=True)\n"
+        "kept = store.get('a')['value'].to_numpy()\n"
+        "draft = store.create('b', sa.schema([('x', sa.int64())]), 10)\n"
+        "watch = store.watch()\n"
+        "class Late:\n"
+        "    def __init__(self): self.array = kept\n"
+        "    def __del__(self): assert self.array[0] == 5\n"
+        "late = Late(); late.cycle = late\n"
+        "if sys.argv[2] == 'os._exit': os._exit(0)\n"
+        "if sys.argv[2] == 'sys.exit': sys.exit(0)\n"
+        "if sys.argv[2] == 'exception': raise SystemExit(0)\n"
+    )
+    with sa.Store(where) as store:
+        store.put("a", batch(5, 1000))
+        ran = subprocess.run([sys.executable, "-c", code, where, way], capture_output=True, text=True)
+        assert (ran.returncode, ran.stderr) == (0, "")
+        assert store.names() == ["a"]
+        assert store.info("a").pins == 0
+
+
+def test_a_writer_that_is_killed_leaves_the_name_free(where: str) -> None:
+    def write() -> None:
+        store = sa.Store(where)
+        draft = store.create("a", sa.schema([("x", sa.int64())]), 1000)
+        draft["x"][:] = 1
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    with sa.Store(where) as store:
+        assert ended(forked(write)) == -signal.SIGKILL
+        assert store.names() == []
+        store.put("a", batch(1, 1))
+
+
+def test_a_stopped_process_stops_nobody_for_ever(where: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever holds the lock and is stopped delays changes; reading and publishing under free names go on."""
+
+    def stop(say: int) -> None:
+        with sa.Store(where)._place.lock():
+            os.write(say, b"1")
+            time.sleep(60)
+
+    heard, say = os.pipe()
+    child = forked(lambda: stop(say))
+    assert os.read(heard, 1) == b"1"
+    monkeypatch.setattr("shmarrow.store.place.LOCK_SECONDS", 0.3)
+    with sa.Store(where) as store:
+        store.put("a", batch(1, 10))
+        assert intact(store.get("a"))
+        with pytest.raises(sa.StorageError, match="another process holds the lock"):
+            store.delete("a")
+        os.kill(child, signal.SIGKILL)
+        ended(child)
+        store.delete("a")
+    os.close(heard)
+    os.close(say)

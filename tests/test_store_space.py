@@ -1,0 +1,411 @@
+"""Room in a store: capacity, eviction, owners, expiry, collection, and what is said when there is none."""
+
+from __future__ import annotations
+
+import gc
+import os
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from soak import Report, cleaned, ended, forked, leftovers
+
+import shmarrow as sa
+from shmarrow.store import register
+
+SIZE = 8 * 1000
+"""Bytes of the values of one object here; with its metadata it has less than 400 more."""
+
+
+@pytest.fixture(params=["shm", "directory"])
+def where(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+    name: str = request.getfixturevalue("shm_name") if request.param == "shm" else str(tmp_path / "store")
+    yield name
+    gc.collect()
+    assert cleaned(name) == 0, leftovers(name)
+
+
+def block(number: int = 0) -> Any:
+    return np.full(SIZE // 8, number)
+
+
+def room(objects: float) -> int:
+    return int(objects * (SIZE + 400))
+
+
+# --- capacity ---------------------------------------------------------------------------------------------------
+
+
+def test_the_ones_used_longest_ago_go(where: str) -> None:
+    with sa.Store(where, capacity=room(3)) as store:
+        for name in "abc":
+            store.put(name, block())
+        store.get("a")
+        store.put("d", block())
+        assert store.names() == ["a", "c", "d"]
+        store.put("e", block())
+        assert store.names() == ["a", "d", "e"]
+        store.info("d")  # no use
+        store.get("a")
+        store.put("f", block())
+        assert store.names() == ["a", "e", "f"]
+
+
+def test_what_is_attached_stays(where: str) -> None:
+    with sa.Store(where, capacity=room(3)) as store:
+        store.put("a", block(1))
+        held = store.get("a")
+        for number in range(10):
+            store.put(f"b{number}", block())
+        assert store.names() == ["a", "b8", "b9"]
+        assert (held == 1).all()
+        more = [store.get("b8"), store.get("b9")]
+        nbytes = store.info("a").nbytes
+        with pytest.raises(sa.StoreFull) as full:
+            store.put("c", block())
+        text = str(full.value)
+        for said in (
+            f"'c' in the store {where!r}",
+            f"a capacity of {room(3)} bytes",
+            f"its objects use {3 * nbytes} bytes, of which {3 * nbytes} are pinned",
+        ):
+            assert said in text
+        assert store.names() == ["a", "b8", "b9"]
+        del held, more
+        store.put("c", block())
+        assert len(store) == 3
+
+
+def test_too_large_for_the_capacity_evicts_nothing(where: str) -> None:
+    with sa.Store(where, capacity=room(2)) as store:
+        store.put("a", block())
+        with pytest.raises(sa.StoreFull, match=f"no room for {3 * SIZE} bytes of 'b'"):
+            store.put("b", np.zeros(3 * SIZE // 8))
+        with pytest.raises(sa.StoreFull):
+            store.create("b", sa.schema([("x", sa.int64())]), 3 * SIZE // 8)
+        with pytest.raises(sa.StoreFull):
+            store.put("b", sa.record_batch({"x": np.zeros(3 * SIZE // 8)}))
+        assert store.names() == ["a"]
+        assert isinstance(store.get("a"), np.ndarray)
+
+
+def test_the_size_of_shared_memory_is_said(shm_name: str) -> None:
+    found = os.statvfs("/dev/shm")
+    total = found.f_blocks * found.f_frsize
+    with sa.Store(shm_name, capacity=1000) as store, pytest.raises(sa.StoreFull) as full:
+        store.put("a", block())
+    for said in (f"'/dev/shm' has {total} bytes ({total >> 20} MiB)", "64 MiB", "--shm-size"):
+        assert said in str(full.value)
+    assert full.value.errno == 28
+
+
+def test_without_eviction_nothing_goes(where: str) -> None:
+    with sa.Store(where, capacity=room(2), eviction="none") as store:
+        store.put("a", block())
+        store.put("b", block())
+        with pytest.raises(sa.StoreFull, match="the capacity does not allow it"):
+            store.put("c", block())
+        assert store.names() == ["a", "b"]
+        store.delete("a")
+        store.put("c", block())
+        assert store.names() == ["b", "c"]
+
+
+def test_what_is_replaced_does_not_count(where: str) -> None:
+    with sa.Store(where, capacity=room(2)) as store:
+        store.put("a", block())
+        store.put("b", block())
+        for number in range(5):
+            store.put("a", block(number), overwrite=True)
+        assert store.names() == ["a", "b"]
+        assert (store.get("a") == 4).all()
+        with pytest.raises(sa.StoreFull):
+            store.put("a", np.zeros(10 * SIZE), overwrite=True)
+        assert (store.get("a") == 4).all()
+
+
+def test_a_stream_of_batches_keeps_to_the_capacity(where: str) -> None:
+    one = sa.record_batch({"x": np.arange(SIZE // 8)})
+    with sa.Store(where, capacity=room(4.5)) as store:
+        store.put("a", block())
+        store.put("b", block())
+        with store.writer("w", one.schema) as writer:
+            writer.write(one)
+            writer.write(one)
+            assert store.stats().drafts >= 2 * SIZE
+            assert store.names() == ["a", "b"]
+            writer.write(one)
+            assert store.names() == ["b"]
+        assert store.get("w").num_rows == 3 * SIZE // 8
+        with pytest.raises(sa.StoreFull), store.writer("v", one.schema) as writer:  # noqa: PT012
+            for _ in range(5):
+                writer.write(one)
+        assert "v" not in store
+        assert store.stats().drafts == 0
+
+
+def test_deleting_makes_room(where: str) -> None:
+    with sa.Store(where, capacity=room(2), eviction="none") as store:
+        for _ in range(20):
+            store.put("a", block())
+            store.put("b", block())
+            store.delete("a")
+            store.rename("b", "c", overwrite=True)
+            store.delete("c")
+
+
+def test_reserve(where: str) -> None:
+    with sa.Store(where, capacity=room(4)) as store:
+        for name in "abc":
+            store.put(name, block())
+        assert store.reserve(SIZE) == []
+        held = store.get("a")
+        assert store.reserve(room(2)) == ["b"]
+        with pytest.raises(sa.StoreFull, match="too little is unused"):
+            store.reserve(room(4))
+        assert store.names() == ["a", "c"]
+        del held
+        assert sorted(store.reserve(room(4))) == ["a", "c"]
+
+
+def test_writers_keep_to_the_capacity_together(where: str) -> None:
+    capacity = room(6)
+    high = 0
+
+    def write(report: Report, number: int) -> None:
+        with sa.Store(where, capacity=capacity) as store:
+            for turn in range(40):
+                store.put(f"{number}-{turn}", block(number))
+            report.say("done")
+
+    with Report() as report:
+        children = [forked(lambda: write(report, number)) for number in range(4)]  # noqa: B023
+        watcher = sa.Store(where)
+        while len(report.lines()) < 4:
+            high = max(high, sum(found.size for found in watcher._place.scan()))
+            if any(os.waitpid(child, os.WNOHANG)[0] for child in children if not report.lines()):
+                break
+        assert [ended(child) for child in children] == [0] * 4
+    assert 0 < high <= capacity
+    assert sum(found.size for found in watcher._place.scan()) <= capacity
+    watcher.close()
+
+
+def test_a_killed_writer_takes_no_room(where: str) -> None:
+    def write(report: Report) -> None:
+        store = sa.Store(where, capacity=room(4))
+        draft = store.create("big", sa.schema([("x", sa.int64())]), 3 * SIZE // 8)
+        draft["x"][:] = 1
+        report.say("filled")
+        time.sleep(60)
+
+    with sa.Store(where, capacity=room(4), eviction="none") as store, Report() as report:
+        child = forked(lambda: write(report))
+        while not report.lines():
+            time.sleep(0.001)
+        assert store.stats().drafts >= 3 * SIZE
+        store.put("a", block())
+        with pytest.raises(sa.StoreFull):
+            store.put("b", block())
+        os.kill(child, signal.SIGKILL)
+        ended(child)
+        store.put("b", block())
+        assert store.stats().drafts == 0
+        assert leftovers(where) != []
+        assert store.names() == ["a", "b"]
+
+
+def test_a_scan_sees_what_others_put_who_keep_no_capacity(where: str) -> None:
+    with sa.Store(where, capacity=room(3), eviction="none") as store, sa.Store(where) as other:
+        store.put("a", block())
+        other.put("b", block())
+        other.put("c", block())
+        time.sleep(0.05)  # a scan of three objects is believed for less
+        with pytest.raises(sa.StoreFull):
+            store.put("d", block())
+        other.delete("b")
+        store.put("d", block())
+
+
+# --- owners -----------------------------------------------------------------------------------------------------
+
+
+def test_objects_of_an_owner_go_with_it(where: str) -> None:
+    def own(report: Report) -> None:
+        store = sa.Store(where, owned=True)
+        store.put("a", block())
+        store.put("b", block(), overwrite=True)
+        with store.create("c", sa.schema([("x", sa.int8())]), 3):
+            pass
+        store.rename("c", "d")
+        report.say("done")
+        time.sleep(60)
+
+    with sa.Store(where) as store, Report() as report:
+        store.put("mine", block())
+        child = forked(lambda: own(report))
+        while not report.lines():
+            time.sleep(0.001)
+        assert store.names() == ["a", "b", "d", "mine"]
+        assert store.collect() == ([], 0, 0)
+        assert (store.info("a").owner, store.info("a").orphaned) == (child, False)
+        assert store.info("mine").owner is None
+        assert store.stats().owners == 1
+        store.put("b", block(7), overwrite=True)  # it is ours now
+        held = store.get("a")
+        nbytes = store.info("d").nbytes
+        os.kill(child, signal.SIGKILL)
+        ended(child)
+        assert (store.info("d").orphaned, store.info("mine").orphaned) == (True, False)
+        assert store.collect() == (["d"], nbytes, 0)
+        assert store.names() == ["a", "b", "mine"]
+        assert (held == 0).all()
+        assert store.info("a").orphaned
+        del held
+        found = store.collect()
+        assert (found.objects, found.leftovers) == (["a"], 1)
+        assert store.names() == ["b", "mine"]
+        assert (store.get("b") == 7).all()
+
+
+@pytest.mark.parametrize("way", ["return", "os._exit", "close", "sys.exit", "signal"])
+def test_an_owner_ends_in_any_way(where: str, way: str) -> None:
+    def own() -> None:
+        store = sa.Store(where, owned=True)
+        store.put("a", block())
+        if way == "os._exit":
+            os._exit(0)
+        if way == "close":
+            store.close()
+        if way == "sys.exit":
+            raise SystemExit(0)
+        if way == "signal":
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    ended(forked(own))
+    with sa.Store(where) as store:
+        assert store.names() == ["a"]
+        assert store.collect().objects == ["a"]
+
+
+def test_a_forked_child_is_another_owner(where: str) -> None:
+    with sa.Store(where, owned=True) as store, sa.Store(where) as other, Report() as report:
+        store.put("parents", block())
+
+        def own() -> None:
+            store.put("childs", block())
+            report.say("done")
+            time.sleep(60)
+
+        child = forked(own)
+        while not report.lines():
+            time.sleep(0.001)
+        assert other.info("childs").owner == child
+        assert other.info("parents").owner == os.getpid()
+        assert other.collect().objects == []
+        store.close()  # the child lives, and has a copy of everything
+        assert other.collect().objects == ["parents"]
+        os.kill(child, signal.SIGKILL)
+        ended(child)
+        assert other.collect().objects == ["childs"]
+
+
+def test_orphans_are_evicted_first(where: str) -> None:
+    def own() -> None:
+        sa.Store(where, owned=True).put("orphan", block())
+
+    with sa.Store(where, capacity=room(2)) as store:
+        store.put("old", block())
+        ended(forked(own))
+        store.put("new", block())
+        assert store.names() == ["new", "old"]
+    with sa.Store(where, capacity=room(2), eviction="none") as store:
+        store.delete("old")
+        ended(forked(own))
+        store.put("newer", block())
+        assert store.names() == ["new", "newer"]
+
+
+def test_the_register_stays_small(where: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(register, "_CROWDED", 16)
+    with sa.Store(where, owned=True) as store:
+        for turn in range(200):
+            store.put("a", block(turn), overwrite=True)
+        assert len(store._register.rows()) <= 32
+        assert store.info("a").owner == os.getpid()
+
+
+# --- expiry -----------------------------------------------------------------------------------------------------
+
+
+def test_expiry(where: str) -> None:
+    with sa.Store(where) as store:
+        store.put("a", block(), expire_after=0.2)
+        store.put("b", block())
+        assert store.get("a").shape == (1000,)
+        assert 0 < (store.info("a").expires_in or 0) <= 0.2
+        held = store.get("a")
+        time.sleep(0.25)
+        assert (store.names(), "a" in store) == (["b"], False)
+        for use in (store.get, store.info):
+            with pytest.raises(sa.ObjectNotFound, match="no object 'a'"):
+                use("a")
+        assert (held == 0).all()
+        assert store.collect().objects == []  # somebody has it
+        del held
+        assert store.collect().objects == ["a"]
+
+
+def test_expiry_can_be_changed(where: str) -> None:
+    with sa.Store(where) as store:
+        store.put("a", block())
+        store.expire_after("a", 3600)
+        assert 3500 < (store.info("a").expires_in or 0) <= 3600
+        store.rename("a", "b")
+        assert store.info("b").expires_in is not None
+        store.expire_after("b", None)
+        assert store.info("b").expires_in is None
+        store.expire_after("b", 0)
+        assert "b" not in store
+        with pytest.raises(sa.ObjectNotFound):
+            store.expire_after("b", 3)
+        with pytest.raises(sa.InvalidArgument, match="0 or more seconds"):
+            store.expire_after("b", -1)
+
+
+def test_a_name_that_expired_is_free(where: str) -> None:
+    with sa.Store(where) as store:
+        store.put("a", block(1), expire_after=0)
+        store.put("a", block(2))
+        assert (store.get("a") == 2).all()
+        assert store.info("a").expires_in is None
+
+
+# --- collecting -------------------------------------------------------------------------------------------------
+
+
+def test_collect_touches_nothing_alive(where: str) -> None:
+    with sa.Store(where) as store:
+        store.put("a", block())
+        with store.create("b", sa.schema([("x", sa.int64())]), 1000) as draft:
+            draft["x"][:] = 5
+            assert store.collect() == ([], 0, 0)
+        assert store.collect() == ([], 0, 0)
+        assert store.names() == ["a", "b"]
+        store.clear()
+        assert store.collect() == ([], 0, 0)
+        assert leftovers(where) == []
+
+
+def test_nothing_is_left_when_it_is_closed(where: str) -> None:
+    with sa.Store(where, capacity=room(9), owned=True) as store:
+        store.put("a", block())
+        store.put("a", block(), overwrite=True)
+        store.delete("a")
+    with sa.Store(where) as store:
+        store.collect()
+    assert leftovers(where) == []
