@@ -151,9 +151,9 @@ class BatchWriter:
         # Where nothing can be replaced, an empty dictionary has to grow. Arrow C++ does not read deltas of values that
         # have dictionaries themselves.
         deltas = self.options.emit_dictionary_deltas or not (len(known) or self.replaces)
-        if deltas and not dictionaries_of([values]) and len(values) > len(known) and _alike(values.slice(0, len(known)), known):
-            return DELTA
-        return REPLACE
+        if not deltas or len(values) < len(known) or dictionaries_of([values]):
+            return REPLACE
+        return DELTA if _alike(values.slice(0, len(known)), known) else REPLACE
 
     def _write_plan(self, plan: Plan, dictionary: bool) -> None:
         self._sink.write([plan.metadata, *plan.pieces])
