@@ -249,8 +249,11 @@ def racing_writers(where: str, rounds: int, end: float, writers: int = 16) -> Co
     return found
 
 
-def eviction(where: str, seconds: float, end: float) -> Counter[str]:
-    """Evict and collect under attaches, publishes, overwrites and deaths: nobody sees bytes change or names vanish."""
+def eviction(where: str, seconds: float, end: float, stretch: float = 0.0) -> Counter[str]:
+    """Evict and collect under attaches, publishes, overwrites and deaths: nobody sees bytes change or names vanish.
+
+    ``stretch`` is how many seconds at most pass between the last look at a name and its removal.
+    """
     end = min(end, time.monotonic() + seconds)
     found: Counter[str] = Counter()
     pinned = [f"pinned-{i}" for i in range(8)]
@@ -293,6 +296,14 @@ def eviction(where: str, seconds: float, end: float) -> Counter[str]:
 
     def evict(report: Report, number: int) -> None:
         choice = random.Random(number)
+        unlink = os.unlink
+
+        def slowly(path: str) -> None:
+            time.sleep(choice.random() * stretch)
+            unlink(path)
+
+        if stretch:
+            os.unlink = slowly
         with sa.Store(where) as store:
             while going():
                 with store._place.lock():
@@ -385,6 +396,7 @@ def main() -> int:
         ("1,000 writers killed", lambda where, end: killed_writers(where, 1000, end)),
         ("1,000 rounds of 16 writers", lambda where, end: racing_writers(where, 1000, end)),
         ("eviction for 60 s", lambda where, end: eviction(where, 60, end)),
+        ("eviction for 30 s, stretched", lambda where, end: eviction(where, 30, end, 0.002)),
         ("200 readers killed", lambda where, end: killed_readers(where, 200, end)),
     ]
     plan = [(what, run, kind, where) for what, run in runs for kind, where in (("tmpfs", memory), ("disk", disk))]

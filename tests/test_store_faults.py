@@ -75,9 +75,16 @@ def test_racing_writers(where: str) -> None:
 
 
 def test_eviction_under_everything(where: str) -> None:
-    found = soak.eviction(where, 6, time.monotonic() + 8)
+    found = soak.eviction(where, 4, time.monotonic() + 8)
     assert clean(found), found
     assert min(found["put"], found["read"], found["evicted"], found["faults"]) > 20
+
+
+def test_what_replaces_an_object_is_not_evicted_in_its_place(where: str) -> None:
+    """With time between the last look at a name and its removal, others get their turn in between, or never."""
+    found = soak.eviction(where, 4, time.monotonic() + 6, stretch=0.002)
+    assert clean(found), found
+    assert min(found["put"], found["read"], found["evicted"]) > 20
 
 
 def test_killed_readers(where: str) -> None:

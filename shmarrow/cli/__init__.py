@@ -18,7 +18,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import shmarrow
-from shmarrow.cli import demo, integration
+from shmarrow.cli import demo, integration, store
 from shmarrow.errors import ShmarrowError
 
 INTERRUPTED = 130  # what shells say of a program that Ctrl-C ended: 128 + SIGINT
@@ -38,6 +38,14 @@ COMMANDS = (
     Command(
         "integration", "convert and compare as Arrow's integration tests do", integration.add_arguments, integration.run
     ),
+    Command("ls", "list the objects of a store, or the stores in shared memory", store.ls_arguments, store.ls),
+    Command("info", "say what is known of an object", store.info_arguments, store.info),
+    Command("put", "place a file in a store", store.put_arguments, store.put),
+    Command("get", "write an object of a store to a file", store.get_arguments, store.get),
+    Command("rm", "remove objects of a store", store.rm_arguments, store.rm),
+    Command("gc", "remove what nobody needs: orphans, what has expired, leftovers", store.gc_arguments, store.gc),
+    Command("watch", "tell what is published and deleted", store.watch_arguments, store.watch),
+    Command("stats", "say how much a store holds, and how much room there is", store.stats_arguments, store.stats),
 )
 
 

@@ -6,8 +6,9 @@ when, ``watch`` how others hear of it.
 """
 
 from shmarrow.store.draft import Draft, VariableSize
+from shmarrow.store.info import ObjectInfo, Stats
 from shmarrow.store.space import Collected
-from shmarrow.store.store import ObjectInfo, Stats, Store
+from shmarrow.store.store import Store
 from shmarrow.store.watch import Event, Watch
 
 __all__ = ["Collected", "Draft", "Event", "ObjectInfo", "Stats", "Store", "VariableSize", "Watch"]

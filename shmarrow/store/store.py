@@ -15,10 +15,10 @@ from __future__ import annotations
 import errno
 import os
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext, suppress
 from types import TracebackType
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
 from shmarrow import segment
 from shmarrow.errors import (
@@ -34,99 +34,17 @@ from shmarrow.ipc.source import Sink
 from shmarrow.segment import Location, Segment, SegmentWriter
 from shmarrow.store import rename, space
 from shmarrow.store.draft import Draft, checked_rows
+from shmarrow.store.info import ObjectInfo, Stats, object_info, statistics
 from shmarrow.store.keeper import StoreKeeper, Wishes
-from shmarrow.store.kinds import Description, describe, read, storable
+from shmarrow.store.kinds import describe, read, storable
 from shmarrow.store.place import Found, Place, found_as
-from shmarrow.store.register import Owner, Register, owners
+from shmarrow.store.register import Owner, Register
 from shmarrow.store.space import Collected, Space
 from shmarrow.store.watch import Listeners, Waiting, Watch
 from shmarrow.types import Schema
 
 EVICTION = ("lru", "none")
-
-
-class ObjectInfo(NamedTuple):
-    """What is known of an object.
-
-    Attributes
-    ----------
-    name : str
-        Its name.
-    nbytes : int
-        Its size.
-    age : float
-        Seconds since it was published.
-    idle : float
-        Seconds since it was used last.
-    pins : int
-        How often it is attached, by any process; at least 1 while somebody has an array of it.
-    expires_in : float or None
-        Seconds until it expires; None where it does not.
-    owner : int or None
-        The process that owns it; None where none does.
-    orphaned : bool
-        Whether its owner is gone.
-    description : Description
-        What it is: kind, schema, rows; type, shape.
-    """
-
-    name: str
-    nbytes: int
-    age: float
-    idle: float
-    pins: int
-    expires_in: float | None
-    owner: int | None
-    orphaned: bool
-    description: Description
-
-    @property
-    def kind(self) -> str:
-        """What kind of object it is; see :class:`Description`."""
-        return self.description.kind
-
-    @property
-    def schema(self) -> Schema | None:
-        """The fields of a batch or a table."""
-        return self.description.schema
-
-    @property
-    def num_rows(self) -> int | None:
-        """The rows of a batch or a table."""
-        return self.description.num_rows
-
-
-class Stats(NamedTuple):
-    """What a store holds.
-
-    Attributes
-    ----------
-    objects : int
-        How many objects.
-    nbytes : int
-        Their bytes.
-    pinned : int
-        How many of these bytes somebody has attached.
-    drafts : int
-        Bytes of objects that are being written, where a capacity is kept.
-    capacity : int or None
-        The capacity that this store object keeps.
-    total : int
-        Bytes of the file system.
-    free : int
-        How many of these are free.
-    owners : int
-        Living owners.
-    """
-
-    objects: int
-    nbytes: int
-    pinned: int
-    drafts: int
-    capacity: int | None
-    total: int
-    free: int
-    owners: int
+_PIECE = 1 << 24
 
 
 class Store:
@@ -257,6 +175,44 @@ class Store:
             kind.write(value, writer, options)
         finally:
             writer.discard()
+        return name
+
+    def put_file(
+        self,
+        name: str | None,
+        source: Location,
+        overwrite: bool = False,
+        *,
+        expire_after: float | None = None,
+        progress: Callable[[int], None] | None = None,
+    ) -> str:
+        """Place an object that lies in a file already, byte for byte.
+
+        Parameters
+        ----------
+        name : str or None
+            Its name; None makes one up.
+        source : path or ``shm:NAME``
+            A file, a stream or a tensor of Arrow's.
+        overwrite, expire_after
+            As for :meth:`put`.
+        progress : callable, optional
+            Is told how many bytes are copied, after each of many pieces.
+
+        Raises
+        ------
+        InvalidData
+            If it is none of Arrow's.
+        """
+        with segment.attach(source) as given:
+            describe(given)
+            name, writer = self._start(name, overwrite, expire_after)
+            with writer:
+                writer.reserve(given.size)
+                for start in range(0, given.size, _PIECE):
+                    writer.write([given.data[start : start + _PIECE]])
+                    if progress is not None:
+                        progress(writer.size)
         return name
 
     def create(
@@ -431,6 +387,11 @@ class Store:
             return sorted(self._place.names())
         return sorted([found.name for found in self._place.scan() if not self._register.of(found.key).expired])
 
+    def scan(self) -> Iterator[Found]:
+        """All objects with their sizes and times, those that have expired too; nothing is opened."""
+        self._check_open()
+        return self._place.scan()
+
     def __iter__(self) -> Iterator[str]:
         return iter(self.names())
 
@@ -449,25 +410,7 @@ class Store:
         found = self._find(name)
         if found is None:
             raise self._missing(name, None)
-        path = self._place.path(name)
-        pins = max(space.pin_counts().get(found.inode, 0), space.is_pinned(path))
-        with segment.attach(path, follow_symlinks=False, owners=self._place.owners, unnoticed=True) as attached:
-            description = describe(attached)
-        row = self._register.of(found.key)
-        known = {owner.number: owner for owner in owners(self._place)} if row.owner else {}
-        owner = known.get(row.owner)
-        now = time.time_ns()
-        return ObjectInfo(
-            name,
-            nbytes=found.size,
-            age=(now - found.published) / 1e9,
-            idle=(now - found.used) / 1e9,
-            pins=pins,
-            expires_in=(row.deadline - now) / 1e9 if row.deadline else None,
-            owner=None if owner is None else owner.pid,
-            orphaned=bool(row.owner) and (owner is None or not owner.alive),
-            description=description,
-        )
+        return object_info(self._place, self._register, found)
 
     # --- changing ---
 
@@ -610,26 +553,7 @@ class Store:
     def stats(self) -> Stats:
         """How much the store holds, and how much room there is."""
         self._check_open()
-        found = list(self._place.scan())
-        try:
-            os.close(self._place.open_control(make=False))
-        except OSError:
-            drafts = living = 0
-        else:
-            with self._place.lock():
-                drafts = self._space.drafts(0)
-                living = sum([owner.alive for owner in owners(self._place)])
-        status = os.statvfs(self._place.directory)
-        return Stats(
-            objects=len(found),
-            nbytes=sum([each.size for each in found]),
-            pinned=sum([each.size for each in found if space.is_pinned(self._place.path(each.name))]),
-            drafts=drafts,
-            capacity=self._space.capacity,
-            total=status.f_blocks * status.f_frsize,
-            free=status.f_bavail * status.f_frsize,
-            owners=living,
-        )
+        return statistics(self._place, self._space)
 
     # --- the end ---
 
