@@ -4,6 +4,10 @@ The names here follow pyarrow's where the thing is the same. ``shmarrow.ipc`` re
 ``shmarrow.segment`` has the mapped files and shared memory objects that they lie in.
 """
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
 from shmarrow import interchange, ipc, segment
 from shmarrow.batch import RecordBatch, record_batch
 from shmarrow.buffer import Buffer
@@ -39,7 +43,6 @@ from shmarrow.extension import (
     uuid,
     variable_shape_tensor,
 )
-from shmarrow.ipc import Bundle, load_tensors, save_tensors
 from shmarrow.layout import (
     Array,
     BinaryArray,
@@ -64,16 +67,7 @@ from shmarrow.layout import (
     infer_type,
     nulls,
 )
-from shmarrow.store import Store
 from shmarrow.tables import ChunkedArray, Table, table
-from shmarrow.tensor import (
-    SparseCOOTensor,
-    SparseCSCMatrix,
-    SparseCSFTensor,
-    SparseCSRMatrix,
-    SparseTensor,
-    Tensor,
-)
 from shmarrow.types import (
     DataType,
     Field,
@@ -126,6 +120,18 @@ from shmarrow.types import (
     union,
     utf8,
 )
+
+if TYPE_CHECKING:
+    from shmarrow.ipc import Bundle, load_tensors, save_tensors
+    from shmarrow.store import Store
+    from shmarrow.tensor import (
+        SparseCOOTensor,
+        SparseCSCMatrix,
+        SparseCSFTensor,
+        SparseCSRMatrix,
+        SparseTensor,
+        Tensor,
+    )
 
 __all__ = [
     "Array",
@@ -250,3 +256,25 @@ __all__ = [
 ]
 
 __version__ = "0.1.0"
+
+_TENSORS = {"SparseCOOTensor", "SparseCSCMatrix", "SparseCSFTensor", "SparseCSRMatrix", "SparseTensor", "Tensor"}
+_BUNDLES = {"Bundle", "load_tensors", "save_tensors"}
+
+
+def __getattr__(name: str) -> Any:
+    """Parts that not everybody needs are imported when they are first asked for."""
+    home: Any
+    if name in _TENSORS:
+        from shmarrow import tensor as home
+    elif name in _BUNDLES:
+        from shmarrow.ipc import bundle as home
+    elif name == "Store":
+        from shmarrow import store as home
+    else:
+        raise AttributeError(f"module 'shmarrow' has no attribute {name!r}")
+    value = globals()[name] = getattr(home, name)
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

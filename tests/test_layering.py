@@ -23,6 +23,7 @@ PACKAGE = ROOT / "shmarrow"
 
 ORDER = (
     "errors",
+    "later",
     "buffer",
     "bitmap",
     "types",

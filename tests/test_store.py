@@ -645,6 +645,7 @@ def test_another_user_reads_what_is_shared(tmp_path: Path, shm_name: str) -> Non
         store.put("closed", batch())
     code = (
         "import os, sys, shmarrow as sa\n"
+        "sa.Store  # imported while this process may still read the interpreter's files\n"
         f"os.setgid({NOBODY}); os.setuid({NOBODY})\n"
         "store = sa.Store(sys.argv[1])\n"
         "print(store.get('open').to_pydict())\n"

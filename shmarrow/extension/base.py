@@ -12,7 +12,7 @@ Rules kept here:
 
 from __future__ import annotations
 
-import threading
+from _thread import allocate_lock
 from typing import Any, ClassVar
 
 from shmarrow.errors import InvalidArgument, InvalidType
@@ -115,7 +115,7 @@ def _rebuild(cls: type[ExtensionType], storage_type: DataType, serialized: bytes
 # --- the registry -----------------------------------------------------------------------------------------------
 
 _REGISTRY: dict[bytes, type[ExtensionType]] = {}
-_LOCK = threading.Lock()
+_LOCK = allocate_lock()
 _generation = 0
 
 

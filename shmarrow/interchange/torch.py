@@ -251,5 +251,4 @@ Tensor.pinned = pinned
 _Sparse: Any = SparseTensor
 _Sparse.from_torch = classmethod(sparse_from_torch)
 _Sparse.to_torch = sparse_to_torch
-Array.to_torch = array_to_torch
 CONVERTERS["torch"] = from_torch

@@ -6,10 +6,9 @@ A source or a sink is a path, a ``shm:NAME`` for POSIX shared memory, a file obj
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from shmarrow.errors import DEFAULT_LIMITS, InvalidArgument, Limits
-from shmarrow.ipc.bundle import Bundle, load_tensors, save_tensors
 from shmarrow.ipc.file import RecordBatchFileAppender, RecordBatchFileReader, RecordBatchFileWriter
 from shmarrow.ipc.options import IpcWriteOptions
 from shmarrow.ipc.source import Sink, Source
@@ -23,17 +22,20 @@ from shmarrow.ipc.stream import (
     SchemaEvent,
     StreamDecoder,
 )
-from shmarrow.ipc.tensor import (
-    TensorWriter,
-    get_tensor_size,
-    new_tensor,
-    read_sparse_tensor,
-    read_tensor,
-    read_tensors,
-    write_sparse_tensor,
-    write_tensor,
-)
 from shmarrow.types import MetadataLike, Schema
+
+if TYPE_CHECKING:
+    from shmarrow.ipc.bundle import Bundle, load_tensors, save_tensors
+    from shmarrow.ipc.tensor import (
+        TensorWriter,
+        get_tensor_size,
+        new_tensor,
+        read_sparse_tensor,
+        read_tensor,
+        read_tensors,
+        write_sparse_tensor,
+        write_tensor,
+    )
 
 
 def new_file(
@@ -175,6 +177,32 @@ def open_stream(
     opened = Source(source, memory_map)
     kind = RecordBatchStreamReader if opened.data is None else MappedStreamReader
     return kind(opened, limits, included_fields)
+
+
+_BUNDLES = {"Bundle", "load_tensors", "save_tensors"}
+_TENSORS = {
+    "TensorWriter",
+    "get_tensor_size",
+    "new_tensor",
+    "read_sparse_tensor",
+    "read_tensor",
+    "read_tensors",
+    "write_sparse_tensor",
+    "write_tensor",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Messages of tensors are imported when they are first asked for."""
+    home: Any
+    if name in _TENSORS:
+        from shmarrow.ipc import tensor as home
+    elif name in _BUNDLES:
+        from shmarrow.ipc import bundle as home
+    else:
+        raise AttributeError(f"module 'shmarrow.ipc' has no attribute {name!r}")
+    value = globals()[name] = getattr(home, name)
+    return value
 
 
 __all__ = [

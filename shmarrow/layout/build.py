@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime as dt
-import decimal
 import itertools
 import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -195,6 +194,8 @@ def infer_type(values: Sequence[Any], kinds: set[Any] | None = None) -> DataType
         return _infer_integers(values, kinds)
     if kinds == integers | floats:
         return types.FloatType(32) if kinds == {np.float32} else types.float64()
+    import decimal
+
     decimals = {kind for kind in kinds if issubclass(kind, decimal.Decimal)}
     if decimals and kinds == integers | decimals:
         return _infer_decimals(values)
@@ -220,6 +221,8 @@ def _infer_integers(values: Sequence[Any], kinds: set[Any]) -> DataType:
 
 
 def _infer_decimals(values: Sequence[Any]) -> DataType:
+    import decimal
+
     whole = scale = 0
     for value in values:
         if value is not None:

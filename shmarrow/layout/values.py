@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import array
 import datetime as dt
-import decimal
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -39,7 +39,14 @@ _type_of = type  # functions here have a parameter named type
 PER_SECOND = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
 DAY_SECONDS = 86_400
 _EPOCH = dt.datetime(1970, 1, 1)
-_CONTEXT = decimal.Context(prec=100, Emin=decimal.MIN_EMIN, Emax=decimal.MAX_EMAX)
+
+
+@functools.cache
+def _decimal() -> tuple[Any, Any]:
+    """The standard library's Decimal, and a context that rounds nothing; imported when the first decimal is met."""
+    import decimal
+
+    return decimal.Decimal, decimal.Context(prec=100, Emin=decimal.MIN_EMIN, Emax=decimal.MAX_EMAX)
 
 
 class DayTime(NamedTuple):
@@ -81,9 +88,9 @@ def decimal_integers(type: DecimalType, values: Values) -> list[int]:
 
 def _decimals(type: Any, values: Values) -> list[Any]:
     scale = -type.scale
-    make = decimal.Decimal
+    make, context = _decimal()
     return (
-        [make(value).scaleb(scale, _CONTEXT) for value in decimal_integers(type, values)]
+        [make(value).scaleb(scale, context) for value in decimal_integers(type, values)]
         if scale
         else [make(value) for value in decimal_integers(type, values)]
     )
@@ -302,17 +309,18 @@ def decimal_words(type: DecimalType, integers: Sequence[int]) -> Values:
 
 
 def _take_decimals(type: Any, values: Sequence[Any]) -> Values:
+    make, context = _decimal()
     integers = []
     bound = 10**type.precision
     for value in values:
         if isinstance(value, (int, np.integer)) and not isinstance(value, bool):
-            value = decimal.Decimal(int(value))
-        elif not isinstance(value, decimal.Decimal):
+            value = make(int(value))
+        elif not isinstance(value, make):
             raise _bad(type, value)
         if not value.is_finite():
             raise _out_of_range(type, value)
-        shifted = value.scaleb(type.scale, _CONTEXT) if value.adjusted() + type.scale < 90 else None
-        if shifted is None or shifted != (whole := shifted.to_integral_value(context=_CONTEXT)):
+        shifted = value.scaleb(type.scale, context) if value.adjusted() + type.scale < 90 else None
+        if shifted is None or shifted != (whole := shifted.to_integral_value(context=context)):
             raise InvalidData(f"{type}: the value {value} needs more digits than precision and scale give")
         integer = int(whole)
         if not -bound < integer < bound:
