@@ -4,10 +4,11 @@ A bundle is an ordinary Arrow IPC file. Between its schema and its only record b
 one after another, which readers of files pass over and readers of tensors read; the batch is their index, with a row
 for each tensor. Rules kept here:
 
-* opening reads the index's headers and sums its numbers up; a name is found by binary search, and its tensor's message
-  is the only one that is read. Neither depends on the size of the tensors;
-* the tensors follow one another from the schema to the index without overlap and without a hole, in the order of the
-  rows; that is checked for all of them when the bundle is opened, and each message against its row when it is read;
+* opening reads where the tensors start; a name is found by binary search, and its message is the only one that is read.
+  Neither depends on the size of the tensors;
+* the tensors follow one another from the schema to the index, in the order of the rows: that is checked for all of them
+  when the bundle is opened. That each message takes all the room up to the next, so that there is neither overlap nor
+  hole, is checked when it is read;
 * names are any text, each of them once.
 """
 
@@ -33,28 +34,27 @@ from shmarrow.errors import (
     Unsupported,
 )
 from shmarrow.ipc.file import RecordBatchFileReader, RecordBatchFileWriter
-from shmarrow.ipc.message import read_message
+from shmarrow.ipc.message import read_message, read_prefix
 from shmarrow.ipc.options import IpcWriteOptions
 from shmarrow.ipc.source import Sink, Source
 from shmarrow.ipc.tensor import write_plan
 from shmarrow.ipc.tensor_message import READERS, plan_tensor
 from shmarrow.tensor import SparseTensor, Tensor
 from shmarrow.tensor.convert import as_tensor
-from shmarrow.types import MetadataLike, as_metadata
+from shmarrow.types import MetadataLike, Schema, as_metadata
 
 BUNDLE_KEY = b"shmarrow:bundle"
 BUNDLE_VERSION = b"1"
+_SCHEMA = 8  # where the schema's message starts in a file
 
 INDEX = types.schema(
     [
         types.field("name", types.string(), nullable=False),
         types.field("offset", types.int64(), nullable=False),
-        types.field("metadata_length", types.int32(), nullable=False),
-        types.field("body_length", types.int64(), nullable=False),
         types.field("by_name", types.int32(), nullable=False),
     ]
 )
-"""The index: a tensor's name, where its message starts and what it takes, and the rows in the order of their names."""
+"""The index: a tensor's name, where its message starts, and the rows in the order of their names."""
 
 
 def save_tensors(
@@ -114,21 +114,32 @@ def save_tensors(
         )
     sink = Sink(target, overwrite=overwrite, mode=mode, durable=durable)
     with RecordBatchFileWriter(sink, INDEX, options, {**given, BUNDLE_KEY: BUNDLE_VERSION}) as writer:
-        places = np.empty((3, len(made)), np.int64)
+        offsets = np.empty(len(made), np.int64)
         for row, tensor in enumerate(made.values()):
             plan = plan_tensor(tensor, options, sink.position)
-            places[:, row] = sink.position, len(plan.metadata), plan.body_length
+            offsets[row] = sink.position
             write_plan(sink, plan)
         names = list(made)
         columns = {
             "name": names,
-            "offset": places[0],
-            "metadata_length": places[1].astype(np.int32),
-            "body_length": places[2],
+            "offset": offsets,
             "by_name": np.array(sorted(range(len(names)), key=lambda row: names[row].encode()), np.int32),
         }
         writer.write(record_batch(columns, schema=INDEX))
     return sink.position
+
+
+_accepted = INDEX
+
+
+def _is_index(schema: Schema) -> bool:
+    """Whether a schema is that of an index. Schemas are kept by their bytes, so most are the one seen before."""
+    global _accepted
+    if schema is not _accepted:
+        if schema != INDEX:
+            return False
+        _accepted = schema
+    return True
 
 
 def load_tensors(source: Any, *, limits: Limits = DEFAULT_LIMITS, memory_map: bool = True) -> Bundle:
@@ -175,7 +186,7 @@ class Bundle(Mapping[str, Tensor | SparseTensor]):
         if version != BUNDLE_VERSION:
             raise Unsupported(f"{self._name}: a bundle of version {version!r}; version {BUNDLE_VERSION!r} is read")
         self.metadata = metadata or None
-        if reader.schema != INDEX or reader.num_record_batches != 1:
+        if not _is_index(reader.schema) or reader.num_record_batches != 1:
             raise InvalidData(
                 f"{self._name}: the index of a bundle is one batch of {INDEX.names}, "
                 f"found {reader.num_record_batches} of {reader.schema.names}"
@@ -189,30 +200,23 @@ class Bundle(Mapping[str, Tensor | SparseTensor]):
         _, ends, text = columns[0].buffers()
         self._ends = ends.view("<i4")
         self._text = memoryview(text if text is not None else b"")
-        self._offsets, self._metadata_lengths, self._body_lengths, self._by_name = [
-            column.to_numpy() for column in columns[1:]
-        ]
-        self._check_places(int(reader._blocks["offset"][0]))
+        self._by_name = columns[2].to_numpy()
+        # Each message ends where the next one, or the index, starts.
+        self._starts = np.append(columns[1].to_numpy(), reader._blocks["offset"][:1])
+        self._check_starts()
 
-    def _check_places(self, end: int) -> None:
-        """Check that the messages follow one another from the schema to the index."""
-        data = self._bytes()
-        found = read_message(data, 8, self._name, self._limits)
-        first = 8 if found is None else found[1]
-        starts, sizes = self._offsets, self._body_lengths
-        if self._length and (int(sizes.min()) < 0 or int(sizes.max()) > end or int(self._metadata_lengths.min()) < 8):
+    def _check_starts(self) -> None:
+        """Check that the messages stand between the schema and the index in the order of their rows."""
+        prefix = read_prefix(self._bytes(), _SCHEMA, self._name, self._limits)
+        first = _SCHEMA if prefix is None else _SCHEMA + sum(prefix)
+        if int(self._starts[0]) != first:
+            raise InvalidData(f"{self._name}: the first message starts at {self._starts[0]}, expected {first}")
+        back = self._starts[1:] <= self._starts[:-1]
+        if back.any():
+            row = int(back.argmax())
             raise InvalidData(
-                f"{self._name}: bodies of tensors take from {sizes.min()} to {sizes.max()} bytes of {end}"
-            )
-        ends = starts + self._metadata_lengths + sizes
-        expected = np.append(first, ends)
-        wrong = expected != np.append(starts, end)
-        if wrong.any():
-            row = int(wrong.argmax())
-            what = f"the tensor of row {row}" if row < self._length else "the index"
-            place = int(starts[row]) if row < self._length else end
-            raise InvalidData(
-                f"{self._name}: {what} starts at {place}, expected {int(expected[row])}, where what is before it ends"
+                f"{self._name}: the tensor of row {row} starts at {self._starts[row]}, and what follows it does at "
+                f"{self._starts[row + 1]}"
             )
 
     def _bytes(self) -> Bytes:
@@ -281,20 +285,20 @@ class Bundle(Mapping[str, Tensor | SparseTensor]):
 
     def _read(self, row: int) -> Any:
         where = f"{self._name}: the tensor {self._text_at(row)!r}"
-        start, metadata, size = int(self._offsets[row]), int(self._metadata_lengths[row]), int(self._body_lengths[row])
-        data = self._bytes()[start : start + metadata + size]
+        start, end = int(self._starts[row]), int(self._starts[row + 1])
+        data = self._bytes()[start:end]
         found = read_message(data, 0, where, self._limits)
-        if found is None or (found[1], found[0].body_length) != (metadata, size):
-            raise InvalidData(
-                f"{where}: the index says {metadata} bytes of metadata and {size} of body, the message not"
-            )
+        if found is None or found[1] + found[0].body_length != end - start:
+            raise InvalidData(f"{where}: expected a message over all of [{start}, {end}), found a shorter one")
         message = found[0]
         if message.kind not in READERS:
             raise InvalidData(f"{where} is a {message.kind} message, expected a Tensor or a SparseTensor")
-        tensor = READERS[message.kind](message, data[metadata:], where)
+        tensor = READERS[message.kind](message, data[found[1] :], where)
         offset, length = message.header["data"].item()
-        if padded(offset + length) != size:
-            raise InvalidData(f"{where}: the elements end at {offset + length} of a body of {size} bytes")
+        if padded(offset + length) != message.body_length:
+            raise InvalidData(
+                f"{where}: the elements end at {offset + length} of a body of {message.body_length} bytes"
+            )
         return tensor
 
     def validate(self, *, full: bool = False) -> None:

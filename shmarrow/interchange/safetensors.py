@@ -1,0 +1,180 @@
+"""To and from the safetensors format: named dense tensors in one file, a JSON header before their bytes.
+
+The format is small enough to be read and written here, so the package itself is not needed. Rules kept here:
+
+* a file is mapped, and its tensors are views; nothing is copied until they are written elsewhere;
+* all that the header says is checked before the first view: sizes, types, and that the tensors fill the file without
+  overlap and without a hole;
+* what is written has the wider elements first, so that all of them are aligned.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Mapping
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from shmarrow import segment, types
+from shmarrow.buffer import Bytes
+from shmarrow.errors import DEFAULT_LIMITS, InvalidData, InvalidType, LimitExceeded, Limits, Unsupported
+from shmarrow.tensor import SparseTensor, Tensor
+from shmarrow.tensor.dense import dense_pieces
+from shmarrow.tensor.element import Element, as_element
+
+METADATA = "__metadata__"
+_LENGTH = struct.Struct("<Q")
+
+ELEMENTS: dict[str, Element] = {
+    "BOOL": Element(types.bool_()),
+    **{f"{kind}{bits}": Element(types.IntType(bits, kind == "I")) for kind in "IU" for bits in (8, 16, 32, 64)},
+    **{f"F{bits}": Element(types.FloatType(bits)) for bits in (16, 32, 64)},
+    "BF16": as_element("bfloat16"),
+    "F8_E4M3": as_element("float8_e4m3fn"),
+    "F8_E5M2": as_element("float8_e5m2"),
+    "F8_E8M0": as_element("float8_e8m0fnu"),
+}
+"""The types of the format."""
+
+_NAMES = {element: name for name, element in ELEMENTS.items()}
+
+
+def read_safetensors(
+    path: segment.Location, *, limits: Limits = DEFAULT_LIMITS
+) -> tuple[dict[str, Tensor], dict[str, str]]:
+    """The tensors of a file, over its mapping, and its metadata.
+
+    Raises
+    ------
+    ObjectNotFound
+        If there is no such file.
+    InvalidData
+        If it breaks the format.
+    Unsupported
+        If elements are of a type that takes no whole bytes.
+    """
+    with segment.attach(path) as found:
+        data, where = found.data, found.name
+    header, start = _read_header(data, where, limits)
+    metadata = header.pop(METADATA, None)
+    metadata = {} if metadata is None else metadata
+    if not isinstance(metadata, dict) or not all(isinstance(value, str) for value in metadata.values()):
+        raise InvalidData(f"{where}: {METADATA} is a mapping of strings to strings")
+    entries = [_entry(name, value, where) for name, value in header.items()]
+    position = 0
+    for name, _, _, begin, end in sorted(entries, key=lambda entry: entry[3:]):
+        if begin != position:
+            raise InvalidData(
+                f"{where}: the tensor {name!r} starts at {begin}, expected {position}, where the one before ends"
+            )
+        position = end
+    if position != len(data) - start:
+        raise InvalidData(f"{where}: the tensors take {position} bytes, but {len(data) - start} are there")
+    tensors = {}
+    for name, element, shape, begin, _ in entries:
+        array: Any = np.ndarray(shape, element.dtype, data, start + begin)
+        tensors[name] = Tensor(array, element)
+    return tensors, metadata
+
+
+def _read_header(data: Bytes, where: str, limits: Limits) -> tuple[dict[str, Any], int]:
+    """The header, and where the tensors' bytes start."""
+    import json
+
+    if len(data) < _LENGTH.size:
+        raise InvalidData(f"{where}: a safetensors file has at least {_LENGTH.size} bytes, found {len(data)}")
+    (length,) = _LENGTH.unpack(data[: _LENGTH.size].tobytes())
+    if length > len(data) - _LENGTH.size:
+        raise InvalidData(
+            f"{where}: the header says that it has {length} bytes, but {len(data) - _LENGTH.size} are there"
+        )
+    if length > limits.metadata_bytes:
+        raise LimitExceeded(
+            f"{where}: a header of {length} bytes, over Limits.metadata_bytes = {limits.metadata_bytes}"
+        )
+    start = _LENGTH.size + length
+    try:
+        header = json.loads(data[_LENGTH.size : start].tobytes().decode(), object_pairs_hook=_without_twins)
+    except (ValueError, RecursionError) as error:
+        raise InvalidData(f"{where}: the header is no JSON object of distinct names: {error}") from None
+    if not isinstance(header, dict):
+        raise InvalidData(f"{where}: the header is a JSON object, found {type(header).__name__}")
+    return header, start
+
+
+def _without_twins(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    made = dict(pairs)
+    if len(made) < len(pairs):
+        raise ValueError("a name stands twice")
+    return made
+
+
+def _entry(name: str, value: Any, where: str) -> tuple[str, Element, tuple[int, ...], int, int]:
+    """A tensor's name, element, shape, and the bytes that it takes, from the header's words."""
+    where = f"{where}: the tensor {name!r}"
+    if not isinstance(value, dict):
+        raise InvalidData(f"{where}: expected a JSON object, found {type(value).__name__}")
+    dtype: Any = value.get("dtype")
+    shape: Any = value.get("shape")
+    offsets: Any = value.get("data_offsets")
+    if not isinstance(dtype, str):
+        raise InvalidData(f"{where}: has no dtype")
+    if dtype not in ELEMENTS:
+        raise Unsupported(f"{where}: elements of {dtype}; {', '.join(ELEMENTS)} are read")
+    if not _sizes(shape) or not _sizes(offsets) or len(offsets) != 2 or len(shape) > 64:
+        raise InvalidData(f"{where}: a shape and two offsets are lists of sizes, found {shape!r} and {offsets!r}")
+    element = ELEMENTS[dtype]
+    begin, end = offsets
+    size = prod(shape) * element.dtype.itemsize
+    if end - begin != size or prod([n for n in shape if n]) * element.dtype.itemsize >= 1 << 63:
+        raise InvalidData(f"{where}: {dtype} of shape {shape} takes {size} bytes, found [{begin}, {end})")
+    return name, element, tuple(shape), begin, end
+
+
+def _sizes(value: Any) -> bool:
+    return isinstance(value, list) and all(type(item) is int and 0 <= item < 1 << 63 for item in value)
+
+
+def write_safetensors(
+    tensors: Mapping[str, Any],
+    path: segment.Location,
+    metadata: Mapping[str, str] | None = None,
+    *,
+    overwrite: bool = False,
+    mode: int = 0o644,
+) -> int:
+    """Write dense tensors as a safetensors file; gives its size.
+
+    Raises
+    ------
+    InvalidType
+        If a tensor is sparse, or of a type that the format has not.
+    """
+    import json
+
+    for name, tensor in tensors.items():
+        if isinstance(tensor, SparseTensor) or tensor._element not in _NAMES:
+            kind = type(tensor).__name__ if isinstance(tensor, SparseTensor) else tensor.type
+            raise InvalidType(f"safetensors has no tensors such as {name!r}, a {kind}; it has {', '.join(ELEMENTS)}")
+    ordered = sorted(tensors.items(), key=lambda item: (-item[1].storage.itemsize, item[0]))
+    header: dict[str, Any] = {METADATA: dict(metadata)} if metadata else {}
+    position = 0
+    for name, tensor in ordered:
+        end = position + tensor.nbytes
+        header[name] = {"dtype": _NAMES[tensor._element], "shape": tensor.shape, "data_offsets": [position, end]}
+        position = end
+    raw = json.dumps(header, ensure_ascii=False, separators=(",", ":")).encode()
+    raw += b" " * (-len(raw) % 8)
+    with segment.create(path, overwrite=overwrite, mode=mode) as writer:
+        writer.write([_LENGTH.pack(len(raw)), raw])
+        for _, tensor in ordered:
+            for piece in dense_pieces(_row_major(tensor.storage)):
+                writer.write([piece])
+        return writer.size
+
+
+def _row_major(array: Any) -> Any:
+    """The array itself if its elements lie together in row-major order, else a copy of which that is true."""
+    return array if array.flags.c_contiguous else array.copy(order="C")
