@@ -136,8 +136,10 @@ class Segment:
 
     def mark_used(self) -> None:
         """Say in the time of access that the object is used now, which no read of a mapping does."""
-        with suppress(OSError):  # another user's file, or a read-only file system
-            os.utime(self._fd, ns=(time.time_ns(), os.fstat(self._fd).st_mtime_ns))
+        try:
+            os.utime(self._fd, ns=(time.time_ns(), self.written))
+        except OSError:
+            return  # another user's file, or a read-only file system
 
     def close(self) -> None:
         """Let go of the mapping; it is unmapped when the last array cut from it is gone. Safe to call again."""
@@ -184,9 +186,7 @@ class Keeper(Protocol):
         """The error to raise when the file system has no room for ``size`` bytes."""
 
 
-def attach(
-    where: Location, *, follow_symlinks: bool = True, owners: Container[int] | None = None, unnoticed: bool = False
-) -> Segment:
+def attach(where: Location, *, owners: Container[int] | None = None) -> Segment:
     """Map a published object read-only, at a cost that does not depend on its size.
 
     While arrays of it live, the mapping keeps one file descriptor open and the file locked with ``flock(LOCK_SH)``,
@@ -196,12 +196,8 @@ def attach(
     ----------
     where : str or PathLike
         A path, or ``shm:NAME``.
-    follow_symlinks : bool
-        Whether a path may end in a symbolic link; a shared memory object never may.
     owners : container of int, optional
         The users whose objects are accepted; all users' where it is not given.
-    unnoticed : bool
-        Leave the time of access as it is, where the system allows it: for the file's owner.
 
     Raises
     ------
@@ -213,12 +209,31 @@ def attach(
         If ``where`` is not a proper name.
     """
     name, path = _resolve(where)
+    # shm_open follows no links either: in a directory that all may write, a link is someone's trap.
+    return attach_path(name, path, _is_shm(name), owners)
+
+
+def attach_path(
+    name: str, path: str, refuse_links: bool = True, owners: Container[int] | None = None, unnoticed: bool = False
+) -> Segment:
+    """Attach to a file whose path is known to be proper; as :func:`attach`.
+
+    Parameters
+    ----------
+    name : str
+        What it is called in messages.
+    path : str
+        The file.
+    refuse_links : bool
+        Whether a symbolic link is an error.
+    owners : container of int, optional
+        The users whose files are accepted; all users' where it is not given.
+    unnoticed : bool
+        Leave the time of access as it is, where the system allows it: for the file's owner.
+    """
+    flags = _O_ATTACH | os.O_NOFOLLOW if refuse_links else _O_ATTACH
     try:
-        # shm_open follows no links either: in a directory that all may write, a link is someone's trap.
-        flags = _O_ATTACH if follow_symlinks and not _is_shm(name) else _O_ATTACH | os.O_NOFOLLOW
-        if unnoticed:
-            flags |= _O_NOATIME
-        fd, found = _open_object(name, path, flags)
+        fd, found = _open_object(name, path, flags | _O_NOATIME if unnoticed else flags)
         size = found.st_size
         try:
             if owners is not None and found.st_uid not in owners:

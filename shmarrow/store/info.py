@@ -103,7 +103,7 @@ def object_info(place: Place, register: Register, found: Found) -> ObjectInfo:
     """What is known of an object that was found."""
     path = place.path(found.name)
     pins = max(space.pin_counts().get(found.inode, 0), space.is_pinned(path))
-    with segment.attach(path, follow_symlinks=False, owners=place.owners, unnoticed=True) as attached:
+    with segment.attach_path(path, path, owners=place.owners, unnoticed=True) as attached:
         description = describe(attached)
     row = register.of(found.key)
     known = {owner.number: owner for owner in owners(place)} if row.owner else {}

@@ -65,26 +65,46 @@ class Register:
         self._place = place
         self._path = os.path.join(place.control, _FILE)
         self._seen: tuple[int, int, int] | None = None
+        self._head = b""
         self._rows: dict[Key, Row] = {}
 
     def rows(self) -> dict[Key, Row]:
         """The rows by object."""
+        if not os.access(self._path, os.F_OK):  # most stores have none, and an exception takes longer
+            return {}
         try:
             status = os.stat(self._path)
         except FileNotFoundError:
             return {}
-        seen = status.st_ino, status.st_size, status.st_mtime_ns
+        seen = status.st_ino, status.st_ctime_ns, status.st_size
         if seen != self._seen:
-            with open(self._path, "rb") as file:
-                data = file.read()
-            table = np.frombuffer(data, _ROW, len(data) // _ROW.itemsize).tolist()
-            self._rows = {(inode, published): Row(deadline, owner) for inode, published, deadline, owner in table}
-            self._seen = seen
+            self._read()
         return self._rows
+
+    def _read(self) -> None:
+        """Read what was appended; all of it if the file is another one."""
+        try:
+            with open(self._path, "rb") as file:
+                status = os.fstat(file.fileno())
+                head = file.read(_ROW.itemsize)
+                if head != self._head or self._seen is None or status.st_size < self._seen[2]:
+                    self._rows, start = {}, len(head)
+                else:
+                    start = self._seen[2]
+                file.seek(start)
+                data = file.read()
+        except FileNotFoundError:
+            self._seen, self._rows = None, {}
+            return
+        table = np.frombuffer(data, _ROW, len(data) // _ROW.itemsize)
+        self._rows.update({(inode, published): Row(*row) for inode, published, *row in table.tolist()})
+        self._head = head
+        self._seen = status.st_ino, status.st_ctime_ns, start + table.nbytes
 
     def of(self, key: Key) -> Row:
         """The row of one object."""
-        return self.rows().get(key, NOTHING)
+        rows = self.rows()
+        return rows.get(key, NOTHING) if rows else NOTHING
 
     def add(self, key: Key, row: Row) -> None:
         """Append a row; the caller holds the store's lock."""
@@ -93,7 +113,8 @@ class Register:
         fd = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         try:
             os.fchmod(fd, self._place.directory_mode & 0o666)
-            os.write(fd, np.array([(*key, *row)], _ROW).tobytes())
+            head = b"" if os.fstat(fd).st_size else _new_head()
+            os.write(fd, head + np.array([(*key, *row)], _ROW).tobytes())
             crowded = os.fstat(fd).st_size // _ROW.itemsize
         finally:
             os.close(fd)
@@ -110,8 +131,13 @@ class Register:
         temp = os.path.join(self._place.control, TEMP_PREFIX + _FILE)
         with open(temp, "wb") as file:
             os.fchmod(file.fileno(), self._place.directory_mode & 0o666)
-            file.write(np.array(kept, _ROW).tobytes())
+            file.write(_new_head() + np.array(kept, _ROW).tobytes())
         os.replace(temp, self._path)
+
+
+def _new_head() -> bytes:
+    """The first row of a register, by which it is told from others that have its inode after it."""
+    return np.array([(0, int.from_bytes(os.urandom(7)), 0, 0)], _ROW).tobytes()
 
 
 class Owner:

@@ -38,7 +38,7 @@ from shmarrow.store.info import ObjectInfo, Stats, object_info, statistics
 from shmarrow.store.keeper import StoreKeeper, Wishes
 from shmarrow.store.kinds import describe, read, storable
 from shmarrow.store.place import Found, Place, found_as
-from shmarrow.store.register import Owner, Register
+from shmarrow.store.register import NOTHING, Owner, Register
 from shmarrow.store.space import Collected, Space
 from shmarrow.store.watch import Listeners, Waiting, Watch
 from shmarrow.types import Schema
@@ -346,8 +346,9 @@ class Store:
                 waiting.wait(left)
 
     def _attach_now(self, name: str, path: str) -> Segment:
-        found = segment.attach(path, follow_symlinks=False, owners=self._place.owners)
-        if self._register.of((found.identity[1], found.written)).expired:
+        found = segment.attach_path(path, path, owners=self._place.owners)
+        row = self._register.of((found.identity[1], found.written))
+        if row is not NOTHING and row.expired:
             found.close()
             raise ObjectNotFound(errno.ENOENT, f"{name!r} has expired")
         found.mark_used()
