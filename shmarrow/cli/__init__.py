@@ -18,7 +18,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import shmarrow
-from shmarrow.cli import demo, integration, store
+from shmarrow.cli import convert, demo, integration, store
 from shmarrow.errors import ShmarrowError
 
 INTERRUPTED = 130  # what shells say of a program that Ctrl-C ended: 128 + SIGINT
@@ -35,6 +35,7 @@ class Command(NamedTuple):
 
 COMMANDS = (
     Command("demo", "share a real data set between Spark's workers and readers", demo.add_arguments, demo.run),
+    Command("convert", "turn a safetensors file into a bundle, or back", convert.add_arguments, convert.run),
     Command(
         "integration", "convert and compare as Arrow's integration tests do", integration.add_arguments, integration.run
     ),
