@@ -15,7 +15,12 @@ demo: .venv/installed ## the main job on real input: Spark's workers share a dat
 	@tools/programs.sh java
 	@$(BIN)/shmarrow demo
 
-test: .venv/installed ## all tests
+# Arrow for JavaScript, which tests read with; without npm they say what they skip.
+tests/peers/node_modules: tests/peers/package.json
+	@! command -v npm >/dev/null || (cd tests/peers && npm install --no-package-lock --no-audit --no-fund --silent \
+		>/dev/null 2>&1 && touch node_modules) || echo 'shmarrow: npm could not install what tests/peers/package.json names'
+
+test: .venv/installed tests/peers/node_modules ## all tests
 	@tools/programs.sh java flatc || true
 	@$(BIN)/pytest
 
@@ -28,9 +33,10 @@ bench: .venv/installed ## side by side with the peers: opening, writing, and the
 	@$(BIN)/python benchmarks/write.py
 	@$(BIN)/python benchmarks/format.py
 
-docs: .venv/installed ## run every example of the README, the guide and the docstrings
+docs: .venv/installed ## write docs/support.md, and run every example of the README, the guide and the docstrings
+	@$(BIN)/python tests/support.py
 	@$(BIN)/pytest tests/test_docs.py
 
 clean: ## remove all that the other targets made
-	@rm -rf .venv build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	@rm -rf .venv tests/peers/node_modules build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
