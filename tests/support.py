@@ -94,7 +94,8 @@ reader is said not to read has to fail there.
 
 {types}
 
-Arrow's messages have no place for {unwritable}; shmarrow has it in memory, and refuses to write it.
+Arrow's messages have no place for {unwritable}.
+shmarrow has it in memory, and refuses to write it.
 
 ## Canonical extension types
 
