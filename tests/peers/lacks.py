@@ -132,7 +132,7 @@ PEERS: dict[str, Peer] = {
             "floats of 16 bits": ("*/float16*",),
             "decimals of 256 bits": ("*/decimal256*",),
             "negative scales": ("*/decimal128-negative-scale*",),
-            "milliseconds of intervals": ("*/interval-day-time", "*/interval-day-time-nulls"),
+            "intervals of days and milliseconds": ("*/interval-day-time", "*/interval-day-time-nulls"),
             "nanoseconds of intervals": ("*/interval-month-day-nano", "*/interval-month-day-nano-nulls"),
             "run-end encoded lists": ("*/ree-list*",),
             "run-end encoded dictionaries": ("*/ree-dictionary", "*/ree-dictionary-nulls"),

@@ -56,11 +56,11 @@ def _read(sample: Sample, said: dict[str, Any]) -> Read | str:
 # --- values ---------------------------------------------------------------------------------------------------------
 
 EPOCH = dt.datetime(1970, 1, 1)
-PER_SECOND = {"day": Fraction(1, 86400), "s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
+SECONDS = {"day": Fraction(86400), **{unit: Fraction(1, 1000**n) for n, unit in enumerate(("s", "ms", "us", "ns"))}}
 
 
 def _span(count: int, unit: str) -> dt.timedelta:
-    return dt.timedelta(microseconds=int(count * 10**6 / Fraction(PER_SECOND[unit])))
+    return dt.timedelta(microseconds=int(count * SECONDS[unit] * 10**6))
 
 
 def _moment(type: Any, count: int) -> dt.datetime:
