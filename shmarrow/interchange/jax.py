@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from shmarrow.errors import MissingExtra
+from shmarrow.interchange.partner import needed
 from shmarrow.tensor import Tensor
 from shmarrow.tensor.convert import CONVERTERS
 from shmarrow.types import MetadataLike
@@ -23,17 +23,9 @@ from shmarrow.types import MetadataLike
 
 @cache
 def partner() -> Any:
-    """The module ``jax``.
-
-    Raises
-    ------
-    MissingExtra
-        If it is not installed.
-    """
-    try:
+    """The module ``jax``; MissingExtra where it is not installed."""
+    with needed("jax", "jax"):
         import jax
-    except ImportError as error:
-        raise MissingExtra(f"jax is needed here: pip install 'shmarrow[jax]' ({error})") from None
     return jax
 
 

@@ -23,8 +23,9 @@ import numpy as np
 from shmarrow import types
 from shmarrow.batch import RecordBatch
 from shmarrow.buffer import Bytes
-from shmarrow.errors import InvalidData, InvalidType, MissingExtra, Unsupported
+from shmarrow.errors import InvalidData, InvalidType, Unsupported
 from shmarrow.extension import NAME_KEY, ExtensionType, extension_type, storage_field
+from shmarrow.interchange.partner import needed
 from shmarrow.layout.array import Array, make_array
 from shmarrow.layout.listing import LISTING
 from shmarrow.layout.memory import EMPTY
@@ -34,17 +35,9 @@ from shmarrow.types import DataType, Field, Metadata, Schema
 
 @cache
 def partner() -> Any:
-    """The module ``pyarrow``.
-
-    Raises
-    ------
-    MissingExtra
-        If it is not installed.
-    """
-    try:
+    """The module ``pyarrow``; MissingExtra where it is not installed."""
+    with needed("pyarrow", "arrow"):
         import pyarrow
-    except ImportError as error:
-        raise MissingExtra(f"pyarrow is needed here: pip install 'shmarrow[arrow]' ({error})") from None
     return pyarrow
 
 

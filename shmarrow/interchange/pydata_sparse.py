@@ -13,7 +13,8 @@ from collections.abc import Iterable
 from functools import cache
 from typing import Any
 
-from shmarrow.errors import InvalidType, MissingExtra
+from shmarrow.errors import InvalidType
+from shmarrow.interchange.partner import needed
 from shmarrow.tensor import SparseCOOTensor, SparseCSCMatrix, SparseCSRMatrix, SparseMatrix, SparseTensor
 from shmarrow.tensor.convert import CONVERTERS
 from shmarrow.types import MetadataLike
@@ -21,17 +22,9 @@ from shmarrow.types import MetadataLike
 
 @cache
 def partner() -> Any:
-    """The module ``sparse``.
-
-    Raises
-    ------
-    MissingExtra
-        If it is not installed.
-    """
-    try:
+    """The module ``sparse``; MissingExtra where it is not installed."""
+    with needed("the package sparse", "tensor"):
         import sparse
-    except ImportError as error:
-        raise MissingExtra(f"the package sparse is needed here: pip install 'shmarrow[tensor]' ({error})") from None
     return sparse
 
 

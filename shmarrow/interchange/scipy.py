@@ -15,7 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from shmarrow.errors import InvalidType, MissingExtra
+from shmarrow.errors import InvalidType
+from shmarrow.interchange.partner import needed
 from shmarrow.tensor import (
     SparseCOOTensor,
     SparseCSCMatrix,
@@ -31,17 +32,9 @@ from shmarrow.types import MetadataLike
 
 @cache
 def partner() -> Any:
-    """The module ``scipy.sparse``.
-
-    Raises
-    ------
-    MissingExtra
-        If it is not installed.
-    """
-    try:
+    """The module ``scipy.sparse``; MissingExtra where it is not installed."""
+    with needed("scipy", "tensor"):
         import scipy.sparse
-    except ImportError as error:
-        raise MissingExtra(f"scipy is needed here: pip install 'shmarrow[tensor]' ({error})") from None
     return scipy.sparse
 
 

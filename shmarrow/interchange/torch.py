@@ -17,7 +17,8 @@ from typing import Any
 
 import numpy as np
 
-from shmarrow.errors import InvalidType, MissingExtra, StorageError, Unsupported
+from shmarrow.errors import InvalidType, StorageError, Unsupported
+from shmarrow.interchange.partner import needed
 from shmarrow.layout import Array
 from shmarrow.tensor import (
     SparseCOOTensor,
@@ -36,17 +37,9 @@ from shmarrow.types import MetadataLike, as_metadata
 
 @cache
 def partner() -> Any:
-    """The module ``torch``.
-
-    Raises
-    ------
-    MissingExtra
-        If it is not installed.
-    """
-    try:
+    """The module ``torch``; MissingExtra where it is not installed."""
+    with needed("torch", "torch"):
         import torch
-    except ImportError as error:
-        raise MissingExtra(f"torch is needed here: pip install 'shmarrow[torch]' ({error})") from None
     return torch
 
 
