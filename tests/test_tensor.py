@@ -553,11 +553,27 @@ def test_lies(header: dict[str, Any], message: str) -> None:
 @pytest.mark.parametrize("tensor", [np.arange(6).reshape(2, 3), np.array(["2020"], "M8[s]")], ids=str)
 def test_cut_anywhere(tensor: Any) -> None:
     data = message_of(sa.Tensor.from_numpy(tensor, metadata={"a": "b"}))
+    sa.ipc.read_tensor(data)  # its header is known from here on
     for size in range(len(data)):
         with pytest.raises(sa.InvalidData):
             sa.ipc.read_tensor(data[:size])
         with pytest.raises(sa.InvalidData):
             sa.ipc.read_tensor(io.BufferedReader(io.BytesIO(data[:size])))
+
+
+def test_headers_that_are_known_are_those_of_their_own_bytes(tmp_path: Path) -> None:
+    for array in (np.arange(4), np.arange(4) + 1, np.arange(8).reshape(2, 4), np.arange(4).astype("M8[s]")):
+        tensor = sa.Tensor.from_numpy(array)
+        data = message_of(tensor)
+        for _ in range(2):
+            assert sa.ipc.read_tensor(data) == tensor
+            assert list(sa.ipc.read_tensors(data + data)) == [tensor, tensor]
+            (tmp_path / "t").write_bytes(data)
+            assert sa.ipc.read_tensor(tmp_path / "t") == tensor
+            with (tmp_path / "t").open("rb") as file:
+                assert sa.ipc.read_tensor(file) == tensor
+    with pytest.raises(sa.LimitExceeded, match="metadata_bytes"):
+        sa.ipc.read_tensor(data, limits=sa.Limits(metadata_bytes=64))
 
 
 def test_body_that_lies_about_its_size_takes_no_memory() -> None:

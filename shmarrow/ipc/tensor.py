@@ -29,6 +29,7 @@ from shmarrow.ipc.tensor_message import (
     TensorPlan,
     checked_options,
     dense_header,
+    known_tensor,
     plan_tensor,
     row_major,
     wire_metadata,
@@ -243,18 +244,17 @@ def read_tensor(source: Any, *, limits: Limits = DEFAULT_LIMITS, memory_map: boo
     """
     opened = Source(source, memory_map)
     cursor = _Cursor(opened)
-    found = _next_message(cursor, limits)
+    found = _next_tensor(cursor, limits)
     if found is None:
         raise InvalidData(f"{opened.name}: expected the message of a tensor, found the end of the stream")
-    message, body, where = found
     if opened.data is not None and hasattr(source, "seek"):
         source.seek(cursor.position, os.SEEK_CUR)
-    if message.kind not in READERS:
+    if isinstance(found, Message):
         raise InvalidData(
-            f"{where}: expected a Tensor or a SparseTensor message, found a {message.kind}; "
+            f"{opened.name}: expected a Tensor or a SparseTensor message, found a {found.kind}; "
             "ipc.read_tensors finds tensors among other messages"
         )
-    return READERS[message.kind](message, body, where)
+    return found
 
 
 def read_tensors(source: Any, *, limits: Limits = DEFAULT_LIMITS, memory_map: bool = True) -> Iterator[Any]:
@@ -266,10 +266,12 @@ def read_tensors(source: Any, *, limits: Limits = DEFAULT_LIMITS, memory_map: bo
 
 
 def _read_all(cursor: _Cursor, limits: Limits) -> Iterator[Any]:
-    while (found := _next_message(cursor, limits)) is not None:
-        message, body, where = found
-        if message.kind in READERS:
-            yield READERS[message.kind](message, body, where)
+    while (found := _next_tensor(cursor, limits)) is not None:
+        if not isinstance(found, Message):
+            yield found
+
+
+_NOTHING = np.empty(0, np.uint8)
 
 
 class _Cursor:
@@ -282,6 +284,10 @@ class _Cursor:
         self._data = source.data
         self.name = source.name
         self.position = 0
+
+    def rest(self) -> Bytes:
+        """All bytes from here on that need not be read first."""
+        return _NOTHING if self._data is None else self._data[self.position :]
 
     def take(self, size: int, what: str = "") -> Bytes:
         """The next ``size`` bytes; fewer at the end, unless ``what`` says what must be whole."""
@@ -306,8 +312,12 @@ class _Cursor:
         return target[:got]
 
 
-def _next_message(cursor: _Cursor, limits: Limits) -> tuple[Message, Bytes, str] | None:
-    """The next message, its body, and its place for errors; None at the end."""
+def _next_tensor(cursor: _Cursor, limits: Limits) -> Any:
+    """What the next message holds: a tensor, or the message itself if it is of another kind; None at the end."""
+    known = known_tensor(cursor.rest()) if limits is DEFAULT_LIMITS else None
+    if known is not None:
+        cursor.position += known[1]
+        return known[0]
     while True:
         start = cursor.position
         head = cursor.take(4).tobytes()
@@ -321,8 +331,10 @@ def _next_message(cursor: _Cursor, limits: Limits) -> tuple[Message, Bytes, str]
         prefix = read_prefix(head, 0, where, limits)
         if prefix is None:
             return None
-        message = parse_metadata(cursor.take(prefix.metadata_size, f"the metadata at {start}"), where, limits)
-        return message, cursor.take(message.body_length, f"the body of the message at {start}"), where
+        metadata = cursor.take(prefix.metadata_size, f"the metadata at {start}")
+        message = parse_metadata(metadata, where, limits)
+        body = cursor.take(message.body_length, f"the body of the message at {start}")
+        return READERS[message.kind](message, body, where) if message.kind in READERS else message
 
 
 write_sparse_tensor = write_tensor

@@ -66,9 +66,10 @@ class Tensor:
     def __init__(
         self, storage: NDArray, element: Element, dim_names: DimNames = (), metadata: Metadata | None = None
     ) -> None:
-        view = storage.view()
-        view.flags.writeable = False
-        self.storage = view
+        if storage.flags.writeable:
+            storage = storage.view()
+            storage.flags.writeable = False
+        self.storage = storage
         self._element = element
         self.dim_names = dim_names
         self.metadata = metadata

@@ -1,0 +1,218 @@
+"""Tensors handed from process to process, bundles, and sparse forms, beside the peers; run it with ``make bench``.
+
+Another process holds the tensor: it placed it in shared memory once, in the form of each side, and pickles it whenever
+that side asks. What is timed is what the receiver does, from the name of the object to the first element. It has seen
+a tensor of this shape and type before; the first of its kind takes some 40 µs more.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from multiprocessing.shared_memory import SharedMemory
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import safetensors.numpy
+import scipy.sparse
+from _bench import AS_FAST, Bench, bench, faster, timed_write, warm_memory, within
+from safetensors import safe_open
+
+import shmarrow as sa
+from shmarrow.ipc.tensor_message import plan_tensor
+
+WIDTH = 1 << 12
+NAME = "weight"
+
+
+# --- handing over -----------------------------------------------------------------------------------------------
+
+
+def hold(size: int, folder: Path, requests: Any, queue: Any) -> None:
+    """The process that has the tensor: place it for each side, then pickle it as often as it is asked to."""
+    array = np.arange(size // 4, dtype="f4").reshape(-1, WIDTH)
+    sa.ipc.write_tensor(sa.Tensor.from_numpy(array), folder / "ours")
+    with pa.OSFile(str(folder / "pyarrow"), "wb") as sink:
+        pa.ipc.write_tensor(pa.Tensor.from_numpy(array), sink)
+    safetensors.numpy.save_file({NAME: array}, folder / "safetensors")
+    shared = SharedMemory(create=True, size=size)
+    np.ndarray(array.shape, array.dtype, shared.buf)[:] = array
+    requests.send(shared.name)
+    while requests.recv():
+        queue.put(array)
+    shared.close()
+    shared.unlink()
+
+
+@contextmanager
+def holder(size: int, folder: Path) -> Iterator[tuple[Any, Any, str]]:
+    """A running holder: its pipe, its queue, and the name of its shared memory."""
+    context = multiprocessing.get_context("spawn")
+    queue = context.Queue()
+    here, there = context.Pipe()
+    process = context.Process(target=hold, args=(size, folder, there, queue))
+    process.start()
+    try:
+        yield here, queue, here.recv()
+    finally:
+        here.send(False)
+        process.join()
+
+
+def ours(path: Path) -> Any:
+    array = sa.ipc.read_tensor(path).to_numpy()
+    return array, array[0, 0]
+
+
+def pyarrows(path: Path) -> Any:
+    with pa.memory_map(str(path)) as source:
+        array = pa.ipc.read_tensor(source).to_numpy()
+    return array, array[0, 0]
+
+
+def safetensors_of(path: Path) -> Any:
+    with safe_open(path, "pt") as opened:  # for torch it maps the file, for numpy it copies
+        tensor = opened.get_tensor(NAME)
+    return tensor, tensor[0, 0]
+
+
+def shared_memory(name: str, shape: tuple[int, ...]) -> Any:
+    shared = SharedMemory(name)
+    array = np.ndarray(shape, "f4", shared.buf)
+    return shared, array[0, 0]
+
+
+def handoff(page: Bench, size: int) -> None:
+    """From the name to the first element, beside all others."""
+    what = f"{size >> 20:,} MiB between processes: name to first element"
+    folder = page.scratch
+    shape = (size // 4 // WIDTH, WIDTH)
+    with holder(size, folder) as (pipe, queue, name):
+
+        def pickled(turn: int) -> Any:
+            pipe.send(True)
+            array = queue.get()
+            return array, array[0, 0]
+
+        mine = {"shmarrow": lambda turn: ours(folder / "ours")}
+        page.row(what, mine | {"pickle through a queue": pickled}, faster(1000), 1)
+        others = {
+            "pyarrow read_tensor": lambda turn: pyarrows(folder / "pyarrow"),
+            "safetensors": lambda turn: safetensors_of(folder / "safetensors"),
+            "shared_memory": lambda turn: shared_memory(name, shape),
+        }
+        for peer, operation in others.items():
+            page.row(what, mine | {peer: operation}, AS_FAST, 200)
+    flat(page, size, folder / "ours")
+
+
+def flat(page: Bench, size: int, path: Path) -> None:
+    """Opening costs the same whatever the size is."""
+    small = page.scratch / "small"
+    sa.ipc.write_tensor(sa.Tensor.from_numpy(np.zeros((64, WIDTH), "f4")), small)
+    large = page.scratch / "large"
+    virtual = sa.Tensor.from_numpy(np.zeros((1 << 20, WIDTH), "f4"))  # 16 GiB that are never touched
+    plan = plan_tensor(virtual)
+    with large.open("wb") as file:
+        file.write(plan.metadata)
+        file.truncate(plan.size)
+    del virtual
+    for other in (small, large):
+        page.row(
+            f"{os.path.getsize(other) >> 20:,} MiB",
+            {"shmarrow": lambda turn, other=other: ours(other), f"itself, {size >> 20:,} MiB": lambda turn: ours(path)},
+            within(1.2),
+            200,
+        )
+
+
+# --- bundles and writing ----------------------------------------------------------------------------------------
+
+
+def bundles(page: Bench, count: int) -> None:
+    """Open a state dict and have one tensor of it."""
+    tensors = {f"model.layers.{i}.weight": np.full((64, 64), i, "f4") for i in range(count)}
+    wanted = f"model.layers.{count * 7 // 10}.weight"
+    path, theirs = page.scratch / "bundle", page.scratch / "bundle.safetensors"
+    sa.save_tensors(tensors, path)
+    safetensors.numpy.save_file(tensors, theirs)
+
+    def peer(turn: int) -> Any:
+        with safe_open(theirs, "np") as opened:
+            return opened.get_tensor(wanted)
+
+    page.row(
+        f"open {count:,} tensors and have one",
+        {"shmarrow": lambda turn: sa.load_tensors(path)[wanted].to_numpy(), "safetensors": peer},
+        faster(3),
+        100,
+    )
+
+
+def writing(page: Bench, size: int, turns: int) -> None:
+    """Write one tensor to shared memory."""
+    warm_memory(page.scratch, 2 * size)
+    array = np.random.default_rng(0).random(size // 4, dtype="f4").reshape(-1, WIDTH)
+    mine, theirs = sa.Tensor.from_numpy(array), pa.Tensor.from_numpy(array)
+
+    def pyarrow(path: Path) -> None:
+        with pa.OSFile(str(path), "wb") as sink:
+            pa.ipc.write_tensor(theirs, sink)
+
+    peers = {"pyarrow": pyarrow, "safetensors": lambda path: safetensors.numpy.save_file({NAME: array}, path)}
+    path = page.scratch / "written"
+    for peer, operation in peers.items():
+        page.row(
+            f"write {size >> 20:,} MiB",
+            {"shmarrow": lambda path: sa.ipc.write_tensor(mine, path), peer: operation},
+            AS_FAST,
+            turns,
+            lambda turn: path,
+            timed_write,
+        )
+
+
+# --- sparse forms -----------------------------------------------------------------------------------------------
+
+
+def sparse(page: Bench, side: int, turns: int) -> None:
+    """The non-zeros of a matrix, 1 % of it."""
+    rng = np.random.default_rng(0)
+    dense = np.zeros((side, side), "f4")
+    dense.reshape(-1)[rng.integers(0, dense.size, dense.size // 100)] = rng.random(dense.size // 100, dtype="f4") + 0.1
+    forms: dict[str, tuple[Any, dict[str, Any]]] = {
+        "COO": (
+            sa.SparseCOOTensor,
+            {"pyarrow": pa.SparseCOOTensor.from_dense_numpy, "scipy": scipy.sparse.coo_array},
+        ),
+        "CSR": (
+            sa.SparseCSRMatrix,
+            {"scipy": scipy.sparse.csr_array, "pyarrow": pa.SparseCSRMatrix.from_dense_numpy},
+        ),
+        "CSF": (sa.SparseCSFTensor, {"pyarrow": pa.SparseCSFTensor.from_dense_numpy}),
+    }
+    for form, (mine, peers) in forms.items():
+        page.row(
+            f"{side:,} x {side:,} float32, 1 % filled, to {form}",
+            {"shmarrow": lambda turn, mine=mine: mine.from_dense(dense)}
+            | {name: lambda turn, make=make: make(dense) for name, make in peers.items()},
+            AS_FAST,
+            turns,
+        )
+        np.testing.assert_array_equal(mine.from_dense(dense).to_dense(), dense)
+
+
+def main() -> None:
+    with bench("Tensors") as page:
+        bundles(page, 1000)
+        sparse(page, 2000 if page.quick else 10_000, 1)
+        writing(page, 1 << 27 if page.quick else 1 << 30, 2)
+        handoff(page, 1 << 27 if page.quick else 1 << 30)
+
+
+if __name__ == "__main__":
+    main()
