@@ -3,7 +3,7 @@
 
 BIN := .venv/bin
 
-.PHONY: help demo test lint bench docs clean
+.PHONY: help demo test lint soak bench docs clean
 
 help:
 	@sed -n 's/^\([a-z]*\):.*## /  make \1	/p' Makefile
@@ -28,10 +28,15 @@ lint: .venv/installed ## style, by ruff, and types, by mypy
 	@$(BIN)/ruff check .
 	@$(BIN)/mypy
 
+soak: .venv/installed ## faults against the store, with real processes, for ten minutes at most
+	@$(BIN)/python tests/soak.py
+
 bench: .venv/installed ## side by side with the peers: opening, writing, and the rest of the format
 	@$(BIN)/python benchmarks/attach.py
 	@$(BIN)/python benchmarks/write.py
 	@$(BIN)/python benchmarks/format.py
+	@$(BIN)/python benchmarks/store.py
+	@$(BIN)/python benchmarks/tensor.py
 
 docs: .venv/installed ## write docs/support.md, and run every example of the README, the guide and the docstrings
 	@$(BIN)/python tests/support.py

@@ -280,7 +280,7 @@ def create(
     durable : bool
         Make the object survive a crash of the machine: flush it before, and its directory after, it gets its name.
     keeper : Keeper, optional
-        Who keeps order in the directory. With one, space is reserved before anything is written.
+        Who keeps order in the directory, and is asked for room before anything is written.
 
     Raises
     ------
@@ -364,6 +364,7 @@ class SegmentWriter:
         self._replacing = replacing
         self._keeper = keeper
         self._reserved = 0
+        self._room = 0
         self._maps: list[Bytes] = []
 
     def write(self, pieces: Iterable[Piece]) -> int:
@@ -394,14 +395,14 @@ class SegmentWriter:
         if offset < 0:
             raise InvalidArgument(f"offset must not be negative, found {offset}")
         views = [piece if type(piece) is bytes else as_bytes(piece) for piece in pieces]
-        if self._keeper is not None:
-            self.reserve(offset + sum(map(len, views)))
-        elif offset > self.size:
+        if offset > self.size:
             self.reserve(offset)
+        end = offset + sum(map(len, views))
+        self.make_room(end)
         try:
             written = _pwrite_all(fd, views, offset)
         except OSError as error:
-            raise _refused(error, "write to", self.name, self._path) from None
+            raise self._unwritten(error, "write to", end) from None
         if written:
             self.size = max(self.size, offset + written)
         return written
@@ -418,16 +419,32 @@ class SegmentWriter:
         start = max(self.size, self._reserved)
         if size <= start:
             return
-        if self._keeper is not None:
-            self._keeper.make_room(self, size)
+        self.make_room(size)
         try:
             os.posix_fallocate(fd, start, size - start)
         except OSError as error:
             os.ftruncate(fd, start)  # ext4 keeps the blocks that it had found
-            if self._keeper is not None and error.errno in (errno.ENOSPC, errno.EDQUOT):
-                raise self._keeper.full(self, size, error) from None
-            raise _refused(error, f"reserve {size} bytes for", self.name, self._path) from None
+            raise self._unwritten(error, f"reserve {size} bytes for", size) from None
         self._reserved = size
+
+    def make_room(self, size: int) -> None:
+        """Ask the keeper, if there is one, for room for ``size`` bytes; what is written may still find none.
+
+        Raises
+        ------
+        StoreFull
+            If the keeper has none.
+        """
+        if self._keeper is not None and size > self._room:
+            self._open_fd()
+            self._keeper.make_room(self, size)
+            self._room = size
+
+    def _unwritten(self, error: OSError, action: str, size: int) -> StorageError:
+        """The error for bytes that the operating system did not take."""
+        if self._keeper is not None and error.errno in (errno.ENOSPC, errno.EDQUOT):
+            return self._keeper.full(self, size, error)
+        return _refused(error, action, self.name, self._path)
 
     def map(self, size: int) -> Bytes:
         """Hand out the first ``size`` bytes to be filled in place; reserves them first, and counts them as written.

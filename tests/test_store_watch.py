@@ -105,7 +105,7 @@ def test_nothing_is_lost_between_the_names_and_the_events(
     def work(seed: int) -> None:
         choice = random.Random(seed)
         with sa.Store(where) as store:
-            for _ in range(700):
+            for _ in range(300):
                 name = f"{seed}-{choice.randrange(12)}"
                 if name in store and choice.random() < 0.5:
                     store.delete(name)

@@ -171,7 +171,7 @@ class Store:
         name, writer = self._start(name, overwrite, expire_after)
         try:
             if (self._evicts or self.capacity is not None) and (options is None or options.compression is None):
-                writer.reserve(kind.size(value))  # all or nothing, before others are evicted for a part
+                writer.make_room(kind.size(value))  # all or nothing, before others are evicted for a part
             kind.write(value, writer, options)
         finally:
             writer.discard()
@@ -208,7 +208,7 @@ class Store:
             describe(given)
             name, writer = self._start(name, overwrite, expire_after)
             with writer:
-                writer.reserve(given.size)
+                writer.make_room(given.size)
                 for start in range(0, given.size, _PIECE):
                     writer.write([given.data[start : start + _PIECE]])
                     if progress is not None:
@@ -330,7 +330,9 @@ class Store:
         self._check_open()
         path = self._place.path(name)
         try:
-            return self._attach_now(name, path)
+            found = self._attach_now(name, path)
+            found.mark_used()
+            return found
         except ObjectNotFound:
             if timeout is None or timeout <= 0:
                 raise self._missing(name, timeout) from None
@@ -338,7 +340,7 @@ class Store:
         with Waiting(self._listeners, self._place.directory, os.path.basename(path)) as waiting:
             while True:
                 try:
-                    return self._attach_now(name, path)
+                    return self._attach_now(name, path)  # just published, which counts as a use
                 except ObjectNotFound:
                     left = end - time.monotonic()
                     if left <= 0:
@@ -351,7 +353,6 @@ class Store:
         if row is not NOTHING and row.expired:
             found.close()
             raise ObjectNotFound(errno.ENOENT, f"{name!r} has expired")
-        found.mark_used()
         return found
 
     def __contains__(self, name: object) -> bool:

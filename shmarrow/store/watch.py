@@ -46,7 +46,7 @@ _BUFFER = 1 << 16
 
 
 class Listener:
-    """One inotify descriptor, and the directory that it listens to.
+    """One inotify descriptor, and the one directory that it listens to.
 
     Raises
     ------
@@ -71,17 +71,10 @@ class Listener:
         return result
 
     def start(self, directory: str, events: int) -> None:
-        """Listen to events of a directory from here on."""
-        self.stop()
+        """Listen to events of a directory from here on, and forget what was heard before."""
+        for _ in self.read():
+            pass
         self._watch = self._checked(self._libc.inotify_add_watch(self._fd, os.fsencode(directory), events))
-
-    def stop(self) -> None:
-        """Listen no more, and forget what was heard."""
-        if self._watch >= 0:
-            self._libc.inotify_rm_watch(self._fd, self._watch)
-            self._watch = -1
-            for _ in self.read():
-                pass
 
     def wait(self, seconds: float) -> bool:
         """Wait until something is there to be read; whether it is."""
@@ -133,8 +126,7 @@ class Listeners:
             return None
 
     def give_back(self, listener: Listener) -> None:
-        """It is not needed any more now."""
-        listener.stop()
+        """It is not needed any more now; it goes on listening, as to stop takes longer than to have waited."""
         self._idle.append(listener)
 
     def close(self) -> None:
