@@ -2,7 +2,7 @@
 
 Another process holds the tensor: it placed it in shared memory once, in the form of each side, and pickles it whenever
 that side asks. What is timed is what the receiver does, from the name of the object to the first element. It has seen
-a tensor of this shape and type before; the first of its kind takes some 40 µs more.
+a tensor of this shape and type before; the first of its kind takes some 50 µs more.
 """
 
 from __future__ import annotations
