@@ -25,7 +25,6 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-import cases
 import forms
 import numpy as np
 
@@ -249,8 +248,9 @@ def run(
 
 # --- mutations ---------------------------------------------------------------------------------------------------
 
-CASES = [case for case in cases.CASES if not case.name.endswith(("-all-null", "-empty")) or "dictionary" in case.name]
-CASES = [case for case in CASES if not case.name.startswith("dictionary-dictionary")]
+CASES = [
+    case for case in forms.WRITABLE if not case.name.endswith(("-all-null", "-empty")) or "dictionary" in case.name
+]
 FORMS = list(forms.FORMS)
 _EXTREMES = [
     0, 1, -1, 2, 3, 4, 7, 8, 16, 64, 127, 128, 255, 256, 65535, 65536, (1 << 31) - 1, -(1 << 31), 1 << 30,

@@ -17,6 +17,7 @@ import lz4.frame
 import numpy as np
 import pyarrow as pa
 import pytest
+import wire
 import zstandard
 
 import shmarrow as sa
@@ -133,45 +134,12 @@ def _all_slots(values: Any) -> Any:
 def _squeezed(codec: str, claimed: int, data: bytes) -> bytes:
     """A column of bytes in one compressed buffer that says how many there are."""
     squeeze = lz4.frame.compress if codec == "lz4" else zstandard.ZstdCompressor().compress
-    honest = ours(sa.array(np.zeros(len(squeeze(data)) + 8, np.uint8)))
-    place = len(honest) - 8 - -(-(len(squeeze(data)) + 8) // 64) * 64
     packed = struct.pack("<q", claimed) + squeeze(data)
-    changed = bytearray(honest)
-    changed[place : place + len(packed)] = packed
-    return _with_batch(bytes(changed), len(packed), claimed, codec)
-
-
-def _with_batch(stream: bytes, size: int, rows: int, codec: str) -> bytes:
-    """The stream with another record batch message around its body."""
-    schema = flatbuf.encode(
-        "Message",
-        {
-            "version": 4,
-            "header": (
-                "Schema",
-                {"fields": [{"name": "c", "type": ("Int", {"bitWidth": 8, "is_signed": False}), "nullable": True}]},
-            ),
-        },
-    )
-    body = stream[len(stream) - 8 - -(-size // 64) * 64 : -8]
-    header = {
-        "length": rows,
-        "nodes": np.array([(rows, 0)], flatbuf.STRUCTS["FieldNode"]),
-        "buffers": np.array([(0, 0), (0, size)], flatbuf.STRUCTS["Buffer"]),
-        "compression": {"codec": 0 if codec == "lz4" else 1},
-    }
-    batch = flatbuf.encode("Message", {"version": 4, "header": ("RecordBatch", header), "bodyLength": len(body)})
-    return b"".join([_framed(schema), _framed(batch), body])
-
-
-def _framed(metadata: bytes) -> bytes:
-    metadata += bytes(-len(metadata) % 8)
-    return b"\xff\xff\xff\xff" + struct.pack("<i", len(metadata)) + metadata
-
-
-def _schema_of(field: dict[str, Any]) -> bytes:
-    header = ("Schema", {"fields": [field]})
-    return _framed(flatbuf.encode("Message", {"version": 4, "header": header}))
+    compression = {"codec": 0 if codec == "lz4" else 1}
+    header = wire.batch_header(claimed, [(claimed, 0)], [(0, 0), (0, len(packed))], compression=compression)
+    field = {"name": "c", "type": ("Int", {"bitWidth": 8, "is_signed": False}), "nullable": True}
+    body = packed + bytes(-len(packed) % 8)
+    return wire.message("Schema", {"fields": [field]}) + wire.message("RecordBatch", header, body)
 
 
 def _shared_children(depth: int) -> bytes:
@@ -184,7 +152,7 @@ def _shared_children(depth: int) -> bytes:
         leaf = flatbuf.Built(flatbuf.add_table(builder, "Field", values))
     fields = flatbuf.Built(flatbuf.add_offsets(builder, [leaf.offset]))
     root = flatbuf.add_table(builder, "Message", {"version": 4, "header": ("Schema", {"fields": fields})})
-    return _framed(flatbuf.finish(builder, root))
+    return wire.framed(flatbuf.finish(builder, root))
 
 
 def _shared_names() -> bytes:
@@ -195,14 +163,14 @@ def _shared_names() -> bytes:
     fields = [flatbuf.add_table(builder, "Field", {"name": name, "type": ("Null", type)}) for _ in range(20_000)]
     vector = flatbuf.Built(flatbuf.add_offsets(builder, fields))
     root = flatbuf.add_table(builder, "Message", {"version": 4, "header": ("Schema", {"fields": vector})})
-    return _framed(flatbuf.finish(builder, root))
+    return wire.framed(flatbuf.finish(builder, root))
 
 
 def _deep_schema(depth: int) -> bytes:
     field: dict[str, Any] = {"name": "x", "type": ("Null", {})}
     for _ in range(depth):
         field = {"name": "x", "type": ("List", {}), "children": [field]}
-    return _schema_of(field)
+    return wire.message("Schema", {"fields": [field]})
 
 
 def _dictionary_of_itself() -> bytes:
@@ -218,21 +186,10 @@ def _dictionary_of_itself() -> bytes:
         "children": [inner],
         "dictionary": {"id": 0, "indexType": {"bitWidth": 8, "is_signed": True}},
     }
-    data = {
-        "length": 1,
-        "nodes": np.array([(1, 0), (1, 0)], flatbuf.STRUCTS["FieldNode"]),
-        "buffers": np.array([(0, 0), (0, 8), (0, 0), (8, 1)], flatbuf.STRUCTS["Buffer"]),
-    }
-    body = struct.pack("<iibxxxxxxx", 0, 1, 0)
-    message = {"version": 4, "header": ("DictionaryBatch", {"id": 0, "data": data}), "bodyLength": 16}
-    batch = {
-        "length": 1,
-        "nodes": np.array([(1, 0)], flatbuf.STRUCTS["FieldNode"]),
-        "buffers": np.array([(0, 0), (0, 1)], flatbuf.STRUCTS["Buffer"]),
-    }
-    rows = {"version": 4, "header": ("RecordBatch", batch), "bodyLength": 8}
-    dictionary = _framed(flatbuf.encode("Message", message)) + body
-    return _schema_of(outer) + dictionary + dictionary + _framed(flatbuf.encode("Message", rows)) + bytes(8)
+    values = wire.batch_header(1, [(1, 0), (1, 0)], [(0, 0), (0, 8), (0, 0), (8, 1)])
+    dictionary = wire.message("DictionaryBatch", {"id": 0, "data": values}, struct.pack("<iibxxxxxxx", 0, 1, 0))
+    rows = wire.message("RecordBatch", wire.batch_header(1, [(1, 0)], [(0, 0), (0, 1)]), bytes(8))
+    return b"".join([wire.message("Schema", {"fields": [outer]}), dictionary, dictionary, rows])
 
 
 BOMBS: dict[str, tuple[str, Callable[[], bytes]]] = {
