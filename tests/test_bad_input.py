@@ -147,6 +147,21 @@ def test_nodes_that_lie() -> None:
             batch.column("i")
 
 
+def test_counts_of_variadic_buffers_that_lie() -> None:
+    """However often the columns are asked for, also in turns."""
+    batch = sa.record_batch({"v": sa.array(["x" * 20], "string_view"), "w": sa.array(["y" * 20], "string_view")})
+    schema, first = wire.messages(forms.stream_of(batch))
+    at = first.data.index(first.message.header["variadicBufferCounts"].tobytes())
+    for number, value in ((0, -1), (0, -(1 << 34)), (1, 7), (0, 1 << 62)):
+        (got,) = sa.ipc.open_stream(wire.stream_from([schema, changed(first.data, at + 8 * number, "<q", value)]))
+        for name in ("v", "w", "v", "w"):
+            with pytest.raises(sa.InvalidData, match=r"the counts of variadic buffers \[.*\] do not fit 6 buffers"):
+                got.column(name)
+    (got,) = sa.ipc.open_stream(wire.stream_from([schema, changed(first.data, at, "<q", 0)]))
+    with pytest.raises(sa.InvalidData, match="of buffer 0 of 0"):
+        got.column("v").validate(full=True)
+
+
 # --- streams --------------------------------------------------------------------------------------------------------
 
 

@@ -193,13 +193,14 @@ class BatchBody:
 
     def _counts(self) -> list[int]:
         if self._variadic is None:
-            counts = None if self._table is None else self._table["variadicBufferCounts"]
-            self._variadic = [] if counts is None else counts.tolist()
-            if self._variadic and (min(self._variadic) < 0 or sum(self._variadic) > len(self._buffers)):
+            vector = None if self._table is None else self._table["variadicBufferCounts"]
+            counts: list[int] = [] if vector is None else vector.tolist()
+            if counts and (min(counts) < 0 or sum(counts) > len(self._buffers)):
                 raise InvalidData(
-                    f"{self.where}: the counts of variadic buffers {self._variadic[:20]} "
+                    f"{self.where}: the counts of variadic buffers {counts[:20]} "
                     f"do not fit {len(self._buffers)} buffers"
                 )
+            self._variadic = counts
         return self._variadic
 
     def _variadic_before(self, index: int) -> int:
