@@ -12,8 +12,9 @@ from cases import CASES, Case
 import shmarrow as sa
 from shmarrow.errors import ShmarrowError
 from shmarrow.ipc.batch import header_of
+from shmarrow.ipc.flatbuf import Reader
 from shmarrow.ipc.message import read_message
-from shmarrow.ipc.quick import Header, batch_header
+from shmarrow.ipc.quick import Header, batch_header, footer_header
 
 
 def written(case: Case, **options: object) -> tuple[np.ndarray, list[tuple[int, int, int]]]:
@@ -97,4 +98,51 @@ def test_mutations_give_the_same_or_nothing() -> None:
             pytest.fail(f"the generic reader refuses what the quick one takes: {error}")
         assert slow is not None
         assert same(quick, slow)
+    assert kept > 1000
+
+
+def footer_of(data: np.ndarray) -> np.ndarray:
+    """The bytes of a file's footer."""
+    size = int(data[-10:-6].view("<i4")[0])
+    return data[len(data) - 10 - size : len(data) - 10]
+
+
+def slow_footer(footer: np.ndarray) -> tuple[int, int, int]:
+    """Version, place of the first block and number of blocks, by the generic reader."""
+    root = Reader(footer, "test").root("Footer")
+    blocks = root["recordBatches"]
+    place = blocks.__array_interface__["data"][0] - footer.__array_interface__["data"][0]
+    return root["version"], place, len(blocks)
+
+
+@pytest.mark.parametrize("batches", [0, 1, 2, 100])
+def test_footers(batches: int) -> None:
+    batch = sa.record_batch({"a": [1, 2], "d": sa.array(["x", "y"], sa.dictionary("int8", "string"))})
+    sink = io.BytesIO()
+    with sa.ipc.new_file(sink, batch.schema) as writer:
+        for _ in range(batches):
+            writer.write(batch)
+    footer = footer_of(np.frombuffer(sink.getvalue(), np.uint8))
+    found = footer_header(footer[:512].tobytes(), len(footer))
+    assert found == slow_footer(footer)
+    assert found is not None
+    assert found.blocks == batches
+    assert footer_header(footer[:24].tobytes(), len(footer)) is None
+
+
+def test_mutated_footers_give_the_same_or_nothing() -> None:
+    data, _ = written(WRITABLE[0])
+    footer = footer_of(data)
+    chooser = random.Random(2)
+    kept = 0
+    for _ in range(30_000):
+        changed = footer.copy()
+        for _ in range(chooser.choice((1, 1, 2))):
+            at = chooser.randrange(min(len(changed), 64))
+            changed[at] = chooser.choice((0, 1, 4, 8, 255, chooser.randrange(256)))
+        quick = footer_header(changed[:512].tobytes(), len(changed))
+        if quick is None:
+            continue
+        kept += 1
+        assert tuple(quick) == slow_footer(changed)
     assert kept > 1000

@@ -30,7 +30,7 @@ from shmarrow.ipc.flatbuf import ENUMS, STRUCTS, Reader
 from shmarrow.ipc.message import Message, check_version, end_of_stream, key_values, read_key_values, read_message
 from shmarrow.ipc.options import DEFAULT_OPTIONS, IpcWriteOptions
 from shmarrow.ipc.projection import Projection
-from shmarrow.ipc.quick import batch_header
+from shmarrow.ipc.quick import batch_header, footer_header
 from shmarrow.ipc.schema import encode_schema, encoded_fields
 from shmarrow.ipc.source import Sink, Source
 from shmarrow.ipc.stream import check_zero_copy, dictionary_body
@@ -43,7 +43,12 @@ MAGIC = b"ARROW1"
 _HEAD = 8
 _TAIL = 4 + len(MAGIC)
 _SIZE = struct.Struct("<i")
-_NO_BLOCKS = np.empty(0, STRUCTS["Block"])
+_BLOCK = STRUCTS["Block"]
+_BLOCK_ROW = struct.Struct("<qi4xq")
+_NO_BLOCKS = np.empty(0, _BLOCK)
+_FOOTER_HEAD = 512
+
+_Block = tuple[int, int, int]
 
 
 class RecordBatchFileReader:
@@ -68,16 +73,32 @@ class RecordBatchFileReader:
         self._limits = limits
         self._zero_copy_only = zero_copy_only
         whole = source.all()
-        self._end, footer = _read_footer(whole, source, limits)
+        self._end, length = _footer_place(whole, source, limits)
         self._data: Bytes | None = whole[: self._end]  # what blocks may lead to
-        self._footer = footer
-        if footer["version"] > ENUMS["MetadataVersion"]["V5"]:  # old writers left theirs out, so it says V1 there
-            check_version(footer["version"], source.name)
+        self._footer_bytes = whole[self._end : self._end + length]
+        self._root: flatbuf.TableView | None = None
+        root = footer_header(source.peek(self._end, min(length, _FOOTER_HEAD)), length)
+        self._blocks_at: int | None = None
+        if root is not None:
+            found = np.ndarray(root.blocks, _BLOCK, self._footer_bytes, root.start) if root.blocks else _NO_BLOCKS
+            self._blocks: npt.NDArray[Any] = found
+            self._blocks_at = self._end + root.start
+        else:
+            version = self._footer["version"]
+            if version > ENUMS["MetadataVersion"]["V5"]:  # old writers left theirs out, so it says V1 there
+                check_version(version, source.name)
+            self._blocks = _blocks(self._footer["recordBatches"])
         self._full_schema = self._read_schema()
         self._included = None if included_fields is None else Projection(self._full_schema, included_fields)
         self.schema: Schema = self._full_schema if self._included is None else self._included.schema
-        self._blocks = _blocks(footer["recordBatches"])
         self._dictionaries: _FileDictionaries | None = None
+
+    @property
+    def _footer(self) -> flatbuf.TableView:
+        """The footer's root table."""
+        if self._root is None:
+            self._root = _root_of(self._footer_bytes, self._source.name, self._limits)
+        return self._root
 
     def _read_schema(self) -> Schema:
         source, limits, start = self._source, self._limits, self._end
@@ -100,16 +121,15 @@ class RecordBatchFileReader:
         """The metadata version of the file's messages: of the first batch, or of the footer where there is none."""
         if not len(self._blocks):
             return "V4" if self._footer["version"] == ENUMS["MetadataVersion"]["V4"] else "V5"
-        message, _ = _read_block(self._bytes(), self._blocks[0], f"{self._source.name}: batch 0", self._limits)
+        message, _ = _read_block(self._bytes(), self._block(0), f"{self._source.name}: batch 0", self._limits)
         return "V4" if message.version == ENUMS["MetadataVersion"]["V4"] else "V5"
 
     @property
     def dictionaries(self) -> Mapping[int, Dictionary]:
         """The file's dictionaries by id."""
         if self._dictionaries is None:
-            blocks = _blocks(self._footer["dictionaries"])
             self._dictionaries = _FileDictionaries(
-                self._bytes(), blocks, self._full_schema, self._source.name, self._limits
+                self._bytes(), self._footer_bytes, self._full_schema, self._source.name, self._limits
             )
         return self._dictionaries
 
@@ -139,9 +159,11 @@ class RecordBatchFileReader:
         index += count if index < 0 else 0
         what = f"batch {index}"
         where = f"{self._source.name}: {what}"
-        batch = self._plain(self._blocks[index], where)
+        data = self._bytes()
+        block = self._block(index)
+        batch = self._plain(data, block, where)
         if batch is None:
-            message, body = _read_block(self._bytes(), self._blocks[index], where, self._limits)
+            message, body = _read_block(data, block, where, self._limits)
             if message.kind != "RecordBatch":
                 raise InvalidData(f"{where} is a {message.kind} message, expected a RecordBatch")
             batch = read_batch(message, body, self._full_schema, self.dictionaries, where, self._limits)
@@ -151,10 +173,17 @@ class RecordBatchFileReader:
 
     get_record_batch = get_batch
 
-    def _plain(self, block: Any, where: str) -> RecordBatch | None:
+    def _block(self, index: int) -> _Block:
+        """The place of a batch; where the file is large, without touching a page of it for that."""
+        if self._blocks_at is None:
+            return _row(self._blocks[index])
+        found = self._source.peek(self._blocks_at + _BLOCK.itemsize * index, _BLOCK.itemsize)
+        offset, metadata_length, body_length = _BLOCK_ROW.unpack(found)
+        return offset, metadata_length, body_length
+
+    def _plain(self, data: Bytes, block: _Block, where: str) -> RecordBatch | None:
         """The batch that a block leads to, where its header is plain."""
-        data = self._bytes()
-        offset, metadata_length, body_length = block.item()
+        offset, metadata_length, body_length = block
         body_at = offset + metadata_length
         if offset < 0 or metadata_length < 16 or body_length < 0 or body_at + body_length > len(data):
             return None
@@ -198,9 +227,9 @@ class _FileDictionaries(Mapping[int, Dictionary]):
     Batches that outlive their reader hold it, so it holds the bytes and not the reader.
     """
 
-    def __init__(self, data: Bytes, blocks: npt.NDArray[Any], schema: Schema, name: str, limits: Limits) -> None:
+    def __init__(self, data: Bytes, footer: Bytes, schema: Schema, name: str, limits: Limits) -> None:
         self._data = data
-        self._blocks = blocks
+        self._footer = footer
         self._schema = schema
         self._name = name
         self._limits = limits
@@ -211,9 +240,10 @@ class _FileDictionaries(Mapping[int, Dictionary]):
             return self._known
         known: dict[int, Dictionary] = {}
         total = 0
-        for i, block in enumerate(self._blocks):
+        root = _root_of(self._footer, self._name, self._limits)
+        for i, block in enumerate(_blocks(root["dictionaries"])):
             where = f"{self._name}: dictionary block {i}"
-            message, body = _read_block(self._data, block, where, self._limits)
+            message, body = _read_block(self._data, _row(block), where, self._limits)
             total += len(body)
             if total > len(self._data):
                 raise InvalidData(f"{where}: the blocks overlap, they add up to {total} of {len(self._data)} bytes")
@@ -239,9 +269,18 @@ class _FileDictionaries(Mapping[int, Dictionary]):
         return len(self._read())
 
 
-def _read_block(data: Bytes, block: Any, where: str, limits: Limits) -> tuple[Message, Bytes]:
-    """The message that a block leads to, and its body; ``data`` ends where the footer starts."""
+def _root_of(footer: Bytes, name: str, limits: Limits) -> flatbuf.TableView:
+    return Reader(footer, f"{name}: footer", limits).root("Footer")
+
+
+def _row(block: Any) -> _Block:
     offset, metadata_length, body_length = block.item()
+    return offset, metadata_length, body_length
+
+
+def _read_block(data: Bytes, block: _Block, where: str, limits: Limits) -> tuple[Message, Bytes]:
+    """The message that a block leads to, and its body; ``data`` ends where the footer starts."""
+    offset, metadata_length, body_length = block
     if offset < 0 or metadata_length < 8 or body_length < 0 or offset + metadata_length + body_length > len(data):
         raise InvalidData(
             f"{where} needs [{offset}, {offset + metadata_length + body_length}), "
@@ -259,8 +298,8 @@ def _read_block(data: Bytes, block: Any, where: str, limits: Limits) -> tuple[Me
     return message, data[start : start + body_length]
 
 
-def _read_footer(data: Bytes, source: Source, limits: Limits) -> tuple[int, flatbuf.TableView]:
-    """Where the footer starts, and its root table."""
+def _footer_place(data: Bytes, source: Source, limits: Limits) -> tuple[int, int]:
+    """Where the footer starts, and its size."""
     size = len(data)
     name = source.name
     if size < _HEAD + _TAIL:
@@ -281,7 +320,7 @@ def _read_footer(data: Bytes, source: Source, limits: Limits) -> tuple[int, flat
         raise LimitExceeded(
             f"{name}: a footer of {length} bytes, more than Limits.metadata_bytes = {limits.metadata_bytes}"
         )
-    return start, Reader(data[start : start + length], f"{name}: footer", limits).root("Footer")
+    return start, int(length)
 
 
 def _blocks(vector: npt.NDArray[Any] | None) -> npt.NDArray[Any]:
