@@ -434,6 +434,23 @@ def test_create_and_fill(store: sa.Store) -> None:
     }
 
 
+def test_a_column_of_tensors_is_filled(store: sa.Store) -> None:
+    type = sa.fixed_shape_tensor(sa.float32(), (2, 2))
+    with store.create("x", sa.schema([("t", type), ("n", sa.int8())]), 3) as draft:
+        draft["t"][:] = np.arange(12).reshape(3, 4)
+    got = store.get("x")
+    assert got["t"].type == type
+    assert got["t"].to_numpy().reshape(3, 4).tolist() == np.arange(12.0).reshape(3, 4).tolist()
+
+
+def test_large_columns_are_filled(store: sa.Store) -> None:
+    rows = (1 << 22) + 3  # more than what is mapped page by page
+    with store.create("x", sa.schema([("x", sa.int64())]), rows) as draft:
+        assert not draft["x"].any()
+        draft["x"][:] = np.arange(rows)
+    assert np.array_equal(store.get("x")["x"].to_numpy(), np.arange(rows))
+
+
 def test_no_rows(store: sa.Store) -> None:
     with store.create("x", FILLED, 0, bytes=dict.fromkeys(SIZES, 0)):
         pass

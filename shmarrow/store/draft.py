@@ -22,6 +22,7 @@ import numpy.typing as npt
 from shmarrow import bitmap
 from shmarrow.buffer import PADDING, Bytes, padded
 from shmarrow.errors import Closed, FieldNotFound, InvalidArgument, InvalidData, InvalidType, Unsupported
+from shmarrow.extension import ExtensionType
 from shmarrow.ipc.file import RecordBatchFileWriter
 from shmarrow.ipc.flatbuf import STRUCTS
 from shmarrow.ipc.message import encode_message
@@ -30,7 +31,7 @@ from shmarrow.ipc.source import Sink
 from shmarrow.layout.listing import LISTING
 from shmarrow.segment import SegmentWriter
 from shmarrow.store.kinds import RECORD_BATCH
-from shmarrow.types import Field, Schema
+from shmarrow.types import DataType, Field, Schema
 
 _SIZE = struct.Struct("<i")
 _BINARY = ("binary", "large_binary")
@@ -57,11 +58,12 @@ class VariableSize(NamedTuple):
 class _Node:
     """A field of the schema, or a child of one, and its buffers."""
 
-    __slots__ = ("data", "field", "length", "offsets", "path", "starts", "valid", "values")
+    __slots__ = ("data", "field", "length", "offsets", "path", "starts", "type", "valid", "values")
 
     def __init__(self, path: str, field: Field, length: int) -> None:
         self.path = path
         self.field = field
+        self.type = storage_of(field.type)
         self.length = length
         self.valid: npt.NDArray[np.bool_] | None = None
         self.values: npt.NDArray[Any] | None = None
@@ -152,7 +154,7 @@ class Draft:
 
     def _map(self, node: _Node, body: Bytes) -> None:
         """Make the ndarrays that are filled; those of children are there already."""
-        type = node.field.type
+        type = node.type
         parts = {role: body[start : start + size] for role, (start, size) in node.starts.items()}
         if type.layout in _BINARY:
             node.offsets = parts["offsets"].view("<i4" if type.layout == "binary" else "<i8")
@@ -170,7 +172,7 @@ class Draft:
 
     @property
     def _buffers(self) -> int:
-        return sum([len(LISTING[node.field.type.layout].buffers) for node in self._nodes])
+        return sum([len(LISTING[node.type.layout].buffers) for node in self._nodes])
 
     def _metadata(self, buffers: list[tuple[int, int]], body: int) -> bytes:
         nodes = [(node.length, _null_count(node)) for node in self._nodes]
@@ -210,7 +212,7 @@ class Draft:
             If the field is not nullable.
         """
         node = self._node(path)
-        if not node.field.nullable or not LISTING[node.field.type.layout].has_validity:
+        if not node.field.nullable or not LISTING[node.type.layout].has_validity:
             raise InvalidArgument(f"column {path!r} ({node.field}) can have no nulls")
         if node.valid is None:
             node.valid = np.ones(node.length, np.bool_)
@@ -254,7 +256,7 @@ class Draft:
         end = self._allocated
         for node in self._nodes:
             _check_offsets(node)
-            for row in LISTING[node.field.type.layout].buffers:
+            for row in LISTING[node.type.layout].buffers:
                 bits = node.valid if row.role == "validity" else node.values if row.bits == 1 else None
                 if row.role == "validity" and not _null_count(node):
                     buffers.append((0, 0))
@@ -293,16 +295,22 @@ class Draft:
 
 def _nodes(path: str, field: Field, length: int) -> Iterator[_Node]:
     """A field and its children, as the format orders them."""
-    layout = field.type.layout
+    type = storage_of(field.type)
+    layout = type.layout
     if layout not in (*_FLAT, *_BINARY, *_NESTED):
         raise Unsupported(
             f"column {path!r}: {field.type} is not filled in place, as its size is known only from its values; "
             "use put or writer"
         )
     yield _Node(path, field, length)
-    step = _list_size(field.type) if layout == "fixed_size_list" else 1
-    for child in field.type.fields:
+    step = _list_size(type) if layout == "fixed_size_list" else 1
+    for child in type.fields:
         yield from _nodes(f"{path}.{child.name}", child, length * step)
+
+
+def storage_of(type: DataType) -> DataType:
+    """The type that values lie in memory as: that of an extension type's storage."""
+    return type.storage_type if isinstance(type, ExtensionType) else type
 
 
 def _list_size(type: Any) -> int:
@@ -311,7 +319,7 @@ def _list_size(type: Any) -> int:
 
 
 def _check_sizes(sizes: Mapping[str, int], nodes: list[_Node]) -> None:
-    variable = {node.path for node in nodes if node.field.type.layout in _BINARY}
+    variable = {node.path for node in nodes if node.type.layout in _BINARY}
     if variable != set(sizes):
         raise InvalidArgument(
             f"expected bytes for the columns of variable size, {sorted(variable)}, found {sorted(sizes)}"
@@ -325,13 +333,13 @@ def _place(nodes: list[_Node], sizes: Mapping[str, int]) -> int:
     """Give the buffers that are filled in place their place; the bytes that they take."""
     end = 0
     for node in nodes:
-        for row in LISTING[node.field.type.layout].buffers:
+        for row in LISTING[node.type.layout].buffers:
             if row.role == "validity" or row.bits == 1:
                 continue
             size = (
                 sizes[node.path]
                 if row.bits < 0
-                else (node.length + row.extra) * (row.bits >> 3 or node.field.type.byte_width)
+                else (node.length + row.extra) * (row.bits >> 3 or node.type.byte_width)
             )
             node.starts[row.role] = end, size
             end += padded(size)
@@ -339,7 +347,7 @@ def _place(nodes: list[_Node], sizes: Mapping[str, int]) -> int:
 
 
 def _null_count(node: _Node) -> int:
-    if node.field.type.layout == "null":
+    if node.type.layout == "null":
         return node.length
     return 0 if node.valid is None else node.length - int(np.count_nonzero(node.valid))
 

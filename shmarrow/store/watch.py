@@ -72,8 +72,9 @@ class Listener:
 
     def start(self, directory: str, events: int) -> None:
         """Listen to events of a directory from here on, and forget what was heard before."""
-        for _ in self.read():
-            pass
+        with suppress(BlockingIOError):
+            while os.read(self._fd, _BUFFER):
+                pass
         self._watch = self._checked(self._libc.inotify_add_watch(self._fd, os.fsencode(directory), events))
 
     def wait(self, seconds: float) -> bool:
@@ -115,11 +116,12 @@ class Listeners:
 
     def take(self) -> Listener | None:
         """A listener; None where the system has none to give."""
-        while self._idle:
-            found = self._idle.pop()
-            if found.pid == os.getpid():
-                return found
-            found.close()
+        with suppress(IndexError):
+            while True:
+                found = self._idle.pop()
+                if found.pid == os.getpid():
+                    return found
+                found.close()
         try:
             return Listener()
         except OSError:
@@ -131,8 +133,9 @@ class Listeners:
 
     def close(self) -> None:
         """Close all that are not in use."""
-        while self._idle:
-            self._idle.pop().close()
+        with suppress(IndexError):
+            while True:
+                self._idle.pop().close()
 
 
 class Waiting:
