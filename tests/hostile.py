@@ -41,13 +41,15 @@ MEMORY = 256 << 20
 
 def exercise(data: bytes, is_file: bool) -> str:
     """All that a reader may do with some bytes; says whether they were read, and whether they kept all rules."""
+    read = sa.ipc.open_file if is_file else sa.ipc.open_stream
     try:
-        opened = sa.ipc.open_file(data) if is_file else sa.ipc.open_stream(data)
+        opened = read(data)
     except sa.ShmarrowError:
         return "refused"
     valid = _try(lambda: repr(opened.schema)) and _try(lambda: [repr(field.type) for field in opened.schema])
-    if is_file:
+    if isinstance(opened, sa.ipc.RecordBatchFileReader):
         valid &= _try(lambda: opened.metadata)
+        _try(lambda: opened.get_batch(-1).column(-1).to_pylist())
     batches = iter(opened)
     while True:
         try:
@@ -57,8 +59,10 @@ def exercise(data: bytes, is_file: bool) -> str:
         except sa.ShmarrowError:
             return "refused"
         valid &= _exercise_batch(batch)
-    if not is_file:
-        _try(lambda: list(sa.ipc.open_stream(io.BytesIO(data))))
+    # The same by other ways: all columns of a batch at once, some of them only, from a file object.
+    _try(lambda: [batch.columns for batch in read(data)])
+    _try(lambda: [batch.columns for batch in read(data, included_fields=[len(opened.schema) - 1])])
+    _try(lambda: [batch.columns for batch in read(io.BufferedReader(io.BytesIO(data)))])
     return "valid" if valid else "invalid"
 
 
@@ -70,6 +74,7 @@ def _exercise_batch(batch: Any) -> bool:
             column = batch.column(i)
         except sa.ShmarrowError:
             valid = False
+            assert not _try(lambda i=i: batch.column(i)), "a column that is refused once is refused again"
             continue
         _try(column.validate)
         for use in (
@@ -134,6 +139,10 @@ def _alike(one: Any, two: Any, seen: set[tuple[int, int]]) -> bool:
 # --- many inputs -------------------------------------------------------------------------------------------------
 
 
+Inputs = Callable[[Any], tuple[bytes, bool]]
+Use = Callable[[bytes, bool], str]
+
+
 @dataclass(frozen=True)
 class Finding:
     """An input, and what came of it that should not have."""
@@ -150,12 +159,12 @@ def _alarm(number: int, frame: Any) -> None:
     raise _TookTooLong
 
 
-def _guarded(data: bytes, is_file: bool) -> tuple[str, str]:
+def _guarded(use: Use, data: bytes, is_file: bool) -> tuple[str, str]:
     """What came of an input, and what is wrong with that."""
     signal.setitimer(signal.ITIMER_REAL, SECONDS)
     started = time.perf_counter()
     try:
-        outcome, wrong = exercise(data, is_file), ""
+        outcome, wrong = use(data, is_file), ""
     except _TookTooLong:
         outcome, wrong = "wrong", f"took more than {SECONDS} s: {traceback.format_exc(limit=-6)}"
     except BaseException:
@@ -183,19 +192,19 @@ def _limited_memory() -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_DATA, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
 
 
-def _serve(inputs: Callable[[Any], tuple[bytes, bool]], names: list[Any], results: Any) -> None:
+def _serve(inputs: Inputs, names: list[Any], results: Any, use: Use) -> None:
     signal.signal(signal.SIGALRM, _alarm)
     for name in names:
         results.send((name, None, None))
         data, is_file = inputs(name)
         with _limited_memory():
-            result = _guarded(data, is_file)
+            result = _guarded(use, data, is_file)
         results.send((name, *result))
     results.close()
 
 
 def run(
-    inputs: Callable[[Any], tuple[bytes, bool]], names: Iterable[Any], seconds: float = 600
+    inputs: Inputs, names: Iterable[Any], seconds: float = 600, use: Use = exercise
 ) -> tuple[dict[str, int], list[Finding]]:
     """Exercise many inputs in another process; gives how often each outcome came, and what should not have.
 
@@ -207,6 +216,8 @@ def run(
         The names of all inputs.
     seconds : float
         After so long the rest is left out.
+    use : function
+        What is done with each input, and what came of it; at the top level of a module.
     """
     counts: dict[str, int] = {}
     findings: list[Finding] = []
@@ -215,7 +226,7 @@ def run(
     context = multiprocessing.get_context("spawn")
     while left and time.monotonic() < deadline:
         receive, send = context.Pipe(False)
-        child = context.Process(target=_serve, args=(inputs, left, send), daemon=True)
+        child = context.Process(target=_serve, args=(inputs, left, send, use), daemon=True)
         child.start()
         send.close()
         done, current = 0, None
@@ -258,12 +269,25 @@ _EXTREMES = [
 ]  # fmt: skip
 
 
+def _seeds() -> list[tuple[Any, ...]]:
+    """Each case by itself, and cases of one length beside each other."""
+    chance = random.Random(1)
+    groups: dict[int, list[Any]] = {}
+    for case in CASES:
+        groups.setdefault(len(case.values), []).append(case)
+    mixed = [tuple(chance.sample(group, k=min(len(group), 4))) for group in groups.values() for _ in group[::4]]
+    return [(case,) for case in CASES] + mixed
+
+
+SEEDS = _seeds()
+
+
 @functools.lru_cache(4096)
-def seed_input(case: int, form: int) -> bytes:
-    """A well-formed input: two batches of one column, which have a dictionary each where the form allows it."""
-    array = CASES[case].array()
-    batch = sa.record_batch([array], names=["c"])
-    other = batch.slice(len(array) // 3)
+def seed_input(seed: int, form: int) -> bytes:
+    """A well-formed input of two batches; where the form allows it, they share their dictionaries."""
+    arrays = [case.array() for case in SEEDS[seed]]
+    batch = sa.record_batch(arrays, names=[f"c{i}" for i in range(len(arrays))])
+    other = batch.slice(len(arrays[0]) // 3)
     return forms.write(FORMS[form], [batch, other], batch.schema)
 
 
@@ -271,7 +295,7 @@ def mutation(number: int) -> tuple[bytes, bool]:
     """The mutated input of a number, and whether it is a file."""
     chance = random.Random(number)
     form = chance.randrange(len(FORMS))
-    data = bytearray(seed_input(chance.randrange(len(CASES)), form))
+    data = bytearray(seed_input(chance.randrange(len(SEEDS)), form))
     is_file = forms.FORMS[FORMS[form]][0]
     for _ in range(chance.choice((1, 1, 1, 2, 3, 8))):
         chance.choice(_MUTATIONS)(data, chance, is_file)
@@ -326,7 +350,7 @@ def _cut_out(data: bytearray, chance: random.Random, is_file: bool) -> None:
 def _splice(data: bytearray, chance: random.Random, is_file: bool) -> None:
     """The head of one input and the tail of another, of the same form."""
     form = chance.choice([i for i, name in enumerate(FORMS) if forms.FORMS[name][0] == is_file])
-    other = seed_input(chance.randrange(len(CASES)), form)
+    other = seed_input(chance.randrange(len(SEEDS)), form)
     at, start = chance.randrange(0, len(data), 8), chance.randrange(0, len(other), 8)
     data[at:] = other[start:]
 
@@ -352,7 +376,7 @@ def _reorder_messages(data: bytearray, chance: random.Random, is_file: bool) -> 
     parts = [bytes(data[start:end]) for start, end in _messages(data, 0)]
     if len(parts) > 1:
         form = chance.choice([i for i, name in enumerate(FORMS) if not forms.FORMS[name][0]])
-        other = bytearray(seed_input(chance.randrange(len(CASES)), form))
+        other = bytearray(seed_input(chance.randrange(len(SEEDS)), form))
         strange = [bytes(other[start:end]) for start, end in _messages(other, 0)]
         parts = parts[: chance.choice((0, 1, 1, 1))] + chance.choices(parts + strange, k=chance.randrange(1, 6))
         data[:] = b"".join(parts)
