@@ -323,7 +323,7 @@ def test_missing(store: sa.Store) -> None:
     start = time.monotonic()
     with pytest.raises(sa.ObjectNotFound, match=r"no object 'x' came within 0.2 s"):
         store.get("x", timeout=0.2)
-    assert 0.2 <= time.monotonic() - start < 2
+    assert 0.2 <= time.monotonic() - start < 20
     with pytest.raises(FileNotFoundError):
         store.get("x", timeout=0)
 
