@@ -240,6 +240,20 @@ def test_a_body_that_claims_much_takes_no_memory() -> None:
             sa.ipc.open_stream(source(data)).read_all()
 
 
+@pytest.mark.parametrize("source", SOURCES)
+@pytest.mark.parametrize("bad", [_SCHEMA.data, wire.message("Tensor", {"type": ("Bool", {}), "shape": []})])
+def test_what_is_refused_once_is_refused_again(source: Callable[[bytes], Any], bad: bytes) -> None:
+    """A reader that is asked again does not go on behind the message that it refused."""
+    reader = sa.ipc.open_stream(source(wire.stream_from([_SCHEMA, _FIRST, bad, _SECOND])))
+    assert next(reader).equals(BATCH)
+    said = []
+    for _ in range(3):
+        with pytest.raises(sa.ShmarrowError) as caught:
+            next(reader)
+        said.append(str(caught.value))
+    assert said[0] == said[1] == said[2]
+
+
 # --- names ----------------------------------------------------------------------------------------------------------
 
 

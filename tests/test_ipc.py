@@ -10,7 +10,9 @@ import gc
 import io
 import mmap
 import os
+import random
 import socket
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -424,6 +426,60 @@ def test_opening_parses_no_column(tmp_path: Path) -> None:
     got = sa.ipc.open_file(file_of(batch)).get_batch(0)
     assert got.column("c9999").to_pylist() == [0, 1, 2]
     assert sum(column is not None for column in got._columns) == 1
+
+
+# --- threads ------------------------------------------------------------------------------------------------------
+
+
+def in_threads(work: Callable[[random.Random], None], count: int = 6) -> None:
+    """Run a task in several threads that are switched as often as can be."""
+    failures: list[BaseException] = []
+
+    def guarded(number: int) -> None:
+        try:
+            work(random.Random(number))
+        except BaseException as error:
+            failures.append(error)
+
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        threads = [threading.Thread(target=guarded, args=(number,)) for number in range(count)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    finally:
+        sys.setswitchinterval(interval)
+    assert not failures
+
+
+@pytest.mark.parametrize("form", ["file-plain", "file-zstd", "stream-lz4", "stream-big-endian"])
+def test_one_batch_in_many_threads(form: str) -> None:
+    for batch in forms.together(WRITABLE, 6)[::4]:
+        data = forms.write(form, [batch], batch.schema)
+        got = (sa.ipc.open_file(data) if form.startswith("file") else sa.ipc.open_stream(data)).get_batch(0)
+
+        def work(chance: random.Random, batch: Any = batch, got: Any = got) -> None:
+            columns = got.columns if chance.random() < 0.3 else []
+            for i in chance.sample(range(batch.num_columns), k=batch.num_columns):
+                assert got.column(i).equals(batch.column(i))
+            assert not columns or all(one.equals(two) for one, two in zip(columns, batch.columns, strict=True))
+
+        in_threads(work)
+
+
+def test_one_reader_in_many_threads() -> None:
+    batches = [numbers(length) for length in range(200)]
+    for data, read in ((file_of(*batches), sa.ipc.open_file), (stream_of(*batches), sa.ipc.open_stream)):
+        for _ in range(5):
+            reader = read(data)
+
+            def work(chance: random.Random, reader: Any = reader) -> None:
+                for i in chance.sample(range(200), k=200):
+                    assert reader.get_batch(i).num_rows == i
+
+            in_threads(work)
 
 
 # --- empty ones and odd ones --------------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ Rules kept here:
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterable, Iterator
 from types import TracebackType
 from typing import Any, NamedTuple, Self
@@ -25,6 +26,7 @@ from shmarrow.errors import (
     IndexOutOfRange,
     InvalidData,
     Limits,
+    ShmarrowError,
     Unsupported,
 )
 from shmarrow.ipc.batch import BatchBody, header_of, read_batch
@@ -156,6 +158,7 @@ class StreamDecoder:
         # Any first message has 8 bytes; after one with the older prefix, an end mark of 4 may be all that comes.
         self._prefix_size = 8
         self._wants = 8
+        self._failure: ShmarrowError | None = None
         self.ended = False
 
     @property
@@ -174,8 +177,10 @@ class StreamDecoder:
         Raises
         ------
         InvalidData
-            If the bytes break the format; the decoder is of no use then.
+            If the bytes break the format; the decoder says the same of all that is fed to it afterwards.
         """
+        if self._failure is not None:
+            raise self._failure
         piece = as_bytes(data)
         while not self.ended:
             need = self._wants - self._held
@@ -185,7 +190,11 @@ class StreamDecoder:
                     self._held += len(piece)
                 return
             taken, piece = self._take(piece, need)
-            event = self._advance(taken)
+            try:
+                event = self._advance(taken)
+            except ShmarrowError as error:
+                self._failure = error
+                raise
             if event is not None:
                 yield event
 
@@ -368,6 +377,7 @@ class MappedStreamReader(RecordBatchStreamReader):
         self._set_schema(event.schema, included_fields)
         self._position = 0
         self._complete = False
+        self._extending = threading.Lock()
 
     def _step(self) -> tuple[Message, int, int] | None:
         """The next message and its body's place."""
@@ -380,18 +390,28 @@ class MappedStreamReader(RecordBatchStreamReader):
 
     def _extend(self, count: int) -> bool:
         """Read message headers until ``count`` batches are known; says whether there are that many."""
-        while len(self._index) < count and not self._complete:
-            offset = self._offset
-            step = self._step()
-            if step is None:
-                self._complete = True
-                break
-            message, start, end = step
+        if len(self._index) < count and not self._complete:
+            with self._extending:
+                while len(self._index) < count and not self._complete:
+                    self._complete = not self._take_next()
+        return len(self._index) >= count
+
+    def _take_next(self) -> bool:
+        """Take in one more message; says whether there is one. What is refused once is refused again."""
+        offset = self._offset
+        step = self._step()
+        if step is None:
+            return False
+        message, start, end = step
+        try:
             if message.kind == "RecordBatch":
                 self._index.append((offset, self._state.dictionaries))
             else:
                 self._state.apply(message, self._data[start:end])
-        return len(self._index) >= count
+        except ShmarrowError:
+            self._offset = offset
+            raise
+        return True
 
     def _check_open(self) -> None:
         if self._closed:
