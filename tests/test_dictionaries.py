@@ -200,10 +200,10 @@ def test_time_grows_with_the_number_of_dictionaries_and_no_faster() -> None:
     count = 10_000
     rows = sa.record_batch([batch([0], ["a"]).column(0)] * count, names=[f"c{i}" for i in range(count)])
     data = stream(rows)
-    started = time.perf_counter()
+    started = time.process_time()
     (got,) = sa.ipc.open_stream(data)
     assert got.column(count - 1).to_pylist() == ["a"]
-    assert time.perf_counter() - started < 2
+    assert time.process_time() - started < 2
 
 
 def test_time_does_not_depend_on_the_order_of_asking() -> None:
@@ -217,9 +217,9 @@ def test_time_does_not_depend_on_the_order_of_asking() -> None:
         item.validate(full=True)
     many = wire.messages(stream(*growing[:2], options=DELTAS))
     got = list(sa.ipc.open_stream(wire.stream_from([*many[:3], *many[3:] * 5000])))
-    started = time.perf_counter()
+    started = time.process_time()
     assert sum(len(item.column(0)) for item in reversed(got)) == 5001
-    assert time.perf_counter() - started < 2
+    assert time.process_time() - started < 2
 
 
 def test_blocks_that_overlap_are_refused() -> None:
