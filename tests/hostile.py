@@ -233,7 +233,7 @@ def run(
         done, current = 0, None
         try:
             while time.monotonic() < deadline:
-                if not receive.poll(60 if current is None else 5 * SECONDS):
+                if not receive.poll(60 if current is None else 15 * SECONDS):
                     findings.append(Finding(str(current), "hangs"))
                     done += 1
                     break
