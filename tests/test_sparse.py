@@ -247,6 +247,10 @@ def test_values_stored_twice_are_added_up() -> None:
     for form in (tensor, tensor.to_csr(), tensor.to_csc(), tensor.to_csf(), tensor.to_coo()):
         assert form.non_zero_length == 3
         assert sa.ipc.read_tensor(message_of(form)).to_dense().tolist() == [[2, 0], [0, 5]]
+    for dtype in ("i1", "u2", "f2", "f8", "?"):
+        small = sa.SparseCOOTensor.from_numpy(np.array([1, 2, 4], dtype), coordinates, (2, 2)).coalesced()
+        assert (small.dtype, small.indices.tolist()) == (np.dtype(dtype), [[0, 0], [1, 1]])
+        assert small.data.tolist() == ([True, True] if dtype == "?" else [2, 5])
     times = sa.SparseCOOTensor.from_numpy(np.array([1, 2, 4], "M8[s]"), coordinates, (2, 2))
     with pytest.raises(sa.InvalidData, match="stored twice"):
         times.to_dense()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import multiprocessing
+import pickle
 import struct
 from datetime import datetime
 from pathlib import Path
@@ -287,6 +288,14 @@ def test_equality() -> None:
     assert tensor != 5
     nan = sa.Tensor.from_numpy(np.array([np.nan]))
     assert nan != nan
+
+
+def test_a_pickled_tensor_is_a_copy() -> None:
+    tensor = sa.Tensor.from_numpy(np.arange(6).reshape(2, 3), ["a", "b"], metadata={"k": "v"})
+    again = pickle.loads(pickle.dumps(tensor))
+    assert again == tensor
+    assert again.metadata == {b"k": b"v"}
+    assert not again.storage.flags.writeable
 
 
 def test_repr_says_what_it_is() -> None:

@@ -177,6 +177,9 @@ class Tensor:
             raise InvalidArgument(f"no dimension {index}: the tensor has {self.ndim}")
         return self.dim_names[index] if self.dim_names else ""
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Tensor, (self.storage, self._element, self.dim_names, self.metadata)
+
     def __len__(self) -> int:
         if not self.ndim:
             raise InvalidType("a tensor of no dimensions has no length")

@@ -200,7 +200,8 @@ class SparseTensor:
         first = np.flatnonzero(np.append(True, flat[1:] != flat[:-1]))
         storage = self.storage[by_place]
         if len(first) < len(flat):
-            storage = np.add.reduceat(self._numbers(storage), first).view(storage.dtype)
+            numbers = self._numbers(storage)
+            storage = np.add.reduceat(numbers, first, dtype=numbers.dtype).view(storage.dtype)
         index = self._index()[-1].dtype
         made = self._from_sorted(
             self.shape,
