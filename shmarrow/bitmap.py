@@ -64,14 +64,3 @@ def count(bitmap: Bytes, offset: int, length: int) -> int:
 def get(bitmap: Bytes, index: int) -> bool:
     """One bit."""
     return bool(bitmap[index >> 3] >> (index & 7) & 1)
-
-
-def first_clear(bitmap: Bytes, offset: int, length: int) -> int:
-    """The position, from ``offset``, of the first bit that is not set, or -1."""
-    for start in range(0, length, _CHUNK):
-        size = min(_CHUNK, length - start)
-        mask = unpack(bitmap, offset + start, size)
-        position = int(mask.argmin())
-        if not mask[position]:
-            return start + position
-    return -1

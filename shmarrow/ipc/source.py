@@ -12,8 +12,6 @@ import stat
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
 from shmarrow import segment
 from shmarrow.buffer import Bytes, as_bytes
 from shmarrow.errors import InvalidType, storage_error
@@ -271,8 +269,3 @@ def _joined(pieces: Sequence[Any]) -> list[Any]:
     if group:
         result.append(b"".join(group))
     return result
-
-
-def empty(size: int) -> Any:
-    """Room for bytes that are about to be read."""
-    return np.empty(size, np.uint8)

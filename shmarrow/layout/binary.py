@@ -18,7 +18,7 @@ from shmarrow.bitmap import Mask, pack
 from shmarrow.buffer import Bytes
 from shmarrow.errors import InvalidData, InvalidType
 from shmarrow.layout.array import Array, make_array
-from shmarrow.layout.memory import EMPTY, Indices, frozen, offsets_of, ranges, read_only
+from shmarrow.layout.memory import EMPTY, Indices, frozen, offsets_of, ranges, read_only, validity_of
 from shmarrow.layout.preview import Budget, preview_bytes
 from shmarrow.layout.values import kinds_of
 from shmarrow.types import DataType
@@ -111,8 +111,7 @@ class BinaryArray(Array):
     def from_pylist(cls, type: Any, values: Sequence[Any], mask: Mask | None) -> Any:
         data, lengths = join_bytes(type, values, mask)
         offsets = offsets_of(lengths, type.offset_dtype, f"{type} values")
-        validity = None if mask is None else read_only(pack(mask))
-        nulls = 0 if mask is None else len(mask) - int(np.count_nonzero(mask))
+        validity, nulls = validity_of(mask)
         return make_array(type, len(values), [validity, frozen(offsets), np.frombuffer(data, np.uint8)], nulls)
 
     @classmethod

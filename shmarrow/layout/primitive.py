@@ -17,7 +17,7 @@ from shmarrow import bitmap
 from shmarrow.bitmap import Mask
 from shmarrow.errors import CopyRequired, InvalidData, InvalidType
 from shmarrow.layout.array import Array, make_array
-from shmarrow.layout.memory import Indices, check_expansion, frozen, read_only, view_of
+from shmarrow.layout.memory import Indices, check_expansion, frozen, read_only, validity_of, view_of
 from shmarrow.layout.values import check_range, from_python, kinds_of, plain_numbers, to_python
 from shmarrow.types import BoolType, DataType, DateType, DecimalType, FixedSizeBinaryType, IntType
 
@@ -159,8 +159,7 @@ class PrimitiveArray(Array):
         elif values.dtype != storage:
             values = _cast_exactly(type, values, storage)
         data = frozen(values)
-        validity = None if mask is None else read_only(bitmap.pack(mask))
-        nulls = 0 if mask is None else len(mask) - int(np.count_nonzero(mask))
+        validity, nulls = validity_of(mask)
         return make_array(type, len(values), [validity, data], nulls)
 
 
@@ -253,8 +252,7 @@ class BooleanArray(Array):
         """An array from truth values of shape (n,); a copy, as the format has bits."""
         if values.dtype != np.bool_ or not isinstance(type, BoolType):
             raise InvalidType(f"{type}: cannot take an ndarray of {values.dtype}")
-        validity = None if mask is None else read_only(bitmap.pack(mask))
-        nulls = 0 if mask is None else len(mask) - int(np.count_nonzero(mask))
+        validity, nulls = validity_of(mask)
         return make_array(type, len(values), [validity, read_only(bitmap.pack(values))], nulls)
 
 
