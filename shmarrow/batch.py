@@ -35,15 +35,13 @@ class RecordBatch(Columns):
 
     Attributes
     ----------
-    schema : Schema
-        Names and types of the columns.
     num_rows : int
         Length of every column.
     metadata : dict of bytes to bytes, or None
         The metadata of the message that the batch came from or goes into.
     """
 
-    __slots__ = ("_columns", "_source", "metadata", "num_rows", "schema")
+    __slots__ = ("_columns", "_schema", "_source", "metadata", "num_rows")
 
     from_pyarrow: ClassVar[Callable[[Any], RecordBatch]]
     to_pyarrow: Callable[[], Any]
@@ -57,11 +55,12 @@ class RecordBatch(Columns):
         source: ColumnSource | None = None,
         metadata: MetadataLike | None = None,
     ) -> None:
-        self.schema = schema
+        self._schema = schema
         self.num_rows = num_rows
         self.metadata: Metadata | None = as_metadata(metadata) if metadata else None
         self._source = source
-        self._columns: list[Any] = list(columns) if columns is not None else [None] * len(schema)
+        # Those made so far by position: room for all would cost more than opening a batch of many columns.
+        self._columns: dict[int, Any] = {} if columns is None else dict(enumerate(columns))
 
     @classmethod
     def from_arrays(
@@ -116,21 +115,22 @@ class RecordBatch(Columns):
         InvalidData
             If the bytes that the batch came from break the format's rules for this column.
         """
-        index = key if key.__class__ is int and 0 <= key < len(self._columns) else self.schema.index_of(key)
-        found = self._columns[index]
+        found = self._columns.get(key) if key.__class__ is int else None
         if found is None:
-            assert self._source is not None
-            found = self._columns[index] = self._source.column(index)
+            index = self._schema.index_of(key)
+            found = self._columns.get(index)
+            if found is None:
+                assert self._source is not None
+                found = self._columns[index] = self._source.column(index)
         return found
 
     @property
     def columns(self) -> list[Any]:
         """All columns."""
-        if self._source is None:
-            return list(self._columns)
-        if None in map(_missing, self._columns):
+        count = self.num_columns
+        if len(self._columns) < count and self._source is not None:
             self._source.prepare()
-        return [self.column(i) for i in range(self.num_columns)]
+        return [self.column(i) for i in range(count)]
 
     @property
     def nbytes(self) -> int:
@@ -242,7 +242,3 @@ def record_batch(data: Any, names: Sequence[str] | None = None, schema: Schema |
     if isinstance(data, Mapping):
         return RecordBatch.from_pydict(data, schema)
     return RecordBatch.from_arrays(list(data), names, schema)
-
-
-def _missing(column: Any) -> Any:
-    return None if column is None else 0

@@ -15,8 +15,13 @@ class Columns:
     """Columns of one length under a schema; the base of :class:`RecordBatch` and :class:`Table`."""
 
     __slots__ = ()
-    schema: Schema
+    _schema: Schema
     num_rows: int
+
+    @property
+    def schema(self) -> Schema:
+        """Names and types of the columns."""
+        return self._schema.kept()
 
     def column(self, key: Key) -> Any:
         """A column by position or by name."""
@@ -28,7 +33,7 @@ class Columns:
 
     @property
     def num_columns(self) -> int:
-        return len(self.schema)
+        return len(self._schema)
 
     @property
     def shape(self) -> tuple[int, int]:

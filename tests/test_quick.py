@@ -107,12 +107,13 @@ def footer_of(data: np.ndarray) -> np.ndarray:
     return data[len(data) - 10 - size : len(data) - 10]
 
 
-def slow_footer(footer: np.ndarray) -> tuple[int, int, int]:
-    """Version, place of the first block and number of blocks, by the generic reader."""
-    root = Reader(footer, "test").root("Footer")
+def slow_footer(footer: np.ndarray) -> tuple[int, int, int, int]:
+    """Version, place of the first block, number of blocks and place of the schema, by the generic reader."""
+    reader = Reader(footer, "test")
+    root = reader.root("Footer")
     blocks = root["recordBatches"]
     place = blocks.__array_interface__["data"][0] - footer.__array_interface__["data"][0]
-    return root["version"], place, len(blocks)
+    return root["version"], place, len(blocks), reader.follow(root.at(1, 4), "Footer", "schema")
 
 
 @pytest.mark.parametrize("batches", [0, 1, 2, 100])

@@ -39,7 +39,6 @@ VALIDITY_IN_V4 = (*UnionArray.layouts, "run_end_encoded")
 """Layouts that have a validity bitmap in version 4 and none in version 5, as Arrow C++ writes and reads them."""
 _PAIR = np.dtype("<i8")
 _EAGER = 4
-_PLAIN_BUFFERS = 2  # validity and values
 
 Dictionaries = Mapping[int, Any]
 
@@ -121,7 +120,7 @@ class BatchBody:
         """A column of the schema."""
         if self._plain is not None:
             start, size = self._plain[index]
-        elif self._schema.uniform == _PLAIN_BUFFERS and not self._swap and self._decompress is None:
+        elif not self._swap and self._decompress is None:
             start, size = self._plain_place(index)
         else:
             return self._column(index)
@@ -132,12 +131,14 @@ class BatchBody:
         return self._column(index)
 
     def _plain_place(self, index: int) -> tuple[int, int]:
-        """Where the values of a column lie whose schema has two buffers for each, or a size of -1 if it has nulls."""
+        """Where the values of a column lie if it has two buffers, or a size of -1 if it has nulls or may be nested."""
         self._asked += 1
         if self._asked == _EAGER:
             self._find_plain()
-        at = _PLAIN_BUFFERS * index + 1
-        if index >= len(self._nodes) or at >= len(self._buffers) or self._nodes[index].tolist() != [self.length, 0]:
+        at = self._schema.flat_start(index) + 1
+        if not at or index >= len(self._nodes) or at >= len(self._buffers):
+            return 0, -1
+        if self._nodes[index].tolist() != [self.length, 0]:
             return 0, -1
         start, size = self._buffers[at].tolist()
         return (start, size) if size > 0 and 0 <= start <= self._size - size else (0, -1)
@@ -148,7 +149,7 @@ class BatchBody:
         count = len(self._schema)
         if starts is None or self._swap or self.compressed:
             return
-        if len(self._nodes) < count or len(self._buffers) < starts[-1]:
+        if len(self._nodes) < count or not len(self._buffers) or len(self._buffers) < starts[-1]:
             return
         first = np.minimum(starts[:-1] + 1, len(self._buffers) - 1)
         at, sizes = self._buffers[first, 0], self._buffers[first, 1]
@@ -348,9 +349,7 @@ def plain_batch(
     """A record batch over a header that says all there is."""
     source = schema.source
     assert isinstance(source, WireSchema)
-    return RecordBatch(
-        schema, header.length, source=BatchBody(None, header, body, source, dictionaries, where, limits)
-    )
+    return RecordBatch(schema, header.length, source=BatchBody(None, header, body, source, dictionaries, where, limits))
 
 
 # --- writing ----------------------------------------------------------------------------------------------------

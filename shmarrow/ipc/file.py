@@ -32,9 +32,10 @@ from shmarrow.ipc.options import DEFAULT_OPTIONS, IpcWriteOptions
 from shmarrow.ipc.projection import Projection
 from shmarrow.ipc.quick import batch_header, footer_header
 from shmarrow.ipc.schema import encode_schema, encoded_fields
+from shmarrow.ipc.schema_cache import read_schema, remember_file, schema_of_file
 from shmarrow.ipc.source import Sink, Source
 from shmarrow.ipc.stream import check_zero_copy, dictionary_body
-from shmarrow.ipc.wire_schema import WireSchema, keep_schema_of_file, read_schema, schema_of_file
+from shmarrow.ipc.wire_schema import WireSchema
 from shmarrow.ipc.writer import BatchWriter
 from shmarrow.tables import Table
 from shmarrow.types import Metadata, MetadataLike, Schema, as_metadata
@@ -56,8 +57,6 @@ class RecordBatchFileReader:
 
     Attributes
     ----------
-    schema : Schema
-        The schema of all batches.
     metadata : dict of bytes to bytes, or None
         The footer's own metadata.
     """
@@ -88,9 +87,8 @@ class RecordBatchFileReader:
             if version > ENUMS["MetadataVersion"]["V5"]:  # old writers left theirs out, so it says V1 there
                 check_version(version, source.name)
             self._blocks = _blocks(self._footer["recordBatches"])
-        self._full_schema = self._read_schema()
+        self._full_schema = self._read_schema(None if root is None else root.schema)
         self._included = None if included_fields is None else Projection(self._full_schema, included_fields)
-        self.schema: Schema = self._full_schema if self._included is None else self._included.schema
         self._dictionaries: _FileDictionaries | None = None
 
     @property
@@ -100,17 +98,24 @@ class RecordBatchFileReader:
             self._root = _root_of(self._footer_bytes, self._source.name, self._limits)
         return self._root
 
-    def _read_schema(self) -> Schema:
-        source, limits, start = self._source, self._limits, self._end
+    def _read_schema(self, position: int | None) -> Schema:
+        source, limits = self._source, self._limits
         identity = source.sealed_identity
         found = schema_of_file(identity, limits)
         if found is None:
-            table = self._footer["schema"]
-            if table is None:
-                raise InvalidData(f"{source.name}: the footer has no schema")
-            found = read_schema(table, limits, lambda at, size: source.fetch(start + at, size))
-            keep_schema_of_file(identity, limits, found)
+            if position is None:
+                table = self._footer["schema"]
+                if table is None:
+                    raise InvalidData(f"{source.name}: the footer has no schema")
+                position = table.position
+            found = read_schema(self._footer_bytes, position, f"{source.name}: footer", limits, source.mapped)
+            remember_file(identity, limits, found)
         return found
+
+    @property
+    def schema(self) -> Schema:
+        """The schema of all batches."""
+        return (self._full_schema if self._included is None else self._included.schema).kept()
 
     @property
     def metadata(self) -> Metadata | None:

@@ -232,9 +232,7 @@ class Reader:
         """The table of kind ``name`` at a byte position."""
         size = self.size
         view = self.view
-        self._tables_left -= 1
-        if self._tables_left < 0:
-            raise LimitExceeded(f"{self.where}: more tables than {size} bytes can hold, or than Limits.tables allows")
+        self.spend(1, 0)
         if position < 0 or position + 4 > size:
             self.fail(f"table {name}", position, 4)
         vtable = position - _I4(view, position)[0]
@@ -246,7 +244,7 @@ class Reader:
         if table_size < 4 or position + table_size > size:
             self.fail(f"table {name}", position, max(table_size, 4))
         # Entries beyond the slots known here belong to a later version of the format.
-        offsets = _OFFSETS[min((vtable_size - 4) >> 1, _MOST_SLOTS)](view, vtable + 4)
+        offsets = OFFSETS[min((vtable_size - 4) >> 1, _MOST_SLOTS)](view, vtable + 4)
         return TableView(self, name, position, vtable, offsets, table_size)
 
     def follow(self, position: int, what: str, slot: str = "") -> int:
@@ -262,10 +260,27 @@ class Reader:
         length: int = _U4(self.view, start)[0]
         if start + 4 + length > self.size:
             self.fail(f"{what}.{slot}", start + 4, length)
+        self.spend(0, length)
+        return bytes(self.view[start + 4 : start + 4 + length])
+
+    def spend(self, tables: int, length: int) -> None:
+        """Count tables and bytes of strings against what the bytes may lead to, however often they refer to them."""
+        self._tables_left -= tables
+        if self._tables_left < 0:
+            raise LimitExceeded(
+                f"{self.where}: more tables than {self.size} bytes can hold, or than Limits.tables allows"
+            )
         self._strings_left -= length
         if self._strings_left < 0:
             raise LimitExceeded(f"{self.where}: its strings add up to over 16 times its own {self.size} bytes")
-        return bytes(self.view[start + 4 : start + 4 + length])
+
+    def offsets(self, position: int, what: str, slot: str = "") -> tuple[int, int]:
+        """The vector of offsets that the offset at ``position`` leads to: where the first is, and how many."""
+        start = self.follow(position, what, slot)
+        length: int = _U4(self.view, start)[0]
+        if start + 4 + 4 * length > self.size:
+            self.fail(f"{what}.{slot}", start + 4, 4 * length)
+        return start + 4, length
 
     def vector(self, position: int, dtype: np.dtype[Any], what: str, slot: str = "") -> npt.NDArray[Any]:
         """The vector of scalars or structs that the offset at ``position`` leads to; a view."""
@@ -379,12 +394,9 @@ def _read_tables(table: TableView, slot: str, position: int, argument: Any) -> T
     reader = table.reader
     if not position:
         return TableVector(reader, argument, _NO_TABLES)
-    offsets = reader.vector(position, _OFFSET, table.name, slot)
-    if not len(offsets):
-        return TableVector(reader, argument, _NO_TABLES)
-    start = reader.follow(position, table.name, slot) + 4
-    positions = np.arange(start, start + 4 * len(offsets), 4)
-    positions += offsets
+    start, count = reader.offsets(position, table.name, slot)
+    positions = np.arange(start, start + 4 * count, 4)
+    positions += np.ndarray(count, _OFFSET, reader.data, start)
     return TableVector(reader, argument, positions)
 
 
@@ -445,7 +457,8 @@ def _compile(slots: tuple[tuple[Any, ...], ...]) -> dict[str, _Slot]:
 
 _SLOTS = {name: _compile(slots) for name, slots in TABLES.items()}
 _MOST_SLOTS = 16
-_OFFSETS = [struct.Struct(f"<{count}H").unpack_from for count in range(_MOST_SLOTS + 1)]
+OFFSETS = [struct.Struct(f"<{count}H").unpack_from for count in range(_MOST_SLOTS + 1)]
+"""Reads the offsets of slots from a vtable, by their number."""
 
 # --- the writer -------------------------------------------------------------------------------------------------
 

@@ -199,4 +199,3 @@ def encode_message(
     """A framed message without its body."""
     values = message_values(kind, header, body_length, metadata, options)
     return frame(flatbuf.encode("Message", values), options, start)
-

@@ -254,6 +254,14 @@ def read_type(kind: str, table: TableView, children: _Children) -> DataType:
     return found
 
 
+def known_type(tag: int, offsets: tuple[int, ...], content: bytes) -> DataType | None:
+    """A type that :func:`read_type` made before, by its place in the Type union and what its table holds."""
+    return _PLAIN.get((_MEMBERS[tag], (offsets, content))) if tag < len(_MEMBERS) else None
+
+
+_MEMBERS = (None, *UNIONS["Type"])
+
+
 def _index_type(table: TableView, name: str) -> DataType:
     try:
         return types.IntType(table["bitWidth"], table["is_signed"])
@@ -335,13 +343,9 @@ def encode_schema(schema: Schema, options: IpcWriteOptions, ids: Sequence[int] =
     return EncodedSchema(bytes(builder.Bytes[builder.head :]), offset)
 
 
-def _add_schema(
-    builder: flatbuffers.Builder, schema: Schema, options: IpcWriteOptions, ids: DictionaryIds
-) -> int:
+def _add_schema(builder: flatbuffers.Builder, schema: Schema, options: IpcWriteOptions, ids: DictionaryIds) -> int:
     fields = schema.fields
-    plain = [
-        field.metadata is None and not field.type.fields and field.type.__class__ in _WRITE for field in fields
-    ]
+    plain = [field.metadata is None and not field.type.fields and field.type.__class__ in _WRITE for field in fields]
     features = []
     if options.compression is not None:
         features.append(ENUMS["Feature"]["COMPRESSED_BODY"])

@@ -192,9 +192,7 @@ class Sink:
             self._segment, self.name, self.position = sink, sink.name, sink.size
         elif segment.is_location(sink):
             self.name = os.fspath(sink)
-            self._segment = segment.create(
-                sink, mode=mode, overwrite=overwrite, durable=durable, replacing=replacing
-            )
+            self._segment = segment.create(sink, mode=mode, overwrite=overwrite, durable=durable, replacing=replacing)
         elif hasattr(sink, "write"):
             self._file, self.name = sink, _name_of(sink)
         else:

@@ -33,8 +33,9 @@ from shmarrow.ipc.batch import BatchBody, header_of, read_batch
 from shmarrow.ipc.dictionary import Dictionary, add_dictionary
 from shmarrow.ipc.message import CONTINUATION, Message, end_of_stream, parse_metadata, read_message, read_prefix
 from shmarrow.ipc.projection import Projection
+from shmarrow.ipc.schema_cache import read_schema
 from shmarrow.ipc.source import Source
-from shmarrow.ipc.wire_schema import WireSchema, read_schema
+from shmarrow.ipc.wire_schema import WireSchema
 from shmarrow.ipc.writer import BatchWriter
 from shmarrow.tables import Table
 from shmarrow.types import Schema
@@ -89,7 +90,8 @@ class StreamState:
         if message.kind == "Schema":
             if self.schema is not None:
                 raise InvalidData(f"{self.where}: a second schema in one stream")
-            self.schema = read_schema(message.header, self.limits)
+            header = message.header
+            self.schema = read_schema(header.reader.data, header.position, header.reader.where, self.limits)
             return SchemaEvent(self.schema)
         if message.kind not in ("RecordBatch", "DictionaryBatch"):
             raise Unsupported(
@@ -262,9 +264,7 @@ class StreamDecoder:
 class RecordBatchStreamReader:
     """Reads a stream from a file object, a pipe or a socket, batch after batch."""
 
-    def __init__(
-        self, source: Source, limits: Limits, included_fields: Iterable[int | str] | None = None
-    ) -> None:
+    def __init__(self, source: Source, limits: Limits, included_fields: Iterable[int | str] | None = None) -> None:
         self._source = source
         self._decoder = StreamDecoder(limits, source.name)
         self._closed = False
@@ -357,9 +357,7 @@ class MappedStreamReader(RecordBatchStreamReader):
     An index of the messages is built when it is first needed; any batch can then be had by its number.
     """
 
-    def __init__(
-        self, source: Source, limits: Limits, included_fields: Iterable[int | str] | None = None
-    ) -> None:
+    def __init__(self, source: Source, limits: Limits, included_fields: Iterable[int | str] | None = None) -> None:
         self._data = source.all()
         self._source = source
         self._limits = limits

@@ -1,31 +1,30 @@
-"""Schemas that were read, parsed as far as they are asked for, and kept by their bytes.
+"""Schemas that were read, parsed as far as they are asked for.
 
 A schema of 10,000 columns is scanned with a few array operations, which say where each column's nodes and buffers start
 in a record batch. Rules kept here:
 
 * the scan checks every position before it reads there, level by level, and bounds the number of fields;
 * a field is parsed when it is asked for; where the scan and the parsed fields could disagree, parsing refuses;
-* parsed schemas hold a copy of their bytes, never the mapping that these came from.
+* every number is read from the bytes once and checked then: they may lie in a mapping that others write to;
+* the bytes stay where they are until somebody keeps the schema, and are copied then, so that no schema holds a file.
 """
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
+import struct
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from shmarrow.buffer import Bytes
-from shmarrow.errors import DEFAULT_LIMITS, InvalidData, LimitExceeded, Limits
-from shmarrow.extension import generation
+from shmarrow.errors import InvalidData, LimitExceeded, Limits
 from shmarrow.ipc.flatbuf import ENUMS, UNIONS, Reader, TableView
-from shmarrow.ipc.message import read_key_values
+from shmarrow.ipc.quick import plain_field
 from shmarrow.ipc.schema import NESTED, WireField, parse_field, text
 from shmarrow.layout.listing import LISTING
 from shmarrow.layout.memory import ranges
-from shmarrow.types import Field, Schema
+from shmarrow.types import Field
 
 Positions = npt.NDArray[np.int64]
 
@@ -53,9 +52,12 @@ def _code(name: str) -> int:
     return code | _NESTED * (name in NESTED) | _V4_BITMAP * (name in _V4_BITMAPS)
 
 
-_CODES = np.full(256, _UNKNOWN, np.int64)
+_CODES = np.full(256, _UNKNOWN, np.uint8)
 _CODES[1 : len(UNIONS["Type"]) + 1] = [_code(name) for name in UNIONS["Type"]]
+_CODES_LISTED: list[int] = _CODES.tolist()
 _ENCODED = len(LISTING["dictionary"].buffers)
+_I4 = struct.Struct("<i").unpack_from
+_U4 = struct.Struct("<I").unpack_from
 
 
 class Start(NamedTuple):
@@ -76,42 +78,80 @@ class WireSchema:
         Whether the numbers in buffers are big endian.
     features : list of int
         What the writer says it makes use of.
-    nested_dictionaries : bool
-        Whether dictionaries have values that may hold dictionaries themselves.
+    borrowed : bool
+        Whether the bytes lie in a mapping, which the schema holds for as long as it does.
     """
 
-    def __init__(self, table: TableView, limits: Limits) -> None:
-        endianness = table["endianness"]
-        if endianness not in ENUMS["Endianness"].values():
-            raise InvalidData(f"{table.reader.where}: endianness is 0 or 1, found {endianness}")
-        self.big_endian: bool = endianness == ENUMS["Endianness"]["Big"]
-        features = table["features"]
-        self.features: list[int] = [] if features is None else features.tolist()
-        self.nested_dictionaries = False
+    def __init__(
+        self,
+        reader: Reader,
+        limits: Limits,
+        first: int,
+        count: int,
+        big_endian: bool = False,
+        features: Sequence[int] = (),
+        borrowed: bool = False,
+    ) -> None:
+        self.big_endian = big_endian
+        self.features = features
+        self.borrowed = borrowed
         self._limits = limits
-        self._reader = table.reader
-        self._words = table.reader.data[: table.reader.size & ~3].view("<u4")
-        self._fields = table["fields"]
-        self._wire: list[WireField | None] = [None] * len(self._fields)
-        self._names: tuple[Positions, Positions] | None = None
+        self._reader = reader
+        self._first = first
+        self._count = count
+        self._found_positions: Positions | None = None
+        self._wire: dict[int, WireField] = {}
+        self._names: Positions | None = None
         self._found: dict[str, list[int]] = {}
         self._only_table: TableView | None = None
         self._dictionary_wires: dict[int, WireField] | None = None
         self._starts: list[list[int]] | None = None
         self._asked = 0
-        # For each column its nodes, buffers, variadic counts and V4 bitmaps, in rows; or where all columns are flat,
-        # the buffers of each; or where all have the same number of buffers, that number.
-        self._totals: npt.NDArray[np.int64] | int = self._scan()
+        # How many fields from the first on are known to be plain: of one node, with no counts; the buffers of each; and
+        # their number where all have as many, 0 where some have others.
+        self._plain = 0
+        self._codes = np.empty(count, np.uint8)
+        self._uniform = -1
+        # Of a schema that is not plain, for each column its nodes, buffers, variadic counts and V4 bitmaps, in rows, or
+        # where all columns are flat the buffers of each.
+        self._totals: npt.NDArray[Any] | None = None
+        self._nested_dictionaries = False
+
+    def keep(self) -> None:
+        """Have a copy of the bytes, if they lie in a mapping."""
+        if self.borrowed:
+            own = self._reader.data.copy()
+            own.flags.writeable = False
+            self._reader = Reader(own, self._reader.where, self._limits)
+            self._only_table = None
+            self.borrowed = False
 
     def __len__(self) -> int:
-        return len(self._wire)
+        return self._count
 
     def wire(self, index: int) -> WireField:
         """How a column lies in a message."""
-        found = self._wire[index]
+        found = self._wire.get(index)
         if found is None:
-            found = self._wire[index] = parse_field(self._fields[index], self._limits)
+            reader = self._reader
+            slot = self._first + 4 * index
+            position: int = slot + _U4(reader.view, slot)[0]
+            found = plain_field(reader, position) or parse_field(reader.table("Field", position), self._limits)
+            self._wire[index] = found
         return found
+
+    @property
+    def _positions(self) -> Positions:
+        """Where the Field tables are."""
+        if self._found_positions is None:
+            self._found_positions = self._positions_of(0, self._count)
+        return self._found_positions
+
+    @property
+    def _words(self) -> npt.NDArray[np.uint32]:
+        """The bytes as 32-bit numbers."""
+        reader = self._reader
+        return reader.data[: reader.size & ~3].view(_OFFSET)
 
     def dictionary_wires(self) -> dict[int, WireField]:
         """How the values of each dictionary lie in their messages, by its id; parses all fields.
@@ -163,63 +203,162 @@ class WireSchema:
             wanted = name.encode()
         except UnicodeEncodeError:
             return []
-        at, sizes = self._name_places()
+        if self._count <= _FEW_FIELDS:
+            return [i for i in range(self._count) if self.wire(i).field.name == name]
         size = len(wanted)
-        found = np.flatnonzero(sizes == size)
-        data = self._reader.data
-        # The last bytes of names differ most often, so compare from the end, one byte of all names at a time.
-        ends = at[found]
-        for i in range(size - 1, -1, -1):
+        targets = self._name_starts()
+        if targets is None:
+            return [i for i, other in enumerate(self.names()) if other == name]
+        found: Positions | None = None
+        # The last bytes of names differ most often, so compare from the end, four bytes of all names at a time.
+        for at in range(size & ~3, 0, -4):
+            places = (targets if found is None else targets.take(found)) + at
+            np.minimum(places, self._reader.size - 4, out=places)
+            same = self._u4(places) == _U4(wanted, at - 4)[0]
+            found = np.flatnonzero(same) if found is None else found[same]
             if len(found) <= _FEW:
                 break
-            same = data.take(ends + i) == wanted[i]
-            if not same.all():
-                found, ends = found[same], ends[same]
+        if found is None:
+            found = np.flatnonzero(self._u4(targets) == size)
         view = self._reader.view
-        starts = at[found].tolist()
-        return [i for i, start in zip(found.tolist(), starts, strict=True) if view[start : start + size] == wanted]
+        starts = (targets.take(found) + 4).tolist()
+        return [
+            i
+            for i, start in zip(found.tolist(), starts, strict=True)
+            if _U4(view, start - 4)[0] == size and view[start : start + size] == wanted
+        ]
 
     @property
-    def uniform(self) -> int:
-        """How many buffers each column has, if all have one node and as many buffers; else 0."""
-        return self._totals if isinstance(self._totals, int) else 0
+    def nested_dictionaries(self) -> bool:
+        """Whether dictionaries have values that may hold dictionaries themselves."""
+        self.scan()
+        return self._nested_dictionaries
 
     def flat_starts(self) -> Positions | None:
         """Where the buffers of each column start, if each has one node and no counts; shape (n + 1,)."""
-        totals = self._totals
-        if isinstance(totals, int):
-            return np.arange(0, (len(self) + 1) * totals, totals) if totals else None
-        return None if totals.ndim > 1 else np.concatenate([[0], np.cumsum(totals)])
+        totals = self._codes if self.scan() else self._totals
+        if totals is None or totals.ndim > 1:
+            return None
+        starts = np.zeros(self._count + 1, np.int64)
+        np.cumsum(totals, out=starts[1:])
+        return starts
+
+    def flat_start(self, index: int) -> int:
+        """The first buffer of a column, if those before it have one node each and no counts; -1 where they may not."""
+        if index > self._plain and not self._scan_plain(index):
+            return -1
+        return index * self._uniform if self._uniform > 0 else int(self._codes[:index].sum())
 
     def start(self, index: int) -> Start:
         """Where a column starts; the number of columns stands for the end."""
         if self._starts is not None:
             return Start(*self._starts[index])
+        flat = self.flat_start(index)
+        if flat >= 0:
+            return Start(index, flat, 0, 0)
         totals = self._totals
-        if isinstance(totals, int):
-            return Start(index, index * totals, 0, 0)
+        assert totals is not None
         self._asked += 1
         if totals.ndim == 1 and self._asked < _EAGER:
             return Start(index, int(totals[:index].sum()), 0, 0)
         if totals.ndim == 1:
             totals = np.stack([np.ones_like(totals), totals, np.zeros_like(totals), np.zeros_like(totals)])
-        rows = np.zeros((len(self) + 1, 4), np.int64)
+        rows = np.zeros((self._count + 1, 4), np.int64)
         np.cumsum(totals.T, axis=0, out=rows[1:])
         self._starts = rows.tolist()
         return Start(*self._starts[index])
 
     # --- the scan ---
 
-    def _scan(self) -> npt.NDArray[np.int64] | int:
+    def scan(self) -> bool:
+        """Scan all fields; whether all are plain.
+
+        Raises
+        ------
+        InvalidData
+            If one of them breaks the format.
+        """
+        return self._plain == self._count or self._scan_plain(self._count)
+
+    def _scan_plain(self, end: int) -> bool:
+        """Scan the fields up to ``end`` or somewhat further; where they are not all plain, scan all that there are."""
+        if self._totals is not None:
+            return False
+        start = self._plain
+        end = min(max(end, 2 * start, _FEW_FIELDS), self._count)
+        codes = self._few_codes(start, end) if end - start <= _FEW_FIELDS else self._many_codes(start, end)
+        if codes is None:
+            self._totals = self._scan()
+            return False
+        self._codes[start:end] = codes
+        first = int(codes[0])
+        if self._uniform not in (-1, first) or not (codes == first).all():
+            first = 0
+        self._uniform, self._plain = first, end
+        return True
+
+    def _few_codes(self, start: int, end: int) -> npt.NDArray[np.uint8] | None:
+        """The buffers of a few columns, one after another; None where one is not plain, or something is wrong."""
+        reader = self._reader
+        view, size = reader.view, reader.size
+        known, table_size, tag_at = -1, 0, 0
+        codes = bytearray()
+        for slot in range(self._first + 4 * start, self._first + 4 * end, 4):
+            position = slot + _U4(view, slot)[0]
+            if position + 4 > size:
+                return None
+            vtable = position - _I4(view, position)[0]
+            if vtable != known:
+                found = self._plain_table(position)
+                if found is None:
+                    return None
+                known, (table_size, tag_at) = vtable, found
+            if position + table_size > size:
+                return None
+            code = _CODES_LISTED[view[position + tag_at]]
+            if code > _BUFFERS:
+                return None
+            codes.append(code)
+        return np.frombuffer(codes, np.uint8)
+
+    def _many_codes(self, start: int, end: int) -> npt.NDArray[np.uint8] | None:
+        """As :meth:`_few_codes`, for many columns whose tables have one vtable."""
+        reader = self._reader
+        known = self._found_positions
+        positions = self._positions_of(start, end) if known is None else known[start:end]
+        found = self._plain_table(int(positions[0]))
+        if found is None:
+            return None
+        table_size, tag_at = found
+        if self._only_table is None:
+            if int(positions.max()) + table_size > reader.size or int(np.bitwise_or.reduce(positions)) & 3:
+                return None
+            vtables = positions - self._words.take(positions >> 2).view("<i4")
+            if not (vtables == vtables[0]).all():
+                return None
+        codes = _CODES.take(reader.data.take(positions + tag_at))
+        return None if int(codes.max()) > _BUFFERS else codes
+
+    def _plain_table(self, position: int) -> tuple[int, int] | None:
+        """The size of a Field table and where in it the tag of its type is, if it has one and no dictionary."""
+        table = self._reader.table("Field", position)
+        tag = table.at(_TYPE_TAG, 1)
+        return None if table.at(_DICTIONARY, 4) or not tag else (table.size, tag - position)
+
+    def _positions_of(self, start: int, end: int) -> Positions:
+        """Where the Field tables of some columns are."""
+        at = self._first + 4 * start
+        found = np.arange(at, self._first + 4 * end, 4)
+        found += np.ndarray(end - start, _OFFSET, self._reader.data, at)
+        return found
+
+    def _scan(self) -> npt.NDArray[Any]:
         """Count the nodes and buffers of every column, level by level."""
-        positions: Positions = self._fields.positions
-        count = len(positions)
-        if not count:
-            return 0
+        positions = self._positions
+        count = self._count
         codes, children = self._level(positions)
         if not int(codes.max()) & ~_BUFFERS:
-            first = int(codes[0])
-            return first if (codes == first).all() else codes
+            return codes
         totals = np.zeros((4, count), np.int64)
         owners: Positions | None = None
         seen = 0
@@ -242,7 +381,7 @@ class WireSchema:
             codes, children = self._level(positions)
         raise LimitExceeded(f"types nest deeper than Limits.depth = {self._limits.depth}")
 
-    def _level(self, positions: Positions) -> tuple[Positions, Positions | None]:
+    def _level(self, positions: Positions) -> tuple[npt.NDArray[np.uint8], Positions | None]:
         """What the scan has to know of the types of fields, and where their vectors of children are referred to."""
         reader = self._reader
         tags_at, encodings = self._slots(positions, (_TYPE_TAG, _DICTIONARY))
@@ -256,7 +395,7 @@ class WireSchema:
             raise InvalidData(f"{reader.where}: a field has type {found}, expected 1 to {len(UNIONS['Type'])}")
         if encodings is not None:
             encoded = encodings != 0
-            self.nested_dictionaries |= bool((codes[encoded] & _NESTED).any())
+            self._nested_dictionaries |= bool((codes[encoded] & _NESTED).any())
             codes = np.where(encoded, _ENCODED, codes)
         if most < _NESTED:
             return codes, None
@@ -270,17 +409,18 @@ class WireSchema:
     def _slots(self, positions: Positions, numbers: tuple[int, ...]) -> list[Positions | None]:
         """For each slot asked for, the position of its value in each Field table, 0 where absent; None if in all."""
         reader = self._reader
-        if self._only_table is not None and positions is self._fields.positions:
-            return [self._shifted(positions, self._only_table, number) for number in numbers]
-        low, high = int(positions.min()), int(positions.max())
-        if low < 0 or high + 4 > reader.size:
+        only = self._only_table
+        if only is not None and positions is self._found_positions:
+            return [self._shifted(positions, only, number) for number in numbers]
+        high = int(positions.max())
+        if high + 4 > reader.size:
             reader.fail("a Field table", high, 4)
         # Vtables may lie on either side, so the offset to them has a sign.
         vtables = positions - self._u4(positions).view("<i4")
         first = int(vtables[0])
         if (vtables == first).all():
             table = self._table_of(positions, high)
-            if positions is self._fields.positions:
+            if positions is self._found_positions:
                 self._only_table = table
             return [self._shifted(positions, table, number) for number in numbers]
         kinds, inverse = np.unique(vtables, return_inverse=True)
@@ -309,18 +449,18 @@ class WireSchema:
         at = table.at(number, 1 if number == _TYPE_TAG else 4)
         return positions + (at - table.position) if at else None
 
-    def _u4(self, positions: Any) -> Any:
+    def _u4(self, positions: Positions) -> npt.NDArray[np.uint32]:
         """The 32-bit numbers at positions, which lie within the data."""
         if not int(np.bitwise_or.reduce(positions)) & 3:
             return self._words.take(positions >> 2)
         data = self._reader.data
         return np.ascontiguousarray(data[positions[:, None] + np.arange(4)]).view("<u4")[:, 0]
 
-    def _follow(self, slots: Positions, what: str) -> tuple[Any, Any]:
+    def _follow(self, slots: Positions, what: str) -> tuple[Positions, Positions]:
         """Where offsets lead, and the 32-bit length that stands there; both 0 where the slot is absent."""
         reader = self._reader
+        targets = slots + self._u4(slots)
         absent = None if int(slots.min()) else slots == 0
-        targets: Any = slots + self._u4(slots)
         if absent is not None:
             targets[absent] = 0
         high = int(targets.max())
@@ -343,118 +483,65 @@ class WireSchema:
         places: Any = np.repeat(targets + 4, sizes) + 4 * ranges(np.zeros(len(sizes), np.int64), sizes)
         return (places + self._u4(places) if len(places) else places), sizes
 
-    def _name_places(self) -> tuple[Positions, Positions]:
-        """Where the name of each column starts, and its bytes."""
+    def _name_starts(self) -> Positions | None:
+        """Where the length of each column's name is, and behind it the name; None where one is left out."""
         if self._names is None:
             reader = self._reader
-            positions: Positions = self._fields.positions
-            if not len(positions):
-                return positions, positions
-            (slots,) = self._slots(positions, (_NAME,))
-            if slots is None:  # a name that is left out is empty
-                slots = np.zeros(len(positions), np.int64)
-            targets, sizes = self._follow(slots, "a field's name")
-            targets += 4
-            high = int((targets + sizes).max())
-            if high > reader.size:
-                reader.fail("a field's name", high, 0)
-            if int(sizes.sum()) > 16 * reader.size + 65536:
-                raise LimitExceeded(f"{reader.where}: its names add up to over 16 times its {reader.size} bytes")
-            self._names = (targets, sizes)
+            (slots,) = self._slots(self._positions, (_NAME,))
+            if slots is None or not int(slots.min()):
+                return None
+            slots += self._u4(slots)
+            high = int(slots.max())
+            if high + 4 > reader.size:
+                reader.fail("a field's name", high, 4)
+            self._names = slots
         return self._names
 
+    def _name_places(self) -> tuple[Positions, Positions]:
+        """Where the name of each column starts, and its bytes, all within the data; one that is left out has none."""
+        reader = self._reader
+        positions = self._positions
+        if not len(positions):
+            return positions, positions
+        (slots,) = self._slots(positions, (_NAME,))
+        if slots is None:
+            slots = np.zeros(len(positions), np.int64)
+        targets, sizes = self._follow(slots, "a field's name")
+        targets += 4
+        high = int((targets + sizes).max())
+        if high > reader.size:
+            reader.fail("a field's name", high, 0)
+        if int(sizes.sum()) > 16 * reader.size + 65536:
+            raise LimitExceeded(f"{reader.where}: its names add up to over 16 times its {reader.size} bytes")
+        return targets, sizes
 
-_EAGER = 4
-_FEW = 4
-_MOST_VTABLES = 4096
 
-# --- the cache --------------------------------------------------------------------------------------------------
-
-Identity = tuple[int, int, int, int]
-"""Device, inode, size and time of change (ns) of the file that bytes are mapped from."""
-
-_BY_BYTES: dict[Any, list[tuple[Bytes, Schema]]] = {}
-_BY_FILE: dict[Any, Schema] = {}
-_CACHE_BYTES = 64 << 20
-_CACHE_FILES = 4096
-_RACY_NS = 100_000_000
-_cached_bytes = 0
-
-
-def read_schema(
-    table: TableView, limits: Limits = DEFAULT_LIMITS, fetch: Callable[[int, int], Bytes] | None = None
-) -> Schema:
-    """The schema in a Schema table; the same object for the same bytes.
-
-    What a Schema table refers to lies between it and the end of the FlatBuffer when that was built as FlatBuffers are,
-    from the back; that run of bytes is the cache's key. Where a builder did otherwise, the whole FlatBuffer is parsed,
-    each time anew.
+def wire_schema(table: TableView, limits: Limits, borrowed: bool = False) -> WireSchema:
+    """The fields of a Schema table.
 
     Parameters
     ----------
     table : TableView
         The Schema table.
-    limits : Limits, optional
+    limits : Limits
         Bounds on what is accepted.
-    fetch : callable, optional
-        Gives a private copy of a run of the FlatBuffer's bytes by start and size; faster than touching the pages of a
-        mapping where they are many.
+    borrowed : bool
+        Whether the bytes lie in a mapping, which no schema that somebody keeps may hold.
     """
-    start = table.lowest & ~7
-    fetched = fetch is not None and table.reader.size - start > _FETCH
-    region = fetch(start, table.reader.size - start) if fetch is not None and fetched else table.reader.data[start:]
-    return _by_bytes(table, region, start, limits, fetched)
+    reader = table.reader
+    endianness = table["endianness"]
+    if endianness not in ENUMS["Endianness"].values():
+        raise InvalidData(f"{reader.where}: endianness is 0 or 1, found {endianness}")
+    features = table["features"]
+    slot = table.at(_FIELDS, 4)
+    first, count = reader.offsets(slot, "Schema", "fields") if slot else (0, 0)
+    big = endianness == ENUMS["Endianness"]["Big"]
+    return WireSchema(reader, limits, first, count, big, [] if features is None else features.tolist(), borrowed)
 
 
-def schema_of_file(identity: Identity | None, limits: Limits) -> Schema | None:
-    """The schema in the footer of a file, if it was read before and nobody may have written to the file since."""
-    return None if identity is None else _BY_FILE.get((identity, limits, generation()))
-
-
-def keep_schema_of_file(identity: Identity | None, limits: Limits, schema: Schema) -> None:
-    """Remember the schema of a file that nobody may write to.
-
-    A file that had not changed for a while before its schema was read cannot change without another time of change.
-    """
-    if identity is not None and time.time_ns() - identity[3] > _RACY_NS:
-        if len(_BY_FILE) >= _CACHE_FILES:
-            _BY_FILE.clear()
-        _BY_FILE[identity, limits, generation()] = schema
-
-
-_FETCH = 1 << 16
-
-
-def _by_bytes(table: TableView, region: Bytes, start: int, limits: Limits, private: bool) -> Schema:
-    global _cached_bytes
-    position = table.position - start
-    key = (len(region), position, limits, generation(), region[:64].tobytes(), region[-64:].tobytes())
-    for kept, schema in _BY_BYTES.get(key, ()):
-        if _same(kept, region):
-            return schema
-    kept = region if private else region.copy()
-    kept.flags.writeable = False
-    try:
-        schema = _parse(kept, position, table.reader.where, limits)
-    except InvalidData:
-        whole = table.reader.data.copy()
-        whole.flags.writeable = False
-        return _parse(whole, table.position, table.reader.where, limits)
-    if _cached_bytes > _CACHE_BYTES:
-        _BY_BYTES.clear()
-        _cached_bytes = 0
-    _cached_bytes += len(kept)
-    _BY_BYTES.setdefault(key, []).append((kept, schema))
-    return schema
-
-
-def _same(kept: Bytes, region: Bytes) -> bool:
-    words = len(kept) & ~7
-    return bool((kept[:words].view("<u8") == region[:words].view("<u8")).all()) and np.array_equal(
-        kept[words:], region[words:]
-    )
-
-
-def _parse(data: Bytes, position: int, where: str, limits: Limits) -> Schema:
-    table = Reader(data, where, limits).table("Schema", position)
-    return Schema(metadata=read_key_values(table["custom_metadata"]), source=WireSchema(table, limits))
+_FIELDS = 1
+_OFFSET = np.dtype("<u4")
+_EAGER = 4
+_FEW = 16
+_FEW_FIELDS = 48
+_MOST_VTABLES = 4096

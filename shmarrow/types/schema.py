@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any, ClassVar, Protocol, cast
+from typing import Any, ClassVar, Protocol
 
 from shmarrow.errors import FieldNotFound, IndexOutOfRange, InvalidType
 from shmarrow.types.base import DataType, MetadataLike, as_metadata
@@ -24,6 +24,9 @@ class FieldSource(Protocol):
     def find(self, name: str) -> list[int]:
         """The positions of the fields with this name."""
 
+    def keep(self) -> None:
+        """Hold nothing any more that is larger than the fields."""
+
 
 class Schema:
     """The fields of a record batch, in order, and metadata.
@@ -32,7 +35,7 @@ class Schema:
     makes each field when it is asked for.
     """
 
-    __slots__ = ("_fields", "_index", "_source", "metadata")
+    __slots__ = ("_fields", "_index", "_length", "_source", "metadata")
 
     from_pyarrow: ClassVar[Callable[[Any], Schema]]
     to_pyarrow: Callable[[], Any]
@@ -46,14 +49,21 @@ class Schema:
     ) -> None:
         self._source = source
         self._index: dict[str, list[int]] | None = None
-        self._fields: list[Field | None]
-        self._fields = [None] * len(source) if source is not None else list(as_fields(fields))
+        # Of a source those made so far, by position.
+        self._fields: dict[int, Field] = {} if source is not None else dict(enumerate(as_fields(fields)))
+        self._length = len(self._fields) if source is None else len(source)
         self.metadata = as_metadata(metadata)
 
     @property
     def source(self) -> FieldSource | None:
         """Where the fields come from, when they come from a message."""
         return self._source
+
+    def kept(self) -> Schema:
+        """The same schema, for somebody who keeps it: from now on it holds no file that it came from."""
+        if self._source is not None:
+            self._source.keep()
+        return self
 
     def field(self, key: int | str) -> Field:
         """A field by position or by name.
@@ -66,10 +76,10 @@ class Schema:
             If there are fewer fields.
         """
         index = self.index_of(key)
-        field = self._fields[index]
-        if field is None and self._source is not None:
+        field = self._fields.get(index)
+        if field is None:
+            assert self._source is not None
             field = self._fields[index] = self._source.field(index)
-        assert field is not None
         return field
 
     def index_of(self, key: int | str) -> int:
@@ -87,7 +97,7 @@ class Schema:
             index = key.__index__()
         except AttributeError:
             raise InvalidType(f"a field is asked for by position or by name, found {type(key).__name__}") from None
-        length = len(self._fields)
+        length = self._length
         if not -length <= index < length:
             raise IndexOutOfRange(f"no field {index}: the schema has {length}")
         return index + length if index < 0 else index
@@ -113,9 +123,7 @@ class Schema:
 
     @property
     def fields(self) -> list[Field]:
-        if self._source is None:
-            return list(cast("list[Field]", self._fields))
-        return [self.field(i) for i in range(len(self._fields))]
+        return [self.field(i) for i in range(self._length)]
 
     @property
     def names(self) -> list[str]:
@@ -168,10 +176,10 @@ class Schema:
         return Schema(fields, self.metadata)
 
     def __len__(self) -> int:
-        return len(self._fields)
+        return self._length
 
     def __iter__(self) -> Iterator[Field]:
-        for i in range(len(self._fields)):
+        for i in range(self._length):
             yield self.field(i)
 
     def __getitem__(self, key: int | str) -> Field:

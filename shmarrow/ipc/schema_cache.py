@@ -1,0 +1,126 @@
+"""Schemas that were read before, by their bytes and by their files.
+
+Rules kept here:
+
+* a schema that is seen once is read where it lies and not kept here; one that comes again is copied, and kept;
+* one that is found by the file that it came from is found without comparing bytes, so that is done only for files that
+  nobody may write to.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import numpy as np
+
+from shmarrow.buffer import Bytes
+from shmarrow.errors import InvalidData, Limits
+from shmarrow.extension import generation
+from shmarrow.ipc.flatbuf import Reader
+from shmarrow.ipc.message import read_key_values
+from shmarrow.ipc.quick import SchemaHeader, schema_header
+from shmarrow.ipc.wire_schema import WireSchema, wire_schema
+from shmarrow.types import Schema
+
+Identity = tuple[int, int, int, int]
+"""Device, inode, size and time of change (ns) of the file that bytes are mapped from."""
+
+_BY_BYTES: dict[Any, list[tuple[Bytes, Schema]]] = {}
+_BY_FILE: dict[Any, Schema] = {}
+_SEEN: set[int] = set()
+_CACHE_BYTES = 64 << 20
+_CACHE_FILES = 4096
+_MOST_SEEN = 65536
+_RACY_NS = 100_000_000
+_cached_bytes = 0
+
+
+def read_schema(data: Bytes, position: int, where: str, limits: Limits, mapped: bool = False) -> Schema:
+    """The schema in a Schema table; the same object for the same bytes.
+
+    What a Schema table refers to lies between it and the end of the FlatBuffer when that was built as FlatBuffers are,
+    from the back; that run of bytes is the cache's key. Where a builder did otherwise, the whole FlatBuffer is parsed,
+    each time anew.
+
+    Parameters
+    ----------
+    data : uint8 ndarray
+        The FlatBuffer.
+    position : int
+        Where the Schema table is.
+    where : str
+        What the bytes are, for error messages.
+    limits : Limits
+        Bounds on what is accepted.
+    mapped : bool
+        Whether the bytes lie in a mapping. The schema then borrows them, until it is seen a second time or kept.
+    """
+    global _cached_bytes
+    header = schema_header(data.data, position, len(data))
+    lowest = Reader(data, where, limits).table("Schema", position).lowest if header is None else header.lowest
+    start = lowest & ~7
+    region = data[start:]
+    key = (len(region), position - start, limits, generation(), region[:64].tobytes(), region[-64:].tobytes())
+    for kept, schema in _BY_BYTES.get(key, ()):
+        if _same(kept, region):
+            return schema
+    if mapped and hash(key) not in _SEEN:
+        if len(_SEEN) >= _MOST_SEEN:
+            _SEEN.clear()
+        _SEEN.add(hash(key))
+        return _parse(data, position, 0, where, limits, header, True)
+    kept = region.copy()
+    kept.flags.writeable = False
+    try:
+        schema = _parse(kept, position, start, where, limits, header, False)
+    except InvalidData:
+        whole = data.copy()
+        whole.flags.writeable = False
+        return _parse(whole, position, 0, where, limits, header, False)
+    if _cached_bytes > _CACHE_BYTES:
+        _BY_BYTES.clear()
+        _cached_bytes = 0
+    _cached_bytes += len(kept)
+    _BY_BYTES.setdefault(key, []).append((kept, schema))
+    return schema
+
+
+def _same(kept: Bytes, region: Bytes) -> bool:
+    words = len(kept) & ~7
+    return bool((kept[:words].view("<u8") == region[:words].view("<u8")).all()) and np.array_equal(
+        kept[words:], region[words:]
+    )
+
+
+def _parse(
+    data: Bytes, position: int, start: int, where: str, limits: Limits, header: SchemaHeader | None, borrowed: bool
+) -> Schema:
+    """The schema whose table is at ``position``, where ``data`` begins at ``start``."""
+    reader = Reader(data, where, limits)
+    if header is not None:
+        metadata, source = None, WireSchema(reader, limits, header.first - start, header.fields, borrowed=borrowed)
+    else:
+        table = reader.table("Schema", position - start)
+        metadata, source = read_key_values(table["custom_metadata"]), wire_schema(table, limits, borrowed)
+    if not borrowed:
+        source.scan()
+    return Schema(metadata=metadata, source=source)
+
+
+def schema_of_file(identity: Identity | None, limits: Limits) -> Schema | None:
+    """The schema in the footer of a file, if it was read before and nobody may have written to the file since."""
+    return None if identity is None else _BY_FILE.get((identity, limits, generation()))
+
+
+def remember_file(identity: Identity | None, limits: Limits, schema: Schema) -> None:
+    """Remember the schema of a file that nobody may write to, unless the schema borrows its bytes.
+
+    A file that had not changed for a while before its schema was read cannot change without another time of change.
+    """
+    assert isinstance(schema.source, WireSchema)
+    if identity is None or schema.source.borrowed or time.time_ns() - identity[3] <= _RACY_NS:
+        return
+    if len(_BY_FILE) >= _CACHE_FILES:
+        _BY_FILE.clear()
+    _BY_FILE[identity, limits, generation()] = schema

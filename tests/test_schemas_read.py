@@ -1,0 +1,262 @@
+"""Schemas that are read: the quick readers beside the generic ones, names, and what is kept of files that went away."""
+
+from __future__ import annotations
+
+import io
+import os
+import random
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from cases import CASES
+
+import shmarrow as sa
+from shmarrow.errors import DEFAULT_LIMITS, ShmarrowError
+from shmarrow.ipc.flatbuf import Reader
+from shmarrow.ipc.quick import plain_field, schema_header
+from shmarrow.ipc.schema import parse_field
+from shmarrow.ipc.wire_schema import WireSchema, wire_schema
+
+PLAIN = [case.type for case in CASES if not case.type.fields and "extension" not in case.name][::7]
+
+
+def footer(schema: Any) -> np.ndarray:
+    """The footer that pyarrow or we write for a schema."""
+    sink = io.BytesIO()
+    with (pa.ipc.new_file if isinstance(schema, pa.Schema) else sa.ipc.new_file)(sink, schema):
+        pass
+    data = np.frombuffer(sink.getvalue(), np.uint8)
+    size = int(data[-10:-6].view("<i4")[0])
+    return data[len(data) - 10 - size : len(data) - 10].copy()
+
+
+def table_of(data: np.ndarray) -> Any:
+    return Reader(data, "test").root("Footer")["schema"]
+
+
+def slow(data: np.ndarray) -> tuple[list[Any], list[int]]:
+    """All fields, and where the buffers of each column start if it has one node, by the generic readers."""
+    source = wire_schema(table_of(data), DEFAULT_LIMITS)
+    totals = source._scan() if len(source) else np.zeros(0, np.uint8)
+    fields = [parse_field(Reader(data, "test").table("Field", int(at)), DEFAULT_LIMITS) for at in source._positions]
+    starts = np.concatenate([[0], np.cumsum(totals if totals.ndim == 1 else totals[1], dtype=np.int64)])
+    return fields, starts.tolist()
+
+
+def named(count: int) -> list[str]:
+    return [f"column {i * 7919 % count}" for i in range(count)]
+
+
+SCHEMAS = {
+    "none": sa.schema([]),
+    "few": sa.schema([(f"c{i}", type) for i, type in enumerate(PLAIN[:20])]),
+    "all plain": sa.schema([(f"c{i}", type) for i, type in enumerate(PLAIN)]),
+    "many alike": sa.schema([(name, sa.float64()) for name in named(1000)]),
+    "many others": sa.schema([(name, PLAIN[i % len(PLAIN)]) for i, name in enumerate(named(1000))]),
+    "nullable or not": sa.schema([sa.field(name, sa.int8(), nullable=i % 3 > 0) for i, name in enumerate(named(300))]),
+    "a list late": sa.schema(
+        [(name, sa.list_(sa.int8()) if i == 250 else sa.int8()) for i, name in enumerate(named(300))]
+    ),
+    "a dictionary early": sa.schema(
+        [(name, sa.dictionary("int8", "string") if i == 3 else sa.bool_()) for i, name in enumerate(named(300))]
+    ),
+    "with metadata": sa.schema([("a", sa.int8())], metadata={"k": "v"}),
+    "of pyarrow": pa.schema(
+        [(name, (pa.float64(), pa.string(), pa.bool_())[i % 3]) for i, name in enumerate(named(500))]
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SCHEMAS)
+def test_every_field_and_start_is_what_the_generic_readers_give(name: str) -> None:
+    data = footer(SCHEMAS[name])
+    fields, starts = slow(data)
+    for order in (
+        range(len(fields)),
+        range(len(fields) - 1, -1, -1),
+        random.Random(1).sample(range(len(fields)), len(fields)),
+    ):
+        source = wire_schema(table_of(data), DEFAULT_LIMITS)
+        for i in order:
+            assert source.start(i).buffer == starts[i]
+            assert source.start(i + 1).buffer == starts[i + 1]
+            flat = source.flat_start(i)
+            assert flat in (starts[i], -1)
+            assert source.wire(i) == fields[i]
+        assert source.names() == [field.field.name for field in fields]
+        flat_starts = source.flat_starts()
+        assert flat_starts is None or flat_starts.tolist() == starts
+
+
+def test_what_is_plain_is_read_the_quick_way() -> None:
+    data = footer(SCHEMAS["all plain"])
+    reader = Reader(data, "test")
+    found = schema_header(data.data, table_of(data).position, len(data))
+    assert found is not None
+    assert found.fields == len(PLAIN)
+    source = WireSchema(reader, DEFAULT_LIMITS, found.first, found.fields)
+    fields = [parse_field(reader.table("Field", int(at)), DEFAULT_LIMITS) for at in source._positions]
+    quick = [plain_field(reader, int(at)) for at in source._positions]
+    assert [field for field in quick if field is not None] == [f for f, q in zip(fields, quick, strict=True) if q]
+    # Timestamps are made anew each time, as their time zones lie outside of their tables.
+    assert {str(f.type) for f, q in zip(fields, quick, strict=True) if q is None} == {
+        str(type) for type in PLAIN if isinstance(type, sa.types.TimestampType | sa.types.DictionaryType)
+    }
+    for name in ("with metadata", "a dictionary early"):
+        other = footer(SCHEMAS[name])
+        table = table_of(other)
+        assert (schema_header(other.data, table.position, len(other)) is None) == (name == "with metadata")
+    assert plain_field(Reader(other, "test"), int(wire_schema(table, DEFAULT_LIMITS)._positions[3])) is None
+
+
+@pytest.mark.parametrize("name", ["few", "with metadata", "a dictionary early", "nullable or not"])
+def test_mutations_give_the_same_or_nothing(name: str) -> None:
+    data = footer(SCHEMAS[name])
+    table = table_of(data).position
+    slow(data)  # whose types are known from now on
+    chooser = random.Random(name)
+    kept = 0
+    for _ in range(4_000):
+        changed = data.copy()
+        for _ in range(chooser.choice((1, 1, 2, 4))):
+            at = chooser.randrange(len(changed))
+            changed[at] = chooser.choice((0, 1, 4, 8, 127, 128, 255, chooser.randrange(256)))
+        header = schema_header(changed.data, table, len(changed))
+        try:
+            found = Reader(changed, "test").table("Schema", table)
+            generic = wire_schema(found, DEFAULT_LIMITS)
+        except ShmarrowError:
+            generic = None
+        if generic is None:
+            assert header is None
+            continue
+        if header is not None:
+            assert found.lowest == header.lowest
+            assert len(generic) == header.fields
+            assert generic._first == header.first or not header.fields
+            assert not generic.big_endian
+            assert found["custom_metadata"] is None or not len(found["custom_metadata"])
+        for at in generic._positions[:5]:
+            reader = Reader(changed, "test")
+            quick = plain_field(reader, int(at))
+            if quick is not None:
+                kept += 1
+                assert quick == parse_field(Reader(changed, "test").table("Field", int(at)), DEFAULT_LIMITS)
+    assert kept > 1000 or name == "a dictionary early"
+
+
+@pytest.mark.parametrize("count", [1, 40, 700])
+@pytest.mark.parametrize("form", ["", "a", "ab", "abc", "abcd", "column of rows {}", "{} is first", "é{}", "c{}", "{}"])
+def test_names_are_found(form: str, count: int) -> None:
+    names = [form.format(i) for i in range(count)]
+    for writer in (sa, pa):
+        schema = writer.schema([(name, writer.int8()) for name in names])
+        source = wire_schema(table_of(footer(schema)), DEFAULT_LIMITS)
+        for i in {0, count // 2, count - 1}:
+            assert source.find(names[i]) == [k for k, name in enumerate(names) if name == names[i]]
+        for other in ("", "zz", names[0] + "x", names[-1][:-1], "\ud800", "abcdefghi" * 100):
+            assert source.find(other) == [k for k, name in enumerate(names) if name == other]
+
+
+# --- what is kept -----------------------------------------------------------------------------------------------------
+
+
+def mapped(path: Path) -> int:
+    """How many mappings of a file this process has, removed files included."""
+    return sum(str(path) in line for line in Path("/proc/self/maps").read_text().splitlines())
+
+
+def write(path: Path, schema: sa.Schema, rows: int = 3) -> None:
+    batch = sa.RecordBatch(schema, rows, [sa.array(range(rows), field.type) for field in schema])
+    with sa.ipc.new_file(path, schema, overwrite=True) as writer:
+        writer.write(batch)
+
+
+@pytest.mark.parametrize("count", [3, 200])
+@pytest.mark.parametrize("keep", ["reader", "batch", "table", "field", "projection"])
+def test_a_schema_that_is_kept_holds_no_file(tmp_path: Path, keep: str, count: int) -> None:
+    path = tmp_path / "file"
+    schema = sa.schema([(f"{keep} {count} {i}", sa.int32()) for i in range(count)])
+    write(path, schema)
+    for _ in range(3):
+        reader = sa.ipc.open_file(path, included_fields=[1, 0] if keep == "projection" else None)
+        kept: Any = {
+            "reader": lambda r: r.schema,
+            "batch": lambda r: r.get_batch(0).schema,
+            "table": lambda r: r.read_all().schema,
+            "field": lambda r: r.get_batch(0).field(1),
+            "projection": lambda r: r.schema,
+        }[keep](reader)
+        assert mapped(path)
+        del reader
+        assert not mapped(path)
+        if keep == "field":
+            assert kept == schema.field(1)
+        elif keep == "projection":
+            assert kept == sa.schema([schema.field(1), schema.field(0)])
+        else:
+            assert kept.names == schema.names
+            assert kept == schema
+
+
+def test_a_batch_reads_columns_when_its_reader_is_gone(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    write(path, sa.schema([(f"gone {i}", sa.int32()) for i in range(100)]))
+    batch = sa.ipc.open_file(path).get_batch(0)
+    path.unlink()
+    assert batch.column(50).to_pylist() == [0, 1, 2]
+    assert batch.column("gone 99").to_pylist() == [0, 1, 2]
+    column = batch.column(0)
+    del batch
+    assert column.to_pylist() == [0, 1, 2]
+
+
+def test_the_same_schema_is_made_once_for_many_files(tmp_path: Path) -> None:
+    schema = sa.schema([(f"once {i}", sa.int32()) for i in range(100)])
+    for i in range(4):
+        write(tmp_path / str(i), schema, rows=i)
+    first, *others = [sa.ipc.open_file(tmp_path / str(i)).schema for i in range(4)]
+    assert others[0] is others[1] is others[2]
+    assert first == others[0] == schema
+
+
+def test_files_that_change_under_a_reader(tmp_path: Path) -> None:
+    """Somebody writes into a file that is open, against all advice: what comes is data or one of our errors."""
+    path = tmp_path / "file"
+    chooser = random.Random(5)
+    outcomes = set()
+    for turn in range(300):
+        schema = sa.schema([(f"changed {turn} {i}", sa.int32()) for i in range(60)])
+        write(path, schema)
+        reader = sa.ipc.open_file(path)
+        batch = reader.get_batch(0)
+        path.chmod(0o600)
+        size = path.stat().st_size
+        with path.open("r+b") as file:
+            for _ in range(20):
+                file.seek(chooser.randrange(size // 2, size))
+                file.write(bytes([chooser.randrange(256)] * 4))
+        for key in (chooser.randrange(60), f"changed {turn} 30", 0):
+            try:
+                batch.column(key).validate(full=True)
+                outcomes.add("data")
+            except ShmarrowError:
+                outcomes.add("error")
+        try:
+            assert len(reader.schema.names) == 60
+        except ShmarrowError:
+            outcomes.add("error")
+    assert outcomes == {"data", "error"}
+
+
+def test_a_file_that_was_replaced_is_read_anew(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    for turn in range(6):
+        schema = sa.schema([(f"turn {turn // 2}", sa.int32() if turn % 2 else sa.int64())])
+        write(path, schema)
+        os.utime(path, ns=(1, 1))
+        for _ in range(3):
+            assert sa.ipc.open_file(path).schema == schema
