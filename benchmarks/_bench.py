@@ -5,6 +5,9 @@ Rules kept here:
 * both sides of a row run in one process and take turns, and who goes first changes from turn to turn; so whatever else
   the machine does falls on both alike. Others, shown for information, take their turns when the two have had theirs,
   as threads that they leave behind would cost whoever comes next;
+* operations of microseconds come in blocks: in its turn a side has several one after another, each timed by itself, as
+  a program has that reads many files. One at a time, whoever comes after a side that waits for threads of its own finds
+  a processor that was asleep, and pays for that as much again as for its own work;
 * what a turn is given is prepared before the clock starts, once for both sides; the first turn warms up and is not
   counted. What an operation returns is dropped after the clock has stopped;
 * turns come in rounds. A time is the median of all turns. A result is what the medians of each round say: the middle
@@ -140,6 +143,7 @@ class Bench:
         turns: int,
         prepare: Callable[[int], Any] = nothing,
         time: Callable[[Operation, Any], float] = timed,
+        block: int = 1,
     ) -> None:
         """Measure and print one row.
 
@@ -157,6 +161,8 @@ class Bench:
             Gives for the number of a turn what all sides get.
         time : function
             Runs an operation and gives its seconds.
+        block : int
+            Operations in a turn; each has a number of its own.
         """
         names = list(sides)
         rounds = 2 if self.quick else ROUNDS
@@ -165,9 +171,9 @@ class Bench:
         seconds: list[dict[str, list[float]]] = []
 
         def take(order: list[str], took: dict[str, list[float]]) -> None:
-            given = prepare(next(number))
+            given = [prepare(next(number)) for _ in range(block)]
             for name in order:
-                took[name].append(time(sides[name], given))
+                took[name] += [time(sides[name], each) for each in given]
 
         take(names, defaultdict(list))
         for _ in range(rounds):

@@ -22,6 +22,7 @@ from _bench import Bench, Extra, Faster, Operation, bench, faster
 import shmarrow as sa
 
 SCHEMAS = count()
+BLOCK = 10
 
 
 def names(columns: int, schema: int) -> list[str]:
@@ -70,19 +71,20 @@ def check(path: str, key: int | str) -> None:
 
 def another_file(page: Bench, columns: int, times: float, turns: int, *, new: bool, by_name: bool = False) -> None:
     """Open a file that was written for this turn, with a schema that is new or not, and have its middle column."""
-    path = page.scratch / "another"
     middle = columns // 2
 
     def prepare(turn: int) -> tuple[str, int | str]:
         schema = next(SCHEMAS) if new or not turn else 0
+        path = page.scratch / f"another-{turn % BLOCK}"
         path.unlink(missing_ok=True)
         write(path, columns, schema, rows=100 + turn % 10)
         return str(path), names(columns, schema)[middle] if by_name else middle
 
     how = "name" if by_name else "index"
     seen = "not seen before" if new else "seen before, in another file"
-    page.row(f"open, one column by {how}; {columns:,} columns, schema {seen}", SIDES, faster(times), turns, prepare)
-    check(str(path), middle)
+    what = f"open, one column by {how}; {columns:,} columns, schema {seen}"
+    page.row(what, SIDES, faster(times), turns, prepare, block=BLOCK)
+    check(str(page.scratch / "another-0"), middle)
 
 
 def same_file(page: Bench, columns: int, times: float, turns: int) -> None:
@@ -97,6 +99,7 @@ def same_file(page: Bench, columns: int, times: float, turns: int) -> None:
         faster(times),
         turns,
         lambda turn: (str(path), middle),
+        block=BLOCK,
     )
 
 
@@ -116,6 +119,7 @@ def many_batches(page: Bench, batches: int, turns: int) -> None:
         Faster(1 / 1.3, "at most 1.3 times the time"),
         turns,
         lambda turn: turn,
+        block=BLOCK,
     )
 
 
@@ -146,15 +150,15 @@ def imports(page: Bench, turns: int) -> None:
 
 def main() -> None:
     with bench("Opening") as page:
-        another_file(page, 5, 1.5, 100, new=True)
-        another_file(page, 5, 1.5, 100, new=False)
-        same_file(page, 5, 1.5, 100)
-        for columns, times, turns in ((1_000, 10, 20), (10_000, 30, 5)):
+        another_file(page, 5, 1.5, 20, new=True)
+        another_file(page, 5, 1.5, 20, new=False)
+        same_file(page, 5, 1.5, 20)
+        for columns, times, turns in ((1_000, 10, 5), (10_000, 30, 2)):
             for by_name in (False, True):
                 another_file(page, columns, times, turns, new=True, by_name=by_name)
-        another_file(page, 10_000, 100, 10, new=False)
-        same_file(page, 10_000, 100, 10)
-        many_batches(page, 100_000, 60)
+        another_file(page, 10_000, 100, 2, new=False)
+        same_file(page, 10_000, 100, 5)
+        many_batches(page, 100_000, 10)
         imports(page, 10)
 
 

@@ -6,12 +6,16 @@ slots, touch only the bytes in between, and never read past ``bytes_for(offset +
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, TypeAlias
+
 import numpy as np
-import numpy.typing as npt
 
 from shmarrow.buffer import Bytes
 
-Mask = npt.NDArray[np.bool_]
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+Mask: TypeAlias = "npt.NDArray[np.bool_]"
 
 _CHUNK = 1 << 20
 _WORD = np.dtype("<u8")

@@ -7,10 +7,9 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
-import numpy.typing as npt
 
 from shmarrow.batch import RecordBatch
 from shmarrow.columns import Columns, Key, common_length
@@ -18,6 +17,9 @@ from shmarrow.errors import CopyRequired, IndexOutOfRange, InvalidArgument, Inva
 from shmarrow.layout.array import concat_arrays, nulls
 from shmarrow.layout.build import array
 from shmarrow.types import DataType, Field, MetadataLike, Schema, as_type
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
 
 
 class ChunkedArray:

@@ -81,8 +81,8 @@ def test_every_field_and_start_is_what_the_generic_readers_give(name: str) -> No
     ):
         source = wire_schema(table_of(data), DEFAULT_LIMITS)
         for i in order:
-            assert source.start(i).buffer == starts[i]
-            assert source.start(i + 1).buffer == starts[i + 1]
+            assert source.start(i)[1] == starts[i]
+            assert source.start(i + 1)[1] == starts[i + 1]
             flat = source.flat_start(i)
             assert flat in (starts[i], -1)
             assert source.wire(i) == fields[i]

@@ -1,4 +1,4 @@
-"""The doors to others: each partner has a file, and none is imported before data goes through its door.
+"""The doors to others: each partner has a file, and neither is imported before data goes through its door.
 
 Importing this package gives arrays, batches, tables and types their ``from_...`` and ``to_...`` methods, and tensors
 theirs as soon as those are imported.
@@ -6,11 +6,42 @@ theirs as soon as those are imported.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from shmarrow import later
-from shmarrow.interchange import pyarrow as pyarrow
+from shmarrow.batch import RecordBatch
 from shmarrow.layout import Array
+from shmarrow.tables import ChunkedArray, Table
+from shmarrow.types import DataType, Field, Schema
+
+
+def _pyarrow(name: str) -> Callable[[Any], Any]:
+    """A function of :mod:`shmarrow.interchange.pyarrow`, which is imported at the first call."""
+
+    def door(value: Any) -> Any:
+        from shmarrow.interchange import pyarrow
+
+        return getattr(pyarrow, name)(value)
+
+    door.__name__ = door.__qualname__ = name
+    door.__doc__ = f"See :func:`shmarrow.interchange.pyarrow.{name}`; no buffer is copied."
+    return door
+
+
+_PYARROW: tuple[tuple[Any, str, str], ...] = (
+    (DataType, "type_from_pyarrow", "type_to_pyarrow"),
+    (Field, "field_from_pyarrow", "field_to_pyarrow"),
+    (Schema, "schema_from_pyarrow", "schema_to_pyarrow"),
+    (Array, "array_from_pyarrow", "array_to_pyarrow"),
+    (ChunkedArray, "array_from_pyarrow", "chunked_array_to_pyarrow"),
+    (RecordBatch, "record_batch_from_pyarrow", "record_batch_to_pyarrow"),
+    (Table, "table_from_pyarrow", "table_to_pyarrow"),
+)
+
+for _class, _reader, _writer in _PYARROW:
+    _class.from_pyarrow = staticmethod(_pyarrow(_reader))
+    _class.to_pyarrow = _pyarrow(_writer)
 
 
 def _open_tensor_doors() -> None:

@@ -455,20 +455,3 @@ def table_to_pyarrow(table: Table) -> Any:
     """The ``pyarrow.Table`` over the buffers of a table, one chunk of each column for each batch; copies nothing."""
     schema = schema_to_pyarrow(table.schema)
     return partner().Table.from_batches([_batch_to(batch, schema) for batch in table.batches], schema)
-
-
-# --- methods ----------------------------------------------------------------------------------------------------
-
-_METHODS: tuple[tuple[Any, Callable[[Any], Any], Callable[[Any], Any]], ...] = (
-    (DataType, type_from_pyarrow, type_to_pyarrow),
-    (Field, field_from_pyarrow, field_to_pyarrow),
-    (Schema, schema_from_pyarrow, schema_to_pyarrow),
-    (Array, array_from_pyarrow, array_to_pyarrow),
-    (ChunkedArray, array_from_pyarrow, chunked_array_to_pyarrow),
-    (RecordBatch, record_batch_from_pyarrow, record_batch_to_pyarrow),
-    (Table, table_from_pyarrow, table_to_pyarrow),
-)
-
-for _class, _reader, _writer in _METHODS:
-    _class.from_pyarrow = staticmethod(_reader)
-    _class.to_pyarrow = _writer

@@ -12,20 +12,20 @@ from shmarrow.errors import DEFAULT_LIMITS, InvalidArgument, Limits
 from shmarrow.ipc.file import RecordBatchFileAppender, RecordBatchFileReader, RecordBatchFileWriter
 from shmarrow.ipc.options import IpcWriteOptions
 from shmarrow.ipc.source import Sink, Source
-from shmarrow.ipc.stream import (
-    BatchEvent,
-    DictionaryEvent,
-    EndEvent,
-    MappedStreamReader,
-    RecordBatchStreamReader,
-    RecordBatchStreamWriter,
-    SchemaEvent,
-    StreamDecoder,
-)
 from shmarrow.types import MetadataLike, Schema
 
 if TYPE_CHECKING:
     from shmarrow.ipc.bundle import Bundle, load_tensors, save_tensors
+    from shmarrow.ipc.stream import (
+        BatchEvent,
+        DictionaryEvent,
+        EndEvent,
+        MappedStreamReader,
+        RecordBatchStreamReader,
+        RecordBatchStreamWriter,
+        SchemaEvent,
+        StreamDecoder,
+    )
     from shmarrow.ipc.tensor import (
         TensorWriter,
         get_tensor_size,
@@ -89,6 +89,8 @@ def new_stream(
     durable: bool = False,
 ) -> RecordBatchStreamWriter:
     """A writer of the streaming format; the parameters and errors are those of :func:`new_file`."""
+    from shmarrow.ipc.stream import RecordBatchStreamWriter
+
     return RecordBatchStreamWriter(Sink(sink, overwrite=overwrite, mode=mode, durable=durable), schema, options)
 
 
@@ -174,11 +176,23 @@ def open_stream(
     number; over a file object it reads what each message needs. The parameters and errors are those of
     :func:`open_file`.
     """
+    from shmarrow.ipc.stream import MappedStreamReader, RecordBatchStreamReader
+
     opened = Source(source, memory_map)
     kind = RecordBatchStreamReader if opened.data is None else MappedStreamReader
     return kind(opened, limits, included_fields)
 
 
+_STREAMS = {
+    "BatchEvent",
+    "DictionaryEvent",
+    "EndEvent",
+    "MappedStreamReader",
+    "RecordBatchStreamReader",
+    "RecordBatchStreamWriter",
+    "SchemaEvent",
+    "StreamDecoder",
+}
 _BUNDLES = {"Bundle", "load_tensors", "save_tensors"}
 _TENSORS = {
     "TensorWriter",
@@ -193,9 +207,11 @@ _TENSORS = {
 
 
 def __getattr__(name: str) -> Any:
-    """Messages of tensors are imported when they are first asked for."""
+    """Streams, bundles and messages of tensors are imported when they are first asked for."""
     home: Any
-    if name in _TENSORS:
+    if name in _STREAMS:
+        from shmarrow.ipc import stream as home
+    elif name in _TENSORS:
         from shmarrow.ipc import tensor as home
     elif name in _BUNDLES:
         from shmarrow.ipc import bundle as home

@@ -11,16 +11,22 @@ Reading and writing each are one walk by the buffer listing. Rules kept here:
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from shmarrow import bitmap
 from shmarrow.batch import RecordBatch
 from shmarrow.buffer import Bytes
-from shmarrow.errors import DEFAULT_LIMITS, InvalidData, InvalidType, LimitExceeded, Limits, Unsupported
-from shmarrow.ipc.compression import compress, decompressor
+from shmarrow.errors import (
+    DEFAULT_LIMITS,
+    CopyRequired,
+    InvalidData,
+    InvalidType,
+    LimitExceeded,
+    Limits,
+    Unsupported,
+)
 from shmarrow.ipc.flatbuf import ENUMS, TableView
 from shmarrow.ipc.message import Message, encode_message
 from shmarrow.ipc.options import IpcWriteOptions
@@ -33,6 +39,11 @@ from shmarrow.layout.memory import EMPTY
 from shmarrow.layout.primitive import PrimitiveArray
 from shmarrow.layout.union import UnionArray
 from shmarrow.types import Metadata, Schema
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from shmarrow.ipc.compression import Decompressor
 
 _V4 = ENUMS["MetadataVersion"]["V4"]
 VALIDITY_IN_V4 = (*UnionArray.layouts, "run_end_encoded")
@@ -102,7 +113,7 @@ class BatchBody:
         self._ready: dict[int, Bytes] = {}
         self._plain: list[tuple[int, int]] | None = None
         codec = None if table is None else table["compression"]
-        self._decompress = None if codec is None else decompressor(codec["codec"], codec["method"], where, limits)
+        self._decompress = None if codec is None else _decompressor(codec, where, limits)
 
     @property
     def compressed(self) -> bool:
@@ -162,7 +173,7 @@ class BatchBody:
         node, buffer, variadic, v4_bitmaps = self._schema.start(index)
         buffer += v4_bitmaps * self._v4
         cursor = _Cursor(self, node, buffer, variadic)
-        if variadic or self._schema.start(index + 1).variadic > variadic:
+        if variadic or self._schema.start(index + 1)[2] > variadic:
             cursor.buffer += self._variadic_before(variadic)
         wire = self._schema.wire(index)
         self._asked += 1
@@ -243,6 +254,12 @@ class BatchBody:
         if start < 0 or size < 0 or start + size > self._size:
             raise InvalidData(f"buffer {index} needs [{start}, {start + size}) but the body has {self._size} bytes")
         return self._body[start : start + size]
+
+
+def _decompressor(codec: TableView, where: str, limits: Limits) -> Decompressor:
+    from shmarrow.ipc.compression import decompressor  # most batches need none
+
+    return decompressor(codec["codec"], codec["method"], where, limits)
 
 
 def _pairs(vector: npt.NDArray[Any] | None) -> npt.NDArray[np.int64]:
@@ -352,6 +369,30 @@ def plain_batch(
     return RecordBatch(schema, header.length, source=BatchBody(None, header, body, source, dictionaries, where, limits))
 
 
+def dictionary_body(
+    message: Message, body: Bytes, schema: Schema | None, dictionaries: Any, where: str, limits: Limits
+) -> tuple[BatchBody, int, bool]:
+    """The batch within a DictionaryBatch message, the dictionary's id, and whether it is a delta."""
+    header = message.header
+    data = header["data"]
+    if data is None:
+        raise InvalidData(f"{where}: a dictionary batch without data")
+    source = schema.source if schema is not None else None
+    assert isinstance(source, WireSchema)
+    what = f"{where}: dictionary {header['id']}"
+    content = BatchBody(data, header_of(data, message.version, what), body, source, dictionaries, what, limits)
+    return content, header["id"], header["isDelta"]
+
+
+def check_zero_copy(batch: RecordBatch, name: str) -> None:
+    """Refuse a batch whose body has to be decompressed."""
+    source = batch._source
+    if isinstance(source, BatchBody) and source.compressed:
+        raise CopyRequired(
+            f"{name} is compressed, so its columns cannot be had without a copy; open it without zero_copy_only"
+        )
+
+
 # --- writing ----------------------------------------------------------------------------------------------------
 
 
@@ -400,6 +441,8 @@ def _plan_body(columns: Iterable[Any], length: int, options: IpcWriteOptions) ->
         "variadicBufferCounts": np.array(variadic, "<i8") if variadic else None,
     }
     if options.compression is not None:
+        from shmarrow.ipc.compression import compress
+
         buffers = compress(buffers, options)
         values["compression"] = {"codec": ENUMS["CompressionType"][_CODEC[options.compression]]}
     sizes = np.fromiter(map(len, buffers), np.int64, len(buffers))

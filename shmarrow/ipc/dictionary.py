@@ -10,7 +10,7 @@ A dictionary batch sets a dictionary, or with its delta flag adds to the end of 
 
 from __future__ import annotations
 
-import threading
+import _thread
 from typing import Any
 
 from shmarrow.errors import InvalidData, InvalidType, LimitExceeded, Limits
@@ -18,7 +18,7 @@ from shmarrow.ipc.batch import BatchBody
 from shmarrow.ipc.schema import WireField
 from shmarrow.layout.array import concat_arrays
 
-_making = threading.local()
+_making = _thread._local()  # as threading has it, which takes half a millisecond to import
 
 
 class _Parts:

@@ -15,16 +15,15 @@ import struct
 import weakref
 from collections.abc import Iterable, Iterator, Mapping
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
-import numpy.typing as npt
 
 from shmarrow.batch import RecordBatch
 from shmarrow.buffer import Bytes
 from shmarrow.errors import Closed, IndexOutOfRange, InvalidData, LimitExceeded, Limits
 from shmarrow.ipc import flatbuf
-from shmarrow.ipc.batch import Plan, plain_batch, read_batch
+from shmarrow.ipc.batch import Plan, check_zero_copy, dictionary_body, plain_batch, read_batch
 from shmarrow.ipc.dictionary import Dictionary, add_dictionary
 from shmarrow.ipc.flatbuf import ENUMS, STRUCTS, Reader
 from shmarrow.ipc.message import Message, check_version, end_of_stream, key_values, read_key_values, read_message
@@ -32,13 +31,15 @@ from shmarrow.ipc.options import DEFAULT_OPTIONS, IpcWriteOptions
 from shmarrow.ipc.projection import Projection
 from shmarrow.ipc.quick import batch_header, footer_header
 from shmarrow.ipc.schema import encode_schema, encoded_fields
-from shmarrow.ipc.schema_cache import read_schema, remember_file, schema_of_file
+from shmarrow.ipc.schema_cache import KnownFile, known_file, read_schema, remember_file
 from shmarrow.ipc.source import Sink, Source
-from shmarrow.ipc.stream import check_zero_copy, dictionary_body
 from shmarrow.ipc.wire_schema import WireSchema
 from shmarrow.ipc.writer import BatchWriter
 from shmarrow.tables import Table
 from shmarrow.types import Metadata, MetadataLike, Schema, as_metadata
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
 
 MAGIC = b"ARROW1"
 _HEAD = 8
@@ -72,11 +73,16 @@ class RecordBatchFileReader:
         self._limits = limits
         self._zero_copy_only = zero_copy_only
         whole = source.all()
-        self._end, length = _footer_place(whole, source, limits)
+        identity = source.sealed_identity
+        known = known_file(identity, limits)
+        if known is None:
+            self._end, length = _footer_place(whole, source, limits)
+            root = footer_header(source.peek(self._end, min(length, _FOOTER_HEAD)), length)
+        else:
+            self._end, length, root, self._full_schema = known
         self._data: Bytes | None = whole[: self._end]  # what blocks may lead to
         self._footer_bytes = whole[self._end : self._end + length]
         self._root: flatbuf.TableView | None = None
-        root = footer_header(source.peek(self._end, min(length, _FOOTER_HEAD)), length)
         self._blocks_at: int | None = None
         if root is not None:
             found = np.ndarray(root.blocks, _BLOCK, self._footer_bytes, root.start) if root.blocks else _NO_BLOCKS
@@ -87,7 +93,9 @@ class RecordBatchFileReader:
             if version > ENUMS["MetadataVersion"]["V5"]:  # old writers left theirs out, so it says V1 there
                 check_version(version, source.name)
             self._blocks = _blocks(self._footer["recordBatches"])
-        self._full_schema = self._read_schema(None if root is None else root.schema)
+        if known is None:
+            self._full_schema = self._read_schema(None if root is None else root.schema)
+            remember_file(identity, limits, KnownFile(self._end, length, root, self._full_schema))
         self._included = None if included_fields is None else Projection(self._full_schema, included_fields)
         self._dictionaries: _FileDictionaries | None = None
 
@@ -99,18 +107,13 @@ class RecordBatchFileReader:
         return self._root
 
     def _read_schema(self, position: int | None) -> Schema:
-        source, limits = self._source, self._limits
-        identity = source.sealed_identity
-        found = schema_of_file(identity, limits)
-        if found is None:
-            if position is None:
-                table = self._footer["schema"]
-                if table is None:
-                    raise InvalidData(f"{source.name}: the footer has no schema")
-                position = table.position
-            found = read_schema(self._footer_bytes, position, f"{source.name}: footer", limits, source.mapped)
-            remember_file(identity, limits, found)
-        return found
+        name = self._source.name
+        if position is None:
+            table = self._footer["schema"]
+            if table is None:
+                raise InvalidData(f"{name}: the footer has no schema")
+            position = table.position
+        return read_schema(self._footer_bytes, position, f"{name}: footer", self._limits, self._source.mapped)
 
     @property
     def schema(self) -> Schema:

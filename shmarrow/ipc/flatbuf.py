@@ -15,13 +15,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 import numpy as np
-import numpy.typing as npt
 
 from shmarrow.buffer import Bytes
 from shmarrow.errors import DEFAULT_LIMITS, InvalidData, LimitExceeded, Limits
 
 if TYPE_CHECKING:
     import flatbuffers
+    import numpy.typing as npt
 
 # --- the declarations -------------------------------------------------------------------------------------------
 

@@ -10,10 +10,9 @@ Rules kept here:
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 
 from shmarrow import bitmap, types
 from shmarrow.buffer import as_bytes
@@ -22,7 +21,10 @@ from shmarrow.ipc.json_schema import shown
 from shmarrow.layout.binary import join_bytes
 from shmarrow.layout.values import decimal_integers, decimal_words
 
-Values = npt.NDArray[Any]
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+Values: TypeAlias = "npt.NDArray[Any]"
 
 
 def check_kinds(items: Sequence[Any], kinds: tuple[type, ...], expected: str, where: str) -> None:

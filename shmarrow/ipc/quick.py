@@ -11,15 +11,17 @@ files as nearly all writers make them. Rules kept here:
 from __future__ import annotations
 
 import struct
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from shmarrow.buffer import Bytes
 from shmarrow.ipc.flatbuf import OFFSETS, Reader
 from shmarrow.ipc.schema import WireField, known_type
 from shmarrow.types import Field
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
 
 _PREFIX = struct.Struct("<iiI").unpack_from
 _I4 = struct.Struct("<i").unpack_from

@@ -9,10 +9,9 @@ Rules kept here:
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 
 from shmarrow import types
 from shmarrow.errors import InvalidArgument, InvalidData, LimitExceeded, Limits, Unsupported
@@ -26,8 +25,9 @@ from shmarrow.types import DataType, Field, Schema
 
 if TYPE_CHECKING:
     import flatbuffers
+    import numpy.typing as npt
 
-Positions = npt.NDArray[np.int64]
+Positions: TypeAlias = "npt.NDArray[np.int64]"
 
 # --- types to tables and back -----------------------------------------------------------------------------------
 

@@ -10,7 +10,7 @@ Rules kept here:
 from __future__ import annotations
 
 import time
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -19,7 +19,7 @@ from shmarrow.errors import InvalidData, Limits
 from shmarrow.extension import generation
 from shmarrow.ipc.flatbuf import Reader
 from shmarrow.ipc.message import read_key_values
-from shmarrow.ipc.quick import SchemaHeader, schema_header
+from shmarrow.ipc.quick import Footer, SchemaHeader, schema_header
 from shmarrow.ipc.wire_schema import WireSchema, wire_schema
 from shmarrow.types import Schema
 
@@ -27,7 +27,7 @@ Identity = tuple[int, int, int, int]
 """Device, inode, size and time of change (ns) of the file that bytes are mapped from."""
 
 _BY_BYTES: dict[Any, list[tuple[Bytes, Schema]]] = {}
-_BY_FILE: dict[Any, Schema] = {}
+_BY_FILE: dict[Any, KnownFile] = {}
 _SEEN: set[int] = set()
 _CACHE_BYTES = 64 << 20
 _CACHE_FILES = 4096
@@ -108,19 +108,29 @@ def _parse(
     return Schema(metadata=metadata, source=source)
 
 
-def schema_of_file(identity: Identity | None, limits: Limits) -> Schema | None:
-    """The schema in the footer of a file, if it was read before and nobody may have written to the file since."""
+class KnownFile(NamedTuple):
+    """What opening a file found: where its footer is, the footer's root, and the schema."""
+
+    footer: int
+    footer_size: int
+    root: Footer | None
+    schema: Schema
+
+
+def known_file(identity: Identity | None, limits: Limits) -> KnownFile | None:
+    """What was found in a file before, if nobody may have written to it since."""
     return None if identity is None else _BY_FILE.get((identity, limits, generation()))
 
 
-def remember_file(identity: Identity | None, limits: Limits, schema: Schema) -> None:
-    """Remember the schema of a file that nobody may write to, unless the schema borrows its bytes.
+def remember_file(identity: Identity | None, limits: Limits, found: KnownFile) -> None:
+    """Remember what is in a file that nobody may write to, unless the schema borrows its bytes.
 
     A file that had not changed for a while before its schema was read cannot change without another time of change.
     """
-    assert isinstance(schema.source, WireSchema)
-    if identity is None or schema.source.borrowed or time.time_ns() - identity[3] <= _RACY_NS:
+    source = found.schema.source
+    assert isinstance(source, WireSchema)
+    if identity is None or source.borrowed or time.time_ns() - identity[3] <= _RACY_NS:
         return
     if len(_BY_FILE) >= _CACHE_FILES:
         _BY_FILE.clear()
-    _BY_FILE[identity, limits, generation()] = schema
+    _BY_FILE[identity, limits, generation()] = found

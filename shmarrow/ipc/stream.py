@@ -10,7 +10,7 @@ Rules kept here:
 
 from __future__ import annotations
 
-import threading
+import _thread
 from collections.abc import Iterable, Iterator
 from types import TracebackType
 from typing import Any, NamedTuple, Self
@@ -22,14 +22,13 @@ from shmarrow.buffer import Bytes, as_bytes
 from shmarrow.errors import (
     DEFAULT_LIMITS,
     Closed,
-    CopyRequired,
     IndexOutOfRange,
     InvalidData,
     Limits,
     ShmarrowError,
     Unsupported,
 )
-from shmarrow.ipc.batch import BatchBody, header_of, read_batch
+from shmarrow.ipc.batch import dictionary_body, read_batch
 from shmarrow.ipc.dictionary import Dictionary, add_dictionary
 from shmarrow.ipc.message import CONTINUATION, Message, end_of_stream, parse_metadata, read_message, read_prefix
 from shmarrow.ipc.projection import Projection
@@ -115,21 +114,6 @@ class StreamState:
         if nested:
             self._dictionaries[id].make(source.dictionary_wires().get(id))
         return DictionaryEvent(id, delta)
-
-
-def dictionary_body(
-    message: Message, body: Bytes, schema: Schema | None, dictionaries: Any, where: str, limits: Limits
-) -> tuple[BatchBody, int, bool]:
-    """The batch within a DictionaryBatch message, the dictionary's id, and whether it is a delta."""
-    header = message.header
-    data = header["data"]
-    if data is None:
-        raise InvalidData(f"{where}: a dictionary batch without data")
-    source = schema.source if schema is not None else None
-    assert isinstance(source, WireSchema)
-    what = f"{where}: dictionary {header['id']}"
-    content = BatchBody(data, header_of(data, message.version, what), body, source, dictionaries, what, limits)
-    return content, header["id"], header["isDelta"]
 
 
 class StreamDecoder:
@@ -375,7 +359,7 @@ class MappedStreamReader(RecordBatchStreamReader):
         self._set_schema(event.schema, included_fields)
         self._position = 0
         self._complete = False
-        self._extending = threading.Lock()
+        self._extending = _thread.allocate_lock()
 
     def _step(self) -> tuple[Message, int, int] | None:
         """The next message and its body's place."""
@@ -451,12 +435,3 @@ class RecordBatchStreamWriter(BatchWriter):
 
     def _finish(self) -> None:
         self._sink.write([end_of_stream(self.options)])
-
-
-def check_zero_copy(batch: RecordBatch, name: str) -> None:
-    """Refuse a batch whose body has to be decompressed."""
-    source = batch._source
-    if isinstance(source, BatchBody) and source.compressed:
-        raise CopyRequired(
-            f"{name} is compressed, so its columns cannot be had without a copy; open it without zero_copy_only"
-        )

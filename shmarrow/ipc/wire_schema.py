@@ -13,10 +13,9 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 
 from shmarrow.errors import InvalidData, LimitExceeded, Limits
 from shmarrow.ipc.flatbuf import ENUMS, UNIONS, Reader, TableView
@@ -26,7 +25,10 @@ from shmarrow.layout.listing import LISTING
 from shmarrow.layout.memory import ranges
 from shmarrow.types import Field
 
-Positions = npt.NDArray[np.int64]
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+Positions: TypeAlias = "npt.NDArray[np.int64]"
 
 # Numbers of the slots of a Field table.
 _NAME, _TYPE_TAG, _TYPE, _DICTIONARY, _CHILDREN = 0, 2, 3, 4, 5
@@ -58,15 +60,6 @@ _CODES_LISTED: list[int] = _CODES.tolist()
 _ENCODED = len(LISTING["dictionary"].buffers)
 _I4 = struct.Struct("<i").unpack_from
 _U4 = struct.Struct("<I").unpack_from
-
-
-class Start(NamedTuple):
-    """Where a column starts among a batch's nodes, buffers, variadic counts, and bitmaps that only V4 has."""
-
-    node: int
-    buffer: int
-    variadic: int
-    v4_bitmaps: int
 
 
 class WireSchema:
@@ -105,7 +98,7 @@ class WireSchema:
         self._found: dict[str, list[int]] = {}
         self._only_table: TableView | None = None
         self._dictionary_wires: dict[int, WireField] | None = None
-        self._starts: list[list[int]] | None = None
+        self._starts: list[tuple[int, int, int, int]] | None = None
         self._asked = 0
         # How many fields from the first on are known to be plain: of one node, with no counts; the buffers of each; and
         # their number where all have as many, 0 where some have others.
@@ -249,24 +242,28 @@ class WireSchema:
             return -1
         return index * self._uniform if self._uniform > 0 else int(self._codes[:index].sum())
 
-    def start(self, index: int) -> Start:
-        """Where a column starts; the number of columns stands for the end."""
+    def start(self, index: int) -> tuple[int, int, int, int]:
+        """Where a column starts, or at the number of columns the end.
+
+        Counted are the nodes of a batch, its buffers, its counts of variadic buffers, and the bitmaps that only V4 has.
+
+        """
         if self._starts is not None:
-            return Start(*self._starts[index])
+            return self._starts[index]
         flat = self.flat_start(index)
         if flat >= 0:
-            return Start(index, flat, 0, 0)
+            return index, flat, 0, 0
         totals = self._totals
         assert totals is not None
         self._asked += 1
         if totals.ndim == 1 and self._asked < _EAGER:
-            return Start(index, int(totals[:index].sum()), 0, 0)
+            return index, int(totals[:index].sum()), 0, 0
         if totals.ndim == 1:
             totals = np.stack([np.ones_like(totals), totals, np.zeros_like(totals), np.zeros_like(totals)])
         rows = np.zeros((self._count + 1, 4), np.int64)
         np.cumsum(totals.T, axis=0, out=rows[1:])
-        self._starts = rows.tolist()
-        return Start(*self._starts[index])
+        self._starts = list(zip(*rows.T.tolist(), strict=True))
+        return self._starts[index]
 
     # --- the scan ---
 

@@ -13,10 +13,9 @@ Rules kept here:
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
-import numpy.typing as npt
 
 from shmarrow import bitmap
 from shmarrow.bitmap import Mask
@@ -34,6 +33,9 @@ from shmarrow.layout.listing import LISTING, bytes_needed
 from shmarrow.layout.memory import Indices, read_only
 from shmarrow.layout.preview import Budget, clip
 from shmarrow.types import DataType, Field
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
 
 _CLASSES: dict[str, type[Array]] = {}
 

@@ -9,10 +9,9 @@ from __future__ import annotations
 import codecs
 import itertools
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 
 from shmarrow.bitmap import Mask, pack
 from shmarrow.buffer import Bytes
@@ -22,6 +21,9 @@ from shmarrow.layout.memory import EMPTY, Indices, frozen, offsets_of, ranges, r
 from shmarrow.layout.preview import Budget, preview_bytes
 from shmarrow.layout.values import kinds_of
 from shmarrow.types import DataType
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
 
 CHUNK = 1 << 20
 

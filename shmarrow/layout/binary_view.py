@@ -7,10 +7,9 @@ first four bytes follow, the index of a data buffer, and the offset in it.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 
 from shmarrow.bitmap import Mask
 from shmarrow.buffer import Bytes
@@ -19,6 +18,9 @@ from shmarrow.layout.array import Array, make_array
 from shmarrow.layout.binary import check_utf8, decode, gather_bytes, join_bytes, slices
 from shmarrow.layout.memory import Indices, frozen, ranges, read_only, validity_of, view_of
 from shmarrow.layout.preview import Budget, preview_bytes
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
 
 INLINE = 12
 _WORDS = np.dtype(("<i4", (4,)))

@@ -6,10 +6,9 @@ import datetime as dt
 import itertools
 import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 
 from shmarrow import types
 from shmarrow.bitmap import Mask
@@ -20,6 +19,9 @@ from shmarrow.layout.fixed_size_list import FixedSizeListArray
 from shmarrow.layout.primitive import BooleanArray, PrimitiveArray
 from shmarrow.layout.values import DayTime, MonthDayNano, kinds_of
 from shmarrow.types import DataType
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
 
 _NONE = type(None)
 

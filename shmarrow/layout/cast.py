@@ -5,10 +5,9 @@ A cast never changes a value. Between offsets and views the bytes of long values
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 
 from shmarrow.errors import InvalidData, InvalidType
 from shmarrow.extension import ExtensionType
@@ -28,6 +27,9 @@ from shmarrow.types import (
     RunEndEncodedType,
     as_type,
 )
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
 
 _BINARY = ("binary", "large_binary", "binary_view")
 _LISTS = ("list", "large_list", "list_view", "large_list_view", "fixed_size_list", "map")

@@ -7,16 +7,18 @@ itself.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 
 from shmarrow.bitmap import Mask
 from shmarrow.errors import InvalidData
 from shmarrow.layout.array import Array, concat_arrays, make_array
 from shmarrow.layout.memory import Indices, frozen, read_only, validity_of
 from shmarrow.layout.preview import Budget
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
 
 
 class DictionaryArray(Array):

@@ -11,10 +11,9 @@ Rules kept here:
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 
 from shmarrow import extension
 from shmarrow.bitmap import Mask
@@ -23,6 +22,9 @@ from shmarrow.extension import ExtensionType
 from shmarrow.layout.array import Array, array_class, make_array, nulls
 from shmarrow.layout.memory import Indices
 from shmarrow.layout.preview import Budget, clip
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
 
 
 class ExtensionArray(Array):

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 
 from shmarrow.bitmap import Mask
 from shmarrow.errors import CopyRequired, InvalidData
@@ -15,6 +14,9 @@ from shmarrow.layout.list import flatten_lists
 from shmarrow.layout.memory import Indices, check_expansion, ranges, validity_of
 from shmarrow.layout.preview import Budget
 from shmarrow.types import DataType
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
 
 
 class FixedSizeListArray(Array):

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
-import numpy.typing as npt
 
 from shmarrow.bitmap import Mask
 from shmarrow.errors import InvalidData, InvalidType
@@ -19,6 +18,9 @@ from shmarrow.layout.array import Array, check_not_null, concat_arrays, make_arr
 from shmarrow.layout.binary import check_ends, checked_offsets, joined_offsets, offsets_view, trimmed_offsets
 from shmarrow.layout.memory import Indices, frozen, offsets_of, ranges, validity_of
 from shmarrow.layout.preview import Budget
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
 
 
 class ListArray(Array):

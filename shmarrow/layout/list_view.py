@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 
 from shmarrow.bitmap import Mask
 from shmarrow.errors import InvalidData
@@ -14,6 +13,9 @@ from shmarrow.layout.array import Array, check_not_null, concat_arrays, make_arr
 from shmarrow.layout.list import flatten_lists
 from shmarrow.layout.memory import Indices, check_expansion, frozen, ranges, validity_of, view_of
 from shmarrow.layout.preview import Budget
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
 
 
 class ListViewArray(Array):

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 
 from shmarrow import bitmap
 from shmarrow.bitmap import Mask
@@ -20,6 +19,9 @@ from shmarrow.layout.array import Array, make_array
 from shmarrow.layout.memory import Indices, check_expansion, frozen, read_only, validity_of, view_of
 from shmarrow.layout.values import check_range, from_python, kinds_of, plain_numbers, to_python
 from shmarrow.types import BoolType, DataType, DateType, DecimalType, FixedSizeBinaryType, IntType
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
 
 
 class PrimitiveArray(Array):

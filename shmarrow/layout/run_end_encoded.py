@@ -7,10 +7,9 @@ its own; the children are never sliced.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
-import numpy.typing as npt
 
 from shmarrow.bitmap import Mask
 from shmarrow.errors import InvalidData, LimitExceeded
@@ -18,6 +17,9 @@ from shmarrow.layout.array import Array, concat_arrays, make_array, nulls
 from shmarrow.layout.memory import Indices, check_expansion, frozen
 from shmarrow.layout.preview import Budget
 from shmarrow.types import DataType
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
 
 
 class RunEndEncodedArray(Array):

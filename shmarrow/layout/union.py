@@ -7,10 +7,9 @@ is meant. Unions have no validity of their own: a slot is null when the child's 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 
 from shmarrow.bitmap import Mask
 from shmarrow.buffer import Bytes
@@ -19,6 +18,9 @@ from shmarrow.layout.array import Array, concat_arrays, make_array, nulls, one_n
 from shmarrow.layout.memory import Indices, frozen, read_only, view_of
 from shmarrow.layout.preview import Budget
 from shmarrow.types import DataType
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
 
 _ID = np.dtype("i1")
 _OFFSET = np.dtype("<i4")

@@ -9,14 +9,12 @@ Rules kept here:
 
 from __future__ import annotations
 
-import array
 import datetime as dt
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 
 from shmarrow.errors import InvalidData, InvalidType
 from shmarrow.types import (
@@ -32,7 +30,10 @@ from shmarrow.types import (
     TimeType,
 )
 
-Values = npt.NDArray[Any]
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+Values: TypeAlias = "npt.NDArray[Any]"
 
 _type_of = type  # functions here have a parameter named type
 
@@ -262,6 +263,8 @@ def plain_numbers(type: DataType, values: Sequence[Any]) -> Values:
     assert storage is not None
     code = _CODES.get(storage.str)
     if code is not None:
+        import array  # needed here only
+
         try:
             return np.frombuffer(array.array(code, values), storage) if len(values) else np.empty(0, storage)
         except OverflowError:

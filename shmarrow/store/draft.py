@@ -14,10 +14,9 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator, Mapping
 from types import TracebackType
-from typing import Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
-import numpy.typing as npt
 
 from shmarrow import bitmap
 from shmarrow.buffer import PADDING, Bytes, padded
@@ -32,6 +31,9 @@ from shmarrow.layout.listing import LISTING
 from shmarrow.segment import SegmentWriter
 from shmarrow.store.kinds import RECORD_BATCH
 from shmarrow.types import DataType, Field, Schema
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
 
 _SIZE = struct.Struct("<i")
 _BINARY = ("binary", "large_binary")

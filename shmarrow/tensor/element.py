@@ -11,10 +11,9 @@ Rules kept here:
 from __future__ import annotations
 
 import re
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 
 from shmarrow import types
 from shmarrow.errors import InvalidArgument, InvalidData, InvalidType, MissingExtra
@@ -22,7 +21,10 @@ from shmarrow.extension import ExtensionType
 from shmarrow.layout.build import infer_numpy
 from shmarrow.types import DataType, Metadata
 
-NDArray = npt.NDArray[Any]
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+NDArray: TypeAlias = "npt.NDArray[Any]"
 DType = np.dtype[Any]
 
 ELEMENT_KEY = b"shmarrow:element"
