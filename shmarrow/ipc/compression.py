@@ -4,15 +4,21 @@ A compressed buffer is its decompressed size as a 64-bit number and the compress
 bytes are stored as they are. Rules kept here:
 
 * the size that a buffer claims is checked against the limits before anything is allocated, and against what comes out;
-* the codecs release the interpreter, so buffers that do not depend on each other go through a small pool of threads.
+* the codecs release the interpreter, so buffers that do not depend on each other go through a small pool of threads;
+* fresh memory costs a third of what LZ4 does, so what decompressed arrays leave behind is used again, up to 512 MiB;
+  until then the kernel may take it back at any time.
 """
 
 from __future__ import annotations
 
+import functools
 import itertools
+import mmap
 import os
 import struct
+import weakref
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -56,11 +62,7 @@ class Decompressor:
         ends = list(itertools.accumulate(rooms))
         if not ends or ends[-1] < _WORTH_THREADS:
             return [self._open(*item) for item in zip(parts, indices, sizes, strict=True)]
-        # One piece of memory for all: the kernel gives it in huge pages, at a third of the cost.
-        try:
-            arena = np.empty(ends[-1], np.uint8)
-        except MemoryError:
-            raise LimitExceeded(f"no memory for {ends[-1]} decompressed bytes") from None
+        arena = _memory(ends[-1])
         spans = zip(ends, rooms, sizes, strict=True)
         targets = [arena[end - room : end - room + max(size, 0)] for end, room, size in spans]
         return list(pool().map(self._open, parts, indices, sizes, targets))
@@ -117,7 +119,7 @@ def decompress(codec: str, data: Bytes, size: int, what: str, target: Bytes | No
         raise InvalidData(f"{what}: {len(data)} bytes of {codec} cannot hold the {size} that it says")
     try:
         if target is None:
-            target = np.empty(size, np.uint8)
+            target = _memory(size)
         found = _DECOMPRESS[codec](data.data, target)
     except (RuntimeError, ValueError, OverflowError, MemoryError) as error:
         raise InvalidData(f"{what}: no {codec} frame of {size} bytes: {error or type(error).__name__}") from None
@@ -129,6 +131,66 @@ def decompress(codec: str, data: Bytes, size: int, what: str, target: Bytes | No
 
 def _decompress_lz4(data: memoryview, target: Bytes) -> int:
     """Fill the target from an LZ4 frame; gives how many bytes came, and one more if there was no room for all."""
+    library = _lz4_library()
+    return _decompress_lz4_pieces(data, target) if library is None else _decompress_lz4_whole(library, data, target)
+
+
+@functools.cache
+def _lz4_library() -> Any:
+    """The C library that the package lz4 carries, where that lets others call it; else None."""
+    import ctypes
+
+    import lz4.frame
+
+    try:
+        library = ctypes.CDLL(lz4.frame._frame.__file__)
+        size, pointer = ctypes.c_size_t, ctypes.c_void_p
+        for name, result, arguments in (
+            ("LZ4F_createDecompressionContext", size, (pointer, ctypes.c_uint)),
+            ("LZ4F_decompress", size, (pointer, pointer, pointer, pointer, pointer, pointer)),
+            ("LZ4F_isError", ctypes.c_uint, (size,)),
+            ("LZ4F_getErrorName", ctypes.c_char_p, (size,)),
+            ("LZ4F_freeDecompressionContext", size, (pointer,)),
+        ):
+            function = getattr(library, name)
+            function.restype, function.argtypes = result, arguments
+    except (OSError, AttributeError):
+        return None
+    return library
+
+
+_LZ4F_VERSION = 100
+
+
+def _decompress_lz4_whole(library: Any, data: memoryview, target: Bytes) -> int:
+    """As :func:`_decompress_lz4`, straight into the target: what the package itself offers makes a copy first."""
+    from ctypes import byref, c_size_t, c_void_p
+
+    source = np.frombuffer(data, np.uint8)
+    spill = np.empty(1, np.uint8)
+    start, total = source.ctypes.data, len(source)
+    place, over, size = target.ctypes.data, spill.ctypes.data, len(target)
+    context, read, done = c_void_p(), 0, 0
+    if library.LZ4F_isError(library.LZ4F_createDecompressionContext(byref(context), _LZ4F_VERSION)):
+        raise MemoryError
+    try:
+        while True:
+            wrote, took = c_size_t(size - done or 1), c_size_t(total - read)
+            into = place + done if done < size else over
+            left = library.LZ4F_decompress(context, into, byref(wrote), start + read, byref(took), None)
+            if library.LZ4F_isError(left):
+                raise RuntimeError(library.LZ4F_getErrorName(left).decode())
+            if wrote.value and done == size:
+                return size + 1
+            done, read = done + wrote.value, read + took.value
+            if not left or not (wrote.value or took.value):
+                return done
+    finally:
+        library.LZ4F_freeDecompressionContext(context)
+
+
+def _decompress_lz4_pieces(data: memoryview, target: Bytes) -> int:
+    """As :func:`_decompress_lz4`, by what the package offers."""
     import lz4.frame
 
     context = lz4.frame.create_decompression_context()
@@ -166,6 +228,54 @@ _DECOMPRESS: dict[str, Callable[[memoryview, Bytes], int]] = {
     "LZ4_FRAME": _decompress_lz4,
     "ZSTD": _decompress_zstd,
 }
+
+
+# --- memory -----------------------------------------------------------------------------------------------------
+
+_POOLED = 1 << 20
+_KEPT = 1 << 29
+_HUGE_PAGE = 1 << 21
+_free: list[mmap.mmap] = []
+
+
+def _memory(size: int) -> Bytes:
+    """Writable memory with anything in it; large pieces are used again when the last array over them is gone."""
+    try:
+        if size < _POOLED or not hasattr(mmap, "MADV_FREE"):
+            return np.empty(size, np.uint8)
+        piece = _piece(padded(size, _HUGE_PAGE))
+    except (MemoryError, OSError, OverflowError):
+        raise LimitExceeded(f"no memory for {size} decompressed bytes") from None
+    whole = np.frombuffer(piece, np.uint8)
+    weakref.finalize(whole, _give_back, piece).atexit = False
+    return whole[:size]
+
+
+def _piece(size: int) -> mmap.mmap:
+    for piece in sorted(_free, key=len):
+        if size <= len(piece) <= 2 * size:
+            try:
+                _free.remove(piece)
+            except ValueError:  # another thread has it
+                continue
+            return piece
+    made = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    with suppress(OSError, AttributeError):  # a kernel without them
+        made.madvise(mmap.MADV_HUGEPAGE)
+    return made
+
+
+def _give_back(piece: mmap.mmap) -> None:
+    """Keep a piece for the next who needs one; until then the kernel may take its pages."""
+    with suppress(IndexError):  # another thread emptied it
+        while sum(map(len, _free)) + len(piece) > _KEPT:
+            _free.pop(0)
+    if len(piece) <= _KEPT:
+        piece.madvise(mmap.MADV_FREE)
+        _free.append(piece)
+
+
+# --- writing ----------------------------------------------------------------------------------------------------
 
 
 def compress(buffers: Sequence[Bytes], options: IpcWriteOptions) -> list[Bytes]:
