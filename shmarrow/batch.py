@@ -23,8 +23,8 @@ class ColumnSource(Protocol):
     def column(self, index: int) -> Any:
         """The column at a position from 0."""
 
-    def prepare(self) -> None:
-        """All columns will be asked for: do now what is faster for all of them at once."""
+    def columns(self) -> list[Any]:
+        """All columns, made anew; for all of them at once some things are faster."""
 
 
 class RecordBatch(Columns):
@@ -127,10 +127,10 @@ class RecordBatch(Columns):
     @property
     def columns(self) -> list[Any]:
         """All columns."""
-        count = self.num_columns
-        if len(self._columns) < count and self._source is not None:
-            self._source.prepare()
-        return [self.column(i) for i in range(count)]
+        made = self._columns
+        if self._source is not None and len(made) < len(self._schema):
+            self._columns = made = dict(enumerate(self._source.columns())) | made
+        return [made[i] for i in range(len(made))]
 
     @property
     def nbytes(self) -> int:

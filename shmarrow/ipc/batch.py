@@ -119,8 +119,28 @@ class BatchBody:
     def compressed(self) -> bool:
         return self._decompress is not None
 
-    def prepare(self) -> None:
-        """All columns will be asked for: decompress their buffers now, on a few threads."""
+    def columns(self) -> list[Any]:
+        """All columns of the schema."""
+        if self._decompress is not None:
+            self._decompress_all()
+        self._find_plain()
+        if self._plain is None:
+            return [self._column(i) for i in range(len(self._schema))]
+        length, body = self.length, self._body
+        made: list[Any] = []
+        last: Any = None
+        needs, make = 0, PrimitiveArray
+        for type, (start, size) in zip(self._schema.plain_types(), self._plain, strict=True):
+            if type is not last and type is not None:
+                last, needs, make = type, length * type.storage.itemsize, type.array_class or PrimitiveArray
+            if type is None or size < needs:
+                made.append(self._column(len(made)))
+            else:
+                made.append(make(type, length, [None, body[start : start + size]], 0))
+        return made
+
+    def _decompress_all(self) -> None:
+        """Decompress all buffers, on a few threads."""
         if self._decompress is not None and not self._ready:
             self._buffer_rows, self._node_rows = self._buffers.tolist(), self._nodes.tolist()
             indices = [i for i, row in enumerate(self._buffer_rows) if row[1]]

@@ -42,5 +42,6 @@ class _Columns:
     def column(self, index: int) -> Any:
         return self._batch.column(self._indices[index])
 
-    def prepare(self) -> None:
-        """Columns that were left out are not to be decompressed, so each is made by itself."""
+    def columns(self) -> list[Any]:
+        """One by one: columns that were left out are not to be decompressed."""
+        return [self._batch.column(index) for index in self._indices]

@@ -12,7 +12,7 @@ in a record batch. Rules kept here:
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 Positions: TypeAlias = "npt.NDArray[np.int64]"
 
 # Numbers of the slots of a Field table.
-_NAME, _TYPE_TAG, _TYPE, _DICTIONARY, _CHILDREN = 0, 2, 3, 4, 5
+_NAME, _TYPE_TAG, _TYPE, _DICTIONARY, _CHILDREN, _METADATA = 0, 2, 3, 4, 5, 6
 
 # What the scan has to know of a type: how many buffers it has, and whether it is special in one of these ways.
 _BUFFERS, _VARIADIC, _V4_BITMAP, _NESTED, _UNKNOWN = 15, 16, 32, 64, 128
@@ -100,6 +100,7 @@ class WireSchema:
         self._dictionary_wires: dict[int, WireField] | None = None
         self._starts: list[tuple[int, int, int, int]] | None = None
         self._asked = 0
+        self._types: list[Any] | None = None
         # How many fields from the first on are known to be plain: of one node, with no counts; the buffers of each; and
         # their number where all have as many, 0 where some have others.
         self._plain = 0
@@ -235,6 +236,55 @@ class WireSchema:
         starts = np.zeros(self._count + 1, np.int64)
         np.cumsum(totals, out=starts[1:])
         return starts
+
+    def plain_types(self) -> list[Any]:
+        """The type of each column if it has the layout of primitives, else None; no field is made that needs not be."""
+        if self._types is None:
+            found: list[Any] = [None] * self._count
+            for first, group in self._alike() if self._count > _FEW_FIELDS and self.scan() else self._each():
+                wire = self.wire(first)
+                if wire.type.layout == "primitive" and wire.field.type is wire.type:
+                    for i in group:
+                        found[i] = wire.type
+            self._types = found
+        return self._types
+
+    def _each(self) -> Iterator[tuple[int, Sequence[int]]]:
+        return ((i, (i,)) for i in range(self._count))
+
+    def _alike(self) -> Iterator[tuple[int, Sequence[int]]]:
+        """Columns in groups of one type, by their first; those that cannot be seen at once to be alike, one by one."""
+        reader = self._reader
+        positions = self._positions
+        tags_at, types_at, children, dictionaries, metadata = self._slots(
+            positions, (_TYPE_TAG, _TYPE, _CHILDREN, _DICTIONARY, _METADATA)
+        )
+        if tags_at is None or types_at is None or dictionaries is not None or metadata is not None:
+            return self._each()
+        if children is not None and (not int(children.min()) or self._follow(children, "a field's children")[1].any()):
+            return self._each()
+        tags = reader.data.take(tags_at)
+        tables, starts = self._follow(types_at, "a field's type")
+        vtables = tables - starts.astype("<u4").view("<i4")
+        groups: list[tuple[int, Sequence[int]]] = []
+        for tag in np.unique(tags).tolist():
+            group = np.flatnonzero(tags == tag)
+            if (vtables[group] == vtables[group[0]]).all() and self._same_tables(
+                tables[group], UNIONS["Type"][tag - 1]
+            ):
+                groups.append((int(group[0]), group.tolist()))
+            else:
+                groups += [(i, (i,)) for i in group.tolist()]
+        return iter(groups)
+
+    def _same_tables(self, tables: Positions, name: str) -> bool:
+        """Whether tables of one kind and vtable say the same, as far as that is in their own bytes alone."""
+        reader = self._reader
+        size = reader.table(name, int(tables[0])).size
+        if name == "Timestamp" or size > _MOST_TYPE or int(tables.max()) + size > reader.size:
+            return False  # a time zone lies elsewhere
+        words = all(_all_same(self._u4(tables + at)) for at in range(4, size & ~3, 4))
+        return words and all(_all_same(reader.data.take(tables + at)) for at in range(max(size & ~3, 4), size))
 
     def flat_start(self, index: int) -> int:
         """The first buffer of a column, if those before it have one node each and no counts; -1 where they may not."""
@@ -513,6 +563,10 @@ class WireSchema:
         return targets, sizes
 
 
+def _all_same(values: npt.NDArray[Any]) -> bool:
+    return bool((values == values[0]).all())
+
+
 def wire_schema(table: TableView, limits: Limits, borrowed: bool = False) -> WireSchema:
     """The fields of a Schema table.
 
@@ -542,3 +596,4 @@ _EAGER = 4
 _FEW = 16
 _FEW_FIELDS = 48
 _MOST_VTABLES = 4096
+_MOST_TYPE = 64

@@ -42,9 +42,10 @@ class PrimitiveArray(Array):
         dtype = self._type.numpy_dtype
         if dtype is None or (self._null_count and self.null_count):
             return self._to_numpy_copy(zero_copy_only)
-        if not self._length or not dtype.itemsize:
-            return np.empty(self._length, dtype)
-        return np.ndarray((self._length,), dtype, self._buffers[1], self._offset * dtype.itemsize)
+        length, size = self._length, dtype.itemsize
+        if not length or not size:
+            return np.empty(length, dtype)
+        return np.ndarray(length, dtype, self._buffers[1], self._offset * size)
 
     def _to_numpy_copy(self, zero_copy_only: bool) -> npt.NDArray[Any]:
         if zero_copy_only:
