@@ -558,3 +558,31 @@ def test_moments_beyond_python() -> None:
 
 def test_every_layout_stands_in_a_case() -> None:
     assert {case.type.layout for case in CASES} == set(LISTING)
+
+
+@pytest.mark.parametrize("type", [sa.string(), sa.large_string(), sa.binary()], ids=str)
+def test_many_short_values_come_back(type: Any) -> None:
+    """More than one block of them; with NULs, with text that is not ASCII, with long ones among them, sliced."""
+    generator = np.random.default_rng(4)
+    plain = [f"value {i}" for i in generator.integers(0, 10_000, 40_000)]
+    for change in ({}, {20_000: "with \0 in it"}, {39_999: "é" * 7, 3: "\U0001f600"}, {17: "long " * 100_000}, {0: ""}):
+        values: list[Any] = [change.get(i, value) for i, value in enumerate(plain)]
+        values[5] = values[16_384] = None
+        if not type.text:
+            values = [value if value is None else value.encode() for value in values]
+        made = sa.array(values, type)
+        assert made.to_pylist() == values
+        assert made.slice(16_000, 1000).to_pylist() == values[16_000:17_000]
+
+
+def test_text_that_is_wrong_far_behind_is_named() -> None:
+    raw = b"ok" * 30_000
+    offsets = np.arange(0, 60_001, 2, dtype=np.int32)
+    wrong = raw[:40_002] + b"\xff\xff" + raw[40_004:]
+    made = sa.BinaryArray.from_buffers(sa.string(), offsets, wrong)
+    with pytest.raises(sa.InvalidData, match="slot 20001 is not UTF-8"):
+        made.to_pylist()
+    valid = np.ones(30_000, np.bool_)
+    valid[20_001] = False
+    masked = sa.BinaryArray.from_buffers(sa.string(), offsets, wrong, valid)
+    assert masked.to_pylist() == ["ok"] * 20_001 + [None] + ["ok"] * 9_998
