@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import errno
 import fcntl
+import functools
 import os
 import stat
 import time
@@ -127,7 +128,11 @@ class Place:
             self.control = os.path.join(self.directory, CONTROL)
             self._make_directory()
             self._check_directory(mode, trust)
-        self.unnamed = supports_unnamed(self.directory)
+
+    @functools.cached_property
+    def unnamed(self) -> bool:
+        """Whether objects can be written without a name; who only reads need not know."""
+        return supports_unnamed(self.directory)
 
     def _make_directory(self) -> None:
         try:

@@ -42,7 +42,7 @@ IS_DIRECTORY = 0x40000000
 Key = tuple[int, int]
 
 _HEAD = struct.Struct("iIII")
-_BUFFER = 1 << 16
+_BUFFER = 1 << 12
 
 
 class Listener:
