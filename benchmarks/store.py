@@ -156,7 +156,7 @@ def get(page: Bench, store: sa.Store, size: int, text: str) -> None:
         if ray is not None:
             kept = ray.put(np.zeros(size // 8)) if size < 1 << 28 else None
             sides |= {"ray": lambda _: ray.get(kept)[0]} if kept is not None else {}
-        page.row(f"have the first value of an array of {text}", sides, AHEAD, 2000)
+        page.row(f"have the first value of an array of {text}", sides, AHEAD, 200, block=10)
     store.delete("x")
 
 

@@ -659,6 +659,10 @@ def _resolve(where: Location) -> tuple[str, str]:
         raise InvalidType(f"expected a path or {SHM_SCHEME}NAME, found {type(where).__name__}")
     try:
         name = os.fsdecode(where)
+        if name.isascii() and "\0" not in name and not name.startswith(SHM_SCHEME):
+            last = name[name.rfind("/") + 1 :]
+            if last not in ("", ".", "..") and not last.startswith(TEMP_PREFIX):
+                return name, name  # as nearly all are
         raw = name.encode() if _is_shm(name) else os.fsencode(name)
     except UnicodeError as error:
         raise InvalidArgument(f"{where!r} cannot be encoded as a name: {error}") from None
@@ -720,7 +724,7 @@ def _posix_ipc() -> Iterator[Any]:
 
 def _open_object(name: str, path: str, flags: int) -> tuple[int, os.stat_result]:
     """Open a published object, lock it against eviction; its descriptor and what it is."""
-    if _is_shm(name) and not _SHM_IS_FILES:
+    if not _SHM_IS_FILES and _is_shm(name):
         with _posix_ipc() as posix_ipc:
             fd = posix_ipc.SharedMemory(_posix_name(name), read_only=True).fd
         return fd, os.fstat(fd)

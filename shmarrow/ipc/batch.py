@@ -123,9 +123,12 @@ class BatchBody:
         """All columns of the schema."""
         if self._decompress is not None:
             self._decompress_all()
-        self._find_plain()
+        count = len(self._schema)
+        if count > _EAGER:
+            self._asked = max(self._asked, _EAGER)
+            self._expect_many()
         if self._plain is None:
-            return [self._column(i) for i in range(len(self._schema))]
+            return [self.column(i) for i in range(count)]
         length, body = self.length, self._body
         made: list[Any] = []
         last: Any = None
@@ -149,6 +152,9 @@ class BatchBody:
 
     def column(self, index: int) -> Any:
         """A column of the schema."""
+        self._asked += 1
+        if self._asked == _EAGER:
+            self._expect_many()
         if self._plain is not None:
             start, size = self._plain[index]
         elif not self._swap and self._decompress is None:
@@ -163,9 +169,6 @@ class BatchBody:
 
     def _plain_place(self, index: int) -> tuple[int, int]:
         """Where the values of a column lie if it has two buffers, or a size of -1 if it has nulls or may be nested."""
-        self._asked += 1
-        if self._asked == _EAGER:
-            self._find_plain()
         at = self._schema.flat_start(index) + 1
         if not at or index >= len(self._nodes) or at >= len(self._buffers):
             return 0, -1
@@ -174,19 +177,25 @@ class BatchBody:
         start, size = self._buffers[at].tolist()
         return (start, size) if size > 0 and 0 <= start <= self._size - size else (0, -1)
 
-    def _find_plain(self) -> None:
-        """Many columns are asked for: find at once those with two buffers, no nulls, and values within the body."""
+    def _expect_many(self) -> None:
+        """Some columns were asked for, so others will be."""
+        if not self._find_plain() and self._node_rows is None:
+            self._node_rows, self._buffer_rows = self._nodes.tolist(), self._buffers.tolist()
+
+    def _find_plain(self) -> bool:
+        """Find the columns with two buffers, no nulls, and values within the body; whether that is all of them."""
         starts = self._schema.flat_starts()
         count = len(self._schema)
         if starts is None or self._swap or self.compressed:
-            return
+            return False
         if len(self._nodes) < count or not len(self._buffers) or len(self._buffers) < starts[-1]:
-            return
+            return False
         first = np.minimum(starts[:-1] + 1, len(self._buffers) - 1)
         at, sizes = self._buffers[first, 0], self._buffers[first, 1]
         good = (np.diff(starts) == 2) & (self._nodes[:count, 0] == self.length) & (self._nodes[:count, 1] == 0)
         good &= (sizes > 0) & (at >= 0) & (at <= self._size) & (sizes <= self._size - at)
         self._plain = list(zip(at.tolist(), np.where(good, sizes, -1).tolist(), strict=True))
+        return bool(good.all())
 
     def _column(self, index: int) -> Any:
         """A column of any type."""
@@ -196,10 +205,6 @@ class BatchBody:
         if variadic or self._schema.start(index + 1)[2] > variadic:
             cursor.buffer += self._variadic_before(variadic)
         wire = self._schema.wire(index)
-        self._asked += 1
-        if self._asked == _EAGER and self._node_rows is None:
-            self._node_rows, self._buffer_rows = self._nodes.tolist(), self._buffers.tolist()
-            self._find_plain()
         try:
             column = cursor.array(wire)
         except InvalidData as error:

@@ -45,8 +45,8 @@ class Source:
         if isinstance(source, segment.Segment):
             self.name, self.data, self.mapped = source.name, source.data, True
         elif segment.is_location(source):
-            self.name = os.fspath(source)
-            self._open(source, memory_map)
+            self.name = os.fsdecode(source)
+            self._open(self.name, memory_map)
         elif hasattr(source, "read") and not isinstance(source, mmap.mmap):
             self.name = _name_of(source)
             self._from_file(source)
@@ -58,7 +58,7 @@ class Source:
 
     def _open(self, source: Any, memory_map: bool) -> None:
         if memory_map or self.name.startswith(segment.SHM_SCHEME):
-            self._segment = segment.attach(source)
+            self._segment = segment.attach(self.name)
             self.data, self.mapped = self._segment.data, True
             return
         with segment.attach(source) as found:
