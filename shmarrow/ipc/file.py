@@ -49,6 +49,7 @@ _BLOCK = STRUCTS["Block"]
 _BLOCK_ROW = struct.Struct("<qi4xq")
 _NO_BLOCKS = np.empty(0, _BLOCK)
 _FOOTER_HEAD = 512
+_COPIED_METADATA = 4096
 
 _Block = tuple[int, int, int]
 
@@ -195,7 +196,11 @@ class RecordBatchFileReader:
         body_at = offset + metadata_length
         if offset < 0 or metadata_length < 16 or body_length < 0 or body_at + body_length > len(data):
             return None
-        header = batch_header(data, data.data, offset, metadata_length, body_length)
+        if metadata_length <= _COPIED_METADATA and self._source.large:
+            own = np.frombuffer(self._source.peek(offset, metadata_length), np.uint8)
+            header = batch_header(own, own.data, 0, metadata_length, body_length)
+        else:
+            header = batch_header(data, data.data, offset, metadata_length, body_length)
         if header is None or metadata_length > self._limits.metadata_bytes:
             return None
         body = data[body_at : body_at + body_length]

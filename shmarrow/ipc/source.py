@@ -91,16 +91,16 @@ class Source:
         assert self._segment is not None
         return self._segment.mode
 
-    def fetch(self, start: int, size: int) -> Bytes:
-        """A private copy of a run of bytes."""
-        if self._segment is not None:
-            return self._segment.read(start, size)
-        return self.all()[start : start + size].copy()
+    @property
+    def large(self) -> bool:
+        """Whether the bytes are a mapping of many pages, each of which costs more to touch than a few bytes to read."""
+        return self._segment is not None and self._segment.size > _LARGE
 
     def peek(self, start: int, size: int) -> bytes:
         """A few bytes; where the mapping is large, without touching a page of it for them."""
-        if self._segment is not None and self._segment.size > _LARGE:
-            return self._segment.read(start, size).tobytes()
+        if self.large:
+            assert self._segment is not None
+            return self._segment.read(start, size)
         return self.all()[start : start + size].tobytes()
 
     def all(self) -> Bytes:
