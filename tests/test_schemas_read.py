@@ -41,7 +41,10 @@ def slow(data: np.ndarray) -> tuple[list[Any], list[int]]:
     """All fields, and where the buffers of each column start if it has one node, by the generic readers."""
     source = wire_schema(table_of(data), DEFAULT_LIMITS)
     totals = source._scan() if len(source) else np.zeros(0, np.uint8)
-    fields = [parse_field(Reader(data, "test").table("Field", int(at)), DEFAULT_LIMITS) for at in source._positions]
+    tables = source._tables.positions.tolist()
+    fields = [parse_field(Reader(data, "test").table("Field", at), DEFAULT_LIMITS) for at in tables]
+        parse_field(Reader(data, "test").table("Field", int(at)), DEFAULT_LIMITS) for at in source._tables.positions
+    ]
     starts = np.concatenate([[0], np.cumsum(totals if totals.ndim == 1 else totals[1], dtype=np.int64)])
     return fields, starts.tolist()
 
@@ -101,8 +104,8 @@ def test_what_is_plain_is_read_the_quick_way() -> None:
     assert found is not None
     assert found.fields == len(PLAIN)
     source = WireSchema(reader, DEFAULT_LIMITS, found.first, found.fields)
-    fields = [parse_field(reader.table("Field", int(at)), DEFAULT_LIMITS) for at in source._positions]
-    quick = [plain_field(reader, int(at)) for at in source._positions]
+    fields = [parse_field(reader.table("Field", int(at)), DEFAULT_LIMITS) for at in source._tables.positions]
+    quick = [plain_field(reader, int(at)) for at in source._tables.positions]
     assert [field for field in quick if field is not None] == [f for f, q in zip(fields, quick, strict=True) if q]
     # Timestamps are made anew each time, as their time zones lie outside of their tables.
     assert {str(f.type) for f, q in zip(fields, quick, strict=True) if q is None} == {
@@ -112,7 +115,7 @@ def test_what_is_plain_is_read_the_quick_way() -> None:
         other = footer(SCHEMAS[name])
         table = table_of(other)
         assert (schema_header(other.data, table.position, len(other)) is None) == (name == "with metadata")
-    assert plain_field(Reader(other, "test"), int(wire_schema(table, DEFAULT_LIMITS)._positions[3])) is None
+    assert plain_field(Reader(other, "test"), int(wire_schema(table, DEFAULT_LIMITS)._tables.positions[3])) is None
 
 
 @pytest.mark.parametrize("name", ["few", "with metadata", "a dictionary early", "nullable or not"])
@@ -139,10 +142,10 @@ def test_mutations_give_the_same_or_nothing(name: str) -> None:
         if header is not None:
             assert found.lowest == header.lowest
             assert len(generic) == header.fields
-            assert generic._first == header.first or not header.fields
+            assert generic._tables.first == header.first or not header.fields
             assert not generic.big_endian
             assert found["custom_metadata"] is None or not len(found["custom_metadata"])
-        for at in generic._positions[:5]:
+        for at in generic._tables.positions[:5]:
             reader = Reader(changed, "test")
             quick = plain_field(reader, int(at))
             if quick is not None:

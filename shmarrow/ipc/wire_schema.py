@@ -13,25 +13,21 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from shmarrow.errors import InvalidData, LimitExceeded, Limits
+from shmarrow.ipc.field_tables import CHILDREN, DICTIONARY, METADATA, TYPE, TYPE_TAG, FieldTables, Positions
 from shmarrow.ipc.flatbuf import ENUMS, UNIONS, Reader, TableView
 from shmarrow.ipc.quick import plain_field
 from shmarrow.ipc.schema import NESTED, WireField, parse_field, text
 from shmarrow.layout.listing import LISTING
-from shmarrow.layout.memory import ranges
 from shmarrow.types import Field
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-Positions: TypeAlias = "npt.NDArray[np.int64]"
-
-# Numbers of the slots of a Field table.
-_NAME, _TYPE_TAG, _TYPE, _DICTIONARY, _CHILDREN, _METADATA = 0, 2, 3, 4, 5, 6
 
 # What the scan has to know of a type: how many buffers it has, and whether it is special in one of these ways.
 _BUFFERS, _VARIADIC, _V4_BITMAP, _NESTED, _UNKNOWN = 15, 16, 32, 64, 128
@@ -90,13 +86,10 @@ class WireSchema:
         self.borrowed = borrowed
         self._limits = limits
         self._reader = reader
-        self._first = first
+        self._tables = FieldTables(reader, first, count)
         self._count = count
-        self._found_positions: Positions | None = None
         self._wire: dict[int, WireField] = {}
-        self._names: Positions | None = None
         self._found: dict[str, list[int]] = {}
-        self._only_table: TableView | None = None
         self._dictionary_wires: dict[int, WireField] | None = None
         self._starts: list[tuple[int, int, int, int]] | None = None
         self._asked = 0
@@ -117,7 +110,7 @@ class WireSchema:
             own = self._reader.data.copy()
             own.flags.writeable = False
             self._reader = Reader(own, self._reader.where, self._limits)
-            self._only_table = None
+            self._tables = self._tables.over(self._reader)
             self.borrowed = False
 
     def __len__(self) -> int:
@@ -128,24 +121,11 @@ class WireSchema:
         found = self._wire.get(index)
         if found is None:
             reader = self._reader
-            slot = self._first + 4 * index
+            slot = self._tables.first + 4 * index
             position: int = slot + _U4(reader.view, slot)[0]
             found = plain_field(reader, position) or parse_field(reader.table("Field", position), self._limits)
             self._wire[index] = found
         return found
-
-    @property
-    def _positions(self) -> Positions:
-        """Where the Field tables are."""
-        if self._found_positions is None:
-            self._found_positions = self._positions_of(0, self._count)
-        return self._found_positions
-
-    @property
-    def _words(self) -> npt.NDArray[np.uint32]:
-        """The bytes as 32-bit numbers."""
-        reader = self._reader
-        return reader.data[: reader.size & ~3].view(_OFFSET)
 
     def dictionary_wires(self) -> dict[int, WireField]:
         """How the values of each dictionary lie in their messages, by its id; parses all fields.
@@ -178,7 +158,7 @@ class WireSchema:
 
     def names(self) -> list[str]:
         view = self._reader.view
-        at, sizes = self._name_places()
+        at, sizes = self._tables.name_places()
         return [
             text(bytes(view[start : start + size]), "field name")
             for start, size in zip(at.tolist(), sizes.tolist(), strict=True)
@@ -200,7 +180,7 @@ class WireSchema:
         if self._count <= _FEW_FIELDS:
             return [i for i in range(self._count) if self.wire(i).field.name == name]
         size = len(wanted)
-        targets = self._name_starts()
+        targets = self._tables.name_starts()
         if targets is None:
             return [i for i, other in enumerate(self.names()) if other == name]
         found: Positions | None = None
@@ -208,12 +188,12 @@ class WireSchema:
         for at in range(size & ~3, 0, -4):
             places = (targets if found is None else targets.take(found)) + at
             np.minimum(places, self._reader.size - 4, out=places)
-            same = self._u4(places) == _U4(wanted, at - 4)[0]
+            same = self._tables.u4(places) == _U4(wanted, at - 4)[0]
             found = np.flatnonzero(same) if found is None else found[same]
             if len(found) <= _FEW:
                 break
         if found is None:
-            found = np.flatnonzero(self._u4(targets) == size)
+            found = np.flatnonzero(self._tables.u4(targets) == size)
         view = self._reader.view
         starts = (targets.take(found) + 4).tolist()
         return [
@@ -255,36 +235,29 @@ class WireSchema:
     def _alike(self) -> Iterator[tuple[int, Sequence[int]]]:
         """Columns in groups of one type, by their first; those that cannot be seen at once to be alike, one by one."""
         reader = self._reader
-        positions = self._positions
-        tags_at, types_at, children, dictionaries, metadata = self._slots(
-            positions, (_TYPE_TAG, _TYPE, _CHILDREN, _DICTIONARY, _METADATA)
+        positions = self._tables.positions
+        tags_at, types_at, children, dictionaries, metadata = self._tables.slots(
+            positions, (TYPE_TAG, TYPE, CHILDREN, DICTIONARY, METADATA)
         )
         if tags_at is None or types_at is None or dictionaries is not None or metadata is not None:
             return self._each()
-        if children is not None and (not int(children.min()) or self._follow(children, "a field's children")[1].any()):
+        if children is not None and (
+            not int(children.min()) or self._tables.follow(children, "a field's children")[1].any()
+        ):
             return self._each()
         tags = reader.data.take(tags_at)
-        tables, starts = self._follow(types_at, "a field's type")
+        tables, starts = self._tables.follow(types_at, "a field's type")
         vtables = tables - starts.astype("<u4").view("<i4")
         groups: list[tuple[int, Sequence[int]]] = []
         for tag in np.unique(tags).tolist():
             group = np.flatnonzero(tags == tag)
-            if (vtables[group] == vtables[group[0]]).all() and self._same_tables(
+            if (vtables[group] == vtables[group[0]]).all() and self._tables.same_tables(
                 tables[group], UNIONS["Type"][tag - 1]
             ):
                 groups.append((int(group[0]), group.tolist()))
             else:
                 groups += [(i, (i,)) for i in group.tolist()]
         return iter(groups)
-
-    def _same_tables(self, tables: Positions, name: str) -> bool:
-        """Whether tables of one kind and vtable say the same, as far as that is in their own bytes alone."""
-        reader = self._reader
-        size = reader.table(name, int(tables[0])).size
-        if name == "Timestamp" or size > _MOST_TYPE or int(tables.max()) + size > reader.size:
-            return False  # a time zone lies elsewhere
-        words = all(_all_same(self._u4(tables + at)) for at in range(4, size & ~3, 4))
-        return words and all(_all_same(reader.data.take(tables + at)) for at in range(max(size & ~3, 4), size))
 
     def flat_start(self, index: int) -> int:
         """The first buffer of a column, if those before it have one node each and no counts; -1 where they may not."""
@@ -350,7 +323,7 @@ class WireSchema:
         view, size = reader.view, reader.size
         known, table_size, tag_at = -1, 0, 0
         codes = bytearray()
-        for slot in range(self._first + 4 * start, self._first + 4 * end, 4):
+        for slot in range(self._tables.first + 4 * start, self._tables.first + 4 * end, 4):
             position = slot + _U4(view, slot)[0]
             if position + 4 > size:
                 return None
@@ -371,16 +344,16 @@ class WireSchema:
     def _many_codes(self, start: int, end: int) -> npt.NDArray[np.uint8] | None:
         """As :meth:`_few_codes`, for many columns whose tables have one vtable."""
         reader = self._reader
-        known = self._found_positions
-        positions = self._positions_of(start, end) if known is None else known[start:end]
+        known = self._tables.found_positions
+        positions = self._tables.positions_of(start, end) if known is None else known[start:end]
         found = self._plain_table(int(positions[0]))
         if found is None:
             return None
         table_size, tag_at = found
-        if self._only_table is None:
+        if self._tables.only_table is None:
             if int(positions.max()) + table_size > reader.size or int(np.bitwise_or.reduce(positions)) & 3:
                 return None
-            vtables = positions - self._words.take(positions >> 2).view("<i4")
+            vtables = positions - self._tables.words.take(positions >> 2).view("<i4")
             if not (vtables == vtables[0]).all():
                 return None
         codes = _CODES.take(reader.data.take(positions + tag_at))
@@ -389,19 +362,12 @@ class WireSchema:
     def _plain_table(self, position: int) -> tuple[int, int] | None:
         """The size of a Field table and where in it the tag of its type is, if it has one and no dictionary."""
         table = self._reader.table("Field", position)
-        tag = table.at(_TYPE_TAG, 1)
-        return None if table.at(_DICTIONARY, 4) or not tag else (table.size, tag - position)
-
-    def _positions_of(self, start: int, end: int) -> Positions:
-        """Where the Field tables of some columns are."""
-        at = self._first + 4 * start
-        found = np.arange(at, self._first + 4 * end, 4)
-        found += np.ndarray(end - start, _OFFSET, self._reader.data, at)
-        return found
+        tag = table.at(TYPE_TAG, 1)
+        return None if table.at(DICTIONARY, 4) or not tag else (table.size, tag - position)
 
     def _scan(self) -> npt.NDArray[Any]:
         """Count the nodes and buffers of every column, level by level."""
-        positions = self._positions
+        positions = self._tables.positions
         count = self._count
         codes, children = self._level(positions)
         if not int(codes.max()) & ~_BUFFERS:
@@ -421,7 +387,7 @@ class WireSchema:
             parents = np.flatnonzero((codes & _NESTED != 0) & (children != 0))
             if not len(parents):
                 return totals
-            positions, sizes = self._below(children[parents])
+            positions, sizes = self._tables.below(children[parents])
             if not len(positions):
                 return totals
             owners = np.repeat(parents if owners is None else owners[parents], sizes)
@@ -431,7 +397,7 @@ class WireSchema:
     def _level(self, positions: Positions) -> tuple[npt.NDArray[np.uint8], Positions | None]:
         """What the scan has to know of the types of fields, and where their vectors of children are referred to."""
         reader = self._reader
-        tags_at, encodings = self._slots(positions, (_TYPE_TAG, _DICTIONARY))
+        tags_at, encodings = self._tables.slots(positions, (TYPE_TAG, DICTIONARY))
         if tags_at is None or not int(tags_at.min()):
             raise InvalidData(f"{reader.where}: a field has no type")
         tags = reader.data.take(tags_at)
@@ -446,125 +412,12 @@ class WireSchema:
             codes = np.where(encoded, _ENCODED, codes)
         if most < _NESTED:
             return codes, None
-        types_at, children = self._slots(positions, (_TYPE, _CHILDREN))
+        types_at, children = self._tables.slots(positions, (TYPE, CHILDREN))
         for i in np.flatnonzero((tags == _UNION_TAG) & (codes != _ENCODED)).tolist():
             if types_at is not None and types_at[i]:
                 union = reader.table("Union", reader.follow(int(types_at[i]), "Field", "type"))
                 codes[i] += union["mode"] == _DENSE
         return codes, children
-
-    def _slots(self, positions: Positions, numbers: tuple[int, ...]) -> list[Positions | None]:
-        """For each slot asked for, the position of its value in each Field table, 0 where absent; None if in all."""
-        reader = self._reader
-        only = self._only_table
-        if only is not None and positions is self._found_positions:
-            return [self._shifted(positions, only, number) for number in numbers]
-        high = int(positions.max())
-        if high + 4 > reader.size:
-            reader.fail("a Field table", high, 4)
-        # Vtables may lie on either side, so the offset to them has a sign.
-        vtables = positions - self._u4(positions).view("<i4")
-        first = int(vtables[0])
-        if (vtables == first).all():
-            table = self._table_of(positions, high)
-            if positions is self._found_positions:
-                self._only_table = table
-            return [self._shifted(positions, table, number) for number in numbers]
-        kinds, inverse = np.unique(vtables, return_inverse=True)
-        if len(kinds) > _MOST_VTABLES:
-            raise LimitExceeded(f"{reader.where}: {len(kinds)} kinds of Field tables")
-        results = [np.zeros(len(positions), np.int64) for _ in numbers]
-        for kind in range(len(kinds)):
-            chosen = np.flatnonzero(inverse == kind)
-            mine = positions[chosen]
-            table = self._table_of(mine, int(mine.max()))
-            for result, number in zip(results, numbers, strict=True):
-                places = self._shifted(mine, table, number)
-                if places is not None:
-                    result[chosen] = places
-        return list(results)
-
-    def _table_of(self, positions: Positions, high: int) -> TableView:
-        """The first of several Field tables with one vtable, which all of them fit."""
-        table = self._reader.table("Field", int(positions[0]))
-        if high + table.size > self._reader.size:
-            self._reader.fail("a Field table", high, table.size)
-        return table
-
-    @staticmethod
-    def _shifted(positions: Positions, table: TableView, number: int) -> Positions | None:
-        at = table.at(number, 1 if number == _TYPE_TAG else 4)
-        return positions + (at - table.position) if at else None
-
-    def _u4(self, positions: Positions) -> npt.NDArray[np.uint32]:
-        """The 32-bit numbers at positions, which lie within the data."""
-        if not int(np.bitwise_or.reduce(positions)) & 3:
-            return self._words.take(positions >> 2)
-        data = self._reader.data
-        return np.ascontiguousarray(data[positions[:, None] + np.arange(4)]).view("<u4")[:, 0]
-
-    def _follow(self, slots: Positions, what: str) -> tuple[Positions, Positions]:
-        """Where offsets lead, and the 32-bit length that stands there; both 0 where the slot is absent."""
-        reader = self._reader
-        targets = slots + self._u4(slots)
-        absent = None if int(slots.min()) else slots == 0
-        if absent is not None:
-            targets[absent] = 0
-        high = int(targets.max())
-        if high + 4 > reader.size:
-            reader.fail(what, high, 4)
-        sizes = self._u4(targets).astype(np.int64)
-        if absent is not None:
-            sizes[absent] = 0
-        return targets, sizes
-
-    def _below(self, slots: Positions) -> tuple[Positions, Positions]:
-        """The positions of the children of fields, and how many each has."""
-        reader = self._reader
-        targets, sizes = self._follow(slots, "the children of a field")
-        high = int((targets + 4 + 4 * sizes).max())
-        if high > reader.size:
-            reader.fail("the children of a field", high, 0)
-        if int(sizes.sum()) > reader.size:
-            raise LimitExceeded(f"{reader.where}: more fields than its {reader.size} bytes can hold")
-        places: Any = np.repeat(targets + 4, sizes) + 4 * ranges(np.zeros(len(sizes), np.int64), sizes)
-        return (places + self._u4(places) if len(places) else places), sizes
-
-    def _name_starts(self) -> Positions | None:
-        """Where the length of each column's name is, and behind it the name; None where one is left out."""
-        if self._names is None:
-            reader = self._reader
-            (slots,) = self._slots(self._positions, (_NAME,))
-            if slots is None or not int(slots.min()):
-                return None
-            slots += self._u4(slots)
-            high = int(slots.max())
-            if high + 4 > reader.size:
-                reader.fail("a field's name", high, 4)
-            self._names = slots
-        return self._names
-
-    def _name_places(self) -> tuple[Positions, Positions]:
-        """Where the name of each column starts, and its bytes, all within the data; one that is left out has none."""
-        reader = self._reader
-        positions = self._positions
-        if not len(positions):
-            return positions, positions
-        (slots,) = self._slots(positions, (_NAME,))
-        if slots is None:
-            slots = np.zeros(len(positions), np.int64)
-        targets, sizes = self._follow(slots, "a field's name")
-        targets += 4
-        high = int((targets + sizes).max())
-        if high > reader.size:
-            reader.fail("a field's name", high, 0)
-        if int(sizes.sum()) > 16 * reader.size + 65536:
-            raise LimitExceeded(f"{reader.where}: its names add up to over 16 times its {reader.size} bytes")
-        return targets, sizes
-
-
-def _all_same(values: npt.NDArray[Any]) -> bool:
-    return bool((values == values[0]).all())
 
 
 def wire_schema(table: TableView, limits: Limits, borrowed: bool = False) -> WireSchema:
@@ -591,9 +444,6 @@ def wire_schema(table: TableView, limits: Limits, borrowed: bool = False) -> Wir
 
 
 _FIELDS = 1
-_OFFSET = np.dtype("<u4")
 _EAGER = 4
 _FEW = 16
 _FEW_FIELDS = 48
-_MOST_VTABLES = 4096
-_MOST_TYPE = 64
