@@ -43,8 +43,6 @@ def slow(data: np.ndarray) -> tuple[list[Any], list[int]]:
     totals = source._scan() if len(source) else np.zeros(0, np.uint8)
     tables = source._tables.positions.tolist()
     fields = [parse_field(Reader(data, "test").table("Field", at), DEFAULT_LIMITS) for at in tables]
-        parse_field(Reader(data, "test").table("Field", int(at)), DEFAULT_LIMITS) for at in source._tables.positions
-    ]
     starts = np.concatenate([[0], np.cumsum(totals if totals.ndim == 1 else totals[1], dtype=np.int64)])
     return fields, starts.tolist()
 
