@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -364,7 +364,7 @@ class _Slots(NamedTuple):
         return [item if keep else filler for item, keep in zip(items, self.valid.tolist(), strict=True)]
 
 
-_Read = dict[Any, Bytes | None]
+_Read: TypeAlias = "dict[Any, Bytes | None]"
 
 
 def _validity_buffer(row: Row, slots: _Slots) -> _Read:
