@@ -73,7 +73,7 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
 @pytest.fixture
 def no_tmpfile(monkeypatch: pytest.MonkeyPatch) -> None:
     """As on a platform without O_TMPFILE."""
-    monkeypatch.setattr(segment, "_O_TMPFILE", 0)
+    monkeypatch.setattr("shmarrow.segment.files._O_TMPFILE", 0)
 
 
 @pytest.fixture(params=["unnamed", "named"])
@@ -358,8 +358,8 @@ def test_pieces_of_any_type_and_shape(tmp_path: Path) -> None:
 def test_calls_of_limited_size(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most_pieces: int, most_bytes: int
 ) -> None:
-    monkeypatch.setattr(segment, "MAX_CALL_PIECES", most_pieces)
-    monkeypatch.setattr(segment, "MAX_CALL_BYTES", most_bytes)
+    monkeypatch.setattr("shmarrow.segment.files.MAX_CALL_PIECES", most_pieces)
+    monkeypatch.setattr("shmarrow.segment.files.MAX_CALL_BYTES", most_bytes)
     pieces = [b"", b"a", b"bcdefghijklmnopqr", b"", np.arange(65, 91, dtype="u1"), memoryview(b"0123"), b""]
     with create(tmp_path / "a") as writer:
         assert writer.write(pieces) == 48
@@ -543,7 +543,8 @@ def test_any_program_sees_shared_memory(shm: Place) -> None:
 
 def test_where_shared_memory_is_not_files(shm: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     put(shm("a"), b"hello")
-    monkeypatch.setattr(segment, "_SHM_IS_FILES", False)
+    monkeypatch.setattr("shmarrow.segment.attached.SHM_IS_FILES", False)
+    monkeypatch.setattr("shmarrow.segment.writer.SHM_IS_FILES", False)
     assert attach(shm("a")).data.tobytes() == b"hello"
     with pytest.raises(errors.Unsupported, match="use a path"):
         create(shm("b"))

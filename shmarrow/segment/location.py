@@ -1,0 +1,152 @@
+"""What a location is: a path, or ``shm:NAME``; and the errors for what the operating system refuses there.
+
+Rules kept here:
+
+* on Linux the shared memory object NAME is the file ``/dev/shm/NAME``, so :func:`resolve` makes a path of every
+  location, and all that follows works on files. Where :data:`SHM_IS_FILES` is false, as on macOS, an object can be
+  attached and unlinked through :func:`posix_calls`, and not published;
+* no name from outside starts with :data:`TEMP_PREFIX`: such names are for files that are not objects yet;
+* an error says what was tried with which name, and gives the numbers that explain why it failed.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import Any
+
+from shmarrow.errors import InvalidArgument, InvalidType, ObjectExists, StorageError, storage_error
+
+Location = str | os.PathLike[str]
+
+SHM_SCHEME = "shm:"
+SHM_DIRECTORY = "/dev/shm"
+SHM_NAME_MAX = 254
+SHM_IS_FILES = os.path.isdir(SHM_DIRECTORY)
+TEMP_PREFIX = ".shmarrow-"
+
+
+def is_location(source: object) -> bool:
+    """Whether ``source`` names a segment: a path or ``shm:NAME``, not a buffer or a file object."""
+    return isinstance(source, (str, os.PathLike))
+
+
+def resolve(where: Location) -> tuple[str, str]:
+    """The name and the path of a location, checked."""
+    if not is_location(where):
+        raise InvalidType(f"expected a path or {SHM_SCHEME}NAME, found {type(where).__name__}")
+    try:
+        name = os.fsdecode(where)
+        if name.isascii() and "\0" not in name and not name.startswith(SHM_SCHEME):
+            last = name[name.rfind("/") + 1 :]
+            if last not in ("", ".", "..") and not last.startswith(TEMP_PREFIX):
+                return name, name  # as nearly all are
+        raw = name.encode() if is_shm(name) else os.fsencode(name)
+    except UnicodeError as error:
+        raise InvalidArgument(f"{where!r} cannot be encoded as a name: {error}") from None
+    if b"\0" in raw:
+        raise InvalidArgument(f"a name must not contain NUL, found {name!r}")
+    last = name[len(SHM_SCHEME) :] if is_shm(name) else os.path.basename(name)
+    proper = last not in ("", ".", "..") and not last.startswith(TEMP_PREFIX)
+    if not is_shm(name):
+        if not proper:
+            raise InvalidArgument(
+                f"a path must end in a file name that does not start with {TEMP_PREFIX!r}, found {name!r}"
+            )
+        return name, name
+    size = len(raw) - len(SHM_SCHEME)
+    if not proper or "/" in last or size > SHM_NAME_MAX:
+        raise InvalidArgument(
+            f"expected {SHM_SCHEME}NAME, where NAME has 1 to {SHM_NAME_MAX} bytes and no '/', is not '.' or '..' and "
+            f"does not start with {TEMP_PREFIX!r}, found {name!r}, whose NAME has {size} bytes"
+        )
+    return name, f"{SHM_DIRECTORY}/{last}"
+
+
+def is_shm(name: str) -> bool:
+    """Whether a name is that of a shared memory object."""
+    return name.startswith(SHM_SCHEME)
+
+
+def posix_name(name: str) -> str:
+    """What ``shm_open`` calls a shared memory object."""
+    return "/" + name[len(SHM_SCHEME) :]
+
+
+@contextmanager
+def posix_calls() -> Iterator[Any]:
+    """The module posix_ipc, whose own errors leave as the ``OSError`` that they stand for."""
+    import posix_ipc  # takes a millisecond, and few processes need it
+
+    try:
+        yield posix_ipc
+    except posix_ipc.ExistentialError:
+        raise OSError(errno.ENOENT, os.strerror(errno.ENOENT)) from None
+    except posix_ipc.PermissionsError:
+        raise OSError(errno.EACCES, os.strerror(errno.EACCES)) from None
+
+
+def check_removable(found: os.stat_result) -> None:
+    """Refuse to replace or unlink anything but a file or a link to one."""
+    if not (stat.S_ISREG(found.st_mode) or stat.S_ISLNK(found.st_mode)):
+        raise not_regular(found)
+
+
+def not_regular(found: os.stat_result) -> OSError:
+    """The error for what is there and is not a regular file."""
+    kind = stat.filemode(found.st_mode)[0]
+    kinds = {"d": "directory", "p": "FIFO", "s": "socket", "c": "character device", "b": "block device"}
+    code = errno.EISDIR if kind == "d" else errno.EINVAL
+    return OSError(code, f"expected a regular file, found a {kinds.get(kind, 'special file')}")
+
+
+def taken(name: str) -> ObjectExists:
+    """The error for a name that another object has."""
+    return ObjectExists(
+        errno.EEXIST, f"cannot create {name!r}: the name is taken; unlink it first, or pass overwrite=True"
+    )
+
+
+def refused(error: OSError, action: str, name: str, path: str, hint: str = "") -> StorageError:
+    """The error for what the operating system refused, with the numbers that explain it."""
+    if not hint:
+        if error.errno == errno.ENOENT:
+            hint = "it was never published, or it was removed already"
+        elif error.errno in (errno.ENOSPC, errno.EDQUOT):
+            hint = _space(path)
+        elif error.errno in (errno.EACCES, errno.EPERM):
+            hint = _permissions(path)
+        elif error.errno in (errno.EMFILE, errno.ENFILE):
+            hint = "each attached object keeps one descriptor open while arrays of it live; raise the limit (ulimit -n)"
+        elif error.errno == errno.ELOOP:
+            hint = "no symbolic link is followed here, as somebody else may have placed it"
+    return storage_error(error, action, name, hint)
+
+
+def _space(path: str) -> str:
+    directory = os.path.dirname(path)
+    try:
+        found = os.statvfs(directory)
+    except OSError:
+        return "free some space"
+    total, free = found.f_blocks * found.f_frsize, found.f_bavail * found.f_frsize
+    text = f"the file system of {directory!r} has {total} bytes ({total >> 20} MiB), of which {free} are free"
+    if directory == SHM_DIRECTORY:
+        text += (
+            "; containers often give it 64 MiB: enlarge it with docker's --shm-size=8g, a memory-backed emptyDir in "
+            "Kubernetes, or mount -o remount,size=8g /dev/shm"
+        )
+    return text
+
+
+def _permissions(path: str) -> str:
+    """Mode and owner of the object and of its directory, as far as this user can see them."""
+    seen = []
+    for place in (path, os.path.dirname(path) or "."):
+        with suppress(OSError):
+            found = os.stat(place)
+            seen.append(f"{place!r} has mode {stat.S_IMODE(found.st_mode):04o} and owner {found.st_uid}")
+    return "; ".join([*seen, f"this process runs as user {os.geteuid()}"])

@@ -1,0 +1,414 @@
+"""Writing: an object that nobody sees until it is published.
+
+Rules kept here:
+
+* a name shows a whole object or nothing: an object gets its name when it is complete, with its final size and mode;
+* bytes are written with ``pwritev``, or through a map only after the space for them is reserved: a store into a full
+  file system through a map kills the process. For the same reason no published object has holes: on tmpfs even
+  reading a hole takes a page.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import mmap
+import os
+from collections.abc import Iterable
+from contextlib import AbstractContextManager, nullcontext, suppress
+from types import TracebackType
+from typing import Any, Protocol, Self
+
+import numpy as np
+
+from shmarrow.buffer import U1, Bytes, as_bytes
+from shmarrow.errors import Closed, InvalidArgument, StorageError, Unsupported
+from shmarrow.segment.attached import lock_shared
+from shmarrow.segment.files import (
+    collect_leftovers,
+    link_unnamed,
+    open_named,
+    open_unnamed,
+    populate,
+    pwrite_all,
+    sync_directory,
+    temp_path,
+)
+from shmarrow.segment.location import (
+    SHM_DIRECTORY,
+    SHM_IS_FILES,
+    Location,
+    check_removable,
+    is_shm,
+    refused,
+    resolve,
+    taken,
+)
+
+Piece = bytes | memoryview | np.ndarray[Any, Any]
+
+
+class Keeper(Protocol):
+    """Who keeps order in a directory of objects, as a store does; :func:`create` asks it.
+
+    Attributes
+    ----------
+    scratch : str
+        The directory, of the same file system, that temporary names go to.
+    visible : bool
+        Whether objects have a temporary name from the start, so that others can count their bytes.
+    """
+
+    scratch: str
+    visible: bool
+
+    def make_room(self, writer: SegmentWriter, size: int) -> None:
+        """An object is about to grow to ``size`` bytes: remove others for it, or raise `StoreFull`."""
+
+    def turn(self, writer: SegmentWriter) -> AbstractContextManager[None]:
+        """What is held while an object gets its name."""
+
+    def full(self, writer: SegmentWriter, size: int, error: OSError) -> StorageError:
+        """The error to raise when the file system has no room for ``size`` bytes."""
+
+
+def create(
+    where: Location,
+    *,
+    mode: int = 0o400,
+    overwrite: bool = False,
+    durable: bool = False,
+    replacing: tuple[int, int, int, int] | None = None,
+    keeper: Keeper | None = None,
+) -> SegmentWriter:
+    """Start a new object, which nobody sees until it is published.
+
+    Parameters
+    ----------
+    where : str or PathLike
+        A path, or ``shm:NAME``. NAME has 1 to 254 bytes, no ``/`` and no NUL, is not ``.`` or ``..`` and does not start
+        with ``.shmarrow-``; the last holds for the last part of a path too.
+    mode : int
+        Permission bits of the published object, whatever the umask; until then it is 0600. Widen it to share
+        (``0o444``); with write bits, whoever has them can truncate the object and crash its readers.
+    overwrite : bool
+        Replace an object of this name at the moment of publishing. Readers of the old one keep it whole.
+    replacing : tuple of int, optional
+        The identity of the one object that may be overwritten, as an attached segment has it: if somebody else has
+        replaced it by the time of publishing, nothing is published.
+    durable : bool
+        Make the object survive a crash of the machine: flush it before, and its directory after, it gets its name.
+    keeper : Keeper, optional
+        Who keeps order in the directory, and is asked for room before anything is written.
+
+    Raises
+    ------
+    ObjectExists
+        If the name is taken and not to be overwritten. Publishing checks this again, atomically.
+    StorageError
+        If the directory is missing or does not permit it.
+    Unsupported
+        For ``shm:NAME`` where shared memory objects are not files in ``/dev/shm``, as on macOS.
+    """
+    name, path = resolve(where)
+    if is_shm(name) and not SHM_IS_FILES:
+        raise Unsupported(
+            f"cannot create {name!r}: on this machine shared memory objects are not files in {SHM_DIRECTORY}, and "
+            "cannot be published whole; use a path"
+        )
+    if not isinstance(mode, int) or not 0 <= mode <= 0o777:
+        raise InvalidArgument(f"mode must be permission bits from 0 to 0o777, found {mode!r}")
+    try:
+        if not os.path.isabs(path):
+            path = os.path.join(os.getcwd(), path)  # still the same file after a chdir
+        directory = os.path.dirname(path)
+        _check_target(path, overwrite)
+        scratch = directory if keeper is None else keeper.scratch
+        fd = None if keeper is not None and keeper.visible else open_unnamed(directory)
+        temp = None
+        if keeper is None and (overwrite or fd is None):
+            collect_leftovers(directory)
+        if fd is None:
+            fd, temp = open_named(scratch)
+    except FileExistsError:
+        raise taken(name) from None
+    except OSError as error:
+        hint = f"make the directory {os.path.dirname(path) or os.curdir!r} first" if error.errno == errno.ENOENT else ""
+        raise refused(error, "create", name, path, hint) from None
+    return SegmentWriter(
+        name, path, fd, temp, mode=mode, overwrite=overwrite, durable=durable, replacing=replacing, keeper=keeper
+    )
+
+
+def _check_target(path: str, overwrite: bool) -> None:
+    """Find out before anything is written that the name is taken; publishing decides."""
+    try:
+        found = os.lstat(path)
+    except OSError:
+        return  # opening the file gives the better reason
+    if not overwrite:
+        raise FileExistsError
+    check_removable(found)
+
+
+class SegmentWriter:
+    """An object being written, which nobody sees until :meth:`publish`; made by :func:`create`.
+
+    As a context manager it publishes at the end of the block, and discards on an exception.
+
+    Attributes
+    ----------
+    name : str
+        The location it will be published at.
+    size : int
+        Bytes written so far: the highest end of what was written or mapped. The published object is that long.
+    closed : bool
+        Whether it was published or discarded.
+    """
+
+    closed = True
+
+    def __init__(
+        self,
+        name: str,
+        path: str,
+        fd: int,
+        temp: str | None,
+        *,
+        mode: int,
+        overwrite: bool,
+        durable: bool,
+        replacing: tuple[int, int, int, int] | None = None,
+        keeper: Keeper | None = None,
+    ) -> None:
+        self.name = name
+        self.size = 0
+        self.closed = False
+        self._path = path
+        self._fd = fd
+        self._temp = temp
+        self._pid = os.getpid()
+        self._mode = mode
+        self._overwrite = overwrite
+        self._durable = durable
+        self._replacing = replacing
+        self._keeper = keeper
+        self._reserved = 0
+        self._room = 0
+        self._maps: list[Bytes] = []
+
+    def write(self, pieces: Iterable[Piece]) -> int:
+        """Append pieces in their order; nothing is copied on the way to the operating system.
+
+        Parameters
+        ----------
+        pieces : iterable of bytes, memoryview or ndarray
+            C-contiguous, of any dtype and shape; empty ones may be among them.
+
+        Returns
+        -------
+        int
+            The number of bytes written.
+
+        Raises
+        ------
+        InvalidType
+            If a piece has no buffer or one with gaps.
+        StoreFull
+            If no space is left. ``size`` is unchanged then.
+        """
+        return self.write_at(self.size, pieces)
+
+    def write_at(self, offset: int, pieces: Iterable[Piece]) -> int:
+        """Write pieces in their order from ``offset`` on; as :meth:`write`. Bytes that this skips are zeros."""
+        fd = self._open_fd()
+        if offset < 0:
+            raise InvalidArgument(f"offset must not be negative, found {offset}")
+        views = [piece if type(piece) is bytes else as_bytes(piece) for piece in pieces]
+        if offset > self.size:
+            self.reserve(offset)
+        end = offset + sum(map(len, views))
+        self.make_room(end)
+        try:
+            written = pwrite_all(fd, views, offset)
+        except OSError as error:
+            raise self._unwritten(error, "write to", end) from None
+        if written:
+            self.size = max(self.size, offset + written)
+        return written
+
+    def reserve(self, size: int) -> None:
+        """Take the space for an object of ``size`` bytes, so that no later write within it runs out of space.
+
+        Raises
+        ------
+        StoreFull
+            If there is not that much space; what could be had is given back.
+        """
+        fd = self._open_fd()
+        start = max(self.size, self._reserved)
+        if size <= start:
+            return
+        self.make_room(size)
+        try:
+            os.posix_fallocate(fd, start, size - start)
+        except OSError as error:
+            os.ftruncate(fd, start)  # ext4 keeps the blocks that it had found
+            raise self._unwritten(error, f"reserve {size} bytes for", size) from None
+        self._reserved = size
+
+    def make_room(self, size: int) -> None:
+        """Ask the keeper, if there is one, for room for ``size`` bytes; what is written may still find none.
+
+        Raises
+        ------
+        StoreFull
+            If the keeper has none.
+        """
+        if self._keeper is not None and size > self._room:
+            self._open_fd()
+            self._keeper.make_room(self, size)
+            self._room = size
+
+    def _unwritten(self, error: OSError, action: str, size: int) -> StorageError:
+        """The error for bytes that the operating system did not take."""
+        if self._keeper is not None and error.errno in (errno.ENOSPC, errno.EDQUOT):
+            return self._keeper.full(self, size, error)
+        return refused(error, action, self.name, self._path)
+
+    def map(self, size: int) -> Bytes:
+        """Hand out the first ``size`` bytes to be filled in place; reserves them first, and counts them as written.
+
+        Fresh memory is filled about twice as fast by :meth:`write`; a map pays when the values are computed into it.
+
+        Returns
+        -------
+        ndarray
+            A writable ``uint8`` array of shape (size,), zeros where nothing was written. It becomes read-only when the
+            object is published. Arrays cut from it before do not: who writes to them then changes what readers see.
+        """
+        fd = self._open_fd()
+        self.reserve(size)
+        if size < 1:
+            return np.empty(0, U1)
+        try:
+            mapped = np.frombuffer(mmap.mmap(fd, size), U1)
+        except OSError as error:
+            raise refused(error, f"map {size} bytes of", self.name, self._path) from None
+        populate(mapped)
+        self._maps.append(mapped)
+        self.size = max(self.size, size)
+        return mapped
+
+    def publish(self) -> None:
+        """Give the object its name: it is visible whole from here on. Closes the writer, also when this fails.
+
+        Raises
+        ------
+        ObjectExists
+            If another object took the name. Nothing of this one is left then.
+        """
+        fd = self._open_fd()
+        try:
+            os.ftruncate(fd, self.size)
+            os.fchmod(fd, self._mode)
+            if self._durable:
+                os.fsync(fd)
+            for mapped in self._maps:
+                mapped.flags.writeable = False
+            with nullcontext() if self._keeper is None else self._keeper.turn(self):
+                self._link(fd)
+            if self._durable:
+                sync_directory(os.path.dirname(self._path))
+        except StorageError:
+            raise
+        except FileExistsError:
+            raise taken(self.name) from None
+        except OSError as error:
+            raise refused(error, "publish", self.name, self._path) from None
+        finally:
+            self.discard()
+
+    def discard(self) -> None:
+        """Drop the object if it was not published; nothing of it is left. Safe to call again."""
+        if self.closed:
+            return
+        self.closed = True
+        self._maps.clear()
+        # A forked child that drops its copy of the writer must not take the parent's file away.
+        if self._temp is not None and os.getpid() == self._pid:
+            with suppress(OSError):
+                os.unlink(self._temp)
+        os.close(self._fd)
+
+    def _link(self, fd: int) -> None:
+        if not self._overwrite:
+            if self._temp is None:
+                link_unnamed(fd, self._path)
+            else:
+                os.link(self._temp, self._path)
+                os.unlink(self._temp)
+                self._temp = None
+            return
+        if self._temp is None:
+            # Linking cannot replace, so the file passes through a temporary name, locked before it has it.
+            lock_shared(fd)
+            temp = temp_path(os.path.dirname(self._path) if self._keeper is None else self._keeper.scratch)
+            self._temp = temp
+            link_unnamed(fd, temp)
+        if self._replacing is None:
+            os.replace(self._temp, self._path)
+        else:
+            self._replace_only(self._temp, self._replacing)
+        self._temp = None
+
+    def _replace_only(self, temp: str, expected: tuple[int, int, int, int]) -> None:
+        """Replace the object that is expected, and no other; writers that do this take turns by a directory lock."""
+        directory = os.open(os.path.dirname(self._path), os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            fcntl.flock(directory, fcntl.LOCK_EX)
+            found = os.stat(self._path)
+            if (found.st_dev, found.st_ino) != expected[:2]:
+                raise StorageError(
+                    errno.EBUSY,
+                    f"cannot publish {self.name!r}: it was replaced by somebody else in the meantime; open it again",
+                )
+            os.replace(temp, self._path)
+        finally:
+            os.close(directory)
+
+    def _open_fd(self) -> int:
+        if self.closed:
+            raise Closed(f"the writer of {self.name!r} was published or discarded; create a new one")
+        return self._fd
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is not None:
+            self.discard()
+        elif not self.closed:
+            self.publish()
+
+    def __del__(self) -> None:
+        self.discard()
+
+    @property
+    def path(self) -> str:
+        """The file that the object becomes."""
+        return self._path
+
+    @property
+    def overwrite(self) -> bool:
+        """Whether the object replaces one of its name."""
+        return self._overwrite
+
+    def fileno(self) -> int:
+        """The descriptor of the file that is being written."""
+        return self._open_fd()
+
+    def __repr__(self) -> str:
+        return f"<SegmentWriter {self.name!r}, {self.size} bytes{', closed' if self.closed else ''}>"
