@@ -586,3 +586,12 @@ def test_text_that_is_wrong_far_behind_is_named() -> None:
     valid[20_001] = False
     masked = sa.BinaryArray.from_buffers(sa.string(), offsets, wrong, valid)
     assert masked.to_pylist() == ["ok"] * 20_001 + [None] + ["ok"] * 9_998
+
+
+@pytest.mark.parametrize("make", [sa.sparse_union, sa.dense_union])
+def test_a_union_without_children_has_no_nulls(make: Any) -> None:
+    """As a message of version 4 may claim, whose unions have validity bitmaps."""
+    type = make([])
+    buffers = [np.zeros(2, np.uint8)] + ([np.zeros(8, np.uint8)] if make is sa.dense_union else [])
+    with pytest.raises(sa.InvalidData, match="without children has no nulls, found 1"):
+        sa.UnionArray(type, 2, buffers, 0).with_nulls(np.array([True, False]))

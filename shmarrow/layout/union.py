@@ -221,6 +221,8 @@ class UnionArray(Array):
 
     def with_nulls(self, valid: Mask) -> Any:
         """The same slots, those null that ``valid`` is False for, as unions of metadata version 4 have them; a copy."""
+        if not self._type.fields:
+            raise InvalidData(f"{self._type}: a union without children has no nulls, found {int((~valid).sum())}")
         ids = self.type_ids.copy()
         ids[~valid] = self._type.type_codes[0]
         if self._dense:
