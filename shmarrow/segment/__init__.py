@@ -18,10 +18,33 @@ Examples
 b'hello, world'
 """
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
 from shmarrow.segment.attached import Segment, attach, attach_path
-from shmarrow.segment.files import collect_leftovers, remove_unused, supports_unnamed, unlink
 from shmarrow.segment.location import SHM_DIRECTORY, SHM_NAME_MAX, SHM_SCHEME, TEMP_PREFIX, Location, is_location
-from shmarrow.segment.writer import Keeper, Piece, SegmentWriter, create
+
+if TYPE_CHECKING:
+    from shmarrow.segment.files import collect_leftovers, remove_unused, supports_unnamed, unlink
+    from shmarrow.segment.writer import Keeper, Piece, SegmentWriter, create
+
+_FILES = {"collect_leftovers", "remove_unused", "supports_unnamed", "unlink"}
+_WRITER = {"Keeper", "Piece", "SegmentWriter", "create"}
+
+
+def __getattr__(name: str) -> Any:
+    """What writes and removes is imported when it is first asked for: most processes read."""
+    home: Any
+    if name in _WRITER:
+        from shmarrow.segment import writer as home
+    elif name in _FILES:
+        from shmarrow.segment import files as home
+    else:
+        raise AttributeError(f"module 'shmarrow.segment' has no attribute {name!r}")
+    value = globals()[name] = getattr(home, name)
+    return value
+
 
 __all__ = [
     "SHM_DIRECTORY",

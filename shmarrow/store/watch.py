@@ -147,6 +147,7 @@ class Waiting:
         self._file = file
         self._listener: Listener | None = None
         self._listening = False
+        self._unread = False
 
     def __enter__(self) -> Self:
         self._listener = self._listeners.take()
@@ -161,19 +162,22 @@ class Waiting:
                 self._listening = True
 
     def wait(self, seconds: float) -> None:
-        """Wait until the file may have appeared, at most so long."""
+        """Wait until something happened, at most so long; whether it was this file that appeared is to be looked at."""
         end = time.monotonic() + min(seconds, RECHECK)
         self._start()
         if self._listener is None or not self._listening:
             time.sleep(min(seconds, POLL))
             return
-        while self._listener.wait(end - time.monotonic()):
+        # To look whether the file is there takes less than to read what happened, so that comes when it was not.
+        if self._unread:
+            self._unread = False
             for mask, file in self._listener.read():
                 if mask & LOST:
                     self._listening = False
                     return
                 if file == self._file:
                     return
+        self._unread = self._listener.wait(end - time.monotonic())
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
