@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pickle
+import threading
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -595,3 +597,36 @@ def test_a_union_without_children_has_no_nulls(make: Any) -> None:
     buffers = [np.zeros(2, np.uint8)] + ([np.zeros(8, np.uint8)] if make is sa.dense_union else [])
     with pytest.raises(sa.InvalidData, match="without children has no nulls, found 1"):
         sa.UnionArray(type, 2, buffers, 0).with_nulls(np.array([True, False]))
+
+
+def test_offsets_that_change_while_they_are_read(tmp_path: Path) -> None:
+    """In a file that somebody writes to, against all advice: text or our error comes of it."""
+    path = tmp_path / "file"
+    batch = sa.record_batch({"s": ["abc"] * 1000})
+    with sa.ipc.new_file(path, batch.schema, mode=0o600) as writer:
+        writer.write(batch)
+    reader = sa.ipc.open_file(path)
+    column = reader.get_batch(0).column(0)
+    at = column._buffers[1].ctypes.data - reader._source.data.ctypes.data + 4 * 500
+    done = threading.Event()
+
+    def flip() -> None:
+        with path.open("r+b", buffering=0) as file:
+            while not done.is_set():
+                for value in (1_000_000, 1500, 1):
+                    file.seek(at)
+                    file.write(value.to_bytes(4, "little"))
+
+    thread = threading.Thread(target=flip)
+    thread.start()
+    outcomes = set()
+    try:
+        for _ in range(3000):
+            try:
+                outcomes.add(len(column.to_pylist()))
+            except sa.InvalidData:
+                outcomes.add(-1)
+    finally:
+        done.set()
+        thread.join()
+    assert outcomes <= {-1, 1000}

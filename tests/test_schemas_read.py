@@ -285,6 +285,66 @@ def test_files_that_change_under_a_reader(tmp_path: Path) -> None:
     assert outcomes == {"data", "error"}
 
 
+def with_a_vtable_in_front(data: bytes) -> bytes:
+    """A file whose footer has the vtable of its first field's type before all else, as FlatBuffers may."""
+    size = int.from_bytes(data[-10:-6], "little")
+    old, room = data[-10 - size : -10], 16
+    new = bytearray(room) + old
+    new[:4] = (int.from_bytes(old[:4], "little") + room).to_bytes(4, "little")
+    reader = Reader(np.frombuffer(bytes(new), np.uint8), "test")
+    at = reader.root("Footer")["schema"]["fields"][0]["type"][1].position
+    vtable = at - int.from_bytes(new[at : at + 4], "little", signed=True)
+    length = int.from_bytes(new[vtable : vtable + 2], "little")
+    assert length <= room - 4
+    new[4 : 4 + length] = new[vtable : vtable + length]
+    new[at : at + 4] = (at - 4).to_bytes(4, "little", signed=True)
+    return data[: -10 - size] + bytes(new) + len(new).to_bytes(4, "little") + b"ARROW1"
+
+
+@pytest.mark.parametrize("count", [2, 100])
+@pytest.mark.parametrize("nested", [False, True])
+def test_a_vtable_in_front_of_the_schema_is_read_every_time(tmp_path: Path, count: int, nested: bool) -> None:
+    columns = {f"in front {i}": np.arange(3, dtype="i4") for i in range(count)}
+    batch = sa.record_batch(columns | ({"list": [[1], [2], [3]]} if nested else {}))
+    sink = io.BytesIO()
+    with sa.ipc.new_file(sink, batch.schema) as writer:
+        writer.write(batch)
+    data = with_a_vtable_in_front(sink.getvalue())
+    (tmp_path / "file").write_bytes(data)
+    assert pa.ipc.open_file(data).get_batch(0).column(0).to_pylist() == [0, 1, 2]
+    for place in (tmp_path / "file", tmp_path / "file", tmp_path / "file", data, data):
+        assert sa.ipc.open_file(place).get_batch(0).equals(batch)
+
+
+@pytest.mark.parametrize("what", ["vtable", "tag"])
+def test_what_changes_between_two_reads_is_found(tmp_path: Path, what: str) -> None:
+    path = tmp_path / "file"
+    schema = sa.schema([(f"between {what} {i}", sa.int32()) for i in range(300)])
+    batch = sa.RecordBatch(schema, 3, [sa.array([1, 2, 3], sa.int32())] * 300)
+    with sa.ipc.new_file(path, schema, mode=0o600) as writer:
+        writer.write(batch)
+    reader = sa.ipc.open_file(path)
+    source: Any = reader._full_schema.source
+    if what == "vtable":
+        assert reader._full_schema.get_field_index(f"between {what} 7") == 7
+    else:
+        assert source.scan()
+    data = bytearray(path.read_bytes())
+    at = int(source._tables.positions[5 if what == "tag" else 0])
+    vtable = at - int.from_bytes(data[reader._end + at : reader._end + at + 4], "little", signed=True)
+    tag = int.from_bytes(data[reader._end + vtable + 8 : reader._end + vtable + 10], "little")
+    if what == "tag":
+        data[reader._end + at + tag] = 200
+    else:
+        size = source._reader.size - at
+        data[reader._end + vtable + 2 : reader._end + vtable + 4] = size.to_bytes(2, "little")
+        data[reader._end + vtable + 8 : reader._end + vtable + 10] = (size - 1).to_bytes(2, "little")
+    with path.open("r+b") as file:
+        file.write(data)
+    with pytest.raises(ShmarrowError):
+        _ = reader.get_batch(0).columns
+
+
 def test_a_file_that_was_replaced_is_read_anew(tmp_path: Path) -> None:
     path = tmp_path / "file"
     for turn in range(6):

@@ -148,7 +148,10 @@ class BatchBody:
             self._buffer_rows, self._node_rows = self._buffers.tolist(), self._nodes.tolist()
             indices = [i for i, row in enumerate(self._buffer_rows) if row[1]]
             parts = [self._slice(i) for i in indices]
-            self._ready = dict(zip(indices, self._decompress.all(parts, indices), strict=True))
+            try:
+                self._ready = dict(zip(indices, self._decompress.all(parts, indices), strict=True))
+            except InvalidData as error:
+                raise type(error)(f"{self.where}: {error}") from None
 
     def column(self, index: int) -> Any:
         """A column of the schema."""
@@ -209,13 +212,14 @@ class BatchBody:
             column = cursor.array(wire)
         except InvalidData as error:
             raise type(error)(f"{self.where}: column {index} {wire.field.name!r}: {error}") from None
+        finally:
+            if self._decompress is not None:
+                self._decompress.forget()
         if len(column) != self.length:
             raise InvalidData(
                 f"{self.where}: column {index} {wire.field.name!r} has {len(column)} values, "
                 f"the batch {self.length} rows"
             )
-        if self._decompress is not None:
-            self._decompress.forget()
         return column
 
     def values(self, wire: WireField) -> Any:

@@ -58,13 +58,14 @@ class Decompressor:
         """Many buffers at once, on a few threads where that pays; the limit holds for all of them together."""
         sizes = [self._claim(data, index) for data, index in zip(parts, indices, strict=True)]
         self.forget()
-        rooms = [padded(max(size, 0)) for size in sizes]
+        # Small ones share a piece of memory; each large one has its own, so that who keeps it keeps nothing else.
+        rooms = [padded(size) if 0 < size < _POOLED else 0 for size in sizes]
         ends = list(itertools.accumulate(rooms))
-        if not ends or ends[-1] < _WORTH_THREADS:
+        if sum([size for size in sizes if size > 0]) < _WORTH_THREADS:
             return [self._open(*item) for item in zip(parts, indices, sizes, strict=True)]
         arena = _memory(ends[-1])
         spans = zip(ends, rooms, sizes, strict=True)
-        targets = [arena[end - room : end - room + max(size, 0)] for end, room, size in spans]
+        targets = [arena[end - room : end - room + size] if room else None for end, room, size in spans]
         return list(pool().map(self._open, parts, indices, sizes, targets))
 
     def __call__(self, data: Bytes, index: int) -> Bytes:
@@ -271,7 +272,10 @@ def _give_back(piece: mmap.mmap) -> None:
         while sum(map(len, _free)) + len(piece) > _KEPT:
             _free.pop(0)
     if len(piece) <= _KEPT:
-        piece.madvise(mmap.MADV_FREE)
+        try:
+            piece.madvise(mmap.MADV_FREE)
+        except OSError:  # locked memory, or a kernel that does not know it
+            return
         _free.append(piece)
 
 

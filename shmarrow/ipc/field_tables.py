@@ -195,6 +195,17 @@ class FieldTables:
             raise LimitExceeded(f"{reader.where}: its names add up to over 16 times its {reader.size} bytes")
         return targets, sizes
 
+    def types_within(self) -> bool:
+        """Whether the fields are seen at once to refer to nothing but types, names and children within the bytes."""
+        if not self.count:
+            return True
+        types, dictionaries, metadata = self.slots(self.positions, (TYPE, DICTIONARY, METADATA))
+        if types is None or dictionaries is not None or metadata is not None or not int(types.min()):
+            return False
+        tables, starts = self.follow(types, "a field's type")
+        vtables = tables - starts.astype("<u4").view("<i4")
+        return int(vtables.min()) >= 0
+
     def same_tables(self, tables: Positions, name: str) -> bool:
         """Whether tables of one kind and vtable say the same, as far as that is in their own bytes alone."""
         reader = self.reader

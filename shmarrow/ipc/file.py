@@ -114,7 +114,8 @@ class RecordBatchFileReader:
             if table is None:
                 raise InvalidData(f"{name}: the footer has no schema")
             position = table.position
-        return read_schema(self._footer_bytes, position, f"{name}: footer", self._limits, self._source.mapped)
+        mapped = self._source.mapped
+        return read_schema(self._footer_bytes, position, f"{name}: footer", self._limits, mapped, footer=True)
 
     @property
     def schema(self) -> Schema:

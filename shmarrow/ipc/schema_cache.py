@@ -36,12 +36,14 @@ _RACY_NS = 100_000_000
 _cached_bytes = 0
 
 
-def read_schema(data: Bytes, position: int, where: str, limits: Limits, mapped: bool = False) -> Schema:
+def read_schema(
+    data: Bytes, position: int, where: str, limits: Limits, mapped: bool = False, footer: bool = False
+) -> Schema:
     """The schema in a Schema table; the same object for the same bytes.
 
-    What a Schema table refers to lies between it and the end of the FlatBuffer when that was built as FlatBuffers are,
-    from the back; that run of bytes is the cache's key. Where a builder did otherwise, the whole FlatBuffer is parsed,
-    each time anew.
+    A footer has more before its schema. What a Schema table refers to lies between it and the end of the FlatBuffer
+    when that was built as FlatBuffers are, from the back; then that run of bytes is the cache's key. Where a builder
+    did otherwise, the whole FlatBuffer is parsed, each time anew.
 
     Parameters
     ----------
@@ -55,11 +57,15 @@ def read_schema(data: Bytes, position: int, where: str, limits: Limits, mapped: 
         Bounds on what is accepted.
     mapped : bool
         Whether the bytes lie in a mapping. The schema then borrows them, until it is seen a second time or kept.
+    footer : bool
+        Whether the FlatBuffer is the footer of a file.
     """
     global _cached_bytes
     header = schema_header(data.data, position, len(data))
-    lowest = Reader(data, where, limits).table("Schema", position).lowest if header is None else header.lowest
-    start = lowest & ~7
+    start = 0
+    if footer:
+        lowest = Reader(data, where, limits).table("Schema", position).lowest if header is None else header.lowest
+        start = lowest & ~7
     region = data[start:]
     key = (len(region), position - start, limits, generation(), region[:64].tobytes(), region[-64:].tobytes())
     for kept, schema in _BY_BYTES.get(key, ()):
@@ -103,7 +109,9 @@ def _parse(
     else:
         table = reader.table("Schema", position - start)
         metadata, source = read_key_values(table["custom_metadata"]), wire_schema(table, limits, borrowed)
-    if not borrowed:
+    if start:
+        source.check_reach()
+    elif not borrowed:
         source.scan()
     return Schema(metadata=metadata, source=source)
 

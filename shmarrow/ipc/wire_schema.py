@@ -251,9 +251,9 @@ class WireSchema:
         groups: list[tuple[int, Sequence[int]]] = []
         for tag in np.unique(tags).tolist():
             group = np.flatnonzero(tags == tag)
-            if (vtables[group] == vtables[group[0]]).all() and self._tables.same_tables(
-                tables[group], UNIONS["Type"][tag - 1]
-            ):
+            known = 0 < tag <= len(UNIONS["Type"])  # somebody may have written to the bytes since
+            same = known and bool((vtables[group] == vtables[group[0]]).all())
+            if same and self._tables.same_tables(tables[group], UNIONS["Type"][tag - 1]):
                 groups.append((int(group[0]), group.tolist()))
             else:
                 groups += [(i, (i,)) for i in group.tolist()]
@@ -300,6 +300,19 @@ class WireSchema:
         """
         return self._plain == self._count or self._scan_plain(self._count)
 
+    def check_reach(self) -> None:
+        """Check that all that the fields refer to lies within the bytes, and not before them.
+
+        Raises
+        ------
+        InvalidData
+            If it does not, or if a field breaks the format.
+        """
+        if self.scan() and self._tables.types_within():
+            return
+        for i in range(self._count):
+            self.wire(i)
+
     def _scan_plain(self, end: int) -> bool:
         """Scan the fields up to ``end`` or somewhat further; where they are not all plain, scan all that there are."""
         if self._totals is not None:
@@ -329,7 +342,7 @@ class WireSchema:
                 return None
             vtable = position - _I4(view, position)[0]
             if vtable != known:
-                found = self._plain_table(position)
+                found = self._plain_table(reader.table("Field", position))
                 if found is None:
                     return None
                 known, (table_size, tag_at) = vtable, found
@@ -344,13 +357,13 @@ class WireSchema:
     def _many_codes(self, start: int, end: int) -> npt.NDArray[np.uint8] | None:
         """As :meth:`_few_codes`, for many columns whose tables have one vtable."""
         reader = self._reader
-        known = self._tables.found_positions
+        known, only = self._tables.found_positions, self._tables.only_table
         positions = self._tables.positions_of(start, end) if known is None else known[start:end]
-        found = self._plain_table(int(positions[0]))
+        found = self._plain_table(reader.table("Field", int(positions[0])) if only is None else only)
         if found is None:
             return None
         table_size, tag_at = found
-        if self._tables.only_table is None:
+        if only is None:
             if int(positions.max()) + table_size > reader.size or int(np.bitwise_or.reduce(positions)) & 3:
                 return None
             vtables = positions - self._tables.words.take(positions >> 2).view("<i4")
@@ -359,11 +372,11 @@ class WireSchema:
         codes = _CODES.take(reader.data.take(positions + tag_at))
         return None if int(codes.max()) > _BUFFERS else codes
 
-    def _plain_table(self, position: int) -> tuple[int, int] | None:
+    @staticmethod
+    def _plain_table(table: TableView) -> tuple[int, int] | None:
         """The size of a Field table and where in it the tag of its type is, if it has one and no dictionary."""
-        table = self._reader.table("Field", position)
         tag = table.at(TYPE_TAG, 1)
-        return None if table.at(DICTIONARY, 4) or not tag else (table.size, tag - position)
+        return None if table.at(DICTIONARY, 4) or not tag else (table.size, tag - table.position)
 
     def _scan(self) -> npt.NDArray[Any]:
         """Count the nodes and buffers of every column, level by level."""

@@ -65,9 +65,11 @@ class BinaryArray(Array):
         data = self.data
         result: list[Any] = []
         for first in range(0, self._length, _BLOCK):
-            bounds = offsets[first : first + _BLOCK + 1]
+            bounds = offsets[first : first + _BLOCK + 1].astype(np.int64)
             start, end = int(bounds[0]), int(bounds[-1])
-            bounds = bounds - bounds[0]
+            bounds -= start
+            if start < 0 or end > len(data) or int(np.diff(bounds).min()) < 0:
+                raise InvalidData(f"{self._type}: the offsets from slot {first} on changed while they were read")
             found = split(self._type, data[start:end], bounds[1:])
             if found is None:
                 listed = bounds.tolist()
