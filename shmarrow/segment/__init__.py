@@ -10,6 +10,7 @@ that it keeps.
 
 Examples
 --------
+>>> from shmarrow.segment import attach, create, unlink
 >>> with create("shm:shmarrow-example") as writer:
 ...     written = writer.write([b"hello, ", b"world"])
 >>> segment = attach("shm:shmarrow-example")
