@@ -331,7 +331,10 @@ def eviction(where: str, seconds: float, end: float, stretch: float = 0.0) -> Co
                     os.kill(victims[-1], signal.SIGKILL)
                     ended(victims.pop())
                     found["faults"] += 1
-                    found["lost"] += sum(name not in store for name in pinned)
+                    gone = [name for name in pinned if name not in store]
+                    if gone:
+                        print(f"lost, though attached: {gone}", file=sys.stderr, flush=True)
+                    found["lost"] += len(gone)
                 statuses = [ended(child) for child in children]
             assert statuses == [0] * len(works), statuses
             lines = report.lines()
@@ -339,7 +342,11 @@ def eviction(where: str, seconds: float, end: float, stretch: float = 0.0) -> Co
         evicted = {line[2] for line in lines if line[0] == "evicted"}
         latest = {line[1]: line[2] for line in lines if line[0] == "put"}
         for name, key in latest.items():
-            found["lost"] += key != "gone" and key not in evicted and key_of(store, name) != key
+            now = key_of(store, name)
+            if key != "gone" and key not in evicted and now != key:
+                said = [line for line in lines if name in line]
+                print(f"lost: {name}, which was {key} and is {now}; said of it: {said}", file=sys.stderr, flush=True)
+                found["lost"] += 1
         counts = Counter(line[0] for line in lines)
         found["put"], found["read"], found["evicted"] = counts["put"], counts["read"], counts["evicted"]
         found["torn"] += counts["torn"]
