@@ -6,6 +6,7 @@ every run is supposed to have, the golden files, fails there (``CI=true``) and s
 
 from __future__ import annotations
 
+import gc
 import itertools
 import os
 import re
@@ -13,6 +14,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -59,6 +61,31 @@ def shm_name() -> Iterator[str]:
     for entry in shm_entries():
         if entry.startswith(name):
             remove_shm(entry)
+
+
+@pytest.fixture(params=["shm", "directory"])
+def where(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+    """A store of this test's own, in shared memory or in a directory; nothing may be left of it."""
+    from soak import cleaned, leftovers
+
+    name: str = request.getfixturevalue("shm_name") if request.param == "shm" else str(tmp_path / "store")
+    yield name
+    gc.collect()
+    assert cleaned(name) == 0, leftovers(name)
+
+
+@contextmanager
+def mounted(target: Path, *arguments: str) -> Iterator[Path]:
+    """A file system of its own at ``target``, or a skipped test."""
+    target.mkdir()
+    ran = subprocess.run(["mount", *arguments, str(target)], capture_output=True, text=True)
+    if ran.returncode:
+        pytest.skip(f"cannot mount a small file system here: {ran.stderr.strip()}")
+    try:
+        yield target
+    finally:
+        gc.collect()
+        subprocess.run(["umount", "--lazy", str(target)], check=True)
 
 
 @pytest.fixture(scope="session")

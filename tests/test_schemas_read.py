@@ -336,7 +336,7 @@ def test_what_changes_between_two_reads_is_found(tmp_path: Path, what: str) -> N
     if what == "tag":
         data[reader._end + at + tag] = 200
     else:
-        size = source._reader.size - at
+        size = source._tables.reader.size - at
         data[reader._end + vtable + 2 : reader._end + vtable + 4] = size.to_bytes(2, "little")
         data[reader._end + vtable + 8 : reader._end + vtable + 10] = (size - 1).to_bytes(2, "little")
     with path.open("r+b") as file:

@@ -22,13 +22,15 @@ import sys
 import tempfile
 import time
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
 import posix_ipc
 import pytest
+from conftest import mounted
+from soak import ended, forked
 
 from shmarrow import errors, segment
 from shmarrow.segment import attach, create, unlink
@@ -87,19 +89,8 @@ def way(request: pytest.FixtureRequest) -> str:
 @pytest.fixture
 def disk(tmp_path: Path) -> Iterator[Path]:
     """A file system of 4 MiB."""
-    yield from _mount(tmp_path / "disk", ["-t", "tmpfs", "-o", "size=4m", "tmpfs"])
-
-
-def _mount(target: Path, arguments: list[str]) -> Iterator[Path]:
-    target.mkdir()
-    done = subprocess.run(["mount", *arguments, str(target)], capture_output=True, text=True)
-    if done.returncode:
-        pytest.skip(f"cannot mount a small file system here: {done.stderr.strip()}")
-    try:
+    with mounted(tmp_path / "disk", "-t", "tmpfs", "-o", "size=4m", "tmpfs") as target:
         yield target
-    finally:
-        gc.collect()
-        subprocess.run(["umount", "--lazy", str(target)], check=True)
 
 
 def put(where: str, content: bytes, **options: object) -> None:
@@ -110,20 +101,6 @@ def put(where: str, content: bytes, **options: object) -> None:
 def free_bytes(directory: Path) -> int:
     found = os.statvfs(directory)
     return found.f_bavail * found.f_frsize
-
-
-def in_child(work: Callable[[], None]) -> int:
-    """Run ``work`` in a forked child; its exit status, 0 when it came to its end."""
-    child = os.fork()
-    if child == 0:
-        try:
-            work()
-            os._exit(0)
-        except BaseException as error:
-            print(f"child: {type(error).__name__}: {error}", file=sys.stderr, flush=True)
-        finally:
-            os._exit(1)
-    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
 
 # Values, modes, names
@@ -313,7 +290,7 @@ def test_directory_without_permission() -> None:
             with pytest.raises(errors.StorageError, match="mode 0755"):
                 unlink(where)
 
-        assert in_child(stranger) == 0
+        assert ended(forked(stranger)) == 0
         assert os.listdir(made) == ["a"]
 
 
@@ -324,7 +301,7 @@ def test_publishing_needs_no_privilege(shm: Place) -> None:
         os.setuid(NOBODY)
         put(shm("a"), b"x", mode=0o444)
 
-    assert in_child(stranger) == 0
+    assert ended(forked(stranger)) == 0
     assert attach(shm("a")).data.tobytes() == b"x"
     assert shm.path("a").stat().st_uid == NOBODY
 
@@ -488,7 +465,7 @@ def test_overwriting_never_shows_the_name_empty(place: Place, way: str) -> None:
                 assert number >= last
                 last = number
 
-        os._exit(in_child(read))
+        os._exit(ended(forked(read)))
     os.close(readable)
     for number in range(1, 500):
         put(place("a"), struct.pack("<Q", number), overwrite=True)
@@ -513,7 +490,7 @@ def test_leftovers_are_collected_and_living_writers_are_not(tmp_path: Path, no_t
 def test_forked_child_does_not_take_the_file_away(tmp_path: Path, no_tmpfile: None) -> None:
     with create(tmp_path / "a") as writer:
         writer.write([b"x"])
-        assert in_child(writer.discard) == 0
+        assert ended(forked(writer.discard)) == 0
         assert segment.collect_leftovers(str(tmp_path)) == 0
     assert attach(tmp_path / "a").data.tobytes() == b"x"
 
@@ -605,7 +582,7 @@ def test_too_many_attached(tmp_path: Path) -> None:
             _ = [attach(tmp_path / "a") for _ in range(100)]
         assert caught.value.errno == errno.EMFILE
 
-    assert in_child(greedy) == 0
+    assert ended(forked(greedy)) == 0
 
 
 def test_attached_object_is_locked_until_its_last_array_is_gone(place: Place) -> None:
@@ -747,14 +724,13 @@ def test_failed_reserve_gives_ext4_its_blocks_back(tmp_path: Path) -> None:
         subprocess.run(["mkfs.ext4", "-q", "-m", "0", str(image)], check=True, capture_output=True)
     except (OSError, subprocess.CalledProcessError) as error:
         pytest.skip(f"cannot make an ext4 file system here: {error}")
-    for disk in _mount(tmp_path / "ext4", ["-o", "loop", str(image)]):
-        with create(disk / "a") as writer:
-            writer.write([b"x"])
-            os.sync()
-            space = free_bytes(disk)
-            with pytest.raises(errors.StoreFull):
-                writer.reserve(64 << 20)
-            assert free_bytes(disk) >= space - (64 << 10)
+    with mounted(tmp_path / "ext4", "-o", "loop", str(image)) as disk, create(disk / "a") as writer:
+        writer.write([b"x"])
+        os.sync()
+        space = free_bytes(disk)
+        with pytest.raises(errors.StoreFull):
+            writer.reserve(64 << 20)
+        assert free_bytes(disk) >= space - (64 << 10)
 
 
 @pytest.mark.skipif(not ROOT, reason="takes root to give a process a small /dev/shm")
@@ -871,7 +847,7 @@ def test_killed_writers(
     reader = os.fork()
     if reader == 0:
         os.close(writable)
-        os._exit(in_child(lambda: _read_until(place, readable)))
+        os._exit(ended(forked(lambda: _read_until(place, readable))))
     os.close(readable)
     chance = random.Random(7)
     for number in range(kills):

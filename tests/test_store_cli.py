@@ -2,34 +2,23 @@
 
 from __future__ import annotations
 
-import gc
 import json
 import os
 import pty
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pytest
-from soak import cleaned, ended, forked
+from soak import ended, forked
 
 import shmarrow as sa
 
 BATCH = {"id": [1, 2, 3], "city": ["Oslo", None, "Rome"]}
 COMMAND = [sys.executable, "-c", "import sys; from shmarrow.cli import main; sys.exit(main())"]
-
-
-@pytest.fixture(params=["shm", "directory"])
-def where(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
-    name: str = request.getfixturevalue("shm_name") if request.param == "shm" else str(tmp_path / "store")
-    yield name
-    gc.collect()
-    assert cleaned(name) == 0
 
 
 def run(*words: object, status: int = 0, **options: Any) -> str:

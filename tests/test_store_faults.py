@@ -6,7 +6,6 @@ What is promised stands in docs/store.md, beside the test here that shows it.
 from __future__ import annotations
 
 import errno
-import gc
 import multiprocessing
 import os
 import shutil
@@ -15,41 +14,19 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import soak
-from soak import batch, cleaned, ended, forked, intact, leftovers
+from conftest import mounted
+from soak import batch, ended, forked, intact, leftovers
 
 import shmarrow as sa
 
 ROOT = os.getuid() == 0
-
-
-@pytest.fixture(params=["shm", "directory"])
-def where(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
-    name: str = request.getfixturevalue("shm_name") if request.param == "shm" else str(tmp_path / "store")
-    yield name
-    gc.collect()
-    assert cleaned(name) == 0, leftovers(name)
-
-
-@contextmanager
-def mounted(target: Path, options: str) -> Iterator[Path]:
-    """A tmpfs of its own at ``target``, or a skipped test."""
-    target.mkdir()
-    ran = subprocess.run(["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(target)], capture_output=True, text=True)
-    if ran.returncode:
-        pytest.skip(f"cannot mount a tmpfs here: {ran.stderr.strip()}")
-    try:
-        yield target
-    finally:
-        gc.collect()
-        subprocess.run(["umount", "--lazy", str(target)], check=True)
+SMALL = ("-t", "tmpfs", "-o", "size=8m,mode=0700", "tmpfs")
 
 
 def clean(found: Any) -> bool:
@@ -99,7 +76,7 @@ def test_killed_readers(where: str) -> None:
 
 @pytest.mark.skipif(not ROOT, reason="only root can mount a small tmpfs")
 def test_a_full_file_system(tmp_path: Path) -> None:
-    with mounted(tmp_path / "small", "size=8m,mode=0700") as directory, sa.Store(directory / "s") as store:
+    with mounted(tmp_path / "small", *SMALL) as directory, sa.Store(directory / "s") as store:
         number = 0
         with pytest.raises(sa.StoreFull) as full:  # noqa: PT012
             while True:
@@ -124,7 +101,7 @@ def test_a_full_file_system(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(not ROOT, reason="only root can mount a small tmpfs")
 def test_a_full_file_system_makes_room_where_that_is_asked_for(tmp_path: Path) -> None:
-    with mounted(tmp_path / "small", "size=8m,mode=0700") as directory:
+    with mounted(tmp_path / "small", *SMALL) as directory:
         with sa.Store(directory / "s", eviction="lru") as store:
             for number in range(60):
                 store.put(f"a{number}", batch(number, 20_000))
@@ -195,7 +172,7 @@ def test_a_directory_that_is_removed(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(not ROOT, reason="only root can mount a file system that is read-only")
 def test_a_directory_that_is_read_only(tmp_path: Path) -> None:
-    with mounted(tmp_path / "small", "size=8m,mode=0700") as directory, sa.Store(directory) as store:
+    with mounted(tmp_path / "small", *SMALL) as directory, sa.Store(directory) as store:
         store.put("a", batch(1, 100))
         store.put("b", batch(1, 100), expire_after=3600)
         subprocess.run(["mount", "-o", "remount,ro", str(directory)], check=True)

@@ -2,31 +2,20 @@
 
 from __future__ import annotations
 
-import gc
 import os
 import signal
 import time
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from soak import Report, cleaned, ended, forked, leftovers
+from soak import Report, ended, forked, leftovers
 
 import shmarrow as sa
 from shmarrow.store import register
 
 SIZE = 8 * 1000
 """Bytes of the values of one object here; with its metadata it has less than 400 more."""
-
-
-@pytest.fixture(params=["shm", "directory"])
-def where(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
-    name: str = request.getfixturevalue("shm_name") if request.param == "shm" else str(tmp_path / "store")
-    yield name
-    gc.collect()
-    assert cleaned(name) == 0, leftovers(name)
 
 
 def block(number: int = 0) -> Any:

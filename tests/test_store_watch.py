@@ -2,31 +2,21 @@
 
 from __future__ import annotations
 
-import gc
 import os
 import random
 import shutil
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
-from soak import cleaned, ended, forked, killed_at_end
+from soak import ended, forked, killed_at_end
 
 import shmarrow as sa
 from shmarrow.store import Event, Watch
 from shmarrow.store import watch as watching
 
 ONE = np.ones(1)
-
-
-@pytest.fixture(params=["shm", "directory"])
-def where(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
-    name: str = request.getfixturevalue("shm_name") if request.param == "shm" else str(tmp_path / "store")
-    yield name
-    gc.collect()
-    assert cleaned(name) == 0
 
 
 def events(watch: Watch, seconds: float = 0.1) -> list[Event]:

@@ -1,4 +1,4 @@
-"""The doors to others: each partner has a file, and neither is imported before data goes through its door.
+"""The doors to others: each partner has a file, and none is imported before data goes through its door.
 
 Importing this package gives arrays, batches, tables and types their ``from_...`` and ``to_...`` methods, and tensors
 theirs as soon as those are imported.

@@ -121,8 +121,7 @@ class BatchBody:
 
     def columns(self) -> list[Any]:
         """All columns of the schema."""
-        if self._decompress is not None:
-            self._decompress_all()
+        self._decompress_all()
         count = len(self._schema)
         if count > _EAGER:
             self._asked = max(self._asked, _EAGER)
@@ -143,7 +142,7 @@ class BatchBody:
         return made
 
     def _decompress_all(self) -> None:
-        """Decompress all buffers, on a few threads."""
+        """Decompress all buffers, if they are compressed, on a few threads."""
         if self._decompress is not None and not self._ready:
             self._buffer_rows, self._node_rows = self._buffers.tolist(), self._nodes.tolist()
             indices = [i for i, row in enumerate(self._buffer_rows) if row[1]]

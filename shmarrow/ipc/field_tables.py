@@ -9,18 +9,17 @@ Rules kept here:
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from shmarrow.errors import LimitExceeded
 from shmarrow.ipc.flatbuf import Reader, TableView
+from shmarrow.ipc.schema import Positions
 from shmarrow.layout.memory import ranges
 
 if TYPE_CHECKING:
     import numpy.typing as npt
-
-Positions: TypeAlias = "npt.NDArray[np.int64]"
 
 NAME, TYPE_TAG, TYPE, DICTIONARY, CHILDREN, METADATA = 0, 2, 3, 4, 5, 6
 """Numbers of the slots of a Field table."""
@@ -199,12 +198,16 @@ class FieldTables:
         """Whether the fields are seen at once to refer to nothing but types, names and children within the bytes."""
         if not self.count:
             return True
+        found = self.type_tables()
+        return found is not None and int(found[1].min()) >= 0
+
+    def type_tables(self) -> tuple[Positions, Positions] | None:
+        """Where the table of each field's type and its vtable are; None where a field has more, or has no type."""
         types, dictionaries, metadata = self.slots(self.positions, (TYPE, DICTIONARY, METADATA))
         if types is None or dictionaries is not None or metadata is not None or not int(types.min()):
-            return False
+            return None
         tables, starts = self.follow(types, "a field's type")
-        vtables = tables - starts.astype("<u4").view("<i4")
-        return int(vtables.min()) >= 0
+        return tables, tables - starts.astype("<u4").view("<i4")
 
     def same_tables(self, tables: Positions, name: str) -> bool:
         """Whether tables of one kind and vtable say the same, as far as that is in their own bytes alone."""

@@ -191,17 +191,10 @@ _NAME_BYTES = 1 << 12
 def plain_field(reader: Reader, table: int) -> WireField | None:
     """The Field table at a position, if it has no children, dictionary or metadata, and a type that was read before."""
     view, size = reader.view, reader.size
-    if table + 4 > size:
+    found = _table(view, table, size)
+    if found is None or not 4 <= len(found[0]) <= 7:
         return None
-    vtable = table - _I4(view, table)[0]
-    if vtable < 0 or vtable + 4 > size:
-        return None
-    vtable_size, table_size = _VTABLE_SIZES(view, vtable)
-    if not 12 <= vtable_size <= 18 or vtable_size & 1 or vtable + vtable_size > size:
-        return None
-    if table_size < 4 or table + table_size > size:
-        return None
-    name_at, nullable_at, tag_at, type_at, *others = OFFSETS[(vtable_size - 4) >> 1](view, vtable + 4)
+    (name_at, nullable_at, tag_at, type_at, *others), table_size = found
     children = 0
     if others:
         dictionary, children, metadata = (*others, 0, 0)[:3]
@@ -219,17 +212,12 @@ def plain_field(reader: Reader, table: int) -> WireField | None:
     nullable = bool(nullable_at and view[table + nullable_at])
     # The table of its type, by its bytes
     at = _follow(view, table + type_at)
-    if at == table + type_at or at + 4 > size:
+    if at == table + type_at:
         return None
-    vtable = at - _I4(view, at)[0]
-    if vtable < 0 or vtable + 4 > size:
+    found = _table(view, at, size)
+    if found is None:
         return None
-    vtable_size, table_size = _VTABLE_SIZES(view, vtable)
-    if not 4 <= vtable_size <= 32 or vtable_size & 1 or vtable + vtable_size > size:
-        return None
-    if table_size < 4 or at + table_size > size:
-        return None
-    type = known_type(tag, OFFSETS[(vtable_size - 4) >> 1](view, vtable + 4), bytes(view[at + 4 : at + table_size]))
+    type = known_type(tag, found[0], bytes(view[at + 4 : at + found[1]]))
     if type is None:
         return None
     at = _follow(view, table + name_at)
@@ -244,6 +232,21 @@ def plain_field(reader: Reader, table: int) -> WireField | None:
         return None
     reader.spend(2, length)
     return WireField(Field(name, type, nullable), type, None, (), None)
+
+
+def _table(view: memoryview, table: int, size: int) -> tuple[tuple[int, ...], int] | None:
+    """The offsets of the slots of a table at a position, and its size, if it has no more slots than are known."""
+    if table + 4 > size:
+        return None
+    vtable = table - _I4(view, table)[0]
+    if vtable < 0 or vtable + 4 > size:
+        return None
+    vtable_size, table_size = _VTABLE_SIZES(view, vtable)
+    if not 4 <= vtable_size <= 2 * len(OFFSETS) or vtable_size & 1 or vtable + vtable_size > size:
+        return None
+    if table_size < 4 or table + table_size > size:
+        return None
+    return OFFSETS[(vtable_size - 4) >> 1](view, vtable + 4), table_size
 
 
 def _follow(view: memoryview, slot: int) -> int:

@@ -34,19 +34,18 @@ class Source:
         Whether ``data`` is a mapping of a file or of shared memory.
     """
 
-    __slots__ = ("_owned", "_segment", "data", "file", "mapped", "name")
+    __slots__ = ("_segment", "data", "file", "mapped", "name")
 
     def __init__(self, source: Any, memory_map: bool = True) -> None:
         self.data: Bytes | None = None
         self.file: Any = None
         self._segment: segment.Segment | None = None
-        self._owned = False
         self.mapped = False
         if isinstance(source, segment.Segment):
             self.name, self.data, self.mapped = source.name, source.data, True
         elif segment.is_location(source):
             self.name = os.fsdecode(source)
-            self._open(self.name, memory_map)
+            self._open(memory_map)
         elif hasattr(source, "read") and not isinstance(source, mmap.mmap):
             self.name = _name_of(source)
             self._from_file(source)
@@ -56,12 +55,12 @@ class Source:
             )
             self.data = as_bytes(source)
 
-    def _open(self, source: Any, memory_map: bool) -> None:
+    def _open(self, memory_map: bool) -> None:
         if memory_map or self.name.startswith(segment.SHM_SCHEME):
             self._segment = segment.attach(self.name)
             self.data, self.mapped = self._segment.data, True
             return
-        with segment.attach(source) as found:
+        with segment.attach(self.name) as found:
             data = found.data.copy()
         data.flags.writeable = False
         self.data = data

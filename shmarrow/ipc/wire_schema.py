@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from shmarrow.errors import InvalidData, LimitExceeded, Limits
-from shmarrow.ipc.field_tables import CHILDREN, DICTIONARY, METADATA, TYPE, TYPE_TAG, FieldTables, Positions
+from shmarrow.ipc.field_tables import CHILDREN, DICTIONARY, TYPE, TYPE_TAG, FieldTables
 from shmarrow.ipc.flatbuf import ENUMS, UNIONS, Reader, TableView
 from shmarrow.ipc.quick import plain_field
-from shmarrow.ipc.schema import NESTED, WireField, parse_field, text
+from shmarrow.ipc.schema import NESTED, Positions, WireField, parse_field, text
 from shmarrow.layout.listing import LISTING
 from shmarrow.types import Field
 
@@ -85,7 +85,6 @@ class WireSchema:
         self.features = features
         self.borrowed = borrowed
         self._limits = limits
-        self._reader = reader
         self._tables = FieldTables(reader, first, count)
         self._count = count
         self._wire: dict[int, WireField] = {}
@@ -107,10 +106,10 @@ class WireSchema:
     def keep(self) -> None:
         """Have a copy of the bytes, if they lie in a mapping."""
         if self.borrowed:
-            own = self._reader.data.copy()
+            reader = self._tables.reader
+            own = reader.data.copy()
             own.flags.writeable = False
-            self._reader = Reader(own, self._reader.where, self._limits)
-            self._tables = self._tables.over(self._reader)
+            self._tables = self._tables.over(Reader(own, reader.where, self._limits))
             self.borrowed = False
 
     def __len__(self) -> int:
@@ -120,7 +119,7 @@ class WireSchema:
         """How a column lies in a message."""
         found = self._wire.get(index)
         if found is None:
-            reader = self._reader
+            reader = self._tables.reader
             slot = self._tables.first + 4 * index
             position: int = slot + _U4(reader.view, slot)[0]
             found = plain_field(reader, position) or parse_field(reader.table("Field", position), self._limits)
@@ -157,7 +156,7 @@ class WireSchema:
         return self.wire(index).field
 
     def names(self) -> list[str]:
-        view = self._reader.view
+        view = self._tables.reader.view
         at, sizes = self._tables.name_places()
         return [
             text(bytes(view[start : start + size]), "field name")
@@ -187,14 +186,14 @@ class WireSchema:
         # The last bytes of names differ most often, so compare from the end, four bytes of all names at a time.
         for at in range(size & ~3, 0, -4):
             places = (targets if found is None else targets.take(found)) + at
-            np.minimum(places, self._reader.size - 4, out=places)
+            np.minimum(places, self._tables.reader.size - 4, out=places)
             same = self._tables.u4(places) == _U4(wanted, at - 4)[0]
             found = np.flatnonzero(same) if found is None else found[same]
             if len(found) <= _FEW:
                 break
         if found is None:
             found = np.flatnonzero(self._tables.u4(targets) == size)
-        view = self._reader.view
+        view = self._tables.reader.view
         starts = (targets.take(found) + 4).tolist()
         return [
             i
@@ -234,20 +233,17 @@ class WireSchema:
 
     def _alike(self) -> Iterator[tuple[int, Sequence[int]]]:
         """Columns in groups of one type, by their first; those that cannot be seen at once to be alike, one by one."""
-        reader = self._reader
-        positions = self._tables.positions
-        tags_at, types_at, children, dictionaries, metadata = self._tables.slots(
-            positions, (TYPE_TAG, TYPE, CHILDREN, DICTIONARY, METADATA)
-        )
-        if tags_at is None or types_at is None or dictionaries is not None or metadata is not None:
+        reader = self._tables.reader
+        tags_at, children = self._tables.slots(self._tables.positions, (TYPE_TAG, CHILDREN))
+        found = self._tables.type_tables()
+        if tags_at is None or found is None:
             return self._each()
         if children is not None and (
             not int(children.min()) or self._tables.follow(children, "a field's children")[1].any()
         ):
             return self._each()
         tags = reader.data.take(tags_at)
-        tables, starts = self._tables.follow(types_at, "a field's type")
-        vtables = tables - starts.astype("<u4").view("<i4")
+        tables, vtables = found
         groups: list[tuple[int, Sequence[int]]] = []
         for tag in np.unique(tags).tolist():
             group = np.flatnonzero(tags == tag)
@@ -332,7 +328,7 @@ class WireSchema:
 
     def _few_codes(self, start: int, end: int) -> npt.NDArray[np.uint8] | None:
         """The buffers of a few columns, one after another; None where one is not plain, or something is wrong."""
-        reader = self._reader
+        reader = self._tables.reader
         view, size = reader.view, reader.size
         known, table_size, tag_at = -1, 0, 0
         codes = bytearray()
@@ -356,7 +352,7 @@ class WireSchema:
 
     def _many_codes(self, start: int, end: int) -> npt.NDArray[np.uint8] | None:
         """As :meth:`_few_codes`, for many columns whose tables have one vtable."""
-        reader = self._reader
+        reader = self._tables.reader
         known, only = self._tables.found_positions, self._tables.only_table
         positions = self._tables.positions_of(start, end) if known is None else known[start:end]
         found = self._plain_table(reader.table("Field", int(positions[0])) if only is None else only)
@@ -390,8 +386,10 @@ class WireSchema:
         seen = 0
         for _ in range(self._limits.depth):
             seen += len(positions)
-            if seen > min(self._limits.tables, self._reader.size):
-                raise LimitExceeded(f"{self._reader.where}: more fields than its {self._reader.size} bytes can hold")
+            if seen > min(self._limits.tables, self._tables.reader.size):
+                raise LimitExceeded(
+                    f"{self._tables.reader.where}: more fields than its {self._tables.reader.size} bytes can hold"
+                )
             variadic, bitmaps = (codes & _VARIADIC) // _VARIADIC, (codes & _V4_BITMAP) // _V4_BITMAP
             for row, amount in zip(totals, (np.ones_like(codes), codes & _BUFFERS, variadic, bitmaps), strict=True):
                 row += amount if owners is None else np.bincount(owners, amount, count).astype(np.int64)
@@ -409,7 +407,7 @@ class WireSchema:
 
     def _level(self, positions: Positions) -> tuple[npt.NDArray[np.uint8], Positions | None]:
         """What the scan has to know of the types of fields, and where their vectors of children are referred to."""
-        reader = self._reader
+        reader = self._tables.reader
         tags_at, encodings = self._tables.slots(positions, (TYPE_TAG, DICTIONARY))
         if tags_at is None or not int(tags_at.min()):
             raise InvalidData(f"{reader.where}: a field has no type")
