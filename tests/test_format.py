@@ -23,7 +23,7 @@ import pytest
 from conftest import ROOT
 
 from shmarrow.buffer import as_bytes
-from shmarrow.ipc import flatbuf
+from shmarrow.ipc import flatbuf, flatbuf_writer
 
 NAMESPACE = "org.apache.arrow.flatbuf"
 KINDS = {"bool": "bool", "byte": "i1", "ubyte": "u1", "short": "i2", "int": "i4", "long": "i8"}
@@ -183,7 +183,7 @@ def samples(name: str) -> list[dict[str, Any]]:
 
 
 def to_values(name: str, sample: dict[str, Any]) -> dict[str, Any]:
-    """A sample as ``flatbuf.encode`` takes it."""
+    """A sample as ``flatbuf_writer.encode`` takes it."""
     values = {}
     for slot, type_, _ in WIRE.tables[name]:
         if slot not in sample:
@@ -253,7 +253,7 @@ def read(name: str, data: bytes) -> dict[str, Any]:
 @pytest.mark.parametrize("name", WIRE.tables)
 def test_round_trip(name: str) -> None:
     for sample in samples(name):
-        assert read(name, flatbuf.encode(name, to_values(name, sample))) == sample
+        assert read(name, flatbuf_writer.encode(name, to_values(name, sample))) == sample
 
 
 # --- flatc
@@ -291,7 +291,7 @@ def test_flatc_reads_what_we_write(flatc: str, name: str, tmp_path: Path) -> Non
     expected = samples(name)
     binaries = [tmp_path / f"{number}.bin" for number in range(len(expected))]
     for path, sample in zip(binaries, expected, strict=True):
-        path.write_bytes(flatbuf.encode(name, to_values(name, sample)))
+        path.write_bytes(flatbuf_writer.encode(name, to_values(name, sample)))
     run_flatc(flatc, name, "--json", "-o", tmp_path, WIRE.files[name], "--", *binaries)
     for path, sample in zip(binaries, expected, strict=True):
         assert json.loads(path.with_suffix(".json").read_text(encoding="utf-8")) == sample
@@ -300,7 +300,7 @@ def test_flatc_reads_what_we_write(flatc: str, name: str, tmp_path: Path) -> Non
 @pytest.mark.parametrize("name", WIRE.tables)
 def test_defaults_are_those_of_flatc(flatc: str, name: str, tmp_path: Path) -> None:
     empty = tmp_path / "empty.bin"
-    empty.write_bytes(flatbuf.encode(name, {}))
+    empty.write_bytes(flatbuf_writer.encode(name, {}))
     run_flatc(flatc, name, "--json", "--defaults-json", "-o", tmp_path, WIRE.files[name], "--", empty)
     printed = json.loads(empty.with_suffix(".json").read_text(encoding="utf-8"))
     view = flatbuf.Reader(as_bytes(empty.read_bytes()), "test").root(name)

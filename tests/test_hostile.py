@@ -22,7 +22,7 @@ import wire
 import zstandard
 
 import shmarrow as sa
-from shmarrow.ipc import flatbuf
+from shmarrow.ipc import flatbuf_writer
 from shmarrow.layout import make_array, nulls
 
 HUGE = 1 << 62
@@ -167,26 +167,26 @@ def _squeezed(codec: str, claimed: int, data: bytes) -> bytes:
 
 def _shared_children(depth: int) -> bytes:
     """A schema whose structs have the same child twice at every level: 2 to the power of ``depth`` fields."""
-    builder = flatbuf.new_builder()
-    leaf: Any = flatbuf.Built(flatbuf.add_table(builder, "Field", {"name": "x", "type": ("Null", {})}))
+    builder = flatbuf_writer.new_builder()
+    leaf: Any = flatbuf_writer.Built(flatbuf_writer.add_table(builder, "Field", {"name": "x", "type": ("Null", {})}))
     for _ in range(depth):
-        children = flatbuf.Built(flatbuf.add_offsets(builder, [leaf.offset, leaf.offset]))
+        children = flatbuf_writer.Built(flatbuf_writer.add_offsets(builder, [leaf.offset, leaf.offset]))
         values = {"name": "x", "type": ("Struct_", {}), "children": children}
-        leaf = flatbuf.Built(flatbuf.add_table(builder, "Field", values))
-    fields = flatbuf.Built(flatbuf.add_offsets(builder, [leaf.offset]))
-    root = flatbuf.add_table(builder, "Message", {"version": 4, "header": ("Schema", {"fields": fields})})
-    return wire.framed(flatbuf.finish(builder, root))
+        leaf = flatbuf_writer.Built(flatbuf_writer.add_table(builder, "Field", values))
+    fields = flatbuf_writer.Built(flatbuf_writer.add_offsets(builder, [leaf.offset]))
+    root = flatbuf_writer.add_table(builder, "Message", {"version": 4, "header": ("Schema", {"fields": fields})})
+    return wire.framed(flatbuf_writer.finish(builder, root))
 
 
 def _shared_names() -> bytes:
     """A schema of 20,000 fields that share one name of 100,000 bytes: 2 GB of names."""
-    builder = flatbuf.new_builder()
-    name = flatbuf.Built(builder.CreateString("n" * 100_000))
-    type = flatbuf.Built(flatbuf.add_table(builder, "Null", {}))
-    fields = [flatbuf.add_table(builder, "Field", {"name": name, "type": ("Null", type)}) for _ in range(20_000)]
-    vector = flatbuf.Built(flatbuf.add_offsets(builder, fields))
-    root = flatbuf.add_table(builder, "Message", {"version": 4, "header": ("Schema", {"fields": vector})})
-    return wire.framed(flatbuf.finish(builder, root))
+    builder = flatbuf_writer.new_builder()
+    name = flatbuf_writer.Built(builder.CreateString("n" * 100_000))
+    type = flatbuf_writer.Built(flatbuf_writer.add_table(builder, "Null", {}))
+    fields = [flatbuf_writer.add_table(builder, "Field", {"name": name, "type": ("Null", type)}) for _ in range(20_000)]
+    vector = flatbuf_writer.Built(flatbuf_writer.add_offsets(builder, fields))
+    root = flatbuf_writer.add_table(builder, "Message", {"version": 4, "header": ("Schema", {"fields": vector})})
+    return wire.framed(flatbuf_writer.finish(builder, root))
 
 
 def _deep_schema(depth: int) -> bytes:

@@ -127,7 +127,7 @@ def test_footers(batches: int) -> None:
     found = footer_header(footer[:512].tobytes(), len(footer))
     assert found == slow_footer(footer)
     assert found is not None
-    assert found.blocks == batches
+    assert found[2] == batches
     assert footer_header(footer[:24].tobytes(), len(footer)) is None
 
 
@@ -145,5 +145,5 @@ def test_mutated_footers_give_the_same_or_nothing() -> None:
         if quick is None:
             continue
         kept += 1
-        assert tuple(quick) == slow_footer(changed)
+        assert quick == slow_footer(changed)
     assert kept > 1000

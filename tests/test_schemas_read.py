@@ -100,8 +100,9 @@ def test_what_is_plain_is_read_the_quick_way() -> None:
     reader = Reader(data, "test")
     found = schema_header(data.data, table_of(data).position, len(data))
     assert found is not None
-    assert found.fields == len(PLAIN)
-    source = WireSchema(reader, DEFAULT_LIMITS, found.first, found.fields)
+    _, first, count = found
+    assert count == len(PLAIN)
+    source = WireSchema(reader, DEFAULT_LIMITS, first, count)
     fields = [parse_field(reader.table("Field", int(at)), DEFAULT_LIMITS) for at in source._tables.positions]
     quick = [plain_field(reader, int(at)) for at in source._tables.positions]
     assert [field for field in quick if field is not None] == [f for f, q in zip(fields, quick, strict=True) if q]
@@ -138,9 +139,10 @@ def test_mutations_give_the_same_or_nothing(name: str) -> None:
             assert header is None
             continue
         if header is not None:
-            assert found.lowest == header.lowest
-            assert len(generic) == header.fields
-            assert generic._tables.first == header.first or not header.fields
+            lowest, first, count = header
+            assert found.lowest == lowest
+            assert len(generic) == count
+            assert generic._tables.first == first or not count
             assert not generic.big_endian
             assert found["custom_metadata"] is None or not len(found["custom_metadata"])
         for at in generic._tables.positions[:5]:

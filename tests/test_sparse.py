@@ -14,7 +14,8 @@ from hypothesis.extra import numpy as hnp
 
 import shmarrow as sa
 from shmarrow.ipc.flatbuf import STRUCTS
-from shmarrow.ipc.message import encode_message, read_message
+from shmarrow.ipc.message import read_message
+from shmarrow.ipc.message_writer import encode_message
 from shmarrow.ipc.options import IpcWriteOptions
 
 ELEMENTS = IpcWriteOptions(csf_lengths="elements")

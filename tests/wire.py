@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from shmarrow.ipc import flatbuf
+from shmarrow.ipc import flatbuf_writer
 from shmarrow.ipc.flatbuf import STRUCTS, Reader
 from shmarrow.ipc.message import Message, read_message
 
@@ -51,7 +51,7 @@ def framed(metadata: bytes) -> bytes:
 def message(kind: str, header: dict[str, Any], body: bytes = b"", version: int = 4) -> bytes:
     """A whole message with a header of the values given."""
     values = {"version": version, "header": (kind, header), "bodyLength": len(body)}
-    return framed(flatbuf.encode("Message", values)) + body
+    return framed(flatbuf_writer.encode("Message", values)) + body
 
 
 def batch_header(length: int, nodes: Sequence[Any], buffers: Sequence[Any], **more: Any) -> dict[str, Any]:
@@ -81,5 +81,5 @@ def file_from(
         "recordBatches": np.array([blocks[i] for i in batches], STRUCTS["Block"]),
         **footer,
     }
-    encoded = flatbuf.encode("Footer", values)
+    encoded = flatbuf_writer.encode("Footer", values)
     return data + b"\xff\xff\xff\xff" + bytes(4) + encoded + struct.pack("<i", len(encoded)) + b"ARROW1"

@@ -9,20 +9,19 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from shmarrow.errors import DEFAULT_LIMITS, InvalidArgument, Limits
-from shmarrow.ipc.file import RecordBatchFileAppender, RecordBatchFileReader, RecordBatchFileWriter
-from shmarrow.ipc.options import IpcWriteOptions
+from shmarrow.ipc.file import RecordBatchFileReader
 from shmarrow.ipc.source import Sink, Source
 from shmarrow.types import MetadataLike, Schema
 
 if TYPE_CHECKING:
     from shmarrow.ipc.bundle import Bundle, load_tensors, save_tensors
+    from shmarrow.ipc.options import IpcWriteOptions
     from shmarrow.ipc.stream import (
         BatchEvent,
         DictionaryEvent,
         EndEvent,
         MappedStreamReader,
         RecordBatchStreamReader,
-        RecordBatchStreamWriter,
         SchemaEvent,
         StreamDecoder,
     )
@@ -36,6 +35,7 @@ if TYPE_CHECKING:
         write_sparse_tensor,
         write_tensor,
     )
+    from shmarrow.ipc.writer import RecordBatchFileAppender, RecordBatchFileWriter, RecordBatchStreamWriter
 
 
 def new_file(
@@ -76,6 +76,8 @@ def new_file(
     StorageError
         If the directory does not allow it.
     """
+    from shmarrow.ipc.writer import RecordBatchFileWriter
+
     return RecordBatchFileWriter(Sink(sink, overwrite=overwrite, mode=mode, durable=durable), schema, options, metadata)
 
 
@@ -89,7 +91,7 @@ def new_stream(
     durable: bool = False,
 ) -> RecordBatchStreamWriter:
     """A writer of the streaming format; the parameters and errors are those of :func:`new_file`."""
-    from shmarrow.ipc.stream import RecordBatchStreamWriter
+    from shmarrow.ipc.writer import RecordBatchStreamWriter
 
     return RecordBatchStreamWriter(Sink(sink, overwrite=overwrite, mode=mode, durable=durable), schema, options)
 
@@ -121,6 +123,8 @@ def append_file(
     StorageError
         On closing, if somebody else has replaced the file in the meantime.
     """
+    from shmarrow.ipc.writer import RecordBatchFileAppender
+
     source = Source(where)
     if source.identity is None:
         raise InvalidArgument("a file is added to by its path or its shm: name")
@@ -189,10 +193,10 @@ _STREAMS = {
     "EndEvent",
     "MappedStreamReader",
     "RecordBatchStreamReader",
-    "RecordBatchStreamWriter",
     "SchemaEvent",
     "StreamDecoder",
 }
+_WRITERS = {"RecordBatchFileAppender", "RecordBatchFileWriter", "RecordBatchStreamWriter"}
 _BUNDLES = {"Bundle", "load_tensors", "save_tensors"}
 _TENSORS = {
     "TensorWriter",
@@ -207,10 +211,14 @@ _TENSORS = {
 
 
 def __getattr__(name: str) -> Any:
-    """Streams, bundles and messages of tensors are imported when they are first asked for."""
+    """What writes, streams, bundles and messages of tensors are imported when they are first asked for."""
     home: Any
     if name in _STREAMS:
         from shmarrow.ipc import stream as home
+    elif name in _WRITERS:
+        from shmarrow.ipc import writer as home
+    elif name == "IpcWriteOptions":
+        from shmarrow.ipc import options as home
     elif name in _TENSORS:
         from shmarrow.ipc import tensor as home
     elif name in _BUNDLES:

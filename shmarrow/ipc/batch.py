@@ -1,17 +1,14 @@
-"""Record batches between messages and arrays ("RecordBatch message").
+"""Record batches from messages ("RecordBatch message"); ``plan`` has the way back.
 
-Reading and writing each are one walk by the buffer listing. Rules kept here:
-
-* opening a batch makes views of its nodes and buffers and nothing more; a column is made when it is asked for, and its
-  structure is checked then: bounds of every buffer, sizes for the slots, lengths of children, ends of offsets;
-* a plan has the metadata, the pieces of the body and its size before a byte of the body is copied; writing it copies
-  each byte once.
+Reading is one walk by the buffer listing. Opening a batch makes views of its nodes and buffers and nothing more; a
+column is made when it is asked for, and its structure is checked then: bounds of every buffer, sizes for the slots,
+lengths of children, ends of offsets.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -22,14 +19,11 @@ from shmarrow.errors import (
     DEFAULT_LIMITS,
     CopyRequired,
     InvalidData,
-    InvalidType,
     LimitExceeded,
     Limits,
-    Unsupported,
 )
 from shmarrow.ipc.flatbuf import ENUMS, TableView
-from shmarrow.ipc.message import Message, encode_message
-from shmarrow.ipc.options import IpcWriteOptions
+from shmarrow.ipc.message import Message
 from shmarrow.ipc.quick import Header
 from shmarrow.ipc.schema import WireField
 from shmarrow.ipc.wire_schema import WireSchema
@@ -37,8 +31,7 @@ from shmarrow.layout.array import Array, make_array, nulls
 from shmarrow.layout.listing import LISTING, swapped, swapped_views
 from shmarrow.layout.memory import EMPTY
 from shmarrow.layout.primitive import PrimitiveArray
-from shmarrow.layout.union import UnionArray
-from shmarrow.types import Metadata, Schema
+from shmarrow.types import Schema
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -46,7 +39,8 @@ if TYPE_CHECKING:
     from shmarrow.ipc.compression import Decompressor
 
 _V4 = ENUMS["MetadataVersion"]["V4"]
-VALIDITY_IN_V4 = (*UnionArray.layouts, "run_end_encoded")
+_UNIONS = ("dense_union", "sparse_union")
+VALIDITY_IN_V4 = (*_UNIONS, "run_end_encoded")
 """Layouts that have a validity bitmap in version 4 and none in version 5, as Arrow C++ writes and reads them."""
 _PAIR = np.dtype("<i8")
 _EAGER = 4
@@ -350,7 +344,7 @@ class _Cursor:
         made = make_array(type, length, buffers, null_count, 0, children, dictionary)
         made._check_buffers()
         made._check_structure()
-        if v4_validity is not None and v4_nulls and type.layout in UnionArray.layouts:
+        if v4_validity is not None and v4_nulls and type.layout in _UNIONS:
             if len(v4_validity) < bitmap.bytes_for(length):
                 raise InvalidData(f"{type}: the validity of {length} slots has {len(v4_validity)} bytes")
             made = made.with_nulls(bitmap.unpack(v4_validity, 0, length))
@@ -419,133 +413,3 @@ def check_zero_copy(batch: RecordBatch, name: str) -> None:
         raise CopyRequired(
             f"{name} is compressed, so its columns cannot be had without a copy; open it without zero_copy_only"
         )
-
-
-# --- writing ----------------------------------------------------------------------------------------------------
-
-
-class Plan(NamedTuple):
-    """A message that is ready to be written: its metadata, framed, and the pieces of its body with their padding."""
-
-    metadata: bytes
-    pieces: list[Any]
-    body_length: int
-
-    @property
-    def size(self) -> int:
-        """Bytes of the whole message."""
-        return len(self.metadata) + self.body_length
-
-
-def plan_batch(batch: RecordBatch, options: IpcWriteOptions, metadata: Metadata | None = None, start: int = 0) -> Plan:
-    """The plan of a RecordBatch message; no byte of the body is copied."""
-    values, pieces, size = _plan_body(batch.columns, batch.num_rows, options)
-    return Plan(encode_message("RecordBatch", values, size, metadata, options, start), pieces, size)
-
-
-def plan_dictionary(id: int, values: Any, delta: bool, options: IpcWriteOptions, start: int = 0) -> Plan:
-    """The plan of a DictionaryBatch message."""
-    data, pieces, size = _plan_body([values], len(values), options)
-    header = {"id": id, "data": data, "isDelta": delta}
-    return Plan(encode_message("DictionaryBatch", header, size, None, options, start), pieces, size)
-
-
-def _plan_body(columns: Iterable[Any], length: int, options: IpcWriteOptions) -> tuple[dict[str, Any], list[Any], int]:
-    nodes: list[int] = []
-    buffers: list[Bytes] = []
-    variadic: list[int] = []
-    plain = options if options.endianness == "little" else None
-    for column in columns:
-        if column.__class__ is PrimitiveArray and options is plain and not column._null_count and not column._offset:
-            data: Any = column._buffers[1]
-            if data.nbytes == column._length * column._type.storage.itemsize:
-                nodes += (column._length, 0)
-                buffers += (EMPTY, data)
-                continue
-        _flatten(column, nodes, buffers, variadic, options)
-    values: dict[str, Any] = {
-        "length": length,
-        "nodes": np.array(nodes, "<i8").view(_NODE),
-        "variadicBufferCounts": np.array(variadic, "<i8") if variadic else None,
-    }
-    if options.compression is not None:
-        from shmarrow.ipc.compression import compress
-
-        buffers = compress(buffers, options)
-        values["compression"] = {"codec": ENUMS["CompressionType"][_CODEC[options.compression]]}
-    sizes = np.fromiter(map(len, buffers), np.int64, len(buffers))
-    room = (sizes + (options.alignment - 1)) & -options.alignment
-    table = np.empty((len(buffers), 2), "<i8")
-    table[:, 0] = np.cumsum(room) - room
-    table[:, 1] = sizes
-    values["buffers"] = table.reshape(-1).view(_BUFFER)
-    pieces: list[Any] = []
-    padding = bytes(options.alignment)
-    for data, gap in zip(buffers, (room - sizes).tolist(), strict=True):
-        if len(data):
-            pieces.append(data)
-            if gap:
-                pieces.append(padding[:gap])
-    return values, pieces, int(room.sum())
-
-
-_NODE = np.dtype([("length", "<i8"), ("null_count", "<i8")])
-_BUFFER = np.dtype([("offset", "<i8"), ("length", "<i8")])
-_CODEC = {"lz4": "LZ4_FRAME", "zstd": "ZSTD"}
-
-
-def _flatten(array: Any, nodes: list[int], buffers: list[Bytes], variadic: list[int], options: IpcWriteOptions) -> None:
-    """Append an array's node and buffers, then its children's, trimmed to what its slots need."""
-    kept = array.trim()
-    type = kept._type
-    null_count = kept.null_count
-    nodes.append(kept._length)
-    nodes.append(null_count)
-    layout = LISTING[type.layout]
-    if options.metadata_version == "V4" and type.layout in VALIDITY_IN_V4:
-        buffers.append(EMPTY)
-    own = kept._buffers
-    if options.endianness == "big":
-        own = [
-            data if data is None else swapped_views(data, True) if row.role == "views" else swapped(row, type, data)
-            for row, data in zip(layout.buffers, own, strict=False)
-        ] + own[len(layout.buffers) :]
-    if layout.has_validity and not null_count:
-        own = [EMPTY, *own[1:]]
-    for data in own:
-        buffers.append(EMPTY if data is None else data)
-    if layout.variadic:
-        variadic.append(len(own) - len(layout.buffers))
-    for child in kept._children:
-        _flatten(child, nodes, buffers, variadic, options)
-
-
-def dictionaries_of(columns: Sequence[Any]) -> list[Any]:
-    """All dictionaries of a batch in the order of their ids: a field's own, then those within its values.
-
-    Each field that is dictionary-encoded has an id of its own.
-    """
-    found: list[Any] = []
-    for column in columns:
-        _collect(column, found)
-    return found
-
-
-def _collect(array: Any, found: list[Any]) -> None:
-    if array._dictionary is not None:
-        values = array._dictionary
-        if values._dictionary is not None:
-            raise Unsupported(
-                f"{array.type}: Arrow messages cannot hold a dictionary "
-                "whose values are themselves dictionary-encoded; decode one of them"
-            )
-        found.append(values)
-        array = values
-    for child in array._children:
-        _collect(child, found)
-
-
-def check_schema(batch: RecordBatch, schema: Schema) -> None:
-    """A batch that is written has the fields of the writer's schema."""
-    if not batch.schema.equals(schema):
-        raise InvalidType(f"the batch has other fields than the writer's schema:\n{batch.schema}\nexpected\n{schema}")

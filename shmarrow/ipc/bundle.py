@@ -33,12 +33,13 @@ from shmarrow.errors import (
     Limits,
     Unsupported,
 )
-from shmarrow.ipc.file import RecordBatchFileReader, RecordBatchFileWriter
+from shmarrow.ipc.file import RecordBatchFileReader
 from shmarrow.ipc.message import read_message, read_prefix
 from shmarrow.ipc.options import IpcWriteOptions
 from shmarrow.ipc.source import Sink, Source
 from shmarrow.ipc.tensor import write_plan
 from shmarrow.ipc.tensor_message import READERS, plan_tensor
+from shmarrow.ipc.writer import RecordBatchFileWriter
 from shmarrow.tensor import SparseTensor, Tensor
 from shmarrow.tensor.convert import as_tensor
 from shmarrow.types import MetadataLike, Schema, as_metadata

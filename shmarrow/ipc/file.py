@@ -1,4 +1,4 @@
-"""The file format ("IPC File Format"): a stream between two magic words, and a footer that says where each block lies.
+"""Reading the file format ("IPC File Format"): a stream between two magic words, and a footer of where its blocks lie.
 
 Rules kept here:
 
@@ -23,26 +23,23 @@ from shmarrow.batch import RecordBatch
 from shmarrow.buffer import Bytes
 from shmarrow.errors import Closed, IndexOutOfRange, InvalidData, LimitExceeded, Limits
 from shmarrow.ipc import flatbuf
-from shmarrow.ipc.batch import Plan, check_zero_copy, dictionary_body, plain_batch, read_batch
+from shmarrow.ipc.batch import check_zero_copy, dictionary_body, plain_batch, read_batch
 from shmarrow.ipc.dictionary import Dictionary, add_dictionary
 from shmarrow.ipc.flatbuf import ENUMS, STRUCTS, Reader
-from shmarrow.ipc.message import Message, check_version, end_of_stream, key_values, read_key_values, read_message
-from shmarrow.ipc.options import DEFAULT_OPTIONS, IpcWriteOptions
-from shmarrow.ipc.projection import Projection
+from shmarrow.ipc.message import Message, check_version, read_key_values, read_message
 from shmarrow.ipc.quick import batch_header, footer_header
-from shmarrow.ipc.schema import encode_schema, encoded_fields
 from shmarrow.ipc.schema_cache import KnownFile, known_file, read_schema, remember_file
-from shmarrow.ipc.source import Sink, Source
-from shmarrow.ipc.wire_schema import WireSchema
-from shmarrow.ipc.writer import BatchWriter
+from shmarrow.ipc.source import Source
 from shmarrow.tables import Table
-from shmarrow.types import Metadata, MetadataLike, Schema, as_metadata
+from shmarrow.types import Metadata, Schema
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
+    from shmarrow.ipc.projection import Projection
+
 MAGIC = b"ARROW1"
-_HEAD = 8
+HEAD = 8
 _TAIL = 4 + len(MAGIC)
 _SIZE = struct.Struct("<i")
 _BLOCK = STRUCTS["Block"]
@@ -84,20 +81,26 @@ class RecordBatchFileReader:
         self._data: Bytes | None = whole[: self._end]  # what blocks may lead to
         self._footer_bytes = whole[self._end : self._end + length]
         self._root: flatbuf.TableView | None = None
+        position: int | None = None
         self._blocks_at: int | None = None
         if root is not None:
-            found = np.ndarray(root.blocks, _BLOCK, self._footer_bytes, root.start) if root.blocks else _NO_BLOCKS
+            _, start, count, position = root
+            found = np.ndarray(count, _BLOCK, self._footer_bytes, start) if count else _NO_BLOCKS
             self._blocks: npt.NDArray[Any] = found
-            self._blocks_at = self._end + root.start
+            self._blocks_at = self._end + start
         else:
             version = self._footer["version"]
             if version > ENUMS["MetadataVersion"]["V5"]:  # old writers left theirs out, so it says V1 there
                 check_version(version, source.name)
-            self._blocks = _blocks(self._footer["recordBatches"])
+            self._blocks = blocks_of(self._footer["recordBatches"])
         if known is None:
-            self._full_schema = self._read_schema(None if root is None else root.schema)
+            self._full_schema = self._read_schema(position)
             remember_file(identity, limits, KnownFile(self._end, length, root, self._full_schema))
-        self._included = None if included_fields is None else Projection(self._full_schema, included_fields)
+        self._included: Projection | None = None
+        if included_fields is not None:
+            from shmarrow.ipc.projection import Projection
+
+            self._included = Projection(self._full_schema, included_fields)
         self._dictionaries: _FileDictionaries | None = None
 
     @property
@@ -255,7 +258,7 @@ class _FileDictionaries(Mapping[int, Dictionary]):
         known: dict[int, Dictionary] = {}
         total = 0
         root = _root_of(self._footer, self._name, self._limits)
-        for i, block in enumerate(_blocks(root["dictionaries"])):
+        for i, block in enumerate(blocks_of(root["dictionaries"])):
             where = f"{self._name}: dictionary block {i}"
             message, body = _read_block(self._data, _row(block), where, self._limits)
             total += len(body)
@@ -316,8 +319,8 @@ def _footer_place(data: Bytes, source: Source, limits: Limits) -> tuple[int, int
     """Where the footer starts, and its size."""
     size = len(data)
     name = source.name
-    if size < _HEAD + _TAIL:
-        raise InvalidData(f"{name}: an Arrow file has at least {_HEAD + _TAIL} bytes, found {size}")
+    if size < HEAD + _TAIL:
+        raise InvalidData(f"{name}: an Arrow file has at least {HEAD + _TAIL} bytes, found {size}")
     head, end = source.peek(0, len(MAGIC)), source.peek(size - _TAIL, _TAIL)
     tail = end[4:]
     if head != MAGIC:
@@ -328,8 +331,8 @@ def _footer_place(data: Bytes, source: Source, limits: Limits) -> tuple[int, int
         )
     (length,) = _SIZE.unpack_from(end)
     start = size - _TAIL - length
-    if length <= 0 or start < _HEAD:
-        raise InvalidData(f"{name}: the footer says that it has {length} bytes, but {size - _TAIL - _HEAD} are there")
+    if length <= 0 or start < HEAD:
+        raise InvalidData(f"{name}: the footer says that it has {length} bytes, but {size - _TAIL - HEAD} are there")
     if length > limits.metadata_bytes:
         raise LimitExceeded(
             f"{name}: a footer of {length} bytes, more than Limits.metadata_bytes = {limits.metadata_bytes}"
@@ -337,80 +340,6 @@ def _footer_place(data: Bytes, source: Source, limits: Limits) -> tuple[int, int
     return start, int(length)
 
 
-def _blocks(vector: npt.NDArray[Any] | None) -> npt.NDArray[Any]:
+def blocks_of(vector: npt.NDArray[Any] | None) -> npt.NDArray[Any]:
+    """The blocks that a footer's slot lists."""
     return _NO_BLOCKS if vector is None else vector
-
-
-class RecordBatchFileWriter(BatchWriter):
-    """Writes the file format: a stream, and a footer that says where its blocks are."""
-
-    replaces = False
-
-    def __init__(
-        self, sink: Sink, schema: Schema, options: IpcWriteOptions | None, metadata: MetadataLike | None = None
-    ) -> None:
-        self._metadata = as_metadata(metadata)
-        self._blocks: dict[bool, list[tuple[int, int, int]]] = {False: [], True: []}
-        super().__init__(sink, schema, options)
-
-    def _start(self) -> None:
-        self._sink.write([MAGIC + bytes(_HEAD - len(MAGIC))])
-        super()._start()
-
-    def _write_plan(self, plan: Plan, dictionary: bool) -> None:
-        position = self._sink.position
-        super()._write_plan(plan, dictionary)
-        self._blocks[dictionary].append((position, len(plan.metadata), plan.body_length))
-
-    def _finish(self) -> None:
-        builder, schema = self._encoded.start()
-        values = {
-            "version": ENUMS["MetadataVersion"][self.options.metadata_version],
-            "schema": schema,
-            "dictionaries": np.array(self._blocks[True], STRUCTS["Block"]),
-            "recordBatches": np.array(self._blocks[False], STRUCTS["Block"]),
-            "custom_metadata": key_values(self._metadata),
-        }
-        footer = flatbuf.finish(builder, flatbuf.add_table(builder, "Footer", values))
-        self._sink.write([end_of_stream(self.options), footer, _SIZE.pack(len(footer)), MAGIC])
-
-
-class RecordBatchFileAppender(RecordBatchFileWriter):
-    """Adds record batches to a file that exists.
-
-    The file's messages go into a new file as they are, then the new ones, then a footer for all of them; closing puts
-    the new file in the place of the old one. Readers of the old one keep it whole, and until the writer is closed
-    nothing has changed.
-    """
-
-    def __init__(self, reader: RecordBatchFileReader, sink: Sink, options: IpcWriteOptions | None) -> None:
-        source = reader.schema.source
-        assert isinstance(source, WireSchema)
-        self._reader = reader
-        fields = encoded_fields([source.wire(i) for i in range(len(source))])
-        self._fields = fields
-        chosen = (options or DEFAULT_OPTIONS).replace(
-            endianness="big" if source.big_endian else "little",
-            metadata_version=reader.version_name,
-        )
-        super().__init__(sink, reader.schema, chosen, reader.metadata)
-
-    def _start(self) -> None:
-        reader = self._reader
-        blocks = {False: reader._blocks, True: _blocks(reader._footer["dictionaries"])}
-        for dictionary, rows in blocks.items():
-            self._blocks[dictionary] = [(int(at), int(meta), int(body)) for at, meta, body in rows.tolist()]
-        ends = [sum(row) for rows in self._blocks.values() for row in rows]
-        data = reader._bytes()
-        first = read_message(data, _HEAD, reader._source.name, reader._limits)
-        if first is None:
-            raise InvalidData(f"{reader._source.name}: no schema message at {_HEAD}; rewrite the file to add to it")
-        end = max([first[1], *ends])
-        self._ids = [field.dictionary_id or 0 for field in self._fields]
-        known = reader.dictionaries
-        for field in self._fields:
-            id = field.dictionary_id
-            if id is not None and id in known and field.values is not None:
-                self._known[id] = known[id].array(field.values)
-        self._encoded = encode_schema(self.schema, self.options, self._ids)
-        self._sink.write([data[:end], bytes(-end % 8)])

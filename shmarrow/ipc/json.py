@@ -25,9 +25,9 @@ from shmarrow.bitmap import Mask
 from shmarrow.buffer import Bytes, as_bytes
 from shmarrow.errors import DEFAULT_LIMITS, InvalidData, InvalidType, LimitExceeded, Limits
 from shmarrow.extension import ExtensionType
-from shmarrow.ipc.batch import dictionaries_of
 from shmarrow.ipc.json_schema import member, read_schema, shown, write_schema
 from shmarrow.ipc.json_values import VALUES, check_kinds, read_hex, read_integers, read_text, upper_hex, write_integers
+from shmarrow.ipc.plan import dictionaries_of
 from shmarrow.ipc.schema import WireField
 from shmarrow.ipc.source import Sink, Source
 from shmarrow.layout import concat_arrays, make_array, nulls

@@ -14,7 +14,8 @@ from typing import Any, NamedTuple
 from shmarrow import types
 from shmarrow.errors import InvalidArgument, InvalidData, InvalidType, LimitExceeded, Limits, Unsupported
 from shmarrow.extension import extension_type, storage_field
-from shmarrow.ipc.schema import DictionaryIds, WireField
+from shmarrow.ipc.schema import WireField
+from shmarrow.ipc.schema_writer import DictionaryIds
 from shmarrow.types import DataType, Field, Metadata, Schema
 
 # --- members of objects ------------------------------------------------------------------------------------------

@@ -1,24 +1,20 @@
 """Encapsulated messages: a prefix, metadata as a FlatBuffer, padding, and a body ("Encapsulated message format").
 
-Pure functions from bytes to messages and back. Rules kept here:
+Pure functions from bytes to messages; ``message_writer`` has the way back. Rules kept here:
 
 * both framings are read: ``FF FF FF FF`` and a size, and the older one of a size alone;
 * a size of zero, or the end of the input where a prefix would start, is the end of a stream;
-* metadata versions 4 and 5 are read, all others are refused by their name;
-* a message that is written takes a multiple of the alignment, and so does its metadata with the prefix.
+* metadata versions 4 and 5 are read, all others are refused by their name.
 """
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from shmarrow.buffer import Bytes, padded
+from shmarrow.buffer import Bytes
 from shmarrow.errors import DEFAULT_LIMITS, InvalidData, LimitExceeded, Limits, Unsupported
-from shmarrow.ipc import flatbuf
 from shmarrow.ipc.flatbuf import ENUMS, Reader, TableView
-from shmarrow.ipc.options import IpcWriteOptions
 from shmarrow.types import Metadata
 
 CONTINUATION = b"\xff\xff\xff\xff"
@@ -27,13 +23,6 @@ _SIZE = struct.Struct("<i").unpack_from
 _FILE = int.from_bytes(b"ARRO", "little")
 _VERSIONS = {number: name for name, number in ENUMS["MetadataVersion"].items()}
 READ_VERSIONS = ("V4", "V5")
-
-
-class Prefix(NamedTuple):
-    """What stands before a message's metadata: the bytes of the prefix, and those of the metadata."""
-
-    size: int
-    metadata_size: int
 
 
 class Message(NamedTuple):
@@ -68,8 +57,8 @@ class Message(NamedTuple):
         return read_key_values(self.table["custom_metadata"])
 
 
-def read_prefix(data: Any, offset: int, where: str, limits: Limits = DEFAULT_LIMITS) -> Prefix | None:
-    """The prefix at ``offset``; None where the stream ends.
+def read_prefix(data: Any, offset: int, where: str, limits: Limits = DEFAULT_LIMITS) -> tuple[int, int] | None:
+    """The bytes of the prefix at ``offset``, and those of the metadata after it; None where the stream ends.
 
     Parameters
     ----------
@@ -99,7 +88,7 @@ def read_prefix(data: Any, offset: int, where: str, limits: Limits = DEFAULT_LIM
             f"{where}: the message at {offset} has {size} bytes of metadata, "
             f"more than Limits.metadata_bytes = {limits.metadata_bytes}"
         )
-    return Prefix(prefix, size)
+    return prefix, size
 
 
 def parse_metadata(metadata: Bytes, where: str, limits: Limits = DEFAULT_LIMITS) -> Message:
@@ -134,8 +123,8 @@ def read_message(data: Bytes, offset: int, where: str, limits: Limits = DEFAULT_
     prefix = read_prefix(data, offset, where, limits)
     if prefix is None:
         return None
-    start = offset + prefix.size
-    end = start + prefix.metadata_size
+    start = offset + prefix[0]
+    end = start + prefix[1]
     if end > len(data):
         raise InvalidData(f"{where}: the metadata at {offset} need [{start}, {end}) but there are {len(data)} bytes")
     message = parse_metadata(data[start:end], where, limits)
@@ -152,50 +141,3 @@ def read_key_values(vector: Any) -> Metadata | None:
     if not len(vector):
         return None
     return {item["key"] or b"": item["value"] or b"" for item in vector}
-
-
-def key_values(metadata: Metadata | None) -> list[dict[str, bytes]] | None:
-    """Metadata as the values of a vector of KeyValue tables."""
-    return [{"key": key, "value": value} for key, value in metadata.items()] if metadata else None
-
-
-# --- writing ----------------------------------------------------------------------------------------------------
-
-
-def message_values(
-    kind: str, header: Any, body_length: int, metadata: Metadata | None, options: IpcWriteOptions
-) -> Mapping[str, Any]:
-    """The values of a Message table around a header."""
-    return {
-        "version": ENUMS["MetadataVersion"][options.metadata_version],
-        "header": (kind, header),
-        "bodyLength": body_length,
-        "custom_metadata": key_values(metadata),
-    }
-
-
-def frame(flatbuffer: bytes, options: IpcWriteOptions, start: int = 0) -> bytes:
-    """A FlatBuffer with prefix and padding, so that what follows it is aligned when it begins at ``start``."""
-    prefix = 4 if options.use_legacy_format else 8
-    total = padded(start + prefix + len(flatbuffer), options.alignment) - start
-    size = struct.pack("<i", total - prefix)
-    head = size if options.use_legacy_format else CONTINUATION + size
-    return b"".join([head, flatbuffer, bytes(total - prefix - len(flatbuffer))])
-
-
-def end_of_stream(options: IpcWriteOptions) -> bytes:
-    """What marks the end of a stream."""
-    return bytes(4) if options.use_legacy_format else CONTINUATION + bytes(4)
-
-
-def encode_message(
-    kind: str,
-    header: Any,
-    body_length: int,
-    metadata: Metadata | None,
-    options: IpcWriteOptions,
-    start: int = 0,
-) -> bytes:
-    """A framed message without its body."""
-    values = message_values(kind, header, body_length, metadata, options)
-    return frame(flatbuf.encode("Message", values), options, start)

@@ -110,14 +110,8 @@ def _vector(data: Bytes, view: memoryview, slot: int, end: int) -> Any:
     return np.ndarray((count, 2), _PAIR, data, at + 4)
 
 
-class Footer(NamedTuple):
-    """The version in a footer, where the first block of a record batch is, how many there are, and the schema."""
-
-    version: int
-    start: int
-    blocks: int
-    schema: int
-
+Footer = tuple[int, int, int, int]
+"""The version in a footer, where the first block of a record batch is, how many there are, and the schema."""
 
 _BLOCK_SIZE = 24
 
@@ -150,15 +144,11 @@ def footer_header(prefix: bytes, size: int) -> Footer | None:
     if version > max(_VERSIONS) or at == slot or at + 4 > end:
         return None
     count = _U4(prefix, at)[0]
-    return Footer(version, at + 4, count, schema) if at + 4 + _BLOCK_SIZE * count <= size else None
+    return (version, at + 4, count, schema) if at + 4 + _BLOCK_SIZE * count <= size else None
 
 
-class SchemaHeader(NamedTuple):
-    """The lowest byte of a Schema table and its vtable, where its first reference to a field is, and how many."""
-
-    lowest: int
-    first: int
-    fields: int
+SchemaHeader = tuple[int, int, int]
+"""The lowest byte of a Schema table and its vtable, where its first reference to a field is, and how many there are."""
 
 
 def schema_header(view: memoryview, table: int, size: int) -> SchemaHeader | None:
@@ -182,7 +172,7 @@ def schema_header(view: memoryview, table: int, size: int) -> SchemaHeader | Non
     if at == slot or at + 4 > size:
         return None
     count = _U4(view, at)[0]
-    return SchemaHeader(min(table, vtable), at + 4, count) if at + 4 + 4 * count <= size else None
+    return (min(table, vtable), at + 4, count) if at + 4 + 4 * count <= size else None
 
 
 _NAME_BYTES = 1 << 12

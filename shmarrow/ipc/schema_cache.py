@@ -64,7 +64,7 @@ def read_schema(
     header = schema_header(data.data, position, len(data))
     start = 0
     if footer:
-        lowest = Reader(data, where, limits).table("Schema", position).lowest if header is None else header.lowest
+        lowest = Reader(data, where, limits).table("Schema", position).lowest if header is None else header[0]
         start = lowest & ~7
     region = data[start:]
     key = (len(region), position - start, limits, generation(), region[:64].tobytes(), region[-64:].tobytes())
@@ -105,7 +105,8 @@ def _parse(
     """The schema whose table is at ``position``, where ``data`` begins at ``start``."""
     reader = Reader(data, where, limits)
     if header is not None:
-        metadata, source = None, WireSchema(reader, limits, header.first - start, header.fields, borrowed=borrowed)
+        _, first, fields = header
+        metadata, source = None, WireSchema(reader, limits, first - start, fields, borrowed=borrowed)
     else:
         table = reader.table("Schema", position - start)
         metadata, source = read_key_values(table["custom_metadata"]), wire_schema(table, limits, borrowed)

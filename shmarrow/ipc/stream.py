@@ -30,12 +30,11 @@ from shmarrow.errors import (
 )
 from shmarrow.ipc.batch import dictionary_body, read_batch
 from shmarrow.ipc.dictionary import Dictionary, add_dictionary
-from shmarrow.ipc.message import CONTINUATION, Message, end_of_stream, parse_metadata, read_message, read_prefix
+from shmarrow.ipc.message import CONTINUATION, Message, parse_metadata, read_message, read_prefix
 from shmarrow.ipc.projection import Projection
 from shmarrow.ipc.schema_cache import read_schema
 from shmarrow.ipc.source import Source
 from shmarrow.ipc.wire_schema import WireSchema
-from shmarrow.ipc.writer import BatchWriter
 from shmarrow.tables import Table
 from shmarrow.types import Schema
 
@@ -216,13 +215,14 @@ class StreamDecoder:
         if prefix is None:
             self.ended = True
             return EndEvent()
-        begun = taken[prefix.size :]  # the older prefix is 4 bytes long, the others that came are metadata
-        if prefix.metadata_size < len(begun):
-            raise InvalidData(f"{self._where}: {prefix.metadata_size} bytes of metadata")
+        size, metadata_size = prefix
+        begun = taken[size:]  # the older prefix is 4 bytes long, the others that came are metadata
+        if metadata_size < len(begun):
+            raise InvalidData(f"{self._where}: {metadata_size} bytes of metadata")
         if len(begun):
             self._pending, self._held = [begun], len(begun)
-        self._prefix_size = prefix.size
-        self._in_metadata, self._wants = True, prefix.metadata_size
+        self._prefix_size = size
+        self._in_metadata, self._wants = True, metadata_size
         return None
 
     def close(self) -> None:
@@ -428,10 +428,3 @@ class MappedStreamReader(RecordBatchStreamReader):
             raise StopIteration
         self._position += 1
         return self.get_batch(self._position - 1)
-
-
-class RecordBatchStreamWriter(BatchWriter):
-    """Writes the streaming format; dictionaries may be replaced from one batch to the next."""
-
-    def _finish(self) -> None:
-        self._sink.write([end_of_stream(self.options)])

@@ -19,7 +19,8 @@ import numpy as np
 
 from shmarrow.buffer import ALIGNMENT, Bytes, padded
 from shmarrow.errors import DEFAULT_LIMITS, Closed, InvalidArgument, InvalidData, LimitExceeded, Limits
-from shmarrow.ipc.message import CONTINUATION, Message, encode_message, parse_metadata, read_prefix
+from shmarrow.ipc.message import CONTINUATION, Message, parse_metadata, read_prefix
+from shmarrow.ipc.message_writer import encode_message
 from shmarrow.ipc.options import IpcWriteOptions
 from shmarrow.ipc.source import Sink, Source
 from shmarrow.ipc.tensor_message import (
@@ -331,7 +332,7 @@ def _next_tensor(cursor: _Cursor, limits: Limits) -> Any:
         prefix = read_prefix(head, 0, where, limits)
         if prefix is None:
             return None
-        metadata = cursor.take(prefix.metadata_size, f"the metadata at {start}")
+        metadata = cursor.take(prefix[1], f"the metadata at {start}")
         message = parse_metadata(metadata, where, limits)
         body = cursor.take(message.body_length, f"the body of the message at {start}")
         return READERS[message.kind](message, body, where) if message.kind in READERS else message

@@ -23,9 +23,11 @@ import numpy as np
 from shmarrow.buffer import ALIGNMENT, PADDING, Bytes, padded
 from shmarrow.errors import InvalidArgument, InvalidData, InvalidType, Unsupported
 from shmarrow.ipc.flatbuf import ENUMS, STRUCTS
-from shmarrow.ipc.message import CONTINUATION, Message, encode_message
+from shmarrow.ipc.message import CONTINUATION, Message
+from shmarrow.ipc.message_writer import encode_message
 from shmarrow.ipc.options import DEFAULT_OPTIONS, IpcWriteOptions
-from shmarrow.ipc.schema import NESTED, read_type, text, type_values
+from shmarrow.ipc.schema import NESTED, read_type, text
+from shmarrow.ipc.schema_writer import type_values
 from shmarrow.tensor import SparseCOOTensor, SparseCSCMatrix, SparseCSFTensor, SparseCSRMatrix, Tensor
 from shmarrow.tensor.dense import DimNames, dense_layout, dense_pieces
 from shmarrow.tensor.element import DType, Element, NDArray, from_wire, to_wire

@@ -1,7 +1,11 @@
-"""What stream and file writers share: the schema first, each dictionary before the batch that uses it, then batches."""
+"""Writing streams and files: the schema first, each dictionary before the batch that uses it, then batches.
+
+A file is a stream between two magic words, with a footer that says where its blocks lie ("IPC File Format").
+"""
 
 from __future__ import annotations
 
+import struct
 from types import TracebackType
 from typing import Any, Self
 
@@ -9,12 +13,21 @@ import numpy as np
 
 from shmarrow.batch import RecordBatch
 from shmarrow.errors import Closed, InvalidData, InvalidType
-from shmarrow.ipc.batch import Plan, check_schema, dictionaries_of, plan_batch, plan_dictionary
+from shmarrow.ipc import flatbuf_writer
+from shmarrow.ipc.file import HEAD, MAGIC, RecordBatchFileReader, blocks_of
+from shmarrow.ipc.flatbuf import ENUMS, STRUCTS
+from shmarrow.ipc.message import read_message
+from shmarrow.ipc.message_writer import end_of_stream, key_values
 from shmarrow.ipc.options import DEFAULT_OPTIONS, IpcWriteOptions
-from shmarrow.ipc.schema import encode_schema, schema_message
+from shmarrow.ipc.plan import Plan, check_schema, dictionaries_of, plan_batch, plan_dictionary
+from shmarrow.ipc.schema import encoded_fields
+from shmarrow.ipc.schema_writer import encode_schema, schema_message
 from shmarrow.ipc.source import Sink
+from shmarrow.ipc.wire_schema import WireSchema
 from shmarrow.tables import Table
 from shmarrow.types import MetadataLike, Schema, as_metadata
+
+_SIZE = struct.Struct("<i")
 
 REPLACE = "replace"
 DELTA = "delta"
@@ -203,6 +216,88 @@ class BatchWriter:
             self.close()
         else:
             self.abort()
+
+
+class RecordBatchStreamWriter(BatchWriter):
+    """Writes the streaming format; dictionaries may be replaced from one batch to the next."""
+
+    def _finish(self) -> None:
+        self._sink.write([end_of_stream(self.options)])
+
+
+class RecordBatchFileWriter(BatchWriter):
+    """Writes the file format: a stream, and a footer that says where its blocks are."""
+
+    replaces = False
+
+    def __init__(
+        self, sink: Sink, schema: Schema, options: IpcWriteOptions | None, metadata: MetadataLike | None = None
+    ) -> None:
+        self._metadata = as_metadata(metadata)
+        self._blocks: dict[bool, list[tuple[int, int, int]]] = {False: [], True: []}
+        super().__init__(sink, schema, options)
+
+    def _start(self) -> None:
+        self._sink.write([MAGIC + bytes(HEAD - len(MAGIC))])
+        super()._start()
+
+    def _write_plan(self, plan: Plan, dictionary: bool) -> None:
+        position = self._sink.position
+        super()._write_plan(plan, dictionary)
+        self._blocks[dictionary].append((position, len(plan.metadata), plan.body_length))
+
+    def _finish(self) -> None:
+        builder, schema = self._encoded.start()
+        values = {
+            "version": ENUMS["MetadataVersion"][self.options.metadata_version],
+            "schema": schema,
+            "dictionaries": np.array(self._blocks[True], STRUCTS["Block"]),
+            "recordBatches": np.array(self._blocks[False], STRUCTS["Block"]),
+            "custom_metadata": key_values(self._metadata),
+        }
+        footer = flatbuf_writer.finish(builder, flatbuf_writer.add_table(builder, "Footer", values))
+        self._sink.write([end_of_stream(self.options), footer, _SIZE.pack(len(footer)), MAGIC])
+
+
+class RecordBatchFileAppender(RecordBatchFileWriter):
+    """Adds record batches to a file that exists.
+
+    The file's messages go into a new file as they are, then the new ones, then a footer for all of them; closing puts
+    the new file in the place of the old one. Readers of the old one keep it whole, and until the writer is closed
+    nothing has changed.
+    """
+
+    def __init__(self, reader: RecordBatchFileReader, sink: Sink, options: IpcWriteOptions | None) -> None:
+        source = reader.schema.source
+        assert isinstance(source, WireSchema)
+        self._reader = reader
+        fields = encoded_fields([source.wire(i) for i in range(len(source))])
+        self._fields = fields
+        chosen = (options or DEFAULT_OPTIONS).replace(
+            endianness="big" if source.big_endian else "little",
+            metadata_version=reader.version_name,
+        )
+        super().__init__(sink, reader.schema, chosen, reader.metadata)
+
+    def _start(self) -> None:
+        reader = self._reader
+        blocks = {False: reader._blocks, True: blocks_of(reader._footer["dictionaries"])}
+        for dictionary, rows in blocks.items():
+            self._blocks[dictionary] = [(int(at), int(meta), int(body)) for at, meta, body in rows.tolist()]
+        ends = [sum(row) for rows in self._blocks.values() for row in rows]
+        data = reader._bytes()
+        first = read_message(data, HEAD, reader._source.name, reader._limits)
+        if first is None:
+            raise InvalidData(f"{reader._source.name}: no schema message at {HEAD}; rewrite the file to add to it")
+        end = max([first[1], *ends])
+        self._ids = [field.dictionary_id or 0 for field in self._fields]
+        known = reader.dictionaries
+        for field in self._fields:
+            id = field.dictionary_id
+            if id is not None and id in known and field.values is not None:
+                self._known[id] = known[id].array(field.values)
+        self._encoded = encode_schema(self.schema, self.options, self._ids)
+        self._sink.write([data[:end], bytes(-end % 8)])
 
 
 def _alike(one: Any, two: Any) -> bool:

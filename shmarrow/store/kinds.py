@@ -19,14 +19,15 @@ import numpy as np
 
 from shmarrow.batch import RecordBatch
 from shmarrow.errors import DEFAULT_LIMITS, InvalidData, InvalidType
-from shmarrow.ipc.batch import dictionaries_of, plan_batch
 from shmarrow.ipc.bundle import BUNDLE_KEY, Bundle, load_tensors, save_tensors
-from shmarrow.ipc.file import MAGIC, RecordBatchFileReader, RecordBatchFileWriter
+from shmarrow.ipc.file import MAGIC, RecordBatchFileReader
 from shmarrow.ipc.message import read_message
 from shmarrow.ipc.options import DEFAULT_OPTIONS, IpcWriteOptions
+from shmarrow.ipc.plan import dictionaries_of, plan_batch
 from shmarrow.ipc.source import Sink, Source
-from shmarrow.ipc.stream import MappedStreamReader, RecordBatchStreamWriter
+from shmarrow.ipc.stream import MappedStreamReader
 from shmarrow.ipc.tensor import get_tensor_size, read_tensor, write_tensor
+from shmarrow.ipc.writer import RecordBatchFileWriter, RecordBatchStreamWriter
 from shmarrow.segment import Segment, SegmentWriter
 from shmarrow.tables import Table
 from shmarrow.tensor import SparseTensor, Tensor

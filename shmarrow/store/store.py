@@ -28,9 +28,9 @@ from shmarrow.errors import (
     ObjectNotFound,
     storage_error,
 )
-from shmarrow.ipc.file import RecordBatchFileWriter
 from shmarrow.ipc.options import IpcWriteOptions
 from shmarrow.ipc.source import Sink
+from shmarrow.ipc.writer import RecordBatchFileWriter
 from shmarrow.segment import Location, Segment, SegmentWriter
 from shmarrow.store import rename, space
 from shmarrow.store.draft import Draft, checked_rows
