@@ -32,36 +32,22 @@ from shmarrow.errors import (
 )
 from shmarrow.extension import (
     ExtensionType,
-    bool8,
-    fixed_shape_tensor,
-    json_,
-    opaque,
-    parquet_variant,
     register_extension_type,
-    timestamp_with_offset,
     unregister_extension_type,
-    uuid,
-    variable_shape_tensor,
 )
 from shmarrow.layout import (
     Array,
     BinaryArray,
-    BinaryViewArray,
     BooleanArray,
     DayTime,
     DictionaryArray,
     ExtensionArray,
-    FixedShapeTensorArray,
     FixedSizeListArray,
     ListArray,
-    ListViewArray,
     MapArray,
     MonthDayNano,
-    NullArray,
     PrimitiveArray,
-    RunEndEncodedArray,
     StructArray,
-    UnionArray,
     array,
     concat_arrays,
     infer_type,
@@ -122,7 +108,25 @@ from shmarrow.types import (
 )
 
 if TYPE_CHECKING:
+    from shmarrow.extension import (
+        bool8,
+        fixed_shape_tensor,
+        json_,
+        opaque,
+        parquet_variant,
+        timestamp_with_offset,
+        uuid,
+        variable_shape_tensor,
+    )
     from shmarrow.ipc import Bundle, load_tensors, save_tensors
+    from shmarrow.layout import (
+        BinaryViewArray,
+        FixedShapeTensorArray,
+        ListViewArray,
+        NullArray,
+        RunEndEncodedArray,
+        UnionArray,
+    )
     from shmarrow.store import Store
     from shmarrow.tensor import (
         SparseCOOTensor,
@@ -258,6 +262,24 @@ __all__ = [
 __version__ = "0.1.0"
 
 _TENSORS = {"SparseCOOTensor", "SparseCSCMatrix", "SparseCSFTensor", "SparseCSRMatrix", "SparseTensor", "Tensor"}
+_EXTENSIONS = {
+    "bool8",
+    "fixed_shape_tensor",
+    "json_",
+    "opaque",
+    "parquet_variant",
+    "timestamp_with_offset",
+    "uuid",
+    "variable_shape_tensor",
+}
+_LAYOUTS = {
+    "BinaryViewArray",
+    "FixedShapeTensorArray",
+    "ListViewArray",
+    "NullArray",
+    "RunEndEncodedArray",
+    "UnionArray",
+}
 _BUNDLES = {"Bundle", "load_tensors", "save_tensors"}
 
 
@@ -266,6 +288,10 @@ def __getattr__(name: str) -> Any:
     home: Any
     if name in _TENSORS:
         from shmarrow import tensor as home
+    elif name in _EXTENSIONS:
+        from shmarrow import extension as home
+    elif name in _LAYOUTS:
+        from shmarrow import layout as home
     elif name in _BUNDLES:
         from shmarrow.ipc import bundle as home
     elif name == "Store":

@@ -170,3 +170,25 @@ def test_import_is_light() -> None:
 
 def test_version_is_that_of_the_package() -> None:
     assert shmarrow.__version__ == importlib.metadata.version("shmarrow")
+
+
+LATE = {
+    "shmarrow.extension.canonical",
+    "shmarrow.ipc.compression",
+    "shmarrow.ipc.stream",
+    "shmarrow.ipc.writer",
+    "shmarrow.layout.rarer",
+    "shmarrow.store",
+    "shmarrow.tensor",
+}
+
+
+def test_what_is_rare_is_imported_late() -> None:
+    assert loaded_by("import shmarrow") & LATE == set()
+
+
+@pytest.mark.parametrize("module", ["shmarrow", "shmarrow.extension", "shmarrow.ipc", "shmarrow.layout"])
+def test_every_name_is_there_when_it_is_asked_for(module: str) -> None:
+    code = f"import {module} as m; [getattr(m, name) for name in m.__all__]; print(hasattr(m, 'nothing'))"
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (found.stdout, found.stderr) == ("False\n", "")

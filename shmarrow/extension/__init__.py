@@ -4,6 +4,10 @@
 Arrow itself names.
 """
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
 from shmarrow.extension.base import (
     METADATA_KEY,
     NAME_KEY,
@@ -14,24 +18,26 @@ from shmarrow.extension.base import (
     storage_field,
     unregister_extension_type,
 )
-from shmarrow.extension.canonical import (
-    Bool8Type,
-    FixedShapeTensorType,
-    JsonType,
-    OpaqueType,
-    TimestampWithOffsetType,
-    UuidType,
-    VariableShapeTensorType,
-    VariantType,
-    bool8,
-    fixed_shape_tensor,
-    json_,
-    opaque,
-    parquet_variant,
-    timestamp_with_offset,
-    uuid,
-    variable_shape_tensor,
-)
+
+if TYPE_CHECKING:
+    from shmarrow.extension.canonical import (
+        Bool8Type,
+        FixedShapeTensorType,
+        JsonType,
+        OpaqueType,
+        TimestampWithOffsetType,
+        UuidType,
+        VariableShapeTensorType,
+        VariantType,
+        bool8,
+        fixed_shape_tensor,
+        json_,
+        opaque,
+        parquet_variant,
+        timestamp_with_offset,
+        uuid,
+        variable_shape_tensor,
+    )
 
 __all__ = [
     "METADATA_KEY",
@@ -59,3 +65,13 @@ __all__ = [
     "uuid",
     "variable_shape_tensor",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """Arrow's own types are imported when they are first asked for, or met in data."""
+    if name not in __all__:
+        raise AttributeError(f"module 'shmarrow.extension' has no attribute {name!r}")
+    from shmarrow.extension import canonical
+
+    value = globals()[name] = getattr(canonical, name)
+    return value

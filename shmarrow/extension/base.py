@@ -119,6 +119,13 @@ _LOCK = allocate_lock()
 _generation = 0
 
 
+def _registry() -> dict[bytes, type[ExtensionType]]:
+    """The registered types by their names; Arrow's own are imported, and so registered, when it is first asked."""
+    from shmarrow.extension import canonical  # noqa: F401
+
+    return _REGISTRY
+
+
 def generation() -> int:
     """A number that changes with the registry: what was read under another one may have other types."""
     return _generation
@@ -145,10 +152,11 @@ def register_extension_type(cls: type[ExtensionType]) -> None:
     name = cls.extension_name
     if not isinstance(name, str) or not name:
         raise InvalidArgument(f"{cls.__name__}.extension_name is a string that is not empty, found {name!r}")
+    registry = _registry()
     with _LOCK:
-        if name.encode() in _REGISTRY:
+        if name.encode() in registry:
             raise InvalidArgument(f"the extension name {name!r} is taken; unregister_extension_type({name!r}) frees it")
-        _REGISTRY[name.encode()] = cls
+        registry[name.encode()] = cls
         _generation += 1
 
 
@@ -161,9 +169,10 @@ def unregister_extension_type(name: str) -> None:
         If no type is registered under the name.
     """
     global _generation
+    registry = _registry()
     with _LOCK:
-        if _REGISTRY.pop(name.encode(), None) is None:
-            known = sorted(known.decode() for known in _REGISTRY)
+        if registry.pop(name.encode(), None) is None:
+            known = sorted(known.decode() for known in registry)
             raise InvalidArgument(f"no extension type is registered as {name!r}; there are {known}")
         _generation += 1
 
@@ -178,7 +187,7 @@ def extension_type(storage: DataType, metadata: Metadata | None) -> tuple[DataTy
     and the same way; the first is tried first.
     """
     name = None if metadata is None else metadata.get(NAME_KEY)
-    if name is None or name not in _REGISTRY:
+    if name is None or name not in _registry():
         return storage, metadata
     assert metadata is not None
     serialized = metadata.get(METADATA_KEY, b"")

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from shmarrow import types
+from shmarrow import later, types
 from shmarrow.errors import InvalidArgument, InvalidData, InvalidType, Unsupported
 from shmarrow.extension.base import ExtensionType, register_extension_type
 from shmarrow.types import DataType, DictionaryType, Field, RunEndEncodedType
@@ -578,3 +578,6 @@ def timestamp_with_offset(unit: str, offset_type: DataType | str = "int16") -> T
     moment = Field("timestamp", types.timestamp(unit, "UTC"), nullable=False)
     offset = Field("offset_minutes", types.as_type(offset_type), nullable=False)
     return TimestampWithOffsetType(types.StructType([moment, offset]))
+
+
+later.arrived("canonical extension types")

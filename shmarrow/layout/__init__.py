@@ -4,30 +4,32 @@
 arrays from Python values and numpy, ``cast`` changes their form.
 """
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
 from shmarrow.layout.array import Array, concat_arrays, make_array, nulls
 from shmarrow.layout.binary import BinaryArray
-from shmarrow.layout.binary_view import BinaryViewArray
 from shmarrow.layout.build import array, infer_type
 from shmarrow.layout.dictionary import DictionaryArray
-from shmarrow.layout.extension import (
-    Bool8Array,
-    ExtensionArray,
-    FixedShapeTensorArray,
-    JsonArray,
-    TimestampWithOffsetArray,
-    VariableShapeTensorArray,
-    VariantArray,
-)
+from shmarrow.layout.extension import ExtensionArray
 from shmarrow.layout.fixed_size_list import FixedSizeListArray
 from shmarrow.layout.list import ListArray, MapArray
-from shmarrow.layout.list_view import ListViewArray
 from shmarrow.layout.listing import LISTING, Layout, Row
-from shmarrow.layout.null import NullArray
 from shmarrow.layout.primitive import BooleanArray, PrimitiveArray
-from shmarrow.layout.run_end_encoded import RunEndEncodedArray
 from shmarrow.layout.struct import StructArray
-from shmarrow.layout.union import UnionArray
 from shmarrow.layout.values import DayTime, MonthDayNano
+
+if TYPE_CHECKING:
+    from shmarrow.layout.canonical import (
+        Bool8Array,
+        FixedShapeTensorArray,
+        JsonArray,
+        TimestampWithOffsetArray,
+        VariableShapeTensorArray,
+        VariantArray,
+    )
+    from shmarrow.layout.rarer import BinaryViewArray, ListViewArray, NullArray, RunEndEncodedArray, UnionArray
 
 __all__ = [
     "LISTING",
@@ -62,3 +64,18 @@ __all__ = [
     "make_array",
     "nulls",
 ]
+
+_RARER = {"BinaryViewArray", "ListViewArray", "NullArray", "RunEndEncodedArray", "UnionArray"}
+
+
+def __getattr__(name: str) -> Any:
+    """Rarer layouts, and arrays of Arrow's own extension types, are imported when they are first asked for."""
+    home: Any
+    if name in _RARER:
+        from shmarrow.layout import rarer as home
+    elif name in __all__:
+        from shmarrow.layout import canonical as home
+    else:
+        raise AttributeError(f"module 'shmarrow.layout' has no attribute {name!r}")
+    value = globals()[name] = getattr(home, name)
+    return value

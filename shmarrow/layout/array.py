@@ -37,7 +37,17 @@ from shmarrow.types import DataType, Field
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-_CLASSES: dict[str, type[Array]] = {}
+
+class _Classes(dict[str, "type[Array]"]):
+    """The class of each layout."""
+
+    def __missing__(self, layout: str) -> type[Array]:
+        from shmarrow.layout import rarer  # noqa: F401
+
+        return self[layout]
+
+
+_CLASSES = _Classes()
 
 
 class Array:
