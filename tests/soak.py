@@ -87,7 +87,13 @@ def ended(child: int) -> int:
 
 
 class Report:
-    """A file of fixed-size lines that processes append to, each line whole, and that outlives all of them."""
+    """A file of lines that processes append to, each line whole, and that outlives all of them.
+
+    All lines have one size, so that none crosses a page: between two pages the kernel looks for a SIGKILL, and leaves
+    what it has written so far, to which the next line of another process is glued, and both are misread.
+    """
+
+    SIZE = 64
 
     def __init__(self) -> None:
         self.fd, path = tempfile.mkstemp()
@@ -95,11 +101,15 @@ class Report:
         os.set_inheritable(self.fd, True)
 
     def say(self, *words: object) -> None:
-        os.write(self.fd, (" ".join(map(str, words)) + "\n").encode())
+        line = (" ".join(map(str, words)).ljust(self.SIZE - 1) + "\n").encode()
+        assert os.write(self.fd, line) == len(line) == self.SIZE, line
 
-    def lines(self) -> list[list[str]]:
-        size = os.fstat(self.fd).st_size
-        return [line.split() for line in os.pread(self.fd, size, 0).decode().splitlines()]
+    def lines(self, start: int = 0) -> list[list[str]]:
+        """The words of each line, from line ``start`` on."""
+        start *= self.SIZE
+        lines = os.pread(self.fd, os.fstat(self.fd).st_size - start, start).decode().splitlines()
+        assert all(len(line) == self.SIZE - 1 for line in lines), "a line of the report is torn"
+        return [line.split() for line in lines]
 
     def __enter__(self) -> Report:
         fcntl.fcntl(self.fd, fcntl.F_SETFL, os.O_APPEND)
@@ -184,15 +194,18 @@ def killed_writers(where: str, kills: int, end: float) -> Counter[str]:
                     break
                 options = choice.choice([{}, {}, {"capacity": 1 << 23}, {"owned": True}])
                 child = forked(lambda: write(report, seed, options))  # noqa: B023 - it runs now
-                while ["began", str(seed)] not in report.lines()[published:]:
+                while ["began", str(seed)] not in report.lines(published):
                     time.sleep(0.0005)
                 time.sleep(choice.random() * choice.choice((0.0005, 0.004, 0.03)))
                 os.kill(child, signal.SIGKILL)
                 os.waitpid(child, 0)
                 found["faults"] += 1
-                said = report.lines()
-                found["lost"] += sum(line[0] == "put" and line[1] not in store for line in said[published:])
-                published = len(said)
+                said = report.lines(published)
+                lost = [line[1] for line in said if line[0] == "put" and line[1] not in store]
+                if lost:
+                    print(f"lost: {lost}; said last: {said[-3:]}", file=sys.stderr, flush=True)
+                found["lost"] += len(lost)
+                published += len(said)
                 store.collect()
                 store.clear()
         counts = Counter(line[0] for line in report.lines())
