@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
+import subprocess
 import time
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from conftest import mounted
 from soak import Report, ended, forked, leftovers
 
 import shmarrow as sa
@@ -326,6 +330,34 @@ def test_the_register_stays_small(where: str, monkeypatch: pytest.MonkeyPatch) -
             store.put("a", block(turn), overwrite=True)
         assert len(store._register.rows()) <= 32
         assert store.info("a").owner == os.getpid()
+
+
+def test_the_time_of_publishing_is_exact(where: str) -> None:
+    """Not that of the file system, whose clock stands still for some milliseconds."""
+    with sa.Store(where) as store:
+        times = [time.time_ns()]
+        for number in range(20):
+            store.put("a", block(number), overwrite=number % 2 == 1)
+            times += [found.published for found in store.scan()] + [time.time_ns()]
+            if number % 2:
+                store.delete("a")
+    assert times == sorted(set(times))
+
+
+@pytest.mark.skipif(os.getuid() != 0 or shutil.which("mke2fs") is None, reason="takes root and mke2fs to make an ext3")
+def test_what_is_known_of_an_object_goes_with_it(tmp_path: Path) -> None:
+    """Where an inode is given again at once, and the file system's clock stands still, as an ext3's does."""
+    image = tmp_path / "image"
+    subprocess.run(["mke2fs", "-q", "-t", "ext3", image, "16m"], check=True)
+    options = ("-t", "ext3", "-o", "loop", str(image))
+    with mounted(tmp_path / "old", *options) as directory, sa.Store(directory / "s") as store:
+        for _ in range(50):
+            store.put("brief", block(), expire_after=0)
+            store.delete("brief")
+            store.put("lasting", block())
+            assert store.collect().objects == []
+            assert store.names() == ["lasting"]
+            store.delete("lasting")
 
 
 # --- expiry -----------------------------------------------------------------------------------------------------

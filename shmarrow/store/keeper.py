@@ -1,12 +1,18 @@
 """What a store does while one of its objects is written: makes room for it, and sees that its name is given in order.
 
-Rules kept here: a name is given under the store's lock where something else has to be true at the same moment: another
-object is replaced, the ledger goes on, the object has an owner or an end. Where nothing has, no lock is taken.
+Rules kept here:
+
+* a name is given under the store's lock where something else has to be true at the same moment: another object is
+  replaced, the ledger goes on, the object has an owner or an end. Where nothing has, no lock is taken;
+* an object has its time of publishing from the clock, to the nanosecond. That of many file systems stands still for
+  milliseconds, in which an inode can be one object's, removed, and the next one's, and these two must not be taken for
+  each other.
 """
 
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from types import TracebackType
@@ -79,6 +85,8 @@ class StoreKeeper:
 
     def turn(self, writer: SegmentWriter) -> AbstractContextManager[None]:
         """What is held while the object gets its name."""
+        now = time.time_ns()
+        os.utime(writer.fileno(), ns=(now, now))
         wanted = self._wishes.owner is not None or self._wishes.deadline or self.visible or writer.overwrite
         return _Turn(self, writer) if wanted else nullcontext()
 

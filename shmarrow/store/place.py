@@ -73,7 +73,7 @@ class Found(NamedTuple):
     used : int
         When it was used last, in nanoseconds since 1970; at first when it was published.
     published : int
-        When it was published.
+        When it was published, to the nanosecond.
     inode : int
         Its number in the file system.
     """

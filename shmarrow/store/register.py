@@ -4,8 +4,8 @@ The register is a file in the control directory, a row for each object that expi
 none. An owner is a process that holds the lock of a file of its own there: when the process is gone, by whatever, so is
 the lock. Rules kept here:
 
-* a row names its object by inode and time of publishing, so it stays with the object when that is renamed, and means
-  nothing once the object is replaced or removed;
+* a row names its object by inode and exact time of publishing, so it stays with the object when that is renamed, and
+  means nothing once the object is replaced or removed, whoever has its inode then;
 * a row is written before its object gets its name, under the store's lock: no object that should have one is ever seen
   without it. The last row of an object counts;
 * rows of objects that are gone are dropped when the store is collected, or when there are many of them;
