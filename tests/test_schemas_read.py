@@ -65,6 +65,14 @@ SCHEMAS = {
         [(name, sa.dictionary("int8", "string") if i == 3 else sa.bool_()) for i, name in enumerate(named(300))]
     ),
     "with metadata": sa.schema([("a", sa.int8())], metadata={"k": "v"}),
+    "names of one length": sa.schema([(f"column {i:04}", sa.float64()) for i in range(300)]),
+    "names of one length, one other": sa.schema(
+        [(f"column {i:04}", sa.string() if i == 280 else sa.date32()) for i in range(300)]
+    ),
+    "names of one length, first other": pa.schema(
+        [(f"column {i:04}", pa.int8() if i else pa.string()) for i in range(300)]
+    ),
+    "names of one length, of pyarrow": pa.schema([(f"column {i:04}", pa.float64()) for i in range(300)]),
     "of pyarrow": pa.schema(
         [(name, (pa.float64(), pa.string(), pa.bool_())[i % 3]) for i, name in enumerate(named(500))]
     ),
@@ -165,6 +173,47 @@ def test_names_are_found(form: str, count: int) -> None:
             assert source.find(names[i]) == [k for k, name in enumerate(names) if name == names[i]]
         for other in ("", "zz", names[0] + "x", names[-1][:-1], "\ud800", "abcdefghi" * 100):
             assert source.find(other) == [k for k, name in enumerate(names) if name == other]
+
+
+@pytest.mark.parametrize("name", [name for name in SCHEMAS if name.startswith("names of one length")])
+def test_tables_that_go_on_evenly_but_for_a_few_bytes(name: str) -> None:
+    """Starts and names are those of the generic scan and of the names one by one, or refused by both."""
+    data = footer(SCHEMAS[name])
+    source = wire_schema(table_of(data), DEFAULT_LIMITS)
+    assert source._tables.run_of(1, 300) is not None
+    assert source._tables.name_run() is not None
+    first, tables = source._tables.first, source._tables.positions.tolist()
+    names = source.names()
+    chooser = random.Random(name)
+    refused = other = 0
+    for _ in range(1_500):
+        changed = data.copy()
+        place = chooser.choice((first + 4 * chooser.randrange(300), chooser.choice(tables)))
+        changed[place + chooser.randrange(24)] = chooser.choice((0, 1, 3, 4, 8, 127, 128, 255, chooser.randrange(256)))
+        try:
+            generic = wire_schema(table_of(changed), DEFAULT_LIMITS)
+            totals = generic._scan()
+        except ShmarrowError:
+            refused += 1
+            with pytest.raises(ShmarrowError):
+                wire_schema(table_of(changed), DEFAULT_LIMITS).scan()
+            continue
+        found = wire_schema(table_of(changed), DEFAULT_LIMITS)
+        starts = found.flat_starts()
+        if totals.ndim > 1:
+            assert starts is None
+        else:
+            assert starts is not None
+            assert starts.tolist() == [0, *np.cumsum(totals, dtype=np.int64).tolist()]
+        wanted = names[chooser.randrange(300)]
+        try:
+            all_names = found.names()
+        except ShmarrowError:
+            continue
+        other += all_names != names
+        assert found.find(wanted) == [i for i, each in enumerate(all_names) if each == wanted]
+    assert refused > 10
+    assert other > 10
 
 
 @pytest.mark.parametrize("name", ["many alike", "of pyarrow", "many times", "a list late"])

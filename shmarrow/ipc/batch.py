@@ -157,7 +157,7 @@ class BatchBody:
             start, size = self._plain_place(index)
         else:
             return self._column(index)
-        type: Any = self._schema.wire(index).field.type
+        type: Any = self._schema.type_of(index)
         if type.layout == "primitive" and size >= self.length * type.storage.itemsize:
             made = type.array_class or PrimitiveArray
             return made(type, self.length, [None, self._body[start : start + size]], 0)

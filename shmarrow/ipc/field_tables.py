@@ -2,6 +2,8 @@
 
 Rules kept here:
 
+* writers put tables of one kind and size one after another, so from the second on, with the vtable of the first one out
+  of the way, they mostly go on evenly: such a run is read through a view with that stride, others by gathering;
 * every position is checked before anything is read there, and every number is read once: the bytes may lie in a mapping
   that others write to;
 * a slot that tables may leave out has the position 0 where they do.
@@ -9,6 +11,7 @@ Rules kept here:
 
 from __future__ import annotations
 
+import struct
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -25,8 +28,14 @@ NAME, TYPE_TAG, TYPE, DICTIONARY, CHILDREN, METADATA = 0, 2, 3, 4, 5, 6
 """Numbers of the slots of a Field table."""
 
 _OFFSET = np.dtype("<u4")
+_U4 = struct.Struct("<I").unpack_from
+_I4 = struct.Struct("<i").unpack_from
 _MOST_VTABLES = 4096
 _MOST_TYPE = 64
+
+
+Run = tuple[int, int, int]
+"""Positions that go on evenly: the first one, how far each is from the one before, and how many they are."""
 
 
 class FieldTables:
@@ -49,7 +58,7 @@ class FieldTables:
         Where all tables are, if somebody has asked for that.
     """
 
-    __slots__ = ("_names", "count", "first", "found_positions", "only_table", "reader")
+    __slots__ = ("_names", "_run", "count", "first", "found_positions", "only_table", "reader")
 
     def __init__(self, reader: Reader, first: int, count: int) -> None:
         self.reader = reader
@@ -58,6 +67,7 @@ class FieldTables:
         self.found_positions: Positions | None = None
         self.only_table: TableView | None = None
         self._names: Positions | None = None
+        self._run: tuple[Run, TableView] | None = None
 
     def over(self, reader: Reader) -> FieldTables:
         """The same tables in a copy of the bytes."""
@@ -78,12 +88,63 @@ class FieldTables:
         reader = self.reader
         return reader.data[: reader.size & ~3].view(_OFFSET)
 
+    def position_of(self, index: int) -> int:
+        """Where the Field table of a column is."""
+        slot = self.first + 4 * index
+        position: int = slot + _U4(self.reader.view, slot)[0]
+        return position
+
     def positions_of(self, start: int, end: int) -> Positions:
         """Where the Field tables of some columns are."""
         at = self.first + 4 * start
         found = np.arange(at, self.first + 4 * end, 4)
         found += np.ndarray(end - start, _OFFSET, self.reader.data, at)
         return found
+
+    def run_of(self, start: int, end: int) -> tuple[Run, TableView] | None:
+        """The Field tables of some columns, if they go on evenly and have one vtable, and the first of them."""
+        if self._run is not None:
+            (first, step, _), table = self._run
+            return (first + step * (start - 1), step, end - start), table
+        tables = self._run_behind(self.first + 4 * start, 4, end - start)
+        if tables is None or not self._even(*tables, tables[1]):
+            return None
+        table = self.reader.table("Field", tables[0])
+        if highest(tables) + table.size > self.reader.size:
+            return None
+        if start == 1 and end == self.count:
+            self._run = tables, table
+        return tables, table
+
+    def name_run(self) -> Run | None:
+        """Where the length of each name but the first column's is, if their tables go on evenly, and they do."""
+        found = self.run_of(1, self.count)
+        slot = 0 if found is None else found[1].at(NAME, 4)
+        return self._run_behind(slot, *found[0][1:]) if found is not None and slot else None
+
+    def _run_behind(self, first: int, step: int, count: int) -> Run | None:
+        """Where the offsets lead that go on evenly, if that goes on evenly too, within the bytes."""
+        if count < 2:
+            return None
+        start, second = (_U4(self.reader.view, at)[0] for at in (first, first + step))
+        if start + (second - start) * (count - 1) < 0 or not self._even(first, step, count, second - start):
+            return None  # offsets lead forward
+        found = first + start, step + second - start, count
+        lowest = min(found[0], found[0] + found[1] * (count - 1))
+        return found if lowest >= 0 and highest(found) + 4 <= self.reader.size else None
+
+    def _even(self, first: int, step: int, count: int, difference: int) -> bool:
+        """Whether 32-bit numbers that stand at one distance from each other differ by so much each."""
+        view = self.reader.view
+        if _I4(view, first + step * (count - 1))[0] - _I4(view, first)[0] != difference * (count - 1):
+            return False
+        # As the ends are right, what is right but for a multiple of 2**32 is right.
+        numbers = self.column(_OFFSET, first, step, count)
+        return every(numbers[1:] - numbers[:-1] == np.uint32(difference & 0xFFFFFFFF))
+
+    def column(self, dtype: np.dtype[Any], first: int, step: int, count: int) -> npt.NDArray[Any]:
+        """Numbers that stand at one distance from each other within the bytes, as a view."""
+        return np.ndarray(count, dtype, self.reader.data, first, (step,))
 
     def slots(self, positions: Positions, numbers: tuple[int, ...]) -> list[Positions | None]:
         """For each slot asked for, the position of its value in each Field table, 0 where absent; None if in all."""
@@ -221,3 +282,14 @@ class FieldTables:
 
 def _all_same(values: npt.NDArray[Any]) -> bool:
     return bool((values == values[0]).all())
+
+
+def highest(run: Run) -> int:
+    """The last position of a run, or the first of one that goes backwards."""
+    first, step, count = run
+    return max(first, first + step * (count - 1))
+
+
+def every(flags: npt.NDArray[np.bool_]) -> bool:
+    """Whether all of some truth values are true; ``all()`` is a Python function, and takes longer."""
+    return bool(flags[flags.argmin()])

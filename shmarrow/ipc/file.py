@@ -75,7 +75,7 @@ class RecordBatchFileReader:
         known = known_file(identity, limits)
         if known is None:
             self._end, length = _footer_place(whole, source, limits)
-            root = footer_header(source.peek(self._end, min(length, _FOOTER_HEAD)), length)
+            root = footer_header(whole[self._end : self._end + min(length, _FOOTER_HEAD)].tobytes(), length)
         else:
             self._end, length, root, self._full_schema = known
         self._data: Bytes | None = whole[: self._end]  # what blocks may lead to

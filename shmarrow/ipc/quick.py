@@ -18,7 +18,7 @@ import numpy as np
 from shmarrow.buffer import Bytes
 from shmarrow.ipc.flatbuf import OFFSETS, Reader
 from shmarrow.ipc.schema import WireField, known_type
-from shmarrow.types import Field
+from shmarrow.types import DataType, Field
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -178,8 +178,11 @@ def schema_header(view: memoryview, table: int, size: int) -> SchemaHeader | Non
 _NAME_BYTES = 1 << 12
 
 
-def plain_field(reader: Reader, table: int) -> WireField | None:
-    """The Field table at a position, if it has no children, dictionary or metadata, and a type that was read before."""
+def plain_type(reader: Reader, table: int) -> tuple[DataType, bool, int] | None:
+    """The type of the Field table at a position, whether it is nullable, and where the reference to its name is.
+
+    None if it has children, a dictionary or metadata, or a type that was not read before.
+    """
     view, size = reader.view, reader.size
     found = _table(view, table, size)
     if found is None or not 4 <= len(found[0]) <= 7:
@@ -208,10 +211,18 @@ def plain_field(reader: Reader, table: int) -> WireField | None:
     if found is None:
         return None
     type = known_type(tag, found[0], bytes(view[at + 4 : at + found[1]]))
-    if type is None:
+    return None if type is None else (type, nullable, table + name_at)
+
+
+def plain_field(reader: Reader, table: int) -> WireField | None:
+    """The Field table at a position, if its type is plain, and its name neither long nor wrong."""
+    found = plain_type(reader, table)
+    if found is None:
         return None
-    at = _follow(view, table + name_at)
-    if at == table + name_at or at + 4 > size:
+    view, size = reader.view, reader.size
+    type, nullable, slot = found
+    at = _follow(view, slot)
+    if at == slot or at + 4 > size:
         return None
     length = _U4(view, at)[0]
     if length > _NAME_BYTES or at + 4 + length > size:

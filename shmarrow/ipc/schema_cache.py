@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from shmarrow.buffer import Bytes
+from shmarrow.buffer import U1, Bytes
 from shmarrow.errors import InvalidData, Limits
 from shmarrow.extension import generation
 from shmarrow.ipc.flatbuf import Reader
@@ -26,7 +26,7 @@ from shmarrow.types import Schema
 Identity = tuple[int, int, int, int]
 """Device, inode, size and time of change (ns) of the file that bytes are mapped from."""
 
-_BY_BYTES: dict[Any, list[tuple[Bytes, Schema]]] = {}
+_BY_BYTES: dict[Any, list[tuple[bytearray, Schema]]] = {}
 _BY_FILE: dict[Any, KnownFile] = {}
 _SEEN: set[int] = set()
 _CACHE_BYTES = 64 << 20
@@ -68,15 +68,16 @@ def read_schema(
         start = lowest & ~7
     region = data[start:]
     key = (len(region), position - start, limits, generation(), region[:64].tobytes(), region[-64:].tobytes())
-    for kept, schema in _BY_BYTES.get(key, ()):
-        if _same(kept, region):
+    for known, schema in _BY_BYTES.get(key, ()):
+        if known == region.data:  # by memcmp, for a bytearray on the left
             return schema
-    if mapped and hash(key) not in _SEEN:
+    if mapped and (seen := hash(key)) not in _SEEN:
         if len(_SEEN) >= _MOST_SEEN:
             _SEEN.clear()
-        _SEEN.add(hash(key))
+        _SEEN.add(seen)
         return _parse(data, position, 0, where, limits, header, True)
-    kept = region.copy()
+    own = bytearray(region)
+    kept = np.frombuffer(own, U1)
     kept.flags.writeable = False
     try:
         schema = _parse(kept, position, start, where, limits, header, False)
@@ -87,16 +88,9 @@ def read_schema(
     if _cached_bytes > _CACHE_BYTES:
         _BY_BYTES.clear()
         _cached_bytes = 0
-    _cached_bytes += len(kept)
-    _BY_BYTES.setdefault(key, []).append((kept, schema))
+    _cached_bytes += len(own)
+    _BY_BYTES.setdefault(key, []).append((own, schema))
     return schema
-
-
-def _same(kept: Bytes, region: Bytes) -> bool:
-    words = len(kept) & ~7
-    return bool((kept[:words].view("<u8") == region[:words].view("<u8")).all()) and np.array_equal(
-        kept[words:], region[words:]
-    )
 
 
 def _parse(

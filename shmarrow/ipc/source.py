@@ -32,20 +32,21 @@ class Source:
         Where the bytes come from otherwise.
     mapped : bool
         Whether ``data`` is a mapping of a file or of shared memory.
+    large : bool
+        Whether it is a mapping of many pages, each of which costs more to touch than a few bytes to read.
     """
 
-    __slots__ = ("_segment", "data", "file", "mapped", "name")
+    __slots__ = ("_segment", "data", "file", "large", "mapped", "name")
 
     def __init__(self, source: Any, memory_map: bool = True) -> None:
         self.data: Bytes | None = None
         self.file: Any = None
         self._segment: segment.Segment | None = None
-        self.mapped = False
+        self.mapped = self.large = False
         if isinstance(source, segment.Segment):
             self.name, self.data, self.mapped = source.name, source.data, True
         elif segment.is_location(source):
-            self.name = os.fsdecode(source)
-            self._open(memory_map)
+            self._open(source, memory_map)
         elif hasattr(source, "read") and not isinstance(source, mmap.mmap):
             self.name = _name_of(source)
             self._from_file(source)
@@ -55,15 +56,15 @@ class Source:
             )
             self.data = as_bytes(source)
 
-    def _open(self, memory_map: bool) -> None:
+    def _open(self, location: segment.Location, memory_map: bool) -> None:
+        found = segment.attach(location)
+        self.name = found.name
         if memory_map or self.name.startswith(segment.SHM_SCHEME):
-            self._segment = segment.attach(self.name)
-            self.data, self.mapped = self._segment.data, True
+            self._segment, self.data, self.mapped, self.large = found, found.data, True, found.size > _LARGE
             return
-        with segment.attach(self.name) as found:
-            data = found.data.copy()
-        data.flags.writeable = False
-        self.data = data
+        with found:
+            self.data = found.data.copy()
+        self.data.flags.writeable = False
 
     def _from_file(self, source: Any) -> None:
         try:
@@ -90,17 +91,12 @@ class Source:
         assert self._segment is not None
         return self._segment.mode
 
-    @property
-    def large(self) -> bool:
-        """Whether the bytes are a mapping of many pages, each of which costs more to touch than a few bytes to read."""
-        return self._segment is not None and self._segment.size > _LARGE
-
     def peek(self, start: int, size: int) -> bytes:
-        """A few bytes; where the mapping is large, without touching a page of it for them."""
-        if self.large:
-            assert self._segment is not None
+        """A few of all bytes; where the mapping is large, without touching a page of it for them."""
+        if self.large and self._segment is not None:
             return self._segment.read(start, size)
-        return self.all()[start : start + size].tobytes()
+        data = self.all() if self.data is None else self.data
+        return data[start : start + size].tobytes()
 
     def all(self) -> Bytes:
         """All bytes, read from the file object where there is one."""
@@ -119,7 +115,7 @@ class Source:
         if regular and position == 0:
             segment_of_file = segment.attach(f"/proc/self/fd/{number}") if os.path.exists("/proc/self/fd") else None
             if segment_of_file is not None:
-                self._segment, self.mapped = segment_of_file, True
+                self._segment, self.mapped, self.large = segment_of_file, True, segment_of_file.size > _LARGE
                 return segment_of_file.data
         try:
             return as_bytes(source.read())

@@ -13,14 +13,14 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
 from shmarrow.errors import InvalidData, LimitExceeded, Limits
-from shmarrow.ipc.field_tables import CHILDREN, DICTIONARY, TYPE, TYPE_TAG, FieldTables
+from shmarrow.ipc.field_tables import CHILDREN, DICTIONARY, TYPE, TYPE_TAG, FieldTables, every, highest
 from shmarrow.ipc.flatbuf import ENUMS, UNIONS, Reader, TableView
-from shmarrow.ipc.quick import plain_field
+from shmarrow.ipc.quick import plain_field, plain_type
 from shmarrow.ipc.schema import NESTED, Positions, WireField, parse_field, text
 from shmarrow.layout.listing import LISTING
 from shmarrow.types import Field
@@ -56,6 +56,10 @@ _CODES_LISTED: list[int] = _CODES.tolist()
 _ENCODED = len(LISTING["dictionary"].buffers)
 _I4 = struct.Struct("<i").unpack_from
 _U4 = struct.Struct("<I").unpack_from
+_BYTE, _WORD = np.dtype("u1"), np.dtype("<u4")
+
+_Codes: TypeAlias = "int | npt.NDArray[np.uint8]"
+"""The buffers of some columns: of each, or one number where all have as many."""
 
 
 class WireSchema:
@@ -88,16 +92,17 @@ class WireSchema:
         self._tables = FieldTables(reader, first, count)
         self._count = count
         self._wire: dict[int, WireField] = {}
+        self._type: dict[int, Any] = {}
         self._found: dict[str, list[int]] = {}
         self._dictionary_wires: dict[int, WireField] | None = None
         self._starts: list[tuple[int, int, int, int]] | None = None
         self._asked = 0
         self._types: list[Any] | None = None
-        # How many fields from the first on are known to be plain: of one node, with no counts; the buffers of each; and
-        # their number where all have as many, 0 where some have others.
+        # How many fields from the first on are known to be plain: of one node, with no counts; the buffers that each of
+        # them has; or those of each, where some have others.
         self._plain = 0
-        self._codes = np.empty(count, np.uint8)
-        self._uniform = -1
+        self._uniform = 0
+        self._codes: npt.NDArray[np.uint8] | None = None
         # Of a schema that is not plain, for each column its nodes, buffers, variadic counts and V4 bitmaps, in rows, or
         # where all columns are flat the buffers of each.
         self._totals: npt.NDArray[Any] | None = None
@@ -119,11 +124,20 @@ class WireSchema:
         """How a column lies in a message."""
         found = self._wire.get(index)
         if found is None:
-            reader = self._tables.reader
-            slot = self._tables.first + 4 * index
-            position: int = slot + _U4(reader.view, slot)[0]
+            reader, position = self._tables.reader, self._tables.position_of(index)
             found = plain_field(reader, position) or parse_field(reader.table("Field", position), self._limits)
             self._wire[index] = found
+        return found
+
+    def type_of(self, index: int) -> Any:
+        """The type of a column; where it is plain, no field is made for that."""
+        known = self._wire.get(index)
+        if known is not None:
+            return known.field.type
+        found = self._type.get(index)
+        if found is None:
+            plain = plain_type(self._tables.reader, self._tables.position_of(index))
+            found = self._type[index] = self.wire(index).field.type if plain is None else plain[0]
         return found
 
     def dictionary_wires(self) -> dict[int, WireField]:
@@ -178,27 +192,33 @@ class WireSchema:
             return []
         if self._count <= _FEW_FIELDS:
             return [i for i in range(self._count) if self.wire(i).field.name == name]
-        size = len(wanted)
-        targets = self._tables.name_starts()
-        if targets is None:
-            return [i for i, other in enumerate(self.names()) if other == name]
-        found: Positions | None = None
-        # The last bytes of names differ most often, so compare from the end, four bytes of all names at a time.
-        for at in range(size & ~3, 0, -4):
-            places = (targets if found is None else targets.take(found)) + at
-            np.minimum(places, self._tables.reader.size - 4, out=places)
-            same = self._tables.u4(places) == _U4(wanted, at - 4)[0]
-            found = np.flatnonzero(same) if found is None else found[same]
-            if len(found) <= _FEW:
-                break
-        if found is None:
-            found = np.flatnonzero(self._tables.u4(targets) == size)
-        view = self._tables.reader.view
-        starts = (targets.take(found) + 4).tolist()
-        return [
+        tables = self._tables
+        size, limit = len(wanted), tables.reader.size - 4
+        # The last bytes of names differ most often, so compare from the end, four bytes of all names at a time. Where a
+        # name has fewer, compare the length, which stands before it.
+        at = size & ~3
+        word = _U4(wanted, at - 4)[0] if at else size
+        run = tables.name_run()
+        if run is not None and highest(run) + at <= limit:
+            found = np.flatnonzero(tables.column(_WORD, run[0] + at, *run[1:]) == word)
+            places = run[0] + run[1] * found
+            first = [0] if tables.reader.table("Field", tables.position_of(0))["name"] == wanted else []
+            found += 1
+        else:
+            starts = tables.name_starts()
+            if starts is None:
+                return [i for i, other in enumerate(self.names()) if other == name]
+            found = np.flatnonzero(tables.u4(np.minimum(starts + at, limit)) == word)
+            places, first = starts.take(found), []
+        while at > 4 and len(found) > _FEW:
+            at -= 4
+            same = tables.u4(np.minimum(places + at, limit)) == _U4(wanted, at - 4)[0]
+            found, places = found[same], places[same]
+        view = tables.reader.view
+        return first + [
             i
-            for i, start in zip(found.tolist(), starts, strict=True)
-            if _U4(view, start - 4)[0] == size and view[start : start + size] == wanted
+            for i, place in zip(found.tolist(), places.tolist(), strict=True)
+            if _U4(view, place)[0] == size and view[place + 4 : place + 4 + size] == wanted
         ]
 
     @property
@@ -209,7 +229,10 @@ class WireSchema:
 
     def flat_starts(self) -> Positions | None:
         """Where the buffers of each column start, if each has one node and no counts; shape (n + 1,)."""
-        totals = self._codes if self.scan() else self._totals
+        plain = self.scan()
+        if plain and self._codes is None:
+            return np.arange(self._count + 1) * self._uniform
+        totals = self._codes if plain else self._totals
         if totals is None or totals.ndim > 1:
             return None
         starts = np.zeros(self._count + 1, np.int64)
@@ -259,7 +282,7 @@ class WireSchema:
         """The first buffer of a column, if those before it have one node each and no counts; -1 where they may not."""
         if index > self._plain and not self._scan_plain(index):
             return -1
-        return index * self._uniform if self._uniform > 0 else int(self._codes[:index].sum())
+        return index * self._uniform if self._codes is None else int(self._codes[:index].sum())
 
     def start(self, index: int) -> tuple[int, int, int, int]:
         """Where a column starts, or at the number of columns the end.
@@ -319,14 +342,16 @@ class WireSchema:
         if codes is None:
             self._totals = self._scan()
             return False
-        self._codes[start:end] = codes
-        first = int(codes[0])
-        if self._uniform not in (-1, first) or not (codes == first).all():
-            first = 0
-        self._uniform, self._plain = first, end
+        if isinstance(codes, int) and (not start or codes == self._uniform):
+            self._uniform = codes
+        elif self._codes is None:
+            self._codes = np.full(self._count, self._uniform, np.uint8)
+        if self._codes is not None:
+            self._codes[start:end] = codes
+        self._plain = end
         return True
 
-    def _few_codes(self, start: int, end: int) -> npt.NDArray[np.uint8] | None:
+    def _few_codes(self, start: int, end: int) -> _Codes | None:
         """The buffers of a few columns, one after another; None where one is not plain, or something is wrong."""
         reader = self._tables.reader
         view, size = reader.view, reader.size
@@ -348,11 +373,24 @@ class WireSchema:
             if code > _BUFFERS:
                 return None
             codes.append(code)
-        return np.frombuffer(codes, np.uint8)
+        return codes[0] if codes.count(codes[0]) == len(codes) else np.frombuffer(codes, np.uint8)
 
-    def _many_codes(self, start: int, end: int) -> npt.NDArray[np.uint8] | None:
+    def _many_codes(self, start: int, end: int) -> _Codes | None:
         """As :meth:`_few_codes`, for many columns whose tables have one vtable."""
         reader = self._tables.reader
+        run = self._tables.run_of(start + 1, end)
+        if run is not None:
+            (first, *even), table = run
+            one, found = self._few_codes(start, start + 1), self._plain_table(table)
+            if one is None or found is None:
+                return None
+            tags = self._tables.column(_BYTE, first + found[1], *even)
+            tag = int(tags[0])
+            if _CODES_LISTED[tag] == one and every(tags == tag):
+                return one
+            codes = np.full(end - start, one, np.uint8)
+            codes[1:] = _CODES[tags]
+            return None if int(codes.max()) > _BUFFERS else codes
         known, only = self._tables.found_positions, self._tables.only_table
         positions = self._tables.positions_of(start, end) if known is None else known[start:end]
         found = self._plain_table(reader.table("Field", int(positions[0])) if only is None else only)

@@ -152,7 +152,7 @@ def attach(where: Location, *, owners: Container[int] | None = None) -> Segment:
     """
     name, path = resolve(where)
     # shm_open follows no links either: in a directory that all may write, a link is someone's trap.
-    return attach_path(name, path, is_shm(name), owners)
+    return attach_path(name, path, path != name, owners)
 
 
 def attach_path(
