@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import os
 import random
+import time
 from pathlib import Path
 from typing import Any
 
@@ -404,3 +405,16 @@ def test_a_file_that_was_replaced_is_read_anew(tmp_path: Path) -> None:
         os.utime(path, ns=(1, 1))
         for _ in range(3):
             assert sa.ipc.open_file(path).schema == schema
+
+
+def test_what_is_known_of_a_file_is_nobodys_to_change(tmp_path: Path) -> None:
+    path = tmp_path / "a"
+    batch = sa.record_batch({"a": [1]})
+    with sa.ipc.new_file(path, batch.schema, metadata={"k": "v"}) as writer:
+        writer.write(batch)
+    time.sleep(0.15)
+    for _ in range(4):
+        with sa.ipc.open_file(path) as reader:
+            assert reader.metadata == {b"k": b"v"}
+            reader.metadata.clear()
+            assert reader.get_batch(0).to_pydict() == {"a": [1]}

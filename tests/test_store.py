@@ -268,6 +268,27 @@ def test_who_has_the_old_one_keeps_it(store: sa.Store) -> None:
     assert not old.any()
 
 
+def test_an_object_that_was_had_before_is_known_and_its_successor_is_not_taken_for_it(store: sa.Store) -> None:
+    first, second = (sa.record_batch({"a": [number] * 3, "b": ["x", None, "z"]}) for number in (1, 2))
+    store.put("a", first)
+    time.sleep(0.15)
+    for _ in range(4):
+        assert store.get("a").to_pydict() == first.to_pydict()
+    for replace in (lambda: None, lambda: store.delete("a")):
+        for each in (second, first):
+            replace()
+            store.put("a", each, overwrite=True)
+            for _ in range(2):
+                assert store.get("a").to_pydict() == each.to_pydict()
+    store.put("t", sa.table({"a": [5, 6]}))
+    store.put("m", {"w": np.arange(4)})
+    time.sleep(0.15)
+    for _ in range(4):
+        assert store.get("t").to_pydict() == {"a": [5, 6]}
+        assert store.get("m")["w"].to_numpy().tolist() == [0, 1, 2, 3]
+        assert store.info("m").kind == "bundle"
+
+
 def test_rename(store: sa.Store) -> None:
     store.put("a", np.zeros(1))
     store.put("b", np.ones(1))

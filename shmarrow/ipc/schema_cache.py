@@ -10,7 +10,7 @@ Rules kept here:
 from __future__ import annotations
 
 import time
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -21,7 +21,7 @@ from shmarrow.ipc.flatbuf import Reader
 from shmarrow.ipc.message import read_key_values
 from shmarrow.ipc.quick import Footer, SchemaHeader, schema_header
 from shmarrow.ipc.wire_schema import WireSchema, wire_schema
-from shmarrow.types import Schema
+from shmarrow.types import Metadata, Schema
 
 Identity = tuple[int, int, int, int]
 """Device, inode, size and time of change (ns) of the file that bytes are mapped from."""
@@ -32,7 +32,7 @@ _SEEN: set[int] = set()
 _CACHE_BYTES = 64 << 20
 _CACHE_FILES = 4096
 _MOST_SEEN = 65536
-_RACY_NS = 100_000_000
+_RACY_NS, _RACY_SECONDS_NS = 100_000_000, 2_100_000_000
 _cached_bytes = 0
 
 
@@ -111,13 +111,31 @@ def _parse(
     return Schema(metadata=metadata, source=source)
 
 
-class KnownFile(NamedTuple):
-    """What opening a file found: where its footer is, the footer's root, and the schema."""
+class KnownFile:
+    """What opening a file found.
 
-    footer: int
-    footer_size: int
-    root: Footer | None
-    schema: Schema
+    Attributes
+    ----------
+    footer, footer_size : int
+        Where its footer is.
+    root : tuple or None
+        The footer's root.
+    schema : Schema
+        The schema.
+    metadata : dict or None
+        The footer's own metadata.
+    """
+
+    __slots__ = ("footer", "footer_size", "metadata", "root", "schema")
+
+    def __init__(
+        self, footer: int, footer_size: int, root: Footer | None, schema: Schema, metadata: Metadata | None
+    ) -> None:
+        self.footer = footer
+        self.footer_size = footer_size
+        self.root = root
+        self.schema = schema
+        self.metadata = metadata
 
 
 def known_file(identity: Identity | None, limits: Limits) -> KnownFile | None:
@@ -125,15 +143,21 @@ def known_file(identity: Identity | None, limits: Limits) -> KnownFile | None:
     return None if identity is None else _BY_FILE.get((identity, limits, generation()))
 
 
-def remember_file(identity: Identity | None, limits: Limits, found: KnownFile) -> None:
-    """Remember what is in a file that nobody may write to, unless the schema borrows its bytes.
+def worth_knowing(identity: Identity | None, schema: Schema) -> bool:
+    """Whether to remember a file: nobody may write to it, and its schema does not borrow its bytes.
 
     A file that had not changed for a while before its schema was read cannot change without another time of change.
     """
-    source = found.schema.source
+    source = schema.source
     assert isinstance(source, WireSchema)
-    if identity is None or source.borrowed or time.time_ns() - identity[3] <= _RACY_NS:
-        return
+    if identity is None or source.borrowed:
+        return False
+    whole_seconds = not identity[3] % 1_000_000_000
+    return time.time_ns() - identity[3] > (_RACY_SECONDS_NS if whole_seconds else _RACY_NS)
+
+
+def remember_file(identity: Identity | None, limits: Limits, found: KnownFile) -> None:
+    """Remember what is in a file."""
     if len(_BY_FILE) >= _CACHE_FILES:
         _BY_FILE.clear()
     _BY_FILE[identity, limits, generation()] = found

@@ -32,19 +32,23 @@ class Source:
         Where the bytes come from otherwise.
     mapped : bool
         Whether ``data`` is a mapping of a file or of shared memory.
+    sealed_identity : tuple or None
+        The identity of a mapped file that nobody may write to; None where the bytes could change under it.
     large : bool
         Whether it is a mapping of many pages, each of which costs more to touch than a few bytes to read.
     """
 
-    __slots__ = ("_segment", "data", "file", "large", "mapped", "name")
+    __slots__ = ("_segment", "data", "file", "large", "mapped", "name", "sealed_identity")
 
     def __init__(self, source: Any, memory_map: bool = True) -> None:
         self.data: Bytes | None = None
         self.file: Any = None
         self._segment: segment.Segment | None = None
         self.mapped = self.large = False
+        self.sealed_identity: tuple[int, int, int, int] | None = None
         if isinstance(source, segment.Segment):
             self.name, self.data, self.mapped = source.name, source.data, True
+            self.sealed_identity = source.identity if source.sealed else None
         elif segment.is_location(source):
             self._open(source, memory_map)
         elif hasattr(source, "read") and not isinstance(source, mmap.mmap):
@@ -61,6 +65,7 @@ class Source:
         self.name = found.name
         if memory_map or self.name.startswith(segment.SHM_SCHEME):
             self._segment, self.data, self.mapped, self.large = found, found.data, True, found.size > _LARGE
+            self.sealed_identity = found.identity if found.sealed else None
             return
         with found:
             self.data = found.data.copy()
@@ -79,11 +84,6 @@ class Source:
     def identity(self) -> tuple[int, int, int, int] | None:
         """Which file the bytes are mapped from, and when it changed; None where they are not mapped."""
         return None if self._segment is None else self._segment.identity
-
-    @property
-    def sealed_identity(self) -> tuple[int, int, int, int] | None:
-        """The identity of a file that nobody may write to; None where the bytes could change under it."""
-        return self._segment.identity if self._segment is not None and self._segment.sealed else None
 
     @property
     def mode(self) -> int:

@@ -195,6 +195,7 @@ class SegmentWriter:
         self._keeper = keeper
         self._reserved = 0
         self._room = 0
+        self._end = 0  # which the file may have grown to
         self._maps: list[Bytes] = []
 
     def write(self, pieces: Iterable[Piece]) -> int:
@@ -229,6 +230,7 @@ class SegmentWriter:
             self.reserve(offset)
         end = offset + sum(map(len, views))
         self.make_room(end)
+        self._end = max(self._end, end)
         try:
             written = pwrite_all(fd, views, offset)
         except OSError as error:
@@ -250,6 +252,7 @@ class SegmentWriter:
         if size <= start:
             return
         self.make_room(size)
+        self._end = max(self._end, size)
         try:
             os.posix_fallocate(fd, start, size - start)
         except OSError as error:
@@ -267,6 +270,7 @@ class SegmentWriter:
         """
         if self._keeper is not None and size > self._room:
             self._open_fd()
+            self._end = max(self._end, size)
             self._keeper.make_room(self, size)
             self._room = size
 
@@ -310,7 +314,8 @@ class SegmentWriter:
         """
         fd = self._open_fd()
         try:
-            os.ftruncate(fd, self.size)
+            if self._end > self.size:
+                os.ftruncate(fd, self.size)
             os.fchmod(fd, self._mode)
             if self._durable:
                 os.fsync(fd)

@@ -181,9 +181,10 @@ def read(segment: Segment) -> Any:
     form = _form(segment)
     if form == "file":
         reader = RecordBatchFileReader(Source(segment), DEFAULT_LIMITS)
-        if BUNDLE_KEY in (reader.metadata or {}):
+        metadata = reader.metadata or {}
+        if BUNDLE_KEY in metadata:
             return load_tensors(segment)
-        return reader.get_batch(0) if _is_batch(reader) else reader.read_all()
+        return reader.get_batch(0) if _is_batch(reader, metadata) else reader.read_all()
     if form == "stream":
         return MappedStreamReader(Source(segment), DEFAULT_LIMITS).read_all()
     tensor = read_tensor(segment)
@@ -238,9 +239,10 @@ def describe(segment: Segment) -> Description:
     if form in ("file", "stream"):
         reader: Any = (RecordBatchFileReader if form == "file" else MappedStreamReader)(Source(segment), DEFAULT_LIMITS)
         rows = sum([batch.num_rows for batch in reader])
-        if form == "file" and BUNDLE_KEY in (reader.metadata or {}):
+        metadata = (reader.metadata or {}) if form == "file" else {}
+        if BUNDLE_KEY in metadata:
             return Description("bundle", shape=(rows,))
-        kind = "record_batch" if form == "file" and _is_batch(reader) else "table"
+        kind = "record_batch" if _is_batch(reader, metadata) else "table"
         return Description(kind, reader.schema, rows, reader.num_record_batches)
     tensor = read_tensor(segment)
     kind = "sparse_tensor" if isinstance(tensor, SparseTensor) else "tensor"
@@ -258,8 +260,8 @@ def _form(segment: Segment) -> str:
     return "stream" if found[0].kind == "Schema" else "tensor"
 
 
-def _is_batch(reader: RecordBatchFileReader) -> bool:
-    return reader.num_record_batches == 1 and (reader.metadata or {}).get(KIND) == RECORD_BATCH[KIND]
+def _is_batch(reader: RecordBatchFileReader, metadata: Metadata) -> bool:
+    return reader.num_record_batches == 1 and metadata.get(KIND) == RECORD_BATCH[KIND]
 
 
 def _is_ndarray(metadata: Metadata | None) -> bool:
