@@ -335,6 +335,11 @@ class TableView:
             )
         return self.position + offset
 
+    def place(self, slot: str) -> int:
+        """The position of a slot's value, by the slot's name; 0 where the slot is absent."""
+        number, needs, *_ = self._slots[slot]
+        return self.at(number, needs)
+
     def __getitem__(self, slot: str) -> Any:
         number, needs, read, argument = self._slots[slot]
         return read(self, slot, self.at(number, needs), argument)

@@ -16,7 +16,7 @@ from shmarrow.buffer import Bytes
 from shmarrow.errors import InvalidType, Unsupported
 from shmarrow.ipc.batch import VALIDITY_IN_V4
 from shmarrow.ipc.flatbuf import ENUMS
-from shmarrow.ipc.message_writer import encode_message
+from shmarrow.ipc.message_writer import batch_message
 from shmarrow.ipc.options import IpcWriteOptions
 from shmarrow.layout.listing import LISTING, swapped, swapped_views
 from shmarrow.layout.memory import EMPTY
@@ -40,14 +40,13 @@ class Plan(NamedTuple):
 def plan_batch(batch: RecordBatch, options: IpcWriteOptions, metadata: Metadata | None = None, start: int = 0) -> Plan:
     """The plan of a RecordBatch message; no byte of the body is copied."""
     values, pieces, size = _plan_body(batch.columns, batch.num_rows, options)
-    return Plan(encode_message("RecordBatch", values, size, metadata, options, start), pieces, size)
+    return Plan(batch_message(values, size, metadata, options, start), pieces, size)
 
 
 def plan_dictionary(id: int, values: Any, delta: bool, options: IpcWriteOptions, start: int = 0) -> Plan:
     """The plan of a DictionaryBatch message."""
     data, pieces, size = _plan_body([values], len(values), options)
-    header = {"id": id, "data": data, "isDelta": delta}
-    return Plan(encode_message("DictionaryBatch", header, size, None, options, start), pieces, size)
+    return Plan(batch_message(data, size, None, options, start, (id, delta)), pieces, size)
 
 
 def _plan_body(columns: Iterable[Any], length: int, options: IpcWriteOptions) -> tuple[dict[str, Any], list[Any], int]:

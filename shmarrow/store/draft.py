@@ -23,7 +23,7 @@ from shmarrow.buffer import PADDING, Bytes, padded
 from shmarrow.errors import Closed, FieldNotFound, InvalidArgument, InvalidData, InvalidType, Unsupported
 from shmarrow.extension import ExtensionType
 from shmarrow.ipc.flatbuf import STRUCTS
-from shmarrow.ipc.message_writer import encode_message
+from shmarrow.ipc.message_writer import batch_message
 from shmarrow.ipc.options import DEFAULT_OPTIONS
 from shmarrow.ipc.source import Sink
 from shmarrow.ipc.writer import RecordBatchFileWriter
@@ -183,7 +183,7 @@ class Draft:
             "nodes": np.array(nodes, STRUCTS["FieldNode"]),
             "buffers": np.array(buffers, STRUCTS["Buffer"]),
         }
-        metadata = encode_message("RecordBatch", header, body, None, DEFAULT_OPTIONS, self._file.start)
+        metadata = batch_message(header, body, None, DEFAULT_OPTIONS, self._file.start)
         gap = max(self._reserved - len(metadata), 0)  # a body of no bytes is not mentioned
         return metadata if not gap else metadata[:4] + _SIZE.pack(self._reserved - 8) + metadata[8:] + bytes(gap)
 
