@@ -43,7 +43,7 @@ _UNIONS = ("dense_union", "sparse_union")
 VALIDITY_IN_V4 = (*_UNIONS, "run_end_encoded")
 """Layouts that have a validity bitmap in version 4 and none in version 5, as Arrow C++ writes and reads them."""
 _PAIR = np.dtype("<i8")
-_EAGER = 4
+_EAGER, _FEW_COLUMNS = 4, 12
 
 Dictionaries = Mapping[int, Any]
 
@@ -117,8 +117,8 @@ class BatchBody:
         """All columns of the schema."""
         self._decompress_all()
         count = len(self._schema)
-        if count > _EAGER:
-            self._asked = max(self._asked, _EAGER)
+        self._asked = max(self._asked, _EAGER)
+        if count > _FEW_COLUMNS:
             self._expect_many()
         if self._plain is None:
             return [self.column(i) for i in range(count)]
@@ -369,17 +369,17 @@ def read_batch(
     """A record batch over the body of a RecordBatch message; its columns are made when they are asked for."""
     source = schema.source
     assert isinstance(source, WireSchema)
-    header = header_of(message.header, message.version, where)
+    header = header_of(message.header, message.version, message.body_length, where)
     content = BatchBody(message.header, header, body, source, dictionaries, where, limits)
     return RecordBatch(schema, content.length, source=content, metadata=message.custom_metadata)
 
 
-def header_of(table: TableView, version: int, where: str) -> Header:
+def header_of(table: TableView, version: int, body_length: int, where: str) -> Header:
     """What a RecordBatch table says of rows, nodes and buffers."""
     length = table["length"]
     if length < 0:
         raise InvalidData(f"{where}: the batch says that it has {length} rows")
-    return Header(version, length, _pairs(table["nodes"]), _pairs(table["buffers"]))
+    return Header(version, length, _pairs(table["nodes"]), _pairs(table["buffers"]), body_length)
 
 
 def plain_batch(
@@ -402,7 +402,9 @@ def dictionary_body(
     source = schema.source if schema is not None else None
     assert isinstance(source, WireSchema)
     what = f"{where}: dictionary {header['id']}"
-    content = BatchBody(data, header_of(data, message.version, what), body, source, dictionaries, what, limits)
+    content = BatchBody(
+        data, header_of(data, message.version, len(body), what), body, source, dictionaries, what, limits
+    )
     return content, header["id"], header["isDelta"]
 
 

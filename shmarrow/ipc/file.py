@@ -207,10 +207,10 @@ class RecordBatchFileReader:
             return None
         if metadata_length <= _COPIED_METADATA and self._source.large:
             own = np.frombuffer(self._source.peek(offset, metadata_length), np.uint8)
-            header = batch_header(own, own.data, 0, metadata_length, body_length)
+            header = batch_header(own, own.data, 0, metadata_length)
         else:
-            header = batch_header(data, data.data, offset, metadata_length, body_length)
-        if header is None or metadata_length > self._limits.metadata_bytes:
+            header = batch_header(data, data.data, offset, metadata_length)
+        if header is None or header.body_length != body_length or metadata_length > self._limits.metadata_bytes:
             return None
         body = data[body_at : body_at + body_length]
         return plain_batch(header, body, self._full_schema, self.dictionaries, where, self._limits)

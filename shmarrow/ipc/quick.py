@@ -44,10 +44,11 @@ class Header(NamedTuple):
     length: int
     nodes: npt.NDArray[np.int64]
     buffers: npt.NDArray[np.int64]
+    body_length: int
 
 
-def batch_header(data: Bytes, view: memoryview, offset: int, metadata_length: int, body_length: int) -> Header | None:
-    """The header of the message at ``offset``, which takes ``metadata_length`` bytes and a body within ``data``."""
+def batch_header(data: Bytes, view: memoryview, offset: int, metadata_length: int) -> Header | None:
+    """The header of the message at ``offset``, whose prefix and metadata take ``metadata_length`` bytes of ``data``."""
     continuation, size, root = _PREFIX(view, offset)
     start = offset + 8
     end = offset + metadata_length
@@ -70,8 +71,7 @@ def batch_header(data: Bytes, view: memoryview, offset: int, metadata_length: in
     version = view[table + version_at] | view[table + version_at + 1] << 8
     if tag_at >= table_size or view[table + tag_at] != _RECORD_BATCH or version not in _VERSIONS:
         return None
-    if _I8(view, table + length_at)[0] != body_length:
-        return None
+    body_length = _I8(view, table + length_at)[0]
     # RecordBatch: length, nodes, buffers; no compression, no counts of variadic buffers
     header = table + header_at
     table = header + _U4(view, header)[0]
@@ -90,9 +90,9 @@ def batch_header(data: Bytes, view: memoryview, offset: int, metadata_length: in
     length = _I8(view, table + length_at)[0]
     nodes = _vector(data, view, table + nodes_at, end)
     buffers = _vector(data, view, table + buffers_at, end)
-    if length < 0 or nodes is None or buffers is None:
+    if length < 0 or body_length < 0 or nodes is None or buffers is None:
         return None
-    return Header(version, length, nodes, buffers)
+    return Header(version, length, nodes, buffers, body_length)
 
 
 def _any_slot(view: memoryview, start: int, end: int) -> bool:

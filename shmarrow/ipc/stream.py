@@ -11,6 +11,7 @@ Rules kept here:
 from __future__ import annotations
 
 import _thread
+import struct
 from collections.abc import Iterable, Iterator
 from types import TracebackType
 from typing import Any, NamedTuple, Self
@@ -28,15 +29,18 @@ from shmarrow.errors import (
     ShmarrowError,
     Unsupported,
 )
-from shmarrow.ipc.batch import dictionary_body, read_batch
+from shmarrow.ipc.batch import dictionary_body, plain_batch, read_batch
 from shmarrow.ipc.dictionary import Dictionary, add_dictionary
 from shmarrow.ipc.message import CONTINUATION, Message, parse_metadata, read_message, read_prefix
 from shmarrow.ipc.projection import Projection
+from shmarrow.ipc.quick import Header, batch_header
 from shmarrow.ipc.schema_cache import read_schema
 from shmarrow.ipc.source import Source
 from shmarrow.ipc.wire_schema import WireSchema
 from shmarrow.tables import Table
 from shmarrow.types import Schema
+
+_PREFIX = struct.Struct("<ii").unpack_from
 
 
 class SchemaEvent(NamedTuple):
@@ -352,7 +356,8 @@ class MappedStreamReader(RecordBatchStreamReader):
         if first is None:
             raise InvalidData(f"{source.name}: the stream ends before its schema")
         message, start, end = first
-        self._index: list[tuple[int, dict[int, Dictionary]]] = []
+        self._index: list[tuple[int, int, int, dict[int, Dictionary]]] = []
+        self._latest: tuple[int, Header] | None = None  # the number and header of the batch that was indexed last
         event = self._state.apply(message, self._data[start:end])
         if not isinstance(event, SchemaEvent):
             raise InvalidData(f"{source.name}: the stream begins with a {message.kind}, expected a Schema")
@@ -381,19 +386,47 @@ class MappedStreamReader(RecordBatchStreamReader):
     def _take_next(self) -> bool:
         """Take in one more message; says whether there is one. What is refused once is refused again."""
         offset = self._offset
+        plain = self._plain(offset)
+        if plain is not None:
+            header, start = plain
+            self._offset = start + header.body_length
+            self._latest = len(self._index), header
+            self._index.append((offset, start, self._offset, self._state.dictionaries))
+            return True
         step = self._step()
         if step is None:
             return False
         message, start, end = step
         try:
             if message.kind == "RecordBatch":
-                self._index.append((offset, self._state.dictionaries))
+                self._index.append((offset, start, end, self._state.dictionaries))
             else:
                 self._state.apply(message, self._data[start:end])
         except ShmarrowError:
             self._offset = offset
             raise
         return True
+
+    def _plain(self, offset: int) -> tuple[Header, int] | None:
+        """The header of the message at ``offset`` and where its body starts, if it is a plain record batch."""
+        data = self._data
+        if len(data) - offset < 8:
+            return None
+        continuation, size = _PREFIX(data.data, offset)
+        start = offset + 8 + size
+        if continuation != -1 or not 32 <= size <= self._limits.metadata_bytes or start > len(data):
+            return None
+        header = batch_header(data, data.data, offset, 8 + size)
+        return None if header is None or header.body_length > len(data) - start else (header, start)
+
+    def _header(self, index: int) -> Header | None:
+        """The header of a batch, if it is plain."""
+        latest = self._latest
+        if latest is not None and latest[0] == index:
+            return latest[1]
+        offset, start, end, _ = self._index[index]
+        plain = self._plain(offset)
+        return plain[0] if plain is not None and (plain[1], plain[1] + plain[0].body_length) == (start, end) else None
 
     def _check_open(self) -> None:
         if self._closed:
@@ -413,13 +446,16 @@ class MappedStreamReader(RecordBatchStreamReader):
             index += self.num_record_batches
         if index < 0 or not self._extend(index + 1):
             raise IndexOutOfRange(f"no batch {index}: {self._source.name} has {len(self._index)}")
-        offset, dictionaries = self._index[index]
-        found = read_message(self._data, offset, self._source.name, self._limits)
-        assert found is not None
-        message, start = found
-        body = self._data[start : start + message.body_length]
+        offset, start, end, dictionaries = self._index[index]
+        body = self._data[start:end]
         where = f"{self._source.name}: batch {index}"
-        batch = read_batch(message, body, self._full_schema, dictionaries, where, self._limits)
+        header = self._header(index)
+        if header is not None:
+            batch = plain_batch(header, body, self._full_schema, dictionaries, where, self._limits)
+        else:
+            found = read_message(self._data, offset, self._source.name, self._limits)
+            assert found is not None
+            batch = read_batch(found[0], body, self._full_schema, dictionaries, where, self._limits)
         return batch if self._included is None else self._included.of(batch)
 
     def read_next_batch(self) -> RecordBatch:
