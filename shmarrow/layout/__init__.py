@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from shmarrow import later
 from shmarrow.layout.array import Array, concat_arrays, make_array, nulls
 from shmarrow.layout.binary import BinaryArray
 from shmarrow.layout.build import array, infer_type
@@ -64,6 +65,13 @@ __all__ = [
     "make_array",
     "nulls",
 ]
+
+
+def _canonical_arrays() -> None:
+    from shmarrow.layout import canonical  # noqa: F401
+
+
+later.when("canonical extension types", _canonical_arrays)
 
 _RARER = {"BinaryViewArray", "ListViewArray", "NullArray", "RunEndEncodedArray", "UnionArray"}
 

@@ -14,7 +14,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from shmarrow import later
 from shmarrow.bitmap import Mask
 from shmarrow.errors import InvalidType
 from shmarrow.extension import ExtensionType
@@ -154,9 +153,4 @@ def _converts(type: Any) -> bool:
     return type.__class__.to_python is not ExtensionType.to_python
 
 
-def _canonical_arrays() -> None:
-    from shmarrow.layout import canonical  # noqa: F401
-
-
 ExtensionType.array_class = ExtensionArray
-later.when("canonical extension types", _canonical_arrays)
