@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from cases import CASES, LONG, Case, by_name, ids
 
@@ -511,6 +512,33 @@ def test_numpy_form_of_bool_dates_and_times() -> None:
 def test_inference(values: list[Any], type: Any) -> None:
     assert sa.infer_type(values) == type
     assert sa.array(values).type == type
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        [None, 0], [0, -1, None], [None, 1 << 52, -(1 << 52)], [None, (1 << 52) + 1], [(1 << 53) + 1, None],
+        [-(1 << 53) - 1, None, 3], [None, (1 << 63) - 1, -(1 << 63)], [None, 1 << 63, 0], [(1 << 64) - 1, None],
+        [None, 0.0, float("inf")], [None, 1e300, None], ["", None, "x"], [None, b"", b"x"], [True, None, False],
+    ],
+    ids=str,
+)  # fmt: skip
+def test_nulls_among_python_values_are_those_of_pyarrow(values: list[Any]) -> None:
+    made, peer = sa.array(values), pa.array(values)
+    assert made.to_pyarrow().type == peer.type
+    assert made.to_pylist() == values
+    assert made.null_count == peer.null_count
+    assert made.to_pyarrow().equals(peer)
+
+
+@pytest.mark.parametrize("type", [sa.int8(), sa.uint8(), sa.int32(), sa.uint32(), sa.int64(), sa.uint64()], ids=str)
+def test_the_ends_of_integers_among_nulls(type: Any) -> None:
+    info = np.iinfo(type.numpy_dtype)
+    ends = [None, int(info.min), int(info.max)]
+    assert sa.array(ends, type).to_pylist() == ends
+    for beyond in (int(info.min) - 1, int(info.max) + 1):
+        with pytest.raises(sa.InvalidData, match=str(beyond)):
+            sa.array([None, beyond], type)
 
 
 @pytest.mark.parametrize("case", [case for case in CASES if case.physical is None], ids=lambda case: case.name)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import datetime as dt
-import itertools
-import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -83,8 +81,12 @@ def array_from_pylist(values: Sequence[Any], type: DataType, kinds: set[Any] | N
     if nulls and type.__class__ is types.FloatType and kinds <= {float, _NONE}:
         return _floats_with_nulls(type, values)
     mask: Mask | None = None
+    if nulls and type.__class__ is types.IntType and kinds <= {int, _NONE}:
+        made = _integers_with_nulls(type, values)
+        if made is not None:
+            return made
     if nulls:
-        mask = np.fromiter(map(operator.is_not, values, itertools.repeat(None)), np.bool_, len(values))
+        mask = _is_not_none(values)
     if type.__class__ in (types.IntType, types.FloatType) and kinds <= {_PLAIN_KIND[type.__class__], _NONE}:
         return PrimitiveArray.from_numbers(type, values, mask)
     return array_class(type).from_pylist(type, values, mask)
@@ -93,14 +95,46 @@ def array_from_pylist(values: Sequence[Any], type: DataType, kinds: set[Any] | N
 _PLAIN_KIND: dict[Any, Any] = {types.IntType: int, types.FloatType: float}
 
 
+_NONE_AT = id(None)
+
+
+def _is_not_none(values: Sequence[Any]) -> Mask:
+    """False for each None: an array of objects holds their addresses, and the address of None is its identity."""
+    objects = np.fromiter(values, object, len(values))
+    mask: Mask = np.ndarray(len(values), np.uintp, objects) != _NONE_AT
+    return mask
+
+
 def _floats_with_nulls(type: DataType, values: Sequence[Any]) -> Any:
     """Floats and None: numpy makes NaN of None, so only where NaN came out it has to be asked which it was."""
-    with np.errstate(over="ignore"):
-        numbers = np.array(values, type.storage)
+    if type.storage == np.float64:
+        numbers = np.fromiter(values, np.float64, len(values))
+    else:
+        with np.errstate(over="ignore"):
+            numbers = np.array(values, type.storage)
     mask = ~np.isnan(numbers)
     suspects = np.flatnonzero(~mask)
     mask[suspects] = [values[i] is not None for i in suspects.tolist()]
     return PrimitiveArray.from_numpy(type, numbers, mask)
+
+
+def _integers_with_nulls(type: DataType, values: Sequence[Any]) -> Any:
+    """Integers and None by way of floats, which None makes NaN of; None where not all of them fit both."""
+    try:
+        numbers = np.fromiter(values, np.float64, len(values))
+    except OverflowError:
+        return None
+    mask = ~np.isnan(numbers)
+    numbers[~mask] = 0
+    info = np.iinfo(type.storage)
+    lowest, highest = max(info.min, -_EXACT), min(info.max, _EXACT)
+    if not (lowest <= numbers.min() and numbers.max() <= highest):
+        return None
+    return PrimitiveArray.from_numpy(type, numbers.astype(type.storage), mask)
+
+
+_EXACT = 1 << 52
+"""Integers up to here are floats too."""
 
 
 def _from_numpy(values: npt.NDArray[Any], type: DataType | None, valid: Mask | None) -> Any:
@@ -216,8 +250,7 @@ def infer_type(values: Sequence[Any], kinds: set[Any] | None = None) -> DataType
 def _infer_integers(values: Sequence[Any], kinds: set[Any]) -> DataType:
     if len(kinds) == 1 and issubclass(kind := kinds.pop(), np.integer):
         return infer_numpy(np.dtype(kind))
-    known = [value for value in values if value is not None] if None in values else values
-    if max(known) >= 1 << 63 and min(known) >= 0:
+    if max(filter(None, values), default=0) >= 1 << 63 and min(filter(None, values)) >= 0:  # neither None nor 0 counts
         return types.uint64()
     return types.int64()
 
