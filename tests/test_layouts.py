@@ -519,7 +519,8 @@ def test_inference(values: list[Any], type: Any) -> None:
     "values",
     [
         [None, 0], [0, -1, None], [None, 1 << 52, -(1 << 52)], [None, (1 << 52) + 1], [(1 << 53) + 1, None],
-        [-(1 << 53) - 1, None, 3], [None, (1 << 63) - 1, -(1 << 63)], [None, 0.0, float("inf")], [None, 1e300, None], ["", None, "x"], [None, b"", b"x"], [True, None, False],
+        [-(1 << 53) - 1, None, 3], [None, (1 << 63) - 1, -(1 << 63)],
+        [None, 0.0, float("inf")], [None, 1e300, None], ["", None, "x"], [None, b"", b"x"], [True, None, False],
     ],
     ids=str,
 )  # fmt: skip
