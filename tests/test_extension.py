@@ -794,3 +794,30 @@ def test_no_variants(storage: Any) -> None:
     with pytest.raises(sa.InvalidArgument):
         sa.parquet_variant(storage)
     assert passes_through(sa.nulls(storage, 1), "arrow.parquet.variant", b"")
+
+
+def test_threads_that_meet_lazy_parts_have_them_whole() -> None:
+    """A thread makes a canonical type while another asks for the class of its arrays, in a fresh process."""
+    code = """if True:
+        import threading, time
+        import shmarrow as sa
+        from shmarrow import later
+        real, at_its_end, found = later.arrived, threading.Event(), []
+        def arrived(part):
+            at_its_end.set()
+            time.sleep(0.1)  # the others go on now
+            real(part)
+        later.arrived = arrived
+        def ask():
+            at_its_end.wait()
+            found.append(sa.FixedShapeTensorArray)
+        asks = [threading.Thread(target=ask) for _ in range(3)]
+        for thread in asks:
+            thread.start()
+        tensors = sa.array([[1, 2, 3, 4]], sa.fixed_shape_tensor("int32", [2, 2]))
+        for thread in asks:
+            thread.join()
+        print([type(tensors) is each for each in found], tensors.to_numpy().tolist())
+    """
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert ran.stdout == "[True, True, True] [[[1, 2], [3, 4]]]\n"

@@ -5,7 +5,9 @@ from __future__ import annotations
 import io
 import os
 import random
+import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +18,7 @@ from cases import CASES
 
 import shmarrow as sa
 from shmarrow.errors import DEFAULT_LIMITS, ShmarrowError
+from shmarrow.ipc import flatbuf_writer
 from shmarrow.ipc.flatbuf import Reader
 from shmarrow.ipc.quick import plain_field, schema_header
 from shmarrow.ipc.schema import parse_field
@@ -405,6 +408,66 @@ def test_a_file_that_was_replaced_is_read_anew(tmp_path: Path) -> None:
         os.utime(path, ns=(1, 1))
         for _ in range(3):
             assert sa.ipc.open_file(path).schema == schema
+
+
+def test_names_that_are_not_there_cost_a_schema_nothing() -> None:
+    """What is read of a schema has a budget, for its whole life; looking in vain must not use it up."""
+    batch = sa.record_batch({f"col{i:04}": [i] for i in range(60)})
+    source = wire_schema(table_of(footer(batch.schema)), DEFAULT_LIMITS)
+    for number in range(3_000):
+        assert source.find(f"oth{number:04}") == []
+    assert source.find("col0007") == [7]
+    assert source.wire(59).field.name == "col0059"
+
+
+def test_a_first_name_that_is_left_out_is_empty() -> None:
+    fields: list[Any] = [{"name": f"col{i:04}", "type": ("Int", {"bitWidth": 64}), "children": []} for i in range(60)]
+    del fields[0]["name"]
+    data = np.frombuffer(flatbuf_writer.encode("Footer", {"schema": {"fields": fields}}), np.uint8)
+    source = wire_schema(table_of(data), DEFAULT_LIMITS)
+    assert source.find("") == [0]
+    assert source.find("col0059") == [59]
+    assert source.names()[:2] == ["", "col0001"]
+
+
+def test_threads_scan_one_schema() -> None:
+    """Each reader of columns far apart has their right places, though all scan at once, and so has who comes later."""
+    types = [sa.int8(), sa.string(), sa.float64()]
+    schema = sa.schema([(f"column {i:05}", types[i % 3 if i > 3_000 else 0]) for i in range(4_000)])
+    data = footer(schema)
+    starts = slow(data)[1]
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        for _ in range(150):
+            source = wire_schema(table_of(data), DEFAULT_LIMITS)
+            with ThreadPoolExecutor(4) as pool:
+                places = (3_999, 70, 3_100, 500, 2_000, 3_990)
+                assert list(pool.map(source.flat_start, places)) == [starts[i] for i in places]
+            flat = source.flat_starts()
+            assert flat is not None
+            assert flat.tolist() == starts
+    finally:
+        sys.setswitchinterval(before)
+
+
+def test_a_footer_with_broken_metadata_of_its_own_opens_each_time_alike(tmp_path: Path) -> None:
+    sink = io.BytesIO()
+    batch = sa.record_batch({"a": [1]})
+    with sa.ipc.new_file(sink, batch.schema, metadata={"kkkkkkkk": "vvvvvvvv"}) as writer:
+        writer.write(batch)
+    raw = bytearray(sink.getvalue())
+    size = raw.rindex(b"vvvvvvvv") - 4
+    raw[size : size + 4] = b"\xff\xff\xff\x7f"
+    path = tmp_path / "a"
+    path.write_bytes(raw)
+    path.chmod(0o400)
+    time.sleep(0.15)
+    for _ in range(4):
+        with sa.ipc.open_file(path) as reader:
+            assert reader.get_batch(0).to_pydict() == {"a": [1]}
+            with pytest.raises(sa.InvalidData):
+                _ = reader.metadata
 
 
 def test_what_is_known_of_a_file_is_nobodys_to_change(tmp_path: Path) -> None:

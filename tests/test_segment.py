@@ -686,7 +686,8 @@ def test_full_disk_in_the_middle_of_pieces(disk: Path) -> None:
         with pytest.raises(errors.StoreFull):
             writer.write([bytes([number % 251]) * 10_000 for number in range(1500)])
         assert writer.size == 1000
-    assert attach(disk / "a").data.tobytes() == b"x" * 1000
+        writer.write_at(5000, [b"y"])
+    assert attach(disk / "a").data.tobytes() == b"x" * 1000 + bytes(4000) + b"y"
     assert free_bytes(disk) >= (4 << 20) - (64 << 10)
 
 

@@ -268,7 +268,7 @@ def test_who_has_the_old_one_keeps_it(store: sa.Store) -> None:
     assert not old.any()
 
 
-def test_an_object_that_was_had_before_is_known_and_its_successor_is_not_taken_for_it(store: sa.Store) -> None:
+def test_an_object_is_not_taken_for_the_one_that_had_its_name_before(store: sa.Store) -> None:
     first, second = (sa.record_batch({"a": [number] * 3, "b": ["x", None, "z"]}) for number in (1, 2))
     store.put("a", first)
     time.sleep(0.15)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import shutil
 import signal
 import subprocess
@@ -430,3 +431,18 @@ def test_nothing_is_left_when_it_is_closed(where: str) -> None:
     with sa.Store(where) as store:
         store.collect()
     assert leftovers(where) == []
+
+
+def test_a_limit_on_the_size_of_files_is_one_of_our_errors(where: str) -> None:
+    def limited() -> None:
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        for capacity in (None, 1 << 24):
+            with sa.Store(where, capacity=capacity) as store:
+                before = resource.getrlimit(resource.RLIMIT_FSIZE)
+                resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 14, before[1]))
+                with pytest.raises(sa.StorageError, match="File too large"):
+                    store.put("a", np.zeros(1 << 16))
+                resource.setrlimit(resource.RLIMIT_FSIZE, before)
+                assert store.names() == []
+
+    assert ended(forked(limited)) == 0

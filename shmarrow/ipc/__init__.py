@@ -260,3 +260,7 @@ __all__ = [
     "write_sparse_tensor",
     "write_tensor",
 ]
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -4,7 +4,7 @@ Rules kept here:
 
 * writers put tables of one kind and size one after another, so from the second on, with the vtable of the first one out
   of the way, they mostly go on evenly: such a run is read through a view with that stride, others by gathering;
-* every position is checked before anything is read there, and every number is read once: the bytes may lie in a mapping
+* every position is checked before anything is read there, and no position is read twice: the bytes may lie in a mapping
   that others write to;
 * a slot that tables may leave out has the position 0 where they do.
 """
@@ -58,7 +58,7 @@ class FieldTables:
         Where all tables are, if somebody has asked for that.
     """
 
-    __slots__ = ("_names", "_run", "count", "first", "found_positions", "only_table", "reader")
+    __slots__ = ("_name_run", "_names", "_run", "count", "first", "found_positions", "only_table", "reader")
 
     def __init__(self, reader: Reader, first: int, count: int) -> None:
         self.reader = reader
@@ -68,6 +68,7 @@ class FieldTables:
         self.only_table: TableView | None = None
         self._names: Positions | None = None
         self._run: tuple[Run, TableView] | None = None
+        self._name_run: tuple[tuple[int, Run] | None] | None = None
 
     def over(self, reader: Reader) -> FieldTables:
         """The same tables in a copy of the bytes."""
@@ -116,11 +117,21 @@ class FieldTables:
             self._run = tables, table
         return tables, table
 
-    def name_run(self) -> Run | None:
-        """Where the length of each name but the first column's is, if their tables go on evenly, and they do."""
+    def name_run(self) -> tuple[int, Run] | None:
+        """Where the length of the first column's name is, and of those of the others, if these go on evenly."""
+        if self._name_run is None:
+            self._name_run = (self._find_name_run(),)
+        return self._name_run[0]
+
+    def _find_name_run(self) -> tuple[int, Run] | None:
         found = self.run_of(1, self.count)
         slot = 0 if found is None else found[1].at(NAME, 4)
-        return self._run_behind(slot, *found[0][1:]) if found is not None and slot else None
+        names = self._run_behind(slot, *found[0][1:]) if found is not None and slot else None
+        first = self.reader.table("Field", self.position_of(0)).at(NAME, 4) if names is not None else 0
+        if names is None or not first:
+            return None
+        place: int = first + _U4(self.reader.view, first)[0]
+        return (place, names) if place + 4 <= self.reader.size else None
 
     def _run_behind(self, first: int, step: int, count: int) -> Run | None:
         """Where the offsets lead that go on evenly, if that goes on evenly too, within the bytes."""

@@ -28,7 +28,7 @@ from shmarrow.ipc.dictionary import Dictionary, add_dictionary
 from shmarrow.ipc.flatbuf import ENUMS, STRUCTS, Reader
 from shmarrow.ipc.message import Message, check_version, read_key_values, read_message
 from shmarrow.ipc.quick import batch_header, footer_header
-from shmarrow.ipc.schema_cache import KnownFile, known_file, read_schema, remember_file, worth_knowing
+from shmarrow.ipc.schema_cache import KnownFile, known_file, read_schema, remember_file
 from shmarrow.ipc.source import Source
 from shmarrow.tables import Table
 from shmarrow.types import Metadata, Schema
@@ -72,7 +72,7 @@ class RecordBatchFileReader:
         self._zero_copy_only = zero_copy_only
         whole = source.all()
         identity = source.sealed_identity
-        known = self._known_file = known_file(identity, limits)
+        known = known_file(identity, limits)
         if known is None:
             self._end, length = _footer_place(whole, source, limits)
             root = footer_header(whole[self._end : self._end + min(length, _FOOTER_HEAD)].tobytes(), length)
@@ -95,10 +95,7 @@ class RecordBatchFileReader:
             self._blocks = blocks_of(self._footer["recordBatches"])
         if known is None:
             self._full_schema = self._read_schema(position)
-            if worth_knowing(identity, self._full_schema):
-                known = KnownFile(self._end, length, root, self._full_schema, self.metadata)
-                remember_file(identity, limits, known)
-        self._known_file = known
+            remember_file(identity, limits, KnownFile(self._end, length, root, self._full_schema))
         self._included: Projection | None = None
         if included_fields is not None:
             from shmarrow.ipc.projection import Projection
@@ -130,8 +127,6 @@ class RecordBatchFileReader:
 
     @property
     def metadata(self) -> Metadata | None:
-        if self._known_file is not None:
-            return self._known_file.metadata and dict(self._known_file.metadata)
         return read_key_values(self._footer["custom_metadata"])
 
     @property

@@ -136,10 +136,10 @@ def batch_message(
     kind = "RecordBatch" if dictionary is None else "DictionaryBatch"
     id, delta = dictionary or (0, False)
     counts = values.get("variadicBufferCounts")
-    if metadata or len(values["buffers"]) > _MOST_ROWS or (counts is not None and len(counts) > _MOST_ROWS):
+    sizes = len(values["nodes"]), len(values["buffers"]), -1 if counts is None else len(counts)
+    if metadata or max(sizes) > _MOST_ROWS:
         header = values if dictionary is None else {"id": id, "data": values, "isDelta": delta}
         return encode_message(kind, header, body_length, metadata, options, start)
-    sizes = len(values["nodes"]), len(values["buffers"]), None if counts is None else len(counts)
     shape = kind, sizes, options.metadata_version, values.get("compression") and options.compression
     form = _FORMS.get(shape)
     if form is None:

@@ -21,7 +21,7 @@ from shmarrow.ipc.flatbuf import Reader
 from shmarrow.ipc.message import read_key_values
 from shmarrow.ipc.quick import Footer, SchemaHeader, schema_header
 from shmarrow.ipc.wire_schema import WireSchema, wire_schema
-from shmarrow.types import Metadata, Schema
+from shmarrow.types import Schema
 
 Identity = tuple[int, int, int, int]
 """Device, inode, size and time of change (ns) of the file that bytes are mapped from."""
@@ -122,20 +122,15 @@ class KnownFile:
         The footer's root.
     schema : Schema
         The schema.
-    metadata : dict or None
-        The footer's own metadata.
     """
 
-    __slots__ = ("footer", "footer_size", "metadata", "root", "schema")
+    __slots__ = ("footer", "footer_size", "root", "schema")
 
-    def __init__(
-        self, footer: int, footer_size: int, root: Footer | None, schema: Schema, metadata: Metadata | None
-    ) -> None:
+    def __init__(self, footer: int, footer_size: int, root: Footer | None, schema: Schema) -> None:
         self.footer = footer
         self.footer_size = footer_size
         self.root = root
         self.schema = schema
-        self.metadata = metadata
 
 
 def known_file(identity: Identity | None, limits: Limits) -> KnownFile | None:
@@ -143,21 +138,18 @@ def known_file(identity: Identity | None, limits: Limits) -> KnownFile | None:
     return None if identity is None else _BY_FILE.get((identity, limits, generation()))
 
 
-def worth_knowing(identity: Identity | None, schema: Schema) -> bool:
-    """Whether to remember a file: nobody may write to it, and its schema does not borrow its bytes.
+def remember_file(identity: Identity | None, limits: Limits, found: KnownFile) -> None:
+    """Remember what is in a file that nobody may write to, unless the schema borrows its bytes.
 
     A file that had not changed for a while before its schema was read cannot change without another time of change.
     """
-    source = schema.source
+    source = found.schema.source
     assert isinstance(source, WireSchema)
     if identity is None or source.borrowed:
-        return False
+        return
     whole_seconds = not identity[3] % 1_000_000_000
-    return time.time_ns() - identity[3] > (_RACY_SECONDS_NS if whole_seconds else _RACY_NS)
-
-
-def remember_file(identity: Identity | None, limits: Limits, found: KnownFile) -> None:
-    """Remember what is in a file."""
+    if time.time_ns() - identity[3] <= (_RACY_SECONDS_NS if whole_seconds else _RACY_NS):
+        return
     if len(_BY_FILE) >= _CACHE_FILES:
         _BY_FILE.clear()
     _BY_FILE[identity, limits, generation()] = found

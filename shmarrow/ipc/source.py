@@ -33,7 +33,7 @@ class Source:
     mapped : bool
         Whether ``data`` is a mapping of a file or of shared memory.
     sealed_identity : tuple or None
-        The identity of a mapped file that nobody may write to; None where the bytes could change under it.
+        The identity of a file opened here that nobody may write to; None where the bytes could change under it.
     large : bool
         Whether it is a mapping of many pages, each of which costs more to touch than a few bytes to read.
     """
@@ -48,7 +48,6 @@ class Source:
         self.sealed_identity: tuple[int, int, int, int] | None = None
         if isinstance(source, segment.Segment):
             self.name, self.data, self.mapped = source.name, source.data, True
-            self.sealed_identity = source.identity if source.sealed else None
         elif segment.is_location(source):
             self._open(source, memory_map)
         elif hasattr(source, "read") and not isinstance(source, mmap.mmap):

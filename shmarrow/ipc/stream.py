@@ -454,7 +454,8 @@ class MappedStreamReader(RecordBatchStreamReader):
             batch = plain_batch(header, body, self._full_schema, dictionaries, where, self._limits)
         else:
             found = read_message(self._data, offset, self._source.name, self._limits)
-            assert found is not None
+            if found is None:
+                raise InvalidData(f"{where}: the message at {offset} is gone, somebody has written to the bytes")
             batch = read_batch(found[0], body, self._full_schema, dictionaries, where, self._limits)
         return batch if self._included is None else self._included.of(batch)
 

@@ -60,6 +60,8 @@ _BYTE, _WORD = np.dtype("u1"), np.dtype("<u4")
 
 _Codes: TypeAlias = "int | npt.NDArray[np.uint8]"
 """The buffers of some columns: of each, or one number where all have as many."""
+_Scanned: TypeAlias = "tuple[int, int, npt.NDArray[np.uint8] | None]"
+"""How many fields from the first on are known to be plain, the buffers that each of them has, or those of each."""
 
 
 class WireSchema:
@@ -100,9 +102,7 @@ class WireSchema:
         self._types: list[Any] | None = None
         # How many fields from the first on are known to be plain: of one node, with no counts; the buffers that each of
         # them has; or those of each, where some have others.
-        self._plain = 0
-        self._uniform = 0
-        self._codes: npt.NDArray[np.uint8] | None = None
+        self._scanned: _Scanned = (0, 0, None)
         # Of a schema that is not plain, for each column its nodes, buffers, variadic counts and V4 bitmaps, in rows, or
         # where all columns are flat the buffers of each.
         self._totals: npt.NDArray[Any] | None = None
@@ -198,23 +198,25 @@ class WireSchema:
         # name has fewer, compare the length, which stands before it.
         at = size & ~3
         word = _U4(wanted, at - 4)[0] if at else size
-        run = tables.name_run()
-        if run is not None and highest(run) + at <= limit:
-            found = np.flatnonzero(tables.column(_WORD, run[0] + at, *run[1:]) == word)
-            places = run[0] + run[1] * found
-            first = [0] if tables.reader.table("Field", tables.position_of(0))["name"] == wanted else []
+        view = tables.reader.view
+        first: list[int] = []
+        names = tables.name_run()
+        if names is not None and highest(names[1]) + at <= limit:
+            place, (start, *even) = names
+            first = [0] if _U4(view, place)[0] == size and view[place + 4 : place + 4 + size] == wanted else []
+            found = np.flatnonzero(tables.column(_WORD, start + at, *even) == word)
+            places = start + even[0] * found
             found += 1
         else:
             starts = tables.name_starts()
             if starts is None:
                 return [i for i, other in enumerate(self.names()) if other == name]
             found = np.flatnonzero(tables.u4(np.minimum(starts + at, limit)) == word)
-            places, first = starts.take(found), []
+            places = starts.take(found)
         while at > 4 and len(found) > _FEW:
             at -= 4
             same = tables.u4(np.minimum(places + at, limit)) == _U4(wanted, at - 4)[0]
             found, places = found[same], places[same]
-        view = tables.reader.view
         return first + [
             i
             for i, place in zip(found.tolist(), places.tolist(), strict=True)
@@ -229,10 +231,10 @@ class WireSchema:
 
     def flat_starts(self) -> Positions | None:
         """Where the buffers of each column start, if each has one node and no counts; shape (n + 1,)."""
-        plain = self.scan()
-        if plain and self._codes is None:
-            return np.arange(self._count + 1) * self._uniform
-        totals = self._codes if plain else self._totals
+        scanned = self._scan_plain(self._count)
+        if scanned is not None and scanned[2] is None:
+            return np.arange(self._count + 1) * scanned[1]
+        totals = self._totals if scanned is None else scanned[2]
         if totals is None or totals.ndim > 1:
             return None
         starts = np.zeros(self._count + 1, np.int64)
@@ -280,9 +282,11 @@ class WireSchema:
 
     def flat_start(self, index: int) -> int:
         """The first buffer of a column, if those before it have one node each and no counts; -1 where they may not."""
-        if index > self._plain and not self._scan_plain(index):
+        scanned = self._scan_plain(index)
+        if scanned is None:
             return -1
-        return index * self._uniform if self._codes is None else int(self._codes[:index].sum())
+        _, uniform, codes = scanned
+        return index * uniform if codes is None else int(codes[:index].sum())
 
     def start(self, index: int) -> tuple[int, int, int, int]:
         """Where a column starts, or at the number of columns the end.
@@ -317,7 +321,7 @@ class WireSchema:
         InvalidData
             If one of them breaks the format.
         """
-        return self._plain == self._count or self._scan_plain(self._count)
+        return self._scan_plain(self._count) is not None
 
     def check_reach(self) -> None:
         """Check that all that the fields refer to lies within the bytes, and not before them.
@@ -332,24 +336,29 @@ class WireSchema:
         for i in range(self._count):
             self.wire(i)
 
-    def _scan_plain(self, end: int) -> bool:
-        """Scan the fields up to ``end`` or somewhat further; where they are not all plain, scan all that there are."""
+    def _scan_plain(self, end: int) -> _Scanned | None:
+        """Scan the fields up to ``end`` or somewhat further; where they are not all plain, scan all that there are.
+
+        What is known is replaced as a whole: other threads may scan at the same time.
+        """
+        scanned = self._scanned
+        start, uniform, known = scanned
+        if min(end, self._count) <= start:
+            return scanned
         if self._totals is not None:
-            return False
-        start = self._plain
+            return None
         end = min(max(end, 2 * start, _FEW_FIELDS), self._count)
         codes = self._few_codes(start, end) if end - start <= _FEW_FIELDS else self._many_codes(start, end)
         if codes is None:
             self._totals = self._scan()
-            return False
-        if isinstance(codes, int) and (not start or codes == self._uniform):
-            self._uniform = codes
-        elif self._codes is None:
-            self._codes = np.full(self._count, self._uniform, np.uint8)
-        if self._codes is not None:
-            self._codes[start:end] = codes
-        self._plain = end
-        return True
+            return None
+        if isinstance(codes, int) and known is None and (not start or codes == uniform):
+            uniform = codes
+        else:
+            known = np.full(self._count, uniform, np.uint8) if known is None else known
+            known[start:end] = codes
+        self._scanned = scanned = end, uniform, known
+        return scanned
 
     def _few_codes(self, start: int, end: int) -> _Codes | None:
         """The buffers of a few columns, one after another; None where one is not plain, or something is wrong."""

@@ -82,6 +82,8 @@ def __getattr__(name: str) -> Any:
     if name in _RARER:
         from shmarrow.layout import rarer as home
     elif name in __all__:
+        # The types first, which bring their arrays: in one order, as two threads may import at the same time.
+        from shmarrow.extension import canonical as types  # noqa: F401
         from shmarrow.layout import canonical as home
     else:
         raise AttributeError(f"module 'shmarrow.layout' has no attribute {name!r}")

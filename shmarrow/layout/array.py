@@ -39,12 +39,13 @@ if TYPE_CHECKING:
 
 
 class _Classes(dict[str, "type[Array]"]):
-    """The class of each layout."""
+    """The class of each layout; those of rarer ones come all at once, when the last of their modules is whole."""
 
     def __missing__(self, layout: str) -> type[Array]:
-        from shmarrow.layout import rarer  # noqa: F401
+        from shmarrow.layout.rarer import CLASSES
 
-        return self[layout]
+        self.update({name: each for each in CLASSES for name in each.layouts})
+        return dict(self)[layout]
 
 
 _CLASSES = _Classes()
@@ -99,9 +100,9 @@ class Array:
         self._children = children
         self._dictionary = dictionary
 
-    def __init_subclass__(cls, **kwargs: Any) -> None:
-        for layout in cls.layouts:
-            _CLASSES[layout] = cls
+    def __init_subclass__(cls, rare: bool = False) -> None:
+        if not rare:
+            _CLASSES.update(dict.fromkeys(cls.layouts, cls))
 
     # --- what it is ---
 

@@ -6,4 +6,6 @@ from shmarrow.layout.null import NullArray
 from shmarrow.layout.run_end_encoded import RunEndEncodedArray
 from shmarrow.layout.union import UnionArray
 
-__all__ = ["BinaryViewArray", "ListViewArray", "NullArray", "RunEndEncodedArray", "UnionArray"]
+__all__ = ["CLASSES", "BinaryViewArray", "ListViewArray", "NullArray", "RunEndEncodedArray", "UnionArray"]
+
+CLASSES = (BinaryViewArray, ListViewArray, NullArray, RunEndEncodedArray, UnionArray)

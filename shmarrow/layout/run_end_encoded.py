@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
 
-class RunEndEncodedArray(Array):
+class RunEndEncodedArray(Array, rare=True):
     """Runs of equal values."""
 
     __slots__ = ()

@@ -66,7 +66,7 @@ class Keeper(Protocol):
         """An object is about to grow to ``size`` bytes: remove others for it, or raise `StoreFull`."""
 
     def turn(self, writer: SegmentWriter) -> AbstractContextManager[None]:
-        """What is held while an object gets its name."""
+        """What is held while an object gets its name; asked for when all of it is written, and before it is synced."""
 
     def full(self, writer: SegmentWriter, size: int, error: OSError) -> StorageError:
         """The error to raise when the file system has no room for ``size`` bytes."""
@@ -234,7 +234,9 @@ class SegmentWriter:
         try:
             written = pwrite_all(fd, views, offset)
         except OSError as error:
-            raise self._unwritten(error, "write to", end) from None
+            reason = self._unwritten(error, "write to", end)  # which tells of the space that is left now
+            self._cut(fd)
+            raise reason from None
         if written:
             self.size = max(self.size, offset + written)
         return written
@@ -271,8 +273,20 @@ class SegmentWriter:
         if self._keeper is not None and size > self._room:
             self._open_fd()
             self._end = max(self._end, size)
-            self._keeper.make_room(self, size)
+            try:
+                self._keeper.make_room(self, size)
+            except StorageError:
+                raise
+            except OSError as error:
+                raise refused(error, f"make room for {size} bytes in", self.name, self._path) from None
             self._room = size
+
+    def _cut(self, fd: int) -> None:
+        """Drop what lies behind what was written: what is skipped later has to be zeros."""
+        with suppress(OSError):
+            os.ftruncate(fd, self.size)
+            self._reserved = self._room = 0
+            self._end = self.size
 
     def _unwritten(self, error: OSError, action: str, size: int) -> StorageError:
         """The error for bytes that the operating system did not take."""
@@ -317,11 +331,12 @@ class SegmentWriter:
             if self._end > self.size:
                 os.ftruncate(fd, self.size)
             os.fchmod(fd, self._mode)
+            turn = nullcontext() if self._keeper is None else self._keeper.turn(self)
             if self._durable:
                 os.fsync(fd)
             for mapped in self._maps:
                 mapped.flags.writeable = False
-            with nullcontext() if self._keeper is None else self._keeper.turn(self):
+            with turn:
                 self._link(fd)
             if self._durable:
                 sync_directory(os.path.dirname(self._path))

@@ -84,7 +84,7 @@ class StoreKeeper:
                 os.ftruncate(fd, size)  # others count it from here on
 
     def turn(self, writer: SegmentWriter) -> AbstractContextManager[None]:
-        """What is held while the object gets its name."""
+        """Stamp the object, which is whole now; what is held while it gets its name."""
         now = time.time_ns()
         os.utime(writer.fileno(), ns=(now, now))
         wanted = self._wishes.owner is not None or self._wishes.deadline or self.visible or writer.overwrite

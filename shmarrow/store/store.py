@@ -353,7 +353,6 @@ class Store:
         if row is not NOTHING and row.expired:
             found.close()
             raise ObjectNotFound(errno.ENOENT, f"{name!r} has expired")
-        found.identity = (*found.identity[:3], found.written)  # which, unlike the time of change, no use changes
         return found
 
     def __contains__(self, name: object) -> bool:
