@@ -4,8 +4,8 @@ Rules kept here:
 
 * writers put tables of one kind and size one after another, so from the second on, with the vtable of the first one out
   of the way, they mostly go on evenly: such a run is read through a view with that stride, others by gathering;
-* every position is checked before anything is read there, and no position is read twice: the bytes may lie in a mapping
-  that others write to;
+* every position is checked, as it was read, before anything is read there: the bytes may lie in a mapping that others
+  write to;
 * a slot that tables may leave out has the position 0 where they do.
 """
 
