@@ -6,6 +6,7 @@ import io
 import random
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from cases import CASES, Case
 
@@ -64,6 +65,29 @@ def test_it_gives_what_the_generic_reader_gives(case: Case) -> None:
             assert same(quick, generic(data, *block))
 
 
+def from_its_head(data: np.ndarray, offset: int, metadata_length: int, size: int = 512) -> Header | None:
+    """The header from a copy of a message's first bytes, and the few others that are peeked at."""
+    head = memoryview(data[offset : offset + size].tobytes())
+    return batch_header(data, head, offset, metadata_length, lambda start, count: data[start : start + count].tobytes())
+
+
+@pytest.mark.parametrize("columns", [1, 30, 700])
+def test_the_head_of_a_message_is_enough(columns: int) -> None:
+    batch = sa.record_batch({f"c{i}": [i, None, 3] for i in range(columns)})
+    for writer, written_batch in ((sa.ipc.new_file, batch), (pa.ipc.new_file, batch.to_pyarrow())):
+        sink = io.BytesIO()
+        with writer(sink, written_batch.schema) as file:
+            file.write(written_batch)
+        data = np.frombuffer(sink.getvalue(), np.uint8)
+        offset, metadata_length, body_length = sa.ipc.open_file(data)._blocks[0].item()
+        found = from_its_head(data, offset, metadata_length)
+        assert found is not None
+        assert same(found, generic(data, offset, metadata_length, body_length))
+        for size in range(16, 300):
+            short = from_its_head(data, offset, metadata_length, size)
+            assert short is None or same(short, found)
+
+
 def test_what_is_more_than_plain_is_left_to_the_generic_reader() -> None:
     case = next(case for case in CASES if case.name == WRITABLE[0].name)
     for options in ({"compression": "lz4"}, {"use_legacy_format": True}):
@@ -89,6 +113,9 @@ def test_mutations_give_the_same_or_nothing() -> None:
             at = offset + chooser.randrange(metadata_length)
             changed[at] = chooser.choice((0, 1, 4, 8, 127, 128, 255, chooser.randrange(256)))
         quick = batch_header(changed, changed.data, offset, metadata_length)
+        head = from_its_head(changed, offset, metadata_length)
+        assert (head is None) == (quick is None)
+        assert head is None or same(head, quick)
         if quick is None or quick.body_length != body_length:
             continue
         kept += 1

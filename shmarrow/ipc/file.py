@@ -45,7 +45,7 @@ _SIZE = struct.Struct("<i")
 _BLOCK = STRUCTS["Block"]
 _BLOCK_ROW = struct.Struct("<qi4xq")
 _NO_BLOCKS = np.empty(0, _BLOCK)
-_FOOTER_HEAD = 512
+_FOOTER_HEAD = _HEADER_HEAD = 512
 _COPIED_METADATA = 4096
 
 _Block = tuple[int, int, int]
@@ -200,11 +200,14 @@ class RecordBatchFileReader:
         body_at = offset + metadata_length
         if offset < 0 or metadata_length < 16 or body_length < 0 or body_at + body_length > len(data):
             return None
-        if metadata_length <= _COPIED_METADATA and self._source.large:
+        if not self._source.large:
+            header = batch_header(data, data.data, offset, metadata_length)
+        elif metadata_length <= _COPIED_METADATA:
             own = np.frombuffer(self._source.peek(offset, metadata_length), np.uint8)
             header = batch_header(own, own.data, 0, metadata_length)
         else:
-            header = batch_header(data, data.data, offset, metadata_length)
+            head = memoryview(self._source.peek(offset, _HEADER_HEAD))
+            header = batch_header(data, head, offset, metadata_length, self._source.peek)
         if header is None or header.body_length != body_length or metadata_length > self._limits.metadata_bytes:
             return None
         body = data[body_at : body_at + body_length]

@@ -21,6 +21,8 @@ from shmarrow.ipc.schema import WireField, known_type
 from shmarrow.types import DataType, Field
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     import numpy.typing as npt
 
 _PREFIX = struct.Struct("<iiI").unpack_from
@@ -47,15 +49,38 @@ class Header(NamedTuple):
     body_length: int
 
 
-def batch_header(data: Bytes, view: memoryview, offset: int, metadata_length: int) -> Header | None:
-    """The header of the message at ``offset``, whose prefix and metadata take ``metadata_length`` bytes of ``data``."""
-    continuation, size, root = _PREFIX(view, offset)
-    start = offset + 8
-    end = offset + metadata_length
+def batch_header(
+    data: Bytes,
+    view: memoryview,
+    offset: int,
+    metadata_length: int,
+    peek: Callable[[int, int], bytes] | None = None,
+) -> Header | None:
+    """The header of a message whose prefix and metadata take ``metadata_length`` bytes.
+
+    Parameters
+    ----------
+    data : uint8 ndarray
+        The bytes that the message is in, at ``offset``.
+    view : memoryview
+        The same bytes; or where ``peek`` is given, a copy of the first of the message.
+    offset, metadata_length : int
+        Its place.
+    peek : callable, optional
+        Reads so many bytes from a position of ``data``, at less cost than touching a page of it.
+    """
+    ahead = 0 if peek is None else offset
+    first = offset - ahead
+    continuation, size, root = _PREFIX(view, first)
+    start = first + 8
+    whole = first + metadata_length
+    end = min(whole, len(view))
     if continuation != -1 or size != metadata_length - 8 or size < 32 or root > size - 4:
         return None
     # Message: version, header's tag, header, body length; no metadata
     table = start + root
+    if table + 4 > end:
+        return None
     vtable = table - _I4(view, table)[0]
     if vtable < start or vtable + 12 > end:
         return None
@@ -88,8 +113,8 @@ def batch_header(data: Bytes, view: memoryview, offset: int, metadata_length: in
     if min(length_at, nodes_at, buffers_at) < 4 or max(length_at + 8, nodes_at + 4, buffers_at + 4) > table_size:
         return None
     length = _I8(view, table + length_at)[0]
-    nodes = _vector(data, view, table + nodes_at, end)
-    buffers = _vector(data, view, table + buffers_at, end)
+    nodes = _vector(data, view, table + nodes_at, whole, ahead, peek)
+    buffers = _vector(data, view, table + buffers_at, whole, ahead, peek)
     if length < 0 or body_length < 0 or nodes is None or buffers is None:
         return None
     return Header(version, length, nodes, buffers, body_length)
@@ -99,15 +124,17 @@ def _any_slot(view: memoryview, start: int, end: int) -> bool:
     return any(view[start:end])
 
 
-def _vector(data: Bytes, view: memoryview, slot: int, end: int) -> Any:
+def _vector(
+    data: Bytes, view: memoryview, slot: int, end: int, ahead: int, peek: Callable[[int, int], bytes] | None
+) -> Any:
     """A vector of structs of two 64-bit numbers as an ndarray of shape (n, 2); a view."""
     at = slot + _U4(view, slot)[0]
     if at == slot or at + 4 > end:
         return None
-    count = _U4(view, at)[0]
+    count = _U4(view, at)[0] if peek is None else _U4(peek(ahead + at, 4))[0]
     if at + 4 + 16 * count > end:
         return None
-    return np.ndarray((count, 2), _PAIR, data, at + 4)
+    return np.ndarray((count, 2), _PAIR, data, ahead + at + 4)
 
 
 Footer = tuple[int, int, int, int]
