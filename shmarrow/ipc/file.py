@@ -46,7 +46,7 @@ _BLOCK = STRUCTS["Block"]
 _BLOCK_ROW = struct.Struct("<qi4xq")
 _NO_BLOCKS = np.empty(0, _BLOCK)
 _FOOTER_HEAD = _HEADER_HEAD = 512
-_COPIED_METADATA = 4096
+_COPIED_METADATA, _WIDE_METADATA = 1 << 12, 1 << 17
 
 _Block = tuple[int, int, int]
 
@@ -200,11 +200,12 @@ class RecordBatchFileReader:
         body_at = offset + metadata_length
         if offset < 0 or metadata_length < 16 or body_length < 0 or body_at + body_length > len(data):
             return None
-        if not self._source.large:
-            header = batch_header(data, data.data, offset, metadata_length)
-        elif metadata_length <= _COPIED_METADATA:
+        large = self._source.large
+        if large and metadata_length <= _COPIED_METADATA:
             own = np.frombuffer(self._source.peek(offset, metadata_length), np.uint8)
             header = batch_header(own, own.data, 0, metadata_length)
+        elif not large or metadata_length < _WIDE_METADATA:
+            header = batch_header(data, data.data, offset, metadata_length)
         else:
             head = memoryview(self._source.peek(offset, _HEADER_HEAD))
             header = batch_header(data, head, offset, metadata_length, self._source.peek)
