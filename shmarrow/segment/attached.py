@@ -53,25 +53,33 @@ class Segment:
         The location it was attached from.
     size : int
         Its size in bytes.
-    identity : tuple of int
-        Device, inode, size and time of change (ns) of the file when it was attached.
-    sealed : bool
-        Whether nobody has permission to write to the file. Stores through a map leave the time of change as it is, so
-        only of a sealed file the identity says that the bytes are the same.
-    written : int
-        When it was written last (ns since 1970).
+    status : os.stat_result
+        What the file was when it was attached.
     """
 
-    __slots__ = ("_data", "_fd", "identity", "name", "sealed", "size", "written")
+    __slots__ = ("_data", "_fd", "name", "size", "status")
 
     def __init__(self, name: str, data: Bytes, fd: int, found: os.stat_result) -> None:
         self.name = name
         self.size = len(data)
-        self.identity = (found.st_dev, found.st_ino, found.st_size, found.st_ctime_ns)
-        self.sealed = not found.st_mode & 0o222
-        self.written = found.st_mtime_ns
+        self.status = found
         self._data: Bytes | None = data
         self._fd = fd
+
+    @property
+    def identity(self) -> tuple[int, int, int, int]:
+        """Device, inode, size and time of change (ns) of the file when it was attached."""
+        status = self.status
+        return status.st_dev, status.st_ino, status.st_size, status.st_ctime_ns
+
+    @property
+    def sealed(self) -> bool:
+        """Whether nobody has permission to write to the file.
+
+        Stores through a map leave the time of change as it is, so only of a sealed file the identity says that the
+        bytes are the same.
+        """
+        return not self.status.st_mode & 0o222
 
     @property
     def data(self) -> Bytes:
@@ -103,7 +111,7 @@ class Segment:
     def mark_used(self) -> None:
         """Say in the time of access that the object is used now, which no read of a mapping does."""
         try:
-            os.utime(self._fd, ns=(time.time_ns(), self.written))
+            os.utime(self._fd, ns=(time.time_ns(), self.status.st_mtime_ns))
         except OSError:
             return  # another user's file, or a read-only file system
 

@@ -349,8 +349,8 @@ class Store:
 
     def _attach_now(self, name: str, path: str) -> Segment:
         found = segment.attach_path(path, path, owners=self._place.owners)
-        row = self._register.of((found.identity[1], found.written))
-        if row is not NOTHING and row.expired:
+        rows = self._register.rows()  # none, most often
+        if rows and rows.get((found.status.st_ino, found.status.st_mtime_ns), NOTHING).expired:
             found.close()
             raise ObjectNotFound(errno.ENOENT, f"{name!r} has expired")
         return found
