@@ -11,13 +11,12 @@ Rules kept here:
 
 from __future__ import annotations
 
-import struct
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from shmarrow.errors import LimitExceeded
-from shmarrow.ipc.flatbuf import Reader, TableView
+from shmarrow.ipc.flatbuf import I4, U4, WORD, Reader, TableView
 from shmarrow.ipc.schema import Positions
 from shmarrow.layout.memory import ranges
 
@@ -27,9 +26,6 @@ if TYPE_CHECKING:
 NAME, TYPE_TAG, TYPE, DICTIONARY, CHILDREN, METADATA = 0, 2, 3, 4, 5, 6
 """Numbers of the slots of a Field table."""
 
-_OFFSET = np.dtype("<u4")
-_U4 = struct.Struct("<I").unpack_from
-_I4 = struct.Struct("<i").unpack_from
 _MOST_VTABLES = 4096
 _MOST_TYPE = 64
 
@@ -87,19 +83,19 @@ class FieldTables:
     def words(self) -> npt.NDArray[np.uint32]:
         """The bytes as 32-bit numbers."""
         reader = self.reader
-        return reader.data[: reader.size & ~3].view(_OFFSET)
+        return reader.data[: reader.size & ~3].view(WORD)
 
     def position_of(self, index: int) -> int:
         """Where the Field table of a column is."""
         slot = self.first + 4 * index
-        position: int = slot + _U4(self.reader.view, slot)[0]
+        position: int = slot + U4(self.reader.view, slot)[0]
         return position
 
     def positions_of(self, start: int, end: int) -> Positions:
         """Where the Field tables of some columns are."""
         at = self.first + 4 * start
         found = np.arange(at, self.first + 4 * end, 4)
-        found += np.ndarray(end - start, _OFFSET, self.reader.data, at)
+        found += np.ndarray(end - start, WORD, self.reader.data, at)
         return found
 
     def run_of(self, start: int, end: int) -> tuple[Run, TableView] | None:
@@ -130,14 +126,14 @@ class FieldTables:
         first = self.reader.table("Field", self.position_of(0)).at(NAME, 4) if names is not None else 0
         if names is None or not first:
             return None
-        place: int = first + _U4(self.reader.view, first)[0]
+        place: int = first + U4(self.reader.view, first)[0]
         return (place, names) if place + 4 <= self.reader.size else None
 
     def _run_behind(self, first: int, step: int, count: int) -> Run | None:
         """Where the offsets lead that go on evenly, if that goes on evenly too, within the bytes."""
         if count < 2:
             return None
-        start, second = (_U4(self.reader.view, at)[0] for at in (first, first + step))
+        start, second = (U4(self.reader.view, at)[0] for at in (first, first + step))
         if start + (second - start) * (count - 1) < 0 or not self._even(first, step, count, second - start):
             return None  # offsets lead forward
         found = first + start, step + second - start, count
@@ -147,10 +143,10 @@ class FieldTables:
     def _even(self, first: int, step: int, count: int, difference: int) -> bool:
         """Whether 32-bit numbers that stand at one distance from each other differ by so much each."""
         view = self.reader.view
-        if _I4(view, first + step * (count - 1))[0] - _I4(view, first)[0] != difference * (count - 1):
+        if I4(view, first + step * (count - 1))[0] - I4(view, first)[0] != difference * (count - 1):
             return False
         # As the ends are right, what is right but for a multiple of 2**32 is right.
-        numbers = self.column(_OFFSET, first, step, count)
+        numbers = self.column(WORD, first, step, count)
         return every(numbers[1:] - numbers[:-1] == np.uint32(difference & 0xFFFFFFFF))
 
     def column(self, dtype: np.dtype[Any], first: int, step: int, count: int) -> npt.NDArray[Any]:

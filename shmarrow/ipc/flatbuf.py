@@ -185,10 +185,10 @@ these, or ``union`` with the union's name; a union takes two slots, its tag firs
 # --- the reader -------------------------------------------------------------------------------------------------
 
 _U1 = struct.Struct("<B").unpack_from
-_U2 = struct.Struct("<H").unpack_from
+U2 = struct.Struct("<H").unpack_from
 _VTABLE = struct.Struct("<HH").unpack_from
-_I4 = struct.Struct("<i").unpack_from
-_U4 = struct.Struct("<I").unpack_from
+I4 = struct.Struct("<i").unpack_from
+U4 = struct.Struct("<I").unpack_from
 
 
 class Reader:
@@ -225,7 +225,7 @@ class Reader:
         """The root table, of the kind named."""
         if self.size < 8:
             self.fail("root table", 0, 8)
-        return self.table(name, _U4(self.view, 0)[0])
+        return self.table(name, U4(self.view, 0)[0])
 
     def table(self, name: str, position: int) -> TableView:
         """The table of kind ``name`` at a byte position."""
@@ -234,7 +234,7 @@ class Reader:
         self.spend(1, 0)
         if position < 0 or position + 4 > size:
             self.fail(f"table {name}", position, 4)
-        vtable = position - _I4(view, position)[0]
+        vtable = position - I4(view, position)[0]
         if vtable < 0 or vtable + 4 > size:
             self.fail(f"vtable of {name}", vtable, 4)
         vtable_size, table_size = _VTABLE(view, vtable)
@@ -248,7 +248,7 @@ class Reader:
 
     def follow(self, position: int, what: str, slot: str = "") -> int:
         """The position that an unsigned offset at ``position`` leads to, with 4 bytes to read there."""
-        target: int = position + _U4(self.view, position)[0]
+        target: int = position + U4(self.view, position)[0]
         if target == position or target + 4 > self.size:
             self.fail(f"{what}.{slot}", target, 4)
         return target
@@ -256,7 +256,7 @@ class Reader:
     def string(self, position: int, what: str, slot: str = "") -> bytes:
         """The bytes of the string that the offset at ``position`` leads to."""
         start = self.follow(position, what, slot)
-        length: int = _U4(self.view, start)[0]
+        length: int = U4(self.view, start)[0]
         if start + 4 + length > self.size:
             self.fail(f"{what}.{slot}", start + 4, length)
         self.spend(0, length)
@@ -276,7 +276,7 @@ class Reader:
     def offsets(self, position: int, what: str, slot: str = "") -> tuple[int, int]:
         """The vector of offsets that the offset at ``position`` leads to: where the first is, and how many."""
         start = self.follow(position, what, slot)
-        length: int = _U4(self.view, start)[0]
+        length: int = U4(self.view, start)[0]
         if start + 4 + 4 * length > self.size:
             self.fail(f"{what}.{slot}", start + 4, 4 * length)
         return start + 4, length
@@ -284,7 +284,7 @@ class Reader:
     def vector(self, position: int, dtype: np.dtype[Any], what: str, slot: str = "") -> npt.NDArray[Any]:
         """The vector of scalars or structs that the offset at ``position`` leads to; a view."""
         start = self.follow(position, what, slot)
-        length: int = _U4(self.view, start)[0]
+        length: int = U4(self.view, start)[0]
         if start + 4 + length * dtype.itemsize > self.size:
             self.fail(f"{what}.{slot}", start + 4, length * dtype.itemsize)
         return np.ndarray(length, dtype, self.data, start + 4)
@@ -368,7 +368,6 @@ class TableVector(Sequence[TableView]):
 
 _Read = Callable[[TableView, str, int, Any], Any]
 _NO_TABLES = np.empty(0, np.int64)
-_NO_STRUCT: dict[str, npt.NDArray[Any]] = {}
 
 
 def _read_scalar(table: TableView, slot: str, position: int, argument: Any) -> Any:
@@ -400,7 +399,7 @@ def _read_tables(table: TableView, slot: str, position: int, argument: Any) -> T
         return TableVector(reader, argument, _NO_TABLES)
     start, count = reader.offsets(position, table.name, slot)
     positions = np.arange(start, start + 4 * count, 4)
-    positions += np.ndarray(count, _OFFSET, reader.data, start)
+    positions += np.ndarray(count, WORD, reader.data, start)
     return TableVector(reader, argument, positions)
 
 
@@ -418,14 +417,14 @@ def _read_union(table: TableView, slot: str, position: int, argument: Any) -> tu
     return name, table.reader.table(name, table.reader.follow(position, table.name, slot))
 
 
-_OFFSET = np.dtype("<u4")
+WORD = np.dtype("<u4")
 _UNPACK: dict[str, Callable[..., Any]] = {
     name: struct.Struct("<?" if name == "bool" else "<" + dtype.char).unpack_from
     for name, dtype in SCALARS.items()
     if name != "i8"
 }
 _UNPACK["i8"] = struct.Struct("<q").unpack_from
-_UNPACK["i4"] = _I4
+_UNPACK["i4"] = I4
 
 
 _Slot = tuple[int, int, _Read, Any]

@@ -18,7 +18,6 @@ from shmarrow.ipc.flatbuf import ENUMS, Reader, TableView
 from shmarrow.types import Metadata
 
 CONTINUATION = b"\xff\xff\xff\xff"
-_PREFIX = struct.Struct("<iI").unpack_from
 _SIZE = struct.Struct("<i").unpack_from
 _FILE = int.from_bytes(b"ARRO", "little")
 _VERSIONS = {number: name for name, number in ENUMS["MetadataVersion"].items()}

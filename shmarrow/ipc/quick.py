@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from shmarrow.buffer import Bytes
-from shmarrow.ipc.flatbuf import OFFSETS, Reader
+from shmarrow.ipc.flatbuf import I4, OFFSETS, U2, U4, Reader
 from shmarrow.ipc.schema import WireField, known_type
 from shmarrow.types import DataType, Field
 
@@ -26,14 +26,11 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
 _PREFIX = struct.Struct("<iiI").unpack_from
-_I4 = struct.Struct("<i").unpack_from
-_U4 = struct.Struct("<I").unpack_from
 _I8 = struct.Struct("<q").unpack_from
 _VTABLE_OF_4 = struct.Struct("<6H").unpack_from
 _VTABLE_OF_2 = struct.Struct("<4H").unpack_from
 _VTABLE_SIZES = struct.Struct("<HH").unpack_from
 _VTABLE_OF_3 = struct.Struct("<5H").unpack_from
-_U2 = struct.Struct("<H").unpack_from
 _PAIR = np.dtype("<i8")
 _RECORD_BATCH = 3
 _VERSIONS = (3, 4)
@@ -81,7 +78,7 @@ def batch_header(
     table = start + root
     if table + 4 > end:
         return None
-    vtable = table - _I4(view, table)[0]
+    vtable = table - I4(view, table)[0]
     if vtable < start or vtable + 12 > end:
         return None
     vtable_size, table_size, version_at, tag_at, header_at, length_at = _VTABLE_OF_4(view, vtable)
@@ -99,10 +96,10 @@ def batch_header(
     body_length = _I8(view, table + length_at)[0]
     # RecordBatch: length, nodes, buffers; no compression, no counts of variadic buffers
     header = table + header_at
-    table = header + _U4(view, header)[0]
+    table = header + U4(view, header)[0]
     if table == header or table + 4 > end:
         return None
-    vtable = table - _I4(view, table)[0]
+    vtable = table - I4(view, table)[0]
     if vtable < start or vtable + 10 > end:
         return None
     vtable_size, table_size, length_at, nodes_at, buffers_at = _VTABLE_OF_3(view, vtable)
@@ -128,10 +125,10 @@ def _vector(
     data: Bytes, view: memoryview, slot: int, end: int, ahead: int, peek: Callable[[int, int], bytes] | None
 ) -> Any:
     """A vector of structs of two 64-bit numbers as an ndarray of shape (n, 2); a view."""
-    at = slot + _U4(view, slot)[0]
+    at = slot + U4(view, slot)[0]
     if at == slot or at + 4 > end:
         return None
-    count = _U4(view, at)[0] if peek is None else _U4(peek(ahead + at, 4))[0]
+    count = U4(view, at)[0] if peek is None else U4(peek(ahead + at, 4))[0]
     if at + 4 + 16 * count > end:
         return None
     return np.ndarray((count, 2), _PAIR, data, ahead + at + 4)
@@ -148,10 +145,10 @@ def footer_header(prefix: bytes, size: int) -> Footer | None:
     end = len(prefix)
     if end < 32:
         return None
-    table: int = _U4(prefix, 0)[0]
+    table: int = U4(prefix, 0)[0]
     if table + 4 > end:
         return None
-    vtable = table - _I4(prefix, table)[0]
+    vtable = table - I4(prefix, table)[0]
     if vtable < 0 or vtable + 12 > end:
         return None
     vtable_size, table_size, version_at, schema_at, _, batches_at = _VTABLE_OF_4(prefix, vtable)
@@ -161,16 +158,16 @@ def footer_header(prefix: bytes, size: int) -> Footer | None:
         return None
     if max(version_at + 2, schema_at + 4, batches_at + 4) > table_size:
         return None
-    version = _U2(prefix, table + version_at)[0]
+    version = U2(prefix, table + version_at)[0]
     slot = table + schema_at
-    schema = slot + _U4(prefix, slot)[0]
+    schema = slot + U4(prefix, slot)[0]
     if schema == slot or schema + 4 > size:
         return None
     slot = table + batches_at
-    at = slot + _U4(prefix, slot)[0]
+    at = slot + U4(prefix, slot)[0]
     if version > max(_VERSIONS) or at == slot or at + 4 > end:
         return None
-    count = _U4(prefix, at)[0]
+    count = U4(prefix, at)[0]
     return (version, at + 4, count, schema) if at + 4 + _BLOCK_SIZE * count <= size else None
 
 
@@ -182,7 +179,7 @@ def schema_header(view: memoryview, table: int, size: int) -> SchemaHeader | Non
     """The Schema table at a position, if it is little endian and has neither metadata nor features."""
     if table + 4 > size:
         return None
-    vtable = table - _I4(view, table)[0]
+    vtable = table - I4(view, table)[0]
     if vtable < 0 or vtable + 8 > size:
         return None
     vtable_size, table_size, endianness_at, fields_at = _VTABLE_OF_2(view, vtable)
@@ -192,13 +189,13 @@ def schema_header(view: memoryview, table: int, size: int) -> SchemaHeader | Non
         return None
     if fields_at < 4 or fields_at + 4 > table_size:
         return None
-    if endianness_at and (endianness_at < 4 or endianness_at + 2 > table_size or _U2(view, table + endianness_at)[0]):
+    if endianness_at and (endianness_at < 4 or endianness_at + 2 > table_size or U2(view, table + endianness_at)[0]):
         return None
     slot = table + fields_at
-    at = slot + _U4(view, slot)[0]
+    at = slot + U4(view, slot)[0]
     if at == slot or at + 4 > size:
         return None
-    count = _U4(view, at)[0]
+    count = U4(view, at)[0]
     return (min(table, vtable), at + 4, count) if at + 4 + 4 * count <= size else None
 
 
@@ -226,7 +223,7 @@ def plain_type(reader: Reader, table: int) -> tuple[DataType, bool, int] | None:
         return None
     if children:
         at = _follow(view, table + children)
-        if children < 4 or at == table + children or at + 4 > size or _U4(view, at)[0]:
+        if children < 4 or at == table + children or at + 4 > size or U4(view, at)[0]:
             return None
     tag = view[table + tag_at]
     nullable = bool(nullable_at and view[table + nullable_at])
@@ -251,7 +248,7 @@ def plain_field(reader: Reader, table: int) -> WireField | None:
     at = _follow(view, slot)
     if at == slot or at + 4 > size:
         return None
-    length = _U4(view, at)[0]
+    length = U4(view, at)[0]
     if length > _NAME_BYTES or at + 4 + length > size:
         return None
     try:
@@ -266,7 +263,7 @@ def _table(view: memoryview, table: int, size: int) -> tuple[tuple[int, ...], in
     """The offsets of the slots of a table at a position, and its size, if it has no more slots than are known."""
     if table + 4 > size:
         return None
-    vtable = table - _I4(view, table)[0]
+    vtable = table - I4(view, table)[0]
     if vtable < 0 or vtable + 4 > size:
         return None
     vtable_size, table_size = _VTABLE_SIZES(view, vtable)
@@ -278,5 +275,5 @@ def _table(view: memoryview, table: int, size: int) -> tuple[tuple[int, ...], in
 
 
 def _follow(view: memoryview, slot: int) -> int:
-    target: int = slot + _U4(view, slot)[0]
+    target: int = slot + U4(view, slot)[0]
     return target

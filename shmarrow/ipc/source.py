@@ -32,20 +32,17 @@ class Source:
         Where the bytes come from otherwise.
     mapped : bool
         Whether ``data`` is a mapping of a file or of shared memory.
-    sealed_identity : tuple or None
-        The identity of a file opened here that nobody may write to; None where the bytes could change under it.
     large : bool
         Whether it is a mapping of many pages, each of which costs more to touch than a few bytes to read.
     """
 
-    __slots__ = ("_segment", "data", "file", "large", "mapped", "name", "sealed_identity")
+    __slots__ = ("_segment", "data", "file", "large", "mapped", "name")
 
     def __init__(self, source: Any, memory_map: bool = True) -> None:
         self.data: Bytes | None = None
         self.file: Any = None
         self._segment: segment.Segment | None = None
         self.mapped = self.large = False
-        self.sealed_identity: tuple[int, int, int, int] | None = None
         if isinstance(source, segment.Segment):
             self.name, self.data, self.mapped = source.name, source.data, True
         elif segment.is_location(source):
@@ -63,12 +60,16 @@ class Source:
         found = segment.attach(location)
         self.name = found.name
         if memory_map or self.name.startswith(segment.SHM_SCHEME):
-            self._segment, self.data, self.mapped, self.large = found, found.data, True, found.size > _LARGE
-            self.sealed_identity = found.identity if found.sealed else None
+            self.data = self._map(found)
             return
         with found:
             self.data = found.data.copy()
         self.data.flags.writeable = False
+
+    def _map(self, found: segment.Segment) -> Bytes:
+        """Take the bytes from a segment that was attached here."""
+        self._segment, self.mapped, self.large = found, True, found.size > _LARGE
+        return found.data
 
     def _from_file(self, source: Any) -> None:
         try:
@@ -83,6 +84,11 @@ class Source:
     def identity(self) -> tuple[int, int, int, int] | None:
         """Which file the bytes are mapped from, and when it changed; None where they are not mapped."""
         return None if self._segment is None else self._segment.identity
+
+    @property
+    def sealed_identity(self) -> tuple[int, int, int, int] | None:
+        """The identity of a file that nobody may write to; None where the bytes could change under it."""
+        return self._segment.identity if self._segment is not None and self._segment.sealed else None
 
     @property
     def mode(self) -> int:
@@ -111,11 +117,8 @@ class Source:
             position = source.tell()
         except (AttributeError, OSError, ValueError):
             regular, position, number = False, 0, -1
-        if regular and position == 0:
-            segment_of_file = segment.attach(f"/proc/self/fd/{number}") if os.path.exists("/proc/self/fd") else None
-            if segment_of_file is not None:
-                self._segment, self.mapped, self.large = segment_of_file, True, segment_of_file.size > _LARGE
-                return segment_of_file.data
+        if regular and position == 0 and os.path.exists("/proc/self/fd"):
+            return self._map(segment.attach(f"/proc/self/fd/{number}"))
         try:
             return as_bytes(source.read())
         except OSError as error:

@@ -11,15 +11,15 @@ in a record batch. Rules kept here:
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
+from shmarrow.buffer import U1
 from shmarrow.errors import InvalidData, LimitExceeded, Limits
 from shmarrow.ipc.field_tables import CHILDREN, DICTIONARY, TYPE, TYPE_TAG, FieldTables, every, highest
-from shmarrow.ipc.flatbuf import ENUMS, UNIONS, Reader, TableView
+from shmarrow.ipc.flatbuf import ENUMS, I4, U4, UNIONS, WORD, Reader, TableView
 from shmarrow.ipc.quick import plain_field, plain_type
 from shmarrow.ipc.schema import NESTED, Positions, WireField, parse_field, text
 from shmarrow.layout.listing import LISTING
@@ -54,9 +54,6 @@ _CODES = np.full(256, _UNKNOWN, np.uint8)
 _CODES[1 : len(UNIONS["Type"]) + 1] = [_code(name) for name in UNIONS["Type"]]
 _CODES_LISTED: list[int] = _CODES.tolist()
 _ENCODED = len(LISTING["dictionary"].buffers)
-_I4 = struct.Struct("<i").unpack_from
-_U4 = struct.Struct("<I").unpack_from
-_BYTE, _WORD = np.dtype("u1"), np.dtype("<u4")
 
 _Codes: TypeAlias = "int | npt.NDArray[np.uint8]"
 """The buffers of some columns: of each, or one number where all have as many."""
@@ -197,14 +194,14 @@ class WireSchema:
         # The last bytes of names differ most often, so compare from the end, four bytes of all names at a time. Where a
         # name has fewer, compare the length, which stands before it.
         at = size & ~3
-        word = _U4(wanted, at - 4)[0] if at else size
+        word = U4(wanted, at - 4)[0] if at else size
         view = tables.reader.view
         first: list[int] = []
         names = tables.name_run()
         if names is not None and highest(names[1]) + at <= limit:
             place, (start, *even) = names
-            first = [0] if _U4(view, place)[0] == size and view[place + 4 : place + 4 + size] == wanted else []
-            found = np.flatnonzero(tables.column(_WORD, start + at, *even) == word)
+            first = [0] if U4(view, place)[0] == size and view[place + 4 : place + 4 + size] == wanted else []
+            found = np.flatnonzero(tables.column(WORD, start + at, *even) == word)
             places = start + even[0] * found
             found += 1
         else:
@@ -215,12 +212,12 @@ class WireSchema:
             places = starts.take(found)
         while at > 4 and len(found) > _FEW:
             at -= 4
-            same = tables.u4(np.minimum(places + at, limit)) == _U4(wanted, at - 4)[0]
+            same = tables.u4(np.minimum(places + at, limit)) == U4(wanted, at - 4)[0]
             found, places = found[same], places[same]
         return first + [
             i
             for i, place in zip(found.tolist(), places.tolist(), strict=True)
-            if _U4(view, place)[0] == size and view[place + 4 : place + 4 + size] == wanted
+            if U4(view, place)[0] == size and view[place + 4 : place + 4 + size] == wanted
         ]
 
     @property
@@ -367,10 +364,10 @@ class WireSchema:
         known, table_size, tag_at = -1, 0, 0
         codes = bytearray()
         for slot in range(self._tables.first + 4 * start, self._tables.first + 4 * end, 4):
-            position = slot + _U4(view, slot)[0]
+            position = slot + U4(view, slot)[0]
             if position + 4 > size:
                 return None
-            vtable = position - _I4(view, position)[0]
+            vtable = position - I4(view, position)[0]
             if vtable != known:
                 found = self._plain_table(reader.table("Field", position))
                 if found is None:
@@ -393,7 +390,7 @@ class WireSchema:
             one, found = self._few_codes(start, start + 1), self._plain_table(table)
             if one is None or found is None:
                 return None
-            tags = self._tables.column(_BYTE, first + found[1], *even)
+            tags = self._tables.column(U1, first + found[1], *even)
             tag = int(tags[0])
             if _CODES_LISTED[tag] == one and every(tags == tag):
                 return one

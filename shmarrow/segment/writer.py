@@ -195,7 +195,6 @@ class SegmentWriter:
         self._keeper = keeper
         self._reserved = 0
         self._room = 0
-        self._end = 0  # which the file may have grown to
         self._maps: list[Bytes] = []
 
     def write(self, pieces: Iterable[Piece]) -> int:
@@ -230,7 +229,6 @@ class SegmentWriter:
             self.reserve(offset)
         end = offset + sum(map(len, views))
         self.make_room(end)
-        self._end = max(self._end, end)
         try:
             written = pwrite_all(fd, views, offset)
         except OSError as error:
@@ -254,7 +252,6 @@ class SegmentWriter:
         if size <= start:
             return
         self.make_room(size)
-        self._end = max(self._end, size)
         try:
             os.posix_fallocate(fd, start, size - start)
         except OSError as error:
@@ -272,7 +269,6 @@ class SegmentWriter:
         """
         if self._keeper is not None and size > self._room:
             self._open_fd()
-            self._end = max(self._end, size)
             try:
                 self._keeper.make_room(self, size)
             except StorageError:
@@ -286,7 +282,6 @@ class SegmentWriter:
         with suppress(OSError):
             os.ftruncate(fd, self.size)
             self._reserved = self._room = 0
-            self._end = self.size
 
     def _unwritten(self, error: OSError, action: str, size: int) -> StorageError:
         """The error for bytes that the operating system did not take."""
@@ -328,7 +323,7 @@ class SegmentWriter:
         """
         fd = self._open_fd()
         try:
-            if self._end > self.size:
+            if os.fstat(fd).st_size != self.size:  # reserved, or left by a write that failed
                 os.ftruncate(fd, self.size)
             os.fchmod(fd, self._mode)
             turn = nullcontext() if self._keeper is None else self._keeper.turn(self)
