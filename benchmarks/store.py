@@ -26,7 +26,7 @@ import pyarrow as pa
 from _bench import AS_FAST, Bench, Faster, bench, faster, warm_memory, within
 
 import shmarrow as sa
-from shmarrow.ipc.tensor_message import plan_tensor
+from shmarrow.ipc.tensor.messages import encode_tensor
 from shmarrow.store.kinds import NDARRAY
 
 COLUMNS = 16
@@ -120,7 +120,7 @@ def place_holes(directory: Path, name: str, size: int) -> None:
     with stand_in.open("wb") as file:
         file.truncate(size)
     array = np.memmap(stand_in, np.float64, "r")
-    plan = plan_tensor(sa.Tensor.from_numpy(array, metadata=NDARRAY))
+    plan = encode_tensor(sa.Tensor.from_numpy(array, metadata=NDARRAY))
     with (directory / name).open("wb") as file:
         file.write(plan.metadata)
         file.truncate(plan.size)
@@ -282,7 +282,7 @@ def publish(page: Bench, store: sa.Store, turns: int) -> None:
 def many(page: Bench, count: int) -> None:
     few = 100
     stores = {number: sa.Store(page.scratch / f"of-{number}") for number in (few, count)}
-    plan = plan_tensor(sa.Tensor.from_numpy(np.ones(8), metadata=NDARRAY))
+    plan = encode_tensor(sa.Tensor.from_numpy(np.ones(8), metadata=NDARRAY))
     content = b"".join([plan.metadata, *map(bytes, plan.pieces)])
     for number, store in stores.items():
         for i in range(number):

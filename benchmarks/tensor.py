@@ -23,7 +23,7 @@ from _bench import AS_FAST, Bench, bench, faster, timed_write, warm_memory, with
 from safetensors import safe_open
 
 import shmarrow as sa
-from shmarrow.ipc.tensor_message import plan_tensor
+from shmarrow.ipc.tensor.messages import encode_tensor
 
 WIDTH = 1 << 12
 NAME = "weight"
@@ -117,7 +117,7 @@ def flat(page: Bench, size: int) -> None:
     sa.ipc.write_tensor(sa.Tensor.from_numpy(np.zeros((64, WIDTH), "f4")), small)
     large = page.scratch / "large"
     virtual = sa.Tensor.from_numpy(np.zeros((1 << 20, WIDTH), "f4"))  # 16 GiB that are never touched
-    plan = plan_tensor(virtual)
+    plan = encode_tensor(virtual)
     with large.open("wb") as file:
         file.write(plan.metadata)
         file.truncate(plan.size)

@@ -293,7 +293,7 @@ def __getattr__(name: str) -> Any:
     elif name in _LAYOUTS:
         from shmarrow import layout as home
     elif name in _BUNDLES:
-        from shmarrow.ipc import bundle as home
+        from shmarrow import ipc as home
     elif name == "Store":
         from shmarrow import store as home
     else:

@@ -29,8 +29,8 @@ import forms
 import numpy as np
 
 import shmarrow as sa
-from shmarrow.ipc.flatbuf import Reader
-from shmarrow.ipc.message import read_message
+from shmarrow.ipc.flatbuffers.reader import Reader
+from shmarrow.ipc.message.decode import read_message
 
 SECONDS = 2.0
 """Of the processor's time, so that nothing depends on what else the machine does."""

@@ -16,8 +16,8 @@ import zstandard
 
 import shmarrow as sa
 from shmarrow.errors import InvalidData
-from shmarrow.ipc import compression
-from shmarrow.ipc.compression import decompress
+from shmarrow.ipc.batch import codecs as compression
+from shmarrow.ipc.batch.codecs import decompress
 
 SQUEEZE: dict[str, Callable[[bytes], bytes]] = {
     "LZ4_FRAME": lz4.frame.compress,

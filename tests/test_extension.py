@@ -801,7 +801,7 @@ def test_threads_that_meet_lazy_parts_have_them_whole() -> None:
     code = """if True:
         import threading, time
         import shmarrow as sa
-        from shmarrow import later
+        from shmarrow import import_hooks
         real, at_its_end, found = later.arrived, threading.Event(), []
         def arrived(part):
             at_its_end.set()

@@ -1,4 +1,4 @@
-"""The wire's tables: what ``format/*.fbs`` says, what ``shmarrow.ipc.flatbuf`` declares, and what others make of both.
+"""The wire's tables: what ``format/*.fbs`` says, what the package declares, and what others make of both.
 
 The declarations are held to the parsed text. Then every table, with every member of every union, goes through flatc in
 both directions: text to bytes that our reader reads, and our bytes to text. Where there is no flatc, messages that
@@ -23,7 +23,9 @@ import pytest
 from conftest import ROOT
 
 from shmarrow.buffer import as_bytes
-from shmarrow.ipc import flatbuf, flatbuf_writer
+from shmarrow.ipc.flatbuffers import builder as flatbuf_writer
+from shmarrow.ipc.flatbuffers import tables as flatbuf
+from shmarrow.ipc.flatbuffers.reader import Reader, TableView
 
 NAMESPACE = "org.apache.arrow.flatbuf"
 KINDS = {"bool": "bool", "byte": "i1", "ubyte": "u1", "short": "i2", "int": "i4", "long": "i8"}
@@ -209,7 +211,7 @@ def to_values(name: str, sample: dict[str, Any]) -> dict[str, Any]:
     return values
 
 
-def to_sample(name: str, view: flatbuf.TableView) -> dict[str, Any]:
+def to_sample(name: str, view: TableView) -> dict[str, Any]:
     """What our reader finds in a table, without what equals its default."""
     found: dict[str, Any] = {}
     for slot, type_, default in WIRE.tables[name]:
@@ -247,7 +249,7 @@ def label(type_: str, value: int) -> int | str:
 
 def read(name: str, data: bytes) -> dict[str, Any]:
     """One root table through our reader."""
-    return to_sample(name, flatbuf.Reader(as_bytes(data), "test").root(name))
+    return to_sample(name, Reader(as_bytes(data), "test").root(name))
 
 
 @pytest.mark.parametrize("name", WIRE.tables)
@@ -303,7 +305,7 @@ def test_defaults_are_those_of_flatc(flatc: str, name: str, tmp_path: Path) -> N
     empty.write_bytes(flatbuf_writer.encode(name, {}))
     run_flatc(flatc, name, "--json", "--defaults-json", "-o", tmp_path, WIRE.files[name], "--", empty)
     printed = json.loads(empty.with_suffix(".json").read_text(encoding="utf-8"))
-    view = flatbuf.Reader(as_bytes(empty.read_bytes()), "test").root(name)
+    view = Reader(as_bytes(empty.read_bytes()), "test").root(name)
     found = {}
     for slot, type_, _ in WIRE.tables[name]:
         if type_ in WIRE.unions:

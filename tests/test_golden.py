@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 import shmarrow as sa
-from shmarrow.ipc.json import read_json
+from shmarrow.integration.json import read_json
 
 CONTENTS = {
     "0.14.1": "datetime decimal dictionary interval map nested primitive primitive_no_batches primitive_zerolength",

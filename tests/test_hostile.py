@@ -22,7 +22,7 @@ import wire
 import zstandard
 
 import shmarrow as sa
-from shmarrow.ipc import flatbuf_writer
+from shmarrow.ipc.flatbuffers import builder as flatbuf_writer
 from shmarrow.layout import make_array, nulls
 
 HUGE = 1 << 62

@@ -20,7 +20,7 @@ import test_golden as golden
 
 import shmarrow as sa
 from shmarrow.cli import main
-from shmarrow.ipc.json import read_json, write_json
+from shmarrow.integration.json import read_json, write_json
 
 PROGRAM = [sys.executable, "-c", "import sys; from shmarrow.cli import main; sys.exit(main())", "integration"]
 

@@ -25,7 +25,7 @@ import pytest
 import test_golden as golden
 
 import shmarrow as sa
-from shmarrow.ipc.json import read_json, write_json
+from shmarrow.integration.json import read_json, write_json
 
 NESTED_TWICE = "dictionary-dictionary"
 """The cases that no Arrow message can hold: dictionaries whose values are dictionary-encoded themselves."""

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 import shmarrow as sa
-from shmarrow.ipc.flatbuf import STRUCTS
-from shmarrow.ipc.message import read_message
-from shmarrow.ipc.message_writer import encode_message
+from shmarrow.ipc.flatbuffers.tables import STRUCTS
+from shmarrow.ipc.message.decode import read_message
+from shmarrow.ipc.message.encode import encode_message
 from shmarrow.ipc.options import IpcWriteOptions
 
 ELEMENTS = IpcWriteOptions(csf_lengths="elements")

@@ -19,8 +19,8 @@ from hypothesis.extra import numpy as hnp
 
 import shmarrow as sa
 from shmarrow import segment
-from shmarrow.ipc import flatbuf
-from shmarrow.ipc.message_writer import encode_message
+from shmarrow.ipc.flatbuffers import tables as flatbuf
+from shmarrow.ipc.message.encode import encode_message
 from shmarrow.ipc.options import IpcWriteOptions
 from shmarrow.types import DecimalType
 

@@ -8,9 +8,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from shmarrow.ipc import flatbuf_writer
-from shmarrow.ipc.flatbuf import STRUCTS, Reader
-from shmarrow.ipc.message import Message, read_message
+from shmarrow.ipc.flatbuffers import builder as flatbuf_writer
+from shmarrow.ipc.flatbuffers.reader import Reader
+from shmarrow.ipc.flatbuffers.tables import STRUCTS
+from shmarrow.ipc.message.decode import Message, read_message
 
 
 class Part(NamedTuple):

@@ -18,8 +18,9 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import shmarrow
-from shmarrow.cli import convert, demo, integration, store
+from shmarrow.cli import convert, demo, store
 from shmarrow.errors import ShmarrowError
+from shmarrow.integration import commands as integration
 
 INTERRUPTED = 130  # what shells say of a program that Ctrl-C ended: 128 + SIGINT
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from shmarrow import later, types
+from shmarrow import import_hooks, types
 from shmarrow.errors import InvalidArgument, InvalidData, InvalidType, Unsupported
 from shmarrow.extension.base import ExtensionType, register_extension_type
 from shmarrow.types import DataType, DictionaryType, Field, RunEndEncodedType
@@ -580,4 +580,4 @@ def timestamp_with_offset(unit: str, offset_type: DataType | str = "int16") -> T
     return TimestampWithOffsetType(types.StructType([moment, offset]))
 
 
-later.arrived("canonical extension types")
+import_hooks.arrived("canonical extension types")

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from shmarrow import later
+from shmarrow import import_hooks
 from shmarrow.batch import RecordBatch
 from shmarrow.layout import Array
 from shmarrow.tables import ChunkedArray, Table
@@ -54,5 +54,5 @@ def _array_to_torch(array: Array, *arguments: Any, **options: Any) -> Any:
     return array_to_torch(array, *arguments, **options)
 
 
-later.when("tensor", _open_tensor_doors)
+import_hooks.when("tensor", _open_tensor_doors)
 Array.to_torch = _array_to_torch

@@ -5,27 +5,24 @@ A source or a sink is a path, a ``shm:NAME`` for POSIX shared memory, a file obj
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from shmarrow.errors import DEFAULT_LIMITS, InvalidArgument, Limits
-from shmarrow.ipc.file import RecordBatchFileReader
-from shmarrow.ipc.source import Sink, Source
+from shmarrow.ipc.file.reader import RecordBatchFileReader
+from shmarrow.sources.source import Sink, Source
 from shmarrow.types import MetadataLike, Schema
 
 if TYPE_CHECKING:
-    from shmarrow.ipc.bundle import Bundle, load_tensors, save_tensors
+    from shmarrow.ipc.file.appender import RecordBatchFileAppender
+    from shmarrow.ipc.file.writer import RecordBatchFileWriter
     from shmarrow.ipc.options import IpcWriteOptions
-    from shmarrow.ipc.stream import (
-        BatchEvent,
-        DictionaryEvent,
-        EndEvent,
-        MappedStreamReader,
-        RecordBatchStreamReader,
-        SchemaEvent,
-        StreamDecoder,
-    )
-    from shmarrow.ipc.tensor import (
+    from shmarrow.ipc.stream.decoder import BatchEvent, DictionaryEvent, EndEvent, SchemaEvent, StreamDecoder
+    from shmarrow.ipc.stream.reader import MappedStreamReader, RecordBatchStreamReader
+    from shmarrow.ipc.stream.writer import RecordBatchStreamWriter
+    from shmarrow.ipc.tensor.bundle import Bundle, load_tensors, save_tensors
+    from shmarrow.ipc.tensor.io import (
         TensorWriter,
         get_tensor_size,
         new_tensor,
@@ -35,7 +32,6 @@ if TYPE_CHECKING:
         write_sparse_tensor,
         write_tensor,
     )
-    from shmarrow.ipc.writer import RecordBatchFileAppender, RecordBatchFileWriter, RecordBatchStreamWriter
 
 
 def new_file(
@@ -76,7 +72,7 @@ def new_file(
     StorageError
         If the directory does not allow it.
     """
-    from shmarrow.ipc.writer import RecordBatchFileWriter
+    from shmarrow.ipc.file.writer import RecordBatchFileWriter
 
     return RecordBatchFileWriter(Sink(sink, overwrite=overwrite, mode=mode, durable=durable), schema, options, metadata)
 
@@ -91,7 +87,7 @@ def new_stream(
     durable: bool = False,
 ) -> RecordBatchStreamWriter:
     """A writer of the streaming format; the parameters and errors are those of :func:`new_file`."""
-    from shmarrow.ipc.writer import RecordBatchStreamWriter
+    from shmarrow.ipc.stream.writer import RecordBatchStreamWriter
 
     return RecordBatchStreamWriter(Sink(sink, overwrite=overwrite, mode=mode, durable=durable), schema, options)
 
@@ -123,7 +119,7 @@ def append_file(
     StorageError
         On closing, if somebody else has replaced the file in the meantime.
     """
-    from shmarrow.ipc.writer import RecordBatchFileAppender
+    from shmarrow.ipc.file.appender import RecordBatchFileAppender
 
     source = Source(where)
     if source.identity is None:
@@ -180,52 +176,46 @@ def open_stream(
     number; over a file object it reads what each message needs. The parameters and errors are those of
     :func:`open_file`.
     """
-    from shmarrow.ipc.stream import MappedStreamReader, RecordBatchStreamReader
+    from shmarrow.ipc.stream.reader import MappedStreamReader, RecordBatchStreamReader
 
     opened = Source(source, memory_map)
     kind = RecordBatchStreamReader if opened.data is None else MappedStreamReader
     return kind(opened, limits, included_fields)
 
 
-_STREAMS = {
-    "BatchEvent",
-    "DictionaryEvent",
-    "EndEvent",
-    "MappedStreamReader",
-    "RecordBatchStreamReader",
-    "SchemaEvent",
-    "StreamDecoder",
+_HOMES = {
+    "BatchEvent": "stream.decoder",
+    "DictionaryEvent": "stream.decoder",
+    "EndEvent": "stream.decoder",
+    "SchemaEvent": "stream.decoder",
+    "StreamDecoder": "stream.decoder",
+    "MappedStreamReader": "stream.reader",
+    "RecordBatchStreamReader": "stream.reader",
+    "RecordBatchStreamWriter": "stream.writer",
+    "RecordBatchFileAppender": "file.appender",
+    "RecordBatchFileWriter": "file.writer",
+    "IpcWriteOptions": "options",
+    "Bundle": "tensor.bundle",
+    "load_tensors": "tensor.bundle",
+    "save_tensors": "tensor.bundle",
+    "TensorWriter": "tensor.io",
+    "get_tensor_size": "tensor.io",
+    "new_tensor": "tensor.io",
+    "read_sparse_tensor": "tensor.io",
+    "read_tensor": "tensor.io",
+    "read_tensors": "tensor.io",
+    "write_sparse_tensor": "tensor.io",
+    "write_tensor": "tensor.io",
 }
-_WRITERS = {"RecordBatchFileAppender", "RecordBatchFileWriter", "RecordBatchStreamWriter"}
-_BUNDLES = {"Bundle", "load_tensors", "save_tensors"}
-_TENSORS = {
-    "TensorWriter",
-    "get_tensor_size",
-    "new_tensor",
-    "read_sparse_tensor",
-    "read_tensor",
-    "read_tensors",
-    "write_sparse_tensor",
-    "write_tensor",
-}
+"""The module of each name that is imported when it is first asked for."""
 
 
 def __getattr__(name: str) -> Any:
     """What writes, streams, bundles and messages of tensors are imported when they are first asked for."""
-    home: Any
-    if name in _STREAMS:
-        from shmarrow.ipc import stream as home
-    elif name in _WRITERS:
-        from shmarrow.ipc import writer as home
-    elif name == "IpcWriteOptions":
-        from shmarrow.ipc import options as home
-    elif name in _TENSORS:
-        from shmarrow.ipc import tensor as home
-    elif name in _BUNDLES:
-        from shmarrow.ipc import bundle as home
-    else:
+    home = _HOMES.get(name)
+    if home is None:
         raise AttributeError(f"module 'shmarrow.ipc' has no attribute {name!r}")
-    value = globals()[name] = getattr(home, name)
+    value = globals()[name] = getattr(importlib.import_module(f"shmarrow.ipc.{home}"), name)
     return value
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from shmarrow import later
+from shmarrow import import_hooks
 from shmarrow.layout.array import Array, concat_arrays, make_array, nulls
 from shmarrow.layout.binary import BinaryArray
 from shmarrow.layout.build import array, infer_type
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
         VariableShapeTensorArray,
         VariantArray,
     )
-    from shmarrow.layout.rarer import BinaryViewArray, ListViewArray, NullArray, RunEndEncodedArray, UnionArray
+    from shmarrow.layout.lazy_layouts import BinaryViewArray, ListViewArray, NullArray, RunEndEncodedArray, UnionArray
 
 __all__ = [
     "LISTING",
@@ -71,7 +71,7 @@ def _canonical_arrays() -> None:
     from shmarrow.layout import canonical  # noqa: F401
 
 
-later.when("canonical extension types", _canonical_arrays)
+import_hooks.when("canonical extension types", _canonical_arrays)
 
 _RARER = {"BinaryViewArray", "ListViewArray", "NullArray", "RunEndEncodedArray", "UnionArray"}
 
@@ -80,7 +80,7 @@ def __getattr__(name: str) -> Any:
     """Rarer layouts, and arrays of Arrow's own extension types, are imported when they are first asked for."""
     home: Any
     if name in _RARER:
-        from shmarrow.layout import rarer as home
+        from shmarrow.layout import lazy_layouts as home
     elif name in __all__:
         # The types first, which bring their arrays: in one order, as two threads may import at the same time.
         from shmarrow.extension import canonical as types  # noqa: F401

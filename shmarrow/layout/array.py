@@ -42,7 +42,7 @@ class _Classes(dict[str, "type[Array]"]):
     """The class of each layout; those of rarer ones come all at once, when the last of their modules is whole."""
 
     def __missing__(self, layout: str) -> type[Array]:
-        from shmarrow.layout.rarer import CLASSES
+        from shmarrow.layout.lazy_layouts import CLASSES
 
         self.update({name: each for each in CLASSES for name in each.layouts})
         return dict(self)[layout]

@@ -28,10 +28,10 @@ from shmarrow.segment.location import SHM_DIRECTORY, SHM_NAME_MAX, SHM_SCHEME, T
 
 if TYPE_CHECKING:
     from shmarrow.segment.files import collect_leftovers, remove_unused, supports_unnamed, unlink
-    from shmarrow.segment.writer import Keeper, Piece, SegmentWriter, create
+    from shmarrow.segment.writer import Piece, PublishPolicy, SegmentWriter, create
 
 _FILES = {"collect_leftovers", "remove_unused", "supports_unnamed", "unlink"}
-_WRITER = {"Keeper", "Piece", "SegmentWriter", "create"}
+_WRITER = {"PublishPolicy", "Piece", "SegmentWriter", "create"}
 
 
 def __getattr__(name: str) -> Any:
@@ -52,9 +52,9 @@ __all__ = [
     "SHM_NAME_MAX",
     "SHM_SCHEME",
     "TEMP_PREFIX",
-    "Keeper",
     "Location",
     "Piece",
+    "PublishPolicy",
     "Segment",
     "SegmentWriter",
     "attach",

@@ -73,15 +73,6 @@ class Segment:
         return status.st_dev, status.st_ino, status.st_size, status.st_ctime_ns
 
     @property
-    def sealed(self) -> bool:
-        """Whether nobody has permission to write to the file.
-
-        Stores through a map leave the time of change as it is, so only of a sealed file the identity says that the
-        bytes are the same.
-        """
-        return not self.status.st_mode & 0o222
-
-    @property
     def data(self) -> Bytes:
         """The bytes: one read-only ``uint8`` ndarray of shape (size,) over the mapping, nothing copied.
 
@@ -93,13 +84,6 @@ class Segment:
         if self._data is None:
             raise Closed(f"segment {self.name!r} is closed; attach to it again")
         return self._data
-
-    def read(self, start: int, size: int) -> bytes:
-        """A copy of a few bytes, without touching a page of the mapping: a page that is touched costs more."""
-        if self._data is None:
-            raise Closed(f"segment {self.name!r} is closed; attach to it again")
-        read = os.pread(self._fd, size, start)
-        return read if len(read) == size else self._data[start : start + size].tobytes()
 
     @property
     def mode(self) -> int:

@@ -48,7 +48,7 @@ from shmarrow.segment.location import (
 Piece = bytes | memoryview | np.ndarray[Any, Any]
 
 
-class Keeper(Protocol):
+class PublishPolicy(Protocol):
     """Who keeps order in a directory of objects, as a store does; :func:`create` asks it.
 
     Attributes
@@ -79,7 +79,7 @@ def create(
     overwrite: bool = False,
     durable: bool = False,
     replacing: tuple[int, int, int, int] | None = None,
-    keeper: Keeper | None = None,
+    keeper: PublishPolicy | None = None,
 ) -> SegmentWriter:
     """Start a new object, which nobody sees until it is published.
 
@@ -98,7 +98,7 @@ def create(
         replaced it by the time of publishing, nothing is published.
     durable : bool
         Make the object survive a crash of the machine: flush it before, and its directory after, it gets its name.
-    keeper : Keeper, optional
+    keeper : PublishPolicy, optional
         Who keeps order in the directory, and is asked for room before anything is written.
 
     Raises
@@ -179,7 +179,7 @@ class SegmentWriter:
         overwrite: bool,
         durable: bool,
         replacing: tuple[int, int, int, int] | None = None,
-        keeper: Keeper | None = None,
+        keeper: PublishPolicy | None = None,
     ) -> None:
         self.name = name
         self.size = 0

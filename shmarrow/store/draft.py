@@ -22,13 +22,13 @@ from shmarrow import bitmap
 from shmarrow.buffer import PADDING, Bytes, padded
 from shmarrow.errors import Closed, FieldNotFound, InvalidArgument, InvalidData, InvalidType, Unsupported
 from shmarrow.extension import ExtensionType
-from shmarrow.ipc.flatbuf import STRUCTS
-from shmarrow.ipc.message_writer import batch_message
+from shmarrow.ipc.file.writer import RecordBatchFileWriter
+from shmarrow.ipc.flatbuffers.tables import STRUCTS
+from shmarrow.ipc.message.encode import batch_message
 from shmarrow.ipc.options import DEFAULT_OPTIONS
-from shmarrow.ipc.source import Sink
-from shmarrow.ipc.writer import RecordBatchFileWriter
 from shmarrow.layout.listing import LISTING
 from shmarrow.segment import SegmentWriter
+from shmarrow.sources.source import Sink
 from shmarrow.store.kinds import RECORD_BATCH
 from shmarrow.types import DataType, Field, Schema
 

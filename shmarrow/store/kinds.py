@@ -19,16 +19,17 @@ import numpy as np
 
 from shmarrow.batch import RecordBatch
 from shmarrow.errors import DEFAULT_LIMITS, InvalidData, InvalidType
-from shmarrow.ipc.bundle import BUNDLE_KEY, Bundle, load_tensors, save_tensors
-from shmarrow.ipc.file import MAGIC, RecordBatchFileReader
-from shmarrow.ipc.message import read_message
+from shmarrow.ipc.batch.encode import dictionaries_of, encode_batch
+from shmarrow.ipc.file.reader import MAGIC, RecordBatchFileReader
+from shmarrow.ipc.file.writer import RecordBatchFileWriter
+from shmarrow.ipc.message.decode import read_message
 from shmarrow.ipc.options import DEFAULT_OPTIONS, IpcWriteOptions
-from shmarrow.ipc.plan import dictionaries_of, plan_batch
-from shmarrow.ipc.source import Sink, Source
-from shmarrow.ipc.stream import MappedStreamReader
-from shmarrow.ipc.tensor import get_tensor_size, read_tensor, write_tensor
-from shmarrow.ipc.writer import RecordBatchFileWriter, RecordBatchStreamWriter
+from shmarrow.ipc.stream.reader import MappedStreamReader
+from shmarrow.ipc.stream.writer import RecordBatchStreamWriter
+from shmarrow.ipc.tensor.bundle import BUNDLE_KEY, Bundle, load_tensors, save_tensors
+from shmarrow.ipc.tensor.io import get_tensor_size, read_tensor, write_tensor
 from shmarrow.segment import Segment, SegmentWriter
+from shmarrow.sources.source import Sink, Source
 from shmarrow.tables import Table
 from shmarrow.tensor import SparseTensor, Tensor
 from shmarrow.tensor.convert import as_tensor
@@ -125,7 +126,7 @@ def _write_bundle(tensors: Mapping[str, Any], writer: SegmentWriter, options: Op
 
 
 def _batch_size(batch: RecordBatch) -> int:
-    return plan_batch(batch, DEFAULT_OPTIONS).size
+    return encode_batch(batch, DEFAULT_OPTIONS).size
 
 
 def _table_size(table: Table) -> int:

@@ -28,16 +28,16 @@ from shmarrow.errors import (
     ObjectNotFound,
     storage_error,
 )
+from shmarrow.ipc.file.writer import RecordBatchFileWriter
 from shmarrow.ipc.options import IpcWriteOptions
-from shmarrow.ipc.source import Sink
-from shmarrow.ipc.writer import RecordBatchFileWriter
 from shmarrow.segment import Location, Segment, SegmentWriter
+from shmarrow.sources.source import Sink
 from shmarrow.store import rename, space
 from shmarrow.store.draft import Draft, checked_rows
 from shmarrow.store.info import ObjectInfo, Stats, object_info, statistics
-from shmarrow.store.keeper import StoreKeeper, Wishes
 from shmarrow.store.kinds import describe, read, storable
 from shmarrow.store.place import Found, Place, found_as
+from shmarrow.store.publish_policy import StoreKeeper, Wishes
 from shmarrow.store.register import NOTHING, Owner, Register
 from shmarrow.store.space import Collected, Space
 from shmarrow.store.watch import Listeners, Waiting, Watch

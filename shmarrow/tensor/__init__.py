@@ -4,7 +4,7 @@ One file a form, in which all that the form knows of itself stands: its index, b
 what the sparse forms share, ``element`` which types the elements of all can have.
 """
 
-from shmarrow import later
+from shmarrow import import_hooks
 from shmarrow.tensor.coo import SparseCOOTensor
 from shmarrow.tensor.csf import SparseCSFTensor
 from shmarrow.tensor.csx import SparseCSCMatrix, SparseCSRMatrix, SparseMatrix
@@ -21,4 +21,4 @@ __all__ = [
     "Tensor",
 ]
 
-later.arrived("tensor")
+import_hooks.arrived("tensor")

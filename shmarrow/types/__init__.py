@@ -50,10 +50,9 @@ from shmarrow.types.factories import (
     union,
     utf8,
 )
+from shmarrow.types.field import Field, FieldsLike, as_field, as_fields
 from shmarrow.types.nested import (
     DictionaryType,
-    Field,
-    FieldsLike,
     FixedSizeListType,
     LargeListType,
     LargeListViewType,
@@ -63,8 +62,6 @@ from shmarrow.types.nested import (
     RunEndEncodedType,
     StructType,
     UnionType,
-    as_field,
-    as_fields,
 )
 from shmarrow.types.primitive import (
     TIME_UNITS,

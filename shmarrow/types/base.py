@@ -18,7 +18,7 @@ import numpy as np
 from shmarrow.errors import FieldNotFound, InvalidArgument, InvalidType
 
 if TYPE_CHECKING:
-    from shmarrow.types.nested import Field
+    from shmarrow.types.field import Field
 
 Metadata = dict[bytes, bytes]
 MetadataLike = Mapping[Any, Any]

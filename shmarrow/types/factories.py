@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from shmarrow.types.base import ALIASES, DataType, MetadataLike, as_type
+from shmarrow.types.field import Field, FieldsLike, as_field
 from shmarrow.types.nested import (
     DictionaryType,
-    Field,
-    FieldsLike,
     FixedSizeListType,
     LargeListType,
     LargeListViewType,
@@ -18,7 +17,6 @@ from shmarrow.types.nested import (
     RunEndEncodedType,
     StructType,
     UnionType,
-    as_field,
 )
 from shmarrow.types.primitive import (
     TIME_UNITS,

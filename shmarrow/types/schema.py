@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Protocol
 
 from shmarrow.errors import FieldNotFound, IndexOutOfRange, InvalidType
 from shmarrow.types.base import DataType, MetadataLike, as_metadata
-from shmarrow.types.nested import Field, FieldsLike, as_fields
+from shmarrow.types.field import Field, FieldsLike, as_fields
 
 
 class FieldSource(Protocol):

@@ -1,0 +1,152 @@
+"""Record batches to messages ("RecordBatch message"): one walk by the buffer listing.
+
+A payload has the metadata, the pieces of the body and its size before a byte of the body is copied; writing it copies
+each byte once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from shmarrow.batch import RecordBatch
+from shmarrow.buffer import Bytes
+from shmarrow.errors import InvalidType, Unsupported
+from shmarrow.ipc.batch.decode import VALIDITY_IN_V4
+from shmarrow.ipc.flatbuffers.tables import ENUMS
+from shmarrow.ipc.message.encode import batch_message
+from shmarrow.ipc.options import IpcWriteOptions
+from shmarrow.layout.listing import LISTING, swapped, swapped_views
+from shmarrow.layout.memory import EMPTY
+from shmarrow.layout.primitive import PrimitiveArray
+from shmarrow.types import Metadata, Schema
+
+
+class IpcPayload(NamedTuple):
+    """A message that is ready to be written: its metadata, framed, and the pieces of its body with their padding."""
+
+    metadata: bytes
+    pieces: list[Any]
+    body_length: int
+
+    @property
+    def size(self) -> int:
+        """Bytes of the whole message."""
+        return len(self.metadata) + self.body_length
+
+
+def encode_batch(
+    batch: RecordBatch, options: IpcWriteOptions, metadata: Metadata | None = None, start: int = 0
+) -> IpcPayload:
+    """The payload of a RecordBatch message; no byte of the body is copied."""
+    values, pieces, size = _plan_body(batch.columns, batch.num_rows, options)
+    return IpcPayload(batch_message(values, size, metadata, options, start), pieces, size)
+
+
+def encode_dictionary(id: int, values: Any, delta: bool, options: IpcWriteOptions, start: int = 0) -> IpcPayload:
+    """The payload of a DictionaryBatch message."""
+    data, pieces, size = _plan_body([values], len(values), options)
+    return IpcPayload(batch_message(data, size, None, options, start, (id, delta)), pieces, size)
+
+
+def _plan_body(columns: Iterable[Any], length: int, options: IpcWriteOptions) -> tuple[dict[str, Any], list[Any], int]:
+    nodes: list[int] = []
+    buffers: list[Bytes] = []
+    variadic: list[int] = []
+    plain = options if options.endianness == "little" else None
+    for column in columns:
+        if column.__class__ is PrimitiveArray and options is plain and not column._null_count and not column._offset:
+            data: Any = column._buffers[1]
+            if data.nbytes == column._length * column._type.storage.itemsize:
+                nodes += (column._length, 0)
+                buffers += (EMPTY, data)
+                continue
+        _flatten(column, nodes, buffers, variadic, options)
+    values: dict[str, Any] = {
+        "length": length,
+        "nodes": np.array(nodes, "<i8").view(_NODE),
+        "variadicBufferCounts": np.array(variadic, "<i8") if variadic else None,
+    }
+    if options.compression is not None:
+        from shmarrow.ipc.batch.codecs import compress
+
+        buffers = compress(buffers, options)
+        values["compression"] = {"codec": ENUMS["CompressionType"][_CODEC[options.compression]]}
+    sizes = np.fromiter(map(len, buffers), np.int64, len(buffers))
+    room = (sizes + (options.alignment - 1)) & -options.alignment
+    table = np.empty((len(buffers), 2), "<i8")
+    table[:, 0] = np.cumsum(room) - room
+    table[:, 1] = sizes
+    values["buffers"] = table.reshape(-1).view(_BUFFER)
+    pieces: list[Any] = []
+    padding = bytes(options.alignment)
+    for data, gap in zip(buffers, (room - sizes).tolist(), strict=True):
+        if len(data):
+            pieces.append(data)
+            if gap:
+                pieces.append(padding[:gap])
+    return values, pieces, int(room.sum())
+
+
+_NODE = np.dtype([("length", "<i8"), ("null_count", "<i8")])
+_BUFFER = np.dtype([("offset", "<i8"), ("length", "<i8")])
+_CODEC = {"lz4": "LZ4_FRAME", "zstd": "ZSTD"}
+
+
+def _flatten(array: Any, nodes: list[int], buffers: list[Bytes], variadic: list[int], options: IpcWriteOptions) -> None:
+    """Append an array's node and buffers, then its children's, trimmed to what its slots need."""
+    kept = array.trim()
+    type = kept._type
+    null_count = kept.null_count
+    nodes.append(kept._length)
+    nodes.append(null_count)
+    layout = LISTING[type.layout]
+    if options.metadata_version == "V4" and type.layout in VALIDITY_IN_V4:
+        buffers.append(EMPTY)
+    own = kept._buffers
+    if options.endianness == "big":
+        own = [
+            data if data is None else swapped_views(data, True) if row.role == "views" else swapped(row, type, data)
+            for row, data in zip(layout.buffers, own, strict=False)
+        ] + own[len(layout.buffers) :]
+    if layout.has_validity and not null_count:
+        own = [EMPTY, *own[1:]]
+    for data in own:
+        buffers.append(EMPTY if data is None else data)
+    if layout.variadic:
+        variadic.append(len(own) - len(layout.buffers))
+    for child in kept._children:
+        _flatten(child, nodes, buffers, variadic, options)
+
+
+def dictionaries_of(columns: Sequence[Any]) -> list[Any]:
+    """All dictionaries of a batch in the order of their ids: a field's own, then those within its values.
+
+    Each field that is dictionary-encoded has an id of its own.
+    """
+    found: list[Any] = []
+    for column in columns:
+        _collect(column, found)
+    return found
+
+
+def _collect(array: Any, found: list[Any]) -> None:
+    if array._dictionary is not None:
+        values = array._dictionary
+        if values._dictionary is not None:
+            raise Unsupported(
+                f"{array.type}: Arrow messages cannot hold a dictionary "
+                "whose values are themselves dictionary-encoded; decode one of them"
+            )
+        found.append(values)
+        array = values
+    for child in array._children:
+        _collect(child, found)
+
+
+def check_schema(batch: RecordBatch, schema: Schema) -> None:
+    """A batch that is written has the fields of the writer's schema."""
+    if not batch.schema.equals(schema):
+        raise InvalidType(f"the batch has other fields than the writer's schema:\n{batch.schema}\nexpected\n{schema}")

@@ -1,0 +1,1 @@
+"""The file format ("IPC File Format"): footer, reader, writer, appender."""

@@ -1,0 +1,1 @@
+"""FlatBuffers: the tables of the wire as data, a checking reader, a writer."""

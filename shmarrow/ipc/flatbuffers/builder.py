@@ -1,0 +1,139 @@
+"""Writing FlatBuffers with ``flatbuffers.Builder``, by the declarations in ``tables``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import flatbuffers
+import numpy as np
+
+from shmarrow.ipc.flatbuffers.tables import SCALARS, STRUCTS, TABLES, UNIONS
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+
+class Built(NamedTuple):
+    """A table or vector that stands in the builder already, by its offset from the end."""
+
+    offset: int
+
+
+def encode(name: str, values: Mapping[str, Any]) -> bytes:
+    """A finished FlatBuffer with a root table of the kind named.
+
+    Parameters
+    ----------
+    name : str
+        The table, one of :data:`TABLES`.
+    values : mapping
+        Slot names to values: int and bool; str or bytes; a mapping for a table; a pair of member name and mapping for a
+        union; an ndarray for a vector of scalars or structs, of shape () for an inline struct; a list of mappings for
+        a vector of tables; :class:`Built` for anything already written. None and missing slots are left out.
+    """
+    builder = new_builder()
+    return finish(builder, add_table(builder, name, values))
+
+
+def new_builder() -> flatbuffers.Builder:
+    """An empty builder."""
+    return flatbuffers.Builder(1024)
+
+
+def finish(builder: flatbuffers.Builder, root: int) -> bytes:
+    """The finished bytes of a builder whose root table is given by its offset."""
+    builder.Finish(root)
+    return bytes(builder.Output())
+
+
+def add_table(builder: flatbuffers.Builder, name: str, values: Mapping[str, Any]) -> int:
+    """Write one table, and all that it refers to; gives its offset from the end."""
+    slots = TABLES[name]
+    ready: list[tuple[str, int, Any, Any]] = []
+    number = 0
+    for slot, kind, *default in slots:
+        value = values.get(slot)
+        if kind.startswith("union "):
+            if value is not None:
+                member, content = value
+                offset = content.offset if isinstance(content, Built) else add_table(builder, member, content)
+                ready.append(("u1", number, UNIONS[kind[6:]].index(member) + 1, 0))
+                ready.append(("offset", number + 1, offset, 0))
+            number += 1
+        elif value is None:
+            pass
+        elif kind in SCALARS:
+            ready.append((kind, number, value, default[0]))
+        elif kind in STRUCTS:
+            ready.append(("struct", number, value, None))
+        else:
+            ready.append(("offset", number, _add_value(builder, kind, value), 0))
+        number += 1
+    builder.StartObject(number)
+    for kind, number, value, default in ready:
+        if kind == "struct":
+            builder.PrependStructSlot(number, _add_struct(builder, value), 0)
+        else:
+            getattr(builder, _PREPEND[kind])(number, value, default)
+    return int(builder.EndObject())
+
+
+_PREPEND = {
+    "bool": "PrependBoolSlot",
+    "u1": "PrependUint8Slot",
+    "i1": "PrependInt8Slot",
+    "i2": "PrependInt16Slot",
+    "i4": "PrependInt32Slot",
+    "i8": "PrependInt64Slot",
+    "offset": "PrependUOffsetTRelativeSlot",
+}
+
+
+def _add_value(builder: flatbuffers.Builder, kind: str, value: Any) -> int:
+    if isinstance(value, Built):
+        return value.offset
+    if kind == "string":
+        return int(builder.CreateString(value))
+    if kind[0] != "[":
+        return add_table(builder, kind, value)
+    inner = kind[1:-1]
+    if inner in TABLES:
+        return add_offsets(builder, [add_table(builder, inner, item) for item in value])
+    dtype = SCALARS.get(inner) or STRUCTS[inner]
+    raw = _without_gaps(np.ascontiguousarray(value, dtype)).tobytes()
+    builder.StartVector(dtype.itemsize, len(raw) // dtype.itemsize, 8)
+    add_raw(builder, raw)
+    return int(builder.EndVector())
+
+
+def _without_gaps(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """The same structs with zeros in their padding, where numpy leaves what memory held before."""
+    names = values.dtype.names
+    if names is None or values.dtype.itemsize == sum(values.dtype[name].itemsize for name in names):
+        return values
+    clean = np.zeros(values.shape, values.dtype)
+    for name in names:
+        clean[name] = values[name]
+    return clean
+
+
+def add_offsets(builder: flatbuffers.Builder, offsets: Sequence[int] | npt.NDArray[np.int64]) -> int:
+    """Write a vector of references to tables already written."""
+    builder.StartVector(4, len(offsets), 4)
+    # A reference counts from its own place, and the last one has the lowest offset from the end.
+    places = builder.Offset() + 4 * np.arange(len(offsets), 0, -1, dtype=np.int64)
+    add_raw(builder, (places - np.asarray(offsets, np.int64)).astype("<u4").tobytes())
+    return int(builder.EndVector())
+
+
+def add_raw(builder: flatbuffers.Builder, raw: bytes) -> None:
+    """Put bytes at the builder's head, where ``StartVector`` or ``Prep`` has made room for them."""
+    builder.head -= len(raw)
+    builder.Bytes[builder.head : builder.head + len(raw)] = raw
+
+
+def _add_struct(builder: flatbuffers.Builder, value: npt.NDArray[Any]) -> int:
+    builder.Prep(8, value.dtype.itemsize)
+    add_raw(builder, value.tobytes())
+    return int(builder.Offset())

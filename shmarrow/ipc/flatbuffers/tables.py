@@ -1,0 +1,165 @@
+"""The FlatBuffers tables of the wire as data; a test holds them to ``format/*.fbs``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+SCALARS: dict[str, np.dtype[Any]] = {name: np.dtype("<" + name) for name in ("u1", "i1", "i2", "i4", "i8")}
+SCALARS["bool"] = np.dtype("?")
+
+ENUMS: dict[str, dict[str, int]] = {
+    "MetadataVersion": {"V1": 0, "V2": 1, "V3": 2, "V4": 3, "V5": 4},
+    "Feature": {"UNUSED": 0, "DICTIONARY_REPLACEMENT": 1, "COMPRESSED_BODY": 2},
+    "UnionMode": {"Sparse": 0, "Dense": 1},
+    "Precision": {"HALF": 0, "SINGLE": 1, "DOUBLE": 2},
+    "DateUnit": {"DAY": 0, "MILLISECOND": 1},
+    "TimeUnit": {"SECOND": 0, "MILLISECOND": 1, "MICROSECOND": 2, "NANOSECOND": 3},
+    "IntervalUnit": {"YEAR_MONTH": 0, "DAY_TIME": 1, "MONTH_DAY_NANO": 2},
+    "DictionaryKind": {"DenseArray": 0},
+    "Endianness": {"Little": 0, "Big": 1},
+    "CompressionType": {"LZ4_FRAME": 0, "ZSTD": 1},
+    "BodyCompressionMethod": {"BUFFER": 0},
+    "SparseMatrixCompressedAxis": {"Row": 0, "Column": 1},
+}
+
+UNIONS: dict[str, tuple[str, ...]] = {
+    "Type": (
+        "Null", "Int", "FloatingPoint", "Binary", "Utf8", "Bool", "Decimal", "Date", "Time", "Timestamp", "Interval",
+        "List", "Struct_", "Union", "FixedSizeBinary", "FixedSizeList", "Map", "Duration", "LargeBinary", "LargeUtf8",
+        "LargeList", "RunEndEncoded", "BinaryView", "Utf8View", "ListView", "LargeListView",
+    ),
+    "MessageHeader": ("Schema", "DictionaryBatch", "RecordBatch", "Tensor", "SparseTensor"),
+    "SparseTensorIndex": ("SparseTensorIndexCOO", "SparseMatrixIndexCSX", "SparseTensorIndexCSF"),
+}  # fmt: skip
+"""The members of each union; the tag of the first is 1, tag 0 stands for none."""
+
+STRUCTS: dict[str, np.dtype[Any]] = {
+    "FieldNode": np.dtype([("length", "<i8"), ("null_count", "<i8")]),
+    "Buffer": np.dtype([("offset", "<i8"), ("length", "<i8")]),
+    "Block": np.dtype(
+        {
+            "names": ["offset", "metaDataLength", "bodyLength"],
+            "formats": ["<i8", "<i4", "<i8"],
+            "offsets": [0, 8, 16],
+            "itemsize": 24,
+        }
+    ),
+}
+
+TABLES: dict[str, tuple[tuple[Any, ...], ...]] = {
+    # Message.fbs
+    "Message": (
+        ("version", "i2", 0),
+        ("header", "union MessageHeader"),
+        ("bodyLength", "i8", 0),
+        ("custom_metadata", "[KeyValue]"),
+    ),
+    "RecordBatch": (
+        ("length", "i8", 0),
+        ("nodes", "[FieldNode]"),
+        ("buffers", "[Buffer]"),
+        ("compression", "BodyCompression"),
+        ("variadicBufferCounts", "[i8]"),
+    ),
+    "DictionaryBatch": (("id", "i8", 0), ("data", "RecordBatch"), ("isDelta", "bool", False)),
+    "BodyCompression": (("codec", "i1", 0), ("method", "i1", 0)),
+    # File.fbs
+    "Footer": (
+        ("version", "i2", 0),
+        ("schema", "Schema"),
+        ("dictionaries", "[Block]"),
+        ("recordBatches", "[Block]"),
+        ("custom_metadata", "[KeyValue]"),
+    ),
+    # Schema.fbs
+    "Schema": (
+        ("endianness", "i2", 0),
+        ("fields", "[Field]"),
+        ("custom_metadata", "[KeyValue]"),
+        ("features", "[i8]"),
+    ),
+    "Field": (
+        ("name", "string"),
+        ("nullable", "bool", False),
+        ("type", "union Type"),
+        ("dictionary", "DictionaryEncoding"),
+        ("children", "[Field]"),
+        ("custom_metadata", "[KeyValue]"),
+    ),
+    "DictionaryEncoding": (
+        ("id", "i8", 0),
+        ("indexType", "Int"),
+        ("isOrdered", "bool", False),
+        ("dictionaryKind", "i2", 0),
+    ),
+    "KeyValue": (("key", "string"), ("value", "string")),
+    "Null": (),
+    "Int": (("bitWidth", "i4", 0), ("is_signed", "bool", False)),
+    "FloatingPoint": (("precision", "i2", 0),),
+    "Binary": (),
+    "Utf8": (),
+    "Bool": (),
+    "Decimal": (("precision", "i4", 0), ("scale", "i4", 0), ("bitWidth", "i4", 128)),
+    "Date": (("unit", "i2", 1),),
+    "Time": (("unit", "i2", 1), ("bitWidth", "i4", 32)),
+    "Timestamp": (("unit", "i2", 0), ("timezone", "string")),
+    "Interval": (("unit", "i2", 0),),
+    "List": (),
+    "Struct_": (),
+    "Union": (("mode", "i2", 0), ("typeIds", "[i4]")),
+    "FixedSizeBinary": (("byteWidth", "i4", 0),),
+    "FixedSizeList": (("listSize", "i4", 0),),
+    "Map": (("keysSorted", "bool", False),),
+    "Duration": (("unit", "i2", 1),),
+    "LargeBinary": (),
+    "LargeUtf8": (),
+    "LargeList": (),
+    "RunEndEncoded": (),
+    "BinaryView": (),
+    "Utf8View": (),
+    "ListView": (),
+    "LargeListView": (),
+    # Tensor.fbs
+    "Tensor": (
+        ("type", "union Type"),
+        ("shape", "[TensorDim]"),
+        ("strides", "[i8]"),
+        ("data", "Buffer"),
+    ),
+    "TensorDim": (("size", "i8", 0), ("name", "string")),
+    # SparseTensor.fbs
+    "SparseTensor": (
+        ("type", "union Type"),
+        ("shape", "[TensorDim]"),
+        ("non_zero_length", "i8", 0),
+        ("sparseIndex", "union SparseTensorIndex"),
+        ("data", "Buffer"),
+    ),
+    "SparseTensorIndexCOO": (
+        ("indicesType", "Int"),
+        ("indicesStrides", "[i8]"),
+        ("indicesBuffer", "Buffer"),
+        ("isCanonical", "bool", False),
+    ),
+    "SparseMatrixIndexCSX": (
+        ("compressedAxis", "i2", 0),
+        ("indptrType", "Int"),
+        ("indptrBuffer", "Buffer"),
+        ("indicesType", "Int"),
+        ("indicesBuffer", "Buffer"),
+    ),
+    "SparseTensorIndexCSF": (
+        ("indptrType", "Int"),
+        ("indptrBuffers", "[Buffer]"),
+        ("indicesType", "Int"),
+        ("indicesBuffers", "[Buffer]"),
+        ("axisOrder", "[i4]"),
+    ),
+}
+"""For each table its slots in order: name, kind and, for scalars, the default.
+
+A kind is a scalar of :data:`SCALARS`, ``string``, the name of a table or struct, ``[...]`` for a vector of any of
+these, or ``union`` with the union's name; a union takes two slots, its tag first.
+"""

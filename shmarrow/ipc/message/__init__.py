@@ -1,0 +1,1 @@
+"""Encapsulated messages ("Encapsulated message format"): framing and metadata."""

@@ -1,0 +1,143 @@
+"""Encapsulated messages: a prefix, metadata as a FlatBuffer, padding, and a body ("Encapsulated message format").
+
+Pure functions from bytes to messages; ``message_writer`` has the way back. Rules kept here:
+
+* both framings are read: ``FF FF FF FF`` and a size, and the older one of a size alone;
+* a size of zero, or the end of the input where a prefix would start, is the end of a stream;
+* metadata versions 4 and 5 are read, all others are refused by their name.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Any, NamedTuple
+
+from shmarrow.buffer import Bytes
+from shmarrow.errors import DEFAULT_LIMITS, InvalidData, LimitExceeded, Limits, Unsupported
+from shmarrow.ipc.flatbuffers.reader import Reader, TableView
+from shmarrow.ipc.flatbuffers.tables import ENUMS
+from shmarrow.types import Metadata
+
+CONTINUATION = b"\xff\xff\xff\xff"
+_SIZE = struct.Struct("<i").unpack_from
+_FILE = int.from_bytes(b"ARRO", "little")
+_VERSIONS = {number: name for name, number in ENUMS["MetadataVersion"].items()}
+READ_VERSIONS = ("V4", "V5")
+
+
+class Message(NamedTuple):
+    """A message whose metadata was parsed.
+
+    Attributes
+    ----------
+    kind : str
+        ``Schema``, ``RecordBatch``, ``DictionaryBatch``, ``Tensor`` or ``SparseTensor``.
+    header : TableView
+        The table of that kind.
+    version : int
+        The metadata version, 3 for V4 and 4 for V5.
+    body_length : int
+        Bytes of the body.
+    table : TableView
+        The Message table itself.
+    metadata : uint8 ndarray
+        The bytes of the metadata.
+    """
+
+    kind: str
+    header: TableView
+    version: int
+    body_length: int
+    table: TableView
+    metadata: Bytes
+
+    @property
+    def custom_metadata(self) -> Metadata | None:
+        """The message's own metadata."""
+        return read_key_values(self.table["custom_metadata"])
+
+
+def read_prefix(data: Any, offset: int, where: str, limits: Limits = DEFAULT_LIMITS) -> tuple[int, int] | None:
+    """The bytes of the prefix at ``offset``, and those of the metadata after it; None where the stream ends.
+
+    Parameters
+    ----------
+    data : uint8 ndarray or bytes
+        At least 8 bytes from ``offset`` on, or all that there are.
+    """
+    left = len(data) - offset
+    if left <= 0:
+        return None
+    if left < 4:
+        raise InvalidData(f"{where}: a message prefix needs 4 bytes at {offset} but {left} are left")
+    size = _SIZE(data, offset)[0]
+    prefix = 4
+    if size == -1:
+        if left < 8:
+            raise InvalidData(f"{where}: a message prefix needs 8 bytes at {offset} but {left} are left")
+        size = _SIZE(data, offset + 4)[0]
+        prefix = 8
+    if size == 0:
+        return None
+    if size < 0:
+        raise InvalidData(f"{where}: the message at {offset} says that its metadata has {size} bytes")
+    if size == _FILE:
+        raise InvalidData(f"{where}: expected a message at {offset}, found the magic of a file; open_file reads it")
+    if size > limits.metadata_bytes:
+        raise LimitExceeded(
+            f"{where}: the message at {offset} has {size} bytes of metadata, "
+            f"more than Limits.metadata_bytes = {limits.metadata_bytes}"
+        )
+    return prefix, size
+
+
+def parse_metadata(metadata: Bytes, where: str, limits: Limits = DEFAULT_LIMITS) -> Message:
+    """A message from the bytes of its metadata."""
+    table = Reader(metadata, where, limits).root("Message")
+    version = table["version"]
+    check_version(version, where)
+    kind, header = table["header"]
+    if header is None:
+        raise InvalidData(f"{where}: the message has no header of a known kind, found {kind}")
+    body_length = table["bodyLength"]
+    if body_length < 0:
+        raise InvalidData(f"{where}: the message says that its body has {body_length} bytes")
+    return Message(kind, header, version, body_length, table, metadata)
+
+
+def check_version(version: int, where: str) -> None:
+    """Versions 4 and 5 are read."""
+    name = _VERSIONS.get(version, f"number {version}, later than V5" if version > 4 else f"number {version}")
+    if name not in READ_VERSIONS:
+        raise Unsupported(f"{where}: metadata version {name}; versions V4 and V5 are read")
+
+
+def read_message(data: Bytes, offset: int, where: str, limits: Limits = DEFAULT_LIMITS) -> tuple[Message, int] | None:
+    """The message at ``offset`` and the offset of its body, all of it within ``data``; None at the end of the stream.
+
+    Raises
+    ------
+    InvalidData
+        If the message is cut, or breaks the format.
+    """
+    prefix = read_prefix(data, offset, where, limits)
+    if prefix is None:
+        return None
+    start = offset + prefix[0]
+    end = start + prefix[1]
+    if end > len(data):
+        raise InvalidData(f"{where}: the metadata at {offset} need [{start}, {end}) but there are {len(data)} bytes")
+    message = parse_metadata(data[start:end], where, limits)
+    if message.body_length > len(data) - end:
+        raise InvalidData(
+            f"{where}: the body of the message at {offset} needs [{end}, {end + message.body_length}) "
+            f"but there are {len(data)} bytes"
+        )
+    return message, end
+
+
+def read_key_values(vector: Any) -> Metadata | None:
+    """Metadata from a vector of KeyValue tables; None where there are none."""
+    if not len(vector):
+        return None
+    return {item["key"] or b"": item["value"] or b"" for item in vector}

@@ -1,0 +1,150 @@
+"""Writing encapsulated messages: prefix, metadata and padding ("Encapsulated message format").
+
+Rules kept here:
+
+* a message takes a multiple of the alignment, and so does its metadata with the prefix;
+* the messages of one writer's batches differ in numbers only: one of a shape is made by the FlatBuffers writer, and the
+  others from it, with their own numbers in the places of its.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from shmarrow.buffer import padded
+from shmarrow.ipc.flatbuffers import builder as flatbuf_writer
+from shmarrow.ipc.flatbuffers.reader import Reader, TableView
+from shmarrow.ipc.flatbuffers.tables import ENUMS
+from shmarrow.ipc.message.decode import CONTINUATION
+from shmarrow.ipc.options import IpcWriteOptions
+from shmarrow.types import Metadata
+
+
+def key_values(metadata: Metadata | None) -> list[dict[str, bytes]] | None:
+    """Metadata as the values of a vector of KeyValue tables."""
+    return [{"key": key, "value": value} for key, value in metadata.items()] if metadata else None
+
+
+def message_values(
+    kind: str, header: Any, body_length: int, metadata: Metadata | None, options: IpcWriteOptions
+) -> Mapping[str, Any]:
+    """The values of a Message table around a header."""
+    return {
+        "version": ENUMS["MetadataVersion"][options.metadata_version],
+        "header": (kind, header),
+        "bodyLength": body_length,
+        "custom_metadata": key_values(metadata),
+    }
+
+
+def frame(flatbuffer: bytes | bytearray, options: IpcWriteOptions, start: int = 0) -> bytes:
+    """A FlatBuffer with prefix and padding, so that what follows it is aligned when it begins at ``start``."""
+    prefix = 4 if options.use_legacy_format else 8
+    total = padded(start + prefix + len(flatbuffer), options.alignment) - start
+    size = struct.pack("<i", total - prefix)
+    head = size if options.use_legacy_format else CONTINUATION + size
+    return b"".join([head, flatbuffer, bytes(total - prefix - len(flatbuffer))])
+
+
+def end_of_stream(options: IpcWriteOptions) -> bytes:
+    """What marks the end of a stream."""
+    return bytes(4) if options.use_legacy_format else CONTINUATION + bytes(4)
+
+
+def encode_message(
+    kind: str,
+    header: Any,
+    body_length: int,
+    metadata: Metadata | None,
+    options: IpcWriteOptions,
+    start: int = 0,
+) -> bytes:
+    """A framed message without its body."""
+    values = message_values(kind, header, body_length, metadata, options)
+    return frame(flatbuf_writer.encode("Message", values), options, start)
+
+
+# --- record batches and dictionaries ----------------------------------------------------------------------------
+
+_PACK_I8 = struct.Struct("<q").pack_into
+_MOST_ROWS = 1024
+_MOST_FORMS = 128
+_VECTORS = ("nodes", "buffers", "variadicBufferCounts")
+
+
+class MessageTemplate:
+    """The metadata of a message of one shape, and where its numbers are in it."""
+
+    def __init__(self, kind: str, values: Mapping[str, Any], options: IpcWriteOptions) -> None:
+        batch = {**values, "length": 1}  # what is 0 would be left out
+        header = batch if kind == "RecordBatch" else {"id": 1, "data": batch, "isDelta": True}
+        self._data = flatbuf_writer.encode("Message", message_values(kind, header, 1, None, options))
+        message = Reader(np.frombuffer(self._data, np.uint8), "a message").root("Message")
+        table: TableView = message["header"][1]
+        self._body_length = message.place("bodyLength")
+        self._dictionary = (table.place("id"), table.place("isDelta")) if kind == "DictionaryBatch" else None
+        table = table["data"] if self._dictionary else table
+        self._length = table.place("length")
+        places = {name: table.place(name) for name in _VECTORS if values.get(name) is not None}
+        self._vectors = {name: table.reader.follow(place, name) + 4 for name, place in places.items()}
+
+    def filled(self, values: Mapping[str, Any], body_length: int, id: int, delta: bool) -> bytearray:
+        """The metadata of another message of this shape."""
+        made = bytearray(self._data)
+        _PACK_I8(made, self._body_length, body_length)
+        _PACK_I8(made, self._length, values["length"])
+        for name, place in self._vectors.items():
+            rows = values[name].tobytes()
+            made[place : place + len(rows)] = rows
+        if self._dictionary is not None:
+            _PACK_I8(made, self._dictionary[0], id)
+            made[self._dictionary[1]] = delta
+        return made
+
+
+_TEMPLATES: dict[Any, MessageTemplate] = {}
+
+
+def batch_message(
+    values: Mapping[str, Any],
+    body_length: int,
+    metadata: Metadata | None,
+    options: IpcWriteOptions,
+    start: int = 0,
+    dictionary: tuple[int, bool] | None = None,
+) -> bytes:
+    """A framed RecordBatch message without its body, or a DictionaryBatch message.
+
+    Parameters
+    ----------
+    values : mapping
+        The values of the RecordBatch table.
+    body_length : int
+        Bytes of the body.
+    metadata : mapping or None
+        The message's own metadata.
+    options : IpcWriteOptions
+        How it is written.
+    start : int
+        Where the message begins in its stream.
+    dictionary : tuple of int and bool, optional
+        The id of the dictionary whose values the batch has, and whether they are a delta.
+    """
+    kind = "RecordBatch" if dictionary is None else "DictionaryBatch"
+    id, delta = dictionary or (0, False)
+    counts = values.get("variadicBufferCounts")
+    sizes = len(values["nodes"]), len(values["buffers"]), -1 if counts is None else len(counts)
+    if metadata or max(sizes) > _MOST_ROWS:
+        header = values if dictionary is None else {"id": id, "data": values, "isDelta": delta}
+        return encode_message(kind, header, body_length, metadata, options, start)
+    shape = kind, sizes, options.metadata_version, values.get("compression") and options.compression
+    form = _TEMPLATES.get(shape)
+    if form is None:
+        if len(_TEMPLATES) >= _MOST_FORMS:
+            _TEMPLATES.clear()
+        form = _TEMPLATES[shape] = MessageTemplate(kind, values, options)
+    return frame(form.filled(values, body_length, id, delta), options, start)

@@ -1,0 +1,1 @@
+"""Schema messages ("Schema message"): types, fields and schemas to tables and back."""

@@ -1,0 +1,1 @@
+"""Where bytes come from and where they go: paths, shared memory, file objects, buffers."""

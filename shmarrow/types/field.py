@@ -1,0 +1,82 @@
+"""Fields: a name, a type, nullability and metadata."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, ClassVar
+
+from shmarrow.errors import InvalidType
+from shmarrow.types.base import DataType, MetadataLike, as_metadata, as_type
+
+
+class Field:
+    """A named type, with nullability and metadata.
+
+    Fields are equal when name, type and nullability are; :meth:`equals` can compare the metadata too.
+    """
+
+    __slots__ = ("metadata", "name", "nullable", "type")
+
+    from_pyarrow: ClassVar[Callable[[Any], Field]]
+    to_pyarrow: Callable[[], Any]
+
+    def __init__(self, name: str, type: DataType, nullable: bool = True, metadata: MetadataLike | None = None) -> None:
+        if not isinstance(name, str):
+            raise InvalidType(f"the name of a field is a string, found {name!r}")
+        self.name = name
+        self.type = as_type(type)
+        self.nullable = bool(nullable)
+        self.metadata = as_metadata(metadata)
+
+    def equals(self, other: Field, check_metadata: bool = False) -> bool:
+        """Same name, type and nullability, and on request the same metadata, children included."""
+        if self != other:
+            return False
+        if not check_metadata:
+            return True
+        return (self.metadata or {}) == (other.metadata or {}) and all(
+            mine.equals(theirs, True) for mine, theirs in zip(self.type.fields, other.type.fields, strict=True)
+        )
+
+    def with_name(self, name: str) -> Field:
+        return Field(name, self.type, self.nullable, self.metadata)
+
+    def with_type(self, type: DataType) -> Field:
+        return Field(self.name, type, self.nullable, self.metadata)
+
+    def with_nullable(self, nullable: bool) -> Field:
+        return Field(self.name, self.type, nullable, self.metadata)
+
+    def with_metadata(self, metadata: MetadataLike | None) -> Field:
+        return Field(self.name, self.type, self.nullable, metadata)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Field):
+            return NotImplemented
+        return self.name == other.name and self.nullable == other.nullable and self.type == other.type
+
+    def __hash__(self) -> int:
+        return hash((self.name, self.type, self.nullable))
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self.type}" + ("" if self.nullable else " not null")
+
+    def __repr__(self) -> str:
+        return f"Field({self})"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Field, (self.name, self.type, self.nullable, self.metadata)
+
+
+FieldsLike = Iterable[Field | tuple[Any, ...]] | Mapping[str, DataType]
+
+
+def as_field(value: Field | DataType | str, name: str) -> Field:
+    """A field, or a type as a nullable field of the name given."""
+    return value if isinstance(value, Field) else Field(name, as_type(value))
+
+
+def as_fields(fields: FieldsLike) -> tuple[Field, ...]:
+    """Fields from fields, (name, type) tuples, or a mapping of names to types."""
+    items = fields.items() if isinstance(fields, Mapping) else fields
+    return tuple([item if isinstance(item, Field) else Field(*item) for item in items])
