@@ -9,7 +9,7 @@ import struct
 
 from shmarrow.buffer import Bytes
 from shmarrow.errors import InvalidData, LimitExceeded, Limits
-from shmarrow.sources.source import Source
+from shmarrow.sources.base import Source
 
 MAGIC = b"ARROW1"
 HEAD = 8

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from shmarrow.buffer import Bytes
-from shmarrow.sources.source import Source
+from shmarrow.sources.base import Source
 
 
 class SourceRange:

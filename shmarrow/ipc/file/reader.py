@@ -31,7 +31,7 @@ from shmarrow.ipc.flatbuffers.reader import Reader
 from shmarrow.ipc.flatbuffers.tables import ENUMS, STRUCTS
 from shmarrow.ipc.message.decode import Message, check_version, read_key_values
 from shmarrow.ipc.schema.cache import read_schema
-from shmarrow.sources.source import Source
+from shmarrow.sources.base import Source
 from shmarrow.states import CLOSE, CLOSED, OPEN, READ, StateMachine, Transitions
 from shmarrow.tables import Table
 from shmarrow.types import Metadata, Schema, as_metadata

@@ -27,7 +27,7 @@ from shmarrow.ipc.batch.open import decode_metadata, open_batch
 from shmarrow.ipc.batch.projection import Projection
 from shmarrow.ipc.message.decode import CONTINUATION, Message, read_prefix
 from shmarrow.ipc.stream.decoder import BatchEvent, EndEvent, Event, SchemaEvent, StreamDecoder, StreamState
-from shmarrow.sources.source import Source
+from shmarrow.sources.base import Source
 from shmarrow.states import CLOSE, CLOSED, END, ENDED, FAIL, FAILED, OPEN, READ, NotCopied, StateMachine, Transitions
 from shmarrow.tables import Table
 from shmarrow.types import Metadata, Schema
