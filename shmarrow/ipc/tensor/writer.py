@@ -1,49 +1,44 @@
-"""Tensors, dense and sparse, to sinks and from sources: one, or many one after another, or filled in place.
+"""Writing tensors, dense and sparse, to sinks; and tensors that are filled in place.
 
 Rules kept here:
 
-* a message starts where the one before it ends; between messages there may be zeros up to the next 64-byte boundary;
-* messages of other kinds may stand between those of tensors;
-* what is not asked for is not read: to come to the next message, its header alone is.
+* a message of a path or a ``shm:`` name becomes visible whole or not at all;
+* a file object or a segment writer of the caller's stays open: what it holds after an error is a part of a message.
 """
 
 from __future__ import annotations
 
+import _thread
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from math import prod
+from operator import index
 from types import TracebackType
 from typing import Any, Literal, Self
 
 import numpy as np
 
-from shmarrow.buffer import ALIGNMENT, Bytes, padded
-from shmarrow.errors import DEFAULT_LIMITS, Closed, InvalidArgument, InvalidData, LimitExceeded, Limits
-from shmarrow.ipc.message.decode import CONTINUATION, Message, parse_metadata, read_prefix
+from shmarrow.buffer import ALIGNMENT, padded
+from shmarrow.errors import InvalidArgument, InvalidType
 from shmarrow.ipc.message.encode import encode_message
 from shmarrow.ipc.options import IpcWriteOptions
-from shmarrow.ipc.tensor.messages import (
-    MOST_BYTES,
-    MOST_DIMENSIONS,
-    READERS,
-    TensorPayload,
-    checked_options,
-    dense_header,
-    encode_tensor,
-    known_tensor,
-    row_major,
-    wire_metadata,
-)
-from shmarrow.sources.source import Sink, Source
-from shmarrow.tensor.dense import as_dim_names
+from shmarrow.ipc.tensor.encode import TensorPayload, checked_options, dense_header, encode_tensor, wire_metadata
+from shmarrow.sources import Sink, open_sink
+from shmarrow.states import CLOSE, CLOSED, FAIL, FAILED, OPEN, StateMachine
+from shmarrow.tensor.dense import MAX_BYTES, MAX_DIMENSIONS, as_dim_names, row_major
 from shmarrow.tensor.element import DType, as_element
 from shmarrow.types import DataType, MetadataLike, as_metadata
 
-# --- writing ----------------------------------------------------------------------------------------------------
+STATES = {
+    OPEN: {CLOSE: CLOSED, FAIL: FAILED},
+    CLOSED: {CLOSE: CLOSED},
+    FAILED: {},
+}
+"""Of a :class:`TensorWriter`."""
 
 
 def get_tensor_size(tensor: Any, options: IpcWriteOptions | None = None) -> int:
-    """Bytes that the message of a tensor takes, padding included, when it begins on a 64-byte boundary."""
+    """Bytes of a tensor's message, padding included, when it starts on a 64-byte boundary."""
     return encode_tensor(tensor, options).size
 
 
@@ -82,24 +77,25 @@ def write_tensor(
     StoreFull
         If there is no space left.
     """
-    encode_tensor(tensor, options)  # an error of the arguments comes before anything is created
-    target = Sink(sink, overwrite=overwrite, mode=mode, durable=durable)
-    start = target.position
+    payload = encode_tensor(tensor, options)  # an error of the arguments comes before anything is created
+    opened = open_sink(sink, overwrite=overwrite, mode=mode, durable=durable)
+    owned = isinstance(sink, (str, os.PathLike))
+    start = opened.position
     try:
-        write_payload(target, encode_tensor(tensor, options, start))
-        if isinstance(sink, (str, os.PathLike)):
-            target.finish()
+        write_payload(opened, encode_tensor(tensor, options, start) if start % ALIGNMENT else payload)
+        if owned:
+            opened.finish()
     except BaseException:
-        if isinstance(sink, (str, os.PathLike)):
-            target.abort()
+        if owned:
+            opened.abort()
         raise
-    return target.position - start
+    return opened.position - start
 
 
-def write_payload(sink: Sink, plan: TensorPayload) -> None:
+def write_payload(sink: Sink, payload: TensorPayload) -> None:
     """Write a message, each piece of its body as it comes."""
-    sink.write([plan.metadata])
-    for piece in plan.pieces:
+    sink.write([payload.metadata])
+    for piece in payload.pieces:
         sink.write([piece])
 
 
@@ -115,32 +111,48 @@ class TensorWriter:
     ----------
     array : ndarray
         The elements, writable, zeros at first. Read-only once the writer is closed.
+
+    Thread safety: threads may fill parts of the array at once; one of them closes the writer when all are done. A
+    forked child shares the array; its copy of the writer never publishes, nor takes away, what its parent writes.
     """
 
     def __init__(self, sink: Sink, array: Any) -> None:
         self.array = array
-        self._sink: Sink | None = sink
+        self._sink = sink
+        self._states = StateMachine(f"the writer to {sink.name}", STATES)
+        self._lock = _thread.allocate_lock()
 
     def close(self) -> None:
-        """Publish the tensor. A second call does nothing."""
-        sink, self._sink = self._sink, None
-        if sink is not None:
+        """Publish the tensor. A second call does nothing.
+
+        Raises
+        ------
+        Failed
+            If publishing failed before; nothing is published then.
+        """
+        with self._lock:
+            if self._states.state != OPEN:
+                self._states.go(CLOSE)
+                return
             self.array.flags.writeable = False
             try:
-                sink.finish()
-            except BaseException:
-                sink.abort()
+                self._sink.finish()
+            except BaseException as error:
+                self._states.fail(error)
+                self._sink.abort()
                 raise
+            self._states.go(CLOSE)
 
     def abort(self) -> None:
-        """Give up: nothing is published."""
-        sink, self._sink = self._sink, None
-        if sink is not None:
-            sink.abort()
+        """Give up: nothing is published. Does nothing once the writer is closed."""
+        with self._lock:
+            if self._states.state == OPEN:
+                self._states.go(CLOSE)
+                self._sink.abort()
 
     def __enter__(self) -> Self:
-        if self._sink is None:
-            raise Closed("the writer of the tensor is closed")
+        if self._states.state != OPEN:
+            raise self._states.refusal()
         return self
 
     def __exit__(
@@ -150,6 +162,9 @@ class TensorWriter:
             self.close()
         else:
             self.abort()
+
+    def __reduce__(self) -> Any:
+        raise InvalidType("a writer is neither pickled nor copied; hand over the name, and read it once it is closed")
 
 
 def new_tensor(
@@ -190,21 +205,24 @@ def new_tensor(
         If there is not that much space; it is reserved before the array is handed out.
     """
     element = as_element(type)
-    dims = tuple([int(size) for size in shape])
-    if order not in ("C", "F") or any(size < 0 for size in dims) or len(dims) > MOST_DIMENSIONS:
+    try:
+        dims = tuple([index(size) for size in shape])
+    except TypeError as error:
+        raise InvalidType(f"a shape is a sequence of integers, found {shape!r}: {error}") from None
+    if order not in ("C", "F") or any(size < 0 for size in dims) or len(dims) > MAX_DIMENSIONS:
         raise InvalidArgument(
-            f"expected at most {MOST_DIMENSIONS} dimensions of 0 or more elements in the order 'C' or 'F', "
+            f"expected at most {MAX_DIMENSIONS} dimensions of 0 or more elements in the order 'C' or 'F', "
             f"found shape {dims} in the order {order!r}"
         )
     size = prod(dims) * element.dtype.itemsize
-    if size > MOST_BYTES:
-        raise InvalidArgument(f"a tensor of shape {dims} takes {size} bytes, more than {MOST_BYTES}")
+    if size > MAX_BYTES:
+        raise InvalidArgument(f"a tensor of shape {dims} takes {size} bytes, more than {MAX_BYTES}")
     names = as_dim_names(dim_names, len(dims))
     strides = row_major(dims if order == "C" else dims[::-1], element.dtype.itemsize)
     header = dense_header(element, dims, strides if order == "C" else strides[::-1], names, size)
     own = wire_metadata(element, as_metadata(metadata))
     checked = checked_options(options)
-    target = Sink(sink, overwrite=overwrite, mode=mode, durable=durable)
+    target = open_sink(sink, overwrite=overwrite, mode=mode, durable=durable)
     try:
         message = encode_message("Tensor", header, padded(size), own, checked, target.position)
         target.write([message])
@@ -216,127 +234,4 @@ def new_tensor(
         raise
 
 
-# --- reading ----------------------------------------------------------------------------------------------------
-
-
-def read_tensor(source: Any, *, limits: Limits = DEFAULT_LIMITS, memory_map: bool = True) -> Any:
-    """The tensor, dense or sparse, whose message is the first of a source.
-
-    Parameters
-    ----------
-    source : path, ``shm:NAME``, Segment, file object or bytes-like
-        A path or a name is mapped; the tensor points into the mapping and keeps it alive. A file object is read up to
-        the end of the message.
-    limits : Limits, optional
-        Bounds on what is accepted.
-    memory_map : bool
-        False reads a path's bytes into memory instead.
-
-    Returns
-    -------
-    Tensor or SparseTensor
-
-    Raises
-    ------
-    ObjectNotFound
-        If there is nothing of this name.
-    InvalidData
-        If there is no message of a tensor, or it is cut or breaks the format.
-    """
-    opened = Source(source, memory_map)
-    cursor = _Cursor(opened)
-    found = _next_tensor(cursor, limits)
-    if found is None:
-        raise InvalidData(f"{opened.name}: expected the message of a tensor, found the end of the stream")
-    if opened.data is not None and hasattr(source, "seek"):
-        source.seek(cursor.position, os.SEEK_CUR)
-    if isinstance(found, Message):
-        raise InvalidData(
-            f"{opened.name}: expected a Tensor or a SparseTensor message, found a {found.kind}; "
-            "ipc.read_tensors finds tensors among other messages"
-        )
-    return found
-
-
-def read_tensors(source: Any, *, limits: Limits = DEFAULT_LIMITS, memory_map: bool = True) -> Iterator[Any]:
-    """All tensors of a source, one after another: an iterator, which reads a message when it comes to it.
-
-    Messages of other kinds between them are passed over. The parameters and errors are those of :func:`read_tensor`.
-    """
-    return _read_all(_Cursor(Source(source, memory_map)), limits)
-
-
-def _read_all(cursor: _Cursor, limits: Limits) -> Iterator[Any]:
-    while (found := _next_tensor(cursor, limits)) is not None:
-        if not isinstance(found, Message):
-            yield found
-
-
-_NOTHING = np.empty(0, np.uint8)
-
-
-class _Cursor:
-    """A place in a source, which moves on with what is taken from there."""
-
-    __slots__ = ("_data", "_source", "name", "position")
-
-    def __init__(self, source: Source) -> None:
-        self._source = source
-        self._data = source.data
-        self.name = source.name
-        self.position = 0
-
-    def rest(self) -> Bytes:
-        """All bytes from here on that need not be read first."""
-        return _NOTHING if self._data is None else self._data[self.position :]
-
-    def take(self, size: int, what: str = "") -> Bytes:
-        """The next ``size`` bytes; fewer at the end, unless ``what`` says what must be whole."""
-        start = self.position
-        taken = self._read(size) if self._data is None else self._data[start : start + size]
-        self.position += len(taken)
-        if what and len(taken) < size:
-            raise InvalidData(
-                f"{self.name}: {what} needs [{start}, {start + size}) but there are {self.position} bytes"
-            )
-        return taken
-
-    def _read(self, size: int) -> Bytes:
-        try:
-            target = np.empty(size, np.uint8)
-        except (MemoryError, ValueError):
-            raise LimitExceeded(
-                f"{self.name}: the message at {self.position} asks for {size} bytes of memory"
-            ) from None
-        got = self._source.read_into(target)
-        target.flags.writeable = False
-        return target[:got]
-
-
-def _next_tensor(cursor: _Cursor, limits: Limits) -> Any:
-    """What the next message holds: a tensor, or the message itself if it is of another kind; None at the end."""
-    known = known_tensor(cursor.rest()) if limits is DEFAULT_LIMITS else None
-    if known is not None:
-        cursor.position += known[1]
-        return known[0]
-    while True:
-        start = cursor.position
-        head = cursor.take(4).tobytes()
-        if head == CONTINUATION:
-            head += cursor.take(4).tobytes()
-        elif head == bytes(4) and start % ALIGNMENT:
-            if cursor.take(-cursor.position % ALIGNMENT).any():
-                raise InvalidData(f"{cursor.name}: expected a message, or zeros up to a multiple of 64, at {start}")
-            continue
-        where = f"{cursor.name}: the message at {start}"
-        prefix = read_prefix(head, 0, where, limits)
-        if prefix is None:
-            return None
-        metadata = cursor.take(prefix[1], f"the metadata at {start}")
-        message = parse_metadata(metadata, where, limits)
-        body = cursor.take(message.body_length, f"the body of the message at {start}")
-        return READERS[message.kind](message, body, where) if message.kind in READERS else message
-
-
 write_sparse_tensor = write_tensor
-read_sparse_tensor = read_tensor
