@@ -28,7 +28,7 @@ from shmarrow.ipc.message.encode import batch_message
 from shmarrow.ipc.options import DEFAULT_OPTIONS
 from shmarrow.layout.listing import LISTING
 from shmarrow.segment import SegmentWriter
-from shmarrow.sources.source import Sink
+from shmarrow.sources import open_sink
 from shmarrow.store.kinds import RECORD_BATCH
 from shmarrow.types import DataType, Field, Schema
 
@@ -80,7 +80,7 @@ class _DraftFile(RecordBatchFileWriter):
 
     def __init__(self, writer: SegmentWriter, schema: Schema) -> None:
         self._writer = writer
-        super().__init__(Sink(writer), schema, DEFAULT_OPTIONS, RECORD_BATCH)
+        super().__init__(open_sink(writer), schema, DEFAULT_OPTIONS, RECORD_BATCH)
         self.start = self._sink.position
 
     def allocate(self, metadata: int, body: int) -> Bytes:

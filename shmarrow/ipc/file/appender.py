@@ -14,7 +14,7 @@ from shmarrow.ipc.options import DEFAULT_OPTIONS, IpcWriteOptions
 from shmarrow.ipc.schema.decode import encoded_fields
 from shmarrow.ipc.schema.encode import encode_schema
 from shmarrow.ipc.schema.lazy import LazySchema
-from shmarrow.sources.source import Sink
+from shmarrow.sources.sinks import Sink
 
 
 class RecordBatchFileAppender(RecordBatchFileWriter):

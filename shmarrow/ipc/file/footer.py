@@ -12,7 +12,7 @@ from shmarrow.errors import InvalidData, LimitExceeded, Limits
 from shmarrow.ipc.flatbuffers.reader import Reader, TableView
 from shmarrow.ipc.flatbuffers.tables import STRUCTS
 from shmarrow.ipc.message.decode import Message, read_message
-from shmarrow.sources.source import Source
+from shmarrow.sources.base import Source
 
 if TYPE_CHECKING:
     import numpy.typing as npt

@@ -29,7 +29,7 @@ from shmarrow.ipc.file.footer import block_row, blocks_of, footer_place, read_bl
 from shmarrow.ipc.flatbuffers.tables import ENUMS, STRUCTS
 from shmarrow.ipc.message.decode import check_version, read_key_values
 from shmarrow.ipc.schema.cache import read_schema
-from shmarrow.sources.source import Source
+from shmarrow.sources.base import Source
 from shmarrow.tables import Table
 from shmarrow.types import Metadata, Schema
 
@@ -65,7 +65,7 @@ class RecordBatchFileReader:
         self._source = source
         self._limits = limits
         self._zero_copy_only = zero_copy_only
-        whole = source.all()
+        whole = source.read(0, source.size or 0)
         self._end, length = footer_place(whole, source, limits)
         self._data: Bytes | None = whole[: self._end]  # what blocks may lead to
         self._footer_bytes = whole[self._end : self._end + length]

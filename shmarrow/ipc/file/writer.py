@@ -16,7 +16,7 @@ from shmarrow.ipc.flatbuffers.tables import ENUMS, STRUCTS
 from shmarrow.ipc.message.encode import end_of_stream, key_values
 from shmarrow.ipc.options import IpcWriteOptions
 from shmarrow.ipc.stream.writer import BatchWriter
-from shmarrow.sources.source import Sink
+from shmarrow.sources.sinks import Sink
 from shmarrow.types import MetadataLike, Schema, as_metadata
 
 _SIZE = struct.Struct("<i")

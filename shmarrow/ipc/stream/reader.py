@@ -33,7 +33,7 @@ from shmarrow.ipc.batch.header import Header, batch_header
 from shmarrow.ipc.batch.projection import Projection
 from shmarrow.ipc.message.decode import Message, read_message
 from shmarrow.ipc.stream.decoder import BatchEvent, EndEvent, Event, SchemaEvent, StreamDecoder, StreamState
-from shmarrow.sources.source import Source
+from shmarrow.sources.base import Source
 from shmarrow.tables import Table
 from shmarrow.types import Schema
 
@@ -137,7 +137,7 @@ class MappedStreamReader(RecordBatchStreamReader):
     """
 
     def __init__(self, source: Source, limits: Limits, included_fields: Iterable[int | str] | None = None) -> None:
-        self._data = source.all()
+        self._data = source.read(0, source.size or 0)
         self._source = source
         self._limits = limits
         self._closed = False
@@ -164,6 +164,7 @@ class MappedStreamReader(RecordBatchStreamReader):
             return None
         message, start = found
         self._offset = start + message.body_length
+        self._source.advance(self._offset)
         return message, start, self._offset
 
     def _extend(self, count: int) -> bool:
@@ -181,6 +182,7 @@ class MappedStreamReader(RecordBatchStreamReader):
         if plain is not None:
             header, start = plain
             self._offset = start + header.body_length
+            self._source.advance(self._offset)
             self._latest = len(self._index), header
             self._index.append((offset, start, self._offset, self._state.dictionaries))
             return True

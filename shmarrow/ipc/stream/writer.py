@@ -17,7 +17,7 @@ from shmarrow.ipc.batch.encode import IpcPayload, check_schema, dictionaries_of,
 from shmarrow.ipc.message.encode import end_of_stream
 from shmarrow.ipc.options import DEFAULT_OPTIONS, IpcWriteOptions
 from shmarrow.ipc.schema.encode import encode_schema, schema_message
-from shmarrow.sources.source import Sink
+from shmarrow.sources.sinks import Sink
 from shmarrow.tables import Table
 from shmarrow.types import MetadataLike, Schema, as_metadata
 

@@ -42,7 +42,8 @@ from shmarrow.ipc.tensor.decode import read_header
 from shmarrow.ipc.tensor.encode import encode_tensor
 from shmarrow.ipc.tensor.writer import write_payload
 from shmarrow.segment import Segment
-from shmarrow.sources import Source, open_sink, open_source
+from shmarrow.sources import open_sink, open_source
+from shmarrow.sources.base import Source
 from shmarrow.tensor import SparseTensor, Tensor
 from shmarrow.tensor.convert import as_tensor
 from shmarrow.tensor.element import NDArray
@@ -68,8 +69,8 @@ def save_tensors(
     metadata: MetadataLike | None = None,
     options: IpcWriteOptions | None = None,
     *,
-    overwrite: bool = False,
-    mode: int = 0o400,
+    overwrite: bool | None = None,
+    mode: int | None = None,
     durable: bool = False,
 ) -> int:
     """Write named tensors as one bundle.

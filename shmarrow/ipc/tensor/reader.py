@@ -19,7 +19,8 @@ from shmarrow.buffer import ALIGNMENT, Bytes
 from shmarrow.errors import DEFAULT_LIMITS, InvalidData, InvalidType, LimitExceeded, Limits
 from shmarrow.ipc.message.decode import CONTINUATION, Message, read_prefix
 from shmarrow.ipc.tensor.decode import read_header
-from shmarrow.sources import Source, open_source
+from shmarrow.sources import open_source
+from shmarrow.sources.base import Source
 from shmarrow.states import CLOSE, CLOSED, END, ENDED, FAIL, FAILED, OPEN, READ, StateMachine
 
 STATES = {
@@ -29,9 +30,6 @@ STATES = {
     CLOSED: {CLOSE: CLOSED},
 }
 """Of a :class:`TensorReader`."""
-
-_GUESS = 4096
-"""Bytes that are fetched from a range source for a prefix and its metadata."""
 
 
 def read_tensor(source: Any, *, limits: Limits = DEFAULT_LIMITS, memory_map: bool = True) -> Any:
@@ -60,7 +58,7 @@ def read_tensor(source: Any, *, limits: Limits = DEFAULT_LIMITS, memory_map: boo
     InvalidData
         If there is no message of a tensor, or it is cut or breaks the format.
     """
-    opened = open_source(source, memory_map)
+    opened = open_source(source, memory_map, sequential=True)
     try:
         cursor = MessageCursor(opened, limits)
         found = cursor.next()
@@ -87,7 +85,7 @@ def read_tensors(source: Any, *, limits: Limits = DEFAULT_LIMITS, memory_map: bo
     TensorReader
         An iterator, which reads a message when it comes to it.
     """
-    return TensorReader(open_source(source, memory_map), limits)
+    return TensorReader(open_source(source, memory_map, sequential=True), limits)
 
 
 class TensorReader:
@@ -158,8 +156,6 @@ class MessageCursor:
         source, limits = self._source, self._limits
         while True:
             start = self.position
-            if source.data is None and source.size is not None:
-                source.fetch([(start, min(start + _GUESS, source.size))])
             head = self._take(4).tobytes()
             if head == CONTINUATION:
                 head += self._take(4).tobytes()
@@ -180,13 +176,8 @@ class MessageCursor:
     def _take(self, size: int, what: str = "", message: int = 0) -> Bytes:
         """The next ``size`` bytes; fewer at the end, unless ``what`` says what must be whole."""
         start = self.position
-        source = self._source
-        if (data := source.data) is not None:
-            taken = data[start : start + size]
-        elif source.size is not None:
-            taken = source.read(start, min(start + size, source.size))
-        else:
-            taken = self._receive(size)
+        data = self._source.data
+        taken = self._receive(size) if data is None else data[start : start + size]
         self.position += len(taken)
         if what and len(taken) < size:
             self._cut(what, message, start, size)

@@ -23,7 +23,8 @@ from shmarrow.errors import InvalidArgument, InvalidType
 from shmarrow.ipc.message.encode import encode_message
 from shmarrow.ipc.options import IpcWriteOptions
 from shmarrow.ipc.tensor.encode import TensorPayload, checked_options, dense_header, encode_tensor, wire_metadata
-from shmarrow.sources import Sink, open_sink
+from shmarrow.sources import open_sink
+from shmarrow.sources.sinks import Sink
 from shmarrow.states import CLOSE, CLOSED, FAIL, FAILED, OPEN, StateMachine
 from shmarrow.tensor.dense import MAX_BYTES, MAX_DIMENSIONS, as_dim_names, row_major
 from shmarrow.tensor.element import DType, as_element
@@ -47,8 +48,8 @@ def write_tensor(
     sink: Any,
     options: IpcWriteOptions | None = None,
     *,
-    overwrite: bool = False,
-    mode: int = 0o400,
+    overwrite: bool | None = None,
+    mode: int | None = None,
     durable: bool = False,
 ) -> int:
     """Write a tensor, dense or sparse, as one message.
@@ -176,8 +177,8 @@ def new_tensor(
     metadata: MetadataLike | None = None,
     *,
     order: Literal["C", "F"] = "C",
-    overwrite: bool = False,
-    mode: int = 0o400,
+    overwrite: bool | None = None,
+    mode: int | None = None,
     durable: bool = False,
 ) -> TensorWriter:
     """Room for a dense tensor that is filled where it will be read: no element is ever copied.
