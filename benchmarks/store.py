@@ -26,7 +26,7 @@ import pyarrow as pa
 from _bench import AS_FAST, Bench, Faster, bench, faster, warm_memory, within
 
 import shmarrow as sa
-from shmarrow.ipc.tensor.messages import encode_tensor
+from shmarrow.ipc.tensor.encode import encode_tensor
 from shmarrow.store.kinds import NDARRAY
 
 COLUMNS = 16

@@ -23,7 +23,7 @@ from _bench import AS_FAST, Bench, bench, faster, timed_write, warm_memory, with
 from safetensors import safe_open
 
 import shmarrow as sa
-from shmarrow.ipc.tensor.messages import encode_tensor
+from shmarrow.ipc.tensor.encode import encode_tensor
 
 WIDTH = 1 << 12
 NAME = "weight"

@@ -12,7 +12,8 @@ Rules kept here:
 
 from __future__ import annotations
 
-from _thread import allocate_lock
+import os
+from _thread import RLock
 from typing import Any, ClassVar
 
 from shmarrow.errors import InvalidArgument, InvalidType
@@ -115,7 +116,9 @@ def _rebuild(cls: type[ExtensionType], storage_type: DataType, serialized: bytes
 # --- the registry -----------------------------------------------------------------------------------------------
 
 _REGISTRY: dict[bytes, type[ExtensionType]] = {}
-_LOCK = allocate_lock()
+_LOCK = RLock()
+if hasattr(os, "register_at_fork"):  # no child finds it held by a thread that it does not have
+    os.register_at_fork(before=_LOCK.acquire, after_in_parent=_LOCK.release, after_in_child=_LOCK.release)
 _generation = 0
 
 

@@ -22,13 +22,11 @@ if TYPE_CHECKING:
     from shmarrow.ipc.stream.reader import MappedStreamReader, RecordBatchStreamReader
     from shmarrow.ipc.stream.writer import RecordBatchStreamWriter
     from shmarrow.ipc.tensor.bundle import Bundle, load_tensors, save_tensors
-    from shmarrow.ipc.tensor.io import (
+    from shmarrow.ipc.tensor.reader import TensorReader, read_sparse_tensor, read_tensor, read_tensors
+    from shmarrow.ipc.tensor.writer import (
         TensorWriter,
         get_tensor_size,
         new_tensor,
-        read_sparse_tensor,
-        read_tensor,
-        read_tensors,
         write_sparse_tensor,
         write_tensor,
     )
@@ -200,14 +198,15 @@ _HOMES = {
     "Bundle": "tensor.bundle",
     "load_tensors": "tensor.bundle",
     "save_tensors": "tensor.bundle",
-    "TensorWriter": "tensor.io",
-    "get_tensor_size": "tensor.io",
-    "new_tensor": "tensor.io",
-    "read_sparse_tensor": "tensor.io",
-    "read_tensor": "tensor.io",
-    "read_tensors": "tensor.io",
-    "write_sparse_tensor": "tensor.io",
-    "write_tensor": "tensor.io",
+    "TensorReader": "tensor.reader",
+    "TensorWriter": "tensor.writer",
+    "get_tensor_size": "tensor.writer",
+    "new_tensor": "tensor.writer",
+    "read_sparse_tensor": "tensor.reader",
+    "read_tensor": "tensor.reader",
+    "read_tensors": "tensor.reader",
+    "write_sparse_tensor": "tensor.writer",
+    "write_tensor": "tensor.writer",
 }
 """The module of each name that is imported when it is first asked for."""
 
@@ -236,6 +235,7 @@ __all__ = [
     "RecordBatchStreamWriter",
     "SchemaEvent",
     "StreamDecoder",
+    "TensorReader",
     "TensorWriter",
     "append_file",
     "get_tensor_size",

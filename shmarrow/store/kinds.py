@@ -28,7 +28,8 @@ from shmarrow.ipc.options import DEFAULT_OPTIONS, IpcWriteOptions
 from shmarrow.ipc.stream.reader import MappedStreamReader
 from shmarrow.ipc.stream.writer import RecordBatchStreamWriter
 from shmarrow.ipc.tensor.bundle import BUNDLE_KEY, Bundle, load_tensors, save_tensors
-from shmarrow.ipc.tensor.io import get_tensor_size, read_tensor, write_tensor
+from shmarrow.ipc.tensor.reader import read_tensor
+from shmarrow.ipc.tensor.writer import get_tensor_size, write_tensor
 from shmarrow.segment import Segment, SegmentWriter
 from shmarrow.sources import open_sink, open_source
 from shmarrow.tables import Table

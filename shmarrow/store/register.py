@@ -17,6 +17,7 @@ from __future__ import annotations
 import fcntl
 import os
 import time
+from _thread import RLock
 from collections.abc import Collection, Iterator
 from contextlib import suppress
 from typing import NamedTuple
@@ -58,8 +59,17 @@ class Row(NamedTuple):
 NOTHING = Row()
 
 
+_reading = RLock()
+"""Held while rows are read, and at a fork, so that no child has a part of them."""
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=_reading.acquire, after_in_parent=_reading.release, after_in_child=_reading.release)
+
+
 class Register:
-    """The rows of a store, read again when the file has changed."""
+    """The rows of a store, read again when the file has changed.
+
+    Thread safety: may be shared.
+    """
 
     def __init__(self, place: Place) -> None:
         self._place = place
@@ -69,7 +79,7 @@ class Register:
         self._rows: dict[Key, Row] = {}
 
     def rows(self) -> dict[Key, Row]:
-        """The rows by object."""
+        """The rows by object; other threads may add to them, so whoever goes through them takes a copy first."""
         if not os.access(self._path, os.F_OK):  # most stores have none, and an exception takes longer
             return {}
         try:
@@ -78,7 +88,8 @@ class Register:
             return {}
         seen = status.st_ino, status.st_ctime_ns, status.st_size
         if seen != self._seen:
-            self._read()
+            with _reading:
+                self._read()
         return self._rows
 
     def _read(self) -> None:
@@ -88,16 +99,17 @@ class Register:
                 status = os.fstat(file.fileno())
                 head = file.read(_ROW.itemsize)
                 if head != self._head or self._seen is None or status.st_size < self._seen[2]:
-                    self._rows, start = {}, len(head)
+                    rows, start = {}, len(head)
                 else:
-                    start = self._seen[2]
+                    rows, start = self._rows, self._seen[2]
                 file.seek(start)
                 data = file.read()
         except FileNotFoundError:
             self._seen, self._rows = None, {}
             return
         table = np.frombuffer(data, _ROW, len(data) // _ROW.itemsize)
-        self._rows.update({(inode, published): Row(*row) for inode, published, *row in table.tolist()})
+        rows.update({(inode, published): Row(*row) for inode, published, *row in table.tolist()})
+        self._rows = rows
         self._head = head
         self._seen = status.st_ino, status.st_ctime_ns, start + table.nbytes
 
@@ -123,7 +135,7 @@ class Register:
 
     def keep(self, keys: Collection[Key]) -> None:
         """Drop the rows of all other objects; the caller holds the store's lock."""
-        kept = [(*key, *row) for key, row in self.rows().items() if key in keys and row != NOTHING]
+        kept = [(*key, *row) for key, row in self.rows().copy().items() if key in keys and row != NOTHING]
         if not kept:
             with suppress(FileNotFoundError):
                 os.unlink(self._path)

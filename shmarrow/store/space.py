@@ -267,7 +267,7 @@ class Space:
 
     def collectable(self) -> set[register.Key]:
         """The objects that have expired or whose owner is gone."""
-        rows = self._register.rows()
+        rows = self._register.rows().copy()
         if not rows:
             return set()
         alive = {0} | {owner.number for owner in register.owners(self._place) if owner.alive}
@@ -290,7 +290,7 @@ class Space:
         gone = {each.key for each in removed}
         kept = {each.key for each in found} - gone
         self._register.keep(kept)
-        needed = {row.owner for row in self._register.rows().values()}
+        needed = {row.owner for row in self._register.rows().copy().values()}
         for owner in register.owners(self._place):
             if not owner.alive and owner.number not in needed:
                 os.unlink(owner.path)

@@ -24,6 +24,11 @@ from shmarrow.tensor.element import DType, Element, NDArray, as_storage, checked
 from shmarrow.types import DataType, Metadata, MetadataLike, as_metadata
 
 DimNames = tuple[str, ...]
+Shape = tuple[int, ...]
+
+MAX_DIMENSIONS = 64
+"""What an ndarray has."""
+MAX_BYTES = (1 << 63) - 1
 
 _BLOCK = 16 << 20
 """Bytes that are copied at a time where elements have to be brought together."""
@@ -385,6 +390,16 @@ def dense_layout(array: NDArray) -> tuple[tuple[int, ...], int]:
         strides[axis] = step
         step *= array.shape[axis]
     return tuple(strides), step
+
+
+def row_major(shape: Shape, itemsize: int) -> Shape:
+    """The strides of elements that lie together in row-major order."""
+    strides = []
+    step = itemsize
+    for size in reversed(shape):
+        strides.append(step)
+        step *= max(size, 1)
+    return tuple(strides[::-1])
 
 
 def dense_pieces(array: NDArray) -> Iterator[Bytes]:

@@ -14,9 +14,10 @@ for each tensor. Rules kept here:
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping
 from itertools import pairwise
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
@@ -35,15 +36,18 @@ from shmarrow.errors import (
 )
 from shmarrow.ipc.file.reader import RecordBatchFileReader
 from shmarrow.ipc.file.writer import RecordBatchFileWriter
-from shmarrow.ipc.message.decode import read_message, read_prefix
+from shmarrow.ipc.message.decode import Message, read_prefix
 from shmarrow.ipc.options import IpcWriteOptions
-from shmarrow.ipc.tensor.io import write_payload
-from shmarrow.ipc.tensor.messages import READERS, encode_tensor
+from shmarrow.ipc.tensor.decode import read_header
+from shmarrow.ipc.tensor.encode import encode_tensor
+from shmarrow.ipc.tensor.writer import write_payload
+from shmarrow.segment import Segment
 from shmarrow.sources import open_sink, open_source
 from shmarrow.sources.base import Source
 from shmarrow.tensor import SparseTensor, Tensor
 from shmarrow.tensor.convert import as_tensor
-from shmarrow.types import MetadataLike, Schema, as_metadata
+from shmarrow.tensor.element import NDArray
+from shmarrow.types import Metadata, MetadataLike, as_metadata
 
 BUNDLE_KEY = b"shmarrow:bundle"
 BUNDLE_VERSION = b"1"
@@ -108,6 +112,10 @@ def save_tensors(
     for name, value in tensors.items():
         if not isinstance(name, str):
             raise InvalidType(f"the name of a tensor is a string, found {name!r}")
+        try:
+            name.encode()
+        except UnicodeEncodeError as error:
+            raise InvalidArgument(f"the name {name!r} of a tensor has no form in UTF-8: {error.reason}") from None
         made[name] = as_tensor(value)
     given = as_metadata(metadata) or {}
     if BUNDLE_KEY in given:
@@ -118,9 +126,9 @@ def save_tensors(
     with RecordBatchFileWriter(sink, INDEX, options, {**given, BUNDLE_KEY: BUNDLE_VERSION}) as writer:
         offsets = np.empty(len(made), np.int64)
         for row, tensor in enumerate(made.values()):
-            plan = encode_tensor(tensor, options, sink.position)
+            payload = encode_tensor(tensor, options, sink.position)
             offsets[row] = sink.position
-            write_payload(sink, plan)
+            write_payload(sink, payload)
         names = list(made)
         columns = {
             "name": names,
@@ -131,30 +139,18 @@ def save_tensors(
     return sink.position
 
 
-_accepted = INDEX
-
-
-def _is_index(schema: Schema) -> bool:
-    """Whether a schema is that of an index. Schemas are kept by their bytes, so most are the one seen before."""
-    global _accepted
-    if schema is not _accepted:
-        if schema != INDEX:
-            return False
-        _accepted = schema
-    return True
-
-
 def load_tensors(source: Any, *, limits: Limits = DEFAULT_LIMITS, memory_map: bool = True) -> Bundle:
     """Open a bundle: a mapping of names to tensors, each read when it is asked for.
 
     Parameters
     ----------
     source : path, ``shm:NAME``, Segment, file object or bytes-like
-        A path or a name is mapped; the tensors point into the mapping and keep it alive.
+        A path or a name is mapped, and the tensors are views of the mapping. Of a seekable file object that cannot be
+        mapped, the index is read, and then each tensor when it is asked for.
     limits : Limits, optional
         Bounds on what is accepted.
     memory_map : bool
-        False reads a path's bytes into memory instead.
+        False reads into memory instead of mapping.
 
     Raises
     ------
@@ -163,109 +159,53 @@ def load_tensors(source: Any, *, limits: Limits = DEFAULT_LIMITS, memory_map: bo
     InvalidData
         If it is no bundle, or its tensors overlap, leave holes or lie outside.
     """
-    return Bundle(open_source(source, memory_map), limits)
+    reopen = (source, limits, memory_map) if isinstance(source, (str, os.PathLike, Segment)) else None
+    return Bundle(open_source(source, memory_map), limits, reopen)
 
 
 class Bundle(Mapping[str, Tensor | SparseTensor]):
     """Named tensors, each read when it is asked for; made by :func:`load_tensors`.
 
-    A mapping in the order in which the tensors were saved, and a context manager.
+    A mapping in the order in which the tensors were saved, and a context manager. It is open, or closed: every use of
+    a closed one raises :class:`shmarrow.Closed`. A bundle that was loaded by its name is pickled and copied as that
+    name, and opened anew.
 
     Attributes
     ----------
-    metadata : dict of bytes to bytes, or None
+    metadata : mapping of bytes to bytes, or None
         The metadata of the bundle.
+
+    Thread safety: threads may share a bundle, and close it while others read: they get their tensors, or ``Closed``.
     """
 
-    def __init__(self, source: Source, limits: Limits) -> None:
+    def __init__(self, source: Source, limits: Limits, reopen: tuple[Any, ...] | None = None) -> None:
         self._name = source.name
         self._limits = limits
-        reader = RecordBatchFileReader(source, limits)
-        metadata = reader.metadata or {}
-        version = metadata.pop(BUNDLE_KEY, None)
-        if version is None:
-            raise InvalidData(f"{self._name}: an Arrow file, but no bundle of tensors; ipc.open_file reads it")
-        if version != BUNDLE_VERSION:
-            raise Unsupported(f"{self._name}: a bundle of version {version!r}; version {BUNDLE_VERSION!r} is read")
-        self.metadata = metadata or None
-        if not _is_index(reader.schema) or reader.num_record_batches != 1:
-            raise InvalidData(
-                f"{self._name}: the index of a bundle is one batch of {INDEX.names}, "
-                f"found {reader.num_record_batches} of {reader.schema.names}"
-            )
-        self._data: Bytes | None = source.read(0, source.size or 0)
-        batch = reader.get_batch(0)
-        self._length = batch.num_rows
-        columns = [batch.column(i) for i in range(len(INDEX))]
-        if any(column.null_count for column in columns):
-            raise InvalidData(f"{self._name}: a null in the index of a bundle")
-        _, ends, text = columns[0].buffers()
-        self._ends = ends.view("<i4")
-        self._text = memoryview(text if text is not None else b"")
-        self._by_name = columns[2].to_numpy()
-        # Each message ends where the next one, or the index, starts.
-        self._starts = np.append(columns[1].to_numpy(), reader._blocks["offset"][:1])
-        self._check_starts()
+        self._reopen = reopen
+        self._opened: _Index | None = None
+        try:
+            reader = RecordBatchFileReader(source, limits)
+            self.metadata = _bundle_metadata(reader.metadata or {}, self._name)
+            self._opened = _read_index(reader, source, limits)
+        except BaseException:
+            source.close()
+            raise
 
-    def _check_starts(self) -> None:
-        """Check that the messages stand between the schema and the index in the order of their rows."""
-        prefix = read_prefix(self._bytes(), _SCHEMA, self._name, self._limits)
-        first = _SCHEMA if prefix is None else _SCHEMA + sum(prefix)
-        if int(self._starts[0]) != first:
-            raise InvalidData(f"{self._name}: the first message starts at {self._starts[0]}, expected {first}")
-        back = self._starts[1:] <= self._starts[:-1]
-        if back.any():
-            row = int(back.argmax())
-            raise InvalidData(
-                f"{self._name}: the tensor of row {row} starts at {self._starts[row]}, and what follows it does at "
-                f"{self._starts[row + 1]}"
-            )
-
-    def _bytes(self) -> Bytes:
-        if self._data is None:
+    def _index(self) -> _Index:
+        index = self._opened
+        if index is None:
             raise Closed(f"the bundle {self._name} is closed")
-        return self._data
-
-    # --- names ---
-
-    def _name_at(self, row: int) -> bytes:
-        return bytes(self._text[max(int(self._ends[row]), 0) : max(int(self._ends[row + 1]), 0)])
-
-    def _find(self, name: str) -> int | None:
-        """The row of a name."""
-        wanted = name.encode()
-        low, high = 0, self._length
-        while low < high:
-            middle = (low + high) // 2
-            row = int(self._by_name[middle])
-            if not 0 <= row < self._length:
-                raise InvalidData(f"{self._name}: row {row} in the order of names, of {self._length} rows")
-            found = self._name_at(row)
-            if found == wanted:
-                return row
-            if found < wanted:
-                low = middle + 1
-            else:
-                high = middle
-        return None
+        return index
 
     def __contains__(self, name: object) -> bool:
-        return isinstance(name, str) and self._find(name) is not None
+        return isinstance(name, str) and self._index().find(name) is not None
 
     def __iter__(self) -> Iterator[str]:
-        for row in range(self._length):
-            yield self._text_at(row)
-
-    def _text_at(self, row: int) -> str:
-        try:
-            return self._name_at(row).decode()
-        except UnicodeDecodeError as error:
-            raise InvalidData(f"{self._name}: the name of row {row} is not UTF-8: {error.reason}") from None
+        index = self._index()
+        return map(index.text, range(index.length))
 
     def __len__(self) -> int:
-        return self._length
-
-    # --- tensors ---
+        return self._index().length
 
     def __getitem__(self, name: str) -> Any:
         """The tensor of a name, over the bundle's memory.
@@ -279,41 +219,23 @@ class Bundle(Mapping[str, Tensor | SparseTensor]):
         """
         if not isinstance(name, str):
             raise FieldNotFound(f"{self._name}: the names of tensors are strings, found {name!r}")
-        self._bytes()
-        row = self._find(name)
+        index = self._index()
+        row = index.find(name)
         if row is None:
-            raise FieldNotFound(f"{self._name}: no tensor {name!r} among {self._length}")
-        return self._read(row)
-
-    def _read(self, row: int) -> Any:
-        where = f"{self._name}: the tensor {self._text_at(row)!r}"
-        start, end = int(self._starts[row]), int(self._starts[row + 1])
-        data = self._bytes()[start:end]
-        found = read_message(data, 0, where, self._limits)
-        if found is None or found[1] + found[0].body_length != end - start:
-            raise InvalidData(f"{where}: expected a message over all of [{start}, {end}), found a shorter one")
-        message = found[0]
-        if message.kind not in READERS:
-            raise InvalidData(f"{where} is a {message.kind} message, expected a Tensor or a SparseTensor")
-        tensor = READERS[message.kind](message, data[found[1] :], where)
-        offset, length = message.header["data"].item()
-        if padded(offset + length) != message.body_length:
-            raise InvalidData(
-                f"{where}: the elements end at {offset + length} of a body of {message.body_length} bytes"
-            )
-        return tensor
+            raise FieldNotFound(f"{self._name}: no tensor {name!r} among {index.length}")
+        return index.read(row, self._limits)
 
     def validate(self, *, full: bool = False) -> None:
         """Check every message, and the order of names; with ``full`` also the elements and all indices' values."""
-        order = self._by_name
-        if sorted(order.tolist()) != list(range(self._length)):
-            raise InvalidData(f"{self._name}: the order of names is no permutation of {self._length} rows")
-        names = [self._name_at(row) for row in order]
-        for before, after in pairwise(names):
+        index = self._index()
+        order = index.by_name.tolist()
+        if sorted(order) != list(range(index.length)):
+            raise InvalidData(f"{self._name}: the order of names is no permutation of {index.length} rows")
+        for before, after in pairwise(map(index.name, order)):
             if before >= after:
                 raise InvalidData(f"{self._name}: the names {before!r} and {after!r} are not in order, or the same")
-        for row in range(self._length):
-            self._read(row).validate(full=full)
+        for row in range(index.length):
+            index.read(row, self._limits).validate(full=full)
 
     def to_numpy(self) -> dict[str, Any]:
         """All dense tensors as ndarrays over the bundle's memory, and the sparse ones expanded."""
@@ -326,20 +248,130 @@ class Bundle(Mapping[str, Tensor | SparseTensor]):
         """All tensors in torch, for ``load_state_dict``; on the CPU over the bundle's memory, which is read-only."""
         return {name: tensor.to_torch(device) for name, tensor in self.items()}
 
-    # --- the end ---
-
     def close(self) -> None:
-        """Let go of the bundle; tensors that were handed out keep their mapping alive."""
-        self._data = None
-        self._text = memoryview(b"")
-        self._length = 0
+        """Release the source; tensors that were handed out keep their memory. A second call does nothing."""
+        index, self._opened = self._opened, None
+        if index is not None:
+            index.source.close()
 
     def __enter__(self) -> Self:
-        self._bytes()
+        self._index()
         return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
 
+    def __reduce__(self) -> Any:
+        self._index()
+        if self._reopen is None:
+            raise InvalidType(
+                f"the bundle {self._name} has no name to be opened by again, so it is neither pickled nor copied; "
+                "save it to a path or a shm: name"
+            )
+        return _reopened, self._reopen
+
     def __repr__(self) -> str:
-        return f"<Bundle {self._name!r}, {self._length} tensors>" if self._data is not None else "<Bundle, closed>"
+        index = self._opened
+        return f"<Bundle {self._name!r}, {index.length} tensors>" if index is not None else "<Bundle, closed>"
+
+
+def _reopened(source: Any, limits: Limits, memory_map: bool) -> Bundle:
+    return load_tensors(source, limits=limits, memory_map=memory_map)
+
+
+def _bundle_metadata(metadata: Metadata, name: str) -> Metadata | None:
+    """The bundle's own metadata among those of the file."""
+    version = metadata.get(BUNDLE_KEY)
+    if version is None:
+        raise InvalidData(f"{name}: an Arrow file, but no bundle of tensors; ipc.open_file reads it")
+    if version != BUNDLE_VERSION:
+        raise Unsupported(f"{name}: a bundle of version {version!r}; version {BUNDLE_VERSION!r} is read")
+    return as_metadata({key: value for key, value in metadata.items() if key != BUNDLE_KEY})
+
+
+def _read_index(reader: RecordBatchFileReader, source: Source, limits: Limits) -> _Index:
+    """The index, after a check that the messages stand between it and the schema in the order of their rows."""
+    name = source.name
+    if reader.schema != INDEX or reader.num_record_batches != 1:
+        raise InvalidData(
+            f"{name}: the index of a bundle is one batch of {INDEX.names}, "
+            f"found {reader.num_record_batches} of {reader.schema.names}"
+        )
+    batch = reader.get_batch(0)
+    names, starts, by_name = [batch.column(i) for i in range(len(INDEX))]
+    if names.null_count or starts.null_count or by_name.null_count:
+        raise InvalidData(f"{name}: a null in the index of a bundle")
+    # Each message ends where the next one, or the index, starts.
+    offsets = np.append(starts.to_numpy(), reader._blocks["offset"][:1])
+    prefix = read_prefix(source.read(_SCHEMA, _SCHEMA + 8), 0, name, limits)
+    first = _SCHEMA if prefix is None else _SCHEMA + sum(prefix)
+    if int(offsets[0]) != first:
+        raise InvalidData(f"{name}: the first message starts at {offsets[0]}, expected {first}")
+    back = offsets[1:] <= offsets[:-1]
+    if back.any():
+        row = int(back.argmax())
+        raise InvalidData(
+            f"{name}: the tensor of row {row} starts at {offsets[row]}, and what follows it does at {offsets[row + 1]}"
+        )
+    return _Index(source, names.offsets, names.data, offsets, by_name.to_numpy(), batch.num_rows)
+
+
+class _Index(NamedTuple):
+    """What an open bundle holds: its source, and the columns of its index. Names may be lies until they are checked."""
+
+    source: Source
+    name_offsets: NDArray
+    name_data: Bytes
+    offsets: NDArray
+    by_name: NDArray
+    length: int
+
+    def name(self, row: int) -> bytes:
+        """The name of a row, encoded."""
+        start, end = self.name_offsets[row : row + 2].tolist()
+        return self.name_data[max(start, 0) : max(end, 0)].tobytes()
+
+    def text(self, row: int) -> str:
+        """The name of a row."""
+        try:
+            return self.name(row).decode()
+        except UnicodeDecodeError as error:
+            raise InvalidData(f"{self.source.name}: the name of row {row} is not UTF-8: {error.reason}") from None
+
+    def find(self, name: str) -> int | None:
+        """The row of a name."""
+        wanted = name.encode(errors="surrogatepass")  # a name with surrogates is found nowhere
+        low, high = 0, self.length
+        while low < high:
+            middle = (low + high) // 2
+            row = int(self.by_name[middle])
+            if not 0 <= row < self.length:
+                raise InvalidData(f"{self.source.name}: row {row} in the order of names, of {self.length} rows")
+            found = self.name(row)
+            if found == wanted:
+                return row
+            low, high = (middle + 1, high) if found < wanted else (low, middle)
+        return None
+
+    def read(self, row: int, limits: Limits) -> Any:
+        """The tensor of a row, whose message takes all the room up to what follows it."""
+        where = f"{self.source.name}: the tensor {self.text(row)!r}"
+        start, end = self.offsets[row : row + 2].tolist()
+        data = self.source.read(start, end)
+        prefix = read_prefix(data, 0, where, limits) or (0, 0)
+        body = sum(prefix)
+        if not 0 < body <= len(data):
+            raise InvalidData(
+                f"{where}: expected a message over all of [{start}, {end}), found {body} bytes of metadata"
+            )
+        header = read_header(data[prefix[0] : body], where, limits)
+        if isinstance(header, Message):
+            raise InvalidData(f"{where} is a {header.kind} message, expected a Tensor or a SparseTensor")
+        if body + header.body_length != len(data):
+            raise InvalidData(
+                f"{where}: expected a message over all of [{start}, {end}), "
+                f"found one up to {start + body + header.body_length}"
+            )
+        if padded(header.data_end) != header.body_length:
+            raise InvalidData(f"{where}: the elements end at {header.data_end} of a body of {header.body_length} bytes")
+        return header.over(data[body:])
