@@ -180,7 +180,7 @@ class Bundle(Mapping[str, Tensor | SparseTensor]):
         self._name = source.name
         self._limits = limits
         reader = RecordBatchFileReader(source, limits)
-        metadata = reader.metadata or {}
+        metadata = dict(reader.metadata or {})
         version = metadata.pop(BUNDLE_KEY, None)
         if version is None:
             raise InvalidData(f"{self._name}: an Arrow file, but no bundle of tensors; ipc.open_file reads it")
