@@ -165,7 +165,8 @@ class RecordBatchFileReader:
 
     @property
     def schema(self) -> Schema:
-        return (self._full_schema if self._included is None else self._included.schema).kept()
+        """The schema of all batches."""
+        return (self._full_schema if self._included is None else self._included.schema).detach()
 
     def _opened(self) -> _File:
         file = self._file
