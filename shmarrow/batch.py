@@ -1,6 +1,10 @@
 """Record batches: columns of equal length under one schema.
 
-A record batch that was read makes a column when it is asked for, and keeps it.
+Rules kept here:
+
+* a batch that was read builds a column when it is asked for, and caches it;
+* slicing, selecting and renaming build no column: the new batch has a view of the columns of the old one. A view of a
+  view refers to the columns behind both, so chains do not grow.
 """
 
 from __future__ import annotations
@@ -10,21 +14,56 @@ from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
-from shmarrow.columns import Columns, Key, common_length
-from shmarrow.errors import IndexOutOfRange, InvalidArgument, InvalidData
+from shmarrow.columns import Columns, Key, common_length, fields_at, renamed, wanted_types
+from shmarrow.errors import InvalidArgument, InvalidData
 from shmarrow.layout.build import array
-from shmarrow.layout.memory import check_expansion
-from shmarrow.types import DataType, Field, Metadata, MetadataLike, Schema, as_metadata
+from shmarrow.layout.memory import check_expansion, slice_bounds
+from shmarrow.types import Field, Metadata, MetadataLike, Schema, as_metadata
 
 
 class ColumnSource(Protocol):
-    """Where a record batch that was read gets its columns, each when it is asked for."""
+    """Where a record batch gets columns that it does not have yet. Any thread may call it at any time."""
 
     def column(self, index: int) -> Any:
         """The column at a position from 0."""
 
-    def columns(self) -> list[Any]:
-        """All columns, made anew; for all of them at once some things are faster."""
+    def columns(self, indices: Sequence[int] | None = None) -> list[Any]:
+        """Several columns, or all: faster than one by one where they are fetched or decompressed."""
+
+
+class ColumnView:
+    """A source over the columns of a batch: some or all of them, cut to a range of rows.
+
+    Parameters
+    ----------
+    batch : RecordBatch
+        The batch that the columns come from; it builds and caches them.
+    indices : sequence of int, optional
+        The positions of the columns in that batch; without it all of them in order.
+    offset, length : int
+        The rows.
+    """
+
+    __slots__ = ("batch", "indices", "length", "offset")
+
+    def __init__(self, batch: RecordBatch, indices: Sequence[int] | None, offset: int, length: int) -> None:
+        self.batch = batch
+        self.indices = indices
+        self.offset = offset
+        self.length = length
+
+    def column(self, index: int) -> Any:
+        return self._cut(self.batch.column(index if self.indices is None else self.indices[index]))
+
+    def columns(self, indices: Sequence[int] | None = None) -> list[Any]:
+        if indices is None or self.indices is None:
+            found = self.indices if indices is None else indices
+        else:
+            found = [self.indices[i] for i in indices]
+        return [self._cut(column) for column in self.batch._columns_at(found)]
+
+    def _cut(self, column: Any) -> Any:
+        return column if self.length == len(column) else column.slice(self.offset, self.length)
 
 
 class RecordBatch(Columns):
@@ -37,8 +76,13 @@ class RecordBatch(Columns):
     ----------
     num_rows : int
         Length of every column.
-    metadata : dict of bytes to bytes, or None
-        The metadata of the message that the batch came from or goes into.
+    metadata : mapping of bytes to bytes, or None
+        The metadata of the message that the batch came from or goes into; immutable.
+
+    Notes
+    -----
+    Thread safety: any number of threads may use a batch. Two that ask for the same column at the same time may each
+    build it; they get equal arrays over the same memory, or over copies of it where the batch is compressed.
     """
 
     __slots__ = ("_columns", "_schema", "_source", "metadata", "num_rows")
@@ -59,7 +103,7 @@ class RecordBatch(Columns):
         self.num_rows = num_rows
         self.metadata: Metadata | None = as_metadata(metadata) if metadata else None
         self._source = source
-        # Those made so far by position: room for all would cost more than opening a batch of many columns.
+        # The columns built so far, by position; only ever added to. A list would cost more than opening a wide batch.
         self._columns: dict[int, Any] = {} if columns is None else dict(enumerate(columns))
 
     @classmethod
@@ -73,12 +117,7 @@ class RecordBatch(Columns):
         InvalidArgument
             If neither or both are given, the numbers differ, or the arrays have different lengths.
         """
-        if (names is None) == (schema is None):
-            raise InvalidArgument("expected either names or a schema")
-        wanted: Sequence[DataType | None] = schema.types if schema is not None else [None] * len(arrays)
-        if len(wanted) != len(arrays) or (names is not None and len(names) != len(arrays)):
-            count = len(schema) if schema is not None else len(names or ())
-            raise InvalidArgument(f"{len(arrays)} arrays for {count} fields")
+        wanted = wanted_types(len(arrays), names, schema)
         columns = [array(values, type) for values, type in zip(arrays, wanted, strict=True)]
         if schema is None:
             schema = Schema([Field(name, col.type) for name, col in zip(names or (), columns, strict=True)])
@@ -126,11 +165,20 @@ class RecordBatch(Columns):
 
     @property
     def columns(self) -> list[Any]:
-        """All columns."""
-        made = self._columns
-        if self._source is not None and len(made) < len(self._schema):
-            self._columns = made = dict(enumerate(self._source.columns())) | made
-        return [made[i] for i in range(len(made))]
+        """All columns, as a new list."""
+        return self._columns_at(None)
+
+    def _columns_at(self, indices: Sequence[int] | None) -> list[Any]:
+        """The columns at some positions, or all; those that are missing are built together."""
+        built, source = self._columns, self._source
+        wanted = range(len(self._schema)) if indices is None else indices
+        if source is not None:
+            missing = [i for i in wanted if i not in built] if built else indices
+            if missing is None:
+                built.update(enumerate(source.columns()))
+            elif missing:
+                built.update(zip(missing, source.columns(missing), strict=True))
+        return [built[i] for i in wanted]
 
     @property
     def nbytes(self) -> int:
@@ -140,28 +188,55 @@ class RecordBatch(Columns):
     # --- other batches ---
 
     def slice(self, offset: int = 0, length: int | None = None) -> RecordBatch:
-        """The rows from ``offset`` on, ``length`` of them or as many as there are; copies nothing."""
-        if not 0 <= offset <= self.num_rows:
-            raise IndexOutOfRange(f"slice offset {offset} is out of range: the batch has {self.num_rows} rows")
-        rest = self.num_rows - offset
-        length = rest if length is None else min(length, rest)
-        if length < 0:
-            raise InvalidArgument(f"the length of a slice is at least 0, found {length}")
-        columns = [column.slice(offset, length) for column in self.columns]
-        return RecordBatch(self.schema, length, columns, metadata=self.metadata)
+        """The rows from ``offset`` on, ``length`` of them or as many as there are; builds and copies nothing.
+
+        Raises
+        ------
+        IndexOutOfRange
+            If ``offset`` is negative or beyond the end.
+        InvalidArgument
+            If ``length`` is negative.
+        """
+        offset, length = slice_bounds(offset, length, self.num_rows, "batch")
+        return self._view(self._schema, None, offset, length)
 
     def select(self, keys: Iterable[Key]) -> RecordBatch:
-        """The columns named, in the order given; copies nothing, and makes no other columns."""
-        indices = [self.schema.index_of(key) for key in keys]
-        schema = Schema([self.schema.field(i) for i in indices], self.schema.metadata)
-        return RecordBatch(schema, self.num_rows, [self.column(i) for i in indices], metadata=self.metadata)
+        """The columns at the positions or of the names given, in that order; builds and copies nothing."""
+        indices = [self._schema.index_of(key) for key in keys]
+        return self._view(fields_at(self._schema, indices), indices, 0, self.num_rows)
 
     def rename_columns(self, names: Sequence[str]) -> RecordBatch:
-        """The same columns under other names."""
-        if len(names) != self.num_columns:
-            raise InvalidArgument(f"{len(names)} names for {self.num_columns} columns")
-        fields = [field.with_name(name) for field, name in zip(self.schema, names, strict=True)]
-        return RecordBatch(Schema(fields, self.schema.metadata), self.num_rows, self.columns, metadata=self.metadata)
+        """The same columns under other names; builds and copies nothing.
+
+        Raises
+        ------
+        InvalidArgument
+            If there are more or fewer names than columns.
+        InvalidType
+            If a name is not a string.
+        """
+        return self._with_schema(renamed(self._schema, names))
+
+    def _with_schema(self, schema: Schema) -> RecordBatch:
+        """The same columns under other fields or metadata; both batches share what they have built."""
+        made = RecordBatch(schema, self.num_rows, source=self._source)
+        made.metadata, made._columns = self.metadata, self._columns
+        return made
+
+    def _view(self, schema: Schema, indices: Sequence[int] | None, offset: int, length: int) -> RecordBatch:
+        base, source = self, self._source
+        if source.__class__ is ColumnView:
+            base, offset, within = source.batch, offset + source.offset, source.indices
+            if within is not None:
+                indices = within if indices is None else [within[i] for i in indices]
+        if indices is not None:
+            # With a cache of its own, the view holds no column that it does not have itself.
+            built = base._columns
+            base = RecordBatch(base._schema, base.num_rows, source=base._source)
+            base._columns = {i: built[i] for i in indices if i in built}
+        made = RecordBatch(schema, length, source=ColumnView(base, indices, offset, length))
+        made.metadata = self.metadata
+        return made
 
     def append_column(self, field: Field | str, values: Any) -> RecordBatch:
         """A batch with one more column at the end."""
@@ -172,15 +247,20 @@ class RecordBatch(Columns):
         return RecordBatch(self.schema.append(made), self.num_rows, [*self.columns, column], metadata=self.metadata)
 
     def replace_schema_metadata(self, metadata: MetadataLike | None = None) -> RecordBatch:
-        """The same columns with other metadata in the schema."""
-        schema = self.schema.with_metadata(metadata)
-        return RecordBatch(schema, self.num_rows, self.columns, metadata=self.metadata)
+        """The same columns with other metadata in the schema; builds and copies nothing."""
+        return self._with_schema(self._schema.with_metadata(metadata))
 
     def take(self, indices: Any) -> RecordBatch:
-        """The rows at ``indices``; a copy."""
+        """The rows at ``indices``, with the same metadata; a copy.
+
+        Raises
+        ------
+        IndexOutOfRange
+            If an index is negative or beyond the end.
+        """
         positions = np.asarray(indices, np.int64)
         columns = [column.take(positions) for column in self.columns]
-        return RecordBatch(self.schema, len(positions), columns)
+        return RecordBatch(self.schema, len(positions), columns, metadata=self.metadata)
 
     # --- Python values ---
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, Self
 
-from shmarrow.errors import InvalidArgument
-from shmarrow.types import Field, Schema
+from shmarrow.errors import InvalidArgument, InvalidType
+from shmarrow.types import DataType, Field, Schema
 
 Key = int | str
 
@@ -63,7 +63,15 @@ class Columns:
         return self.column(key)
 
     def slice(self, offset: int = 0, length: int | None = None) -> Self:
-        """The rows from ``offset`` on, ``length`` of them or as many as there are; copies nothing."""
+        """The rows from ``offset`` on, ``length`` of them or as many as there are; builds and copies nothing.
+
+        Raises
+        ------
+        IndexOutOfRange
+            If ``offset`` is negative or beyond the end.
+        InvalidArgument
+            If ``length`` is negative.
+        """
         raise NotImplementedError
 
     def __len__(self) -> int:
@@ -80,7 +88,7 @@ class Columns:
 
     def __repr__(self) -> str:
         lines = [f"<shmarrow.{type(self).__name__} of {self.num_rows} rows, {self.num_columns} columns>"]
-        head = self.slice(0, 10) if self.num_rows > 10 and self.num_columns <= 20 else self
+        head = self.slice(0, 10)
         for i in range(min(self.num_columns, 20)):
             lines.append(f"{self.schema.field(i)}: {head.column(i)}")
         if self.num_columns > 20:
@@ -88,6 +96,72 @@ class Columns:
         return "\n".join(lines)
 
     __str__ = __repr__
+
+
+class _RenamedFields:
+    """The fields of a schema under other names; see :class:`~shmarrow.types.schema.FieldSource`."""
+
+    __slots__ = ("_names", "_schema")
+
+    def __init__(self, schema: Schema, names: tuple[str, ...]) -> None:
+        self._schema = schema
+        self._names = names
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+    def field(self, index: int) -> Field:
+        return self._schema.field(index).with_name(self._names[index])
+
+    def names(self) -> list[str]:
+        return list(self._names)
+
+    def find(self, name: str) -> list[int]:
+        return [i for i, other in enumerate(self._names) if other == name]
+
+    def keep(self) -> None:
+        self._schema.kept()
+
+
+def renamed(schema: Schema, names: Sequence[str]) -> Schema:
+    """The same fields under other names; parses no field.
+
+    Raises
+    ------
+    InvalidArgument
+        If there are more or fewer names than fields.
+    InvalidType
+        If a name is not a string.
+    """
+    names = tuple(names)
+    if len(names) != len(schema):
+        raise InvalidArgument(f"{len(names)} names for {len(schema)} columns")
+    try:
+        "".join(names)  # the fastest check that all of them are strings
+    except TypeError as error:
+        raise InvalidType(f"the names of columns are strings: {error}") from None
+    return Schema(metadata=schema.metadata, source=_RenamedFields(schema, names))
+
+
+def fields_at(schema: Schema, indices: Sequence[int]) -> Schema:
+    """The fields of a schema at some positions, with its metadata."""
+    return Schema([schema.field(i) for i in indices], schema.metadata)
+
+
+def wanted_types(count: int, names: Sequence[str] | None, schema: Schema | None) -> Sequence[DataType | None]:
+    """The types that ``count`` columns must have, None where the columns say it; checks the arguments.
+
+    Raises
+    ------
+    InvalidArgument
+        If neither or both of names and schema are given, or there are more or fewer of them than columns.
+    """
+    if (names is None) == (schema is None):
+        raise InvalidArgument("expected either names or a schema")
+    found: Sequence[DataType | None] = [None] * len(names) if schema is None else schema.types  # type: ignore[arg-type]
+    if len(found) != count:
+        raise InvalidArgument(f"{count} arrays for {len(found)} fields")
+    return found
 
 
 def common_length(columns: Sequence[Any], schema: Schema) -> int:

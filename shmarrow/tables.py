@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from shmarrow.batch import RecordBatch
-from shmarrow.columns import Columns, Key, common_length
+from shmarrow.columns import Columns, Key, common_length, fields_at, renamed, wanted_types
 from shmarrow.errors import CopyRequired, IndexOutOfRange, InvalidArgument, InvalidType
 from shmarrow.layout.array import concat_arrays, nulls
 from shmarrow.layout.build import array
+from shmarrow.layout.memory import slice_bounds
 from shmarrow.types import DataType, Field, MetadataLike, Schema, as_type
 
 if TYPE_CHECKING:
@@ -23,7 +24,19 @@ if TYPE_CHECKING:
 
 
 class ChunkedArray:
-    """A column in several arrays of one type; indexing goes through all of them."""
+    """A column in several arrays of one type; indexing goes through all of them.
+
+    Attributes
+    ----------
+    chunks : tuple of Array
+        The arrays.
+    type : DataType
+        The type of each of them.
+
+    Notes
+    -----
+    Thread safety: immutable; any number of threads may use one.
+    """
 
     __slots__ = ("_starts", "chunks", "type")
 
@@ -31,7 +44,7 @@ class ChunkedArray:
     to_pyarrow: Callable[[], Any]
 
     def __init__(self, chunks: Iterable[Any], type: DataType | None = None) -> None:
-        self.chunks = list(chunks)
+        self.chunks = tuple(chunks)
         if type is None:
             if not self.chunks:
                 raise InvalidArgument("expected a type, as there are no chunks")
@@ -89,17 +102,17 @@ class ChunkedArray:
         return np.array(result, dtype, copy=copy) if dtype is not None or copy else result
 
     def slice(self, offset: int = 0, length: int | None = None) -> ChunkedArray:
-        """The values from ``offset`` on; copies nothing."""
-        total = len(self)
-        if not 0 <= offset <= total:
-            raise IndexOutOfRange(f"slice offset {offset} is out of range: the column has {total} values")
-        end = total if length is None else min(offset + length, total)
-        parts = []
-        for start, chunk in zip(self._starts.tolist(), self.chunks, strict=False):
-            low, high = max(offset - start, 0), min(end - start, len(chunk))
-            if low < high:
-                parts.append(chunk.slice(low, high - low))
-        return ChunkedArray(parts, self.type)
+        """The values from ``offset`` on, ``length`` of them or as many as there are; copies nothing.
+
+        Raises
+        ------
+        IndexOutOfRange
+            If ``offset`` is negative or beyond the end.
+        InvalidArgument
+            If ``length`` is negative.
+        """
+        offset, length = slice_bounds(offset, length, len(self), "column")
+        return ChunkedArray(_cut(self.chunks, self._starts, offset, length), self.type)
 
     def cast(self, type: DataType | str) -> ChunkedArray:
         """The same values in another form of their type; see :meth:`Array.cast`."""
@@ -158,10 +171,14 @@ class Table(Columns):
 
     Attributes
     ----------
-    batches : list of RecordBatch
+    batches : tuple of RecordBatch
         The batches, each with the table's fields.
     num_rows : int
         Rows of all batches.
+
+    Notes
+    -----
+    Thread safety: immutable, and as its batches; any number of threads may use one.
     """
 
     __slots__ = ("_schema", "_starts", "batches", "num_rows")
@@ -171,7 +188,7 @@ class Table(Columns):
 
     def __init__(self, schema: Schema, batches: Sequence[RecordBatch] = ()) -> None:
         self._schema = schema
-        self.batches = list(batches)
+        self.batches = tuple(batches)
         self._starts = np.cumsum([0] + [batch.num_rows for batch in self.batches])
         self.num_rows = int(self._starts[-1])
 
@@ -200,11 +217,23 @@ class Table(Columns):
     def from_arrays(
         cls, arrays: Sequence[Any], names: Sequence[str] | None = None, schema: Schema | None = None
     ) -> Table:
-        """A table over arrays, or chunked arrays, with their names or their schema."""
+        """A table over arrays, or chunked arrays, with their names or their schema.
+
+        Copies nothing that is an array already, but where a chunk of one column ends within a chunk of another, that
+        other column is cut too.
+
+        Raises
+        ------
+        InvalidArgument
+            If neither names nor a schema are given or both, the numbers differ, or the columns have different lengths.
+        InvalidType
+            If a chunked array is not of the type that the schema says.
+        """
         if not any(isinstance(column, ChunkedArray) for column in arrays):
             batch = RecordBatch.from_arrays(arrays, names, schema)
             return cls(batch.schema, [batch])
-        columns = [column if isinstance(column, ChunkedArray) else ChunkedArray([array(column)]) for column in arrays]
+        wanted = wanted_types(len(arrays), names, schema)
+        columns = [_chunked(column, type) for column, type in zip(arrays, wanted, strict=True)]
         if schema is None:
             schema = Schema([Field(name, col.type) for name, col in zip(names or (), columns, strict=True)])
         common_length(columns, schema)
@@ -212,7 +241,7 @@ class Table(Columns):
         batches = []
         for start, end in itertools.pairwise(cuts):
             parts = [column.slice(start, end - start).combine_chunks() for column in columns]
-            batches.append(RecordBatch.from_arrays(parts, schema=schema))
+            batches.append(RecordBatch(schema, end - start, parts))
         return cls(schema, batches)
 
     @classmethod
@@ -264,28 +293,29 @@ class Table(Columns):
         return Table(self.schema, [RecordBatch(self.schema, self.num_rows, columns)])
 
     def slice(self, offset: int = 0, length: int | None = None) -> Table:
-        """The rows from ``offset`` on, ``length`` of them or as many as there are; copies nothing."""
-        total = self.num_rows
-        if not 0 <= offset <= total:
-            raise IndexOutOfRange(f"slice offset {offset} is out of range: the table has {total} rows")
-        end = total if length is None else min(offset + length, total)
-        parts = []
-        for start, batch in zip(self._starts.tolist(), self.batches, strict=False):
-            low, high = max(offset - start, 0), min(end - start, batch.num_rows)
-            if low < high:
-                parts.append(batch.slice(low, high - low))
-        return Table(self.schema, parts)
+        """The rows from ``offset`` on, ``length`` of them or as many as there are; builds and copies nothing.
+
+        The errors are those of :meth:`RecordBatch.slice`.
+        """
+        offset, length = slice_bounds(offset, length, self.num_rows, "table")
+        return Table(self._schema, _cut(self.batches, self._starts, offset, length))
 
     def select(self, keys: Iterable[Key]) -> Table:
-        """The columns named, in the order given; copies nothing."""
-        indices = [self.schema.index_of(key) for key in keys]
-        schema = Schema([self.schema.field(i) for i in indices], self.schema.metadata)
-        return Table(schema, [batch.select(indices) for batch in self.batches])
+        """The columns at the positions or of the names given, in that order; builds and copies nothing."""
+        indices = [self._schema.index_of(key) for key in keys]
+        schema = fields_at(self._schema, indices)
+        return Table(schema, [batch._view(schema, indices, 0, batch.num_rows) for batch in self.batches])
+
+    def rename_columns(self, names: Sequence[str]) -> Table:
+        """The same columns under other names; see :meth:`RecordBatch.rename_columns`."""
+        return self._with_schema(renamed(self._schema, names))
 
     def replace_schema_metadata(self, metadata: MetadataLike | None = None) -> Table:
-        """The same columns with other metadata in the schema."""
-        schema = self.schema.with_metadata(metadata)
-        return Table(schema, [batch.replace_schema_metadata(metadata) for batch in self.batches])
+        """The same columns with other metadata in the schema; builds and copies nothing."""
+        return self._with_schema(self._schema.with_metadata(metadata))
+
+    def _with_schema(self, schema: Schema) -> Table:
+        return Table(schema, [batch._with_schema(schema) for batch in self.batches])
 
     def to_pylist(self) -> list[dict[str, Any]]:
         """A dict of Python values for each row; of columns with the same name the last."""
@@ -307,6 +337,25 @@ class Table(Columns):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Table, (self.schema, self.batches)
+
+
+def _cut(parts: Iterable[Any], starts: npt.NDArray[np.int64], offset: int, length: int) -> list[Any]:
+    """The parts of a slice of arrays or batches, which start at ``starts``; empty parts are left out."""
+    found = []
+    for start, part in zip(starts.tolist(), parts, strict=False):
+        low, high = max(offset - start, 0), min(offset + length - start, len(part))
+        if low < high:
+            found.append(part.slice(low, high - low))
+    return found
+
+
+def _chunked(values: Any, type: DataType | None) -> ChunkedArray:
+    """Values as a chunked array; of a type, where one is given."""
+    if not isinstance(values, ChunkedArray):
+        return ChunkedArray([array(values, type)])
+    if type is not None and values.type != type:
+        raise InvalidType(f"a chunked array of {values.type} for a field of {type}")
+    return values
 
 
 def table(data: Any, names: Sequence[str] | None = None, schema: Schema | None = None) -> Table:

@@ -21,7 +21,6 @@ from shmarrow import bitmap
 from shmarrow.bitmap import Mask
 from shmarrow.buffer import Buffer, Bytes
 from shmarrow.errors import (
-    DEFAULT_LIMITS,
     CopyRequired,
     IndexOutOfRange,
     InvalidArgument,
@@ -30,7 +29,7 @@ from shmarrow.errors import (
     LimitExceeded,
 )
 from shmarrow.layout.listing import LISTING, bytes_needed
-from shmarrow.layout.memory import Indices, read_only
+from shmarrow.layout.memory import EXPANDED_VALUES, Indices, read_only, slice_bounds
 from shmarrow.layout.preview import Budget, clip
 from shmarrow.types import DataType, Field
 
@@ -73,6 +72,11 @@ class Array:
         The child arrays, in the order of ``type.fields``; they do not share the offset.
     dictionary : Array, optional
         The values of a dictionary-encoded array.
+
+    Notes
+    -----
+    Thread safety: arrays are immutable, and any number of threads may use one. The null count is counted when it is
+    first asked for; threads that count at the same time find the same number.
     """
 
     __slots__ = ("_buffers", "_children", "_dictionary", "_length", "_null_count", "_offset", "_type")
@@ -117,9 +121,9 @@ class Array:
         return self._offset
 
     @property
-    def children(self) -> Sequence[Array]:
+    def children(self) -> tuple[Array, ...]:
         """The child arrays as they are in memory; slicing does not change them."""
-        return self._children
+        return tuple(self._children)
 
     @property
     def null_count(self) -> int:
@@ -205,14 +209,10 @@ class Array:
         ------
         IndexOutOfRange
             If ``offset`` is negative or beyond the end.
+        InvalidArgument
+            If ``length`` is negative.
         """
-        if not 0 <= offset <= self._length:
-            raise IndexOutOfRange(f"slice offset {offset} is out of range: the array has {self._length} values")
-        rest = self._length - offset
-        if length is None or length > rest:
-            length = rest
-        elif length < 0:
-            raise InvalidArgument(f"the length of a slice is at least 0, found {length}")
+        offset, length = slice_bounds(offset, length, self._length, "array")
         nulls = 0 if self._null_count == 0 else self._null_count if length == self._length else -1
         return self._with(offset=self._offset + offset, length=length, null_count=nulls)
 
@@ -233,7 +233,7 @@ class Array:
         Raises
         ------
         LimitExceeded
-            If slots that take no bytes of their own would make more than ``Limits.expanded_values`` values.
+            If slots that take no bytes of their own would make more than 2**24 values.
         """
         mask = self._mask()
         values = self._pylist(mask)
@@ -558,13 +558,13 @@ def one_null(type: DataType) -> Any:
     Raises
     ------
     LimitExceeded
-        If that null alone would take more than ``Limits.expanded_values`` bytes: types come from those who write.
+        If that null alone would take more than 2**24 bytes: the sizes in a type come from whoever wrote it.
     """
     size = _slot_bytes(type)
-    if size > DEFAULT_LIMITS.expanded_values:
+    if size > EXPANDED_VALUES:
         raise LimitExceeded(
             f"a null of {clip(str(type), 200)} would take {size} bytes that the data do not have, "
-            f"more than Limits.expanded_values = {DEFAULT_LIMITS.expanded_values}"
+            f"more than the {EXPANDED_VALUES} that are made at once"
         )
     return nulls(type, 1)
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from shmarrow.bitmap import Mask, pack
 from shmarrow.buffer import Bytes
-from shmarrow.errors import DEFAULT_LIMITS, InvalidData, LimitExceeded
+from shmarrow.errors import IndexOutOfRange, InvalidArgument, InvalidData, LimitExceeded
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 Indices: TypeAlias = "npt.NDArray[np.int64]"
 EMPTY = np.empty(0, np.uint8)
 EMPTY.flags.writeable = False
+EXPANDED_VALUES = 1 << 24
+"""Values that a conversion makes at most out of slots that take no bytes of their own: nulls of the null type, rows of
+a struct without children, runs, overlapping list views."""
 
 
 def read_only(data: npt.NDArray[Any]) -> Bytes:
@@ -77,9 +80,38 @@ def offsets_of(lengths: Indices, dtype: np.dtype[Any], what: str) -> npt.NDArray
 
 
 def check_expansion(count: int, what: str) -> None:
-    """Refuse to make values out of slots that take no bytes of their own, beyond a limit."""
-    if count > DEFAULT_LIMITS.expanded_values:
+    """Refuse to make more than :data:`EXPANDED_VALUES` values out of slots that take no bytes of their own.
+
+    Raises
+    ------
+    LimitExceeded
+        If there are more.
+    """
+    if count > EXPANDED_VALUES:
         raise LimitExceeded(
             f"{what}: {count} values would be made of slots that take no bytes of their own, "
-            f"more than Limits.expanded_values = {DEFAULT_LIMITS.expanded_values}; take slices"
+            f"more than the {EXPANDED_VALUES} that are made at once; take slices"
         )
+
+
+def slice_bounds(offset: int, length: int | None, total: int, what: str) -> tuple[int, int]:
+    """The offset and the length of a slice of ``total`` items, cut to what there is.
+
+    Raises
+    ------
+    IndexOutOfRange
+        If ``offset`` is negative or beyond the end.
+    InvalidArgument
+        If ``length`` is negative.
+    """
+    if not 0 <= offset <= total:
+        raise IndexOutOfRange(f"slice offset {offset} is out of range: the {what} has {total} {_ITEMS[what]}")
+    rest = total - offset
+    if length is None or length > rest:
+        return offset, rest
+    if length < 0:
+        raise InvalidArgument(f"the length of a slice is at least 0, found {length}")
+    return offset, length
+
+
+_ITEMS = {"array": "values", "column": "values", "batch": "rows", "table": "rows"}
