@@ -40,7 +40,7 @@ from shmarrow.ipc.schema.decode import FieldLayout
 from shmarrow.layout import concat_arrays, make_array, nulls
 from shmarrow.layout.binary import decode
 from shmarrow.layout.binary_view import INLINE
-from shmarrow.layout.listing import LISTING, Row
+from shmarrow.layout.listing import LISTING, BufferSpec
 from shmarrow.layout.memory import check_expansion, frozen, offsets_of, read_only
 from shmarrow.layout.union import UnionArray
 from shmarrow.sources import open_sink, open_source
@@ -283,8 +283,8 @@ class _Columns:
             valid = _read_validity(value, length, where)
         slots = _Slots(value, type, length, valid, where)
         buffers: dict[Any, Bytes | None] = {}
-        for row in layout.buffers:
-            buffers.update(_READ[row.role](row, slots))
+        for spec in layout.buffers:
+            buffers.update(_READ[spec.role](spec, slots))
         items = member(value, "children", list, where, [])
         if len(items) != len(wire.children):
             raise InvalidData(f"{where}.children: expected {len(wire.children)}, as in the schema, found {len(items)}")
@@ -380,28 +380,28 @@ class _Slots(NamedTuple):
 _Read: TypeAlias = "dict[Any, Bytes | None]"
 
 
-def _validity_buffer(row: Row, slots: _Slots) -> _Read:
-    return {row.role: None if slots.valid is None else read_only(bitmap.pack(slots.valid))}
+def _validity_buffer(spec: BufferSpec, slots: _Slots) -> _Read:
+    return {spec.role: None if slots.valid is None else read_only(bitmap.pack(slots.valid))}
 
 
-def _integer_buffer(row: Row, slots: _Slots) -> _Read:
-    key = _KEYS[row.role]
+def _integer_buffer(spec: BufferSpec, slots: _Slots) -> _Read:
+    key = _KEYS[spec.role]
     items = member(slots.value, key, list, slots.where)
     if items or slots.length:  # some writers leave out the one offset that no slots have
-        items = _items(slots.value, key, slots.length + row.extra, slots.where)
-    return {row.role: frozen(read_integers(items, np.dtype(f"<i{row.bits >> 3}"), f"{slots.where}.{key}"))}
+        items = _items(slots.value, key, slots.length + spec.extra, slots.where)
+    return {spec.role: frozen(read_integers(items, np.dtype(f"<i{spec.bits >> 3}"), f"{slots.where}.{key}"))}
 
 
-def _value_buffer(row: Row, slots: _Slots) -> _Read:
+def _value_buffer(spec: BufferSpec, slots: _Slots) -> _Read:
     form = VALUES[slots.type.__class__]
-    items = slots.items(_KEYS[row.role], form.zero(slots.type))
-    return {row.role: frozen(form.read(slots.type, items, f"{slots.where}.DATA"))}
+    items = slots.items(_KEYS[spec.role], form.zero(slots.type))
+    return {spec.role: frozen(form.read(slots.type, items, f"{slots.where}.DATA"))}
 
 
-def _data_buffer(row: Row, slots: _Slots) -> _Read:
+def _data_buffer(spec: BufferSpec, slots: _Slots) -> _Read:
     """The bytes of all values, and offsets that go with them: null slots take no bytes here, whatever OFFSET says."""
     type, where = slots.type, f"{slots.where}.DATA"
-    data, lengths = read_text(type.text, slots.items(_KEYS[row.role], ""), where)
+    data, lengths = read_text(type.text, slots.items(_KEYS[spec.role], ""), where)
     offsets = read_integers(slots.value[_KEYS["offsets"]], type.offset_dtype, f"{slots.where}.OFFSET")
     wrong = np.diff(offsets) != lengths if len(lengths) else np.zeros(0, np.bool_)
     if slots.valid is not None:
@@ -410,15 +410,15 @@ def _data_buffer(row: Row, slots: _Slots) -> _Read:
         i = int(wrong.argmax())
         between = int(offsets[i + 1]) - int(offsets[i])
         raise InvalidData(f"{where}[{i}]: OFFSET says that it has {between} bytes, found {int(lengths[i])}")
-    return {"offsets": frozen(offsets_of(lengths, type.offset_dtype, f"{type} values")), row.role: as_bytes(data)}
+    return {"offsets": frozen(offsets_of(lengths, type.offset_dtype, f"{type} values")), spec.role: as_bytes(data)}
 
 
-def _view_buffers(row: Row, slots: _Slots) -> _Read:
-    views = slots.items(_KEYS[row.role], _NO_VIEW)
+def _view_buffers(spec: BufferSpec, slots: _Slots) -> _Read:
+    views = slots.items(_KEYS[spec.role], _NO_VIEW)
     packed = [_read_view(item, slots.type.text, f"{slots.where}.VIEWS[{i}]") for i, item in enumerate(views)]
     parts = member(slots.value, _VARIADIC, list, slots.where)
     data = [as_bytes(read_hex([part], f"{slots.where}.{_VARIADIC}")[0]) for part in parts]
-    return {row.role: as_bytes(b"".join(packed)), **dict(enumerate(data))}
+    return {spec.role: as_bytes(b"".join(packed)), **dict(enumerate(data))}
 
 
 def _read_view(item: Any, text: bool, where: str) -> bytes:
@@ -438,7 +438,7 @@ def _read_view(item: Any, text: bool, where: str) -> bytes:
     return _OUTSIDE.pack(size, prefix, *numbers[1:])
 
 
-_READ: dict[str, Callable[[Row, _Slots], _Read]] = {
+_READ: dict[str, Callable[[BufferSpec, _Slots], _Read]] = {
     "validity": _validity_buffer,
     "offsets": _integer_buffer,
     "sizes": _integer_buffer,
@@ -464,8 +464,8 @@ def _write_column(name: str, column: Any) -> dict[str, Any]:
         result: dict[str, Any] = {"name": name, "count": len(array)}
         if layout.has_validity and not array.nbytes:
             check_expansion(len(array), str(array.type))
-        for row in layout.buffers:
-            result.update(_WRITE[row.role](row, array))
+        for spec in layout.buffers:
+            result.update(_WRITE[spec.role](spec, array))
         if array.children:
             fields = zip(array.type.fields, array.children, strict=True)
             result["children"] = [_write_column(field.name, child) for field, child in fields]
@@ -474,38 +474,38 @@ def _write_column(name: str, column: Any) -> dict[str, Any]:
     return result
 
 
-def _write_validity(row: Row, array: Any) -> dict[str, Any]:
-    return {_KEYS[row.role]: array.is_valid().view(np.uint8).tolist()}
+def _write_validity(spec: BufferSpec, array: Any) -> dict[str, Any]:
+    return {_KEYS[spec.role]: array.is_valid().view(np.uint8).tolist()}
 
 
-def _write_numbers(row: Row, array: Any) -> dict[str, Any]:
-    return {_KEYS[row.role]: write_integers(getattr(array, row.role))}
+def _write_numbers(spec: BufferSpec, array: Any) -> dict[str, Any]:
+    return {_KEYS[spec.role]: write_integers(getattr(array, spec.role))}
 
 
-def _write_values(row: Row, array: Any) -> dict[str, Any]:
+def _write_values(spec: BufferSpec, array: Any) -> dict[str, Any]:
     values = (array.indices if array.type.layout == "dictionary" else array).values
     if array.null_count:
         values = values.copy()
         values[~array.is_valid()] = np.zeros(values.shape[1:], values.dtype)
-    return {_KEYS[row.role]: VALUES[array.type.__class__].write(array.type, values)}
+    return {_KEYS[spec.role]: VALUES[array.type.__class__].write(array.type, values)}
 
 
-def _write_data(row: Row, array: Any) -> dict[str, Any]:
+def _write_data(spec: BufferSpec, array: Any) -> dict[str, Any]:
     """The values, and offsets in which null slots take no bytes."""
     type = array.type
     texts = ["" if value is None else value if type.text else upper_hex(value) for value in array.to_pylist()]
     lengths = np.diff(array.offsets).astype(np.int64)[: len(array)] * array.is_valid()
     return {
         _KEYS["offsets"]: write_integers(offsets_of(lengths, type.offset_dtype, f"{type} values")),
-        _KEYS[row.role]: texts,
+        _KEYS[spec.role]: texts,
     }
 
 
-def _write_views(row: Row, array: Any) -> dict[str, Any]:
+def _write_views(spec: BufferSpec, array: Any) -> dict[str, Any]:
     data = array.views.tobytes()
     numbers = zip(range(4, 16 * len(array) + 4, 16), array.views.tolist(), strict=True)
     views = [_write_view(array.type, data[at : at + INLINE], *view) for at, view in numbers]
-    return {_KEYS[row.role]: views, _VARIADIC: [upper_hex(buffer.tobytes()) for buffer in array.data_buffers]}
+    return {_KEYS[spec.role]: views, _VARIADIC: [upper_hex(buffer.tobytes()) for buffer in array.data_buffers]}
 
 
 def _write_view(type: Any, data: bytes, size: int, prefix: int, index: int, offset: int) -> dict[str, Any]:
@@ -514,7 +514,7 @@ def _write_view(type: Any, data: bytes, size: int, prefix: int, index: int, offs
     return {"SIZE": size, "PREFIX_HEX": upper_hex(data[:4]), "BUFFER_INDEX": index, "OFFSET": offset}
 
 
-_WRITE: dict[str, Callable[[Row, Any], dict[str, Any]]] = {
+_WRITE: dict[str, Callable[[BufferSpec, Any], dict[str, Any]]] = {
     "validity": _write_validity,
     "offsets": _write_numbers,
     "sizes": _write_numbers,

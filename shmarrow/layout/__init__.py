@@ -16,7 +16,7 @@ from shmarrow.layout.dictionary import DictionaryArray
 from shmarrow.layout.extension import ExtensionArray
 from shmarrow.layout.fixed_size_list import FixedSizeListArray
 from shmarrow.layout.list import ListArray, MapArray
-from shmarrow.layout.listing import LISTING, Layout, Row
+from shmarrow.layout.listing import LISTING, BufferSpec, Layout
 from shmarrow.layout.primitive import BooleanArray, PrimitiveArray
 from shmarrow.layout.struct import StructArray
 from shmarrow.layout.values import DayTime, MonthDayNano
@@ -39,6 +39,7 @@ __all__ = [
     "BinaryViewArray",
     "Bool8Array",
     "BooleanArray",
+    "BufferSpec",
     "DayTime",
     "DictionaryArray",
     "ExtensionArray",
@@ -52,7 +53,6 @@ __all__ = [
     "MonthDayNano",
     "NullArray",
     "PrimitiveArray",
-    "Row",
     "RunEndEncodedArray",
     "StructArray",
     "TimestampWithOffsetArray",

@@ -14,7 +14,7 @@ import numpy as np
 from shmarrow.types import DataType
 
 
-class Row(NamedTuple):
+class BufferSpec(NamedTuple):
     """One buffer of a layout.
 
     Attributes
@@ -37,13 +37,13 @@ class Layout(NamedTuple):
 
     Attributes
     ----------
-    buffers : tuple of Row
+    buffers : tuple of BufferSpec
         The buffers in order.
     variadic : bool
         Whether any number of data buffers may follow.
     """
 
-    buffers: tuple[Row, ...]
+    buffers: tuple[BufferSpec, ...]
     variadic: bool = False
 
     @property
@@ -51,26 +51,26 @@ class Layout(NamedTuple):
         return bool(self.buffers) and self.buffers[0].role == "validity"
 
 
-_VALIDITY = Row("validity", 1)
-_DATA = Row("data", -1)
+_VALIDITY = BufferSpec("validity", 1)
+_DATA = BufferSpec("data", -1)
 
 LISTING: dict[str, Layout] = {
     "null": Layout(()),
-    "bool": Layout((_VALIDITY, Row("values", 1))),
-    "primitive": Layout((_VALIDITY, Row("values", 0))),
-    "binary": Layout((_VALIDITY, Row("offsets", 32, 1), _DATA)),
-    "large_binary": Layout((_VALIDITY, Row("offsets", 64, 1), _DATA)),
-    "binary_view": Layout((_VALIDITY, Row("views", 128)), variadic=True),
-    "list": Layout((_VALIDITY, Row("offsets", 32, 1))),
-    "large_list": Layout((_VALIDITY, Row("offsets", 64, 1))),
-    "map": Layout((_VALIDITY, Row("offsets", 32, 1))),
-    "list_view": Layout((_VALIDITY, Row("offsets", 32), Row("sizes", 32))),
-    "large_list_view": Layout((_VALIDITY, Row("offsets", 64), Row("sizes", 64))),
+    "bool": Layout((_VALIDITY, BufferSpec("values", 1))),
+    "primitive": Layout((_VALIDITY, BufferSpec("values", 0))),
+    "binary": Layout((_VALIDITY, BufferSpec("offsets", 32, 1), _DATA)),
+    "large_binary": Layout((_VALIDITY, BufferSpec("offsets", 64, 1), _DATA)),
+    "binary_view": Layout((_VALIDITY, BufferSpec("views", 128)), variadic=True),
+    "list": Layout((_VALIDITY, BufferSpec("offsets", 32, 1))),
+    "large_list": Layout((_VALIDITY, BufferSpec("offsets", 64, 1))),
+    "map": Layout((_VALIDITY, BufferSpec("offsets", 32, 1))),
+    "list_view": Layout((_VALIDITY, BufferSpec("offsets", 32), BufferSpec("sizes", 32))),
+    "large_list_view": Layout((_VALIDITY, BufferSpec("offsets", 64), BufferSpec("sizes", 64))),
     "fixed_size_list": Layout((_VALIDITY,)),
     "struct": Layout((_VALIDITY,)),
-    "sparse_union": Layout((Row("type_ids", 8),)),
-    "dense_union": Layout((Row("type_ids", 8), Row("offsets", 32))),
-    "dictionary": Layout((_VALIDITY, Row("values", 0))),
+    "sparse_union": Layout((BufferSpec("type_ids", 8),)),
+    "dense_union": Layout((BufferSpec("type_ids", 8), BufferSpec("offsets", 32))),
+    "dictionary": Layout((_VALIDITY, BufferSpec("values", 0))),
     "run_end_encoded": Layout(()),
 }
 
@@ -80,29 +80,29 @@ VALIDITY_IN_V4 = ("dense_union", "sparse_union", "run_end_encoded")
 """
 
 
-def bytes_needed(row: Row, type: DataType, slots: int) -> int:
+def bytes_needed(spec: BufferSpec, type: DataType, slots: int) -> int:
     """Bytes that a buffer has at least when ``slots`` slots are used."""
-    if row.bits > 1:
-        return (slots + row.extra) * (row.bits >> 3)
-    if row.bits == 1:
+    if spec.bits > 1:
+        return (slots + spec.extra) * (spec.bits >> 3)
+    if spec.bits == 1:
         return (slots + 7) >> 3
-    return slots * type.byte_width if row.bits == 0 else 0
+    return slots * type.byte_width if spec.bits == 0 else 0
 
 
-def swapped(row: Row, type: DataType, data: np.ndarray) -> np.ndarray:
+def swapped(spec: BufferSpec, type: DataType, data: np.ndarray) -> np.ndarray:
     """A copy of a buffer with the bytes of its numbers in the other order ("Byte Order"); itself where it has none.
 
     Bytes after the last whole slot are dropped. Swapping twice gives the same bytes again, but for views: the two
     directions differ there, as their lengths say which of two forms they have, see :func:`swapped_views`.
     """
-    if row.bits == 0:
+    if spec.bits == 0:
         dtype = type.storage
         assert dtype is not None
         if dtype.subdtype is not None:  # wide decimals: words of one number
             size = dtype.itemsize
             return _read_only(np.ascontiguousarray(data[: len(data) // size * size].reshape(-1, size)[:, ::-1]))
-    elif row.bits in (32, 64):
-        dtype = np.dtype(f"<i{row.bits >> 3}")
+    elif spec.bits in (32, 64):
+        dtype = np.dtype(f"<i{spec.bits >> 3}")
     else:
         return data
     if dtype.itemsize <= 1 or (dtype.kind == "V" and dtype.names is None):
