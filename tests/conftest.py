@@ -1,7 +1,12 @@
 """What several suites share: names in shared memory that are cleaned up, Arrow's golden files, Java.
 
-Rules kept here: nothing that a test placed in shared memory outlives it, and a test that cannot run says why. What
-every run is supposed to have, the golden files, fails there (``CI=true``) and skips elsewhere.
+Rules kept here:
+
+* nothing that a test placed in shared memory outlives it. The process that the run was started with checks that at the
+  end, as the tests may run in several processes (pytest-xdist), each with names of its own;
+* a test that cannot run says why. What every run is supposed to have, the golden files, fails in CI (``CI=true``) and
+  skips elsewhere;
+* every run tries the same inputs: hypothesis derives its examples from the tests. ``make fuzz`` tries others.
 """
 
 from __future__ import annotations
@@ -18,13 +23,20 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 ROOT = Path(__file__).resolve().parent.parent
 SHM = Path("/dev/shm")
 IN_CI = os.environ.get("CI") == "true"
 
-PREFIX = f"sa-test-{os.getpid()}-"
+# The workers of pytest-xdist inherit the environment, and with it the name of the run.
+RUN = os.environ.setdefault("SHMARROW_TEST_RUN", f"sa-test-{os.getpid()}-")
+PREFIX = f"{RUN}{os.getpid()}-"
 _numbers = itertools.count()
+
+settings.register_profile("fixed", derandomize=True, database=None, deadline=None)
+settings.register_profile("fuzz", database=None, deadline=None, print_blob=True)
+settings.load_profile("fixed")
 
 # Spark would start its workers with whatever `python3` is on PATH.
 os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
@@ -44,13 +56,35 @@ def remove_shm(name: str) -> None:
         path.unlink(missing_ok=True)
 
 
-@pytest.fixture(scope="session", autouse=True)
-def _nothing_left_in_shared_memory() -> Iterator[None]:
-    before = shm_entries()
-    yield
-    # In CI the machine is ours alone; elsewhere only names that a test of this process made are known to be ours.
-    left = sorted(name for name in shm_entries() - before if IN_CI or name.startswith(PREFIX))
-    assert not left, f"the tests left {len(left)} objects in {SHM}: {', '.join(left[:10])}"
+_before = pytest.StashKey[set[str]]()
+_left = pytest.StashKey[list[str]]()
+
+
+def _is_worker(config: pytest.Config) -> bool:
+    return hasattr(config, "workerinput")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.stash[_before] = shm_entries()
+
+
+@pytest.hookimpl(trylast=True)  # after pytest-xdist has stopped its workers
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Fail the run where its tests left objects in shared memory."""
+    if _is_worker(session.config):
+        return
+    # In CI the machine is ours alone; elsewhere only the names of this run are known to be ours.
+    new = shm_entries() - session.config.stash[_before]
+    left = session.config.stash[_left] = sorted(name for name in new if IN_CI or name.startswith(RUN))
+    if left and session.exitstatus == pytest.ExitCode.OK:
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    left = config.stash.get(_left, [])
+    if left:
+        terminalreporter.section("objects left in shared memory", red=True)
+        terminalreporter.line(f"the tests left {len(left)} objects in {SHM}: {', '.join(left[:10])}", red=True)
 
 
 @pytest.fixture

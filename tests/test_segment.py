@@ -344,7 +344,9 @@ def test_calls_of_limited_size(
 
 
 @pytest.mark.parametrize(
-    "piece", [np.zeros((4, 4))[:, 1], np.zeros((3, 4)).T, memoryview(b"abcd")[::2], "text", 3, None, [1]], ids=str
+    "piece",
+    [np.zeros((4, 4))[:, 1], np.zeros((3, 4)).T, memoryview(b"abcd")[::2], "text", 3, None, [1]],
+    ids=["column", "transposed", "every-other-byte", "text", "number", "none", "list"],
 )
 def test_pieces_with_gaps_are_refused(tmp_path: Path, piece: object) -> None:
     with create(tmp_path / "a") as writer:

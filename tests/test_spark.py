@@ -31,7 +31,10 @@ from shmarrow.cli.reader import mapped_ranges
 from shmarrow.spark.frame import MANIFEST, Task
 
 pa = pytest.importorskip("pyarrow")
-pytestmark = pytest.mark.filterwarnings("ignore:PySpark does not yet:FutureWarning")  # of the newest pandas
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:PySpark does not yet:FutureWarning"),  # of the newest pandas
+    pytest.mark.xdist_group("spark"),  # one session for all tests
+]
 
 PARTITIONS = 4
 BATCH_ROWS = 1_000
