@@ -119,8 +119,11 @@ class _RenamedFields:
     def find(self, name: str) -> list[int]:
         return [i for i, other in enumerate(self._names) if other == name]
 
-    def keep(self) -> None:
-        self._schema.kept()
+    def fields(self) -> list[Field]:
+        return [field.with_name(name) for field, name in zip(self._schema.fields, self._names, strict=True)]
+
+    def detach(self) -> None:
+        self._schema.detach()
 
 
 def renamed(schema: Schema, names: Sequence[str]) -> Schema:

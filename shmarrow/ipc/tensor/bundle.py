@@ -302,7 +302,7 @@ def _read_index(reader: RecordBatchFileReader, source: Source, limits: Limits) -
     if names.null_count or starts.null_count or by_name.null_count:
         raise InvalidData(f"{name}: a null in the index of a bundle")
     # Each message ends where the next one, or the index, starts.
-    offsets = np.append(starts.to_numpy(), reader._blocks["offset"][:1])
+    offsets = np.append(starts.to_numpy(), reader._opened().batches["offset"][:1])
     prefix = read_prefix(source.read(_SCHEMA, _SCHEMA + 8), 0, name, limits)
     first = _SCHEMA if prefix is None else _SCHEMA + sum(prefix)
     if int(offsets[0]) != first:
