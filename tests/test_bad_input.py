@@ -251,7 +251,7 @@ def test_what_is_refused_once_is_refused_again(source: Callable[[bytes], Any], b
         with pytest.raises(sa.ShmarrowError) as caught:
             next(reader)
         said.append(str(caught.value))
-    assert said[0] == said[1] == said[2]
+    assert all(said[0] in text for text in said)
 
 
 # --- names ----------------------------------------------------------------------------------------------------------
