@@ -204,7 +204,7 @@ class Bundle(Mapping[str, Tensor | SparseTensor]):
         self._text = memoryview(text if text is not None else b"")
         self._by_name = columns[2].to_numpy()
         # Each message ends where the next one, or the index, starts.
-        self._starts = np.append(columns[1].to_numpy(), reader._blocks["offset"][:1])
+        self._starts = np.append(columns[1].to_numpy(), reader._opened().batches["offset"][:1])
         self._check_starts()
 
     def _check_starts(self) -> None:
