@@ -165,7 +165,7 @@ POSITIONED: dict[str, Callable[[Path], Any]] = {
     "random": lambda path: path.open("r+b"),
     "gzip": lambda path: gzip.GzipFile(path.with_suffix(".gz")),
     "bz2": lambda path: bz2.BZ2File(path.with_suffix(".bz2")),
-    "lzma": lambda path: lzma.LZMAFile(path.with_suffix(".xz")),
+    "lzma": lambda path: lzma.LZMAFile(path.with_suffix(".xz")),  # noqa: SIM115
     "fsspec": lambda path: fsspec.open(str(path), "rb").open(),
 }
 
