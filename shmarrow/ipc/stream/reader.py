@@ -166,7 +166,7 @@ class RecordBatchStreamReader(NotCopied, _BatchReader):
 
     def _read(self, size: int) -> Bytes:
         """``size`` bytes, or fewer at the end; memory grows with what comes, not with what a message claims."""
-        parts = []
+        parts: list[Bytes] = []
         left = size
         while left or not parts:
             room = np.empty(min(left, _PART), np.uint8)
@@ -381,7 +381,7 @@ def batch_number(index: SupportsIndex) -> int:
 
 def reopened(opener: str, source: Source, limits: Limits, **arguments: Any) -> tuple[Any, ...]:
     """How a reader is pickled: by the name of what it has mapped."""
-    if source.identity is None:
+    if source.closed or source.identity is None:
         raise InvalidType(
             f"the reader of {source.name} cannot be pickled or copied: only one that maps a path or a shm: name "
             "and is open can be opened again; pass on the name or the bytes"

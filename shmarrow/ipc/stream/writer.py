@@ -82,7 +82,10 @@ class BatchWriter(NotCopied):
 
     def write(self, data: RecordBatch | Table) -> None:
         """Write a record batch, or all batches of a table."""
-        (self.write_table if isinstance(data, Table) else self.write_batch)(data)
+        if isinstance(data, Table):
+            self.write_table(data)
+        else:
+            self.write_batch(data)
 
     def write_batch(self, batch: RecordBatch, custom_metadata: MetadataLike | None = None) -> None:
         """Write one record batch; only what its rows need is written, and copied once.
