@@ -192,4 +192,4 @@ def _parse(
         source.check_reach()
     elif not borrowed:
         source.scan()
-    return Schema(metadata=read_key_values(table["custom_metadata"]), source=source), source
+    return Schema(metadata=read_key_values(table["custom_metadata"], table.reader), source=source), source

@@ -35,7 +35,8 @@ from shmarrow.errors import (
 )
 from shmarrow.ipc.file.reader import RecordBatchFileReader
 from shmarrow.ipc.file.writer import RecordBatchFileWriter
-from shmarrow.ipc.message.decode import read_message, read_prefix
+from shmarrow.ipc.message.decode import read_message
+from shmarrow.ipc.message.framing import read_prefix
 from shmarrow.ipc.options import IpcWriteOptions
 from shmarrow.ipc.tensor.io import write_payload
 from shmarrow.ipc.tensor.messages import READERS, encode_tensor
