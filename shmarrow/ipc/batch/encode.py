@@ -14,11 +14,10 @@ import numpy as np
 from shmarrow.batch import RecordBatch
 from shmarrow.buffer import Bytes
 from shmarrow.errors import InvalidType, Unsupported
-from shmarrow.ipc.batch.decode import VALIDITY_IN_V4
 from shmarrow.ipc.flatbuffers.tables import ENUMS
 from shmarrow.ipc.message.encode import batch_message
 from shmarrow.ipc.options import IpcWriteOptions
-from shmarrow.layout.listing import LISTING, swapped, swapped_views
+from shmarrow.layout.listing import LISTING, VALIDITY_IN_V4, swapped, swapped_views
 from shmarrow.layout.memory import EMPTY
 from shmarrow.layout.primitive import PrimitiveArray
 from shmarrow.types import Metadata, Schema

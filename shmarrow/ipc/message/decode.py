@@ -1,6 +1,6 @@
 """Encapsulated messages: a prefix, metadata as a FlatBuffer, padding, and a body ("Encapsulated message format").
 
-Pure functions from bytes to messages; ``message_writer`` has the way back. Rules kept here:
+Pure functions from bytes to messages; ``encode`` has the way back. Rules kept here:
 
 * both framings are read: ``FF FF FF FF`` and a size, and the older one of a size alone;
 * a size of zero, or the end of the input where a prefix would start, is the end of a stream;
@@ -17,6 +17,7 @@ from shmarrow.errors import DEFAULT_LIMITS, InvalidData, LimitExceeded, Limits, 
 from shmarrow.ipc.flatbuffers.reader import Reader, TableView
 from shmarrow.ipc.flatbuffers.tables import ENUMS
 from shmarrow.types import Metadata
+from shmarrow.types.base import FrozenMetadata
 
 CONTINUATION = b"\xff\xff\xff\xff"
 _SIZE = struct.Struct("<i").unpack_from
@@ -140,4 +141,4 @@ def read_key_values(vector: Any) -> Metadata | None:
     """Metadata from a vector of KeyValue tables; None where there are none."""
     if not len(vector):
         return None
-    return {item["key"] or b"": item["value"] or b"" for item in vector}
+    return FrozenMetadata({item["key"] or b"": item["value"] or b"" for item in vector})

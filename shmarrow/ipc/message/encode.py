@@ -85,11 +85,11 @@ class MessageTemplate:
         self._data = flatbuf_writer.encode("Message", message_values(kind, header, 1, None, options))
         message = Reader(np.frombuffer(self._data, np.uint8), "a message").root("Message")
         table: TableView = message["header"][1]
-        self._body_length = message.place("bodyLength")
-        self._dictionary = (table.place("id"), table.place("isDelta")) if kind == "DictionaryBatch" else None
+        self._body_length = message.offset_of("bodyLength")
+        self._dictionary = (table.offset_of("id"), table.offset_of("isDelta")) if kind == "DictionaryBatch" else None
         table = table["data"] if self._dictionary else table
-        self._length = table.place("length")
-        places = {name: table.place(name) for name in _VECTORS if values.get(name) is not None}
+        self._length = table.offset_of("length")
+        places = {name: table.offset_of(name) for name in _VECTORS if values.get(name) is not None}
         self._vectors = {name: table.reader.follow(place, name) + 4 for name, place in places.items()}
 
     def filled(self, values: Mapping[str, Any], body_length: int, id: int, delta: bool) -> bytearray:

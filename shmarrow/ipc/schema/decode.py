@@ -1,4 +1,4 @@
-"""Fields and types from FlatBuffers ("Schema message"); ``schema_writer`` has the way back.
+"""Fields and types from FlatBuffers ("Schema message"); ``encode`` has the way back.
 
 Rules kept here:
 
