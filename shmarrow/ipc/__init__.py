@@ -169,7 +169,7 @@ def open_stream(
     limits: Limits = DEFAULT_LIMITS,
     memory_map: bool = True,
     included_fields: Iterable[int | str] | None = None,
-) -> RecordBatchStreamReader:
+) -> RecordBatchStreamReader | MappedStreamReader:
     """A reader of the streaming format: an iterator of record batches.
 
     Over a path, a name or bytes it is a :class:`MappedStreamReader`, which copies nothing and gives any batch by
@@ -179,8 +179,8 @@ def open_stream(
     from shmarrow.ipc.stream.reader import MappedStreamReader, RecordBatchStreamReader
 
     opened = open_source(source, memory_map, sequential=True)
-    kind = RecordBatchStreamReader if opened.data is None else MappedStreamReader
-    return kind(opened, limits, included_fields)
+    kind: Any = RecordBatchStreamReader if opened.data is None else MappedStreamReader
+    return kind(opened, limits, included_fields)  # type: ignore[no-any-return]
 
 
 _HOMES = {

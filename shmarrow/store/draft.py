@@ -86,13 +86,14 @@ class _DraftFile(RecordBatchFileWriter):
     def allocate(self, metadata: int, body: int) -> Bytes:
         return self._sink.allocate(metadata + body)[metadata:]
 
-    def end(self, metadata: bytes, tail: list[Any]) -> None:
+    def end(self, metadata: bytes, tail: list[Any], rows: int) -> None:
         """Write what was not filled in place, and publish."""
         allocated = self._sink.position - self.start - len(metadata)
         self._sink.write(tail)
         self._writer.write_at(self.start, [metadata])
         body = allocated + sum(map(len, tail))
-        self._blocks[False].append((self.start, len(metadata), body))
+        self._blocks["recordBatches"].append((self.start, len(metadata), body))
+        self._row_counts.add(rows)
         self.close()
 
 
@@ -246,7 +247,7 @@ class Draft:
         try:
             buffers, tail = self._finish()
             metadata = self._metadata(buffers, self._allocated + sum(map(len, tail)))
-            self._file.end(metadata, tail)
+            self._file.end(metadata, tail, self.num_rows)
         except BaseException:
             self._file.abort()
             raise

@@ -20,7 +20,8 @@ import numpy as np
 from shmarrow.batch import RecordBatch
 from shmarrow.errors import DEFAULT_LIMITS, InvalidData, InvalidType
 from shmarrow.ipc.batch.encode import dictionaries_of, encode_batch
-from shmarrow.ipc.file.reader import MAGIC, RecordBatchFileReader
+from shmarrow.ipc.file.footer import MAGIC
+from shmarrow.ipc.file.reader import RecordBatchFileReader
 from shmarrow.ipc.file.writer import RecordBatchFileWriter
 from shmarrow.ipc.message.decode import read_message
 from shmarrow.ipc.options import DEFAULT_OPTIONS, IpcWriteOptions

@@ -175,7 +175,10 @@ class Bundle(Mapping[str, Tensor | SparseTensor]):
     metadata : mapping of bytes to bytes, or None
         The metadata of the bundle.
 
-    Thread safety: threads may share a bundle, and close it while others read: they get their tensors, or ``Closed``.
+    Notes
+    -----
+    Thread safety: threads may share a bundle, and close it while others read: they get their tensors, or ``Closed``. So
+    may forked children, which have copies of their own.
     """
 
     def __init__(self, source: Source, limits: Limits, reopen: tuple[Any, ...] | None = None) -> None:
@@ -302,7 +305,7 @@ def _read_index(reader: RecordBatchFileReader, source: Source, limits: Limits) -
     if names.null_count or starts.null_count or by_name.null_count:
         raise InvalidData(f"{name}: a null in the index of a bundle")
     # Each message ends where the next one, or the index, starts.
-    offsets = np.append(starts.to_numpy(), reader._blocks["offset"][:1])
+    offsets = np.append(starts.to_numpy(), reader._opened().batches["offset"][:1])
     prefix = read_prefix(source.read(_SCHEMA, _SCHEMA + 8), 0, name, limits)
     first = _SCHEMA if prefix is None else _SCHEMA + sum(prefix)
     if int(offsets[0]) != first:
