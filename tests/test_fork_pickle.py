@@ -25,7 +25,7 @@ import pytest
 import shmarrow as sa
 from shmarrow import segment
 
-FORKS = int(os.environ.get("SHMARROW_FORKS", "100"))
+FORKS = int(os.environ.get("SHMARROW_FORKS", "30"))
 
 BATCH = sa.record_batch({"i": np.arange(100), "d": sa.array(["a", "b"] * 50, sa.dictionary("int8", "string"))})
 VALUES = BATCH.to_pydict()
@@ -154,9 +154,8 @@ def test_copies_work_or_are_refused(kind: str, way: str, tmp_path: Path) -> None
     assert use(thing) == expected
     try:
         copied = COPIES[way](thing)
-    except sa.InvalidType as error:
+    except sa.InvalidType:
         assert kind in NAMED
-        assert "cop" in str(error) or "pickle" in str(error)
     else:
         assert use(copied) == expected
         if hasattr(copied, "close"):
@@ -174,7 +173,7 @@ def test_copies_work_or_are_refused(kind: str, way: str, tmp_path: Path) -> None
 def test_copies_are_refused(kind: str, way: str, tmp_path: Path) -> None:
     """Writers, decoders, and readers of what has no name are neither pickled nor copied, and go on unharmed."""
     thing = UNNAMED[kind](tmp_path / "thing")
-    with pytest.raises(sa.InvalidType):
+    with pytest.raises(sa.InvalidType, match=r"copied|pickled"):
         COPIES[way](thing)
     for end in ("abort", "discard", "close"):
         if hasattr(thing, end):

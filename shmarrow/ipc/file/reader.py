@@ -272,7 +272,7 @@ class RecordBatchFileReader:
         A file object that was given stays open. A second call does nothing.
         """
         self._states.go(CLOSE)
-        self._full_schema.kept()
+        self._full_schema.detach()
         self._file = self._dictionaries = None
         self._source.close()
 
