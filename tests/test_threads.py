@@ -310,7 +310,7 @@ def test_many_writers_and_the_first_compression(tmp_path: Path) -> None:
 
 
 def test_one_store(where: str) -> None:
-    """Threads put, get, list, describe and delete objects of one store; what they find is whole."""
+    """Threads put, get, list and delete objects of one store; each finds its own, and whole ones of others."""
     store = sa.Store(where, 1 << 26)
 
     def mine(number: int) -> None:

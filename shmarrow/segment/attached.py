@@ -76,8 +76,13 @@ class Segment:
         self.name = name
         self.size = len(data)
         self.status = found
-        self._path = path
+        self._path = path if path.startswith("/") else os.path.abspath(path)  # still the same after a chdir
         self._data: Bytes | None = data
+
+    @property
+    def location(self) -> str:
+        """What it can be attached to by again, from any directory: the ``shm:`` name, or the absolute path."""
+        return self.name if is_shm(self.name) else self._path
 
     @property
     def identity(self) -> tuple[int, int, int, int]:
@@ -121,8 +126,7 @@ class Segment:
         if self._data is None:
             raise self._closed_error()
         status = self.status
-        path = self._path if is_shm(self.name) else os.path.abspath(self._path)
-        return _attach_again, (self.name, path, status.st_dev, status.st_ino)
+        return _attach_again, (self.name, self._path, status.st_dev, status.st_ino)
 
     def __repr__(self) -> str:
         return f"<Segment {self.name!r}, {self.size} bytes{', closed' if self._data is None else ''}>"

@@ -39,6 +39,11 @@ class Source:
         self.closed = False
 
     @property
+    def location(self) -> str | None:
+        """The ``shm:`` name or absolute path that it can be opened by again; None where only its opener knows."""
+        return None
+
+    @property
     def identity(self) -> tuple[int, int, int, int] | None:
         """Which file the bytes are mapped from, as :attr:`shmarrow.segment.Segment.identity`; None for other bytes."""
         return None

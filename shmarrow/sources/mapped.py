@@ -31,6 +31,10 @@ class SegmentSource(Source):
         self._segment = attached
 
     @property
+    def location(self) -> str:
+        return self._segment.location
+
+    @property
     def identity(self) -> tuple[int, int, int, int]:
         return self._segment.identity
 

@@ -382,12 +382,12 @@ def batch_number(index: SupportsIndex) -> int:
 
 def reopened(opener: str, source: Source, limits: Limits, **arguments: Any) -> tuple[Any, ...]:
     """How a reader is pickled: by the name of what it has mapped."""
-    if source.closed or source.identity is None:
+    if source.closed or source.location is None:
         raise InvalidType(
             f"the reader of {source.name} cannot be pickled or copied: only one that maps a path or a shm: name "
             "and is open can be opened again; pass on the name or the bytes"
         )
-    return _reopen, (opener, source.name, limits, arguments)
+    return _reopen, (opener, source.location, limits, arguments)
 
 
 def _reopen(opener: str, name: str, limits: Limits, arguments: dict[str, Any]) -> Any:

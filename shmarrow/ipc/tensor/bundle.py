@@ -14,7 +14,6 @@ for each tensor. Rules kept here:
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Mapping
 from itertools import pairwise
 from typing import Any, NamedTuple, Self
@@ -42,7 +41,6 @@ from shmarrow.ipc.options import IpcWriteOptions
 from shmarrow.ipc.tensor.decode import read_header
 from shmarrow.ipc.tensor.encode import encode_tensor
 from shmarrow.ipc.tensor.writer import write_payload
-from shmarrow.segment import Segment
 from shmarrow.sources import open_sink, open_source
 from shmarrow.sources.base import Source
 from shmarrow.tensor import SparseTensor, Tensor
@@ -160,29 +158,30 @@ def load_tensors(source: Any, *, limits: Limits = DEFAULT_LIMITS, memory_map: bo
     InvalidData
         If it is no bundle, or its tensors overlap, leave holes or lie outside.
     """
-    reopen = (source, limits, memory_map) if isinstance(source, (str, os.PathLike, Segment)) else None
-    return Bundle(open_source(source, memory_map), limits, reopen)
+    return Bundle(open_source(source, memory_map), limits)
 
 
 class Bundle(Mapping[str, Tensor | SparseTensor]):
     """Named tensors, each read when it is asked for; made by :func:`load_tensors`.
 
     A mapping in the order in which the tensors were saved, and a context manager. It is open, or closed: every use of
-    a closed one raises :class:`shmarrow.Closed`. A bundle that was loaded by its name is pickled and copied as that
-    name, and opened anew.
+    a closed one raises :class:`shmarrow.Closed`. A bundle that is mapped from a path or a name is pickled and copied as
+    that, and opened anew.
 
     Attributes
     ----------
     metadata : mapping of bytes to bytes, or None
         The metadata of the bundle.
 
-    Thread safety: threads may share a bundle, and close it while others read: they get their tensors, or ``Closed``.
+    Notes
+    -----
+    Thread safety: threads may share a bundle, and close it while others read: they get their tensors, or ``Closed``. So
+    may forked children, which have copies of their own.
     """
 
-    def __init__(self, source: Source, limits: Limits, reopen: tuple[Any, ...] | None = None) -> None:
+    def __init__(self, source: Source, limits: Limits) -> None:
         self._name = source.name
         self._limits = limits
-        self._reopen = reopen
         self._opened: _Index | None = None
         try:
             reader = RecordBatchFileReader(source, limits)
@@ -262,22 +261,14 @@ class Bundle(Mapping[str, Tensor | SparseTensor]):
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def __reduce__(self) -> Any:
-        self._index()
-        if self._reopen is None:
-            raise InvalidType(
-                f"the bundle {self._name} has no name to be opened by again, so it is neither pickled nor copied; "
-                "save it to a path or a shm: name"
-            )
-        return _reopened, self._reopen
+    def __reduce__(self) -> tuple[Any, ...]:
+        from shmarrow.ipc.stream.reader import reopened
+
+        return reopened("load_tensors", self._index().source, self._limits)
 
     def __repr__(self) -> str:
         index = self._opened
         return f"<Bundle {self._name!r}, {index.length} tensors>" if index is not None else "<Bundle, closed>"
-
-
-def _reopened(source: Any, limits: Limits, memory_map: bool) -> Bundle:
-    return load_tensors(source, limits=limits, memory_map=memory_map)
 
 
 def _bundle_metadata(metadata: Metadata, name: str) -> Metadata | None:

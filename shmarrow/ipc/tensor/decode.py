@@ -159,7 +159,7 @@ def _dense_header(message: Message, where: str) -> DenseHeader:
     return DenseHeader(element, dtype, shape, strides, offset, end, names, metadata, message.body_length)
 
 
-def _read_sparse(message: Message, body: Bytes, where: str) -> SparseTensor:
+def _read_sparse(message: Message, body: Bytes, where: str) -> Any:
     header = message.header
     element, metadata = _element_of(message, where)
     dtype = element.dtype

@@ -16,13 +16,13 @@ from typing import Any, Self
 import numpy as np
 
 from shmarrow.buffer import ALIGNMENT, Bytes
-from shmarrow.errors import DEFAULT_LIMITS, InvalidData, InvalidType, LimitExceeded, Limits
+from shmarrow.errors import DEFAULT_LIMITS, InvalidData, LimitExceeded, Limits
 from shmarrow.ipc.message.decode import Message
 from shmarrow.ipc.message.framing import CONTINUATION, read_prefix
 from shmarrow.ipc.tensor.decode import read_header
 from shmarrow.sources import open_source
 from shmarrow.sources.base import Source
-from shmarrow.states import CLOSE, CLOSED, END, ENDED, FAIL, FAILED, OPEN, READ, StateMachine
+from shmarrow.states import CLOSE, CLOSED, END, ENDED, FAIL, FAILED, OPEN, READ, NotCopied, StateMachine
 
 STATES = {
     OPEN: {READ: OPEN, END: ENDED, FAIL: FAILED, CLOSE: CLOSED},
@@ -89,12 +89,14 @@ def read_tensors(source: Any, *, limits: Limits = DEFAULT_LIMITS, memory_map: bo
     return TensorReader(open_source(source, memory_map, sequential=True), limits)
 
 
-class TensorReader:
+class TensorReader(NotCopied):
     """An iterator over the tensors of a source, and a context manager; made by :func:`read_tensors`.
 
     An error fails the reader: it raises :class:`shmarrow.Failed` from then on, which names that first error.
 
-    Thread safety: threads may share a reader; each tensor goes to one of them.
+    Notes
+    -----
+    Thread safety: threads may share a reader; each tensor goes to one of them. A forked child can only close its copy.
     """
 
     def __init__(self, source: Source, limits: Limits) -> None:
@@ -107,8 +109,9 @@ class TensorReader:
         return self
 
     def __next__(self) -> Any:
+        self._states.go(READ)
         with self._lock:
-            self._states.go(READ)
+            self._states.go(READ)  # another thread may have closed it in the meantime, or failed
             if self._states.state == ENDED:
                 raise StopIteration
             try:
@@ -126,9 +129,8 @@ class TensorReader:
 
     def close(self) -> None:
         """Release the source; tensors that were handed out keep their memory."""
-        with self._lock:
-            self._states.go(CLOSE)
-            self._source.close()
+        self._states.go(CLOSE)
+        self._source.close()
 
     def __enter__(self) -> Self:
         return self
@@ -137,9 +139,6 @@ class TensorReader:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
-
-    def __reduce__(self) -> Any:
-        raise InvalidType("a reader of tensors is neither pickled nor copied; open its source again")
 
 
 class MessageCursor:

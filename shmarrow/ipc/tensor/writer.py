@@ -25,7 +25,7 @@ from shmarrow.ipc.options import IpcWriteOptions
 from shmarrow.ipc.tensor.encode import TensorPayload, checked_options, dense_header, encode_tensor, wire_metadata
 from shmarrow.sources import open_sink
 from shmarrow.sources.sinks import Sink
-from shmarrow.states import CLOSE, CLOSED, FAIL, FAILED, OPEN, StateMachine
+from shmarrow.states import CLOSE, CLOSED, FAIL, FAILED, OPEN, NotCopied, StateMachine
 from shmarrow.tensor.dense import MAX_BYTES, MAX_DIMENSIONS, as_dim_names, row_major
 from shmarrow.tensor.element import DType, as_element
 from shmarrow.types import DataType, MetadataLike, as_metadata
@@ -103,7 +103,7 @@ def write_payload(sink: Sink, payload: TensorPayload) -> None:
 # --- filling in place -------------------------------------------------------------------------------------------
 
 
-class TensorWriter:
+class TensorWriter(NotCopied):
     """A dense tensor whose elements are computed where they will stay; made by :func:`new_tensor`.
 
     A context manager: at the end of the block the tensor gets its name; after an exception nothing is left.
@@ -113,8 +113,10 @@ class TensorWriter:
     array : ndarray
         The elements, writable, zeros at first. Read-only once the writer is closed.
 
-    Thread safety: threads may fill parts of the array at once; one of them closes the writer when all are done. A
-    forked child shares the array; its copy of the writer never publishes, nor takes away, what its parent writes.
+    Notes
+    -----
+    Thread safety: threads may fill parts of the array at once, and one of them closes the writer when all are done. So
+    may forked children, which share the array; their copies of the writer publish nothing.
     """
 
     def __init__(self, sink: Sink, array: Any) -> None:
@@ -131,21 +133,23 @@ class TensorWriter:
         Failed
             If publishing failed before; nothing is published then.
         """
+        if self._states.inherited:
+            return
         with self._lock:
-            if self._states.state != OPEN:
-                self._states.go(CLOSE)
-                return
-            self.array.flags.writeable = False
-            try:
-                self._sink.finish()
-            except BaseException as error:
-                self._states.fail(error)
-                self._sink.abort()
-                raise
+            if self._states.state == OPEN:
+                self.array.flags.writeable = False
+                try:
+                    self._sink.finish()
+                except BaseException as error:
+                    self._states.fail(error)
+                    self._sink.abort()
+                    raise
             self._states.go(CLOSE)
 
     def abort(self) -> None:
         """Give up: nothing is published. Does nothing once the writer is closed."""
+        if self._states.inherited:
+            return
         with self._lock:
             if self._states.state == OPEN:
                 self._states.go(CLOSE)
@@ -163,9 +167,6 @@ class TensorWriter:
             self.close()
         else:
             self.abort()
-
-    def __reduce__(self) -> Any:
-        raise InvalidType("a writer is neither pickled nor copied; hand over the name, and read it once it is closed")
 
 
 def new_tensor(

@@ -1,0 +1,365 @@
+"""Tensors and bundles from every kind of source: positions, ranges, I/O errors, what is held, and bytes that lie."""
+
+from __future__ import annotations
+
+import gc
+import gzip
+import io
+import os
+import struct
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from fuzz_tensors import SEEDS, exercise, mutation
+
+import shmarrow as sa
+
+ARRAYS = [np.arange(6.0).reshape(2, 3), np.arange(5, dtype="u1"), np.zeros((0, 4), "f4"), np.full((3, 3, 3), 7)]
+
+
+def messages(arrays: Any = ARRAYS) -> bytes:
+    sink = io.BytesIO()
+    for array in arrays:
+        sa.ipc.write_tensor(sa.Tensor.from_numpy(array), sink)
+    return sink.getvalue()
+
+
+def same(found: Any, arrays: Any = ARRAYS) -> None:
+    found = list(found)
+    assert len(found) == len(arrays)
+    for tensor, array in zip(found, arrays, strict=True):
+        np.testing.assert_array_equal(tensor.to_numpy(), array)
+        assert tensor.to_numpy().dtype == array.dtype
+
+
+# --- positions --------------------------------------------------------------------------------------------------
+
+
+class Readable:
+    """A file object that can only read, and gives no more than 100 bytes at once."""
+
+    def __init__(self, data: bytes) -> None:
+        self._file = io.BytesIO(data)
+
+    def read(self, size: int) -> bytes:
+        return self._file.read(min(size, 100))
+
+
+def opened(kind: str, data: bytes, path: Path) -> Any:
+    """A file object over data that has 5 bytes of something else before it, at the place where the data start."""
+    path.write_bytes(b"other" + data)
+    if kind == "gzip":
+        path.write_bytes(gzip.compress(b"other" + data))
+    file: Any = {
+        "BytesIO": lambda: io.BytesIO(path.read_bytes()),
+        "buffered": lambda: path.open("rb"),
+        "raw": lambda: path.open("rb", buffering=0),
+        "gzip": lambda: gzip.open(path),
+        "object": lambda: Readable(path.read_bytes()),
+    }[kind]()
+    assert file.read(5) == b"other"
+    return file
+
+
+@pytest.mark.parametrize("kind", ["BytesIO", "buffered", "raw", "gzip", "object"])
+def test_positions_advance(kind: str, tmp_path: Path) -> None:
+    """A file object is read from its position on, and left at the end of the message: what follows is next."""
+    data = messages() + b"the rest"
+    one = opened(kind, data, tmp_path / "one")
+    same(sa.ipc.read_tensor(one) for _ in ARRAYS)
+    assert one.read(8) == b"the rest"
+    two = opened(kind, data, tmp_path / "two")
+    reader = sa.ipc.read_tensors(two)
+    same(next(reader) for _ in ARRAYS)
+    assert two.read(8) == b"the rest"
+
+
+def test_an_error_leaves_a_buffer_where_it_was() -> None:
+    """What could not be read of a BytesIO is there to be looked at."""
+    memory = io.BytesIO(messages([ARRAYS[0]])[:-1])
+    with pytest.raises(sa.InvalidData, match="body"):
+        sa.ipc.read_tensor(memory)
+    assert memory.tell() == 0
+
+
+# --- I/O errors -------------------------------------------------------------------------------------------------
+
+
+class Failing(io.RawIOBase):
+    """A file that fails at one call, the first one being 0, and goes on afterwards as if nothing had been."""
+
+    def __init__(self, data: bytes, call: int) -> None:
+        self._file = io.BytesIO(data)
+        self.left = call
+        self.written = io.BytesIO()
+
+    def _count(self) -> None:
+        self.left -= 1
+        if self.left == -1:
+            raise TimeoutError("no bytes came")
+
+    def readable(self) -> bool:
+        return True
+
+    def writable(self) -> bool:
+        return True
+
+    def readinto(self, view: Any) -> int:
+        self._count()
+        return self._file.readinto(view)
+
+    def write(self, data: Any) -> int:
+        self._count()
+        return self.written.write(data)
+
+
+def test_a_reader_that_failed_says_so() -> None:
+    """An error at any call of a source, and then: either the right tensors or the first error again, never an end."""
+    data = messages()
+    for call in range(1000):
+        file = Failing(data, call)
+        reader = sa.ipc.read_tensors(file)
+        found = []
+        try:
+            found = [next(reader) for _ in ARRAYS]
+        except OSError as error:
+            assert "no bytes came" in str(error)
+            for _ in range(3):
+                with pytest.raises(sa.Failed, match="no bytes came"):
+                    next(reader)
+            reader.close()
+            with pytest.raises(sa.ShmarrowError):
+                next(reader)
+            continue
+        same(found)
+        if file.left >= 0:
+            break
+    assert call > 8
+
+
+def test_broken_bytes_fail_a_reader() -> None:
+    """After a message that breaks the format nothing is read as if a new one began there."""
+    data = bytearray(messages())
+    at = len(messages(ARRAYS[:1]))
+    data[at + 8 : at + 12] = b"\xff" * 4
+    reader = sa.ipc.read_tensors(bytes(data))
+    same([next(reader)], ARRAYS[:1])
+    with pytest.raises(sa.InvalidData):
+        next(reader)
+    with pytest.raises(sa.Failed, match="InvalidData"):
+        next(reader)
+
+
+@pytest.mark.parametrize("kind", ["tensor", "bundle"])
+def test_a_sink_that_fails(kind: str) -> None:
+    """An error at any call of a sink reaches the caller, and nothing is written after it that looks like an end."""
+    whole = io.BytesIO()
+    given = {"a": ARRAYS[0], "b": ARRAYS[1]}
+    if kind == "bundle":
+        sa.save_tensors(given, whole)
+    else:
+        sa.ipc.write_tensor(sa.Tensor.from_numpy(ARRAYS[0]), whole)
+    for call in range(1000):
+        sink = Failing(b"", call)
+        try:
+            if kind == "bundle":
+                sa.save_tensors(given, sink)
+            else:
+                sa.ipc.write_tensor(sa.Tensor.from_numpy(ARRAYS[0]), sink)
+        except OSError as error:
+            assert "no bytes came" in str(error)
+            written = sink.written.getvalue()
+            assert len(written) < len(whole.getvalue())
+            assert whole.getvalue().startswith(written)
+            continue
+        assert sink.written.getvalue() == whole.getvalue()
+        break
+    assert call >= 2
+
+
+def test_a_tensor_that_cannot_be_published(tmp_path: Path) -> None:
+    """Whoever closes a writer again after its name was taken gets the first error, and nothing is replaced."""
+    path = tmp_path / "t.tensor"
+    writer = sa.ipc.new_tensor(path, (3,), "int8", overwrite=False)
+    path.write_bytes(b"mine")
+    with pytest.raises(sa.ObjectExists):
+        writer.close()
+    with pytest.raises(sa.Failed, match="ObjectExists"):
+        writer.close()
+    writer.abort()
+    assert path.read_bytes() == b"mine"
+    assert not writer.array.flags.writeable
+    assert os.listdir(tmp_path) == ["t.tensor"]
+
+
+@pytest.mark.parametrize("shape", [(2.5,), "ab", None, 7, (None,)])
+def test_what_is_no_shape(shape: Any, tmp_path: Path) -> None:
+    with pytest.raises(sa.InvalidType, match="a shape is a sequence of integers"):
+        sa.ipc.new_tensor(tmp_path / "t", shape, "int8")
+    assert os.listdir(tmp_path) == []
+
+
+# --- ranges -----------------------------------------------------------------------------------------------------
+
+
+class Counted(io.BytesIO):
+    """A file that can seek and cannot be mapped, and counts the bytes that are read."""
+
+    count = 0
+
+    def read(self, size: int | None = -1) -> bytes:
+        data = super().read(size)
+        self.count += len(data)
+        return data
+
+    def readinto(self, view: Any) -> int:
+        got = super().readinto(view)
+        self.count += got
+        return got
+
+
+def test_a_bundle_is_read_by_ranges() -> None:
+    """Opening a bundle on an object store reads its index; a tensor, its own message; the name of none, nothing."""
+    tensors = {f"t{i}": np.full(1 << 14, i) for i in range(100)}
+    sink = io.BytesIO()
+    size = sa.save_tensors(tensors, sink)
+    file = Counted(sink.getvalue())
+    with sa.load_tensors(file) as bundle:
+        assert len(bundle) == 100
+        assert "none" not in bundle
+        index = file.count
+        assert index < 1 << 17
+        assert bundle["t7"].to_numpy().tolist() == tensors["t7"].tolist()
+        assert 1 << 17 <= file.count - index < (1 << 17) + 1024
+        bundle.validate()
+        for name, array in tensors.items():
+            np.testing.assert_array_equal(bundle[name].to_numpy(), array)
+    assert size > 100 << 17
+    with pytest.raises(sa.Closed):
+        bundle["t7"]
+    assert not file.closed
+
+
+def test_a_bundle_from_what_cannot_seek() -> None:
+    """A bundle that comes through a pipe is read as a whole."""
+    sink = io.BytesIO()
+    sa.save_tensors({"a": ARRAYS[0]}, sink)
+    near, far = os.pipe()
+    os.write(far, sink.getvalue())
+    os.close(far)
+    with os.fdopen(near, "rb") as file, sa.load_tensors(file) as bundle:
+        np.testing.assert_array_equal(bundle["a"].to_numpy(), ARRAYS[0])
+
+
+# --- what is held -----------------------------------------------------------------------------------------------
+
+
+def held(path: Path) -> tuple[int, int]:
+    """How many descriptors of this process lead to a file, and how many mappings."""
+    gc.collect()
+    links = [f"/proc/self/fd/{number}" for number in os.listdir("/proc/self/fd")]
+    with open("/proc/self/maps") as maps:
+        return sum(os.path.realpath(link) == str(path) for link in links), maps.read().count(str(path))
+
+
+def test_what_a_tensor_holds(tmp_path: Path) -> None:
+    """A tensor of a path holds its mapping, and nothing else does; what is read into memory holds nothing."""
+    path = tmp_path / "t.tensor"
+    path.write_bytes(messages())
+    tensor = sa.ipc.read_tensor(path)
+    assert held(path) == (1, 1)  # the descriptor is the mapping's own
+    reader = sa.ipc.read_tensors(path)
+    part = next(reader)
+    reader.close()
+    assert held(path) == (2, 2)
+    del part
+    assert held(path) == (1, 1)
+    del tensor
+    assert held(path) == (0, 0)
+    tensor = sa.ipc.read_tensor(path, memory_map=False)
+    assert held(path) == (0, 0)
+    path.write_bytes(b"")  # of which a mapping would die
+    np.testing.assert_array_equal(tensor.to_numpy(), ARRAYS[0])
+    with pytest.raises(sa.InvalidData):
+        sa.ipc.read_tensor(path)
+    assert held(path) == (0, 0)
+
+
+def test_what_a_bundle_holds(tmp_path: Path) -> None:
+    """Closing a bundle that is still referenced releases all of it but what tensors need that were handed out."""
+    path = tmp_path / "b.tensors"
+    sa.save_tensors({"a": ARRAYS[0], "b": ARRAYS[1]}, path)
+    bundle = sa.load_tensors(path)
+    tensor = bundle["a"]
+    assert held(path) == (1, 1)
+    bundle.close()
+    bundle.close()
+    assert held(path) == (1, 1)
+    np.testing.assert_array_equal(tensor.to_numpy(), ARRAYS[0])
+    del tensor
+    assert held(path) == (0, 0)
+    for use in (len, list, repr, bundle.__contains__, bundle.__getitem__, lambda b: b.validate()):
+        if use is repr:
+            assert repr(bundle) == "<Bundle, closed>"
+        else:
+            with pytest.raises(sa.Closed):
+                use("a" if getattr(use, "__self__", None) is bundle else bundle)
+
+
+def test_a_file_that_is_no_bundle_is_not_held(tmp_path: Path) -> None:
+    path = tmp_path / "f.arrow"
+    batch = sa.record_batch({"a": [1]})
+    with sa.ipc.new_file(path, batch.schema) as writer:
+        writer.write(batch)
+    with pytest.raises(sa.InvalidData, match="no bundle"):
+        sa.load_tensors(path)
+    assert held(path) == (0, 0)
+
+
+def test_metadata_are_no_state_that_readers_share() -> None:
+    """What one does to the metadata of a tensor, no other reader of the same message sees."""
+    sink = io.BytesIO()
+    sa.ipc.write_tensor(sa.Tensor.from_numpy(ARRAYS[0], metadata={"k": "v"}), sink)
+    for _ in range(3):
+        found = sa.ipc.read_tensor(sink.getvalue())
+        assert found.metadata == {b"k": b"v"}
+        with pytest.raises(TypeError):
+            found.metadata[b"k"] = b"other"
+
+
+# --- bytes that lie ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("size", [13, 15, 17, 19])
+def test_an_offsets_buffer_of_odd_size(size: int) -> None:
+    """The names' offsets of a bundle may lie in a buffer that is no multiple of theirs: what counts is whole offsets."""
+    sink = io.BytesIO()
+    sa.save_tensors({"a": ARRAYS[0], "b": ARRAYS[1]}, sink)
+    data = sink.getvalue()
+    offsets = struct.pack("<qq", 0, 12)  # three int32: the buffer that follows an empty bitmap
+    assert data.count(offsets) == 1
+    bundle = sa.load_tensors(data.replace(offsets, struct.pack("<qq", 0, size)))
+    same(bundle.values(), ARRAYS[:2])
+    bundle.validate(full=True)
+
+
+def test_names_that_no_file_can_hold() -> None:
+    """Text with surrogates has no form in UTF-8: it is refused when it is saved, and is in no bundle."""
+    with pytest.raises(sa.InvalidArgument, match="UTF-8"):
+        sa.save_tensors({"a\ud800": ARRAYS[0]}, io.BytesIO())
+    sink = io.BytesIO()
+    sa.save_tensors({"a": ARRAYS[0]}, sink)
+    bundle = sa.load_tensors(sink.getvalue())
+    assert "a\ud800" not in bundle
+    with pytest.raises(sa.FieldNotFound):
+        bundle["\udfff"]
+
+
+def test_mutations() -> None:
+    """Bundles and messages of tensors with bytes changed give data or our errors; ``fuzz_tensors.py`` runs more."""
+    outcomes = {exercise(*mutation(number)) for number in range(400)}
+    assert outcomes == {"read", "refused"}
+    for kind, data in SEEDS:
+        assert exercise(kind, data) == "read"
