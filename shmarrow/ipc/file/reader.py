@@ -23,7 +23,7 @@ from shmarrow.batch import RecordBatch
 from shmarrow.buffer import Bytes
 from shmarrow.errors import Closed, IndexOutOfRange, InvalidData, Limits
 from shmarrow.ipc.batch.decode import check_zero_copy, dictionary_body, plain_batch, read_batch
-from shmarrow.ipc.batch.dictionaries import Dictionary, add_dictionary
+from shmarrow.ipc.batch.dictionaries import Dictionary, DictionaryBudget, add_dictionary
 from shmarrow.ipc.batch.header import batch_header
 from shmarrow.ipc.file.footer import block_row, blocks_of, footer_place, read_block, root_of
 from shmarrow.ipc.flatbuffers.tables import ENUMS, STRUCTS
@@ -216,6 +216,7 @@ class _FileDictionaries(Mapping[int, Dictionary]):
         if self._known is not None:
             return self._known
         known: dict[int, Dictionary] = {}
+        budget = DictionaryBudget(self._limits)
         total = 0
         root = root_of(self._footer, self._name, self._limits)
         for i, block in enumerate(blocks_of(root["dictionaries"])):
@@ -232,7 +233,7 @@ class _FileDictionaries(Mapping[int, Dictionary]):
             content, id, delta = dictionary_body(message, body, self._schema, found, self._name, self._limits)
             if id in known and not delta:
                 raise InvalidData(f"{where} replaces dictionary {id}; a file holds one of each id, and deltas")
-            add_dictionary(known, id, content, delta, where, self._limits)
+            add_dictionary(known, id, content, delta, where, budget)
         self._known = known
         return known
 
