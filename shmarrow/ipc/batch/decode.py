@@ -140,11 +140,14 @@ class ArrayLoader:
         LimitExceeded
             If its buffers, and those of its children, claim more than ``Limits.decompressed_bytes``.
         """
+        self._asked += 1
+        if self._asked >= _SEVERAL and self._direct:
+            self._list_all()
+        return self._column(index)
+
+    def _column(self, index: int) -> Any:
         if not self._direct:
             return self._build(index, None)
-        self._asked += 1
-        if self._asked >= _SEVERAL:
-            self._list_all()
         start, size = self._flat_place(index) if self._flat is None else self._flat[index]
         if size >= 0:
             type: Any = self._schema.type_of(index)
@@ -168,7 +171,7 @@ class ArrayLoader:
         if len(wanted) > _MANY:
             self._list_all()
         if indices is not None or self._flat is None:
-            return [self.column(index) for index in wanted]
+            return [self._column(index) for index in wanted]
         length, body = self.length, self._body
         made: list[Any] = []
         last: Any = None
