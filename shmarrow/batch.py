@@ -213,7 +213,7 @@ class RecordBatch(Columns):
         InvalidArgument
             If there are more or fewer names than columns.
         InvalidType
-            If a name is not a string.
+            When a field is asked for whose name is not a string.
         """
         return self._with_schema(renamed(self._schema, names))
 

@@ -227,7 +227,7 @@ class Table(Columns):
         InvalidArgument
             If neither names nor a schema are given or both, the numbers differ, or the columns have different lengths.
         InvalidType
-            If a chunked array is not of the type that the schema says.
+            If a column cannot be cast to the type that the schema says.
         """
         if not any(isinstance(column, ChunkedArray) for column in arrays):
             batch = RecordBatch.from_arrays(arrays, names, schema)
@@ -350,12 +350,12 @@ def _cut(parts: Iterable[Any], starts: npt.NDArray[np.int64], offset: int, lengt
 
 
 def _chunked(values: Any, type: DataType | None) -> ChunkedArray:
-    """Values as a chunked array; of a type, where one is given."""
+    """Values as a chunked array; cast to a type, where one is given."""
     if not isinstance(values, ChunkedArray):
         return ChunkedArray([array(values, type)])
-    if type is not None and values.type != type:
-        raise InvalidType(f"a chunked array of {values.type} for a field of {type}")
-    return values
+    if type is None or values.type == type:
+        return values
+    return ChunkedArray([chunk.cast(type) for chunk in values.chunks or [nulls(values.type, 0)]], type)
 
 
 def table(data: Any, names: Sequence[str] | None = None, schema: Schema | None = None) -> Table:

@@ -3,16 +3,16 @@
 A compressed buffer is its decompressed size as a 64-bit number and the compressed bytes; a size of -1 says that the
 bytes are stored as they are. Rules kept here:
 
-* the size that a buffer claims is checked against the limits before anything is allocated, and against what comes out;
-* the codecs release the interpreter, so buffers that do not depend on each other go through a small pool of threads;
-* fresh memory costs a third of what LZ4 does, so what decompressed arrays leave behind is used again, up to 512 MiB;
-  until then the kernel may take it back at any time.
+* the size that a buffer claims is checked against the limits before memory is allocated, and then against what comes
+  out;
+* codecs release the interpreter lock, so buffers are decompressed on a small pool of threads where that pays;
+* every decompressed buffer has memory of its own, so whoever keeps one keeps no other.
 """
 
 from __future__ import annotations
 
+import _thread
 import functools
-import itertools
 import os
 import struct
 from collections.abc import Callable, Sequence
@@ -20,9 +20,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from shmarrow.buffer import Bytes, padded
+from shmarrow.buffer import Bytes
 from shmarrow.errors import InvalidArgument, InvalidData, LimitExceeded, Limits
-from shmarrow.ipc.batch.memory import _POOLED, _memory
+from shmarrow.ipc.batch.memory import allocate
 from shmarrow.ipc.flatbuffers.tables import ENUMS
 from shmarrow.ipc.options import IpcWriteOptions
 from shmarrow.layout.memory import EMPTY
@@ -35,61 +35,64 @@ _NAMES = {number: name for name, number in ENUMS["CompressionType"].items()}
 
 
 class Decompressor:
-    """Decompresses the buffers of one batch.
+    """Decompresses buffers of a batch. Immutable: threads may share one."""
 
-    Calling it with a buffer's bytes and its index gives the decompressed bytes: a copy, or a view where the buffer is
-    stored raw.
-    """
-
-    __slots__ = ("_codec", "_left", "_limits")
+    __slots__ = ("_codec", "_limits")
 
     def __init__(self, codec: str, limits: Limits) -> None:
         self._codec = codec
         self._limits = limits
-        self._left = limits.decompressed_bytes
 
-    def forget(self) -> None:
-        """Start to count anew: the limit holds for one column at a time."""
-        self._left = self._limits.decompressed_bytes
+    def columns(self, columns: Sequence[Sequence[tuple[int, Bytes]]]) -> dict[int, Bytes]:
+        """The decompressed buffers of some columns by index: copies, or views of those that are stored raw.
 
-    def all(self, parts: Sequence[Bytes], indices: Sequence[int]) -> list[Bytes]:
-        """Many buffers at once, on a few threads where that pays; the limit holds for all of them together."""
-        sizes = [self._claim(data, index) for data, index in zip(parts, indices, strict=True)]
-        self.forget()
-        # Small ones share a piece of memory; each large one has its own, so that who keeps it keeps nothing else.
-        rooms = [padded(size) if 0 < size < _POOLED else 0 for size in sizes]
-        ends = list(itertools.accumulate(rooms))
-        if sum([size for size in sizes if size > 0]) < _WORTH_THREADS:
-            return [self._open(*item) for item in zip(parts, indices, sizes, strict=True)]
-        arena = _memory(ends[-1])
-        spans = zip(ends, rooms, sizes, strict=True)
-        targets = [arena[end - room : end - room + size] if room else None for end, room, size in spans]
-        return list(pool().map(self._open, parts, indices, sizes, targets))
+        Parameters
+        ----------
+        columns : sequence of sequences of (int, uint8 ndarray)
+            The index and the bytes of each buffer of each column. The limit holds for the buffers of one column.
 
-    def __call__(self, data: Bytes, index: int) -> Bytes:
-        return self._open(data, index, self._claim(data, index))
+        Raises
+        ------
+        InvalidData
+            If a buffer breaks the format.
+        LimitExceeded
+            If the buffers of a column claim more than ``Limits.decompressed_bytes``.
+        """
+        buffers = [buffer for column in columns for buffer in column]
+        sizes = [size for column in columns for size in self._claims(column)]
+        threads = len(buffers) > 1 and sum(sizes) >= _WORTH_THREADS
+        found = in_threads(self._open, buffers, sizes) if threads else list(map(self._open, buffers, sizes))
+        return {index: data for (index, _), data in zip(buffers, found, strict=True)}
 
-    def _claim(self, data: Bytes, index: int) -> int:
-        """The size that a buffer says it holds, -1 for a raw one, after a check against the limit."""
+    def _claims(self, column: Sequence[tuple[int, Bytes]]) -> list[int]:
+        """The sizes that the buffers of a column claim, after a check of the limit."""
+        claims = [self._claim(index, data) for index, data in column]
+        total, most = sum([size for size in claims if size > 0]), self._limits.decompressed_bytes
+        if total > most:
+            raise LimitExceeded(
+                f"compressed buffers {column[0][0]} to {column[-1][0]} say that they hold {total} bytes, "
+                f"more than Limits.decompressed_bytes = {most}"
+            )
+        return claims
+
+    def _claim(self, index: int, data: Bytes) -> int:
+        """The size that a buffer claims to hold, -1 for one that is stored raw."""
         if len(data) < 8:
             raise InvalidData(f"compressed buffer {index} needs 8 bytes for its length but has {len(data)}")
-        (size,) = _LENGTH.unpack_from(data.data, 0)
+        size: int = _LENGTH.unpack_from(data.data, 0)[0]
         if size < -1:
             raise InvalidData(f"compressed buffer {index} says that it holds {size} bytes")
-        if size > self._left:
-            raise LimitExceeded(
-                f"compressed buffer {index} says that it holds {size} bytes, "
-                f"over what Limits.decompressed_bytes = {self._limits.decompressed_bytes} leaves"
+        if size > _MOST_RATIO[self._codec] * (len(data) + 64):
+            raise InvalidData(
+                f"compressed buffer {index}: {len(data)} bytes of {self._codec} cannot hold the {size} that it says"
             )
-        self._left -= max(size, 0)
-        return int(size)
+        return size
 
-    def _open(self, data: Bytes, index: int, size: int, target: Bytes | None = None) -> Bytes:
+    def _open(self, buffer: tuple[int, Bytes], size: int) -> Bytes:
+        index, data = buffer
         if size == -1:
             return data[8:]
-        if not size:
-            return EMPTY
-        return decompress(self._codec, data[8:], size, f"compressed buffer {index}", target)
+        return decompress(self._codec, data[8:], size, f"compressed buffer {index}") if size else EMPTY
 
 
 def decompressor(codec: int, method: int, where: str, limits: Limits) -> Decompressor:
@@ -102,23 +105,20 @@ def decompressor(codec: int, method: int, where: str, limits: Limits) -> Decompr
 
 
 _PART = 1 << 20
-# No frame of a codec decompresses to more than so many times its own bytes, so a claim beyond is known to be wrong.
+# No frame of a codec decompresses to more than so many times its own bytes, so a larger claim is known to be wrong.
 _MOST_RATIO = {"LZ4_FRAME": 256, "ZSTD": 1 << 16}
 
 
-def decompress(codec: str, data: Bytes, size: int, what: str, target: Bytes | None = None) -> Bytes:
-    """Exactly ``size`` decompressed bytes, in the memory given or in their own.
+def decompress(codec: str, data: Bytes, size: int, what: str) -> Bytes:
+    """Exactly ``size`` decompressed bytes, in memory of their own.
 
     Raises
     ------
     InvalidData
         If the bytes are no frame of the codec, or hold fewer or more bytes.
     """
-    if size > _MOST_RATIO[codec] * (len(data) + 64):
-        raise InvalidData(f"{what}: {len(data)} bytes of {codec} cannot hold the {size} that it says")
+    target = allocate(size)
     try:
-        if target is None:
-            target = _memory(size)
         found = _DECOMPRESS[codec](data.data, target)
     except (RuntimeError, ValueError, OverflowError, MemoryError) as error:
         raise InvalidData(f"{what}: no {codec} frame of {size} bytes: {error or type(error).__name__}") from None
@@ -245,11 +245,8 @@ def compress(buffers: Sequence[Bytes], options: IpcWriteOptions) -> list[Bytes]:
         return np.frombuffer(_LENGTH.pack(len(data)) + packed, np.uint8)
 
     if options.use_threads and len(buffers) > 1 and sum(map(len, buffers)) > _WORTH_THREADS:
-        return list(pool().map(one, buffers))
+        return in_threads(one, buffers)
     return [one(data) for data in buffers]
-
-
-_WORTH_THREADS = 1 << 20
 
 
 def _compressor(options: IpcWriteOptions) -> Callable[[memoryview], bytes]:
@@ -275,15 +272,40 @@ _FASTEST = -(1 << 16)
 """The lowest level: negative ones trade size for speed."""
 
 
-_POOL: tuple[int, ThreadPoolExecutor] | None = None
+# --- threads ----------------------------------------------------------------------------------------------------
+
+_WORTH_THREADS = 1 << 20
+_pool: ThreadPoolExecutor | None = None
+_pool_lock = _thread.allocate_lock()
+
+
+def in_threads(function: Callable[..., Any], *arguments: Sequence[Any]) -> list[Any]:
+    """As ``list(map(...))``, on a pool of threads; on the calling thread where no thread can be had."""
+    try:
+        results = pool().map(function, *arguments)
+    except RuntimeError:  # no more threads, or the interpreter is shutting down
+        return list(map(function, *arguments))
+    return list(results)
 
 
 def pool() -> ThreadPoolExecutor:
-    """The threads that compress and decompress; a forked child makes its own."""
-    global _POOL
-    if _POOL is None or _POOL[0] != os.getpid():
+    """The threads that compress and decompress, made when they are first needed; a forked child makes its own."""
+    global _pool
+    if _pool is None:
         from concurrent.futures import ThreadPoolExecutor
 
-        workers = min(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1, 8)
-        _POOL = (os.getpid(), ThreadPoolExecutor(workers, "shmarrow-codec"))
-    return _POOL[1]
+        with _pool_lock:
+            if _pool is None:
+                usable = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else range(os.cpu_count() or 1)
+                _pool = ThreadPoolExecutor(min(len(usable), 8), "shmarrow-codec")
+    return _pool
+
+
+def _forget_pool() -> None:
+    """In a forked child: the threads are not here, and the one that held the lock may have been another."""
+    global _pool, _pool_lock
+    _pool, _pool_lock = None, _thread.allocate_lock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_pool)

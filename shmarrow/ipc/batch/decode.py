@@ -1,27 +1,25 @@
-"""Record batches from messages ("RecordBatch message"); ``plan`` has the way back.
+"""Record batches from messages ("RecordBatch message"); ``encode`` has the way back.
 
-Reading is one walk by the buffer listing. Opening a batch makes views of its nodes and buffers and nothing more; a
-column is made when it is asked for, and its structure is checked then: bounds of every buffer, sizes for the slots,
-lengths of children, ends of offsets.
+Rules kept here:
+
+* opening a batch makes views of its nodes and buffers and nothing more; a column is built when it is asked for, and its
+  structure is checked then: bounds of every buffer, sizes for the slots, lengths of children, ends of offsets;
+* what building one column needs (its position in the walk, decompressed buffers, what it may use of the limits) belongs
+  to that operation. What a batch caches is worked out of its metadata alone, and replaced as a whole: two threads that
+  do so at the same time find the same.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
 from shmarrow import bitmap
 from shmarrow.batch import RecordBatch
 from shmarrow.buffer import Bytes
-from shmarrow.errors import (
-    DEFAULT_LIMITS,
-    CopyRequired,
-    InvalidData,
-    LimitExceeded,
-    Limits,
-)
+from shmarrow.errors import DEFAULT_LIMITS, CopyRequired, InvalidData, LimitExceeded, Limits
 from shmarrow.ipc.batch.header import Header
 from shmarrow.ipc.flatbuffers.reader import TableView
 from shmarrow.ipc.flatbuffers.tables import ENUMS
@@ -42,13 +40,25 @@ if TYPE_CHECKING:
 _V4 = ENUMS["MetadataVersion"]["V4"]
 _UNIONS = ("dense_union", "sparse_union")
 _PAIR = np.dtype("<i8")
-_EAGER, _FEW_COLUMNS = 4, 12
+_SEVERAL, _MANY = 4, 12
 
 Dictionaries = Mapping[int, Any]
 
 
+class RangeBody(Protocol):
+    """A body that is not in memory: parts of it are read when they are asked for."""
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, part: slice) -> Bytes:
+        """The bytes from ``start`` to ``stop``."""
+
+    def fetch(self, ranges: Sequence[tuple[int, int]]) -> None:
+        """Read these (start, stop) ranges now, neighbours together; they are asked for next."""
+
+
 class ArrayLoader:
-    """The nodes and buffers of a record batch, and its body; makes columns of them.
+    """The nodes and buffers of a record batch, and its body; builds columns of them.
 
     Parameters
     ----------
@@ -56,29 +66,32 @@ class ArrayLoader:
         The RecordBatch table, where it may say more than the header.
     header : Header
         What it says of rows, nodes and buffers.
-    body : uint8 ndarray
+    body : uint8 ndarray or RangeBody
         The message's body.
-    big_endian : bool
-        Whether the numbers in buffers have to be swapped.
+    schema : LazySchema
+        How the columns lie in the batch.
     dictionaries : mapping of int to Dictionary
         What dictionary-encoded columns point into, as it was when the batch was read.
     where : str
         What the batch is, for error messages.
     limits : Limits
         Bounds on what is accepted.
+
+    Notes
+    -----
+    Thread safety: any number of threads may ask for columns; each call builds them anew.
     """
 
     __slots__ = (
-        "_asked", "_body", "_buffer_rows", "_buffers", "_decompress", "_dictionaries", "_limits", "_node_rows",
-        "_nodes", "_plain", "_ready", "_schema", "_size", "_swap", "_table", "_v4", "_variadic", "_variadic_ends",
-        "length", "where",
+        "_asked", "_body", "_buffer_rows", "_buffers", "_decompressor", "_dictionaries", "_direct", "_fetch", "_flat",
+        "_node_rows", "_nodes", "_schema", "_size", "_table", "_v4", "_variadic", "_variadic_ends", "length", "where",
     )  # fmt: skip
 
     def __init__(
         self,
         table: TableView | None,
         header: Header,
-        body: Bytes,
+        body: Bytes | RangeBody,
         schema: LazySchema,
         dictionaries: Dictionaries,
         where: str,
@@ -90,80 +103,117 @@ class ArrayLoader:
         self._buffers = header.buffers
         if len(self._buffers) > limits.buffers:
             raise LimitExceeded(f"{where}: {len(self._buffers)} buffers, more than Limits.buffers = {limits.buffers}")
-        self._node_rows: list[list[int]] | None = None
-        self._buffer_rows: list[list[int]] | None = None
         self._table = table
-        self._variadic: list[int] | None = None
-        self._variadic_ends: npt.NDArray[np.int64] | None = None
         self._body = body
+        self._fetch = getattr(body, "fetch", None)
         self._size = len(body)
-        self._swap = schema.big_endian
-        self._v4 = 1 if header.version == _V4 else 0
         self._schema = schema
         self._dictionaries = dictionaries
-        self._limits = limits
-        self._asked = 0
-        self._ready: dict[int, Bytes] = {}
-        self._plain: list[tuple[int, int]] | None = None
+        self._v4 = 1 if header.version == _V4 else 0
         codec = None if table is None else table["compression"]
-        self._decompress = None if codec is None else _decompressor(codec, where, limits)
+        self._decompressor = None if codec is None else _decompressor(codec, where, limits)
+        # Whether arrays may lie in the body as it is.
+        self._direct = codec is None and self._fetch is None and not schema.big_endian
+        self._asked = 0
+        self._node_rows: list[list[int]] | None = None
+        self._buffer_rows: list[list[int]] | None = None
+        self._flat: list[tuple[int, int]] | None = None
+        self._variadic: list[int] | None = None
+        self._variadic_ends: list[int] | None = None
 
     @property
-    def compressed(self) -> bool:
-        return self._decompress is not None
+    def copies(self) -> str:
+        """Why columns have to be copied out of the body, empty where they need not be."""
+        if self._decompressor is not None:
+            return "is compressed"
+        return "is big-endian" if self._schema.big_endian else ""
 
-    def columns(self) -> list[Any]:
-        """All columns of the schema."""
-        self._decompress_all()
-        count = len(self._schema)
-        self._asked = max(self._asked, _EAGER)
-        if count > _FEW_COLUMNS:
-            self._expect_many()
-        if self._plain is None:
-            return [self.column(i) for i in range(count)]
+    def column(self, index: int) -> Any:
+        """A column of the schema.
+
+        Raises
+        ------
+        InvalidData
+            If its nodes or buffers break the format.
+        LimitExceeded
+            If its buffers, and those of its children, claim more than ``Limits.decompressed_bytes``.
+        """
+        self._asked += 1
+        if self._asked >= _SEVERAL and self._direct:
+            self._list_all()
+        return self._column(index)
+
+    def _column(self, index: int) -> Any:
+        if not self._direct:
+            return self._build(index, None)
+        start, size = self._flat_place(index) if self._flat is None else self._flat[index]
+        if size >= 0:
+            type: Any = self._schema.type_of(index)
+            if type.layout == "primitive" and size >= self.length * type.storage.itemsize:
+                made = type.array_class or PrimitiveArray
+                return made(type, self.length, [None, self._body[start : start + size]], 0)
+        return self._build(index, None)
+
+    def columns(self, indices: Sequence[int] | None = None) -> list[Any]:
+        """Several columns, or all; the errors are those of :meth:`column`.
+
+        They are fetched together, and decompressed on a few threads.
+        """
+        wanted = range(len(self._schema)) if indices is None else indices
+        if not self._direct:
+            try:
+                ready = self._load([self._span(index) for index in wanted])
+            except InvalidData as error:
+                raise type(error)(f"{self.where}: {error}") from None
+            return [self._build(index, ready) for index in wanted]
+        if len(wanted) > _MANY:
+            self._list_all()
+        if indices is not None or self._flat is None:
+            return [self._column(index) for index in wanted]
         length, body = self.length, self._body
         made: list[Any] = []
         last: Any = None
         needs, make = 0, PrimitiveArray
-        for type, (start, size) in zip(self._schema.plain_types(), self._plain, strict=True):
-            if type is not last and type is not None:
-                last, needs, make = type, length * type.storage.itemsize, type.array_class or PrimitiveArray
-            if type is None or size < needs:
-                made.append(self._column(len(made)))
+        for each, (start, size) in zip(self._schema.plain_types(), self._flat, strict=True):
+            if each is not last and each is not None:
+                last, needs, make = each, length * each.storage.itemsize, each.array_class or PrimitiveArray
+            if each is None or size < needs:
+                made.append(self._build(len(made), None))
             else:
-                made.append(make(type, length, [None, body[start : start + size]], 0))
+                made.append(make(each, length, [None, body[start : start + size]], 0))
         return made
 
-    def _decompress_all(self) -> None:
-        """Decompress all buffers, if they are compressed, on a few threads."""
-        if self._decompress is not None and not self._ready:
-            self._buffer_rows, self._node_rows = self._buffers.tolist(), self._nodes.tolist()
-            indices = [i for i, row in enumerate(self._buffer_rows) if row[1]]
-            parts = [self._slice(i) for i in indices]
-            try:
-                self._ready = dict(zip(indices, self._decompress.all(parts, indices), strict=True))
-            except InvalidData as error:
-                raise type(error)(f"{self.where}: {error}") from None
+    def values(self, wire: FieldLayout) -> Any:
+        """The one column of a dictionary batch, whose nodes and buffers start at 0."""
+        try:
+            ready = self._load([range(len(self._buffers))])
+            column = BufferCursor(self, 0, 0, 0, ready).array(wire)
+        except InvalidData as error:
+            raise type(error)(f"{self.where}: {error}") from None
+        if len(column) != self.length:
+            raise InvalidData(f"{self.where}: {len(column)} values in a dictionary batch of {self.length} rows")
+        return column
 
-    def column(self, index: int) -> Any:
-        """A column of the schema."""
-        self._asked += 1
-        if self._asked == _EAGER:
-            self._expect_many()
-        if self._plain is not None:
-            start, size = self._plain[index]
-        elif not self._swap and self._decompress is None:
-            start, size = self._plain_place(index)
-        else:
-            return self._column(index)
-        type: Any = self._schema.type_of(index)
-        if type.layout == "primitive" and size >= self.length * type.storage.itemsize:
-            made = type.array_class or PrimitiveArray
-            return made(type, self.length, [None, self._body[start : start + size]], 0)
-        return self._column(index)
+    def _build(self, index: int, ready: dict[int, Bytes] | None) -> Any:
+        """A column of any type, by a walk over its buffers; ``ready`` has those that had to be decompressed."""
+        wire = self._schema.wire(index)
+        try:
+            if ready is None:
+                ready = self._load([self._span(index)])
+            column = BufferCursor(self, *self._start(index), ready).array(wire)
+        except InvalidData as error:
+            raise type(error)(f"{self.where}: column {index} {wire.field.name!r}: {error}") from None
+        if len(column) != self.length:
+            raise InvalidData(
+                f"{self.where}: column {index} {wire.field.name!r} has {len(column)} values, "
+                f"the batch {self.length} rows"
+            )
+        return column
 
-    def _plain_place(self, index: int) -> tuple[int, int]:
-        """Where the values of a column lie if it has two buffers, or a size of -1 if it has nulls or may be nested."""
+    # --- where things lie ---
+
+    def _flat_place(self, index: int) -> tuple[int, int]:
+        """Where the values of a column lie if it has two buffers and no nulls; a size of -1 where that is not known."""
         at = self._schema.flat_start(index) + 1
         if not at or index >= len(self._nodes) or at >= len(self._buffers):
             return 0, -1
@@ -172,59 +222,37 @@ class ArrayLoader:
         start, size = self._buffers[at].tolist()
         return (start, size) if size > 0 and 0 <= start <= self._size - size else (0, -1)
 
-    def _expect_many(self) -> None:
-        """Some columns were asked for, so others will be."""
-        if not self._find_plain() and self._node_rows is None:
-            self._node_rows, self._buffer_rows = self._nodes.tolist(), self._buffers.tolist()
+    def _list_all(self) -> None:
+        """Several columns are asked for: find the places of all that are flat at once, else list nodes and buffers."""
+        if self._flat is None and self._node_rows is None and not self._find_flat():
+            self._buffer_rows = self._buffers.tolist()
+            self._node_rows = self._nodes.tolist()
 
-    def _find_plain(self) -> bool:
-        """Find the columns with two buffers, no nulls, and values within the body; whether that is all of them."""
+    def _find_flat(self) -> bool:
+        """As :meth:`_flat_place` for all columns; whether all of them are flat."""
         starts = self._schema.flat_starts()
         count = len(self._schema)
-        if starts is None or self._swap or self.compressed:
-            return False
-        if len(self._nodes) < count or not len(self._buffers) or len(self._buffers) < starts[-1]:
+        if starts is None or len(self._nodes) < count or not 0 < len(self._buffers) >= starts[-1]:
             return False
         first = np.minimum(starts[:-1] + 1, len(self._buffers) - 1)
         at, sizes = self._buffers[first, 0], self._buffers[first, 1]
         good = (np.diff(starts) == 2) & (self._nodes[:count, 0] == self.length) & (self._nodes[:count, 1] == 0)
         good &= (sizes > 0) & (at >= 0) & (at <= self._size) & (sizes <= self._size - at)
-        self._plain = list(zip(at.tolist(), np.where(good, sizes, -1).tolist(), strict=True))
+        self._flat = list(zip(at.tolist(), np.where(good, sizes, -1).tolist(), strict=True))
         return bool(good.all())
 
-    def _column(self, index: int) -> Any:
-        """A column of any type."""
-        node, buffer, variadic, v4_bitmaps = self._schema.start(index)
-        buffer += v4_bitmaps * self._v4
-        cursor = _Cursor(self, node, buffer, variadic)
-        if variadic or self._schema.start(index + 1)[2] > variadic:
-            cursor.buffer += self._variadic_before(variadic)
-        wire = self._schema.wire(index)
-        try:
-            column = cursor.array(wire)
-        except InvalidData as error:
-            raise type(error)(f"{self.where}: column {index} {wire.field.name!r}: {error}") from None
-        finally:
-            if self._decompress is not None:
-                self._decompress.forget()
-        if len(column) != self.length:
-            raise InvalidData(
-                f"{self.where}: column {index} {wire.field.name!r} has {len(column)} values, "
-                f"the batch {self.length} rows"
-            )
-        return column
+    def _start(self, index: int) -> tuple[int, int, int]:
+        """The first node, buffer and count of variadic buffers of a column, or at the number of columns the end."""
+        node, buffer, variadic, bitmaps = self._schema.start(index)
+        buffer += bitmaps * self._v4
+        return node, buffer + self._variadic_before(variadic) if variadic else buffer, variadic
 
-    def values(self, wire: FieldLayout) -> Any:
-        """The one column of a dictionary batch, whose nodes and buffers start at 0."""
-        try:
-            column = _Cursor(self, 0, 0, 0).array(wire)
-        except InvalidData as error:
-            raise type(error)(f"{self.where}: {error}") from None
-        if len(column) != self.length:
-            raise InvalidData(f"{self.where}: {len(column)} values in a dictionary batch of {self.length} rows")
-        return column
+    def _span(self, index: int) -> range:
+        """The buffers of a column and its children."""
+        return range(self._start(index)[1], self._start(index + 1)[1])
 
-    def _counts(self) -> list[int]:
+    def variadic_counts(self) -> list[int]:
+        """How many data buffers each array of views has."""
         if self._variadic is None:
             vector = None if self._table is None else self._table["variadicBufferCounts"]
             counts: list[int] = [] if vector is None else vector.tolist()
@@ -237,9 +265,10 @@ class ArrayLoader:
         return self._variadic
 
     def _variadic_before(self, index: int) -> int:
-        if self._variadic_ends is None:
-            self._variadic_ends = np.cumsum([0, *self._counts()])
-        return int(self._variadic_ends[min(index, len(self._variadic_ends) - 1)])
+        ends = self._variadic_ends
+        if ends is None:
+            self._variadic_ends = ends = np.cumsum([0, *self.variadic_counts()]).tolist()
+        return ends[min(index, len(ends) - 1)]
 
     def node(self, index: int) -> list[int]:
         """Length and null count of a node."""
@@ -251,8 +280,8 @@ class ArrayLoader:
         found: list[int] = self._nodes[index].tolist()
         return found
 
-    def bytes_of(self, index: int) -> Bytes:
-        """The bytes of a buffer, decompressed where the batch is compressed."""
+    def place(self, index: int) -> tuple[int, int]:
+        """Where a buffer lies in the body, as (start, stop)."""
         rows = self._buffer_rows
         if rows is not None and index < len(rows):
             start, size = rows[index]
@@ -260,21 +289,40 @@ class ArrayLoader:
             start, size = self._buffers[index].tolist()
         else:
             raise InvalidData(f"the batch has {len(self._buffers)} buffers, buffer {index} is missing")
-        if size == 0:
-            return EMPTY
+        if not size:
+            return 0, 0
         if start < 0 or size < 0 or start + size > self._size:
             raise InvalidData(f"buffer {index} needs [{start}, {start + size}) but the body has {self._size} bytes")
-        data = self._body[start : start + size]
-        if self._decompress is None:
-            return data
-        found = self._ready.pop(index, None)
-        return self._decompress(data, index) if found is None else found
+        return start, start + size
 
-    def _slice(self, index: int) -> Bytes:
-        start, size = self._buffers[index].tolist()
-        if start < 0 or size < 0 or start + size > self._size:
-            raise InvalidData(f"buffer {index} needs [{start}, {start + size}) but the body has {self._size} bytes")
-        return self._body[start : start + size]
+    def bytes_of(self, index: int, ready: dict[int, Bytes]) -> Bytes:
+        """The bytes of a buffer, from those that are decompressed already where it is there."""
+        found = ready.get(index)
+        if found is not None:
+            return found
+        start, stop = self.place(index)
+        if start == stop:
+            return EMPTY
+        if self._decompressor is not None:
+            return self._load([range(index, index + 1)])[index]
+        return self._body[start:stop]
+
+    def _load(self, columns: Sequence[Iterable[int]]) -> dict[int, Bytes]:
+        """Fetch the buffers of some columns where the body is not in memory, and decompress them where they have to be.
+
+        Gives the decompressed ones by their index.
+        """
+        if self._fetch is None and self._decompressor is None:
+            return {}
+        count = len(self._buffers)
+        places = [[(i, *self.place(i)) for i in column if i < count] for column in columns]
+        filled = [[(i, start, stop) for i, start, stop in column if start < stop] for column in places]
+        if self._fetch is not None:
+            self._fetch([(start, stop) for column in filled for _, start, stop in column])
+        if self._decompressor is None:
+            return {}
+        body = self._body
+        return self._decompressor.columns([[(i, body[start:stop]) for i, start, stop in column] for column in filled])
 
 
 def _decompressor(codec: TableView, where: str, limits: Limits) -> Decompressor:
@@ -283,56 +331,47 @@ def _decompressor(codec: TableView, where: str, limits: Limits) -> Decompressor:
     return decompressor(codec["codec"], codec["method"], where, limits)
 
 
-def _pairs(vector: npt.NDArray[Any] | None) -> npt.NDArray[np.int64]:
-    """A vector of structs of two 64-bit numbers as an ndarray of shape (n, 2); a view."""
-    if vector is None:
-        return np.empty((0, 2), np.int64)
-    return vector.view(_PAIR).reshape(-1, 2)
+class BufferCursor:
+    """A walk over the nodes, buffers and counts of variadic buffers of one column."""
 
+    __slots__ = ("buffer", "loader", "node", "ready", "variadic")
 
-class _Cursor:
-    """Where the walk is among the nodes, buffers and counts of variadic buffers."""
-
-    __slots__ = ("body", "buffer", "node", "variadic")
-
-    def __init__(self, body: ArrayLoader, node: int, buffer: int, variadic: int) -> None:
-        self.body = body
+    def __init__(self, loader: ArrayLoader, node: int, buffer: int, variadic: int, ready: dict[int, Bytes]) -> None:
+        self.loader = loader
         self.node = node
         self.buffer = buffer
         self.variadic = variadic
+        self.ready = ready
 
     def array(self, wire: FieldLayout) -> Any:
         """The next array of the walk, with its children."""
-        body = self.body
+        loader = self.loader
         type = wire.type
-        length, null_count = body.node(self.node)
+        length, null_count = loader.node(self.node)
         self.node += 1
         layout = LISTING[type.layout]
         if length < 0 or not 0 <= null_count <= length:
             raise InvalidData(f"{type}: length {length} and null count {null_count}")
         v4_validity, v4_nulls = None, null_count
-        if body._v4 and type.layout in VALIDITY_IN_V4:
-            v4_validity = body.bytes_of(self.buffer)
-            self.buffer += 1
+        if loader._v4 and type.layout in VALIDITY_IN_V4:
+            v4_validity = self._next()
         buffers: list[Bytes | None] = []
         for row in layout.buffers:
             if row.role == "validity" and not null_count:
                 buffers.append(None)
-            else:
-                data = body.bytes_of(self.buffer)
-                if body._swap and len(data):
-                    data = swapped_views(data, False) if row.role == "views" else swapped(row, type, data)
-                buffers.append(data)
-            self.buffer += 1
+                self.buffer += 1
+                continue
+            data = self._next()
+            if loader._schema.big_endian and len(data):
+                data = swapped_views(data, False) if row.role == "views" else swapped(row, type, data)
+            buffers.append(data)
         if layout.variadic:
-            counts = body._counts()
+            counts = loader.variadic_counts()
             if self.variadic >= len(counts):
                 raise InvalidData(
                     f"{type}: the batch counts variadic buffers of {len(counts)} columns, one more is needed"
                 )
-            for _ in range(counts[self.variadic]):
-                buffers.append(body.bytes_of(self.buffer))
-                self.buffer += 1
+            buffers += [self._next() for _ in range(counts[self.variadic])]
             self.variadic += 1
         children = [self.array(child) for child in wire.children]
         dictionary = None
@@ -350,10 +389,15 @@ class _Cursor:
         logical = wire.field.type
         return made if logical is type else made._with(type=logical)
 
+    def _next(self) -> Bytes:
+        """The next buffer."""
+        self.buffer += 1
+        return self.loader.bytes_of(self.buffer - 1, self.ready)
+
     def _dictionary(self, wire: FieldLayout, all_null: bool) -> Array:
         assert wire.values is not None
         assert wire.dictionary_id is not None
-        found = self.body._dictionaries.get(wire.dictionary_id)
+        found = self.loader._dictionaries.get(wire.dictionary_id)
         if found is None:
             if all_null:
                 return nulls(wire.type.value_type, 0)  # type: ignore[no-any-return]
@@ -370,8 +414,15 @@ def header_of(table: TableView, version: int, body_length: int, where: str) -> H
     return Header(version, length, _pairs(table["nodes"]), _pairs(table["buffers"]), body_length)
 
 
+def _pairs(vector: npt.NDArray[Any] | None) -> npt.NDArray[np.int64]:
+    """A vector of structs of two 64-bit numbers as an ndarray of shape (n, 2); a view."""
+    if vector is None:
+        return np.empty((0, 2), np.int64)
+    return vector.view(_PAIR).reshape(-1, 2)
+
+
 def dictionary_body(
-    message: Message, body: Bytes, schema: Schema | None, dictionaries: Any, where: str, limits: Limits
+    message: Message, body: Bytes | RangeBody, schema: Schema | None, dictionaries: Any, where: str, limits: Limits
 ) -> tuple[ArrayLoader, int, bool]:
     """The batch within a DictionaryBatch message, the dictionary's id, and whether it is a delta."""
     header = message.header
@@ -388,9 +439,15 @@ def dictionary_body(
 
 
 def check_zero_copy(batch: RecordBatch, name: str) -> None:
-    """Refuse a batch whose body has to be decompressed."""
+    """Refuse a batch whose columns are not in its body as they are.
+
+    Raises
+    ------
+    CopyRequired
+        If the body has to be decompressed, or its numbers to be swapped.
+    """
     source = batch._source
-    if isinstance(source, ArrayLoader) and source.compressed:
+    if isinstance(source, ArrayLoader) and source.copies:
         raise CopyRequired(
-            f"{name} is compressed, so its columns cannot be had without a copy; open it without zero_copy_only"
+            f"{name} {source.copies}, so its columns cannot be had without a copy; open it without zero_copy_only"
         )

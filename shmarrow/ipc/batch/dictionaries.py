@@ -2,15 +2,16 @@
 
 A dictionary batch sets a dictionary, or with its delta flag adds to the end of it. Rules kept here:
 
-* a set of dictionaries that a batch was given is never changed: the next message makes a new set, so a batch whose
-  columns are made later still points into the dictionaries that it was written for;
-* the values are made when the first column needs them, once for all that grew out of each other; what a dictionary
-  holds is bounded by the limits.
+* a :class:`Dictionary` is one version and never changes: a delta makes a longer one, so a batch whose columns are built
+  later still points into the dictionaries that it was written for;
+* values are decoded when the first column needs them. Two threads may both do so, and find the same;
+* the versions that a reader holds add up to no more than ``Limits.dictionary_bytes``.
 """
 
 from __future__ import annotations
 
 import _thread
+import os
 from typing import Any
 
 from shmarrow.errors import InvalidData, InvalidType, LimitExceeded, Limits
@@ -18,87 +19,123 @@ from shmarrow.ipc.batch.decode import ArrayLoader
 from shmarrow.ipc.schema.decode import FieldLayout
 from shmarrow.layout.array import concat_arrays
 
-_making = _thread._local()  # as threading has it, which takes half a millisecond to import
+_decoding = _thread._local()  # as threading has it, which takes half a millisecond to import
+_lock = _thread.RLock()  # held for a few additions at a time
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=_lock.acquire, after_in_parent=_lock.release, after_in_child=_lock.release)
 
 
-class _Parts:
-    """What messages brought for one dictionary, the first and its deltas, and the values made of them so far."""
+class DictionaryBudget:
+    """What the dictionaries of one reader take, of what :class:`Limits` allows.
 
-    __slots__ = ("_bodies", "_ends", "_id", "_limits", "_made")
+    Counted are the current versions, once they are decoded. Thread safety: any number of threads may count.
+    """
 
-    def __init__(self, id: int, limits: Limits) -> None:
-        self._id = id
-        self._limits = limits
-        self._bodies: list[ArrayLoader | None] = []
-        self._ends = [0]
-        self._made: dict[Any, tuple[int, Any]] = {}
+    __slots__ = ("_limit", "_sizes", "_total")
 
-    def __len__(self) -> int:
-        return len(self._bodies)
+    def __init__(self, limits: Limits) -> None:
+        self._limit = limits.dictionary_bytes
+        self._sizes: dict[int, dict[Any, int]] = {}
+        self._total = 0
 
-    def add(self, body: ArrayLoader) -> None:
-        """Take in one more part."""
-        self._bodies.append(body)
-        self._ends.append(self._ends[-1] + body.length)
+    def begin(self, id: int) -> dict[Any, int]:
+        """Sizes by type of a new dictionary, in the place of an older one of this id, which no longer counts."""
+        sizes: dict[Any, int] = {}
+        with _lock:
+            self._total -= sum(self._sizes.get(id, sizes).values())
+            self._sizes[id] = sizes
+        return sizes
 
-    def let_go(self) -> None:
-        """Forget the last message: the values that anybody may ask for are made."""
-        self._bodies[-1] = None
+    def count(self, id: int, sizes: dict[Any, int], type: Any, size: int) -> None:
+        """Count the values of one type; in the place of those of a shorter version.
 
-    def values(self, count: int, wire: FieldLayout) -> Any:
-        """The values of the first ``count`` parts."""
-        have, made = self._made.get(wire.field.type, (0, None))
-        if have > count:
-            return made.slice(0, self._ends[count])
-        if have < count:
-            made = self._longer(made, have, count, wire)
-            self._made[wire.field.type] = count, made
-        return made
-
-    def _longer(self, made: Any, have: int, count: int, wire: FieldLayout) -> Any:
-        """The values with those of more parts behind them."""
-        busy: set[int] = _making.__dict__.setdefault("busy", set())
-        if id(self) in busy:
-            raise InvalidData(f"dictionary {self._id} refers to itself")
-        busy.add(id(self))
-        try:
-            pieces = [made] if have else []
-            pieces += [body.values(wire) for body in self._bodies[have:count] if body is not None]
-            longer = concat_arrays(pieces)
-        except InvalidType as error:
-            raise InvalidData(f"dictionary {self._id}: {error}") from None
-        finally:
-            busy.discard(id(self))
-        if longer.nbytes > self._limits.dictionary_bytes:
+        Raises
+        ------
+        LimitExceeded
+            If that is more than the limit.
+        """
+        with _lock:
+            more = max(size - sizes.get(type, 0), 0)
+            total = self._total + more
+            if total <= self._limit and self._sizes.get(id) is sizes:
+                sizes[type], self._total = sizes.get(type, 0) + more, total
+        if total > self._limit:
             raise LimitExceeded(
-                f"dictionary {self._id} has {longer.nbytes} bytes, "
-                f"more than Limits.dictionary_bytes = {self._limits.dictionary_bytes}"
+                f"dictionary {id} has {size} bytes, which makes {total} with the others, "
+                f"more than Limits.dictionary_bytes = {self._limit}"
             )
-        return longer
 
 
 class Dictionary:
-    """A dictionary as it was after one of its messages; deltas that come later are no part of it."""
+    """A dictionary as it was after one of its messages; deltas that come later are no part of it.
 
-    __slots__ = ("_count", "_parts")
+    Thread safety: any number of threads may ask for the values.
+    """
 
-    def __init__(self, parts: _Parts) -> None:
-        self._parts = parts
-        self._count = len(parts)
+    __slots__ = ("_body", "_budget", "_decoded", "_earlier", "_id", "_sizes", "length")
+
+    def __init__(self, id: int, body: ArrayLoader, earlier: Dictionary | None, budget: DictionaryBudget) -> None:
+        self._id = id
+        self._body: ArrayLoader | None = body
+        self._earlier = earlier
+        self._budget = budget
+        self._sizes: dict[Any, int] = budget.begin(id) if earlier is None else earlier._sizes
+        self._decoded: dict[Any, Any] = {}
+        self.length: int = body.length + (earlier.length if earlier is not None else 0)
 
     def array(self, wire: FieldLayout) -> Any:
-        """The values, made once for each type that asks for them."""
-        return self._parts.values(self._count, wire)
+        """The values, decoded once for each type that asks for them."""
+        found = self._decoded.get(wire.field.type)
+        return self._decode(wire) if found is None else found
 
-    def make(self, wire: FieldLayout | None) -> None:
-        """Make the values now, before something that they are made of is replaced; None says that no field has them."""
+    def decode(self, wire: FieldLayout | None) -> None:
+        """Decode the values now and release the message, before something that they refer to is replaced.
+
+        Parameters
+        ----------
+        wire : FieldLayout or None
+            How the values lie in the message; None where no field has them.
+        """
         if wire is not None:
             self.array(wire)
-        self._parts.let_go()
+        self._body = self._earlier = None
+
+    def _decode(self, wire: FieldLayout) -> Any:
+        busy: set[int] = _decoding.__dict__.setdefault("ids", set())
+        if id(self._sizes) in busy:
+            raise InvalidData(f"dictionary {self._id} refers to itself")
+        busy.add(id(self._sizes))
+        try:
+            return self._join(wire)
+        except InvalidType as error:
+            raise InvalidData(f"dictionary {self._id}: {error}") from None
+        finally:
+            busy.discard(id(self._sizes))
+
+    def _join(self, wire: FieldLayout) -> Any:
+        """The values of the latest version that is decoded already, and of what came after it."""
+        type = wire.field.type
+        later: list[Dictionary] = []
+        version: Dictionary | None = self
+        while version is not None and type not in version._decoded:
+            later.append(version)
+            version = version._earlier
+        pieces = [] if version is None else [version._decoded[type]]
+        for each in reversed(later):
+            body = each._body
+            if body is None:
+                raise InvalidData(f"dictionary {self._id} was decoded as another type than {type}")
+            pieces.append(body.values(wire))
+        joined = concat_arrays(pieces)
+        self._budget.count(self._id, self._sizes, type, joined.nbytes)
+        # Shorter versions are slices of the longest one, so asking for all of them in any order copies nothing more.
+        for each in later:
+            each._decoded[type] = joined.slice(0, each.length)
+        return self._decoded[type]
 
 
 def add_dictionary(
-    known: dict[int, Dictionary], id: int, body: ArrayLoader, delta: bool, where: str, limits: Limits
+    known: dict[int, Dictionary], id: int, body: ArrayLoader, delta: bool, where: str, budget: DictionaryBudget
 ) -> None:
     """Add a dictionary to a set, or put a longer or another one in the place of the one of this id.
 
@@ -110,6 +147,4 @@ def add_dictionary(
     before = known.get(id) if delta else None
     if delta and before is None:
         raise InvalidData(f"{where}: a delta for dictionary {id}, which has not come before it")
-    parts = _Parts(id, limits) if before is None else before._parts
-    parts.add(body)
-    known[id] = Dictionary(parts)
+    known[id] = Dictionary(id, body, before, budget)

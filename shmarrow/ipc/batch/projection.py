@@ -1,47 +1,42 @@
-"""Reading some of the columns: a schema of the fields asked for, and batches that make no others."""
+"""Reading some of the columns: a schema of the fields asked for, and batches that build no others."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
 
-from shmarrow.batch import RecordBatch
+from shmarrow.batch import ColumnView, RecordBatch
+from shmarrow.columns import fields_at
 from shmarrow.types import Schema
 
 
 class Projection:
-    """Some fields of a schema, by position or by name, in the order given.
+    """Some fields of a schema.
+
+    Parameters
+    ----------
+    full : Schema
+        The schema.
+    included : iterable of int and str
+        The fields by position or by name. As in pyarrow, each is there once, in the order of the schema.
 
     Attributes
     ----------
     schema : Schema
         The fields that are left.
+
+    Raises
+    ------
+    FieldNotFound, IndexOutOfRange
+        If a field is not there.
     """
 
     __slots__ = ("_indices", "schema")
 
     def __init__(self, full: Schema, included: Iterable[int | str]) -> None:
-        self._indices = [full.index_of(key) for key in included]
-        self.schema = Schema([full.field(i) for i in self._indices], full.metadata)
+        self._indices = sorted({full.index_of(key) for key in included})
+        self.schema = fields_at(full, self._indices)
 
     def of(self, batch: RecordBatch) -> RecordBatch:
-        """The same rows with the fields that are left; no column is made."""
-        source = _Columns(batch, self._indices)
+        """The same rows with the fields that are left; no column is built."""
+        source = ColumnView(batch, self._indices, 0, batch.num_rows)
         return RecordBatch(self.schema, batch.num_rows, source=source, metadata=batch.metadata)
-
-
-class _Columns:
-    """The columns of a batch under other positions."""
-
-    __slots__ = ("_batch", "_indices")
-
-    def __init__(self, batch: RecordBatch, indices: list[int]) -> None:
-        self._batch = batch
-        self._indices = indices
-
-    def column(self, index: int) -> Any:
-        return self._batch.column(self._indices[index])
-
-    def columns(self) -> list[Any]:
-        """One by one: columns that were left out are not to be decompressed."""
-        return [self._batch.column(index) for index in self._indices]

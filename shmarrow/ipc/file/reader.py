@@ -22,7 +22,7 @@ import numpy as np
 from shmarrow.batch import RecordBatch
 from shmarrow.errors import IndexOutOfRange, InvalidData, InvalidType, Limits
 from shmarrow.ipc.batch.decode import check_zero_copy, dictionary_body
-from shmarrow.ipc.batch.dictionaries import Dictionary, add_dictionary
+from shmarrow.ipc.batch.dictionaries import Dictionary, DictionaryBudget, add_dictionary
 from shmarrow.ipc.batch.header import Header
 from shmarrow.ipc.batch.open import decode_metadata, open_batch
 from shmarrow.ipc.file.footer import ROW_COUNTS, RowCounts, read_footer
@@ -313,6 +313,7 @@ class _FileDictionaries(Mapping[int, Dictionary]):
     def _read_blocks(self) -> Mapping[int, Dictionary]:
         file = self._file
         found: dict[int, Dictionary] = {}
+        budget = DictionaryBudget(file.limits)
         total = 0
         file.fetch(file.dictionaries)
         # Dictionaries within dictionaries may lie anywhere, so each is given all of them, through a reference that does
@@ -330,7 +331,7 @@ class _FileDictionaries(Mapping[int, Dictionary]):
             content, id, delta = dictionary_body(message, body, self._schema, all_of_them, file.name, file.limits)
             if id in found and not delta:
                 raise InvalidData(f"{where} replaces dictionary {id}; a file holds one of each id, and deltas")
-            add_dictionary(found, id, content, delta, where, file.limits)
+            add_dictionary(found, id, content, delta, where, budget)
         return found
 
     def __getitem__(self, id: int) -> Dictionary:

@@ -20,7 +20,7 @@ from shmarrow.batch import RecordBatch
 from shmarrow.buffer import U1, Bytes, as_bytes
 from shmarrow.errors import DEFAULT_LIMITS, InvalidData, Limits, Unsupported
 from shmarrow.ipc.batch.decode import dictionary_body
-from shmarrow.ipc.batch.dictionaries import Dictionary, add_dictionary
+from shmarrow.ipc.batch.dictionaries import Dictionary, DictionaryBudget, add_dictionary
 from shmarrow.ipc.batch.open import open_batch
 from shmarrow.ipc.message.decode import Message, parse_metadata
 from shmarrow.ipc.message.framing import CONTINUATION, read_prefix
@@ -75,11 +75,12 @@ Event = SchemaEvent | DictionaryEvent | BatchEvent | EndEvent
 class StreamState:
     """What a stream's messages have brought so far: the schema and the dictionaries."""
 
-    __slots__ = ("_dictionaries", "_shared", "limits", "schema", "where")
+    __slots__ = ("_budget", "_dictionaries", "_shared", "limits", "schema", "where")
 
     def __init__(self, where: str, limits: Limits) -> None:
         self.schema: Schema | None = None
         self._dictionaries: dict[int, Dictionary] = {}
+        self._budget = DictionaryBudget(limits)
         self._shared = False
         self.where = where
         self.limits = limits
@@ -116,9 +117,9 @@ class StreamState:
         content, id, delta = dictionary_body(message, body, schema, found, self.where, self.limits)
         if self._shared:
             self._dictionaries, self._shared = dict(self._dictionaries), False
-        add_dictionary(self._dictionaries, id, content, delta, self.where, self.limits)
+        add_dictionary(self._dictionaries, id, content, delta, self.where, self._budget)
         if nested:
-            self._dictionaries[id].make(source.dictionary_wires().get(id))
+            self._dictionaries[id].decode(source.dictionary_wires().get(id))
         return DictionaryEvent(id, delta)
 
 

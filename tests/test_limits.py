@@ -1,0 +1,228 @@
+"""What the limits of a reader count: per column, per reader and per operation, whoever else reads at the same time."""
+
+from __future__ import annotations
+
+import io
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import shmarrow as sa
+
+ROWS = 10_000
+SIZE = 8 * ROWS  # of one column of int64, decompressed
+
+
+def file_of(columns: dict[str, Any], codec: str | None = "lz4") -> bytes:
+    batch = pa.record_batch(list(columns.values()), list(columns))
+    sink = io.BytesIO()
+    with pa.ipc.new_file(sink, batch.schema, options=pa.ipc.IpcWriteOptions(compression=codec)) as writer:
+        writer.write_batch(batch)
+    return sink.getvalue()
+
+
+def numbers(seed: int) -> Any:
+    return pa.array(np.arange(ROWS) % 100 + seed)
+
+
+def opened(data: bytes, **limits: int) -> Any:
+    return sa.ipc.open_file(data, limits=sa.ipc.Limits(**limits)).get_batch(0)
+
+
+ASKED: dict[str, Callable[[Any], Any]] = {
+    "column": lambda batch: batch.column(1),
+    "columns": lambda batch: batch.columns[1],
+    "slice": lambda batch: batch.slice(0, 1).columns[1],
+    "select": lambda batch: batch.select([0, 1]).columns[1],
+}
+
+
+# --- decompressed bytes -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("codec", ["lz4", "zstd"])
+@pytest.mark.parametrize("how", ASKED)
+def test_decompressed_bytes_are_counted_by_column(how: str, codec: str) -> None:
+    """A batch of many columns may hold more than the limit; one column with its children may not, however it is had."""
+    data = file_of({f"c{i}": numbers(i) for i in range(20)}, codec)
+    assert ASKED[how](opened(data, decompressed_bytes=SIZE)).to_pylist()[:1] == [1]
+    with pytest.raises(sa.LimitExceeded, match=rf"hold {SIZE} bytes, more than Limits.decompressed_bytes = {SIZE - 1}"):
+        ASKED[how](opened(data, decompressed_bytes=SIZE - 1))
+    pairs = pa.StructArray.from_arrays([numbers(0), numbers(1)], ["x", "y"])
+    data = file_of({"a": numbers(0), "b": pairs}, codec)
+    assert ASKED[how](opened(data, decompressed_bytes=2 * SIZE)).to_pylist()[:1] == [{"x": 0, "y": 1}]
+    with pytest.raises(sa.LimitExceeded, match=rf"hold {2 * SIZE} bytes, more than"):
+        ASKED[how](opened(data, decompressed_bytes=2 * SIZE - 1))
+
+
+def test_reads_of_several_threads_do_not_count_together() -> None:
+    """Each read of a column may use the whole limit, while others read columns of the same batch."""
+    count = 16
+    data = file_of({f"c{i}": numbers(i) for i in range(count)})
+    refused: list[Any] = []
+    for _ in range(10):
+        batch = opened(data, decompressed_bytes=SIZE)
+        barrier = threading.Barrier(8)
+
+        def work(seed: int, batch: Any = batch, barrier: Any = barrier) -> None:
+            barrier.wait()
+            for i in range(count):
+                try:
+                    at = (i + seed) % count
+                    assert batch.slice(0, 1).column(at).to_pylist() == [at]
+                    if i % 5 == seed % 5:
+                        assert [column[0] for column in batch.select(range(count)).columns] == list(range(count))
+                except Exception as error:
+                    refused.append(error)
+
+        threads = [threading.Thread(target=work, args=(seed,)) for seed in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert refused == []
+
+
+def test_a_claim_that_no_frame_can_keep_takes_no_memory() -> None:
+    """A size that is far beyond what the codec reaches is refused, and names the buffer."""
+    data = bytearray(file_of({"a": numbers(0)}))
+    claim = np.array([SIZE], "<i8").tobytes() + b"\x04\x22\x4d\x18"
+    assert data.count(claim) == 1
+    at = data.index(claim)
+    data[at : at + 8] = np.array([1 << 35], "<i8").tobytes()
+    with pytest.raises(sa.InvalidData, match=r"column 0 'a': compressed buffer 1: \d+ bytes of LZ4_FRAME cannot hold"):
+        opened(bytes(data)).column(0)
+
+
+# --- dictionaries -----------------------------------------------------------------------------------------------------
+
+WORDS = [f"a word of this length {i:06}" for i in range(1000)]
+
+
+def words(start: int) -> Any:
+    return pa.array([f"{word}{start}" for word in WORDS]).dictionary_encode()
+
+
+WORD_BYTES = 4 * 1001 + sum(len(word) + 1 for word in WORDS)
+
+
+@pytest.mark.parametrize("codec", [None, "lz4"])
+def test_dictionary_bytes_are_counted_by_reader(codec: str | None) -> None:
+    """All dictionaries of a reader count together, each once, over all of its batches."""
+    data = file_of({name: words(i) for i, name in enumerate("abc")}, codec)
+    for most, readable in ((3 * WORD_BYTES, 3), (3 * WORD_BYTES - 1, 2), (WORD_BYTES, 1), (WORD_BYTES - 1, 0)):
+        reader = sa.ipc.open_file(data, limits=sa.ipc.Limits(dictionary_bytes=most))
+        for _ in range(2):
+            batch = reader.get_batch(0)
+            for i in range(readable):
+                assert batch.column(i).to_pylist()[-1] == f"{WORDS[-1]}{i}"
+            for i in range(readable, 3):
+                with pytest.raises(sa.LimitExceeded, match=rf"Limits.dictionary_bytes = {most}"):
+                    batch.column(i)
+    with pytest.raises(sa.LimitExceeded, match="dictionary_bytes"):
+        sa.ipc.open_file(data, limits=sa.ipc.Limits(dictionary_bytes=3 * WORD_BYTES - 1)).read_all().to_pydict()
+
+
+def stream_of(arrays: list[Any], deltas: bool = False) -> bytes:
+    sink = io.BytesIO()
+    batches = [pa.record_batch([array], ["d"]) for array in arrays]
+    with pa.ipc.new_stream(
+        sink, batches[0].schema, options=pa.ipc.IpcWriteOptions(emit_dictionary_deltas=deltas)
+    ) as writer:
+        for batch in batches:
+            writer.write_batch(batch)
+    return sink.getvalue()
+
+
+@pytest.mark.parametrize("source", [lambda data: data, io.BytesIO, lambda data: io.BufferedReader(io.BytesIO(data))])
+def test_a_dictionary_that_is_replaced_no_longer_counts(source: Callable[[bytes], Any]) -> None:
+    """A stream may bring any number of dictionaries of one id, each within the limit."""
+    data = stream_of([words(i) for i in range(9)])
+    limits = sa.ipc.Limits(dictionary_bytes=WORD_BYTES)
+    for i, batch in enumerate(sa.ipc.open_stream(source(data), limits=limits)):
+        assert batch.column(0).to_pylist()[-1] == f"{WORDS[-1]}{i}"
+    with pytest.raises(sa.LimitExceeded, match=r"Limits.dictionary_bytes"):
+        next(sa.ipc.open_stream(source(data), limits=limits.replace(dictionary_bytes=WORD_BYTES - 1))).column(0)
+
+
+def test_deltas_count_with_what_they_add_to() -> None:
+    grown = [pa.DictionaryArray.from_arrays(pa.array([0]), pa.array(WORDS[:count])) for count in (250, 500, 750, 1000)]
+    data = stream_of(grown, deltas=True)
+    sizes = [sum(map(len, WORDS[:count])) + 4 * (count + 1) for count in (250, 500, 750, 1000)]
+    for readable, most in enumerate(sizes, 1):
+        batches = list(sa.ipc.open_stream(data, limits=sa.ipc.Limits(dictionary_bytes=most)))
+        for i, batch in enumerate(batches):
+            if i < readable:
+                assert len(batch.column(0).dictionary) == (250, 500, 750, 1000)[i]
+            else:
+                with pytest.raises(sa.LimitExceeded, match=rf"Limits.dictionary_bytes = {most}"):
+                    batch.column(0)
+
+
+def test_versions_of_a_dictionary_in_any_order() -> None:
+    """Later versions do not change what earlier batches say, and threads may ask for all of them at once."""
+    counts = list(range(1, 200, 7))
+    grown = [pa.DictionaryArray.from_arrays(pa.array([n - 1]), pa.array(WORDS[:n])) for n in counts]
+    data = stream_of(grown, deltas=True)
+    expected = [[WORDS[n - 1]] for n in counts]
+    for order in (counts, counts[::-1]):
+        batches = list(sa.ipc.open_stream(data))
+        got = {n: batches[counts.index(n)].column(0) for n in order}
+        assert [got[n].to_pylist() for n in counts] == expected
+        assert [len(got[n].dictionary) for n in counts] == counts
+    batches = list(sa.ipc.open_stream(data, limits=sa.ipc.Limits(dictionary_bytes=1 << 20)))
+    found: dict[int, Any] = {}
+    threads = [
+        threading.Thread(
+            target=lambda seed=seed: found.update(
+                {seed: [batches[(i + seed) % len(counts)].column(0).to_pylist() for i in range(len(counts))]}
+            )
+        )
+        for seed in range(8)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert found == {seed: expected[seed:] + expected[:seed] for seed in range(8)}
+
+
+def test_threads_that_read_dictionaries_count_them_once() -> None:
+    data = file_of({f"d{i}": words(i) for i in range(6)})
+    for _ in range(5):
+        reader = sa.ipc.open_file(data, limits=sa.ipc.Limits(dictionary_bytes=6 * WORD_BYTES))
+        refused: list[Any] = []
+        barrier = threading.Barrier(8)
+
+        def work(reader: Any = reader, refused: list[Any] = refused, barrier: Any = barrier) -> None:
+            barrier.wait()
+            try:
+                batch = reader.get_batch(0)
+                assert [column[0] for column in batch.columns] == [f"{WORDS[0]}{i}" for i in range(6)]
+            except Exception as error:
+                refused.append(error)
+
+        threads = [threading.Thread(target=work) for _ in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert refused == []
+
+
+# --- values out of nothing --------------------------------------------------------------------------------------------
+
+
+def test_values_that_no_bytes_stand_for_are_bounded() -> None:
+    """2**24 of them are made at once, and no more."""
+    for array in (
+        sa.nulls(sa.null(), (1 << 24) + 1),
+        sa.array([{}] * 3, sa.struct({})).take(np.zeros((1 << 24) + 1, "i8")),
+    ):
+        with pytest.raises(sa.LimitExceeded, match=r"16777217 values .* the 16777216 that are made at once"):
+            array.to_pylist()
+        assert len(array.slice(5, 10).to_pylist()) == 10
