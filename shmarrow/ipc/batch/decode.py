@@ -41,8 +41,6 @@ if TYPE_CHECKING:
 
 _V4 = ENUMS["MetadataVersion"]["V4"]
 _UNIONS = ("dense_union", "sparse_union")
-VALIDITY_IN_V4 = (*_UNIONS, "run_end_encoded")
-"""Layouts that have a validity bitmap in version 4 and none in version 5, as Arrow C++ writes and reads them."""
 _PAIR = np.dtype("<i8")
 _EAGER, _FEW_COLUMNS = 4, 12
 
@@ -313,7 +311,7 @@ class _Cursor:
         if length < 0 or not 0 <= null_count <= length:
             raise InvalidData(f"{type}: length {length} and null count {null_count}")
         v4_validity, v4_nulls = None, null_count
-        if body._v4 and type.layout in VALIDITY_IN_V4:
+        if body._v4 and layout.v4_validity:
             v4_validity = body.bytes_of(self.buffer)
             self.buffer += 1
         buffers: list[Bytes | None] = []

@@ -6,7 +6,7 @@ import struct
 
 from shmarrow.ipc.flatbuffers.reader import I4, OFFSETS, U2, U4, Reader
 from shmarrow.ipc.schema.decode import FieldLayout
-from shmarrow.ipc.schema.types import known_type
+from shmarrow.ipc.schema.types import cached_type
 from shmarrow.types import DataType, Field
 
 _VTABLE_OF_2 = struct.Struct("<4H").unpack_from
@@ -75,7 +75,7 @@ def plain_type(reader: Reader, table: int) -> tuple[DataType, bool, int] | None:
     found = _table(view, at, size)
     if found is None:
         return None
-    type = known_type(tag, found[0], bytes(view[at + 4 : at + found[1]]))
+    type = cached_type(tag, found[0], bytes(view[at + 4 : at + found[1]]))
     return None if type is None else (type, nullable, table + name_at)
 
 
