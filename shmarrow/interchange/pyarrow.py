@@ -32,7 +32,7 @@ from shmarrow.layout.listing import LISTING, walk_types
 from shmarrow.layout.memory import EMPTY
 from shmarrow.tables import ChunkedArray, Table
 from shmarrow.types import DataType, Field, Metadata, Schema
-from shmarrow.types.descriptors import ALL, parse_format
+from shmarrow.types.descriptors import ALL, parse_format, simple_types
 
 
 @cache
@@ -100,8 +100,23 @@ class _CSchema(NamedTuple):
         return {string(): string() for _ in range(number())} if at else {}
 
 
+@cache
+def _simple_to() -> dict[DataType, Any]:
+    """The types without children and with few parameters, ours to theirs."""
+    made = {type: getattr(partner(), type.descriptor.call(type)[0], None) for type in simple_types().values()}
+    return {type: make(*type.descriptor.call(type)[1]) for type, make in made.items() if make is not None}
+
+
+@cache
+def _simple_from() -> dict[Any, DataType]:
+    return {theirs: ours for ours, theirs in _simple_to().items()}
+
+
 def _type_from(type: Any, address: int) -> DataType:
     """The type that is pyarrow's ``type``, which pyarrow described at an address."""
+    simple = _simple_from().get(type)
+    if simple is not None:
+        return simple
     found = _CSchema.at(address)
     if isinstance(type, partner().BaseExtensionType):
         return extension_type(_type_from(type.storage_type, address), found.key_values())[0]
@@ -136,6 +151,9 @@ def type_from_pyarrow(type: Any) -> DataType:
         If it is of a kind unknown here.
     """
     _expect(type, "DataType")
+    simple = _simple_from().get(type)
+    if simple is not None:
+        return simple
     capsule = type.__arrow_c_schema__()
     return _type_from(type, _capsule_pointer(capsule, b"arrow_schema"))
 
@@ -157,6 +175,9 @@ def type_to_pyarrow(type: DataType) -> Any:
     Unsupported
         If pyarrow has no such type.
     """
+    found = _simple_to().get(type)
+    if found is not None:
+        return found
     if isinstance(type, ExtensionType):
         return field_to_pyarrow(Field("", type)).type
     name, arguments = type.descriptor.call(type)

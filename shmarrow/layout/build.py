@@ -17,7 +17,7 @@ from shmarrow.layout.fixed_size_list import FixedSizeListArray
 from shmarrow.layout.primitive import BooleanArray, PrimitiveArray
 from shmarrow.layout.values import DayTime, MonthDayNano, kinds_of
 from shmarrow.types import DataType
-from shmarrow.types.descriptors import simple_types
+from shmarrow.types.descriptors import TIME_UNIT, simple_types
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -190,7 +190,7 @@ _BY_DTYPE: dict[np.dtype[Any], DataType] = {
     # Of two types with one dtype the first, and milliseconds are moments rather than days.
     **{
         type.numpy_dtype: type
-        for type in reversed(simple_types().values())
+        for type in reversed([*simple_types().values(), *map(types.timestamp, TIME_UNIT.values)])
         if type.numpy_dtype is not None and type.descriptor.values != "date"
     },
 }

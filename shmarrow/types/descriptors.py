@@ -95,14 +95,11 @@ class Parameter(NamedTuple):
     optional: Any = REQUIRED
     choices: tuple[Any, ...] = ()
 
-    @property
     def all_choices(self) -> tuple[Any, ...]:
-        """All values where they are few, the one that may be left out where they are many, else none."""
+        """All values where they are few, else none."""
         if isinstance(self.kind, Enumeration):
             return self.kind.values
-        if self.kind == "bool":
-            return (True, False)
-        return self.choices or (() if self.optional is REQUIRED else (self.optional,))
+        return (True, False) if self.kind == "bool" else self.choices
 
 
 ALL = ("*fields",)
@@ -177,11 +174,11 @@ class TypeDescriptor(NamedTuple):
         return self.factory.format(t=type), [getattr(type, name) for name in self.arguments]
 
     def instances(self) -> Iterator[Any]:
-        """All types of this kind, where there are few; of those with a time zone the ones without."""
-        if self.children or not self.member:
+        """All types of this kind, where there are few."""
+        if self.children:
             return
         names = [parameter.name for parameter in self.parameters]
-        for values in itertools.product(*[parameter.all_choices for parameter in self.parameters]):
+        for values in itertools.product(*[parameter.all_choices() for parameter in self.parameters]):
             try:
                 yield self.make(dict(zip(names, values, strict=True)))
             except InvalidArgument:  # these parameters do not go together
@@ -196,19 +193,6 @@ class TypeDescriptor(NamedTuple):
             if all(each.optional in (REQUIRED, value) for each, value in left_out):
                 return template.format(t=type, **text)
         raise InvalidArgument(f"{type} has no format string")  # pragma: no cover - a later template has all parameters
-
-    def read_format(self, text: str) -> dict[str, Any] | None:
-        """The parameters in a format string, by name; None if it is that of another kind of type."""
-        kinds: dict[str, Any] = {parameter.name: parameter.kind for parameter in self.parameters}
-        for template in self.format.split("|"):
-            literals, names = re.split(r"\{\w+\}", template), re.findall(r"\{(\w+)\}", template)
-            groups = [f"({_PATTERNS.get(kinds[name]) or f'[{kinds[name].letters}]'})" for name in names]
-            pattern = "".join([a + b for a, b in zip(map(re.escape, literals), [*groups, ""], strict=True)])
-            found = re.fullmatch(pattern, text, re.DOTALL)
-            if found is not None:
-                absent = {each.name: each.optional for each in self.parameters if each.optional is not REQUIRED}
-                return absent | {name: _from_format(kinds[name], found[i]) for i, name in enumerate(names, 1)}
-        return None
 
 
 _PATTERNS: dict[Any, str] = {"i4": "-?[0-9]{1,10}", "string": ".*", "[i4]": "(?:[0-9]{1,10}(?:,[0-9]{1,10})*)?"}
@@ -383,6 +367,21 @@ def simple_types() -> dict[str, Any]:
     return {type.format: type for descriptor in TYPES for type in descriptor.instances()}
 
 
+@functools.cache
+def _templates() -> list[tuple[re.Pattern[str], list[str], TypeDescriptor]]:
+    """Patterns of the other format strings, and the parameters in their groups."""
+    found = []
+    simple = {type.descriptor.member for type in simple_types().values()}
+    for descriptor in TYPES:
+        kinds: dict[str, Any] = {parameter.name: parameter.kind for parameter in descriptor.parameters}
+        for template in descriptor.format.split("|") if descriptor.member not in simple else ():
+            literals, names = re.split(r"\{\w+\}", template), re.findall(r"\{(\w+)\}", template)
+            groups = [f"({_PATTERNS.get(kinds[name]) or f'[{kinds[name].letters}]'})" for name in names]
+            pattern = "".join([a + b for a, b in zip(map(re.escape, literals), [*groups, ""], strict=True)])
+            found.append((re.compile(pattern, re.DOTALL), names, descriptor))
+    return found
+
+
 def parse_format(text: str, children: Sequence[Any] = (), **stated: Any) -> Any:
     """The type of a format string of the C data interface ("Data type description -- format strings").
 
@@ -403,9 +402,13 @@ def parse_format(text: str, children: Sequence[Any] = (), **stated: Any) -> Any:
     found = simple_types().get(text)
     if found is not None and not children:
         return found
-    for descriptor in TYPES:
-        parameters = descriptor.read_format(text) if "{t." not in descriptor.format else None
-        if parameters is not None:
-            names = {parameter.name for parameter in descriptor.parameters} - parameters.keys()
-            return descriptor.make({name: stated[name] for name in names & stated.keys()} | parameters, children)
+    for pattern, names, descriptor in _templates():
+        match = pattern.fullmatch(text)
+        if match is not None:
+            parameters = {each.name: each for each in descriptor.parameters}
+            arguments = {name: each.optional for name, each in parameters.items() if each.optional is not REQUIRED}
+            arguments |= {name: value for name, value in stated.items() if name in parameters}
+            for name, value in zip(names, match.groups(), strict=True):
+                arguments[name] = _from_format(parameters[name].kind, value)
+            return descriptor.make(arguments, children)
     raise InvalidArgument(f"no type has the format string {text!r:.80} and {len(children)} children")

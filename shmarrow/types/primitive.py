@@ -436,7 +436,7 @@ def string_view() -> BinaryViewType:
     return BinaryViewType(True)
 
 
-ALIASES.update({str(type): type for type in simple_types().values()})
+ALIASES.update({str(type): type for type in [*simple_types().values(), *map(TimestampType, TIME_UNIT.values)]})
 ALIASES.update(
     {
         alias: ALIASES[name]
