@@ -211,7 +211,7 @@ def test_walks_go_depth_first() -> None:
 
 
 def test_dictionary_ids_are_in_the_order_of_the_walk_everywhere() -> None:
-    """JSON and batches number dictionaries alike: a field's own, then those within its values, then the next field's."""
+    """JSON and batches number dictionaries alike: a field's own, then those within its values."""
     inner = sa.dictionary("int8", "string")
     outer = sa.dictionary("int16", sa.struct({"k": inner}))
     schema = sa.schema({"a": sa.list_(inner), "b": outer, "c": inner})
