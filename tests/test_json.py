@@ -690,7 +690,7 @@ BAD: list[tuple[Callable[[Any], None], str]] = [
     ),
     (put("schema.fields[0].type.bitWidth", 24), "schema.fields[0].type: an integer has 8, 16, 32 or 64 bits, found 24"),
     (put("schema.fields[0].type.isSigned", 1), "schema.fields[0].type.isSigned: expected true or false, found 1"),
-    (put("schema.fields[5].children", []), "schema.fields[5].type: a type list has 1 children, found 0"),
+    (put("schema.fields[5].children", []), "schema.fields[5].type: the number of child fields of list is 1, found 0"),
     (
         put("schema.fields[5].children[0].children[1].type.typeIds", [0, "1"]),
         "schema.fields[5].children[0].children[1].type.typeIds: expected integers",

@@ -97,10 +97,9 @@ def _read_parameter(parameter: Parameter, value: Any, where: str) -> Any:
     key, kind = parameter.json or parameter.slot, parameter.kind
     found = member(value, key, _CLASSES.get(kind, str), where, parameter.optional)
     if isinstance(kind, Enumeration):
-        labels = kind.labels()
-        if found not in labels:
-            raise InvalidData(f"{where}.{key}: expected one of {', '.join(labels)}, found {shown(found)}")
-        return labels[found]
+        if found not in kind.labels:
+            raise InvalidData(f"{where}.{key}: expected one of {', '.join(kind.labels)}, found {shown(found)}")
+        return kind.labels[found]
     if kind == "[i4]" and not all(item.__class__ is int for item in found):
         raise InvalidData(f"{where}.{key}: expected integers, found {shown(found)}")
     return found
@@ -115,7 +114,7 @@ def write_type(type: DataType) -> dict[str, Any]:
     for parameter in descriptor.parameters:
         value = getattr(type, parameter.name)
         if isinstance(parameter.kind, Enumeration):
-            value = next(label for label, ours in parameter.kind.labels().items() if ours == value)
+            value = list(parameter.kind.labels)[parameter.kind.values.index(value)]
         if value is not None:
             result[parameter.json or parameter.slot] = list(value) if parameter.kind == "[i4]" else value
     return result

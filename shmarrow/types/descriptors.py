@@ -30,24 +30,23 @@ class Enumeration:
     name : str
         Its name in Schema.fbs.
     numbers : dict of str to int
-        Its members in Schema.fbs; JSON has the same names in upper case.
+        The numbers of its members in Schema.fbs.
     values : tuple
         The values of the parameter, by number.
+    labels : dict of str to object
+        The values by their names in JSON.
     letters : str
         The letter of each value in a format string of the C data interface.
     """
 
-    __slots__ = ("letters", "name", "numbers", "values")
+    __slots__ = ("labels", "letters", "name", "numbers", "values")
 
     def __init__(self, name: str, *members: tuple[Any, str, str]) -> None:
         self.name = name
         self.values, names, letters = zip(*members, strict=True)
         self.numbers = {member: number for number, member in enumerate(names)}
+        self.labels = {member.upper(): value for member, value in zip(names, self.values, strict=True)}
         self.letters = "".join(letters)
-
-    def labels(self) -> dict[str, Any]:
-        """The values by their names in JSON."""
-        return dict(zip([name.upper() for name in self.numbers], self.values, strict=True))
 
 
 TIME_UNIT = Enumeration(
@@ -117,7 +116,7 @@ class TypeDescriptor(NamedTuple):
         The entries of the buffer listing that types of this kind have.
     format : str
         The format string of the C data interface with parameters in braces, or attributes of the type ``t``. Of two
-        that are separated by ``|`` the first is used where the parameters that it lacks have their optional values.
+        separated by ``|`` the first is that of types whose optional parameters may be left out.
     factory : str
         The function, here and in pyarrow, that makes the type, with attributes of the type in braces.
     arguments : tuple of str
@@ -159,14 +158,17 @@ class TypeDescriptor(NamedTuple):
         Raises
         ------
         InvalidArgument
-            If they are not parameters of a type, or not as many children as it has.
+            If the class refuses the parameters, or the number of children is another.
         """
         if self.children == ALL:
             arguments: dict[str, Any] = {"fields": children}
         elif len(children) == len(self.children):
             arguments = dict(zip(self.children, children, strict=True))
         else:
-            raise InvalidArgument(f"a type {self.json_name} has {len(self.children)} children, found {len(children)}")
+            expected = len(self.children)
+            raise InvalidArgument(
+                f"the number of child fields of {self.json_name} is {expected}, found {len(children)}"
+            )
         return CLASSES[self.member](**self.implied, **parameters, **arguments)
 
     def call(self, type: Any) -> tuple[str, list[Any]]:
@@ -186,13 +188,10 @@ class TypeDescriptor(NamedTuple):
 
     def format_of(self, type: Any) -> str:
         """The format string of a type."""
-        values = {parameter: getattr(type, parameter.name) for parameter in self.parameters}
-        text = {parameter.name: _to_format(parameter.kind, value) for parameter, value in values.items()}
-        for template in self.format.split("|"):
-            left_out = [(each, value) for each, value in values.items() if f"{{{each.name}}}" not in template]
-            if all(each.optional in (REQUIRED, value) for each, value in left_out):
-                return template.format(t=type, **text)
-        raise InvalidArgument(f"{type} has no format string")  # pragma: no cover - a later template has all parameters
+        short, _, full = self.format.partition("|")
+        stated = [each for each in self.parameters if each.optional not in (REQUIRED, getattr(type, each.name))]
+        text = {each.name: _to_format(each.kind, getattr(type, each.name)) for each in self.parameters}
+        return (full if full and stated else short).format(t=type, **text)
 
 
 _PATTERNS: dict[Any, str] = {"i4": "-?[0-9]{1,10}", "string": ".*", "[i4]": "(?:[0-9]{1,10}(?:,[0-9]{1,10})*)?"}
