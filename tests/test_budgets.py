@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 import shmarrow as sa
-from shmarrow.errors import EXPANDED_VALUES, InvalidArgument, LimitExceeded, Limits, Unsupported
+from shmarrow.errors import InvalidArgument, LimitExceeded, Limits, Unsupported
 from shmarrow.ipc.flatbuffers import builder
 from shmarrow.ipc.flatbuffers.builder import Built
 from shmarrow.ipc.flatbuffers.reader import FlatBuffer, Reader

@@ -189,6 +189,20 @@ def union(codes: list[int]) -> sa.Table:
 NAN = float("nan")
 
 DIFFERENT: dict[str, tuple[sa.Table, sa.Table, list[str]]] = {
+    "the parameters of an extension type": (
+        one([[1, 2, 3, 4]], sa.fixed_shape_tensor("int32", [2, 2])),
+        one([[1, 2, 3, 5]], sa.fixed_shape_tensor("int32", [4])),
+        [
+            "field 0 'f': type: the JSON has "
+            "DataType(extension<arrow.fixed_shape_tensor[value_type=int32, shape=[2,2]]>), the file "
+            "DataType(extension<arrow.fixed_shape_tensor[value_type=int32, shape=[4]]>)"
+        ],
+    ),
+    "the name of an extension type": (
+        one([b"x" * 16], sa.uuid()),
+        one([1], sa.bool8()),
+        ["field 0 'f': type: the JSON has DataType(extension<arrow.uuid>), the file DataType(extension<arrow.bool8>)"],
+    ),
     "a value": (
         one([1, 2, None, 4], sa.int8()),
         one([1, 2, None, 5], sa.int8()),

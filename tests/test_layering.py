@@ -179,7 +179,8 @@ LATE = {
     "shmarrow.ipc.batch.codecs",
     "shmarrow.ipc.stream.reader",
     "shmarrow.ipc.stream.writer",
-    "shmarrow.layout.lazy_layouts",
+    "shmarrow.layout.binary_view",
+    "shmarrow.layout.union",
     "shmarrow.store",
     "shmarrow.tensor",
 }

@@ -18,12 +18,13 @@ from typing import Any, ClassVar
 
 from shmarrow.errors import InvalidArgument, InvalidType
 from shmarrow.types import DataType, DictionaryType, DType, Field, Metadata, as_type
+from shmarrow.types.descriptors import TypeDescriptor
 
 NAME_KEY = b"ARROW:extension:name"
 METADATA_KEY = b"ARROW:extension:metadata"
 
 
-class ExtensionType(DataType):
+class ExtensionType(DataType, abstract=True):
     """Base class of extension types; a subclass names itself and says how its parameters travel.
 
     Parameters
@@ -72,6 +73,13 @@ class ExtensionType(DataType):
         return value
 
     # --- as the storage type ---
+
+    def __init_subclass__(cls) -> None:
+        """A subclass has no descriptor of its own."""
+
+    @property
+    def descriptor(self) -> TypeDescriptor:  # type: ignore[override]
+        return self.storage_type.descriptor
 
     @property
     def layout(self) -> str:  # type: ignore[override]

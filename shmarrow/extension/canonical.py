@@ -18,7 +18,7 @@ import numpy as np
 from shmarrow import import_hooks, types
 from shmarrow.errors import InvalidArgument, InvalidData, InvalidType, Unsupported
 from shmarrow.extension.base import ExtensionType, register_extension_type
-from shmarrow.types import DataType, DictionaryType, Field, RunEndEncodedType
+from shmarrow.types import DataType, EncodedType, Field
 
 _MOST_PARAMETERS = 1 << 16
 _MOST_DIMENSIONS = 63
@@ -303,7 +303,7 @@ def _children(what: str, storage_type: DataType) -> dict[str, DataType]:
 
 def _decoded(type: DataType) -> DataType:
     """The type of the values, where they are encoded as a dictionary or as runs."""
-    return type.value_type if isinstance(type, (DictionaryType, RunEndEncodedType)) else type
+    return type.value_type if isinstance(type, EncodedType) else type
 
 
 class JsonType(ExtensionType):

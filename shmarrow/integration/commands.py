@@ -23,6 +23,7 @@ from typing import Any
 
 import shmarrow
 from shmarrow.errors import storage_error
+from shmarrow.extension import ExtensionType
 from shmarrow.types import Field, MapType
 
 _SHOWN = 20
@@ -211,7 +212,7 @@ def _field_differences(mine: Field, theirs: Field, path: str, named: bool = True
         yield _line(path, "nullable", mine.nullable, theirs.nullable)
     if (mine.metadata or {}) != (theirs.metadata or {}):
         yield _line(path, "metadata", mine.metadata, theirs.metadata)
-    if mine.type.__class__ is not theirs.type.__class__ or _parameters(mine.type) != _parameters(theirs.type):
+    if _parameters(mine.type) != _parameters(theirs.type):
         yield _line(path, "type", mine.type, theirs.type)
         return
     named = not isinstance(mine.type, MapType) and not hasattr(mine.type, "value_field")
@@ -224,13 +225,12 @@ def _children(type: Any) -> tuple[Field, ...]:
 
 
 def _parameters(type: Any) -> list[Any]:
-    """The number of the children, and all parameters that are no fields."""
-    values = [getattr(type, name) for name in type.parameters]
-    return [len(type.fields), *[value for value in values if not _holds_fields(value)]]
-
-
-def _holds_fields(value: Any) -> bool:
-    return isinstance(value, Field) or (isinstance(value, tuple) and any(isinstance(item, Field) for item in value))
+    """What tells two types apart, their child fields aside but for their number."""
+    if isinstance(type, ExtensionType):
+        return [type.__class__, type.serialize(), *_parameters(type.storage_type)]
+    if not type.fields:
+        return [type]
+    return [type.__class__, len(type.fields), *[getattr(type, each.name) for each in type.descriptor.parameters]]
 
 
 def _column_difference(mine: Any, theirs: Any, path: str) -> str | None:

@@ -42,7 +42,6 @@ from shmarrow.layout.binary import decode
 from shmarrow.layout.binary_view import INLINE
 from shmarrow.layout.listing import LISTING, BufferSpec
 from shmarrow.layout.memory import check_expansion, frozen, offsets_of, read_only
-from shmarrow.layout.union import UnionArray
 from shmarrow.sources import open_sink, open_source
 from shmarrow.tables import Table
 from shmarrow.types import DataType
@@ -277,9 +276,9 @@ class _Columns:
         type = wire.type
         layout = LISTING[type.layout]
         length = _count(value, where)
-        is_union = type.layout in UnionArray.layouts
+        has_type_ids = bool(layout.buffers) and layout.buffers[0].role == "type_ids"
         valid = None
-        if layout.has_validity or (is_union and _KEYS["validity"] in value):  # unions had one before format 1.0
+        if layout.has_validity or (has_type_ids and _KEYS["validity"] in value):  # unions had one before format 1.0
             valid = _read_validity(value, length, where)
         slots = _Slots(value, type, length, valid, where)
         buffers: dict[Any, Bytes | None] = {}
@@ -300,7 +299,7 @@ class _Columns:
         try:
             made._check_buffers()
             made._check_structure()
-            if is_union and null_count:
+            if has_type_ids and null_count:
                 made = made.with_nulls(valid)
         except InvalidData as error:
             raise error.__class__(f"{where}: {error}") from None
@@ -393,7 +392,7 @@ def _integer_buffer(spec: BufferSpec, slots: _Slots) -> _Read:
 
 
 def _value_buffer(spec: BufferSpec, slots: _Slots) -> _Read:
-    form = VALUES[slots.type.__class__]
+    form = VALUES[slots.type.descriptor.values]
     items = slots.items(_KEYS[spec.role], form.zero(slots.type))
     return {spec.role: frozen(form.read(slots.type, items, f"{slots.where}.DATA"))}
 
@@ -487,7 +486,7 @@ def _write_values(spec: BufferSpec, array: Any) -> dict[str, Any]:
     if array.null_count:
         values = values.copy()
         values[~array.is_valid()] = np.zeros(values.shape[1:], values.dtype)
-    return {_KEYS[spec.role]: VALUES[array.type.__class__].write(array.type, values)}
+    return {_KEYS[spec.role]: VALUES[array.type.descriptor.values].write(array.type, values)}
 
 
 def _write_data(spec: BufferSpec, array: Any) -> dict[str, Any]:

@@ -2,14 +2,14 @@
 
 Rules kept here:
 
-* the mapping from types to their JSON is data, one row a type, used in both directions;
+* a type's name and parameters come from its descriptor, in both directions;
 * every member is asked for by name and kind; what is missing or of another kind ends in an :class:`InvalidData` that
   names its place as a path, such as ``schema.fields[2].type.bitWidth``.
 """
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 from shmarrow import types
 from shmarrow.errors import InvalidArgument, InvalidData, InvalidType, LimitExceeded, Limits, Unsupported
@@ -17,11 +17,11 @@ from shmarrow.extension import extension_type, storage_field
 from shmarrow.ipc.schema.decode import FieldLayout
 from shmarrow.ipc.schema.encode import DictionaryIds
 from shmarrow.types import DataType, Field, Metadata, Schema
+from shmarrow.types.descriptors import REQUIRED, TYPES, Enumeration, Parameter
 
 # --- members of objects ------------------------------------------------------------------------------------------
 
 _KINDS = {int: "an integer", str: "a string", bool: "true or false", list: "an array", dict: "an object"}
-_REQUIRED: Any = object()
 
 
 def shown(value: Any) -> str:
@@ -32,7 +32,7 @@ def shown(value: Any) -> str:
     return text if len(text) <= 80 else f"{text[:80]}..."
 
 
-def member(value: Any, key: str, kind: type, where: str, default: Any = _REQUIRED) -> Any:
+def member(value: Any, key: str, kind: type, where: str, default: Any = REQUIRED) -> Any:
     """A member of an object.
 
     Parameters
@@ -58,7 +58,7 @@ def member(value: Any, key: str, kind: type, where: str, default: Any = _REQUIRE
     found = value.get(key)
     if found.__class__ is kind:
         return found
-    if found is None and default is not _REQUIRED:
+    if found is None and default is not REQUIRED:
         return default
     if key not in value:
         raise InvalidData(f"{where}: expected a member {key!r}, found only {', '.join(list(value)[:20]) or 'none'}")
@@ -68,136 +68,55 @@ def member(value: Any, key: str, kind: type, where: str, default: Any = _REQUIRE
 # --- types -------------------------------------------------------------------------------------------------------
 
 
-class Parameter(NamedTuple):
-    """A parameter of a type.
-
-    Attributes
-    ----------
-    key : str
-        Its name in JSON.
-    name : str
-        Its name in Python.
-    kind : type
-        The class of its JSON value.
-    values : dict
-        For an enumeration, our values by their names in JSON.
-    default : object
-        What it is when it is left out.
-    """
-
-    key: str
-    name: str
-    kind: type
-    values: dict[str, Any] = {}  # noqa: RUF012 - never changed
-    default: Any = _REQUIRED
-
-
-class Form(NamedTuple):
-    """How a type looks in JSON.
-
-    Attributes
-    ----------
-    type : type
-        Its class.
-    parameters : tuple of Parameter
-        What its JSON object says.
-    children : tuple of str
-        The parameters of the class that its children are; one with a star takes all of them.
-    fixed : dict
-        The parameters of the class that the name in JSON implies.
-    """
-
-    type: Any
-    parameters: tuple[Parameter, ...] = ()
-    children: tuple[str, ...] = ()
-    fixed: dict[str, Any] = {}  # noqa: RUF012 - never changed
-
-
-_TIME = Parameter("unit", "unit", str, {"SECOND": "s", "MILLISECOND": "ms", "MICROSECOND": "us", "NANOSECOND": "ns"})
-_DATE = Parameter("unit", "unit", str, {"DAY": "day", "MILLISECOND": "ms"})
-_INTERVAL = Parameter(
-    "unit", "unit", str, {"YEAR_MONTH": "month", "DAY_TIME": "day_time", "MONTH_DAY_NANO": "month_day_nano"}
-)
-_PRECISION = Parameter("precision", "bits", str, {"HALF": 16, "SINGLE": 32, "DOUBLE": 64})
-_MODE = Parameter("mode", "mode", str, {"SPARSE": "sparse", "DENSE": "dense"})
-_DIGITS = (Parameter("precision", "precision", int), Parameter("scale", "scale", int))
-_BITS = Parameter("bitWidth", "bits", int)
-
-FORMS: dict[str, Form] = {
-    "null": Form(types.NullType),
-    "bool": Form(types.BoolType),
-    "int": Form(types.IntType, (_BITS, Parameter("isSigned", "signed", bool))),
-    "floatingpoint": Form(types.FloatType, (_PRECISION,)),
-    "decimal": Form(types.DecimalType, (*_DIGITS, Parameter("bitWidth", "bits", int, default=128))),
-    "date": Form(types.DateType, (_DATE,)),
-    "time": Form(types.TimeType, (_TIME, _BITS)),
-    "timestamp": Form(types.TimestampType, (_TIME, Parameter("timezone", "tz", str, default=None))),
-    "duration": Form(types.DurationType, (_TIME,)),
-    "interval": Form(types.IntervalType, (_INTERVAL,)),
-    "fixedsizebinary": Form(types.FixedSizeBinaryType, (Parameter("byteWidth", "width", int),)),
-    "binary": Form(types.BinaryType, fixed={"text": False}),
-    "utf8": Form(types.BinaryType, fixed={"text": True}),
-    "largebinary": Form(types.LargeBinaryType, fixed={"text": False}),
-    "largeutf8": Form(types.LargeBinaryType, fixed={"text": True}),
-    "binaryview": Form(types.BinaryViewType, fixed={"text": False}),
-    "utf8view": Form(types.BinaryViewType, fixed={"text": True}),
-    "list": Form(types.ListType, children=("value",)),
-    "largelist": Form(types.LargeListType, children=("value",)),
-    "listview": Form(types.ListViewType, children=("value",)),
-    "largelistview": Form(types.LargeListViewType, children=("value",)),
-    "fixedsizelist": Form(types.FixedSizeListType, (Parameter("listSize", "list_size", int),), ("value",)),
-    "struct": Form(types.StructType, children=("*fields",)),
-    "map": Form(types.MapType, (Parameter("keysSorted", "keys_sorted", bool),), ("entries",)),
-    "union": Form(types.UnionType, (_MODE, Parameter("typeIds", "type_codes", list)), ("*fields",)),
-    "runendencoded": Form(types.RunEndEncodedType, children=("run_ends", "values")),
-}
-"""The types by their names in JSON."""
-
-_OLDER = {f"decimal{bits}": Form(types.DecimalType, _DIGITS, fixed={"bits": bits}) for bits in (32, 64, 256)}
+_OLDER = {f"decimal{bits}": {"name": "decimal", "bitWidth": bits} for bits in (32, 64, 256)}
 """What Arrow C++ writes for decimals, which have no width of their own there."""
 
-_NAMES = {(form.type, form.fixed.get("text")): name for name, form in FORMS.items()}
+_NAMES = {descriptor.json_name: descriptor for descriptor in TYPES}
+_CLASSES: dict[Any, type] = {"i4": int, "bool": bool, "string": str, "[i4]": list}
+"""The Python class of a parameter's value in JSON; values of enumerations are strings."""
 
 
 def read_type(value: Any, children: tuple[Field, ...], where: str) -> DataType:
     """A type from its JSON object and the fields of its children."""
     name = member(value, "name", str, where)
-    form = FORMS.get(name) or _OLDER.get(name)
-    if form is None:
-        raise InvalidData(f"{where}.name: expected one of {', '.join(FORMS)}, found {shown(name)}")
-    arguments = dict(form.fixed)
-    for key, argument, kind, values, default in form.parameters:
-        found = member(value, key, kind, where, default)
-        if values and found not in values:
-            raise InvalidData(f"{where}.{key}: expected one of {', '.join(values)}, found {shown(found)}")
-        if kind is list and not all(item.__class__ is int for item in found):
-            raise InvalidData(f"{where}.{key}: expected integers, found {shown(found)}")
-        arguments[argument] = values[found] if values else found
-    if form.children and form.children[0].startswith("*"):
-        arguments[form.children[0][1:]] = children
-    elif len(children) != len(form.children):
-        raise InvalidData(f"{where}: the type {name} has {len(form.children)} children, found {len(children)}")
-    else:
-        arguments.update(zip(form.children, children, strict=True))
+    if name in _OLDER:
+        value = value | _OLDER[name]
+        name = value["name"]
+    descriptor = _NAMES.get(name)
+    if descriptor is None:
+        raise InvalidData(f"{where}.name: expected one of {', '.join(_NAMES)}, found {shown(name)}")
+    parameters = {each.name: _read_parameter(each, value, where) for each in descriptor.parameters}
     try:
-        made: DataType = form.type(**arguments)
+        made: DataType = descriptor.make(parameters, children)
     except (InvalidArgument, InvalidType) as error:
         raise InvalidData(f"{where}: {error}") from None
     return made
 
 
+def _read_parameter(parameter: Parameter, value: Any, where: str) -> Any:
+    key, kind = parameter.json or parameter.slot, parameter.kind
+    found = member(value, key, _CLASSES.get(kind, str), where, parameter.optional)
+    if isinstance(kind, Enumeration):
+        if found not in kind.labels:
+            raise InvalidData(f"{where}.{key}: expected one of {', '.join(kind.labels)}, found {shown(found)}")
+        return kind.labels[found]
+    if kind == "[i4]" and not all(item.__class__ is int for item in found):
+        raise InvalidData(f"{where}.{key}: expected integers, found {shown(found)}")
+    return found
+
+
 def write_type(type: DataType) -> dict[str, Any]:
     """The JSON object of a type."""
-    name = _NAMES.get((type.__class__, getattr(type, "text", None)))
-    if name is None:
+    descriptor = type.descriptor
+    if descriptor.json_name not in _NAMES:
         raise Unsupported(f"the JSON form of Arrow's integration tests has no type {type}")
-    result: dict[str, Any] = {"name": name}
-    for key, argument, kind, values, _ in FORMS[name].parameters:
-        value = getattr(type, argument)
-        if values:
-            value = next(text for text, ours in values.items() if ours == value)
+    result: dict[str, Any] = {"name": descriptor.json_name}
+    for parameter in descriptor.parameters:
+        value = getattr(type, parameter.name)
+        if isinstance(parameter.kind, Enumeration):
+            value = list(parameter.kind.labels)[parameter.kind.values.index(value)]
         if value is not None:
-            result[key] = list(value) if kind is list else value
+            result[parameter.json or parameter.slot] = list(value) if parameter.kind == "[i4]" else value
     return result
 
 

@@ -199,30 +199,25 @@ _INTEGERS = ValueForm(
     lambda type, values: write_integers(values),
 )
 
-VALUES: dict[Any, ValueForm] = {
-    types.BoolType: ValueForm(lambda type: False, _read_bools, lambda type, values: values.tolist()),
-    types.IntType: _INTEGERS,
-    types.DateType: _INTEGERS,
-    types.TimeType: _INTEGERS,
-    types.TimestampType: _INTEGERS,
-    types.DurationType: _INTEGERS,
-    types.DictionaryType: _INTEGERS,
-    types.FloatType: ValueForm(lambda type: 0.0, _read_floats, _write_floats),
-    types.DecimalType: ValueForm(
+VALUES: dict[str, ValueForm] = {
+    **dict.fromkeys(("integer", "index", "date", "time", "timestamp", "timedelta"), _INTEGERS),
+    "bool": ValueForm(lambda type: False, _read_bools, lambda type, values: values.tolist()),
+    "float": ValueForm(lambda type: 0.0, _read_floats, _write_floats),
+    "decimal": ValueForm(
         lambda type: "0", _read_decimals, lambda type, values: list(map(str, decimal_integers(type, values)))
     ),
-    types.IntervalType: ValueForm(
+    "interval": ValueForm(
         lambda type: 0 if type.storage.names is None else dict.fromkeys(type.storage.names, 0),
         _read_intervals,
         _write_intervals,
     ),
-    types.FixedSizeBinaryType: ValueForm(
+    "bytes": ValueForm(
         lambda type: None,
         _read_fixed,
         lambda type, values: _split_hex(values.tobytes(), type.width, len(values)),
     ),
 }
-"""The forms of values, by the classes of their types."""
+"""The forms of values, by their kind in the descriptors of types."""
 
 
 def _split_hex(data: bytes, width: int, count: int) -> list[str]:

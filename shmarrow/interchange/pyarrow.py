@@ -14,23 +14,25 @@ Rules kept here:
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Iterable
+import struct
+from collections.abc import Iterable
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from shmarrow import types
 from shmarrow.batch import RecordBatch
 from shmarrow.buffer import Bytes
-from shmarrow.errors import InvalidData, InvalidType, Unsupported
+from shmarrow.errors import InvalidArgument, InvalidData, InvalidType, Unsupported
 from shmarrow.extension import NAME_KEY, ExtensionType, extension_type, storage_field
 from shmarrow.interchange.partner import needed
 from shmarrow.layout.array import Array, make_array
-from shmarrow.layout.listing import LISTING
+from shmarrow.layout.listing import LISTING, walk_types
 from shmarrow.layout.memory import EMPTY
 from shmarrow.tables import ChunkedArray, Table
 from shmarrow.types import DataType, Field, Metadata, Schema
+from shmarrow.types.descriptors import ALL, parse_format, simple_types
 
 
 @cache
@@ -51,73 +53,91 @@ def _expect(value: Any, *kinds: str) -> None:
         raise InvalidType(f"expected a pyarrow.{' or '.join(kinds)}, found {value.__class__.__name__}")
 
 
-# --- types ------------------------------------------------------------------------------------------------------
+# --- types and fields -------------------------------------------------------------------------------------------
 
-_PLAIN: tuple[tuple[str, str | None], ...] = (
-    *[
-        (name, None)
-        for name in (
-            "null", "bool_", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64",
-            "float16", "float32", "float64", "date32", "date64", "month_day_nano_interval",
-            "binary", "string", "large_binary", "large_string", "binary_view", "string_view",
-        )
-    ],
-    *[("time32", unit) for unit in ("s", "ms")],
-    *[("time64", unit) for unit in ("us", "ns")],
-    *[("duration", unit) for unit in types.TIME_UNITS],
-)  # fmt: skip
-"""Factories that both sides have under one name, and the unit that they take."""
+_capsule_pointer = ctypes.pythonapi.PyCapsule_GetPointer
+_capsule_pointer.restype = ctypes.c_void_p
+_capsule_pointer.argtypes = (ctypes.py_object, ctypes.c_char_p)
+
+_C_SCHEMA = struct.Struct("PPPqqPP")
+_ORDERED, _KEYS_SORTED = 1, 4
 
 
-@cache
-def _pairs() -> tuple[tuple[Any, DataType], ...]:
-    """The types without further parameters, theirs and ours."""
-    pa = partner()
-    calls = [(name, () if unit is None else (unit,)) for name, unit in _PLAIN]
-    return tuple([(getattr(pa, name)(*unit), getattr(types, name)(*unit)) for name, unit in calls])
+class _CSchema(NamedTuple):
+    """``ArrowSchema`` of the C data interface: addresses, flags, and the number of children."""
 
+    format: int
+    name: int
+    metadata: int
+    flags: int
+    num_children: int
+    children: int
+    dictionary: int
 
-@cache
-def _plain_from() -> dict[Any, DataType]:
-    return dict(_pairs())
+    @classmethod
+    def at(cls, address: int) -> _CSchema:
+        return cls(*_C_SCHEMA.unpack(ctypes.string_at(address, _C_SCHEMA.size)))
 
+    def child_addresses(self) -> tuple[int, ...]:
+        pointers = struct.Struct(f"{self.num_children}P")
+        return pointers.unpack(ctypes.string_at(self.children, pointers.size)) if self.num_children else ()
 
-@cache
-def _plain_to() -> dict[DataType, Any]:
-    return {ours: theirs for theirs, ours in _pairs()}
+    def key_values(self) -> Metadata:
+        """The metadata."""
+        at = self.metadata
 
+        def number() -> int:
+            nonlocal at
+            at += 4
+            return ctypes.c_int32.from_address(at - 4).value
 
-def _fields_from(type: Any) -> list[Field]:
-    return [field_from_pyarrow(type.field(i)) for i in range(type.num_fields)]
+        def string() -> bytes:
+            nonlocal at
+            size = number()
+            at += size
+            return ctypes.string_at(at - size, size)
 
-
-_FROM: dict[str, Callable[[Any], DataType]] = {
-    "DECIMAL32": lambda type: types.DecimalType(32, type.precision, type.scale),
-    "DECIMAL64": lambda type: types.DecimalType(64, type.precision, type.scale),
-    "DECIMAL128": lambda type: types.DecimalType(128, type.precision, type.scale),
-    "DECIMAL256": lambda type: types.DecimalType(256, type.precision, type.scale),
-    "FIXED_SIZE_BINARY": lambda type: types.FixedSizeBinaryType(type.byte_width),
-    "TIMESTAMP": lambda type: types.TimestampType(type.unit, type.tz),
-    "LIST": lambda type: types.ListType(*_fields_from(type)),
-    "LARGE_LIST": lambda type: types.LargeListType(*_fields_from(type)),
-    "LIST_VIEW": lambda type: types.ListViewType(*_fields_from(type)),
-    "LARGE_LIST_VIEW": lambda type: types.LargeListViewType(*_fields_from(type)),
-    "FIXED_SIZE_LIST": lambda type: types.FixedSizeListType(field_from_pyarrow(type.field(0)), type.list_size),
-    "MAP": lambda type: types.MapType(field_from_pyarrow(type.field(0)), type.keys_sorted),
-    "STRUCT": lambda type: types.StructType(_fields_from(type)),
-    "SPARSE_UNION": lambda type: types.UnionType("sparse", _fields_from(type), type.type_codes),
-    "DENSE_UNION": lambda type: types.UnionType("dense", _fields_from(type), type.type_codes),
-    "DICTIONARY": lambda type: types.DictionaryType(
-        type_from_pyarrow(type.index_type), type_from_pyarrow(type.value_type), type.ordered
-    ),
-    "RUN_END_ENCODED": lambda type: types.RunEndEncodedType(*_fields_from(type)),
-}
+        return {string(): string() for _ in range(number())} if at else {}
 
 
 @cache
-def _readers() -> dict[int, Callable[[Any], DataType]]:
-    lib = partner().lib
-    return {getattr(lib, f"Type_{name}"): read for name, read in _FROM.items() if hasattr(lib, f"Type_{name}")}
+def _simple_to() -> dict[DataType, Any]:
+    """The types without children and with few parameters, ours to theirs."""
+    made = {type: getattr(partner(), type.descriptor.call(type)[0], None) for type in simple_types().values()}
+    return {type: make(*type.descriptor.call(type)[1]) for type, make in made.items() if make is not None}
+
+
+@cache
+def _simple_from() -> dict[Any, DataType]:
+    return {theirs: ours for ours, theirs in _simple_to().items()}
+
+
+def _type_from(type: Any, address: int) -> DataType:
+    """The type that is pyarrow's ``type``, which pyarrow described at an address."""
+    simple = _simple_from().get(type)
+    if simple is not None:
+        return simple
+    found = _CSchema.at(address)
+    if isinstance(type, partner().BaseExtensionType):
+        return extension_type(_type_from(type.storage_type, address), found.key_values())[0]
+    children = [_field_from(type.field(i), child) for i, child in enumerate(found.child_addresses())]
+    text = ctypes.string_at(found.format).decode()
+    try:
+        made: DataType = parse_format(text, children, keys_sorted=bool(found.flags & _KEYS_SORTED))
+    except InvalidArgument:
+        raise Unsupported(f"no shmarrow type for pyarrow's {type}") from None
+    if found.dictionary:
+        return types.DictionaryType(made, _type_from(type.value_type, found.dictionary), bool(found.flags & _ORDERED))
+    return made
+
+
+def _field_from(field: Any, address: int) -> Field:
+    type, metadata = field.type, field.metadata
+    if isinstance(type, partner().BaseExtensionType):
+        # The types that pyarrow has in C++ give their parameters through the C data interface only.
+        type, metadata = type.storage_type, {**(metadata or {}), **_CSchema.at(address).key_values()}
+    logical, metadata = extension_type(_type_from(type, address), metadata)
+    return Field(field.name, logical, field.nullable, metadata)
 
 
 def type_from_pyarrow(type: Any) -> DataType:
@@ -131,42 +151,18 @@ def type_from_pyarrow(type: Any) -> DataType:
         If it is of a kind unknown here.
     """
     _expect(type, "DataType")
-    if isinstance(type, partner().BaseExtensionType):
-        return extension_type(type_from_pyarrow(type.storage_type), _extension_metadata(type))[0]
-    found = _plain_from().get(type)
-    if found is not None:
-        return found
-    read = _readers().get(type.id)
-    if read is None:
-        raise Unsupported(f"no shmarrow type for pyarrow's {type}")
-    return read(type)
+    simple = _simple_from().get(type)
+    if simple is not None:
+        return simple
+    capsule = type.__arrow_c_schema__()
+    return _type_from(type, _capsule_pointer(capsule, b"arrow_schema"))
 
 
-def _fields_to(type: DataType) -> list[Any]:
-    return [field_to_pyarrow(field) for field in type.fields]
-
-
-_TO: dict[type[DataType], Callable[[Any], Any]] = {
-    types.DecimalType: lambda type: getattr(partner(), f"decimal{type.bits}")(type.precision, type.scale),
-    types.FixedSizeBinaryType: lambda type: partner().binary(type.width),
-    types.TimestampType: lambda type: partner().timestamp(type.unit, type.tz),
-    types.ListType: lambda type: partner().list_(*_fields_to(type)),
-    types.LargeListType: lambda type: partner().large_list(*_fields_to(type)),
-    types.ListViewType: lambda type: partner().list_view(*_fields_to(type)),
-    types.LargeListViewType: lambda type: partner().large_list_view(*_fields_to(type)),
-    types.FixedSizeListType: lambda type: partner().list_(*_fields_to(type), type.list_size),
-    types.MapType: lambda type: partner().map_(
-        field_to_pyarrow(type.key_field.with_nullable(False)), field_to_pyarrow(type.item_field), type.keys_sorted
-    ),
-    types.StructType: lambda type: partner().struct(_fields_to(type)),
-    types.UnionType: lambda type: partner().union(_fields_to(type), type.mode, type.type_codes),
-    types.DictionaryType: lambda type: partner().dictionary(
-        type_to_pyarrow(type.index_type), type_to_pyarrow(type.value_type), type.ordered
-    ),
-    types.RunEndEncodedType: lambda type: partner().run_end_encoded(
-        *map(type_to_pyarrow, (type.run_end_type, type.value_type))
-    ),
-}
+def field_from_pyarrow(field: Any) -> Field:
+    """The field that is pyarrow's ``field``; metadata tell of an extension type that is not registered here."""
+    _expect(field, "Field")
+    capsule = field.__arrow_c_schema__()
+    return _field_from(field, _capsule_pointer(capsule, b"arrow_schema"))
 
 
 def type_to_pyarrow(type: DataType) -> Any:
@@ -179,60 +175,27 @@ def type_to_pyarrow(type: DataType) -> Any:
     Unsupported
         If pyarrow has no such type.
     """
-    found = _plain_to().get(type)
+    found = _simple_to().get(type)
     if found is not None:
         return found
     if isinstance(type, ExtensionType):
         return field_to_pyarrow(Field("", type)).type
-    make = _TO.get(type.__class__)
+    name, arguments = type.descriptor.call(type)
+    make = getattr(partner(), name, None)
     if make is None:
         raise Unsupported(f"pyarrow has no type for {type}")
-    return make(type)
+    if type.layout == "map":
+        arguments[0] = arguments[0].with_nullable(False)
+    return make(*[_argument(argument) for argument in arguments])
 
 
-# --- fields and schemas -----------------------------------------------------------------------------------------
-
-
-class _CSchema(ctypes.Structure):
-    """The first members of ``ArrowSchema`` of the C data interface."""
-
-    _fields_ = (("format", ctypes.c_char_p), ("name", ctypes.c_char_p), ("metadata", ctypes.c_void_p))
-
-
-_capsule_pointer = ctypes.pythonapi.PyCapsule_GetPointer
-_capsule_pointer.restype = ctypes.c_void_p
-_capsule_pointer.argtypes = (ctypes.py_object, ctypes.c_char_p)
-
-
-def _extension_metadata(type: Any) -> Metadata:
-    """Name and parameters of a pyarrow extension type, as the metadata of a field hold them.
-
-    The types that pyarrow has in C++ give their parameters through the C data interface only.
-    """
-    capsule = type.__arrow_c_schema__()
-    at = _CSchema.from_address(_capsule_pointer(capsule, b"arrow_schema")).metadata
-
-    def read() -> bytes:
-        nonlocal at
-        size = ctypes.c_int32.from_address(at).value
-        value = ctypes.string_at(at + 4, size)
-        at += 4 + size
-        return value
-
-    count = ctypes.c_int32.from_address(at).value
-    at += 4
-    return {read(): read() for _ in range(count)}
-
-
-def field_from_pyarrow(field: Any) -> Field:
-    """The field that is pyarrow's ``field``; metadata tell of an extension type that is not registered here."""
-    _expect(field, "Field")
-    type, metadata = field.type, field.metadata
-    if isinstance(type, partner().BaseExtensionType):
-        metadata = {**(metadata or {}), **_extension_metadata(type)}
-        type = type.storage_type
-    logical, metadata = extension_type(type_from_pyarrow(type), metadata)
-    return Field(field.name, logical, field.nullable, metadata)
+def _argument(value: Any) -> Any:
+    """An argument of a factory, with what is ours in it as pyarrow's."""
+    if isinstance(value, tuple):
+        return [_argument(item) for item in value]
+    if isinstance(value, Field):
+        return field_to_pyarrow(value)
+    return type_to_pyarrow(value) if isinstance(value, DataType) else value
 
 
 def field_to_pyarrow(field: Field) -> Any:
@@ -252,7 +215,10 @@ def field_to_pyarrow(field: Field) -> Any:
 def schema_from_pyarrow(schema: Any) -> Schema:
     """The schema that is pyarrow's ``schema``, with the metadata of each level."""
     _expect(schema, "Schema")
-    return Schema([field_from_pyarrow(field) for field in schema], schema.metadata)
+    capsule = schema.__arrow_c_schema__()
+    addresses = _CSchema.at(_capsule_pointer(capsule, b"arrow_schema")).child_addresses()
+    fields = [_field_from(field, address) for field, address in zip(schema, addresses, strict=True)]
+    return Schema(fields, schema.metadata)
 
 
 def schema_to_pyarrow(schema: Schema) -> Any:
@@ -268,18 +234,15 @@ Dictionaries = dict[tuple[Any, ...], Array]
 _NO_VALIDITY = {layout for layout, row in LISTING.items() if not row.has_validity}
 """Layouts without validity, where pyarrow keeps the place of its buffer."""
 
-_CHILDREN: dict[str, Callable[[Any], list[Any]]] = {
-    "list": lambda array: [array.values],
-    "large_list": lambda array: [array.values],
-    "list_view": lambda array: [array.values],
-    "large_list_view": lambda array: [array.values],
-    "fixed_size_list": lambda array: [array.values],
-    "map": lambda array: [array.values],
-    "struct": lambda array: [array.field(i) for i in range(array.type.num_fields)],
-    "sparse_union": lambda array: [array.field(i) for i in range(array.type.num_fields)],
-    "dense_union": lambda array: [array.field(i) for i in range(array.type.num_fields)],
-    "run_end_encoded": lambda array: [array.run_ends, array.values],
-}
+
+def _children_of(array: Any, type: DataType) -> list[Any]:
+    """The children of a pyarrow array."""
+    names = type.descriptor.children
+    if names == ALL:
+        return [array.field(i) for i in range(len(type.fields))]
+    return [getattr(array, name if hasattr(array, name) else "values") for name in names]
+
+
 _CUT = {"struct", "sparse_union"}
 """Layouts whose children pyarrow hands out cut to the slots of their parent."""
 
@@ -315,7 +278,7 @@ def _from_pyarrow(array: Any, type: Any, known: Dictionaries) -> Any:
     if isinstance(array, partner().ExtensionArray):
         array = array.storage
     layout = type.layout
-    rows, variadic = LISTING[layout]
+    rows, variadic, *_ = LISTING[layout]
     first = layout in _NO_VALIDITY
     theirs = array.buffers()
     theirs = theirs[first:] if variadic else theirs[first : first + len(rows)]
@@ -325,7 +288,7 @@ def _from_pyarrow(array: Any, type: Any, known: Dictionaries) -> Any:
     nulls = -1 if buffers and not first and buffers[0] is not None else 0
     children = [
         _from_pyarrow(child, field.type, known)
-        for child, field in zip(_CHILDREN[layout](array) if type.fields else (), type.fields, strict=True)
+        for child, field in zip(_children_of(array, type), type.fields, strict=True)
     ]
     offset = array.offset
     if offset and layout in _CUT:
@@ -354,7 +317,7 @@ def _dictionary(values: Any, type: Any, known: Dictionaries) -> Array:
 
 
 def _has_dictionary(type: DataType) -> bool:
-    return type.layout == "dictionary" or any(_has_dictionary(field.type) for field in type.fields)
+    return any(each.layout == "dictionary" for each in walk_types(type))
 
 
 def array_to_pyarrow(array: Array) -> Any:

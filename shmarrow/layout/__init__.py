@@ -6,6 +6,7 @@ arrays from Python values and numpy, ``cast`` changes their form.
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from shmarrow import import_hooks
@@ -16,7 +17,7 @@ from shmarrow.layout.dictionary import DictionaryArray
 from shmarrow.layout.extension import ExtensionArray
 from shmarrow.layout.fixed_size_list import FixedSizeListArray
 from shmarrow.layout.list import ListArray, MapArray
-from shmarrow.layout.listing import LISTING, BufferSpec, Layout
+from shmarrow.layout.listing import LATE_CLASSES, LISTING, BufferSpec, Layout
 from shmarrow.layout.primitive import BooleanArray, PrimitiveArray
 from shmarrow.layout.struct import StructArray
 from shmarrow.layout.values import DayTime, MonthDayNano
@@ -30,13 +31,11 @@ if TYPE_CHECKING:
         VariableShapeTensorArray,
         VariantArray,
     )
-    from shmarrow.layout.lazy_layouts import BinaryViewArray, ListViewArray, NullArray, RunEndEncodedArray, UnionArray
 
 __all__ = [
     "LISTING",
     "Array",
     "BinaryArray",
-    "BinaryViewArray",
     "Bool8Array",
     "BooleanArray",
     "BufferSpec",
@@ -48,15 +47,11 @@ __all__ = [
     "JsonArray",
     "Layout",
     "ListArray",
-    "ListViewArray",
     "MapArray",
     "MonthDayNano",
-    "NullArray",
     "PrimitiveArray",
-    "RunEndEncodedArray",
     "StructArray",
     "TimestampWithOffsetArray",
-    "UnionArray",
     "VariableShapeTensorArray",
     "VariantArray",
     "array",
@@ -73,14 +68,14 @@ def _canonical_arrays() -> None:
 
 import_hooks.when("canonical extension types", _canonical_arrays)
 
-_RARER = {"BinaryViewArray", "ListViewArray", "NullArray", "RunEndEncodedArray", "UnionArray"}
+__all__ += LATE_CLASSES
 
 
 def __getattr__(name: str) -> Any:
     """Rarer layouts, and arrays of Arrow's own extension types, are imported when they are first asked for."""
     home: Any
-    if name in _RARER:
-        from shmarrow.layout import lazy_layouts as home
+    if name in LATE_CLASSES:
+        home = import_module(f"shmarrow.layout.{LATE_CLASSES[name]}")
     elif name in __all__:
         # The types first, which bring their arrays: in one order, as two threads may import at the same time.
         from shmarrow.extension import canonical as types  # noqa: F401

@@ -13,6 +13,7 @@ Rules kept here:
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -28,7 +29,7 @@ from shmarrow.errors import (
     InvalidType,
     LimitExceeded,
 )
-from shmarrow.layout.listing import LISTING, bytes_needed
+from shmarrow.layout.listing import LATE_CLASSES, LISTING, bytes_needed
 from shmarrow.layout.memory import EXPANDED_VALUES, Indices, read_only, slice_bounds
 from shmarrow.layout.preview import Budget, clip
 from shmarrow.types import DataType, Field
@@ -38,13 +39,14 @@ if TYPE_CHECKING:
 
 
 class _Classes(dict[str, "type[Array]"]):
-    """The class of each layout; those of rarer ones come all at once, when the last of their modules is whole."""
+    """The class of each layout; those of rarer layouts come when they are first asked for, with their whole module."""
 
     def __missing__(self, layout: str) -> type[Array]:
-        from shmarrow.layout.lazy_layouts import CLASSES
-
-        self.update({name: each for each in CLASSES for name in each.layouts})
-        return dict(self)[layout]
+        module = import_module(f"shmarrow.layout.{LISTING[layout].late}")
+        (made,) = [getattr(module, name) for name, late in LATE_CLASSES.items() if late == LISTING[layout].late]
+        found: type[Array] = made
+        self.update(dict.fromkeys(found.layouts, found))
+        return found
 
 
 _CLASSES = _Classes()
@@ -104,8 +106,8 @@ class Array:
         self._children = children
         self._dictionary = dictionary
 
-    def __init_subclass__(cls, rare: bool = False) -> None:
-        if not rare:
+    def __init_subclass__(cls, late: bool = False) -> None:
+        if not late:
             _CLASSES.update(dict.fromkeys(cls.layouts, cls))
 
     # --- what it is ---
@@ -411,7 +413,7 @@ class Array:
             self._dictionary.validate_references()
 
     def _check_buffers(self) -> None:
-        rows, variadic = LISTING[self._type.layout]
+        rows, variadic, *_ = LISTING[self._type.layout]
         buffers = self._buffers
         slots = self._offset + self._length
         if self._length < 0 or self._offset < 0:
@@ -579,7 +581,7 @@ def _slot_bytes(type: DataType) -> int:
 
 
 def _zeros(type: DataType, length: int) -> Any:
-    rows, _ = LISTING[type.layout]
+    rows = LISTING[type.layout].buffers
     buffers: list[Bytes | None] = [read_only(np.zeros(bytes_needed(row, type, length), np.uint8)) for row in rows]
     children = [nulls(field.type, 0) for field in type.fields]
     return make_array(type, length, buffers, length, 0, children)

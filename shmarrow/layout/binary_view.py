@@ -27,7 +27,7 @@ _WORDS = np.dtype(("<i4", (4,)))
 _MAX = (1 << 31) - 1
 
 
-class BinaryViewArray(Array, rare=True):
+class BinaryViewArray(Array, late=True):
     """Byte strings or text, by views."""
 
     __slots__ = ()

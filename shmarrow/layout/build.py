@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,6 +17,7 @@ from shmarrow.layout.fixed_size_list import FixedSizeListArray
 from shmarrow.layout.primitive import BooleanArray, PrimitiveArray
 from shmarrow.layout.values import DayTime, MonthDayNano, kinds_of
 from shmarrow.types import DataType
+from shmarrow.types.descriptors import TIME_UNIT, simple_types
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -78,22 +79,20 @@ def array_from_pylist(values: Sequence[Any], type: DataType, kinds: set[Any] | N
     """An array of ``type`` from a list of Python values, None for null; ``kinds`` are their classes where known."""
     kinds = kinds_of(values) if kinds is None else kinds
     nulls = _NONE in kinds
-    if nulls and type.__class__ is types.FloatType and kinds <= {float, _NONE}:
-        return _floats_with_nulls(type, values)
-    mask: Mask | None = None
-    if nulls and type.__class__ is types.IntType and kinds <= {int, _NONE}:
-        made = _integers_with_nulls(type, values)
+    number = None if isinstance(type, ExtensionType) else _NUMBERS.get(type.descriptor.values)
+    all_numbers = number is not None and kinds <= {number, _NONE}
+    if nulls and all_numbers:
+        made = (_floats_with_nulls if number is float else _integers_with_nulls)(type, values)
         if made is not None:
             return made
-    if nulls:
-        mask = _is_not_none(values)
-    if type.__class__ in (types.IntType, types.FloatType) and kinds <= {_PLAIN_KIND[type.__class__], _NONE}:
+    mask = _is_not_none(values) if nulls else None
+    if all_numbers:
         return PrimitiveArray.from_numbers(type, values, mask)
     return array_class(type).from_pylist(type, values, mask)
 
 
-_PLAIN_KIND: dict[Any, Any] = {types.IntType: int, types.FloatType: float}
-
+_NUMBERS: dict[str, Any] = {"integer": int, "float": float}
+"""The Python class of numbers that need no conversion, by the kind of a type's values."""
 
 _NONE_AT = id(None)
 
@@ -177,36 +176,36 @@ def infer_numpy(dtype: np.dtype[Any]) -> DataType:
     InvalidType
         If there is none.
     """
-    if dtype.kind == "b":
-        return types.bool_()
-    if dtype.kind in "iu":
-        return types.as_type(f"{'int' if dtype.kind == 'i' else 'uint'}{8 * dtype.itemsize}")
-    if dtype.kind == "f" and dtype.itemsize <= 8:
-        return types.as_type(f"float{8 * dtype.itemsize}")
-    if dtype.kind == "V" and dtype.names is None and dtype.subdtype is None:
-        return types.FixedSizeBinaryType(dtype.itemsize)
-    for unit, storage in types.IntervalType.STORAGE.items():
-        if dtype == storage:
-            return types.IntervalType(unit)
-    if dtype.kind in "Mm":
-        unit = np.datetime_data(dtype)[0]
-        if dtype.kind == "M" and unit == "D":
-            return types.date32()
-        if unit in types.TIME_UNITS and np.datetime_data(dtype)[1] == 1:
-            return types.timestamp(unit) if dtype.kind == "M" else types.duration(unit)
-    raise InvalidType(f"no Arrow type has values of the numpy dtype {dtype}")
+    found = _BY_DTYPE.get(dtype.newbyteorder("<"))
+    if found is None and dtype.kind == "V" and dtype.names is None and dtype.subdtype is None:
+        found = types.FixedSizeBinaryType(dtype.itemsize)
+    if found is None:
+        raise InvalidType(f"no Arrow type has values of the numpy dtype {dtype}")
+    return found
+
+
+_BY_DTYPE: dict[np.dtype[Any], DataType] = {
+    np.dtype("<M8[D]"): types.date32(),
+    np.dtype("bool"): types.bool_(),
+    # Of two types with one dtype the first, and milliseconds are moments rather than days.
+    **{
+        type.numpy_dtype: type
+        for type in reversed([*simple_types().values(), *map(types.timestamp, TIME_UNIT.values)])
+        if type.numpy_dtype is not None and type.descriptor.values != "date"
+    },
+}
 
 
 # --- inference from Python values -------------------------------------------------------------------------------
 
-_SIMPLE: list[tuple[Any, Callable[[], DataType]]] = [
-    ((bool, np.bool_), types.bool_),
-    (str, types.string),
-    ((bytes, bytearray, memoryview), types.binary),
-    (dt.time, lambda: types.time64("us")),
-    (dt.timedelta, lambda: types.duration("us")),
-    (MonthDayNano, types.month_day_nano_interval),
-    (DayTime, types.day_time_interval),
+_BY_CLASS: list[tuple[Any, DataType]] = [
+    ((bool, np.bool_), types.bool_()),
+    (str, types.string()),
+    ((bytes, bytearray, memoryview), types.binary()),
+    (dt.time, types.time64("us")),
+    (dt.timedelta, infer_numpy(np.dtype("m8[us]"))),
+    (MonthDayNano, types.month_day_nano_interval()),
+    (DayTime, types.day_time_interval()),
 ]
 
 
@@ -221,9 +220,9 @@ def infer_type(values: Sequence[Any], kinds: set[Any] | None = None) -> DataType
     kinds = (kinds_of(values) if kinds is None else kinds) - {_NONE}
     if not kinds:
         return types.null()
-    for classes, make in _SIMPLE:
+    for classes, type in _BY_CLASS:
         if all(issubclass(kind, classes) for kind in kinds):
-            return make()
+            return type
     integers = {kind for kind in kinds if issubclass(kind, (int, np.integer)) and not issubclass(kind, bool)}
     floats = {kind for kind in kinds if issubclass(kind, (float, np.floating))}
     if kinds == integers:

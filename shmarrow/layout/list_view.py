@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
 
-class ListViewArray(Array, rare=True):
+class ListViewArray(Array, late=True):
     """Lists by offset and size."""
 
     __slots__ = ()

@@ -7,7 +7,8 @@ validation, byte swapping, all-null arrays and the C data interface use the same
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Iterator
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
@@ -41,10 +42,16 @@ class Layout(NamedTuple):
         The buffers in order.
     variadic : bool
         Whether any number of data buffers may follow.
+    v4_validity : bool
+        Whether a validity bitmap stands before them in metadata version 4, as Arrow C++ writes and reads it.
+    late : str
+        The module here that has the class of the arrays, where it is imported when it is first needed.
     """
 
     buffers: tuple[BufferSpec, ...]
     variadic: bool = False
+    v4_validity: bool = False
+    late: str = ""
 
     @property
     def has_validity(self) -> bool:
@@ -55,24 +62,55 @@ _VALIDITY = BufferSpec("validity", 1)
 _DATA = BufferSpec("data", -1)
 
 LISTING: dict[str, Layout] = {
-    "null": Layout(()),
+    "null": Layout((), late="null"),
     "bool": Layout((_VALIDITY, BufferSpec("values", 1))),
     "primitive": Layout((_VALIDITY, BufferSpec("values", 0))),
     "binary": Layout((_VALIDITY, BufferSpec("offsets", 32, 1), _DATA)),
     "large_binary": Layout((_VALIDITY, BufferSpec("offsets", 64, 1), _DATA)),
-    "binary_view": Layout((_VALIDITY, BufferSpec("views", 128)), variadic=True),
+    "binary_view": Layout((_VALIDITY, BufferSpec("views", 128)), variadic=True, late="binary_view"),
     "list": Layout((_VALIDITY, BufferSpec("offsets", 32, 1))),
     "large_list": Layout((_VALIDITY, BufferSpec("offsets", 64, 1))),
     "map": Layout((_VALIDITY, BufferSpec("offsets", 32, 1))),
-    "list_view": Layout((_VALIDITY, BufferSpec("offsets", 32), BufferSpec("sizes", 32))),
-    "large_list_view": Layout((_VALIDITY, BufferSpec("offsets", 64), BufferSpec("sizes", 64))),
+    "list_view": Layout((_VALIDITY, BufferSpec("offsets", 32), BufferSpec("sizes", 32)), late="list_view"),
+    "large_list_view": Layout((_VALIDITY, BufferSpec("offsets", 64), BufferSpec("sizes", 64)), late="list_view"),
     "fixed_size_list": Layout((_VALIDITY,)),
     "struct": Layout((_VALIDITY,)),
-    "sparse_union": Layout((BufferSpec("type_ids", 8),)),
-    "dense_union": Layout((BufferSpec("type_ids", 8), BufferSpec("offsets", 32))),
+    "sparse_union": Layout((BufferSpec("type_ids", 8),), v4_validity=True, late="union"),
+    "dense_union": Layout((BufferSpec("type_ids", 8), BufferSpec("offsets", 32)), v4_validity=True, late="union"),
     "dictionary": Layout((_VALIDITY, BufferSpec("values", 0))),
-    "run_end_encoded": Layout(()),
+    "run_end_encoded": Layout((), v4_validity=True, late="run_end_encoded"),
 }
+
+LATE_CLASSES = {
+    "".join([part.title() for part in layout.late.split("_")]) + "Array": layout.late
+    for layout in LISTING.values()
+    if layout.late
+}
+"""The modules that are imported late, by the names of their classes."""
+
+_Node = TypeVar("_Node")
+
+
+def walk(nodes: Iterable[_Node], children: Callable[[_Node], Iterable[_Node]]) -> Iterator[_Node]:
+    """Nodes and what is below them in the order of the format: depth first, each before its children.
+
+    It is the order of the nodes and buffers of a record batch, and that in which dictionaries get their ids.
+
+    Parameters
+    ----------
+    nodes : iterable
+        Types, fields or arrays.
+    children : callable
+        The nodes right below one of them.
+    """
+    for node in nodes:
+        yield node
+        yield from walk(children(node), children)
+
+
+def walk_types(type: DataType) -> Iterator[DataType]:
+    """A type and those of its children, in the order of a record batch's nodes."""
+    return walk([type], lambda node: [field.type for field in node.fields])
 
 
 VALIDITY_IN_V4 = ("dense_union", "sparse_union", "run_end_encoded")

@@ -11,7 +11,7 @@ from shmarrow.layout.array import Array, make_array
 from shmarrow.layout.memory import Indices, check_expansion
 
 
-class NullArray(Array, rare=True):
+class NullArray(Array, late=True):
     """A length and nothing else."""
 
     __slots__ = ()

@@ -1,7 +1,7 @@
 """Fixed-size primitive layout ("Fixed-size Primitive Layout"): one value of a fixed number of bits in each slot.
 
-Booleans are bits. All other types (integers, floats, decimals, dates, times, timestamps, durations, intervals and
-fixed-size binary) differ in the dtype of their storage only.
+Booleans are bits. All other types (numbers, dates and times, fixed-size binary) differ in the dtype of their storage
+only.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from shmarrow.errors import CopyRequired, InvalidData, InvalidType
 from shmarrow.layout.array import Array, make_array
 from shmarrow.layout.memory import Indices, check_expansion, frozen, read_only, validity_of, view_of
 from shmarrow.layout.values import check_range, from_python, kinds_of, plain_numbers, to_python
-from shmarrow.types import BoolType, DataType, DateType, DecimalType, FixedSizeBinaryType, IntType
+from shmarrow.types import DataType
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -113,7 +113,7 @@ class PrimitiveArray(Array):
             if found:
                 position, rule = found
                 value = values[start + position]
-                if isinstance(self._type, DecimalType):
+                if self._type.descriptor.values == "decimal":
                     value = to_python(self._type, values[start + position :][:1])[0]
                 raise InvalidData(f"{self._type}: slot {start + position} holds {value}; {rule}")
 
@@ -154,7 +154,7 @@ class PrimitiveArray(Array):
         """
         storage = type.storage
         assert storage is not None
-        if isinstance(type, FixedSizeBinaryType):
+        if type.descriptor.values == "bytes":
             if values.dtype.itemsize != storage.itemsize or values.dtype.kind not in "SV":
                 raise InvalidType(f"{type}: cannot take an ndarray of {values.dtype}")
         elif values.dtype.kind in "Mm":
@@ -168,17 +168,16 @@ class PrimitiveArray(Array):
 
 def _copied_dtype(type: DataType) -> np.dtype[Any] | None:
     """The dtype that holds the type's values and a mark for null, where numpy has one."""
-    if isinstance(type, IntType):
+    kind = type.descriptor.values
+    if kind == "integer":
         return np.dtype("f8")
-    if isinstance(type, DateType):
-        return np.dtype("M8[D]" if type.unit == "day" else "M8[ms]")
-    return type.numpy_dtype
+    return np.dtype("M8[D]") if kind == "date" and type.numpy_dtype is None else type.numpy_dtype
 
 
 def _time_values(type: DataType, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
     unit = getattr(type, "unit", None)
     code = {"day": "D"}.get(str(unit), unit)
-    if code is None or (values.dtype.kind == "m") != (type.format[:2] in ("tD", "tt")):
+    if code is None or (values.dtype.kind == "m") != (type.descriptor.values in ("timedelta", "time")):
         raise InvalidType(f"{type}: cannot take an ndarray of {values.dtype}")
     converted = values.astype(f"{values.dtype.kind}8[{code}]", copy=False)
     if converted.dtype != values.dtype and not np.array_equal(converted, values, equal_nan=False):
@@ -253,7 +252,7 @@ class BooleanArray(Array):
     @classmethod
     def from_numpy(cls, type: DataType, values: npt.NDArray[Any], mask: Mask | None = None) -> Any:
         """An array from truth values of shape (n,); a copy, as the format has bits."""
-        if values.dtype != np.bool_ or not isinstance(type, BoolType):
+        if values.dtype != np.bool_ or type.layout != "bool":
             raise InvalidType(f"{type}: cannot take an ndarray of {values.dtype}")
         validity, nulls = validity_of(mask)
         return make_array(type, len(values), [validity, read_only(bitmap.pack(values))], nulls)

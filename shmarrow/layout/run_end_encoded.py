@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
 
-class RunEndEncodedArray(Array, rare=True):
+class RunEndEncodedArray(Array, late=True):
     """Runs of equal values."""
 
     __slots__ = ()

@@ -26,7 +26,7 @@ _ID = np.dtype("i1")
 _OFFSET = np.dtype("<i4")
 
 
-class UnionArray(Array, rare=True):
+class UnionArray(Array, late=True):
     """Values of several types."""
 
     __slots__ = ()

@@ -17,18 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 import numpy as np
 
 from shmarrow.errors import InvalidData, InvalidType
-from shmarrow.types import (
-    DataType,
-    DateType,
-    DecimalType,
-    DurationType,
-    FixedSizeBinaryType,
-    FloatType,
-    IntervalType,
-    IntType,
-    TimestampType,
-    TimeType,
-)
+from shmarrow.types import DataType, DecimalType
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -70,7 +59,7 @@ class MonthDayNano(NamedTuple):
 
 def to_python(type: DataType, values: Values) -> list[Any]:
     """The storage values as a list of Python objects; a copy."""
-    convert = _TO.get(type.__class__)
+    convert = _TO.get(type.descriptor.values)
     return values.tolist() if convert is None else convert(type, values)
 
 
@@ -175,7 +164,7 @@ def _times(type: Any, values: Values) -> list[Any]:
     return _restore(result, odd, values.astype("i8"), f"m8[{type.unit}]")
 
 
-def _durations(type: Any, values: Values) -> list[Any]:
+def _timedeltas(type: Any, values: Values) -> list[Any]:
     bound = 999_999_999 * DAY_SECONDS * PER_SECOND[type.unit]
     info = np.iinfo("i8")
     step = 1000 if type.unit == "ns" else 1
@@ -205,15 +194,16 @@ def _fixed_bytes(type: Any, values: Values) -> list[Any]:
     return [data[i : i + width] for i in range(0, len(data), width)]
 
 
-_TO: dict[type, Callable[[Any, Values], list[Any]]] = {
-    DecimalType: _decimals,
-    DateType: _dates,
-    TimestampType: _timestamps,
-    TimeType: _times,
-    DurationType: _durations,
-    IntervalType: _intervals,
-    FixedSizeBinaryType: _fixed_bytes,
+_TO: dict[str, Callable[[Any, Values], list[Any]]] = {
+    "decimal": _decimals,
+    "date": _dates,
+    "timestamp": _timestamps,
+    "time": _times,
+    "timedelta": _timedeltas,
+    "interval": _intervals,
+    "bytes": _fixed_bytes,
 }
+"""By the kind of a type's values, for those that are not Python's own in numpy too."""
 
 
 def kinds_of(values: Sequence[Any]) -> set[Any]:
@@ -234,7 +224,7 @@ def from_python(type: DataType, values: Sequence[Any]) -> Values:
     InvalidData
         If a value lies outside of what the type can hold.
     """
-    return _FROM[type.__class__](type, values)
+    return _FROM[type.descriptor.values](type, values)
 
 
 def _bad(type: DataType, value: Any) -> InvalidType:
@@ -413,7 +403,7 @@ def _take_times(type: Any, values: Sequence[Any]) -> Values:
     return _array_of(type, type.storage, numbers)
 
 
-def _take_durations(type: Any, values: Sequence[Any]) -> Values:
+def _take_timedeltas(type: Any, values: Sequence[Any]) -> Values:
     numbers = []
     for value in values:
         if isinstance(value, dt.timedelta):
@@ -453,32 +443,33 @@ def _take_fixed_bytes(type: Any, values: Sequence[Any]) -> Values:
     return np.frombuffer(b"".join(values), "u1").reshape(len(values), width)
 
 
-_FROM: dict[type, Callable[[Any, Sequence[Any]], Values]] = {
-    IntType: _take_ints,
-    FloatType: _take_floats,
-    DecimalType: _take_decimals,
-    DateType: _take_dates,
-    TimestampType: _take_timestamps,
-    TimeType: _take_times,
-    DurationType: _take_durations,
-    IntervalType: _take_intervals,
-    FixedSizeBinaryType: _take_fixed_bytes,
+_FROM: dict[str, Callable[[Any, Sequence[Any]], Values]] = {
+    "integer": _take_ints,
+    "float": _take_floats,
+    "decimal": _take_decimals,
+    "date": _take_dates,
+    "timestamp": _take_timestamps,
+    "time": _take_times,
+    "timedelta": _take_timedeltas,
+    "interval": _take_intervals,
+    "bytes": _take_fixed_bytes,
 }
 
 # --- what values promise ----------------------------------------------------------------------------------------
 
 
-def check_range(type: DataType, values: Values) -> tuple[int, str] | None:
+def check_range(type: Any, values: Values) -> tuple[int, str] | None:
     """The position of the first value that breaks the rules of its type and what the rule is, or None."""
     wrong: Values | None = None
     rule = ""
-    if isinstance(type, TimeType):
+    kind = type.descriptor.values
+    if kind == "time":
         wrong = (values < 0) | (values >= DAY_SECONDS * PER_SECOND[type.unit])
         rule = f"a time lies in [0, {DAY_SECONDS * PER_SECOND[type.unit]}) {type.unit}"
-    elif isinstance(type, DateType) and type.unit == "ms":
+    elif kind == "date" and type.unit == "ms":
         wrong = values % 86_400_000 != 0
         rule = "a date64 is a whole number of days"
-    elif isinstance(type, DecimalType):
+    elif kind == "decimal":
         bound = 10**type.precision
         if type.bits <= 64:
             wrong = (values <= -bound) | (values >= bound)

@@ -10,7 +10,6 @@ Rules kept here:
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -20,6 +19,7 @@ from shmarrow.errors import InvalidArgument, InvalidData, InvalidType, MissingEx
 from shmarrow.extension import ExtensionType
 from shmarrow.layout.build import infer_numpy
 from shmarrow.types import DataType, Metadata
+from shmarrow.types.descriptors import parse_format, simple_types
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -83,7 +83,7 @@ def _dtype_of(type: DataType) -> DType:
     InvalidType
         If elements of a tensor cannot have this type.
     """
-    if isinstance(type, types.BoolType):
+    if type.layout == "bool":
         return np.dtype(bool)
     storage = type.storage
     if type.layout != "primitive" or isinstance(type, ExtensionType) or storage is None or not storage.itemsize:
@@ -94,11 +94,9 @@ def _dtype_of(type: DataType) -> DType:
     return dtype
 
 
-_DTYPES: dict[DataType, DType] = {}
-_DTYPES.update(
-    {type: _dtype_of(type) for type in [types.bool_(), *[types.FloatType(bits) for bits in (16, 32, 64)]]}
-    | {type: _dtype_of(type) for bits in (8, 16, 32, 64) for type in map(types.IntType, (bits, bits), (False, True))}
-)
+_DTYPES = {
+    type: _dtype_of(type) for type in simple_types().values() if type.descriptor.values in ("bool", "integer", "float")
+}
 
 
 def _ml_dtype(name: str) -> DType:
@@ -198,9 +196,8 @@ def to_wire(element: Element) -> tuple[DataType, Metadata]:
     type = element.type
     if element.ml_dtype is not None:
         return type, {ELEMENT_KEY: element.ml_dtype.encode()}
-    if isinstance(type, (types.IntType, types.FloatType, types.IntervalType, types.FixedSizeBinaryType)):
-        return type, {}
-    if isinstance(type, types.DecimalType) and type.bits > 64:
+    kind = type.descriptor.values
+    if kind in ("integer", "float", "interval", "bytes") or (kind == "decimal" and type.bit_width > 64):
         return type, {}
     return types.IntType(8 * element.dtype.itemsize, True), {ELEMENT_KEY: type.format.encode()}
 
@@ -229,36 +226,11 @@ def from_wire(type: DataType, metadata: Metadata | None, where: str) -> tuple[El
     return meant, left or None
 
 
-_UNITS = {"s": "s", "m": "ms", "u": "us", "n": "ns"}
-_DECIMAL = re.compile(rb"d:([0-9]{1,2}),(-?[0-9]{1,9}),(32|64)")
-
-
 def _named_element(name: bytes) -> Element | None:
     """The element of a name in the metadata: a format string of the C data interface, or one of ML_DTYPES."""
     try:
         text = name.decode()
-        if text in ML_DTYPES:
-            return Element(types.IntType(8 * ML_DTYPES[text].itemsize, False), text)
-        if name in _SIMPLE:
-            return Element(_SIMPLE[name])
-        if name[:2] == b"ts" and name[3:4] == b":" and text[2] in _UNITS:
-            return Element(types.timestamp(_UNITS[text[2]], text[4:] or None))
-        decimal = _DECIMAL.fullmatch(name)
-        if decimal is not None:
-            return Element(types.DecimalType(int(decimal[3]), int(decimal[1]), int(decimal[2])))
-    except (UnicodeDecodeError, InvalidArgument):
-        pass
-    return None
-
-
-_SIMPLE = {
-    type.format.encode(): type
-    for type in [
-        types.bool_(),
-        types.date32(),
-        types.date64(),
-        *[types.time32(unit) for unit in ("s", "ms")],
-        *[types.time64(unit) for unit in ("us", "ns")],
-        *[types.duration(unit) for unit in types.TIME_UNITS],
-    ]
-}
+        found = as_element(text) if text in ML_DTYPES else Element(parse_format(text))
+        return found if to_wire(found)[1] == {ELEMENT_KEY: name} else None
+    except (UnicodeDecodeError, InvalidArgument, InvalidType):
+        return None

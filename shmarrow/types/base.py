@@ -3,23 +3,24 @@
 Rules kept in this package:
 
 * a type is an immutable value: two types are equal when their class and their parameters are, and hash alike;
-* each type names its row in the buffer listing (``layout``), the dtype of its values buffer (``storage``), the dtype
-  that numpy users know it by (``numpy_dtype``) and its format string of the C data interface (``format``);
+* the layout, the dtypes and the format string of a type come from its descriptor (``descriptors``);
 * names and factories are those of pyarrow.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
 import numpy as np
 
 from shmarrow.errors import FieldNotFound, InvalidArgument, InvalidType
+from shmarrow.types.descriptors import TypeDescriptor, claim
 
 if TYPE_CHECKING:
     from shmarrow.types.field import Field
 
+__all__ = ["DType", "DataType", "Metadata", "MetadataLike", "as_metadata", "as_type"]
 
 Metadata = Mapping[bytes, bytes]
 MetadataLike = Mapping[Any, Any]
@@ -60,10 +61,14 @@ class FrozenMetadata(dict[bytes, bytes]):
 class DataType:
     """Base class of all types.
 
+    A subclass names its descriptors, by their members of the Type union, or says that it is abstract.
+
     Attributes
     ----------
+    descriptor : TypeDescriptor
+        What the formats call the type, and which parameters they state.
     layout : str
-        The row of the buffer listing that describes the type's buffers.
+        The entry of the buffer listing that describes the type's buffers.
     array_class : type or None
         The class of the type's arrays, where it is another than that of its layout: extension types have their own.
     storage : numpy.dtype or None
@@ -79,6 +84,8 @@ class DataType:
     from_pyarrow: ClassVar[Callable[[Any], DataType]]
     to_pyarrow: Callable[[], Any]
 
+    descriptors: ClassVar[tuple[TypeDescriptor, ...]] = ()
+    descriptor: TypeDescriptor
     layout: str = ""
     array_class: ClassVar[Any] = None
     parameters: ClassVar[tuple[str, ...]] = ()
@@ -89,10 +96,19 @@ class DataType:
     _hash: int
     _str: str
 
+    def __init_subclass__(cls, members: Sequence[str] = (), abstract: bool = False) -> None:
+        if not abstract:
+            cls.descriptors = claim(cls, members)
+            first = cls.descriptors[0]
+            if len(members) == 1:
+                cls.descriptor = first
+            if len(first.layouts) == 1:
+                cls.layout = first.layouts[0]
+
     @property
     def format(self) -> str:
         """The format string of the Arrow C data interface."""
-        raise InvalidType(f"{self} has no format string")  # pragma: no cover - every concrete type has one
+        return self.descriptor.format_of(self)
 
     def _name(self) -> str:
         raise InvalidType(f"{type(self).__name__} has no name")  # pragma: no cover - every concrete type has one
@@ -214,4 +230,4 @@ def as_type(value: DataType | str) -> DataType:
 
 
 ALIASES: dict[str, DataType] = {}
-"""Types by the names that :func:`as_type` knows; filled where the factories are."""
+"""Types by the names that :func:`as_type` knows; filled where their classes are."""

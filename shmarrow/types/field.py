@@ -8,6 +8,8 @@ from typing import Any, ClassVar
 from shmarrow.errors import InvalidType
 from shmarrow.types.base import DataType, Metadata, MetadataLike, as_metadata, as_type, utf8
 
+__all__ = ["Field", "FieldsLike", "as_field", "as_fields", "field"]
+
 
 class Field:
     """A named type, with nullability and metadata.
@@ -109,3 +111,8 @@ def as_fields(fields: FieldsLike) -> tuple[Field, ...]:
     """Fields from fields, (name, type) tuples, or a mapping of names to types."""
     items = fields.items() if isinstance(fields, Mapping) else fields
     return tuple([item if isinstance(item, Field) else Field(*item) for item in items])
+
+
+def field(name: str, type: DataType | str, nullable: bool = True, metadata: MetadataLike | None = None) -> Field:
+    """A named type."""
+    return Field(name, as_type(type), nullable, metadata)

@@ -1,4 +1,7 @@
-"""Fields, and types with children: lists, structs, maps, unions, dictionaries, run ends ("Data Types")."""
+"""Types with children: lists, structs, maps, unions, dictionaries, run ends ("Data Types").
+
+The factories have the names of pyarrow's.
+"""
 
 from __future__ import annotations
 
@@ -8,18 +11,23 @@ from typing import Any, ClassVar
 import numpy as np
 
 from shmarrow.errors import InvalidArgument
-from shmarrow.types.base import DataType, as_type
+from shmarrow.types.base import DataType, DType, as_type
+from shmarrow.types.descriptors import UNION_MODE, check_complete
 from shmarrow.types.field import Field, FieldsLike, as_field, as_fields
 from shmarrow.types.primitive import IntType
 
+__all__ = [
+    "DictionaryType", "EncodedType", "FixedSizeListType", "LargeListType", "LargeListViewType", "ListType",
+    "ListViewType", "MapType", "RunEndEncodedType", "StructType", "UnionType", "dense_union", "dictionary",
+    "large_list", "large_list_view", "list_", "list_view", "map_", "run_end_encoded", "sparse_union", "struct", "union",
+]  # fmt: skip
 
-class _ListLike(DataType):
+
+class _ListLike(DataType, abstract=True):
     """A run of child values in each slot; the name of the child is not part of the type's identity."""
 
     __slots__ = ("fields",)
     parameters: ClassVar[tuple[str, ...]] = ("value_field",)
-    NAME: ClassVar[str]
-    FORMAT: ClassVar[str]
 
     def __init__(self, value: Field | DataType | str) -> None:
         self.fields = (as_field(value, "item"),)
@@ -35,59 +43,42 @@ class _ListLike(DataType):
     def _key(self) -> tuple[Any, ...]:
         return (self.fields[0].type, self.fields[0].nullable)
 
-    @property
-    def format(self) -> str:
-        return self.FORMAT
-
     def _name(self) -> str:
-        return f"{self.NAME}<{self.value_field}>"
+        return f"{self.layout}<{self.value_field}>"
 
 
-class ListType(_ListLike):
+class ListType(_ListLike, members=("List",)):
     """Lists by 32-bit offsets into the child."""
 
     __slots__ = ()
-    layout = "list"
-    NAME = "list"
-    FORMAT = "+l"
     offset_dtype = np.dtype("<i4")
 
 
-class LargeListType(_ListLike):
+class LargeListType(_ListLike, members=("LargeList",)):
     """Lists by 64-bit offsets into the child."""
 
     __slots__ = ()
-    layout = "large_list"
-    NAME = "large_list"
-    FORMAT = "+L"
     offset_dtype = np.dtype("<i8")
 
 
-class ListViewType(_ListLike):
+class ListViewType(_ListLike, members=("ListView",)):
     """Lists by 32-bit offset and size each, in any order and overlapping."""
 
     __slots__ = ()
-    layout = "list_view"
-    NAME = "list_view"
-    FORMAT = "+vl"
     offset_dtype = np.dtype("<i4")
 
 
-class LargeListViewType(_ListLike):
+class LargeListViewType(_ListLike, members=("LargeListView",)):
     """Lists by 64-bit offset and size each, in any order and overlapping."""
 
     __slots__ = ()
-    layout = "large_list_view"
-    NAME = "large_list_view"
-    FORMAT = "+vL"
     offset_dtype = np.dtype("<i8")
 
 
-class FixedSizeListType(_ListLike):
+class FixedSizeListType(_ListLike, members=("FixedSizeList",)):
     """The same number of child values in each slot."""
 
     __slots__ = ("list_size",)
-    layout = "fixed_size_list"
     parameters = ("value_field", "list_size")
 
     def __init__(self, value: Field | DataType | str, list_size: int) -> None:
@@ -99,21 +90,15 @@ class FixedSizeListType(_ListLike):
     def _key(self) -> tuple[Any, ...]:
         return (*super()._key(), self.list_size)
 
-    @property
-    def format(self) -> str:
-        return f"+w:{self.list_size}"
-
     def _name(self) -> str:
         return f"fixed_size_list<{self.value_field}>[{self.list_size}]"
 
 
-class StructType(DataType):
+class StructType(DataType, members=("Struct_",)):
     """One value of each child field in each slot."""
 
     __slots__ = ("fields",)
-    layout = "struct"
     parameters = ("fields",)
-    format = "+s"
 
     def __init__(self, fields: FieldsLike) -> None:
         self.fields = as_fields(fields)
@@ -132,16 +117,14 @@ class StructType(DataType):
         return f"struct<{', '.join(map(str, self.fields))}>"
 
 
-class MapType(DataType):
+class MapType(DataType, members=("Map",)):
     """Lists of key and item pairs.
 
     Physically a list of structs of two fields; the names of all three are not part of the type's identity.
     """
 
     __slots__ = ("fields", "keys_sorted")
-    layout = "map"
     parameters = ("entries_field", "keys_sorted")
-    format = "+m"
     offset_dtype = np.dtype("<i4")
 
     def __init__(self, entries: Field, keys_sorted: bool = False) -> None:
@@ -182,14 +165,14 @@ class MapType(DataType):
         return f"map<{self.key_type}, {self.item_type}{tail}>"
 
 
-class UnionType(DataType):
+class UnionType(DataType, members=("Union",)):
     """In each slot a value of one of the child fields, chosen by a type id."""
 
     __slots__ = ("fields", "mode", "type_codes")
     parameters = ("mode", "fields", "type_codes")
 
     def __init__(self, mode: str, fields: FieldsLike, type_codes: Sequence[int] | None = None) -> None:
-        if mode not in ("sparse", "dense"):
+        if mode not in UNION_MODE.values:
             raise InvalidArgument(f"the mode of a union is 'sparse' or 'dense', found {mode!r}")
         self.mode = mode
         self.fields = as_fields(fields)
@@ -205,20 +188,23 @@ class UnionType(DataType):
     def layout(self) -> str:  # type: ignore[override]
         return f"{self.mode}_union"
 
-    @property
-    def format(self) -> str:
-        return f"+u{self.mode[0]}:" + ",".join(map(str, self.type_codes))
-
     def _name(self) -> str:
         inner = ", ".join(f"{field}={code}" for field, code in zip(self.fields, self.type_codes, strict=True))
         return f"{self.mode}_union<{inner}>"
 
 
-class DictionaryType(DataType):
+class EncodedType(DataType, abstract=True):
+    """Values of another type, of which each stands only once for many slots."""
+
+    __slots__ = ()
+    value_type: DataType
+
+
+class DictionaryType(EncodedType, members=("DictionaryEncoding",)):
     """Indices into a dictionary of distinct values."""
 
     __slots__ = ("index_type", "ordered", "storage", "value_type")
-    layout = "dictionary"
+    storage: DType
     parameters = ("index_type", "value_type", "ordered")
 
     def __init__(self, index_type: DataType | str, value_type: DataType | str, ordered: bool = False) -> None:
@@ -230,21 +216,15 @@ class DictionaryType(DataType):
         self.ordered = bool(ordered)
         self.storage = index.storage
 
-    @property
-    def format(self) -> str:
-        return self.index_type.format
-
     def _name(self) -> str:
         return f"dictionary<values={self.value_type}, indices={self.index_type}, ordered={int(self.ordered)}>"
 
 
-class RunEndEncodedType(DataType):
+class RunEndEncodedType(EncodedType, members=("RunEndEncoded",)):
     """Runs of equal values: where each run ends, and its value."""
 
     __slots__ = ("fields",)
-    layout = "run_end_encoded"
     parameters = ("run_ends_field", "values_field")
-    format = "+r"
 
     def __init__(self, run_ends: Field | DataType | str, values: Field | DataType | str) -> None:
         ends = run_ends if isinstance(run_ends, Field) else Field("run_ends", as_type(run_ends), nullable=False)
@@ -265,8 +245,68 @@ class RunEndEncodedType(DataType):
         return self.fields[0].type
 
     @property
-    def value_type(self) -> DataType:
+    def value_type(self) -> DataType:  # type: ignore[override]
         return self.fields[1].type
 
     def _name(self) -> str:
         return f"run_end_encoded<run_ends: {self.run_end_type}, values: {self.value_type}>"
+
+
+check_complete()
+
+
+def list_(value_type: Field | DataType | str, list_size: int = -1) -> ListType | FixedSizeListType:
+    """Lists of any length, or all of the ``list_size`` given."""
+    return ListType(value_type) if list_size == -1 else FixedSizeListType(value_type, list_size)
+
+
+def large_list(value_type: Field | DataType | str) -> LargeListType:
+    """Lists with 64-bit offsets."""
+    return LargeListType(value_type)
+
+
+def list_view(value_type: Field | DataType | str) -> ListViewType:
+    """Lists in the view layout."""
+    return ListViewType(value_type)
+
+
+def large_list_view(value_type: Field | DataType | str) -> LargeListViewType:
+    """Lists in the view layout with 64-bit offsets and sizes."""
+    return LargeListViewType(value_type)
+
+
+def struct(fields: FieldsLike) -> StructType:
+    """Structs of fields, of (name, type) pairs, or of a mapping of names to types."""
+    return StructType(fields)
+
+
+def map_(key_type: Field | DataType | str, item_type: Field | DataType | str, keys_sorted: bool = False) -> MapType:
+    """Maps from keys, which are not null, to items."""
+    key = key_type if isinstance(key_type, Field) else Field("key", as_type(key_type), nullable=False)
+    entries = Field("entries", StructType([key, as_field(item_type, "value")]), nullable=False)
+    return MapType(entries, keys_sorted)
+
+
+def dictionary(index_type: DataType | str, value_type: DataType | str, ordered: bool = False) -> DictionaryType:
+    """Values by their index in a dictionary."""
+    return DictionaryType(index_type, value_type, ordered)
+
+
+def union(fields: FieldsLike, mode: str, type_codes: Sequence[int] | None = None) -> UnionType:
+    """A union in mode ``"sparse"`` or ``"dense"``; type codes are 0 to n - 1 unless given."""
+    return UnionType(mode, fields, type_codes)
+
+
+def sparse_union(fields: FieldsLike, type_codes: Sequence[int] | None = None) -> UnionType:
+    """A union whose children all have its own length."""
+    return UnionType("sparse", fields, type_codes)
+
+
+def dense_union(fields: FieldsLike, type_codes: Sequence[int] | None = None) -> UnionType:
+    """A union whose children hold only the values that are used, found by offsets."""
+    return UnionType("dense", fields, type_codes)
+
+
+def run_end_encoded(run_end_type: Field | DataType | str, value_type: Field | DataType | str) -> RunEndEncodedType:
+    """Runs of equal values, with run ends of 16, 32 or 64 bits."""
+    return RunEndEncodedType(run_end_type, value_type)

@@ -1,34 +1,41 @@
-"""Types without children: null, truth values, numbers, dates and times, bytes and text ("Data Types")."""
+"""Types without children: null, truth values, numbers, dates and times, bytes and text ("Data Types").
+
+The factories have the names of pyarrow's.
+"""
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
 from shmarrow.errors import InvalidArgument, InvalidType
-from shmarrow.types.base import DataType, DType
+from shmarrow.types.base import ALIASES, DataType, DType
+from shmarrow.types.descriptors import DATE_UNIT, INTERVAL_UNIT, PRECISION, TIME_UNIT, TypeDescriptor, simple_types
 
-TIME_UNITS = ("s", "ms", "us", "ns")
+__all__ = [
+    "BinaryType", "BinaryViewType", "BoolType", "DateType", "DecimalType", "DurationType", "FixedSizeBinaryType",
+    "FloatType", "IntType", "IntervalType", "LargeBinaryType", "NullType", "TimeType", "TimestampType", "binary",
+    "binary_view", "bool_", "date32", "date64", "day_time_interval", "decimal32", "decimal64", "decimal128",
+    "decimal256", "duration", "float16", "float32", "float64", "int8", "int16", "int32", "int64", "large_binary",
+    "large_string", "large_utf8", "month_day_nano_interval", "month_interval", "null", "string", "string_view",
+    "time32", "time64", "timestamp", "uint8", "uint16", "uint32", "uint64", "utf8",
+]  # fmt: skip
 
 
-class NullType(DataType):
+class NullType(DataType, members=("Null",)):
     """All slots are null and no buffer exists."""
 
     __slots__ = ()
-    layout = "null"
-    format = "n"
 
     def _name(self) -> str:
         return "null"
 
 
-class BoolType(DataType):
+class BoolType(DataType, members=("Bool",)):
     """One bit a value."""
 
     __slots__ = ()
-    layout = "bool"
-    format = "b"
 
     @property
     def bit_width(self) -> int:
@@ -38,35 +45,36 @@ class BoolType(DataType):
         return "bool"
 
 
-class _Numeric(DataType):
-    """A fixed-width type whose values buffer is directly a numpy array."""
+class _FixedWidth(DataType, abstract=True):
+    """A type with a values buffer, whose dtypes follow from the parameters."""
 
     __slots__ = ("numpy_dtype", "storage")
-    layout = "primitive"
     storage: DType
 
-    def _store(self, dtype: Any) -> None:
-        self.storage = self.numpy_dtype = np.dtype(dtype)
+    def _set_dtypes(self) -> None:
+        storage, numpy = self.descriptor.storage, self.descriptor.numpy
+        assert storage is not None
+        self.storage = np.dtype(storage(self))
+        dtype = numpy and numpy(self)
+        self.numpy_dtype = None if dtype is None else np.dtype(dtype)
 
 
-class IntType(_Numeric):
+class IntType(_FixedWidth, members=("Int",)):
     """Integers of 8, 16, 32 or 64 bits, signed or not."""
 
-    __slots__ = ("signed",)
+    __slots__ = ("bits", "signed")
     parameters = ("bits", "signed")
 
     def __init__(self, bits: int, signed: bool) -> None:
         if bits not in (8, 16, 32, 64):
             raise InvalidArgument(f"an integer has 8, 16, 32 or 64 bits, found {bits}")
+        self.bits = bits
         self.signed = signed
-        self._store(f"<{'i' if signed else 'u'}{bits // 8}")
+        self._set_dtypes()
 
     @property
-    def bits(self) -> int:
-        return 8 * self.storage.itemsize
-
-    @property
-    def format(self) -> str:
+    def letter(self) -> str:
+        """The format string of the C data interface."""
         letter = "csil"[self.storage.itemsize.bit_length() - 1]
         return letter if self.signed else letter.upper()
 
@@ -74,34 +82,26 @@ class IntType(_Numeric):
         return f"{'' if self.signed else 'u'}int{self.bits}"
 
 
-class FloatType(_Numeric):
+class FloatType(_FixedWidth, members=("FloatingPoint",)):
     """IEEE 754 numbers of 16, 32 or 64 bits."""
 
-    __slots__ = ()
+    __slots__ = ("bits",)
     parameters = ("bits",)
 
     def __init__(self, bits: int) -> None:
-        if bits not in (16, 32, 64):
+        if bits not in PRECISION.values:
             raise InvalidArgument(f"a floating point number has 16, 32 or 64 bits, found {bits}")
-        self._store(f"<f{bits // 8}")
-
-    @property
-    def bits(self) -> int:
-        return 8 * self.storage.itemsize
-
-    @property
-    def format(self) -> str:
-        return {16: "e", 32: "f", 64: "g"}[self.bits]
+        self.bits = bits
+        self._set_dtypes()
 
     def _name(self) -> str:
         return {16: "halffloat", 32: "float", 64: "double"}[self.bits]
 
 
-class DecimalType(DataType):
+class DecimalType(_FixedWidth, members=("Decimal",)):
     """Exact decimal numbers: an integer of 32, 64, 128 or 256 bits times ten to the power of minus ``scale``."""
 
-    __slots__ = ("bits", "precision", "scale", "storage")
-    layout = "primitive"
+    __slots__ = ("bits", "precision", "scale")
     parameters = ("bits", "precision", "scale")
     MAX_PRECISION: ClassVar[dict[int, int]] = {32: 9, 64: 18, 128: 38, 256: 76}
 
@@ -117,205 +117,333 @@ class DecimalType(DataType):
         self.bits = bits
         self.precision = precision
         self.scale = scale
-        self.storage = np.dtype(f"<i{bits // 8}") if bits <= 64 else np.dtype(("<u8", (bits // 64,)))
-
-    @property
-    def format(self) -> str:
-        return f"d:{self.precision},{self.scale}" + ("" if self.bits == 128 else f",{self.bits}")
+        self._set_dtypes()
 
     def _name(self) -> str:
         return f"decimal{self.bits}({self.precision}, {self.scale})"
 
 
-class DateType(DataType):
+class DateType(_FixedWidth, members=("Date",)):
     """Days, or milliseconds that are whole days, since 1970-01-01."""
 
-    __slots__ = ("numpy_dtype", "storage", "unit")
-    layout = "primitive"
+    __slots__ = ("unit",)
     parameters = ("unit",)
 
     def __init__(self, unit: str) -> None:
-        if unit not in ("day", "ms"):
+        if unit not in DATE_UNIT.values:
             raise InvalidArgument(f"the unit of a date is 'day' or 'ms', found {unit!r}")
         self.unit = unit
-        self.storage = np.dtype("<i4" if unit == "day" else "<i8")
-        self.numpy_dtype = np.dtype("<M8[ms]") if unit == "ms" else None
-
-    @property
-    def format(self) -> str:
-        return "tdD" if self.unit == "day" else "tdm"
+        self._set_dtypes()
 
     def _name(self) -> str:
-        return "date32[day]" if self.unit == "day" else "date64[ms]"
+        return f"date{self.bit_width}[{self.unit}]"
 
 
-def _check_unit(unit: str) -> None:
-    if unit not in TIME_UNITS:
-        raise InvalidArgument(f"a time unit is one of s, ms, us, ns, found {unit!r}")
+class _TimeLike(_FixedWidth, abstract=True):
+    """A number of seconds or of fractions of them."""
+
+    __slots__ = ("unit",)
+    parameters: ClassVar[tuple[str, ...]] = ("unit",)
+
+    def __init__(self, unit: str) -> None:
+        if unit not in TIME_UNIT.values:
+            raise InvalidArgument(f"a time unit is one of s, ms, us, ns, found {unit!r}")
+        self.unit = unit
+        self._set_dtypes()
 
 
-class TimeType(DataType):
+class TimeType(_TimeLike, members=("Time",)):
     """Time since midnight: 32 bits of seconds or milliseconds, 64 bits of microseconds or nanoseconds."""
 
-    __slots__ = ("storage", "unit")
-    layout = "primitive"
+    __slots__ = ()
     parameters = ("unit", "bits")
 
-    def __init__(self, unit: str, bits: int) -> None:
-        _check_unit(unit)
-        if bits != (32 if unit in ("s", "ms") else 64):
-            raise InvalidArgument(f"a time in {unit} has {32 if unit in ('s', 'ms') else 64} bits, found {bits}")
-        self.unit = unit
-        self.storage = np.dtype(f"<i{bits // 8}")
+    def __init__(self, unit: str, bits: int | None = None) -> None:
+        super().__init__(unit)
+        if bits is not None and bits != self.bits:
+            raise InvalidArgument(f"a time in {unit} has {self.bits} bits, found {bits}")
 
     @property
     def bits(self) -> int:
-        return self.bit_width
-
-    @property
-    def format(self) -> str:
-        return "tt" + {"s": "s", "ms": "m", "us": "u", "ns": "n"}[self.unit]
+        return 32 if self.unit in ("s", "ms") else 64
 
     def _name(self) -> str:
         return f"time{self.bits}[{self.unit}]"
 
 
-class TimestampType(DataType):
+class TimestampType(_TimeLike, members=("Timestamp",)):
     """Time since 1970-01-01 00:00:00, in UTC if there is a time zone, else in whatever zone the reader assumes."""
 
-    __slots__ = ("numpy_dtype", "tz", "unit")
-    layout = "primitive"
+    __slots__ = ("tz",)
     parameters = ("unit", "tz")
-    storage = np.dtype("<i8")
 
     def __init__(self, unit: str, tz: str | None = None) -> None:
-        _check_unit(unit)
+        super().__init__(unit)
         if tz is not None and not isinstance(tz, str):
             raise InvalidType(f"the time zone of a timestamp is a string, found {type(tz).__name__}")
-        self.unit = unit
-        self.numpy_dtype = np.dtype(f"<M8[{unit}]")
         self.tz = tz or None
-
-    @property
-    def format(self) -> str:
-        return f"ts{ {'s': 's', 'ms': 'm', 'us': 'u', 'ns': 'n'}[self.unit] }:{self.tz or ''}"
 
     def _name(self) -> str:
         return f"timestamp[{self.unit}]" if self.tz is None else f"timestamp[{self.unit}, tz={self.tz}]"
 
 
-class DurationType(DataType):
+class DurationType(_TimeLike, members=("Duration",)):
     """A length of time, with no relation to the calendar."""
 
-    __slots__ = ("numpy_dtype", "unit")
-    layout = "primitive"
-    parameters = ("unit",)
-    storage = np.dtype("<i8")
-
-    def __init__(self, unit: str) -> None:
-        _check_unit(unit)
-        self.unit = unit
-        self.numpy_dtype = np.dtype(f"<m8[{unit}]")
-
-    @property
-    def format(self) -> str:
-        return "tD" + {"s": "s", "ms": "m", "us": "u", "ns": "n"}[self.unit]
+    __slots__ = ()
 
     def _name(self) -> str:
         return f"duration[{self.unit}]"
 
 
-class IntervalType(_Numeric):
+class IntervalType(_FixedWidth, members=("Interval",)):
     """A span on the calendar: months, days and milliseconds, or months, days and nanoseconds."""
 
     __slots__ = ("unit",)
     parameters = ("unit",)
-    STORAGE: ClassVar[dict[str, DType]] = {
-        "month": np.dtype("<i4"),
-        "day_time": np.dtype([("days", "<i4"), ("milliseconds", "<i4")]),
-        "month_day_nano": np.dtype([("months", "<i4"), ("days", "<i4"), ("nanoseconds", "<i8")]),
-    }
 
     def __init__(self, unit: str) -> None:
-        if unit not in self.STORAGE:
-            raise InvalidArgument(f"the unit of an interval is one of {', '.join(self.STORAGE)}, found {unit!r}")
+        if unit not in INTERVAL_UNIT.values:
+            units = ", ".join(INTERVAL_UNIT.values)
+            raise InvalidArgument(f"the unit of an interval is one of {units}, found {unit!r}")
         self.unit = unit
-        self._store(self.STORAGE[unit])
-
-    @property
-    def format(self) -> str:
-        return {"month": "tiM", "day_time": "tiD", "month_day_nano": "tin"}[self.unit]
+        self._set_dtypes()
 
     def _name(self) -> str:
         return f"{self.unit}_interval"
 
 
-class FixedSizeBinaryType(_Numeric):
+class FixedSizeBinaryType(_FixedWidth, members=("FixedSizeBinary",)):
     """Values of the same number of bytes each."""
 
-    __slots__ = ()
+    __slots__ = ("width",)
     parameters = ("width",)
 
     def __init__(self, width: int) -> None:
         if not 0 <= width < 1 << 31:
             raise InvalidArgument(f"the width of a fixed-size binary is an int32 of at least 0, found {width}")
-        self._store((np.void, width))
-
-    @property
-    def width(self) -> int:
-        return self.storage.itemsize
-
-    @property
-    def format(self) -> str:
-        return f"w:{self.width}"
+        self.width = width
+        self._set_dtypes()
 
     def _name(self) -> str:
         return f"fixed_size_binary[{self.width}]"
 
 
-class _BinaryLike(DataType):
+class _BinaryLike(DataType, abstract=True):
     """Byte strings or text of any length; ``text`` says that the bytes are UTF-8."""
 
-    __slots__ = ("text",)
+    __slots__ = ("descriptor", "text")
     parameters = ("text",)
-    NAMES: ClassVar[tuple[str, str]]
-    FORMATS: ClassVar[tuple[str, str]]
+    descriptor: TypeDescriptor
 
     def __init__(self, text: bool) -> None:
         self.text = text
-
-    @property
-    def format(self) -> str:
-        return self.FORMATS[self.text]
+        self.descriptor = self.descriptors[text]
 
     def _name(self) -> str:
-        return self.NAMES[self.text]
+        return self.descriptor.factory
 
 
-class BinaryType(_BinaryLike):
+class BinaryType(_BinaryLike, members=("Binary", "Utf8")):
     """Values one after another in one buffer, with 32-bit offsets."""
 
     __slots__ = ()
-    layout = "binary"
-    NAMES = ("binary", "string")
-    FORMATS = ("z", "u")
     offset_dtype = np.dtype("<i4")
 
 
-class LargeBinaryType(_BinaryLike):
+class LargeBinaryType(_BinaryLike, members=("LargeBinary", "LargeUtf8")):
     """Values one after another in one buffer, with 64-bit offsets."""
 
     __slots__ = ()
-    layout = "large_binary"
-    NAMES = ("large_binary", "large_string")
-    FORMATS = ("Z", "U")
     offset_dtype = np.dtype("<i8")
 
 
-class BinaryViewType(_BinaryLike):
+class BinaryViewType(_BinaryLike, members=("BinaryView", "Utf8View")):
     """Sixteen bytes a value, which hold it or say in which of several buffers it lies."""
 
     __slots__ = ()
-    layout = "binary_view"
-    NAMES = ("binary_view", "string_view")
-    FORMATS = ("vz", "vu")
+
+
+_NULL = NullType()
+_BOOL = BoolType()
+_INTS = {str(made): made for made in (IntType(bits, signed) for bits in (8, 16, 32, 64) for signed in (True, False))}
+_FLOATS = {bits: FloatType(bits) for bits in (16, 32, 64)}
+
+
+def null() -> NullType:
+    """All slots null."""
+    return _NULL
+
+
+def bool_() -> BoolType:
+    """Truth values, one bit each."""
+    return _BOOL
+
+
+def int8() -> IntType:
+    """Signed integers of 8 bits."""
+    return _INTS["int8"]
+
+
+def int16() -> IntType:
+    """Signed integers of 16 bits."""
+    return _INTS["int16"]
+
+
+def int32() -> IntType:
+    """Signed integers of 32 bits."""
+    return _INTS["int32"]
+
+
+def int64() -> IntType:
+    """Signed integers of 64 bits."""
+    return _INTS["int64"]
+
+
+def uint8() -> IntType:
+    """Unsigned integers of 8 bits."""
+    return _INTS["uint8"]
+
+
+def uint16() -> IntType:
+    """Unsigned integers of 16 bits."""
+    return _INTS["uint16"]
+
+
+def uint32() -> IntType:
+    """Unsigned integers of 32 bits."""
+    return _INTS["uint32"]
+
+
+def uint64() -> IntType:
+    """Unsigned integers of 64 bits."""
+    return _INTS["uint64"]
+
+
+def float16() -> FloatType:
+    """Floating point numbers of 16 bits."""
+    return _FLOATS[16]
+
+
+def float32() -> FloatType:
+    """Floating point numbers of 32 bits."""
+    return _FLOATS[32]
+
+
+def float64() -> FloatType:
+    """Floating point numbers of 64 bits."""
+    return _FLOATS[64]
+
+
+def decimal32(precision: int, scale: int = 0) -> DecimalType:
+    """Decimals of up to 9 digits in 32 bits."""
+    return DecimalType(32, precision, scale)
+
+
+def decimal64(precision: int, scale: int = 0) -> DecimalType:
+    """Decimals of up to 18 digits in 64 bits."""
+    return DecimalType(64, precision, scale)
+
+
+def decimal128(precision: int, scale: int = 0) -> DecimalType:
+    """Decimals of up to 38 digits in 128 bits."""
+    return DecimalType(128, precision, scale)
+
+
+def decimal256(precision: int, scale: int = 0) -> DecimalType:
+    """Decimals of up to 76 digits in 256 bits."""
+    return DecimalType(256, precision, scale)
+
+
+def date32() -> DateType:
+    """Days since 1970-01-01."""
+    return DateType("day")
+
+
+def date64() -> DateType:
+    """Milliseconds since 1970-01-01, whole days."""
+    return DateType("ms")
+
+
+def time32(unit: str) -> TimeType:
+    """Time since midnight in ``"s"`` or ``"ms"``."""
+    return TimeType(unit, 32)
+
+
+def time64(unit: str) -> TimeType:
+    """Time since midnight in ``"us"`` or ``"ns"``."""
+    return TimeType(unit, 64)
+
+
+def timestamp(unit: str, tz: str | None = None) -> TimestampType:
+    """Time since 1970-01-01 in ``"s"``, ``"ms"``, ``"us"`` or ``"ns"``, with or without a time zone."""
+    return TimestampType(unit, tz)
+
+
+def duration(unit: str) -> DurationType:
+    """A length of time in ``"s"``, ``"ms"``, ``"us"`` or ``"ns"``."""
+    return DurationType(unit)
+
+
+def month_interval() -> IntervalType:
+    """Calendar intervals in months."""
+    return IntervalType("month")
+
+
+def day_time_interval() -> IntervalType:
+    """Calendar intervals in days and milliseconds."""
+    return IntervalType("day_time")
+
+
+def month_day_nano_interval() -> IntervalType:
+    """Calendar intervals in months, days and nanoseconds."""
+    return IntervalType("month_day_nano")
+
+
+def binary(length: int = -1) -> DataType:
+    """Byte strings, of any length, or all of the ``length`` given."""
+    return BinaryType(False) if length == -1 else FixedSizeBinaryType(length)
+
+
+def string() -> BinaryType:
+    """Text in UTF-8."""
+    return BinaryType(True)
+
+
+utf8 = string
+
+
+def large_binary() -> LargeBinaryType:
+    """Byte strings with 64-bit offsets."""
+    return LargeBinaryType(False)
+
+
+def large_string() -> LargeBinaryType:
+    """Text in UTF-8 with 64-bit offsets."""
+    return LargeBinaryType(True)
+
+
+large_utf8 = large_string
+
+
+def binary_view() -> BinaryViewType:
+    """Byte strings in the view layout."""
+    return BinaryViewType(False)
+
+
+def string_view() -> BinaryViewType:
+    """Text in UTF-8 in the view layout."""
+    return BinaryViewType(True)
+
+
+ALIASES.update({str(type): type for type in [*simple_types().values(), *map(TimestampType, TIME_UNIT.values)]})
+ALIASES.update(
+    {
+        alias: ALIASES[name]
+        for alias, name in {
+            "date32": "date32[day]", "date64": "date64[ms]", "float16": "halffloat", "float32": "float",
+            "float64": "double", "bool_": "bool", "utf8": "string", "large_utf8": "large_string", "boolean": "bool",
+            "str": "string",
+        }.items()
+    }
+)  # fmt: skip

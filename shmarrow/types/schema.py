@@ -9,6 +9,8 @@ from shmarrow.errors import FieldNotFound, IndexOutOfRange, InvalidType
 from shmarrow.types.base import DataType, Metadata, MetadataLike, as_metadata
 from shmarrow.types.field import Field, FieldsLike, as_fields
 
+__all__ = ["FieldSource", "Schema", "schema"]
+
 
 class FieldSource(Protocol):
     """Where a schema that was not built in Python gets its fields, each when it is asked for."""
@@ -235,3 +237,10 @@ class Schema:
 def _short(value: bytes) -> str:
     text = value[:80].decode(errors="replace")
     return repr(text) + (f" + {len(value) - 80} bytes" if len(value) > 80 else "")
+
+
+def schema(fields: FieldsLike | Schema, metadata: MetadataLike | None = None) -> Schema:
+    """A schema from fields, from (name, type) pairs, or from a mapping of names to types."""
+    if isinstance(fields, Schema):
+        return fields if metadata is None else fields.with_metadata(metadata)
+    return Schema(fields, metadata)

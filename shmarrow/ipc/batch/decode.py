@@ -353,7 +353,7 @@ class BufferCursor:
         if length < 0 or not 0 <= null_count <= length:
             raise InvalidData(f"{type}: length {length} and null count {null_count}")
         v4_validity, v4_nulls = None, null_count
-        if loader._v4 and type.layout in VALIDITY_IN_V4:
+        if loader._v4 and layout.v4_validity:
             v4_validity = self._next()
         buffers: list[Bytes | None] = []
         for row in layout.buffers:

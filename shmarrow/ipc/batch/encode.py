@@ -17,7 +17,7 @@ from shmarrow.errors import InvalidType, Unsupported
 from shmarrow.ipc.flatbuffers.tables import ENUMS
 from shmarrow.ipc.message.encode import batch_message
 from shmarrow.ipc.options import IpcWriteOptions
-from shmarrow.layout.listing import LISTING, VALIDITY_IN_V4, swapped, swapped_views
+from shmarrow.layout.listing import LISTING, swapped, swapped_views, walk
 from shmarrow.layout.memory import EMPTY
 from shmarrow.layout.primitive import PrimitiveArray
 from shmarrow.types import Metadata, Schema
@@ -102,7 +102,7 @@ def _flatten(array: Any, nodes: list[int], buffers: list[Bytes], variadic: list[
     nodes.append(kept._length)
     nodes.append(null_count)
     layout = LISTING[type.layout]
-    if options.metadata_version == "V4" and type.layout in VALIDITY_IN_V4:
+    if options.metadata_version == "V4" and layout.v4_validity:
         buffers.append(EMPTY)
     own = kept._buffers
     if options.endianness == "big":
@@ -126,23 +126,23 @@ def dictionaries_of(columns: Sequence[Any]) -> list[Any]:
     Each field that is dictionary-encoded has an id of its own.
     """
     found: list[Any] = []
-    for column in columns:
-        _collect(column, found)
-    return found
-
-
-def _collect(array: Any, found: list[Any]) -> None:
-    if array._dictionary is not None:
+    for array in walk(columns, _below):
         values = array._dictionary
+        if values is None:
+            continue
         if values._dictionary is not None:
             raise Unsupported(
                 f"{array.type}: Arrow messages cannot hold a dictionary "
                 "whose values are themselves dictionary-encoded; decode one of them"
             )
         found.append(values)
-        array = values
-    for child in array._children:
-        _collect(child, found)
+    return found
+
+
+def _below(array: Any) -> Sequence[Any]:
+    """The children of an array, or of its dictionary's values."""
+    values = array if array._dictionary is None else array._dictionary
+    return values._children  # type: ignore[no-any-return]
 
 
 def check_schema(batch: RecordBatch, schema: Schema) -> None:

@@ -1,4 +1,7 @@
-"""The FlatBuffers tables of the wire as data; a test holds them to ``format/*.fbs``."""
+"""The FlatBuffers tables of the wire as data; a test holds them to ``format/*.fbs``.
+
+The Type union, its tables and their enumerations come from the descriptors of the types.
+"""
 
 from __future__ import annotations
 
@@ -6,33 +9,27 @@ from typing import Any
 
 import numpy as np
 
+from shmarrow.types.descriptors import ENUMERATIONS, TYPES, Parameter
+
 SCALARS: dict[str, np.dtype[Any]] = {name: np.dtype("<" + name) for name in ("u1", "i1", "i2", "i4", "i8")}
 SCALARS["bool"] = np.dtype("?")
 
 ENUMS: dict[str, dict[str, int]] = {
     "MetadataVersion": {"V1": 0, "V2": 1, "V3": 2, "V4": 3, "V5": 4},
     "Feature": {"UNUSED": 0, "DICTIONARY_REPLACEMENT": 1, "COMPRESSED_BODY": 2},
-    "UnionMode": {"Sparse": 0, "Dense": 1},
-    "Precision": {"HALF": 0, "SINGLE": 1, "DOUBLE": 2},
-    "DateUnit": {"DAY": 0, "MILLISECOND": 1},
-    "TimeUnit": {"SECOND": 0, "MILLISECOND": 1, "MICROSECOND": 2, "NANOSECOND": 3},
-    "IntervalUnit": {"YEAR_MONTH": 0, "DAY_TIME": 1, "MONTH_DAY_NANO": 2},
     "DictionaryKind": {"DenseArray": 0},
     "Endianness": {"Little": 0, "Big": 1},
     "CompressionType": {"LZ4_FRAME": 0, "ZSTD": 1},
     "BodyCompressionMethod": {"BUFFER": 0},
     "SparseMatrixCompressedAxis": {"Row": 0, "Column": 1},
+    **{each.name: each.numbers for each in ENUMERATIONS},
 }
 
 UNIONS: dict[str, tuple[str, ...]] = {
-    "Type": (
-        "Null", "Int", "FloatingPoint", "Binary", "Utf8", "Bool", "Decimal", "Date", "Time", "Timestamp", "Interval",
-        "List", "Struct_", "Union", "FixedSizeBinary", "FixedSizeList", "Map", "Duration", "LargeBinary", "LargeUtf8",
-        "LargeList", "RunEndEncoded", "BinaryView", "Utf8View", "ListView", "LargeListView",
-    ),
+    "Type": tuple([descriptor.member for descriptor in TYPES]),
     "MessageHeader": ("Schema", "DictionaryBatch", "RecordBatch", "Tensor", "SparseTensor"),
     "SparseTensorIndex": ("SparseTensorIndexCOO", "SparseMatrixIndexCSX", "SparseTensorIndexCSF"),
-}  # fmt: skip
+}
 """The members of each union; the tag of the first is 1, tag 0 stands for none."""
 
 STRUCTS: dict[str, np.dtype[Any]] = {
@@ -47,6 +44,12 @@ STRUCTS: dict[str, np.dtype[Any]] = {
         }
     ),
 }
+
+
+def _slot(parameter: Parameter) -> tuple[Any, ...]:
+    kind = parameter.kind if isinstance(parameter.kind, str) else "i2"
+    return (parameter.slot, kind, parameter.default) if kind in SCALARS else (parameter.slot, kind)
+
 
 TABLES: dict[str, tuple[tuple[Any, ...], ...]] = {
     # Message.fbs
@@ -95,32 +98,7 @@ TABLES: dict[str, tuple[tuple[Any, ...], ...]] = {
         ("dictionaryKind", "i2", 0),
     ),
     "KeyValue": (("key", "string"), ("value", "string")),
-    "Null": (),
-    "Int": (("bitWidth", "i4", 0), ("is_signed", "bool", False)),
-    "FloatingPoint": (("precision", "i2", 0),),
-    "Binary": (),
-    "Utf8": (),
-    "Bool": (),
-    "Decimal": (("precision", "i4", 0), ("scale", "i4", 0), ("bitWidth", "i4", 128)),
-    "Date": (("unit", "i2", 1),),
-    "Time": (("unit", "i2", 1), ("bitWidth", "i4", 32)),
-    "Timestamp": (("unit", "i2", 0), ("timezone", "string")),
-    "Interval": (("unit", "i2", 0),),
-    "List": (),
-    "Struct_": (),
-    "Union": (("mode", "i2", 0), ("typeIds", "[i4]")),
-    "FixedSizeBinary": (("byteWidth", "i4", 0),),
-    "FixedSizeList": (("listSize", "i4", 0),),
-    "Map": (("keysSorted", "bool", False),),
-    "Duration": (("unit", "i2", 1),),
-    "LargeBinary": (),
-    "LargeUtf8": (),
-    "LargeList": (),
-    "RunEndEncoded": (),
-    "BinaryView": (),
-    "Utf8View": (),
-    "ListView": (),
-    "LargeListView": (),
+    **{descriptor.member: tuple([_slot(parameter) for parameter in descriptor.parameters]) for descriptor in TYPES},
     # Tensor.fbs
     "Tensor": (
         ("type", "union Type"),

@@ -17,6 +17,7 @@ from shmarrow.extension import extension_type
 from shmarrow.ipc.flatbuffers.reader import TableView
 from shmarrow.ipc.message.decode import read_key_values
 from shmarrow.ipc.schema.types import read_index_type, read_type, text
+from shmarrow.layout.listing import walk
 from shmarrow.types import DataType, Field
 
 if TYPE_CHECKING:
@@ -55,12 +56,8 @@ class FieldLayout(NamedTuple):
 
 def encoded_fields(fields: Sequence[FieldLayout]) -> list[FieldLayout]:
     """The dictionary-encoded fields among these and within them, in the order of a schema's walk."""
-    found: list[FieldLayout] = []
-    for field in fields:
-        if field.values is not None:
-            found.append(field)
-        found += encoded_fields(field.children if field.values is None else field.values.children)
-    return found
+    below = walk(fields, lambda field: (field.values or field).children)
+    return [field for field in below if field.values is not None]
 
 
 def parse_field(table: TableView, limits: Limits, depth: int = 0) -> FieldLayout:
@@ -76,8 +73,6 @@ def parse_field(table: TableView, limits: Limits, depth: int = 0) -> FieldLayout
         type = read_type(kind, type_table, tuple([child.field for child in children]))
     except InvalidArgument as error:
         raise InvalidData(f"field {name!r}: {error}") from None
-    if children and not type.fields:
-        raise InvalidData(f"field {name!r} of type {type} has {len(children)} children, expected none")
     metadata = read_key_values(table["custom_metadata"], table.reader)
     nullable = table["nullable"]
     encoding = table["dictionary"]

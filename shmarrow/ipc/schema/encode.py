@@ -23,7 +23,7 @@ from shmarrow.ipc.message.encode import key_values, message_values
 from shmarrow.ipc.message.framing import frame
 from shmarrow.ipc.options import IpcWriteOptions
 from shmarrow.ipc.schema.decode import Positions
-from shmarrow.ipc.schema.types import _WRITE, type_values
+from shmarrow.ipc.schema.types import FLAT_CLASSES, type_values
 from shmarrow.layout.memory import ranges
 from shmarrow.types import Field, Schema
 
@@ -104,7 +104,7 @@ def encode_schema(schema: Schema, options: IpcWriteOptions, ids: Sequence[int] =
 
 def _add_schema(builder: flatbuffers.Builder, schema: Schema, options: IpcWriteOptions, ids: DictionaryIds) -> int:
     fields = schema.fields
-    plain = [field.metadata is None and not field.type.fields and field.type.__class__ in _WRITE for field in fields]
+    plain = [field.metadata is None and field.type.__class__ in FLAT_CLASSES for field in fields]
     features = []
     if options.compression is not None:
         features.append(ENUMS["Feature"]["COMPRESSED_BODY"])

@@ -24,10 +24,11 @@ from shmarrow.ipc.flatbuffers.reader import I4, U4, FlatBuffer, Offsets, TableVi
 from shmarrow.ipc.flatbuffers.tables import ENUMS, UNIONS
 from shmarrow.ipc.schema.decode import FieldLayout, Positions, parse_field
 from shmarrow.ipc.schema.fast_decode import flat_field, flat_type
-from shmarrow.ipc.schema.types import NESTED, text
+from shmarrow.ipc.schema.types import text
 from shmarrow.ipc.schema.wide import CHILDREN, DICTIONARY, NAME, TYPE, TYPE_TAG, FieldTables, every
-from shmarrow.layout.listing import LISTING, VALIDITY_IN_V4
+from shmarrow.layout.listing import LISTING
 from shmarrow.types import Field
+from shmarrow.types.descriptors import TYPES, TypeDescriptor
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -36,26 +37,18 @@ if TYPE_CHECKING:
 # What the scan has to know of a type: how many buffers it has, and whether it is special in one of these ways.
 _BUFFERS, _VARIADIC, _V4_BITMAP, _NESTED, _UNKNOWN = 15, 16, 32, 64, 128
 
-_LAYOUTS = {
-    "Null": "null", "Bool": "bool", "Struct_": "struct", "Map": "map", "List": "list", "LargeList": "large_list",
-    "ListView": "list_view", "LargeListView": "large_list_view", "FixedSizeList": "fixed_size_list",
-    "Binary": "binary", "Utf8": "binary", "LargeBinary": "large_binary", "LargeUtf8": "large_binary",
-    "BinaryView": "binary_view", "Utf8View": "binary_view", "Union": "sparse_union",
-    "RunEndEncoded": "run_end_encoded",
-}  # fmt: skip
 _UNION_TAG = UNIONS["Type"].index("Union") + 1
 _DENSE = ENUMS["UnionMode"]["Dense"]
 
 
-def _code(name: str) -> int:
-    row = _LAYOUTS.get(name, "primitive")
-    layout = LISTING[row]
+def _code(descriptor: TypeDescriptor) -> int:
+    layout = LISTING[descriptor.layouts[0]]  # of unions the sparse one: dense ones have one buffer more
     code = len(layout.buffers) | _VARIADIC * layout.variadic
-    return code | _NESTED * (name in NESTED) | _V4_BITMAP * (row in VALIDITY_IN_V4)
+    return code | _NESTED * bool(descriptor.children) | _V4_BITMAP * layout.v4_validity
 
 
 _CODES = np.full(256, _UNKNOWN, np.uint8)
-_CODES[1 : len(UNIONS["Type"]) + 1] = [_code(name) for name in UNIONS["Type"]]
+_CODES[1 : len(TYPES) + 1] = [_code(descriptor) for descriptor in TYPES]
 _CODES_LISTED: list[int] = _CODES.tolist()
 _ENCODED = len(LISTING["dictionary"].buffers)
 
