@@ -3,10 +3,10 @@
 
 BIN := .venv/bin
 
-.PHONY: help demo test lint soak bench docs clean
+.PHONY: help demo test test-lowest lint fuzz soak bench docs clean
 
 help:
-	@sed -n 's/^\([a-z]*\):.*## /  make \1	/p' Makefile
+	@sed -n 's/^\([a-z-]*\):.*## /  make \1	/p' Makefile
 
 .venv/installed: pyproject.toml tools/venv.sh
 	@tools/venv.sh
@@ -20,13 +20,17 @@ tests/peers/node_modules: tests/peers/package.json
 	@! command -v npm >/dev/null || (cd tests/peers && npm install --no-package-lock --no-audit --no-fund --silent \
 		>/dev/null 2>&1 && touch node_modules) || echo 'shmarrow: npm could not install what tests/peers/package.json names'
 
-test: .venv/installed tests/peers/node_modules ## all tests
+test: .venv/installed tests/peers/node_modules ## all tests, on all processors
 	@tools/programs.sh java flatc || true
-	@$(BIN)/pytest
+	@$(BIN)/pytest -n auto --dist loadgroup
 
 lint: .venv/installed ## style, by ruff, and types, by mypy
 	@$(BIN)/ruff check .
 	@$(BIN)/mypy
+
+SECONDS := 600
+fuzz: .venv/installed ## look for inputs that break a promise, with new seeds, for SECONDS=600
+	@$(BIN)/python tests/fuzz.py --seconds $(SECONDS)
 
 soak: .venv/installed ## faults against the store, with real processes, for ten minutes at most
 	@$(BIN)/python tests/soak.py
