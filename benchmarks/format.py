@@ -108,24 +108,25 @@ def read_wide(page: Bench, columns: int, turns: int) -> None:
     path.unlink()
 
 
-RESHAPE: dict[str, Callable[[Any], Any]] = {
-    "slice": lambda batch: batch.slice(1, 50),
-    "replace_schema_metadata": lambda batch: batch.replace_schema_metadata({"a": "b"}),
-    "rename_columns": lambda batch: batch.rename_columns(batch.schema.names),
+RESHAPE: dict[str, Callable[[Any, list[str]], Any]] = {
+    "slice": lambda batch, names: batch.slice(1, 50),
+    "replace_schema_metadata": lambda batch, names: batch.replace_schema_metadata({"a": "b"}),
+    "rename_columns": lambda batch, names: batch.rename_columns(names),
 }
 
 
 def reshape(page: Bench, columns: int, turns: int) -> None:
     """What gives another batch over the same bytes, and builds none of its columns."""
     paths = {n: page.scratch / f"reshape-{n}" for n in (columns, 1)}
+    names = {n: [f"renamed_{i}" for i in range(n)] for n in paths}
     for n, path in paths.items():
         pa_write(wide_batch(n, 0), path)
     for name, operation in RESHAPE.items():
         page.row(
             f"{name} of a batch of {columns:,} mapped columns",
             {
-                "shmarrow": lambda batches, operation=operation: operation(batches[columns]),
-                "itself, 1 column": lambda batches, operation=operation: operation(batches[1]),
+                "shmarrow": lambda batches, operation=operation: operation(batches[columns], names[columns]),
+                "itself, 1 column": lambda batches, operation=operation: operation(batches[1], names[1]),
             },
             within(2),
             turns,

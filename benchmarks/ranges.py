@@ -49,7 +49,7 @@ def made(rows: int) -> bytes:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description="Count the bytes that are fetched for one column of one batch.")
-    parser.add_argument("--rows", type=int, default=10_000, help="of each batch; 10,000 by default")
+    parser.add_argument("--rows", type=int, default=1_000, help="of each batch; 1,000 by default")
     rows = parser.parse_args().rows
     data = made(rows)
     footer = int.from_bytes(data[-10:-6], "little")
