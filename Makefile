@@ -1,12 +1,13 @@
 # Everything that is done to this project, by one word each: `make help` lists them.
-# The first of them makes .venv in this folder; all others find it there.
+# The first of them makes .venv in this folder; all others find it there. What needs the lowest versions of what shmarrow
+# stands on has .venv-lowest.
 
 BIN := .venv/bin
 
-.PHONY: help demo test lint soak bench docs clean
+.PHONY: help demo test test-lowest lint fuzz soak bench docs clean
 
 help:
-	@sed -n 's/^\([a-z]*\):.*## /  make \1	/p' Makefile
+	@sed -n 's/^\([a-z-]*\):.*## /  make \1	/p' Makefile
 
 .venv/installed: pyproject.toml tools/venv.sh
 	@tools/venv.sh
@@ -20,21 +21,33 @@ tests/peers/node_modules: tests/peers/package.json
 	@! command -v npm >/dev/null || (cd tests/peers && npm install --no-package-lock --no-audit --no-fund --silent \
 		>/dev/null 2>&1 && touch node_modules) || echo 'shmarrow: npm could not install what tests/peers/package.json names'
 
-test: .venv/installed tests/peers/node_modules ## all tests
+test: .venv/installed tests/peers/node_modules ## all tests, on all processors
 	@tools/programs.sh java flatc || true
-	@$(BIN)/pytest
+	@$(BIN)/pytest -n auto --dist loadgroup
+
+.venv-lowest/installed: pyproject.toml tools/venv.sh tools/lowest.py
+	@tools/venv.sh lowest
+
+test-lowest: .venv-lowest/installed ## all tests that run with the lowest versions that pyproject.toml allows
+	@.venv-lowest/bin/pytest -n auto --dist loadgroup
 
 lint: .venv/installed ## style, by ruff, and types, by mypy
 	@$(BIN)/ruff check .
 	@$(BIN)/mypy
+
+SECONDS := 600
+fuzz: .venv/installed ## look for inputs that break a promise, with new seeds, for SECONDS=600
+	@$(BIN)/python tests/fuzz.py --seconds $(SECONDS)
 
 soak: .venv/installed ## faults against the store, with real processes, for ten minutes at most
 	@$(BIN)/python tests/soak.py
 
 bench: .venv/installed ## side by side with the peers: opening, writing, and the rest of the format
 	@$(BIN)/python benchmarks/attach.py
+	@$(BIN)/python benchmarks/cold.py
 	@$(BIN)/python benchmarks/write.py
 	@$(BIN)/python benchmarks/format.py
+	@$(BIN)/python benchmarks/ranges.py
 	@$(BIN)/python benchmarks/store.py
 	@$(BIN)/python benchmarks/tensor.py
 
@@ -43,5 +56,5 @@ docs: .venv/installed ## write docs/support.md, and run every example of the REA
 	@$(BIN)/pytest tests/test_docs.py
 
 clean: ## remove all that the other targets made
-	@rm -rf .venv tests/peers/node_modules build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	@rm -rf .venv .venv-lowest tests/peers/node_modules build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +

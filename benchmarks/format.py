@@ -7,13 +7,14 @@ memory. A schema "not seen before" has names that no turn before had.
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import polars as pl
 import pyarrow as pa
-from _bench import AS_FAST, Bench, bench, timed_write, warm_memory, within
+from _bench import AS_FAST, Bench, Faster, bench, timed_write, warm_memory, within
 
 import shmarrow as sa
 
@@ -56,7 +57,7 @@ def write_wide(page: Bench, columns: int, turns: int) -> None:
             "pyarrow": lambda path: pa_write(batches["theirs"], path),
             "polars": lambda path: batches["frame"].write_ipc(path),
         },
-        AS_FAST,
+        Faster(0.8, "0.8 times as fast"),
         turns,
         prepare,
         timed_write,
@@ -105,6 +106,35 @@ def read_wide(page: Bench, columns: int, turns: int) -> None:
         )
         np.testing.assert_array_equal(all_columns(str(path)), pa_all_columns(str(path)))
     path.unlink()
+
+
+RESHAPE: dict[str, Callable[[Any, list[str]], Any]] = {
+    "slice": lambda batch, names: batch.slice(1, 50),
+    "replace_schema_metadata": lambda batch, names: batch.replace_schema_metadata({"a": "b"}),
+    "rename_columns": lambda batch, names: batch.rename_columns(names),
+}
+
+
+def reshape(page: Bench, columns: int, turns: int) -> None:
+    """What gives another batch over the same bytes, and builds none of its columns."""
+    paths = {n: page.scratch / f"reshape-{n}" for n in (columns, 1)}
+    names = {n: [f"renamed_{i}" for i in range(n)] for n in paths}
+    for n, path in paths.items():
+        pa_write(wide_batch(n, 0), path)
+    for name, operation in RESHAPE.items():
+        page.row(
+            f"{name} of a batch of {columns:,} mapped columns",
+            {
+                "shmarrow": lambda batches, operation=operation: operation(batches[columns], names[columns]),
+                "itself, 1 column": lambda batches, operation=operation: operation(batches[1], names[1]),
+            },
+            within(2),
+            turns,
+            lambda turn: {n: sa.ipc.open_file(path).get_batch(0) for n, path in paths.items()},
+            block=10,
+        )
+    for path in paths.values():
+        path.unlink()
 
 
 # --- compression ---
@@ -222,6 +252,7 @@ def main() -> None:
     with bench("The whole format") as page:
         write_wide(page, 10_000, 3)
         read_wide(page, 1_000, 20)
+        reshape(page, 1_000, 20)
         for codec in ("lz4", "zstd"):
             decompress(page, codec, 1 << 25 if page.quick else 1 << 28, 3)
         validate(page, 1_000_000 if page.quick else 10_000_000, 3)

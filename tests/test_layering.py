@@ -3,6 +3,9 @@
 The order is data, in :data:`ORDER`. Imports inside functions count, and so do those for type checkers only: a file that
 names what stands below it knows of it. ``shmarrow/__init__.py``, the surface, may import everything; the command line
 uses it as any user does, and nothing else in the package imports it.
+
+``ipc`` has an order of its own, :data:`IPC_ORDER`. Between files there are no cycles of imports but those that
+:data:`CYCLES` gives a reason for, and none at all of what is imported at the top of a file.
 """
 
 from __future__ import annotations
@@ -42,11 +45,23 @@ ORDER = (
     "interchange",
     "spark",
     "cli",
+    "__main__",
 )
 """Each line may import those before it; a package is one line, whose files may import each other."""
 
 NARROWER = {"segment": {"errors", "buffer"}, "sources": {"errors", "states", "buffer", "segment"}}
 """Lines that may import less than all that stands above them: where bytes live is no business of what they mean."""
+
+IPC_ORDER = ("options", "flatbuffers", "message", "schema", "batch", "stream", "file", "tensor")
+"""The packages within ``ipc``: each may import those before it."""
+
+CYCLES = {
+    "types": "a type has fields and a field a type; the one imports the other for annotations only",
+    "extension": "the canonical types are registered when the registry is first searched",
+    "layout": "an operation on an array of one layout may give an array of any other",
+    "tensor": "each sparse form converts to all others",
+}
+"""The packages whose files may import each other, by imports within functions, and why."""
 
 SURFACE_USE = {("cli", ""), ("integration", "")}
 
@@ -156,6 +171,82 @@ def test_direction(name: str, path: Path) -> None:
 )
 def test_offences_are_seen(name: str, source: str, expected: list[str]) -> None:
     assert offences(name, Path("x.py"), source) == expected
+
+
+def at_the_top(source: str) -> set[int]:
+    """The lines that run when a file is imported: not those in functions, nor those for type checkers only."""
+    tree = ast.parse(source)
+    apart = [
+        node
+        for node in ast.walk(tree)
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        or (isinstance(node, ast.If) and ast.unparse(node.test).endswith("TYPE_CHECKING"))
+    ]
+    lines = set(range(1, len(source.splitlines()) + 1))
+    return lines.difference(*(range(node.lineno, (node.end_lineno or node.lineno) + 1) for node in apart))
+
+
+def graph(sources: dict[str, tuple[Path, str]], *, top: bool) -> dict[str, set[str]]:
+    """By each file what it imports: at the top of it, or anywhere."""
+    found: dict[str, set[str]] = {}
+    for name, (path, source) in sources.items():
+        lines = at_the_top(source)
+        targets = {
+            target.removeprefix("shmarrow.") for n, target in imports(name, path, source) if n in lines or not top
+        }
+        found[name] = {target for target in targets if target in sources and target != name}
+    return found
+
+
+def cycles(edges: dict[str, set[str]]) -> list[list[str]]:
+    """The sets of files that import each other, directly or by way of others."""
+    reached: dict[str, set[str]] = {}
+    for start in edges:
+        reached[start], left = set(), [start]
+        while left:
+            new = edges[left.pop()] - reached[start]
+            reached[start] |= new
+            left += new
+    together = {frozenset(b for b in reached[a] if a in reached[b]) for a in edges if a in reached[a]}
+    return sorted(map(sorted, together))
+
+
+SOURCES = {name: (path, path.read_text(encoding="utf-8")) for name, path in MODULES if name}
+
+
+def test_no_cycles_when_imported() -> None:
+    assert cycles(graph(SOURCES, top=True)) == []
+
+
+def test_no_cycles_but_those_with_a_reason() -> None:
+    packages = [{name.partition(".")[0] for name in cycle} for cycle in cycles(graph(SOURCES, top=False))]
+    assert all(len(names) == 1 for names in packages), packages
+    assert set().union(*packages) == set(CYCLES)
+
+
+def test_cycles_are_seen() -> None:
+    texts = {"a": "def f():\n    import shmarrow.b", "b": "from shmarrow.c import x", "c": "import shmarrow.a", "d": ""}
+    sources = {name: (Path(f"{name}.py"), text) for name, text in texts.items()}
+    NAMES.update(texts)
+    try:
+        assert cycles(graph(sources, top=False)) == [["a", "b", "c"]]
+        assert cycles(graph(sources, top=True)) == []
+    finally:
+        NAMES.difference_update(texts)
+
+
+def test_order_within_ipc() -> None:
+    found = []
+    for name, (path, source) in SOURCES.items():
+        line = name.removeprefix("ipc.").split(".")[0]
+        if not name.startswith("ipc."):
+            continue
+        allowed = IPC_ORDER[: IPC_ORDER.index(line) + 1]
+        for number, target in imports(name, path, source):
+            other = target.removeprefix("shmarrow.ipc").removeprefix(".").split(".")[0]
+            if target.startswith("shmarrow.ipc") and other not in allowed:
+                found.append(f"{name}:{number}: ipc.{line} may not import {target}")
+    assert found == []
 
 
 def loaded_by(statement: str) -> set[str]:
