@@ -21,6 +21,7 @@ from shmarrow.ipc.flatbuffers.builder import Built
 from shmarrow.ipc.flatbuffers.reader import FlatBuffer, Reader
 from shmarrow.ipc.message.framing import CONTINUATION
 from shmarrow.ipc.schema.lazy import LazySchema, lazy_schema
+from shmarrow.layout.memory import EXPANDED_VALUES
 
 VALUES = {"a": [1, None], "b": [1, 2]}
 SCHEMA = sa.schema(

@@ -113,11 +113,6 @@ def walk_types(type: DataType) -> Iterator[DataType]:
     return walk([type], lambda node: [field.type for field in node.fields])
 
 
-VALIDITY_IN_V4 = ("dense_union", "sparse_union", "run_end_encoded")
-"""Layouts that have a validity bitmap in metadata version 4 and none in version 5, as Arrow C++ writes and reads them.
-"""
-
-
 def bytes_needed(spec: BufferSpec, type: DataType, slots: int) -> int:
     """Bytes that a buffer has at least when ``slots`` slots are used."""
     if spec.bits > 1:

@@ -27,7 +27,7 @@ from shmarrow.ipc.message.decode import Message
 from shmarrow.ipc.schema.decode import FieldLayout
 from shmarrow.ipc.schema.lazy import LazySchema
 from shmarrow.layout.array import Array, make_array, nulls
-from shmarrow.layout.listing import LISTING, VALIDITY_IN_V4, swapped, swapped_views
+from shmarrow.layout.listing import LISTING, swapped, swapped_views
 from shmarrow.layout.memory import EMPTY
 from shmarrow.layout.primitive import PrimitiveArray
 from shmarrow.types import Schema
