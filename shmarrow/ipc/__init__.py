@@ -9,9 +9,10 @@ import importlib
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
+from shmarrow import sources
 from shmarrow.errors import DEFAULT_LIMITS, InvalidArgument, Limits
 from shmarrow.ipc.file.reader import RecordBatchFileReader
-from shmarrow.sources import open_sink, open_source
+from shmarrow.sources import open_source
 from shmarrow.types import MetadataLike, Schema
 
 if TYPE_CHECKING:
@@ -74,7 +75,7 @@ def new_file(
     """
     from shmarrow.ipc.file.writer import RecordBatchFileWriter
 
-    target = open_sink(sink, overwrite=overwrite, mode=mode, durable=durable)
+    target = sources.open_sink(sink, overwrite=overwrite, mode=mode, durable=durable)
     return RecordBatchFileWriter(target, schema, options, metadata)
 
 
@@ -90,7 +91,7 @@ def new_stream(
     """A writer of the streaming format; the parameters and errors are those of :func:`new_file`."""
     from shmarrow.ipc.stream.writer import RecordBatchStreamWriter
 
-    target = open_sink(sink, overwrite=overwrite, mode=mode, durable=durable)
+    target = sources.open_sink(sink, overwrite=overwrite, mode=mode, durable=durable)
     return RecordBatchStreamWriter(target, schema, options)
 
 
@@ -128,7 +129,7 @@ def append_file(
         raise InvalidArgument("a file is added to by its path or its shm: name")
     reader = RecordBatchFileReader(source, DEFAULT_LIMITS)
     mode = source.mode
-    sink = open_sink(where, overwrite=True, mode=mode, durable=durable, replacing=source.identity)
+    sink = sources.open_sink(where, overwrite=True, mode=mode, durable=durable, replacing=source.identity)
     return RecordBatchFileAppender(reader, sink, options)
 
 
