@@ -224,7 +224,7 @@ def open_sink(
         return SegmentSink(
             segment.create(
                 sink,
-                mode=_SHM_MODE if mode is None and shared else mode,
+                mode=_SHM_MODE if mode is None and shared and replacing is None else mode,
                 overwrite=not shared if overwrite is None else overwrite,
                 durable=durable,
                 replacing=replacing,
