@@ -76,6 +76,13 @@ class Source:
         """
         raise InvalidType(f"{self.name} is read at random, not in sequence")
 
+    def take(self, size: int) -> Bytes:
+        """The next ``size`` bytes, or fewer at the end, as :meth:`read_into` reads them.
+
+        Memory grows with what comes, not with what is asked for.
+        """
+        raise InvalidType(f"{self.name} is read at random, not in sequence")
+
     def advance(self, position: int) -> None:
         """Leave a file object that was given ``position`` bytes after where it stood; of what is read anyway, nothing.
 

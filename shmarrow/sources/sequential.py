@@ -101,10 +101,8 @@ class SequentialSource(Source):
             left -= got
         return len(view) - left
 
-    def take(self, size: int) -> Bytes:
-        """``size`` bytes, or fewer at the end; memory grows with what comes, not with what is asked for."""
+    def take(self, size: int, part: int = _MOST_PART) -> Bytes:
         parts: list[Bytes] = []
-        part = _FIRST_PART
         while size:
             part = min(part, size)
             room = np.empty(part, U1)
@@ -118,7 +116,7 @@ class SequentialSource(Source):
 
     def read_all(self) -> Source:
         """All bytes up to the end, in memory."""
-        return Source(self.name, self.take(1 << 62))
+        return Source(self.name, self.take(1 << 62, _FIRST_PART))
 
     def close(self) -> None:
         super().close()
