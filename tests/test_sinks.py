@@ -368,3 +368,15 @@ def test_json_round_trip_over_an_old_file(tmp_path: Path) -> None:
     (tmp_path / "a.json").write_bytes(b"x" * 1_000_000)
     write_json(tmp_path / "a.json", TABLE)
     assert read_json(tmp_path / "a.json").equals(TABLE)
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="needs another user's file")
+def test_append_keeps_owner_and_mode(tmp_path: Path, shm_name: str) -> None:
+    for where, path in ((tmp_path / "a", tmp_path / "a"), (shm_name, Path("/dev/shm") / shm_name.removeprefix("shm:"))):
+        _file(where, mode=0o604)
+        os.chown(path, 65534, 65534)
+        with sa.ipc.append_file(where) as writer:
+            writer.write(TABLE)
+        found = path.stat()
+        assert (found.st_uid, found.st_gid, stat.S_IMODE(found.st_mode)) == (65534, 65534, 0o604)
+        assert sa.ipc.open_file(where).read_all().num_rows == 2000

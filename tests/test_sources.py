@@ -391,6 +391,22 @@ def test_threads_read_their_ranges() -> None:
     assert wrong == []
 
 
+def test_a_forked_child_opens_its_own() -> None:
+    """Parent and child share the position of a file: each would read where the other one is."""
+    source = open_source(Counted(BYTES))
+    assert isinstance(source, RangeSource)
+
+    def child() -> None:
+        for call in (lambda: source.read(0, 10), lambda: source.fetch([(0, 10)])):
+            with pytest.raises(sa.Closed, match=f"process {os.getppid()}"):
+                call()
+        source.close()
+
+    with source._lock:  # as another thread may have it
+        assert ended(forked(child)) == 0
+    assert source.read(0, 10).tobytes() == BYTES[:10]
+
+
 class CountedFile(fsspec.spec.AbstractBufferedFile):  # type: ignore[misc]
     """An fsspec file as of an object store: each range is a request."""
 
