@@ -14,7 +14,7 @@ from shmarrow.sources.base import Source
 MAGIC = b"ARROW1"
 HEAD = 8
 SIZE = struct.Struct("<i")
-_TAIL = SIZE.size + len(MAGIC)
+_END = struct.Struct(f"<i{len(MAGIC)}s")
 _GUESS = 1 << 15
 """Bytes that are read at the end of a file that is read by ranges: most footers, and all of a small file."""
 
@@ -24,22 +24,24 @@ Block = tuple[int, int, int]
 def read_footer(source: Source, limits: Limits) -> tuple[int, Bytes]:
     """Where the footer starts, and its bytes."""
     name, size = source.name, source.size or 0
-    if size < HEAD + _TAIL:
-        raise InvalidData(f"{name}: an Arrow file has at least {HEAD + _TAIL} bytes, found {size}")
-    # What is not in memory is read from its end on; then the head is looked at only where it is among what was read.
-    first = 0 if source.data is not None else max(0, size - _GUESS)
-    data = source.read(first, size)
+    if size < HEAD + _END.size:
+        raise InvalidData(f"{name}: an Arrow file has at least {HEAD + _END.size} bytes, found {size}")
+    first, data = 0, source.data
+    if data is None:  # it is read from its end on, and the head looked at only where it is among what was read
+        first = max(0, size - _GUESS)
+        data = source.read(first, size)
     if not first and (head := data[: len(MAGIC)].tobytes()) != MAGIC:
         raise InvalidData(f"{name}: no Arrow file: expected {MAGIC!r} at its start, found {head!r}; is it a stream?")
-    end = data[-_TAIL:].tobytes()
-    if (tail := end[SIZE.size :]) != MAGIC:
+    length, tail = _END.unpack(data[-_END.size :])
+    if tail != MAGIC:
         raise InvalidData(
             f"{name}: the file is cut: expected {MAGIC!r} at its end, [{size - 6}, {size}), found {tail!r}"
         )
-    (length,) = SIZE.unpack_from(end)
-    start = size - _TAIL - length
+    start = size - _END.size - length
     if length <= 0 or start < HEAD:
-        raise InvalidData(f"{name}: the footer says that it has {length} bytes, but {size - _TAIL - HEAD} are there")
+        raise InvalidData(
+            f"{name}: the footer says that it has {length} bytes, but {size - _END.size - HEAD} are there"
+        )
     if length > limits.metadata_bytes:
         raise LimitExceeded(
             f"{name}: a footer of {length} bytes, more than Limits.metadata_bytes = {limits.metadata_bytes}"
@@ -50,7 +52,7 @@ def read_footer(source: Source, limits: Limits) -> tuple[int, Bytes]:
 
 
 ROW_COUNTS = b"shmarrow:row_counts"
-"""The key in the footer's metadata under which our writers put how many rows each batch has.
+"""The key in the footer's metadata under which our writers put how many rows each of several batches has.
 
 The value is ASCII, as metadata are text to many readers: the counts in the order of the batches, separated by commas,
 ``n*rows`` for ``n`` batches in succession of as many. It is a hint from whoever wrote the file: it is used where it

@@ -56,27 +56,30 @@ class _File:
     ----------
     data : uint8 ndarray or SourceRange
         What blocks may lead to: all bytes before the footer.
+    ranged : bool
+        Whether it is a SourceRange.
     footer : TableView
         The footer's root.
-    batches, dictionaries : ndarray of Block
-        The blocks that the footer lists.
+    batches : ndarray of Block
+        The blocks of the record batches.
     """
 
-    __slots__ = ("batches", "data", "dictionaries", "footer", "limits", "name")
+    __slots__ = ("batches", "data", "footer", "limits", "name", "ranged")
 
     def __init__(self, source: Source, limits: Limits) -> None:
         self.name = source.name
         self.limits = limits
         end, footer = read_footer(source, limits)
+        self.ranged = source.data is None
         self.data: Any = SourceRange(source, 0, end) if source.data is None else source.data[:end]
         self.footer = Reader(footer, f"{source.name}: footer", limits).root("Footer")
         version = self.footer["version"]
         if version > ENUMS["MetadataVersion"]["V5"]:  # old writers left theirs out, so it says V1 there
             check_version(version, source.name)
-        self.batches = self._blocks("recordBatches")
-        self.dictionaries = self._blocks("dictionaries")
+        self.batches = self.blocks("recordBatches")
 
-    def _blocks(self, name: str) -> npt.NDArray[Any]:
+    def blocks(self, name: str) -> npt.NDArray[Any]:
+        """The blocks that a slot of the footer lists, as an ndarray of Block."""
         found = self.footer[name]
         return _NO_BLOCKS if found is None else found
 
@@ -109,11 +112,11 @@ class _File:
                 f"{where}: the footer says {body_length} bytes of body, the message {message.body_length}"
             )
         end = body + body_length
-        return message, data.part(body, end) if isinstance(data, SourceRange) else data[body:end]
+        return message, data.part(body, end) if self.ranged else data[body:end]
 
     def fetch(self, blocks: npt.NDArray[Any], bodies: bool = False) -> None:
         """Get the metadata of many messages in few reads, and on request their bodies, where they are not in memory."""
-        if isinstance(self.data, SourceRange):
+        if self.ranged:
             starts, sizes = blocks["offset"], blocks["metaDataLength"] + (blocks["bodyLength"] if bodies else 0)
             good = (starts >= 0) & (sizes >= 0) & (starts <= len(self.data) - sizes)
             self.data.fetch(np.stack([starts, starts + sizes], axis=1)[good].tolist())
@@ -169,7 +172,7 @@ class RecordBatchFileReader:
 
     def _opened(self) -> _File:
         file = self._file
-        if file is None or self._states.inherited:
+        if file is None or (file.ranged and self._states.inherited):
             self._states.go(READ)
         assert file is not None
         return file
@@ -253,7 +256,7 @@ class RecordBatchFileReader:
     def read_all(self) -> Table:
         """All batches, as a table; copies nothing. Of a file that is read by ranges, it reads the columns now."""
         file = self._opened()
-        return Table(self.schema, list(self._read_ranges(file) if isinstance(file.data, SourceRange) else self))
+        return Table(self.schema, list(self._read_ranges(file) if file.ranged else self))
 
     def _read_ranges(self, file: _File) -> Iterator[RecordBatch]:
         """All batches with their columns, many small ones in one read."""
@@ -313,11 +316,12 @@ class _FileDictionaries(Mapping[int, Dictionary]):
         file = self._file
         found: dict[int, Dictionary] = {}
         total = 0
-        file.fetch(file.dictionaries)
+        blocks = file.blocks("dictionaries")
+        file.fetch(blocks)
         # Dictionaries within dictionaries may lie anywhere, so each is given all of them, through a reference that does
         # not hold this object in a cycle.
         all_of_them = weakref.proxy(self)
-        for i, block in enumerate(file.dictionaries):
+        for i, block in enumerate(blocks):
             where = f"{file.name}: dictionary block {i}"
             message, body = file.message(block, where)
             total += len(body)

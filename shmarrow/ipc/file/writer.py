@@ -18,8 +18,8 @@ from shmarrow.types import MetadataLike, Schema, as_metadata
 class RecordBatchFileWriter(BatchWriter):
     """Writes the file format: a stream, and a footer that says where its blocks are.
 
-    The footer's metadata get one key more than the user's, with the number of rows of each batch; readers of shmarrow
-    do not show it.
+    Where there are several batches, the footer's metadata get one key more than the user's, with the number of rows of
+    each batch; readers of shmarrow do not show it.
     """
 
     replaces = False
@@ -45,7 +45,7 @@ class RecordBatchFileWriter(BatchWriter):
     def _finish(self) -> None:
         builder, schema = self._encoded.start()
         metadata = dict(self._metadata or {})
-        if self._row_counts.runs:
+        if len(self._blocks["recordBatches"]) > 1:  # the metadata of one batch are read as fast
             metadata[ROW_COUNTS] = self._row_counts.encode()
         values = {
             "version": ENUMS["MetadataVersion"][self.options.metadata_version],
