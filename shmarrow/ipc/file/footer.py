@@ -32,7 +32,7 @@ def read_footer(source: Source, limits: Limits) -> tuple[int, Bytes]:
         data = source.read(first, size)
     if not first and (head := data[: len(MAGIC)].tobytes()) != MAGIC:
         raise InvalidData(f"{name}: no Arrow file: expected {MAGIC!r} at its start, found {head!r}; is it a stream?")
-    length, tail = _END.unpack(data[-_END.size :])
+    length, tail = _END.unpack(data[-_END.size :].data)
     if tail != MAGIC:
         raise InvalidData(
             f"{name}: the file is cut: expected {MAGIC!r} at its end, [{size - 6}, {size}), found {tail!r}"
