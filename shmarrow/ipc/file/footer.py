@@ -59,50 +59,27 @@ The value is ASCII, as metadata are text to many readers: the counts in the orde
 counts as many batches as the footer lists, for the number of rows of the file and for nothing that is read."""
 
 
-class RowCounts:
-    """The number of rows of each batch of a file, as runs of equal numbers.
-
-    Attributes
-    ----------
-    runs : list of (int, int)
-        How many batches follow each other that have so many rows.
-    """
-
-    __slots__ = ("runs",)
-
-    def __init__(self) -> None:
-        self.runs: list[tuple[int, int]] = []
-
-    def add(self, rows: int, batches: int = 1) -> None:
-        """One more batch, or several that have as many rows each."""
-        if self.runs and self.runs[-1][1] == rows:
-            batches += self.runs.pop()[0]
-        self.runs.append((batches, rows))
-
-    @property
-    def batches(self) -> int:
-        """How many batches were counted."""
-        return sum([batches for batches, _ in self.runs])
-
-    @property
-    def rows(self) -> int:
-        """The rows of all batches."""
-        return sum([batches * rows for batches, rows in self.runs])
-
-    def encode(self) -> bytes:
-        """The value in the footer's metadata."""
-        return ",".join([f"{n}*{rows}" if n > 1 else f"{rows}" for n, rows in self.runs]).encode()
-
-    @classmethod
-    def decode(cls, value: bytes, batches: int) -> RowCounts | None:
-        """The counts of a footer that lists so many batches; None where the value cannot be those."""
-        counts = cls()
-        for run in value.split(b","):
-            n, star, rows = run.rpartition(b"*")
-            if not rows.isdigit() or len(run) > _LONGEST_RUN or (star and not n.isdigit()):
-                return None
-            counts.add(int(rows), int(n or 1))
-        return counts if counts.batches == batches and all(n > 0 for n, _ in counts.runs) else None
-
-
+RowCounts = list[tuple[int, int]]
+"""How many batches follow each other that have so many rows, from the first batch to the last."""
 _LONGEST_RUN = 2 * len(str(1 << 63)) + 1
+
+
+def add_rows(counts: RowCounts, rows: int) -> None:
+    """Count one more batch."""
+    counts.append((counts.pop()[0] + 1 if counts and counts[-1][1] == rows else 1, rows))
+
+
+def encode_row_counts(counts: RowCounts) -> bytes:
+    """The value in the footer's metadata."""
+    return ",".join([f"{n}*{rows}" if n > 1 else f"{rows}" for n, rows in counts]).encode()
+
+
+def decode_row_counts(value: bytes, batches: int) -> RowCounts | None:
+    """The counts of a footer that lists so many batches; None where the value cannot be those."""
+    counts = []
+    for run in value.split(b","):
+        n, star, rows = run.rpartition(b"*")
+        if not rows.isdigit() or len(run) > _LONGEST_RUN or (star and not n.isdigit()):
+            return None
+        counts.append((int(n or 1), int(rows)))
+    return counts if sum([n for n, _ in counts]) == batches else None

@@ -25,7 +25,7 @@ from shmarrow.ipc.batch.decode import check_zero_copy, dictionary_body
 from shmarrow.ipc.batch.dictionaries import Dictionary, add_dictionary
 from shmarrow.ipc.batch.header import Header
 from shmarrow.ipc.batch.open import decode_metadata, open_batch
-from shmarrow.ipc.file.footer import ROW_COUNTS, RowCounts, read_footer
+from shmarrow.ipc.file.footer import ROW_COUNTS, RowCounts, add_rows, decode_row_counts, read_footer
 from shmarrow.ipc.file.ranges import SourceRange
 from shmarrow.ipc.flatbuffers.reader import Reader
 from shmarrow.ipc.flatbuffers.tables import ENUMS, STRUCTS
@@ -198,17 +198,17 @@ class RecordBatchFileReader:
         Our writers put them into the footer; of other files, the metadata of all batches are read. A column's length is
         always checked against its own batch, so a footer that is wrong is believed here and nowhere else.
         """
-        return self._row_counts().rows
+        return sum([n * rows for n, rows in self._row_counts()])
 
     def _row_counts(self) -> RowCounts:
         file = self._opened()
         hint = file.metadata().get(ROW_COUNTS)
-        counts = None if hint is None else RowCounts.decode(hint, len(file.batches))
+        counts = None if hint is None else decode_row_counts(hint, len(file.batches))
         if counts is None:
-            counts = RowCounts()
+            counts = []
             file.fetch(file.batches)
             for i in range(len(file.batches)):
-                counts.add(self._batch(file, i).num_rows)
+                add_rows(counts, self._batch(file, i).num_rows)
         return counts
 
     def get_batch(self, index: SupportsIndex) -> RecordBatch:
