@@ -70,7 +70,7 @@ def test_a_bundle_is_a_mapping(tmp_path: Path, shm_name: str) -> None:
             bundle["a"]
         assert kept.to_numpy() == 7
         with pytest.raises(sa.ObjectExists):
-            sa.save_tensors(SAMPLE, where)
+            sa.save_tensors(SAMPLE, where, overwrite=False)
         sa.save_tensors({}, where, overwrite=True)
         assert dict(sa.load_tensors(where)) == {}
         assert sa.load_tensors(where).metadata is None

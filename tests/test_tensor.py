@@ -368,7 +368,7 @@ def test_paths_and_names(tmp_path: Path, shm_name: str) -> None:
         sa.ipc.write_tensor(tensor, where)
         assert sa.ipc.read_tensor(where) == tensor
         with pytest.raises(sa.ObjectExists):
-            sa.ipc.write_tensor(tensor, where)
+            sa.ipc.write_tensor(tensor, where, overwrite=False)
         sa.ipc.write_tensor(tensor[1:], where, overwrite=True)
         assert sa.ipc.read_tensor(where) == tensor[1:]
     assert sa.ipc.read_tensor(tmp_path / "t.tensor", memory_map=False) == tensor[1:]
