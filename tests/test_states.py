@@ -16,7 +16,7 @@ import resource
 import signal
 import socket
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -117,18 +117,42 @@ def test_a_sink_that_fails_at_any_call(make: Any) -> None:
                 sa.ipc.open_file(sink.taken)
 
 
-def test_a_full_file_system_fails_the_writer(tmp_path: Path) -> None:
-    batch = sa.record_batch({"x": np.arange(100_000)})
-    writer = sa.ipc.new_file(tmp_path / "a", batch.schema)
+@contextlib.contextmanager
+def files_of_at_most(size: int) -> Iterator[None]:
+    """The operating system refuses to write more to any file of this process."""
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     before = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, limits[1]))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, limits[1]))
     try:
-        with pytest.raises(sa.StorageError) as first:
-            writer.write(batch)
+        yield
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
         signal.signal(signal.SIGXFSZ, before)
+
+
+def test_an_appender_that_fails_leaves_the_file_as_it_was(tmp_path: Path) -> None:
+    path = tmp_path / "a"
+    batch = sa.record_batch({"x": np.arange(10_000)})
+    with sa.ipc.new_file(path, batch.schema) as writer:
+        writer.write(batch)
+    before = path.read_bytes()
+    appender = sa.ipc.append_file(path)
+    appender.write(batch)
+    with files_of_at_most(3 * 80_000), pytest.raises(sa.StorageError):
+        appender.write(batch)
+    with pytest.raises(sa.Failed):
+        appender.close()
+    with files_of_at_most(1000), pytest.raises(sa.StorageError):
+        sa.ipc.append_file(path)
+    assert path.read_bytes() == before
+    assert [found.name for found in tmp_path.iterdir()] == ["a"]
+
+
+def test_a_full_file_system_fails_the_writer(tmp_path: Path) -> None:
+    batch = sa.record_batch({"x": np.arange(100_000)})
+    writer = sa.ipc.new_file(tmp_path / "a", batch.schema)
+    with files_of_at_most(200_000), pytest.raises(sa.StorageError) as first:
+        writer.write(batch)
     for again in (lambda: writer.write(batch), writer.close):
         with pytest.raises(sa.Failed) as later:
             again()

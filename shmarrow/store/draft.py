@@ -93,7 +93,7 @@ class _DraftFile(RecordBatchFileWriter):
         self._writer.write_at(self.start, [metadata])
         body = allocated + sum(map(len, tail))
         self._blocks["recordBatches"].append((self.start, len(metadata), body))
-        self._row_counts.add(rows)
+        self._row_counts = [(1, rows)]
         self.close()
 
 

@@ -40,8 +40,8 @@ class RecordBatchFileAppender(RecordBatchFileWriter):
     def _start(self) -> None:
         with self._reader as reader:
             file = reader._opened()
-            for name, rows in (("recordBatches", file.batches), ("dictionaries", file.dictionaries)):
-                self._blocks[name] = [(at, meta, body) for at, meta, body in rows.tolist()]
+            for name in self._blocks:
+                self._blocks[name] = [(at, meta, body) for at, meta, body in file.blocks(name).tolist()]
             self._row_counts = reader._row_counts()
             first = read_message(file.data, HEAD, file.name, file.limits)
             if first is None:

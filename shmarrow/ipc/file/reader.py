@@ -25,7 +25,7 @@ from shmarrow.ipc.batch.decode import check_zero_copy, dictionary_body
 from shmarrow.ipc.batch.dictionaries import Dictionary, DictionaryBudget, add_dictionary
 from shmarrow.ipc.batch.header import Header
 from shmarrow.ipc.batch.open import decode_metadata, open_batch
-from shmarrow.ipc.file.footer import ROW_COUNTS, RowCounts, read_footer
+from shmarrow.ipc.file.footer import ROW_COUNTS, RowCounts, add_rows, decode_row_counts, read_footer
 from shmarrow.ipc.file.ranges import SourceRange
 from shmarrow.ipc.flatbuffers.reader import Reader
 from shmarrow.ipc.flatbuffers.tables import ENUMS, STRUCTS
@@ -56,27 +56,30 @@ class _File:
     ----------
     data : uint8 ndarray or SourceRange
         What blocks may lead to: all bytes before the footer.
+    ranged : bool
+        Whether it is a SourceRange.
     footer : TableView
         The footer's root.
-    batches, dictionaries : ndarray of Block
-        The blocks that the footer lists.
+    batches : ndarray of Block
+        The blocks of the record batches.
     """
 
-    __slots__ = ("batches", "data", "dictionaries", "footer", "limits", "name")
+    __slots__ = ("batches", "data", "footer", "limits", "name", "ranged")
 
     def __init__(self, source: Source, limits: Limits) -> None:
         self.name = source.name
         self.limits = limits
         end, footer = read_footer(source, limits)
+        self.ranged = source.data is None
         self.data: Any = SourceRange(source, 0, end) if source.data is None else source.data[:end]
         self.footer = Reader(footer, f"{source.name}: footer", limits).root("Footer")
         version = self.footer["version"]
         if version > ENUMS["MetadataVersion"]["V5"]:  # old writers left theirs out, so it says V1 there
             check_version(version, source.name)
-        self.batches = self._blocks("recordBatches")
-        self.dictionaries = self._blocks("dictionaries")
+        self.batches = self.blocks("recordBatches")
 
-    def _blocks(self, name: str) -> npt.NDArray[Any]:
+    def blocks(self, name: str) -> npt.NDArray[Any]:
+        """The blocks that a slot of the footer lists, as an ndarray of Block."""
         found = self.footer[name]
         return _NO_BLOCKS if found is None else found
 
@@ -109,11 +112,11 @@ class _File:
                 f"{where}: the footer says {body_length} bytes of body, the message {message.body_length}"
             )
         end = body + body_length
-        return message, data.part(body, end) if isinstance(data, SourceRange) else data[body:end]
+        return message, data.part(body, end) if self.ranged else data[body:end]
 
     def fetch(self, blocks: npt.NDArray[Any], bodies: bool = False) -> None:
         """Get the metadata of many messages in few reads, and on request their bodies, where they are not in memory."""
-        if isinstance(self.data, SourceRange):
+        if self.ranged:
             starts, sizes = blocks["offset"], blocks["metaDataLength"] + (blocks["bodyLength"] if bodies else 0)
             good = (starts >= 0) & (sizes >= 0) & (starts <= len(self.data) - sizes)
             self.data.fetch(np.stack([starts, starts + sizes], axis=1)[good].tolist())
@@ -170,7 +173,7 @@ class RecordBatchFileReader:
 
     def _opened(self) -> _File:
         file = self._file
-        if file is None or self._states.inherited:
+        if file is None or (file.ranged and self._states.inherited):
             self._states.go(READ)
         assert file is not None
         return file
@@ -196,17 +199,17 @@ class RecordBatchFileReader:
         Our writers put them into the footer; of other files, the metadata of all batches are read. A column's length is
         always checked against its own batch, so a footer that is wrong is believed here and nowhere else.
         """
-        return self._row_counts().rows
+        return sum([n * rows for n, rows in self._row_counts()])
 
     def _row_counts(self) -> RowCounts:
         file = self._opened()
         hint = file.metadata().get(ROW_COUNTS)
-        counts = None if hint is None else RowCounts.decode(hint, len(file.batches))
+        counts = None if hint is None else decode_row_counts(hint, len(file.batches))
         if counts is None:
-            counts = RowCounts()
+            counts = []
             file.fetch(file.batches)
             for i in range(len(file.batches)):
-                counts.add(self._batch(file, i).num_rows)
+                add_rows(counts, self._batch(file, i).num_rows)
         return counts
 
     def get_batch(self, index: SupportsIndex) -> RecordBatch:
@@ -254,7 +257,7 @@ class RecordBatchFileReader:
     def read_all(self) -> Table:
         """All batches, as a table; copies nothing. Of a file that is read by ranges, it reads the columns now."""
         file = self._opened()
-        return Table(self.schema, list(self._read_ranges(file) if isinstance(file.data, SourceRange) else self))
+        return Table(self.schema, list(self._read_ranges(file) if file.ranged else self))
 
     def _read_ranges(self, file: _File) -> Iterator[RecordBatch]:
         """All batches with their columns, many small ones in one read."""
@@ -315,11 +318,12 @@ class _FileDictionaries(Mapping[int, Dictionary]):
         found: dict[int, Dictionary] = {}
         budget = DictionaryBudget(file.limits)
         total = 0
-        file.fetch(file.dictionaries)
+        blocks = file.blocks("dictionaries")
+        file.fetch(blocks)
         # Dictionaries within dictionaries may lie anywhere, so each is given all of them, through a reference that does
         # not hold this object in a cycle.
         all_of_them = weakref.proxy(self)
-        for i, block in enumerate(file.dictionaries):
+        for i, block in enumerate(blocks):
             where = f"{file.name}: dictionary block {i}"
             message, body = file.message(block, where)
             total += len(body)

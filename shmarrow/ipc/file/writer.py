@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from shmarrow.ipc.batch.encode import IpcPayload
-from shmarrow.ipc.file.footer import HEAD, MAGIC, ROW_COUNTS, SIZE, Block, RowCounts
+from shmarrow.ipc.file.footer import HEAD, MAGIC, ROW_COUNTS, SIZE, Block, RowCounts, add_rows, encode_row_counts
 from shmarrow.ipc.flatbuffers import builder as flatbuf_writer
 from shmarrow.ipc.flatbuffers.tables import ENUMS, STRUCTS
 from shmarrow.ipc.message.encode import key_values
@@ -19,8 +19,8 @@ from shmarrow.types import MetadataLike, Schema, as_metadata
 class RecordBatchFileWriter(BatchWriter):
     """Writes the file format: a stream, and a footer that says where its blocks are.
 
-    The footer's metadata get one key more than the user's, with the number of rows of each batch; readers of shmarrow
-    do not show it.
+    Where there are several batches, the footer's metadata get one key more than the user's, with the number of rows of
+    each batch; readers of shmarrow do not show it.
     """
 
     replaces = False
@@ -30,7 +30,7 @@ class RecordBatchFileWriter(BatchWriter):
     ) -> None:
         self._metadata = as_metadata(metadata)
         self._blocks: dict[str, list[Block]] = {"dictionaries": [], "recordBatches": []}
-        self._row_counts = RowCounts()
+        self._row_counts: RowCounts = []
         super().__init__(sink, schema, options)
 
     def _start(self) -> None:
@@ -41,13 +41,13 @@ class RecordBatchFileWriter(BatchWriter):
         block = position, len(payload.metadata), payload.body_length
         self._blocks["dictionaries" if rows is None else "recordBatches"].append(block)
         if rows is not None:
-            self._row_counts.add(rows)
+            add_rows(self._row_counts, rows)
 
     def _finish(self) -> None:
         builder, schema = self._encoded.start()
         metadata = dict(self._metadata or {})
-        if self._row_counts.runs:
-            metadata[ROW_COUNTS] = self._row_counts.encode()
+        if len(self._blocks["recordBatches"]) > 1:  # the metadata of one batch are read as fast
+            metadata[ROW_COUNTS] = encode_row_counts(self._row_counts)
         values = {
             "version": ENUMS["MetadataVersion"][self.options.metadata_version],
             "schema": schema,

@@ -31,7 +31,7 @@ from shmarrow.ipc.stream.decoder import BatchEvent, EndEvent, Event, SchemaEvent
 from shmarrow.sources.base import Source
 from shmarrow.states import CLOSE, CLOSED, END, ENDED, FAIL, FAILED, OPEN, READ, NotCopied, StateMachine, Transitions
 from shmarrow.tables import Table
-from shmarrow.types import Metadata, Schema
+from shmarrow.types import Schema
 
 SEQUENTIAL: Transitions = {
     OPEN: {READ: OPEN, END: ENDED, FAIL: FAILED, CLOSE: CLOSED},
@@ -45,13 +45,6 @@ MAPPED: Transitions = {OPEN: {READ: OPEN, CLOSE: CLOSED}, CLOSED: {CLOSE: CLOSED
 """States of :class:`MappedStreamReader`, which reads no byte that it could not read again."""
 
 _PART = 64 << 20
-
-
-class BatchWithMetadata(NamedTuple):
-    """A record batch and the metadata of its message."""
-
-    batch: RecordBatch
-    custom_metadata: Metadata | None
 
 
 class _BatchReader:
@@ -83,16 +76,6 @@ class _BatchReader:
             After :meth:`close`.
         """
         raise NotImplementedError
-
-    def read_next_batch_with_custom_metadata(self) -> BatchWithMetadata:
-        """The next batch, and the metadata of its message; as :meth:`read_next_batch`."""
-        batch = self.read_next_batch()
-        return BatchWithMetadata(batch, batch.metadata)
-
-    def iter_batches_with_custom_metadata(self) -> Iterator[BatchWithMetadata]:
-        """The batches that are left, each with the metadata of its message."""
-        for batch in self:
-            yield BatchWithMetadata(batch, batch.metadata)
 
     def __iter__(self) -> Iterator[RecordBatch]:
         return self
