@@ -65,7 +65,7 @@ def _plan_body(columns: Sequence[Any], length: int, options: IpcWriteOptions) ->
         swap = options.endianness == "big"
         for column in columns:
             if column.__class__ is PrimitiveArray and not (swap or column._null_count or column._offset):
-                data = column._buffers[1]
+                data: Any = column._buffers[1]
                 if data.size == column._length * column._type.storage.itemsize:  # nothing to trim
                     nodes += (column._length, 0)
                     buffers += (EMPTY, data)
@@ -92,7 +92,7 @@ def _plan_body(columns: Sequence[Any], length: int, options: IpcWriteOptions) ->
     values["buffers"] = table.reshape(-1).view(_BUFFER)
     gaps = (room - sizes)[sizes > 0].tolist()
     padding = {gap: bytes(gap) for gap in set(gaps)}
-    pieces = list(chain.from_iterable(zip(filled, map(padding.__getitem__, gaps), strict=True)))
+    pieces: list[Any] = list(chain.from_iterable(zip(filled, map(padding.__getitem__, gaps), strict=True)))
     return values, [piece for piece in pieces if len(piece)] if 0 in padding else pieces, int(room.sum())
 
 
