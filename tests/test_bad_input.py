@@ -275,7 +275,7 @@ def test_names_that_are_taken(tmp_path: Path, shm_name: str) -> None:
             pass
         for make in (sa.ipc.new_file, sa.ipc.new_stream):
             with pytest.raises(sa.ObjectExists, match=r"taken|sa-test") as caught:
-                make(place, BATCH.schema)
+                make(place, BATCH.schema, overwrite=False)
             assert isinstance(caught.value, FileExistsError)
             assert caught.value.errno == errno.EEXIST
 

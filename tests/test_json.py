@@ -498,7 +498,7 @@ def test_names_that_end_in_gz_are_compressed(tmp_path: Path) -> None:
     assert gzip.decompress(compressed) == plain
     assert read_json(io.BytesIO(compressed + gzip.compress(b" "))).equals(table)
     with pytest.raises(sa.ObjectExists):
-        write_json(tmp_path / "t.json", table)
+        write_json(tmp_path / "t.json", table, overwrite=False)
 
 
 def test_a_failed_write_leaves_nothing(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import errno
 import fcntl
 import gc
@@ -10,6 +11,7 @@ import io
 import mmap
 import multiprocessing
 import os
+import pickle
 import random
 import resource
 import select
@@ -158,7 +160,7 @@ def test_default_mode_is_owner_reads(place: Place) -> None:
     assert stat.S_IMODE(place.path("a").stat().st_mode) == 0o400
 
 
-@pytest.mark.parametrize("mode", [-1, 0o1000, "0400", None])
+@pytest.mark.parametrize("mode", [-1, 0o1000, "0400"])
 def test_mode_that_is_none(tmp_path: Path, mode: object) -> None:
     with pytest.raises(errors.InvalidArgument, match="mode"):
         create(tmp_path / "a", mode=mode)  # type: ignore[arg-type]
@@ -480,9 +482,8 @@ def test_leftovers_are_collected_and_living_writers_are_not(tmp_path: Path, no_t
     assert len(os.listdir(tmp_path)) == 2
     assert segment.collect_leftovers(str(tmp_path)) == 1
     assert segment.collect_leftovers(str(tmp_path)) == 0
-    (tmp_path / ".shmarrow-dead").write_bytes(b"left")
-    put(str(tmp_path / "b"), b"y")  # a writer with a temporary name collects first
     living.publish()
+    put(str(tmp_path / "b"), b"y")
     assert sorted(os.listdir(tmp_path)) == ["a", "b"]
     assert segment.collect_leftovers(str(tmp_path / "nowhere")) == 0
 
@@ -873,3 +874,305 @@ def test_killed_writers(
         assert key in KEYS
         unlink(place(key))
     assert place.names() == []
+
+
+# Leftovers, links, permissions
+
+
+def events(code: str, *arguments: str) -> list[str]:
+    """The audit events of a fresh process, during a piece of code."""
+    script = (
+        "import sys, shmarrow, shmarrow.segment as segment, shmarrow.segment.writer\n"
+        "seen = []\n"
+        "sys.addaudithook(lambda event, given: seen.append(event))\n"
+        f"{code}\nprint(*seen)"
+    )
+    found = subprocess.run([sys.executable, "-c", script, *arguments], capture_output=True, text=True, check=False)
+    assert found.stderr == ""
+    return found.stdout.split()
+
+
+@pytest.mark.parametrize("named", [False, True])
+def test_no_directory_is_listed(named: bool, tmp_path: Path) -> None:
+    """Writing costs the same whatever else the directory holds."""
+    put(str(tmp_path / "a"), b"old")
+    code = "shmarrow.segment.files._O_TMPFILE = 0\n" if named else ""
+    code += "with segment.create(sys.argv[1], overwrite=True) as writer:\n    writer.write([b'new'])\n"
+    seen = events(code, str(tmp_path / "a"))
+    assert "os.rename" in seen
+    assert {"os.listdir", "os.scandir"}.isdisjoint(seen)
+    assert (tmp_path / "a").read_bytes() == b"new"
+
+
+def test_leftovers_are_found_by_the_next_writer_of_the_name(tmp_path: Path, no_tmpfile: None) -> None:
+    def killed() -> None:
+        writer = create(tmp_path / "a")
+        writer.write([b"x" * 1000])
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    for _ in range(3):
+        assert ended(forked(killed)) == -signal.SIGKILL
+    assert len(os.listdir(tmp_path)) == 1
+    living = [create(tmp_path / "a", overwrite=True) for _ in range(3)]
+    assert len(os.listdir(tmp_path)) == 3
+    for number, writer in enumerate(living):
+        writer.write([bytes([number])])
+        writer.publish()
+    assert os.listdir(tmp_path) == ["a"]
+    assert (tmp_path / "a").read_bytes() == b"\x02"
+
+
+def test_names_that_somebody_else_keeps_are_passed_by(tmp_path: Path, way: str) -> None:
+    """As many as there are: a directory in the place of each."""
+    from shmarrow.segment import files
+
+    names = [name for name, _ in zip(files._temp_paths(str(tmp_path), "a"), range(64), strict=False)]
+    for name in names:
+        os.mkdir(name)
+    put(str(tmp_path / "a"), b"x", overwrite=True)
+    assert sorted(os.listdir(tmp_path)) == sorted(["a", *map(os.path.basename, names)])
+
+
+def test_writers_follow_links(tmp_path: Path, way: str) -> None:
+    (tmp_path / "far").mkdir()
+    put(str(tmp_path / "far" / "a"), b"old")
+    (tmp_path / "link").symlink_to("far/a")
+    (tmp_path / "link to link").symlink_to(tmp_path / "link")
+    (tmp_path / "dangling").symlink_to("far/b")
+    before = attach(tmp_path / "link")
+    put(str(tmp_path / "link to link"), b"new", overwrite=True)
+    put(str(tmp_path / "dangling"), b"made", overwrite=True)
+    assert before.data.tobytes() == b"old"
+    assert (tmp_path / "far" / "a").read_bytes() == b"new"
+    assert (tmp_path / "far" / "b").read_bytes() == b"made"
+    assert all((tmp_path / name).is_symlink() for name in ("link", "link to link", "dangling"))
+    assert sorted(os.listdir(tmp_path / "far")) == ["a", "b"]
+    for name in ("link", "dangling"):
+        with pytest.raises(errors.ObjectExists):
+            create(tmp_path / name)
+
+
+def test_links_that_lead_nowhere(tmp_path: Path) -> None:
+    (tmp_path / "one").symlink_to("other")
+    (tmp_path / "other").symlink_to("one")
+    (tmp_path / "up").symlink_to("..")
+    (tmp_path / "missing").symlink_to("none/a")
+    for name, kind in (("one", errors.StorageError), ("up", errors.StorageError), ("missing", errors.ObjectNotFound)):
+        with pytest.raises(kind):
+            create(tmp_path / name, overwrite=True)
+
+
+@pytest.mark.skipif(not ROOT, reason="needs another user's file")
+def test_links_of_others_where_all_may_write(tmp_path: Path, shm: Place) -> None:
+    """As Linux refuses to follow them (protected_symlinks)."""
+    (tmp_path / "all").mkdir()
+    (tmp_path / "all").chmod(0o1777)
+    put(str(tmp_path / "mine"), b"mine")
+    trap = tmp_path / "all" / "trap"
+    trap.symlink_to(tmp_path / "mine")
+    put(str(trap), b"still mine", overwrite=True)  # a link of one's own
+    os.chown(trap, NOBODY, NOBODY, follow_symlinks=False)
+    with pytest.raises(errors.StorageError, match=f"user {NOBODY}'s"):
+        create(trap, overwrite=True)
+    assert (tmp_path / "mine").read_bytes() == b"still mine"
+    shm.path("link").symlink_to(tmp_path / "mine")
+    put(shm("link"), b"not through the link", overwrite=True)
+    assert (tmp_path / "mine").read_bytes() == b"still mine"
+
+
+@pytest.mark.parametrize("umask", [0o022, 0o077, 0o002])
+def test_mode_of_any_program(tmp_path: Path, way: str, umask: int) -> None:
+    """As ``open(path, "wb")`` gives it."""
+    before = os.umask(umask)
+    try:
+        put(str(tmp_path / "a"), b"x", mode=None)
+        (tmp_path / "b").write_bytes(b"x")
+        assert stat.S_IMODE((tmp_path / "a").stat().st_mode) == stat.S_IMODE((tmp_path / "b").stat().st_mode)
+        (tmp_path / "a").chmod(0o640)
+        put(str(tmp_path / "a"), b"x", mode=None, overwrite=True)
+        assert stat.S_IMODE((tmp_path / "a").stat().st_mode) == 0o640
+    finally:
+        os.umask(before)
+
+
+@pytest.mark.skipif(not ROOT, reason="needs another user's file")
+def test_a_replaced_file_keeps_its_owner(tmp_path: Path, way: str) -> None:
+    put(str(tmp_path / "a"), b"x", mode=0o600)
+    os.chown(tmp_path / "a", NOBODY, NOBODY)
+    put(str(tmp_path / "a"), b"y", mode=None, overwrite=True)
+    found = (tmp_path / "a").stat()
+    assert (found.st_uid, found.st_gid, stat.S_IMODE(found.st_mode)) == (NOBODY, NOBODY, 0o600)
+
+
+# Threads, forks, copies
+
+
+def test_an_attached_object_takes_one_descriptor(place: Place) -> None:
+    put(place("a"), b"x" * 100)
+    before = len(os.listdir("/proc/self/fd"))
+    segments = [attach(place("a")) for _ in range(10)]
+    assert len(os.listdir("/proc/self/fd")) == before + 10
+    columns = [each.data[10:20] for each in segments[:5]]
+    for each in segments:
+        each.close()
+    assert len(os.listdir("/proc/self/fd")) == before + 5
+    columns.clear()
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
+def test_close_gives_up_lock_and_mapping_at_once(place: Place) -> None:
+    put(place("a"), b"x" * 100)
+    path = place.path("a")
+    got = attach(place("a"))
+    with path.open("rb") as evictor:
+        with pytest.raises(BlockingIOError):
+            fcntl.flock(evictor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        assert str(path) in Path("/proc/self/maps").read_text()
+        got.close()
+        assert str(path) not in Path("/proc/self/maps").read_text()
+        fcntl.flock(evictor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    assert got.mode == 0o400
+    assert got.identity[1] == path.stat().st_ino
+
+
+def test_data_races_with_close(place: Place) -> None:
+    """A reader gets the object's bytes or `Closed`, never those of another file."""
+    put(place("a"), b"a" * 4096)
+    put(place("b"), b"b" * 4096)
+    wrong: list[object] = []
+
+    def read(got: segment.Segment) -> None:
+        try:
+            for _ in range(50):
+                if got.data[:100].tobytes() != b"a" * 100:
+                    wrong.append(got)
+        except errors.Closed:
+            return
+
+    with ThreadPoolExecutor(4) as pool:
+        for _ in range(100):
+            got = attach(place("a"))
+            reading = [pool.submit(read, got) for _ in range(3)]
+            got.close()
+            other = attach(place("b"))
+            for each in reading:
+                each.result()
+            other.close()
+    assert wrong == []
+
+
+def test_discard_races_with_write(tmp_path: Path) -> None:
+    """What is written while another thread discards never lands in another file."""
+    bystander = tmp_path / "bystander"
+
+    def write(writer: segment.SegmentWriter) -> None:
+        with contextlib.suppress(errors.Closed):
+            for _ in range(100):
+                writer.write([b"y" * 100])
+
+    with ThreadPoolExecutor(2) as pool:
+        for _ in range(100):
+            writer = create(tmp_path / "a")
+            writing = pool.submit(write, writer)
+            writer.discard()
+            with bystander.open("wb") as file:
+                file.write(b"x" * 10)
+            writing.result()
+            assert bystander.read_bytes() == b"x" * 10
+    assert os.listdir(tmp_path) == ["bystander"]
+
+
+def test_discards_race(tmp_path: Path) -> None:
+    """A descriptor is closed once."""
+    with ThreadPoolExecutor(4) as pool:
+        for _ in range(200):
+            writer = create(tmp_path / "a")
+            discarding = [pool.submit(writer.discard) for _ in range(4)]
+            with open(os.devnull) as file:
+                for each in discarding:
+                    each.result()
+                assert os.path.samestat(os.fstat(file.fileno()), os.stat(os.devnull))
+
+
+def test_a_forked_child_does_not_publish(tmp_path: Path, way: str) -> None:
+    with create(tmp_path / "a") as writer:
+        writer.write([b"x"])
+
+        def child() -> None:
+            for call in (writer.publish, writer.fileno, lambda: writer.write([b"y"]), lambda: writer.map(10)):
+                with pytest.raises(errors.Closed, match=f"belongs to process {os.getppid()}"):
+                    call()
+            with contextlib.suppress(errors.Closed), writer:
+                pass
+            gc.collect()
+
+        assert ended(forked(child)) == 0
+        assert not (tmp_path / "a").exists()
+    assert (tmp_path / "a").read_bytes() == b"x"
+
+
+def test_a_forked_child_closes_nothing_else(tmp_path: Path) -> None:
+    """Daemons close what they inherit, and open files under the same numbers."""
+    writer = create(tmp_path / "a")
+    number = writer.fileno()
+
+    def child() -> None:
+        nonlocal writer
+        os.close(number)
+        other = os.open(os.devnull, os.O_RDONLY)
+        assert other == number
+        del writer
+        gc.collect()
+        os.fstat(other)
+
+    assert ended(forked(child)) == 0
+    writer.discard()
+
+
+def test_a_forked_child_while_another_thread_writes(tmp_path: Path) -> None:
+    """The lock that the thread has at the time of the fork does not stop the child."""
+    writer = create(tmp_path / "a")
+    assert writer._lock.acquire()
+    try:
+        with ThreadPoolExecutor(1) as pool:
+            assert pool.submit(lambda: ended(forked(writer.discard))).result(timeout=60) == 0
+    finally:
+        writer._lock.release()
+    writer.discard()
+
+
+def test_copies_of_a_segment_attach_again(place: Place) -> None:
+    put(place("a"), b"hello")
+    got = attach(place("a"))
+    before = len(os.listdir("/proc/self/fd"))
+    for copied in (copy.copy(got), copy.deepcopy(got), pickle.loads(pickle.dumps(got))):
+        assert (copied.name, copied.identity) == (got.name, got.identity)
+        copied.close()
+        assert got.data.tobytes() == b"hello"
+    del copied
+    assert len(os.listdir("/proc/self/fd")) == before
+    kept = pickle.dumps(got)
+    got.close()
+    with pytest.raises(errors.Closed):
+        pickle.dumps(got)
+    put(place("a"), b"another", overwrite=True)
+    with pytest.raises(errors.ObjectNotFound, match="replaced"):
+        pickle.loads(kept)
+
+
+def _length_of(got: segment.Segment) -> int:
+    return len(got.data)
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn"])
+def test_segments_go_to_other_processes(method: str, shm: Place) -> None:
+    put(shm("a"), b"hello")
+    with multiprocessing.get_context(method).Pool(1) as pool:
+        assert pool.map(_length_of, [attach(shm("a"))]) == [5]
+
+
+def test_writers_are_not_copied(tmp_path: Path) -> None:
+    with create(tmp_path / "a") as writer:
+        for use in (copy.copy, copy.deepcopy, pickle.dumps):
+            with pytest.raises(errors.InvalidType, match="cannot be copied or pickled"):
+                use(writer)

@@ -160,14 +160,14 @@ def test_names_that_are_taken(tmp_path: Path, shm_name: str) -> None:
             writer.write(old)
         reader = sa.ipc.open_file(place)
         with pytest.raises(sa.ObjectExists):
-            sa.ipc.new_file(place, new.schema)
+            sa.ipc.new_file(place, new.schema, overwrite=False)
         with sa.ipc.new_file(place, new.schema, overwrite=True) as writer:
             writer.write(new)
             assert sa.ipc.open_file(place).get_batch(0).num_rows == 3
         assert sa.ipc.open_file(place).get_batch(0).num_rows == 5
         assert reader.get_batch(0).equals(old)
     # Whoever loses a race learns it at the end.
-    first, second = (sa.ipc.new_file(tmp_path / "b", old.schema) for _ in range(2))
+    first, second = (sa.ipc.new_file(tmp_path / "b", old.schema, overwrite=False) for _ in range(2))
     first.write(old)
     second.write(old)
     first.close()
@@ -182,9 +182,6 @@ def test_permissions(tmp_path: Path) -> None:
         with sa.ipc.new_file(tmp_path / f"{mode:o}", batch.schema, mode=mode):
             pass
         assert (tmp_path / f"{mode:o}").stat().st_mode & 0o777 == mode
-    with sa.ipc.new_stream(tmp_path / "default", batch.schema):
-        pass
-    assert (tmp_path / "default").stat().st_mode & 0o777 == 0o400
 
 
 def test_tables_are_written_batch_by_batch_or_in_pieces() -> None:

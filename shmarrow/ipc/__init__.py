@@ -9,9 +9,10 @@ import importlib
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
+from shmarrow import sources
 from shmarrow.errors import DEFAULT_LIMITS, InvalidArgument, Limits
 from shmarrow.ipc.file.reader import RecordBatchFileReader
-from shmarrow.sources import open_sink, open_source
+from shmarrow.sources import open_source
 from shmarrow.types import MetadataLike, Schema
 
 if TYPE_CHECKING:
@@ -46,33 +47,37 @@ def new_file(
 
     Parameters
     ----------
-    sink : path, ``shm:NAME`` or file object
-        Where the file goes. A path or a name appears whole when the writer is closed, or not at all.
+    sink : path, ``shm:NAME``, SegmentWriter, file object or socket
+        Where the file goes. A path or a name appears whole when the writer is closed, or not at all; a symbolic link
+        is followed. A file object or a socket gets the bytes as they are written, and stays open;
+        :mod:`shmarrow.sources.sinks` says what its ``write`` may return.
     schema : Schema
         The schema of all batches.
     options : IpcWriteOptions, optional
         Compression, alignment, version.
     metadata : mapping, optional
         The footer's own metadata.
-    overwrite : bool
-        True replaces what has the name; readers that have it open keep the old one whole.
-    mode : int
-        Permissions of the published file.
+    overwrite : bool, optional
+        True replaces what has the name; readers that have it open keep the old one whole. By default a path is
+        replaced, and a ``shm:`` name is not.
+    mode : int, optional
+        Permission bits of the published file. By default those of the file that is replaced, or else 0o666 without
+        the bits of the umask; 0o400 for a ``shm:`` name.
     durable : bool
         True syncs the file and its directory before it is published.
 
     Raises
     ------
     ObjectExists
-        If the name is taken and ``overwrite`` is False.
+        If the name is taken, and not to be replaced.
     StoreFull
         If there is no space left.
     StorageError
-        If the directory does not allow it.
+        If the directory does not allow it, or the file object does not accept all bytes.
     """
     from shmarrow.ipc.file.writer import RecordBatchFileWriter
 
-    target = open_sink(sink, overwrite=overwrite, mode=mode, durable=durable)
+    target = sources.open_sink(sink, overwrite=overwrite, mode=mode, durable=durable)
     return RecordBatchFileWriter(target, schema, options, metadata)
 
 
@@ -88,7 +93,7 @@ def new_stream(
     """A writer of the streaming format; the parameters and errors are those of :func:`new_file`."""
     from shmarrow.ipc.stream.writer import RecordBatchStreamWriter
 
-    target = open_sink(sink, overwrite=overwrite, mode=mode, durable=durable)
+    target = sources.open_sink(sink, overwrite=overwrite, mode=mode, durable=durable)
     return RecordBatchStreamWriter(target, schema, options)
 
 
@@ -99,7 +104,7 @@ def append_file(
 
     The file is replaced as a whole when the writer is closed: its readers keep what they had, and a writer that is
     killed leaves it as it was. The bytes of the old batches are copied once, from one file to the other. Schema, footer
-    metadata, byte order, metadata version and permissions stay those of the file.
+    metadata, byte order, metadata version, owner and permissions stay those of the file, and symbolic links are followed.
 
     Parameters
     ----------
@@ -123,10 +128,10 @@ def append_file(
 
     source = open_source(where)
     if source.identity is None:
+        source.close()
         raise InvalidArgument("a file is added to by its path or its shm: name")
     reader = RecordBatchFileReader(source, DEFAULT_LIMITS)
-    mode = source.mode
-    sink = open_sink(where, overwrite=True, mode=mode, durable=durable, replacing=source.identity)
+    sink = sources.open_sink(where, overwrite=True, durable=durable, replacing=source.identity)
     return RecordBatchFileAppender(reader, sink, options)
 
 
@@ -143,11 +148,12 @@ def open_file(
     Parameters
     ----------
     source : path, ``shm:NAME``, Segment, file object or bytes-like
-        A path or a name is mapped; the arrays point into the mapping and keep it alive.
+        A path or a name is mapped; the arrays point into the mapping and keep it alive. Of a file object that can
+        seek and is not mapped, only the ranges that are needed are read. :mod:`shmarrow.sources` has the full table.
     limits : Limits, optional
         Bounds on what is accepted.
     memory_map : bool
-        False reads a path's bytes into memory instead.
+        False reads the bytes of a path, a name or a file into memory instead, where nobody can cut them short.
     zero_copy_only : bool
         True refuses batches that are compressed, as they cannot be had without a copy.
     included_fields : iterable of int and str, optional
@@ -159,6 +165,10 @@ def open_file(
         If there is nothing of this name.
     InvalidData
         If the bytes are no Arrow file.
+    StorageError
+        If they cannot be read.
+    InvalidType
+        If the source is a text file, or no source at all.
     """
     return RecordBatchFileReader(open_source(source, memory_map), limits, zero_copy_only, included_fields)
 
@@ -173,8 +183,8 @@ def open_stream(
     """A reader of the streaming format: an iterator of record batches.
 
     Over a path, a name or bytes it is a :class:`MappedStreamReader`, which copies nothing and gives any batch by
-    number; over a file object it reads what each message needs. The parameters and errors are those of
-    :func:`open_file`.
+    number; over a file object or a socket it reads what each message needs. A file object is read from its position
+    on, and left after the end of the stream. The parameters and errors are those of :func:`open_file`.
     """
     from shmarrow.ipc.stream.reader import MappedStreamReader, RecordBatchStreamReader
 

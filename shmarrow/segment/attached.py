@@ -257,7 +257,7 @@ def read_whole(fd: int, size: int, name: str) -> Bytes:
         data = np.empty(size, U1)
     except MemoryError:
         raise StorageError(errno.ENOMEM, f"cannot read {name!r}: there is no memory for its {size} bytes") from None
-    view, done = memoryview(data), 0
+    view, done = data.data, 0
     while done < size:
         got = os.preadv(fd, [view[done : done + MAX_CALL_BYTES]], done)
         if not got:

@@ -132,7 +132,7 @@ def create(
     try:
         if not os.path.isabs(path):
             path = os.path.join(os.getcwd(), path)  # still the same file after a chdir
-        path, replaced = _target(path, overwrite, follow=not is_shm(name))
+        path, replaced = _target(path, overwrite, follow=keeper is None and not is_shm(name))
         directory = os.path.dirname(path)
         scratch = directory if keeper is None else keeper.scratch
         bits = 0o666 if mode is None and replaced is None else 0o600

@@ -32,7 +32,7 @@ from shmarrow.sources.base import Source
 from shmarrow.sources.mapped import open_location, open_segment
 
 if TYPE_CHECKING:
-    from shmarrow.sources.sinks import Sink
+    from shmarrow.sources.sinks import open_sink
 
 
 def open_source(source: Any, memory_map: bool = True, *, sequential: bool = False) -> Source:
@@ -71,15 +71,16 @@ def open_source(source: Any, memory_map: bool = True, *, sequential: bool = Fals
 
 
 def _is_file(source: Any) -> bool:
-    reads = hasattr(source, "read") or hasattr(source, "readinto") or hasattr(source, "recv_into")
-    return reads and not isinstance(source, (mmap.mmap, memoryview))
+    if isinstance(source, (bytes, bytearray, memoryview, mmap.mmap)):
+        return False
+    return hasattr(source, "read") or hasattr(source, "readinto") or hasattr(source, "recv_into")
 
 
 def _open_file(file: Any, memory_map: bool, sequential: bool) -> Source:
     from shmarrow.sources import buffers, mapped, ranges
     from shmarrow.sources import sequential as in_sequence
 
-    in_sequence.check_readable(file)
+    in_sequence.check_file(file, "rb")
     opened = buffers.open_bytes_io(file, sequential)
     if opened is None and not sequential:
         opened = mapped.open_file_io(file, memory_map) or ranges.open_ranges(file)
@@ -89,15 +90,14 @@ def _open_file(file: Any, memory_map: bool, sequential: bool) -> Source:
     return stream if sequential else stream.read_all()
 
 
-def open_sink(
-    sink: Any,
-    *,
-    overwrite: bool | None = None,
-    mode: int | None = None,
-    durable: bool = False,
-    replacing: tuple[int, int, int, int] | None = None,
-) -> Sink:
-    """Open what is to be written; see :func:`shmarrow.sources.sinks.open_sink`."""
+def __getattr__(name: str) -> Any:
+    """What writes is imported when it is first asked for."""
+    if name != "open_sink":
+        raise AttributeError(f"module 'shmarrow.sources' has no attribute {name!r}")
     from shmarrow.sources.sinks import open_sink
 
-    return open_sink(sink, overwrite=overwrite, mode=mode, durable=durable, replacing=replacing)
+    globals()[name] = open_sink
+    return open_sink
+
+
+__all__ = ["Source", "open_sink", "open_source"]

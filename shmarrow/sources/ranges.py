@@ -10,13 +10,15 @@ whatever their size.
 
 from __future__ import annotations
 
+import os
 from bisect import bisect_right, insort
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext
 from threading import Lock
 from typing import Any
 
 from shmarrow.buffer import Bytes, as_bytes
-from shmarrow.errors import InvalidData, StorageError
+from shmarrow.errors import Closed, InvalidData, StorageError
 from shmarrow.segment.attached import EMPTY
 from shmarrow.sources.base import Source, name_of
 from shmarrow.sources.sequential import Reader, is_decompressing, raise_io_error
@@ -42,14 +44,18 @@ def open_ranges(file: Any) -> RangeSource | None:
 
 
 class RangeSource(Source):
-    """A file object of which ranges are read. Its calls take turns by a lock."""
+    """A file object of which ranges are read.
 
-    __slots__ = ("_cached", "_held", "_lock", "_range", "_starts")
+    Its calls take turns by a lock. A forked child, whose reads would move the position of its parent's file, is refused.
+    """
+
+    __slots__ = ("_cached", "_held", "_lock", "_pid", "_range", "_starts")
 
     def __init__(self, file: Any, name: str, size: int) -> None:
         super().__init__(name, None, size=size)
         self._range = _ranged(file, name)
         self._lock = Lock()
+        self._pid = os.getpid()
         # What was read, by where it starts, in the order of use; and its size.
         self._cached: dict[int, Bytes] = {}
         self._starts: list[int] = []
@@ -76,6 +82,8 @@ class RangeSource(Source):
         return found
 
     def _check(self, start: int, stop: int) -> None:
+        if os.getpid() != self._pid:
+            raise Closed(f"{self.name} was opened by process {self._pid}; open it again in its children")
         if not 0 <= start <= stop <= (self.size or 0):
             raise InvalidData(f"{self.name}: expected the bytes [{start}, {stop}), found {self.size} bytes")
 
@@ -109,8 +117,8 @@ class RangeSource(Source):
             self._drop(next(iter(self._cached)))
 
     def close(self) -> None:
-        with self._lock:
-            super().close()
+        super().close()
+        with nullcontext() if os.getpid() != self._pid else self._lock:  # which a thread of the parent may have
             self._cached.clear()
             self._starts.clear()
             self._held = 0

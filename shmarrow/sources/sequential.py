@@ -35,24 +35,34 @@ def is_decompressing(file: Any) -> bool:
     return any((kind.__module__, kind.__qualname__) in _DECOMPRESSING for kind in type(file).__mro__)
 
 
-def check_readable(file: Any) -> None:
-    """Refuse a file object that bytes cannot be read from.
+def check_file(file: Any, mode: str) -> None:
+    """Refuse a file object that was not opened for what it is to be used for.
+
+    Parameters
+    ----------
+    file : file object
+    mode : str
+        ``"rb"`` to read it, ``"wb"`` to write to it.
 
     Raises
     ------
     InvalidType
-        If it is a text file, or was opened for writing.
+        If it is a text file, or was opened for the other use.
     Closed
         If it is closed.
     """
     name = name_of(file)
     if isinstance(file, io.TextIOBase):
-        raise InvalidType(f"expected a binary file, found the text file {name}; open it with mode 'rb'")
+        raise _is_text(name, mode)
     if getattr(file, "closed", False) is True:
         raise Closed(f"the file object {name} is closed; open it again")
-    readable = getattr(file, "readable", None)
-    if callable(readable) and not readable():
-        raise InvalidType(f"{name} is open for writing only; open it with mode 'rb'")
+    able = getattr(file, "readable" if mode == "rb" else "writable", None)
+    if callable(able) and not able():
+        raise InvalidType(f"{name} is open for {'writing' if mode == 'rb' else 'reading'} only; open it as {mode!r}")
+
+
+def _is_text(name: str, mode: str) -> InvalidType:
+    return InvalidType(f"expected a binary file, found the text file {name}; open it as {mode!r}")
 
 
 def raise_io_error(error: Exception, action: str, name: str) -> NoReturn:
@@ -88,7 +98,7 @@ class Reader:
         if found is None:
             return None
         if isinstance(found, str):
-            raise InvalidType(f"expected a binary file, found the text file {self._name}; open it with mode 'rb'")
+            raise _is_text(self._name, "rb")
         try:
             part = memoryview(found).cast("B")
         except TypeError:

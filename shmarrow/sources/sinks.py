@@ -19,15 +19,17 @@ from __future__ import annotations
 import errno
 import io
 import os
-from collections.abc import Sequence
-from typing import Any, NoReturn
+from collections.abc import Callable, Sequence
+from typing import Any, NoReturn, TypeVar
 
 from shmarrow import segment
 from shmarrow.buffer import Bytes
-from shmarrow.errors import Closed, Failed, InvalidType, StorageError
+from shmarrow.errors import Failed, InvalidType, StorageError
 from shmarrow.segment.location import is_shm
 from shmarrow.sources.base import name_of
-from shmarrow.sources.sequential import raise_io_error
+from shmarrow.sources.sequential import check_file, raise_io_error
+
+R = TypeVar("R")
 
 _SHM_MODE = 0o400
 
@@ -47,11 +49,12 @@ class Sink:
     Thread safety: none; a sink belongs to one writer, which takes care that its calls do not overlap.
     """
 
-    __slots__ = ("name", "position")
+    __slots__ = ("_failure", "name", "position")
 
     def __init__(self, name: str, position: int = 0) -> None:
         self.name = name
         self.position = position
+        self._failure = ""
 
     def write(self, pieces: Sequence[Any]) -> None:
         """Write all pieces, each bytes or a C-contiguous uint8 ndarray.
@@ -65,7 +68,19 @@ class Sink:
         Closed
             If the sink was finished, or the file object is closed.
         """
+        self.position += self._unless_failed(self._write, _joined(pieces))
+
+    def _write(self, pieces: list[Any]) -> int:
         raise NotImplementedError
+
+    def _unless_failed(self, call: Callable[..., R], *given: Any) -> R:
+        if self._failure:
+            raise Failed(f"writing to {self.name} failed before and cannot go on; the first error was {self._failure}")
+        try:
+            return call(*given)
+        except BaseException as error:
+            self._failure = f"{type(error).__name__}: {error}"
+            raise
 
     def allocate(self, size: int) -> Bytes:
         """Room for the next ``size`` bytes, writable, to be filled in place; zeros until then.
@@ -79,6 +94,9 @@ class Sink:
 
     def finish(self) -> None:
         """Everything is written: publish it where it has a name, flush it where it is a file object."""
+        self._unless_failed(self._finish)
+
+    def _finish(self) -> None:
         raise NotImplementedError
 
     def abort(self) -> None:
@@ -91,33 +109,23 @@ class Sink:
 class SegmentSink(Sink):
     """A new object, which gets its name when the sink is finished."""
 
-    __slots__ = ("_failure", "_writer")
+    __slots__ = ("_writer",)
 
     def __init__(self, writer: segment.SegmentWriter) -> None:
         super().__init__(writer.name, writer.size)
         self._writer = writer
-        self._failure = ""
 
-    def write(self, pieces: Sequence[Any]) -> None:
-        if self._failure:
-            raise _failed(self.name, self._failure)
-        try:
-            self.position += self._writer.write(_joined(pieces))
-        except BaseException as error:
-            self._failure = f"{type(error).__name__}: {error}"
-            raise
+    def _write(self, pieces: list[Any]) -> int:
+        return self._writer.write(pieces)
+
+    def _finish(self) -> None:
+        self._writer.publish()
 
     def allocate(self, size: int) -> Bytes:
         start = self.position
         room = self._writer.map(start + size)[start:]
         self.position += size
         return room
-
-    def finish(self) -> None:
-        if self._failure:
-            self._writer.discard()
-            raise _failed(self.name, self._failure)
-        self._writer.publish()
 
     def abort(self) -> None:
         self._writer.discard()
@@ -126,33 +134,26 @@ class SegmentSink(Sink):
 class FileSink(Sink):
     """A file object or a socket; it stays open."""
 
-    __slots__ = ("_failure", "_file", "_none_is_all", "_write")
+    __slots__ = ("_accept", "_file", "_none_is_all")
 
     def __init__(self, file: Any) -> None:
         super().__init__(name_of(file))
         self._file = file
-        self._write = file.write if hasattr(file, "write") else file.sendall
+        self._accept = file.write if hasattr(file, "write") else file.sendall
         self._none_is_all = not isinstance(file, io.RawIOBase)
-        self._failure = ""
 
-    def write(self, pieces: Sequence[Any]) -> None:
-        if self._failure:
-            raise _failed(self.name, self._failure)
+    def _write(self, pieces: list[Any]) -> int:
         done = 0
-        try:
-            for piece in _joined(pieces):
-                done += self._write_all(memoryview(piece), done)
-        except BaseException as error:
-            self._failure = f"{type(error).__name__}: {error}"
-            raise
-        self.position += done
+        for piece in pieces:
+            done += self._write_all(memoryview(piece), done)
+        return done
 
     def _write_all(self, view: memoryview, before: int) -> int:
         size = len(view)
         done = 0
         while done < size:
             try:
-                taken = self._write(view[done:] if done else view)
+                taken = self._accept(view[done:] if done else view)
             except BlockingIOError as error:
                 raise self._stuck(before + done + error.characters_written) from error
             except Exception as error:
@@ -175,17 +176,12 @@ class FileSink(Sink):
             "a file object in blocking mode",
         )
 
-    def finish(self) -> None:
-        if self._failure:
-            raise _failed(self.name, self._failure)
-        flush = getattr(self._file, "flush", None)
-        if flush is None:
-            return
-        try:
-            flush()
-        except Exception as error:
-            self._failure = f"{type(error).__name__}: {error}"
-            raise_io_error(error, "flush", self.name)
+    def _finish(self) -> None:
+        if hasattr(self._file, "flush"):
+            try:
+                self._file.flush()
+            except Exception as error:
+                raise_io_error(error, "flush", self.name)
 
 
 def open_sink(
@@ -228,7 +224,7 @@ def open_sink(
         return SegmentSink(
             segment.create(
                 sink,
-                mode=_SHM_MODE if mode is None and shared else mode,
+                mode=_SHM_MODE if mode is None and shared and replacing is None else mode,
                 overwrite=not shared if overwrite is None else overwrite,
                 durable=durable,
                 replacing=replacing,
@@ -236,23 +232,8 @@ def open_sink(
         )
     if not (hasattr(sink, "write") or hasattr(sink, "sendall")):
         raise InvalidType(f"a sink is a path, a shm: name or a file object, found {type(sink).__name__}")
-    _check_writable(sink)
+    check_file(sink, "wb")
     return FileSink(sink)
-
-
-def _check_writable(file: Any) -> None:
-    name = name_of(file)
-    if isinstance(file, io.TextIOBase):
-        raise InvalidType(f"expected a binary file, found the text file {name}; open it with mode 'wb'")
-    if getattr(file, "closed", False) is True:
-        raise Closed(f"the file object {name} is closed; open it again")
-    writable = getattr(file, "writable", None)
-    if callable(writable) and not writable():
-        raise InvalidType(f"{name} is open for reading only; open it with mode 'wb'")
-
-
-def _failed(name: str, failure: str) -> Failed:
-    return Failed(f"writing to {name} failed before and cannot go on; the first error was {failure}")
 
 
 _SMALL = 1 << 16

@@ -15,7 +15,7 @@ MAGIC = b"ARROW1"
 HEAD = 8
 SIZE = struct.Struct("<i")
 _TAIL = SIZE.size + len(MAGIC)
-_GUESS = 1 << 16
+_GUESS = 1 << 15
 """Bytes that are read at the end of a file that is read by ranges: most footers, and all of a small file."""
 
 Block = tuple[int, int, int]

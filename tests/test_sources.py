@@ -1,0 +1,558 @@
+"""Sources: what is mapped, what is read, from where, and what misbehaving file objects lead to."""
+
+from __future__ import annotations
+
+import bz2
+import copy
+import gzip
+import io
+import lzma
+import mmap
+import os
+import pickle
+import socket
+import subprocess
+import sys
+import threading
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import fsspec
+import numpy as np
+import pyarrow as pa
+import pytest
+from soak import ended, forked
+
+import shmarrow as sa
+from shmarrow.sources import open_source
+from shmarrow.sources.ranges import CACHE_BYTES, MERGED_GAP, RangeSource
+
+PEER_BATCH = pa.record_batch({"x": pa.array([3, 1, 2], pa.int64()), "s": ["a", None, "ccc"]})
+VALUES = PEER_BATCH.to_pydict()
+
+
+def file_bytes() -> bytes:
+    sink = io.BytesIO()
+    with pa.ipc.new_file(sink, PEER_BATCH.schema) as writer:
+        writer.write(PEER_BATCH)
+    return sink.getvalue()
+
+
+def stream_bytes() -> bytes:
+    sink = io.BytesIO()
+    with pa.ipc.new_stream(sink, PEER_BATCH.schema) as writer:
+        writer.write(PEER_BATCH)
+    return sink.getvalue()
+
+
+FILE = file_bytes()
+STREAM = stream_bytes()
+BYTES = bytes(range(256)) * 400
+
+
+def first_of(source: Any, **options: Any) -> dict[str, list[Any]]:
+    with sa.ipc.open_file(source, **options) as reader:
+        return reader.get_batch(0).to_pydict()
+
+
+# --- mapped or read ---
+
+
+def mappings(code: str, *arguments: str) -> int:
+    """How many mappings a fresh process makes in a piece of code."""
+    script = (
+        "import sys, io, shmarrow as sa, shmarrow.ipc.stream.reader, shmarrow.sources.ranges\n"
+        "made = []\n"
+        "sys.addaudithook(lambda event, given: made.append(given) if event == 'mmap.__new__' else None)\n"
+        f"{code}\nprint(len(made))"
+    )
+    found = subprocess.run([sys.executable, "-c", script, *arguments], capture_output=True, text=True, check=False)
+    assert found.stderr == ""
+    return int(found.stdout)
+
+
+@pytest.mark.parametrize(
+    ("opened", "mapped"),
+    [
+        ("sys.argv[1]", 1),
+        ("sys.argv[1], memory_map=False", 0),
+        ("open(sys.argv[1], 'rb')", 1),
+        ("open(sys.argv[1], 'rb', buffering=0)", 1),
+        ("open(sys.argv[1], 'r+b')", 1),
+        ("open(sys.argv[1], 'rb'), memory_map=False", 0),
+        ("io.BytesIO(open(sys.argv[1], 'rb').read())", 0),
+        ("io.BufferedReader(io.BytesIO(open(sys.argv[1], 'rb').read()))", 0),
+    ],
+)
+def test_what_is_mapped(opened: str, mapped: int, tmp_path: Path) -> None:
+    path = tmp_path / "a"
+    path.write_bytes(FILE)
+    code = f"assert sa.ipc.open_file({opened}).get_batch(0).to_pydict() == {VALUES!r}"
+    assert mappings(code, str(path)) == mapped
+
+
+def test_shared_memory_is_read_on_request(shm_name: str) -> None:
+    with sa.segment.create(shm_name, mode=0o600) as writer:
+        writer.write([FILE])
+    code = f"assert sa.ipc.open_file(sys.argv[1], memory_map=False).get_batch(0).to_pydict() == {VALUES!r}"
+    assert mappings(code, shm_name) == 0
+
+
+@pytest.mark.parametrize("kind", ["path", "file object", "shm"])
+def test_what_was_read_survives_truncation(kind: str, tmp_path: Path, shm_name: str) -> None:
+    """A mapping would end the process with SIGBUS."""
+    path = Path("/dev/shm") / shm_name.removeprefix("shm:") if kind == "shm" else tmp_path / "a"
+    path.write_bytes(FILE)
+    where: Any = {"path": path, "shm": shm_name, "file object": open(path, "rb")}[kind]  # noqa: SIM115
+
+    def read() -> None:
+        with sa.ipc.open_file(where, memory_map=False) as reader:
+            os.truncate(path, 0)
+            assert reader.get_batch(0).to_pydict() == VALUES
+
+    assert ended(forked(read)) == 0
+
+
+def test_a_file_that_becomes_smaller_while_it_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "a"
+    path.write_bytes(BYTES)
+    with path.open("rb") as file:
+        from shmarrow.segment.attached import read_whole
+
+        with pytest.raises(sa.StorageError, match=f"had {len(BYTES) + 1} bytes and became smaller"):
+            read_whole(file.fileno(), len(BYTES) + 1, "a")
+        assert read_whole(file.fileno(), len(BYTES), "a").tobytes() == BYTES
+        assert file.tell() == 0
+
+
+def test_the_lock_of_a_file_object_stays_as_it_is(tmp_path: Path) -> None:
+    import fcntl
+
+    path = tmp_path / "a"
+    path.write_bytes(FILE)
+    with path.open("rb") as file, path.open("rb") as other:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        assert first_of(file) == VALUES
+        with pytest.raises(BlockingIOError):
+            fcntl.flock(other, fcntl.LOCK_SH | fcntl.LOCK_NB)
+
+
+def test_what_was_written_through_the_same_file_object_counts(tmp_path: Path) -> None:
+    with (tmp_path / "a").open("w+b") as file:
+        file.write(FILE)
+        assert first_of(file) == VALUES
+
+
+# --- positions ---
+
+
+def test_a_file_is_read_as_a_whole_wherever_its_position_is(tmp_path: Path) -> None:
+    """As pyarrow does."""
+    path = tmp_path / "a"
+    path.write_bytes(FILE)
+    for make in (path.open, lambda mode: path.open(mode, buffering=0), lambda mode: io.BytesIO(FILE)):
+        with make("rb") as source:
+            source.seek(100)
+            assert first_of(source) == pa.ipc.open_file(source).get_batch(0).to_pydict() == VALUES
+
+
+POSITIONED: dict[str, Callable[[Path], Any]] = {
+    "BytesIO": lambda path: io.BytesIO(path.read_bytes()),
+    "buffered": lambda path: path.open("rb"),
+    "raw": lambda path: path.open("rb", buffering=0),
+    "random": lambda path: path.open("r+b"),
+    "gzip": lambda path: gzip.GzipFile(path.with_suffix(".gz")),
+    "bz2": lambda path: bz2.BZ2File(path.with_suffix(".bz2")),
+    "lzma": lambda path: lzma.LZMAFile(path.with_suffix(".xz")),  # noqa: SIM115
+    "fsspec": lambda path: fsspec.open(str(path), "rb").open(),
+}
+
+
+@pytest.fixture
+def positioned(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
+    path = tmp_path / "a"
+    data = b"head" + 2 * STREAM + b"tail"
+    path.write_bytes(data)
+    for suffix, module in ((".gz", gzip), (".bz2", bz2), (".xz", lzma)):
+        with module.open(path.with_suffix(suffix), "wb") as file:  # type: ignore[attr-defined]
+            file.write(data)
+    with POSITIONED[request.param](path) as file:
+        yield file
+
+
+@pytest.mark.parametrize("positioned", POSITIONED, indirect=True)
+def test_streams_in_one_file_object_are_read_in_turn(positioned: Any) -> None:
+    assert positioned.read(4) == b"head"
+    for number in (1, 2):
+        (batch,) = sa.ipc.open_stream(positioned)
+        assert batch.to_pydict() == VALUES
+        assert positioned.tell() == 4 + number * len(STREAM)
+    assert positioned.read() == b"tail"
+
+
+@pytest.mark.parametrize("positioned", POSITIONED, indirect=True)
+def test_pyarrow_leaves_positions_at_the_same_place(positioned: Any) -> None:
+    positioned.seek(4)
+    for number in (1, 2):
+        assert pa.ipc.open_stream(positioned).read_all().to_pydict() == VALUES
+        assert positioned.tell() == 4 + number * len(STREAM)
+
+
+def test_tensors_in_one_mapping_are_read_in_turn(tmp_path: Path) -> None:
+    first, second = (sa.Tensor.from_numpy(np.arange(n)) for n in (3, 5))
+    with (tmp_path / "a").open("w+b") as file:
+        for tensor in (first, second):
+            sa.ipc.write_tensor(tensor, file)
+        file.flush()
+        mapped = mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ)
+    assert sa.ipc.read_tensor(mapped) == first
+    assert sa.ipc.read_tensor(mapped) == second
+
+
+def test_a_bytesio_is_shared_and_stays_usable() -> None:
+    file = io.BytesIO(BYTES)
+    source = open_source(file)
+    assert np.shares_memory(source.read(0, 10), np.frombuffer(file.getvalue(), "u1"))
+    file.seek(0)
+    file.write(b"\xff" * 300_000)
+    file.close()
+    assert source.read(0, len(BYTES)).tobytes() == BYTES
+
+
+# --- files that decompress ---
+
+
+@pytest.mark.parametrize("module", [gzip, bz2, lzma])
+def test_compressed_file_objects(module: Any, tmp_path: Path) -> None:
+    for data, read in ((FILE, sa.ipc.open_file), (STREAM, sa.ipc.open_stream)):
+        with module.open(tmp_path / "a", "wb") as file:
+            file.write(data)
+        with module.open(tmp_path / "a") as file, read(file) as reader:
+            assert reader.read_all().to_pydict() == VALUES
+        with open(tmp_path / "a", "rb") as outer, module.open(outer) as file, read(file) as reader:
+            assert reader.read_all().to_pydict() == VALUES
+
+
+@pytest.mark.parametrize("module", [gzip, bz2, lzma])
+@pytest.mark.parametrize("cut", [True, False])
+def test_broken_compressed_files(module: Any, cut: bool, tmp_path: Path) -> None:
+    for data, read in ((FILE, sa.ipc.open_file), (STREAM, sa.ipc.open_stream)):
+        packed = bytearray(module.compress(data))
+        if cut:
+            del packed[len(packed) // 2 :]
+        else:
+            packed[12:] = bytes(200)
+        with module.open(io.BytesIO(packed)) as file, pytest.raises(sa.ShmarrowError):
+            read(file).read_all()
+
+
+def test_a_member_of_a_zip(tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "a.zip", "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("a.arrow", FILE)
+        with archive.open("a.arrow") as file:
+            assert first_of(file) == VALUES
+
+
+# --- ranges ---
+
+
+class Counted(io.RawIOBase):
+    """A seekable file object that says which ranges were read."""
+
+    def __init__(self, data: bytes, most: int = 1 << 30) -> None:
+        self._inner = io.BytesIO(data)
+        self._most = most
+        self.ranges: list[tuple[int, int]] = []
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def seek(self, offset: int, whence: int = 0) -> int:
+        return self._inner.seek(offset, whence)
+
+    def readinto(self, target: Any) -> int:
+        start = self._inner.tell()
+        got = self._inner.readinto(target[: self._most])
+        self.ranges.append((start, start + got))
+        return got
+
+
+def test_only_what_is_asked_for_is_read() -> None:
+    file = Counted(BYTES)
+    source = open_source(file)
+    assert (source.size, source.data, source.mapped) == (len(BYTES), None, False)
+    assert file.ranges == []
+    assert source.read(1000, 1010).tobytes() == BYTES[1000:1010]
+    assert source.read(1002, 1005).tobytes() == BYTES[1002:1005]
+    assert len(source.read(7, 7)) == 0
+    assert file.ranges == [(1000, 1010)]
+
+
+def test_neighbours_are_read_together() -> None:
+    file = Counted(BYTES)
+    source = open_source(file)
+    far = 1500 + MERGED_GAP
+    ranges = [(1000, 1500), (10, 20), (20, 30), (1500 + MERGED_GAP, far + 8), (1200, 1300), (60_000, 60_001)]
+    source.fetch(ranges)
+    assert file.ranges == [(10, 1500), (far, far + 8), (60_000, 60_001)]
+    for start, stop in ranges:
+        assert source.read(start, stop).tobytes() == BYTES[start:stop]
+    source.fetch(ranges)
+    assert len(file.ranges) == 3
+
+
+def test_reads_that_give_a_part_are_repeated() -> None:
+    source = open_source(Counted(BYTES, most=7))
+    assert source.read(100, 200).tobytes() == BYTES[100:200]
+
+
+def test_memory_of_what_was_read_is_bounded() -> None:
+    data = bytes(CACHE_BYTES + (8 << 20))
+    file = Counted(data)
+    source = open_source(file)
+    assert isinstance(source, RangeSource)
+    for start in range(0, len(data), 1 << 20):
+        source.read(start, start + (1 << 20))
+        assert source._held == sum(map(len, source._cached.values())) <= CACHE_BYTES
+    source.fetch([(0, len(data))])  # what is about to be asked for stays, whatever its size
+    count = len(file.ranges)
+    source.read(5, len(data))
+    assert len(file.ranges) == count
+    source.read(0, 1 << 20)
+    source.close()
+    assert source._held == 0
+    with pytest.raises(sa.Closed):
+        source.read(0, 1)
+    with pytest.raises(sa.Closed):
+        source.fetch([(0, 1)])
+
+
+def test_ranges_outside_of_the_file() -> None:
+    for source in (open_source(Counted(BYTES)), open_source(BYTES)):
+        for start, stop in ((0, len(BYTES) + 1), (-1, 5), (5, 4)):
+            with pytest.raises(sa.InvalidData, match=f"found {len(BYTES)} bytes"):
+                source.read(start, stop)
+    with pytest.raises(sa.InvalidData):
+        open_source(Counted(BYTES)).fetch([(0, len(BYTES) + 1)])
+
+
+def test_a_file_that_lost_its_end() -> None:
+    file = Counted(BYTES)
+    source = open_source(file)
+    file._inner.truncate(1000)
+    with pytest.raises(sa.StorageError, match=r"expected the bytes \[900, 1100\), found 100"):
+        source.read(900, 1100)
+
+
+def test_every_range_read_may_fail_once() -> None:
+    """An error leaves nothing behind: the next try gives the right bytes."""
+
+    class Failing(Counted):
+        fails = False
+
+        def readinto(self, target: Any) -> int:
+            if self.fails:
+                self.fails = False
+                raise TimeoutError("too slow")
+            return super().readinto(target[:10])
+
+    for call in range(5):
+        file = Failing(BYTES)
+        source = open_source(file)
+        file.fails = True
+        ranges = [(i * 20_000, i * 20_000 + 10) for i in range(call + 1)]
+        with pytest.raises(sa.StorageError, match="too slow"):
+            source.fetch(ranges)
+        source.fetch(ranges)
+        for start, stop in ranges:
+            assert source.read(start, stop).tobytes() == BYTES[start:stop]
+
+
+def test_threads_read_their_ranges() -> None:
+    source = open_source(Counted(BYTES))
+    wrong: list[int] = []
+
+    def read(seed: int) -> None:
+        for i in range(300):
+            start = (seed * 7919 + i * 6007) % (len(BYTES) - 50)
+            if source.read(start, start + 50).tobytes() != BYTES[start : start + 50]:
+                wrong.append(start)
+
+    threads = [threading.Thread(target=read, args=(seed,)) for seed in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert wrong == []
+
+
+def test_a_forked_child_opens_its_own() -> None:
+    """Parent and child share the position of a file: each would read where the other one is."""
+    source = open_source(Counted(BYTES))
+    assert isinstance(source, RangeSource)
+
+    def child() -> None:
+        for call in (lambda: source.read(0, 10), lambda: source.fetch([(0, 10)])):
+            with pytest.raises(sa.Closed, match=f"process {os.getppid()}"):
+                call()
+        source.close()
+
+    with source._lock:  # as another thread may have it
+        assert ended(forked(child)) == 0
+    assert source.read(0, 10).tobytes() == BYTES[:10]
+
+
+class CountedFile(fsspec.spec.AbstractBufferedFile):  # type: ignore[misc]
+    """An fsspec file as of an object store: each range is a request."""
+
+    def __init__(self, data: bytes, **options: Any) -> None:
+        self._bytes = data
+        self.fetched = 0
+        super().__init__(fsspec.filesystem("memory"), "/counted", size=len(data), **options)
+
+    def _fetch_range(self, start: int, end: int) -> bytes:
+        self.fetched += end - start
+        return self._bytes[start:end]
+
+
+def test_read_ahead_of_fsspec_is_passed_by() -> None:
+    file = CountedFile(BYTES * 10)
+    source = open_source(file)
+    assert source.read(5, 105).tobytes() == (BYTES * 10)[5:105]
+    assert (source.name, file.fetched) == ("/counted", 100)
+
+
+def test_fsspec_files(tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(FILE)
+    with fsspec.open(str(tmp_path / "a"), "rb") as file:
+        assert first_of(file) == VALUES
+    with fsspec.open("memory://sources/a", "wb") as file:
+        file.write(STREAM)
+    with fsspec.open("memory://sources/a", "rb") as file:
+        assert sa.ipc.open_stream(file).read_all().to_pydict() == VALUES
+    (tmp_path / "a.gz").write_bytes(gzip.compress(FILE))
+    with fsspec.open(str(tmp_path / "a.gz"), "rb", compression="gzip") as file:
+        assert first_of(file) == VALUES
+
+
+# --- pipes and sockets ---
+
+
+def test_sockets_as_they_are() -> None:
+    near, far = socket.socketpair()
+    with near, far:
+        far.sendall(STREAM + b"rest")
+        assert next(sa.ipc.open_stream(near)).to_pydict() == VALUES
+
+
+def test_a_pipe_that_holds_a_file() -> None:
+    read, write = os.pipe()
+    os.write(write, FILE)
+    os.close(write)
+    with os.fdopen(read, "rb") as pipe:
+        assert first_of(pipe) == VALUES
+
+
+def test_sources_that_have_no_bytes_yet() -> None:
+    read, write = os.pipe()
+    os.set_blocking(read, False)
+    near, far = socket.socketpair()
+    near.setblocking(False)
+    with os.fdopen(read, "rb", buffering=0) as raw, near, far, near.makefile("rb") as made:
+        for source in (raw, near, made):
+            with pytest.raises(sa.InvalidType, match=r"non-blocking.*StreamDecoder"):
+                sa.ipc.open_stream(source)
+    os.close(write)
+
+
+# --- what is refused ---
+
+
+def test_what_cannot_be_read(tmp_path: Path) -> None:
+    path = tmp_path / "a"
+    path.write_bytes(FILE)
+    closed = path.open("rb")
+    closed.close()
+    with path.open() as text, (tmp_path / "b").open("wb") as writing, io.StringIO("text") as string:
+        for source, kind, message in (
+            (text, sa.InvalidType, "binary file"),
+            (string, sa.InvalidType, "binary file"),
+            (writing, sa.InvalidType, "for writing only"),
+            (closed, sa.Closed, "closed"),
+            (5, sa.InvalidType, "bytes-like"),
+            (None, sa.InvalidType, "bytes-like"),
+            (tmp_path, sa.StorageError, "directory"),
+        ):
+            for read in (sa.ipc.open_file, sa.ipc.open_stream, sa.ipc.read_tensor):
+                with pytest.raises(kind, match=message):
+                    read(source)
+    for read in (sa.ipc.open_file, sa.ipc.open_stream):
+        with pytest.raises(sa.StorageError, match="directory"):
+            read(tmp_path, memory_map=False)
+        with pytest.raises(sa.ObjectNotFound):
+            read(tmp_path / "none", memory_map=False)
+
+
+class Answers:
+    """A file object whose ``read`` gives what it was told to."""
+
+    def __init__(self, answer: Any) -> None:
+        self.answer = answer
+
+    def read(self, size: int = -1) -> Any:
+        return self.answer(size) if callable(self.answer) else self.answer
+
+
+def raising(error: Exception) -> Callable[[int], bytes]:
+    def read(size: int) -> bytes:
+        raise error
+
+    return read
+
+
+@pytest.mark.parametrize(
+    ("answer", "kind"),
+    [
+        ("text", sa.InvalidType),
+        (5, sa.InvalidType),
+        ([1, 2], sa.InvalidType),
+        (lambda size: bytes(size + 1), sa.InvalidType),
+        (None, sa.InvalidType),
+        (raising(OSError(5, "broken")), sa.StorageError),
+        (raising(EOFError("cut")), sa.StorageError),
+        (raising(RuntimeError("odd")), sa.StorageError),
+        (raising(ValueError("I/O operation on closed file")), sa.Closed),
+        (raising(sa.InvalidArgument("ours")), sa.InvalidArgument),
+    ],
+)
+def test_read_that_misbehaves(answer: Any, kind: type[Exception]) -> None:
+    for read in (sa.ipc.open_file, sa.ipc.open_stream, sa.ipc.read_tensor):
+        with pytest.raises(kind):
+            read(Answers(answer))
+
+
+@pytest.mark.parametrize("answer", [-1, 1 << 40, True, "7", 2.0])
+def test_readinto_that_misbehaves(answer: Any) -> None:
+    class Odd(io.RawIOBase):
+        def readable(self) -> bool:
+            return True
+
+        def readinto(self, target: Any) -> Any:
+            return answer
+
+    for read in (sa.ipc.open_file, sa.ipc.open_stream):
+        with pytest.raises(sa.InvalidType, match="how many"):
+            read(Odd())
+
+
+@pytest.mark.parametrize("make", [lambda: Counted(BYTES), lambda: BYTES, lambda: Answers(b"")])
+def test_sources_are_not_copied(make: Callable[[], Any]) -> None:
+    source = open_source(make())
+    for use in (copy.copy, copy.deepcopy, pickle.dumps):
+        with pytest.raises(sa.InvalidType, match="cannot be copied or pickled"):
+            use(source)
