@@ -226,6 +226,10 @@ class TableVector(Sequence[TableView]):
         self.positions = positions
         self._name = name
 
+    def within(self, reader: Reader) -> TableVector:
+        """The same tables, read as a part of another operation on the bytes."""
+        return TableVector(reader, self._name, self.positions)
+
     def __len__(self) -> int:
         return len(self.positions)
 

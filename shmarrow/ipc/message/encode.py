@@ -2,7 +2,6 @@
 
 Rules kept here:
 
-* a message takes a multiple of the alignment, and so does its metadata with the prefix;
 * the messages of one writer's batches differ in numbers only: one of a shape is made by the FlatBuffers writer, and the
   others from it, with their own numbers in the places of its.
 """
@@ -15,11 +14,10 @@ from typing import Any
 
 import numpy as np
 
-from shmarrow.buffer import padded
 from shmarrow.ipc.flatbuffers import builder as flatbuf_writer
 from shmarrow.ipc.flatbuffers.reader import Reader, TableView
 from shmarrow.ipc.flatbuffers.tables import ENUMS
-from shmarrow.ipc.message.decode import CONTINUATION
+from shmarrow.ipc.message.framing import frame
 from shmarrow.ipc.options import IpcWriteOptions
 from shmarrow.types import Metadata
 
@@ -39,20 +37,6 @@ def message_values(
         "bodyLength": body_length,
         "custom_metadata": key_values(metadata),
     }
-
-
-def frame(flatbuffer: bytes | bytearray, options: IpcWriteOptions, start: int = 0) -> bytes:
-    """A FlatBuffer with prefix and padding, so that what follows it is aligned when it begins at ``start``."""
-    prefix = 4 if options.use_legacy_format else 8
-    total = padded(start + prefix + len(flatbuffer), options.alignment) - start
-    size = struct.pack("<i", total - prefix)
-    head = size if options.use_legacy_format else CONTINUATION + size
-    return b"".join([head, flatbuffer, bytes(total - prefix - len(flatbuffer))])
-
-
-def end_of_stream(options: IpcWriteOptions) -> bytes:
-    """What marks the end of a stream."""
-    return bytes(4) if options.use_legacy_format else CONTINUATION + bytes(4)
 
 
 def encode_message(

@@ -28,7 +28,7 @@ from shmarrow.types import Schema
 
 CACHE_BYTES = 64 << 20
 """Memory that the cached schemas of a process take at most."""
-_ENTRY_BYTES = 4096
+_ENTRY_BYTES, _COLUMN_BYTES = 4096, 64
 _MOST_SEEN = 65536
 
 
@@ -41,7 +41,7 @@ class _Entry:
         self.key = key
         self.data = data
         self.schema = schema
-        self.size = len(data) + _ENTRY_BYTES
+        self.size = len(data) + _ENTRY_BYTES + _COLUMN_BYTES * len(schema)
 
 
 class SchemaCache:
@@ -192,4 +192,4 @@ def _parse(
         source.check_reach()
     elif not borrowed:
         source.scan()
-    return Schema(metadata=read_key_values(table["custom_metadata"]), source=source), source
+    return Schema(metadata=read_key_values(table["custom_metadata"], table.reader), source=source), source

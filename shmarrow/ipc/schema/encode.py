@@ -19,7 +19,8 @@ from shmarrow.extension import storage_field
 from shmarrow.ipc.flatbuffers import builder as flatbuf_writer
 from shmarrow.ipc.flatbuffers.builder import Built
 from shmarrow.ipc.flatbuffers.tables import ENUMS, UNIONS
-from shmarrow.ipc.message.encode import frame, key_values, message_values
+from shmarrow.ipc.message.encode import key_values, message_values
+from shmarrow.ipc.message.framing import frame
 from shmarrow.ipc.options import IpcWriteOptions
 from shmarrow.ipc.schema.decode import Positions
 from shmarrow.ipc.schema.types import _WRITE, type_values

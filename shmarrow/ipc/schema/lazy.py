@@ -61,9 +61,10 @@ _ENCODED = len(LISTING["dictionary"].buffers)
 
 _FEW_NAMES = 16
 _FEW_FIELDS = 48
-_FIELD_BYTES = 600
-_COLUMN_BYTES = 40
+_FIELD_BYTES, _NAME_BYTES = 500, 250
+"""Memory that a parsed field and a name that was searched for take, without their text."""
 _MOST_HELD = 128
+"""How many times its own bytes a schema holds at most: hostile bytes share what they refer to."""
 
 _Codes: TypeAlias = "int | npt.NDArray[np.uint8]"
 """The buffers of some columns: of each, or one number where all have as many."""
@@ -148,9 +149,12 @@ class LazySchema:
                     grown += _memory_of(layout)
             found.append(layout)
         if grown:
-            self._held += grown
-            self.grown(grown)
+            self._account(grown)
         return found
+
+    def _account(self, size: int) -> None:
+        self._held += size
+        self.grown(size)
 
     def field(self, index: int) -> Field:
         return self.wire(index).field
@@ -250,6 +254,7 @@ class LazySchema:
             known = self._search(name)
             if known and len(self._found) < self._count:
                 self._found[name] = known
+                self._account(_NAME_BYTES + 4 * len(name) + 8 * len(known))
         return list(known)
 
     def _search(self, name: str) -> list[int]:

@@ -35,7 +35,8 @@ from shmarrow.errors import (
 )
 from shmarrow.ipc.file.reader import RecordBatchFileReader
 from shmarrow.ipc.file.writer import RecordBatchFileWriter
-from shmarrow.ipc.message.decode import Message, read_prefix
+from shmarrow.ipc.message.decode import Message
+from shmarrow.ipc.message.framing import read_prefix
 from shmarrow.ipc.options import IpcWriteOptions
 from shmarrow.ipc.tensor.decode import read_header
 from shmarrow.ipc.tensor.encode import encode_tensor

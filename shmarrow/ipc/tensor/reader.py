@@ -16,7 +16,8 @@ import numpy as np
 
 from shmarrow.buffer import ALIGNMENT, Bytes
 from shmarrow.errors import DEFAULT_LIMITS, InvalidData, LimitExceeded, Limits
-from shmarrow.ipc.message.decode import CONTINUATION, Message, read_prefix
+from shmarrow.ipc.message.decode import Message
+from shmarrow.ipc.message.framing import CONTINUATION, read_prefix
 from shmarrow.ipc.tensor.decode import read_header
 from shmarrow.sources import open_source
 from shmarrow.sources.base import Source
