@@ -104,7 +104,7 @@ def append_file(
 
     The file is replaced as a whole when the writer is closed: its readers keep what they had, and a writer that is
     killed leaves it as it was. The bytes of the old batches are copied once, from one file to the other. Schema, footer
-    metadata, byte order, metadata version, owner and permissions stay those of the file, and symbolic links are followed.
+    metadata, byte order, metadata version, owner and permissions stay those of the file. Symbolic links are followed.
 
     Parameters
     ----------

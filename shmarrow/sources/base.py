@@ -54,16 +54,9 @@ class Source:
         return None
 
     def read(self, start: int, stop: int) -> Bytes:
-        """The bytes from ``start`` to ``stop``: a view where they are in memory.
+        """The bytes from ``start`` to ``stop``: a view where they are in memory, and read where they are not.
 
-        Raises
-        ------
-        InvalidData
-            If there are not that many bytes.
-        StorageError
-            If they have to be read, and cannot be.
-        Closed
-            After :meth:`close`.
+        Raises `InvalidData` if there are not that many, `StorageError` if they cannot be read.
         """
         data = self.data
         if data is None:
@@ -81,16 +74,17 @@ class Source:
         """Get (start, stop) ranges now, for which :meth:`read` will ask; nothing is done where they are in memory."""
 
     def read_into(self, view: Any) -> int:
-        """Fill a writable buffer of bytes from where the last call ended; returns fewer bytes only at the end.
+        """Fill a writable buffer from where the last call ended; returns how many bytes, fewer only at the end.
 
-        Raises
-        ------
-        StorageError
-            If the file object fails. How many bytes it had given by then is not known.
-        InvalidType
-            If it does not do what a binary file in blocking mode does.
-        Closed
-            After :meth:`close`.
+        Raises `StorageError` if the file object fails, and `InvalidType` if it is no binary file in blocking mode. How
+        many bytes it had given by then is not known.
+        """
+        raise InvalidType(f"{self.name} is read at random, not in sequence")
+
+    def take(self, size: int) -> Bytes:
+        """The next ``size`` bytes, or fewer at the end, as :meth:`read_into` reads them.
+
+        Memory grows with what comes, not with what is asked for.
         """
         raise InvalidType(f"{self.name} is read at random, not in sequence")
 

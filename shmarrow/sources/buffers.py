@@ -28,14 +28,6 @@ class PositionedSource(Source):
         if not self._file.closed:
             self._file.seek(self._start + position)
 
-    def close(self) -> None:
-        super().close()
-        self._file = _NO_FILE
-
-
-_NO_FILE = io.BytesIO()
-_NO_FILE.close()
-
 
 def open_bytes_io(file: Any, sequential: bool) -> Source | None:
     """A ``BytesIO`` whose bytes are its own; None for all else, also where a subclass reads in its own way."""

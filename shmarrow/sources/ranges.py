@@ -1,8 +1,9 @@
 """Sources over file objects that can seek and cannot be mapped, such as those of ``fsspec`` on an object store.
 
-Mapped: nothing. Read: the ranges that are asked for; ranges that :meth:`RangeSource.fetch` is given together are read
-together where less than :data:`MERGED_GAP` bytes lie between them. The read-ahead of an ``fsspec`` file is passed by:
-it would get megabytes around each range. Copied: nothing else; the arrays are views of what was read.
+Mapped: nothing. Read: the ranges that are asked for. Ranges that :meth:`RangeSource.fetch` is given together are read
+together where less than :data:`MERGED_GAP` bytes lie between them, up to :data:`MERGED_BYTES`. The read-ahead of an
+``fsspec`` file, which would get megabytes around each range, is passed by. Copied: nothing; the arrays are views of
+what was read.
 
 What was read is kept, and found again, up to :data:`CACHE_BYTES`; the ranges of the last call of ``fetch`` are kept
 whatever their size.
@@ -10,9 +11,10 @@ whatever their size.
 
 from __future__ import annotations
 
+import errno
 import os
 from bisect import bisect_right, insort
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import nullcontext
 from threading import Lock
 from typing import Any
@@ -21,20 +23,20 @@ from shmarrow.buffer import Bytes, as_bytes
 from shmarrow.errors import Closed, InvalidData, StorageError
 from shmarrow.segment.attached import EMPTY
 from shmarrow.sources.base import Source, name_of
-from shmarrow.sources.sequential import Reader, is_decompressing, raise_io_error
+from shmarrow.sources.sequential import SequentialSource, is_decompressing, raise_io_error
 
 MERGED_GAP = 1 << 13
+MERGED_BYTES = 1 << 23
 CACHE_BYTES = 1 << 24
 
 
 def open_ranges(file: Any) -> RangeSource | None:
     """A file object that can seek; None where it cannot, or only by reading all that lies in between."""
-    seekable = getattr(file, "seekable", None)
     if not (hasattr(file, "seek") and hasattr(file, "tell")) or is_decompressing(file):
         return None
     name = name_of(file)
     try:
-        if seekable is not None and not seekable():
+        if hasattr(file, "seekable") and not file.seekable():
             return None
         file.seek(0, 2)
         size = file.tell()
@@ -46,14 +48,17 @@ def open_ranges(file: Any) -> RangeSource | None:
 class RangeSource(Source):
     """A file object of which ranges are read.
 
-    Its calls take turns by a lock. A forked child, whose reads would move the position of its parent's file, is refused.
+    Its calls take turns by a lock. They are refused in a forked child, whose reads would move its parent's position.
     """
 
-    __slots__ = ("_cached", "_held", "_lock", "_pid", "_range", "_starts")
+    __slots__ = ("_cached", "_fetcher", "_file", "_held", "_lock", "_pid", "_starts", "_stream")
 
     def __init__(self, file: Any, name: str, size: int) -> None:
         super().__init__(name, None, size=size)
-        self._range = _ranged(file, name)
+        self._file = file
+        self._stream = SequentialSource(file)
+        # The cache of an fsspec file knows how to get a range without it.
+        self._fetcher = getattr(getattr(file, "cache", None), "fetcher", None)
         self._lock = Lock()
         self._pid = os.getpid()
         # What was read, by where it starts, in the order of use; and its size.
@@ -62,7 +67,6 @@ class RangeSource(Source):
         self._held = 0
 
     def fetch(self, ranges: Sequence[tuple[int, int]]) -> None:
-        """Read (start, stop) ranges that are not here yet; many neighbours in one read."""
         for start, stop in ranges:
             self._check(start, stop)
         with self._lock:
@@ -99,7 +103,20 @@ class RangeSource(Source):
         return part[start - first : stop - first]
 
     def _load(self, start: int, stop: int) -> Bytes:
-        part = self._range(start, stop)
+        try:
+            if callable(self._fetcher):
+                part = as_bytes(self._fetcher(start, stop))
+            else:
+                self._file.seek(start)
+                part = self._stream.take(stop - start)
+        except Exception as error:
+            raise_io_error(error, "read", self.name)
+        if len(part) != stop - start:
+            raise StorageError(
+                errno.EIO,
+                f"cannot read {self.name!r}: expected the bytes [{start}, {stop}), found {len(part)} of them; the file "
+                "may have been replaced",
+            )
         self._drop(start)
         insort(self._starts, start)
         self._cached[start] = part
@@ -109,7 +126,7 @@ class RangeSource(Source):
     def _drop(self, start: int) -> None:
         part = self._cached.pop(start, None)
         if part is not None:
-            del self._starts[bisect_right(self._starts, start) - 1]
+            self._starts.remove(start)
             self._held -= len(part)
 
     def _shrink(self, most: int) -> None:
@@ -119,58 +136,19 @@ class RangeSource(Source):
     def close(self) -> None:
         super().close()
         with nullcontext() if os.getpid() != self._pid else self._lock:  # which a thread of the parent may have
-            self._cached.clear()
-            self._starts.clear()
-            self._held = 0
-            self._range = _closed_range
+            self._shrink(0)
+            self._stream.close()
+            self._file = self._fetcher = None
 
 
-def merged(ranges: Sequence[tuple[int, int]]) -> Iterator[tuple[int, int]]:
+def merged(ranges: Iterable[tuple[int, int]]) -> Iterator[tuple[int, int]]:
     """Sorted ranges, with those put together that overlap or between which little lies."""
-    start = stop = -1
+    start = stop = -MERGED_GAP
     for first, last in ranges:
-        if start >= 0 and first - stop < MERGED_GAP:
-            stop = max(stop, last)
-            continue
-        if start >= 0:
-            yield start, stop
-        start, stop = first, last
-    if start >= 0:
+        if first - stop >= MERGED_GAP or last - start > MERGED_BYTES:
+            if stop > 0:
+                yield start, stop
+            start = first
+        stop = max(stop, last)
+    if stop > 0:
         yield start, stop
-
-
-def _ranged(file: Any, name: str) -> Callable[[int, int], Bytes]:
-    """What reads the bytes from a start to a stop, all of them."""
-    # The cache of an fsspec file knows how to get a range without it.
-    fetcher: Any = getattr(getattr(file, "cache", None), "fetcher", None)
-    reader = Reader(file, name)
-
-    def by_fetcher(start: int, stop: int) -> Bytes:
-        try:
-            found = as_bytes(fetcher(start, stop))
-        except Exception as error:
-            raise_io_error(error, "read", name)
-        return _complete(found, start, stop, name)
-
-    def by_seek(start: int, stop: int) -> Bytes:
-        try:
-            file.seek(start)
-        except Exception as error:
-            raise_io_error(error, "read", name)
-        return _complete(reader.read(stop - start), start, stop, name)
-
-    return by_fetcher if callable(fetcher) else by_seek
-
-
-def _complete(found: Bytes, start: int, stop: int, name: str) -> Bytes:
-    if len(found) != stop - start:
-        raise StorageError(
-            0,
-            f"cannot read {name!r}: expected the bytes [{start}, {stop}), found {len(found)} of them; the file may "
-            "have been replaced by another one",
-        )
-    return found
-
-
-def _closed_range(start: int, stop: int) -> Bytes:
-    raise AssertionError("a closed source is asked for bytes")

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import errno
 import io
+from functools import partial
 from typing import Any, NoReturn
 
 import numpy as np
 
 from shmarrow.buffer import U1, Bytes
 from shmarrow.errors import Closed, InvalidType, ShmarrowError, StorageError, storage_error
+from shmarrow.segment.attached import EMPTY
 from shmarrow.sources.base import Source, name_of
 
 _DECOMPRESSING = {
@@ -36,21 +38,7 @@ def is_decompressing(file: Any) -> bool:
 
 
 def check_file(file: Any, mode: str) -> None:
-    """Refuse a file object that was not opened for what it is to be used for.
-
-    Parameters
-    ----------
-    file : file object
-    mode : str
-        ``"rb"`` to read it, ``"wb"`` to write to it.
-
-    Raises
-    ------
-    InvalidType
-        If it is a text file, or was opened for the other use.
-    Closed
-        If it is closed.
-    """
+    """Refuse a text file, a closed one, and one that was opened to write where it is to be read ("rb"), or back."""
     name = name_of(file)
     if isinstance(file, io.TextIOBase):
         raise _is_text(name, mode)
@@ -83,88 +71,69 @@ def _non_blocking(name: str) -> InvalidType:
     return InvalidType(f"{name} is non-blocking and has no bytes yet; feed what comes to StreamDecoder")
 
 
-class Reader:
-    """Reads from a file object or a socket, and checks what it says it did."""
-
-    __slots__ = ("_file", "_name", "_read_into")
-
-    def __init__(self, file: Any, name: str) -> None:
-        self._file = file
-        self._name = name
-        self._read_into = getattr(file, "readinto", None) or getattr(file, "recv_into", None) or self._by_read
-
-    def _by_read(self, view: memoryview) -> int | None:
-        found = self._file.read(len(view))
-        if found is None:
-            return None
-        if isinstance(found, str):
-            raise _is_text(self._name, "rb")
-        try:
-            part = memoryview(found).cast("B")
-        except TypeError:
-            raise InvalidType(f"read() of {self._name} should give bytes, found {type(found).__name__}") from None
-        if len(part) <= len(view):
-            view[: len(part)] = part
-        return len(part)
-
-    def read_into(self, target: Any) -> int:
-        """Fill a writable buffer; returns fewer bytes only at the end."""
-        view = memoryview(target).cast("B")
-        size = len(view)
-        done = 0
-        while done < size:
-            try:
-                got = self._read_into(view[done:] if done else view)
-            except Exception as error:
-                raise_io_error(error, "read", self._name)
-            if got is None:
-                raise _non_blocking(self._name)
-            if not isinstance(got, int) or isinstance(got, bool) or not 0 <= got <= size - done:
-                raise InvalidType(f"{self._name} should say how many of {size - done} bytes it has read, found {got!r}")
-            if not got:
-                break
-            done += got
-        return done
-
-    def read(self, size: int) -> Bytes:
-        """``size`` bytes, or fewer at the end; memory grows with what comes, not with what is asked for."""
-        parts: list[Bytes] = []
-        part = min(size, _FIRST_PART)
-        left = size
-        while left:
-            part = min(part, left)
-            room = np.empty(part, U1)
-            got = self.read_into(room)
-            parts.append(room[:got])
-            left -= got
-            if got < part:
-                break
-            part = min(2 * part, _MOST_PART)
-        whole = parts[0] if len(parts) == 1 else np.concatenate([np.empty(0, U1), *parts])
-        whole.flags.writeable = False
-        return whole
-
-
 class SequentialSource(Source):
     """A file object or a socket that is read from where it stands."""
 
-    __slots__ = ("_reader",)
+    __slots__ = ("_read_into",)
 
     def __init__(self, file: Any) -> None:
         super().__init__(name_of(file), None)
-        self._reader: Reader | None = Reader(file, self.name)
+        own = getattr(file, "readinto", None) or getattr(file, "recv_into", None)
+        self._read_into = own or partial(_read_into, file, self.name)
 
     def read_into(self, view: Any) -> int:
-        reader = self._reader
-        if reader is None:
-            raise self._closed_error()
-        return reader.read_into(view)
+        view = memoryview(view).cast("B")
+        left = len(view)
+        while left:
+            read_into = self._read_into
+            if read_into is None:
+                raise self._closed_error()
+            try:
+                got = read_into(view[-left:])
+            except Exception as error:
+                raise_io_error(error, "read", self.name)
+            if got is None:
+                raise _non_blocking(self.name)
+            if not isinstance(got, int) or isinstance(got, bool) or not 0 <= got <= left:
+                raise InvalidType(f"{self.name} should say how many of {left} bytes it has read, found {got!r}")
+            if not got:
+                break
+            left -= got
+        return len(view) - left
+
+    def take(self, size: int, part: int = _MOST_PART) -> Bytes:
+        parts: list[Bytes] = []
+        while size:
+            part = min(part, size)
+            room = np.empty(part, U1)
+            got = self.read_into(room)
+            parts.append(room[:got])
+            size = size - got if got == part else 0
+            part = min(2 * part, _MOST_PART)
+        whole = parts[0] if len(parts) == 1 else np.concatenate([EMPTY, *parts])
+        whole.flags.writeable = False
+        return whole
 
     def read_all(self) -> Source:
         """All bytes up to the end, in memory."""
-        assert self._reader is not None
-        return Source(self.name, self._reader.read(1 << 62))
+        return Source(self.name, self.take(1 << 62, _FIRST_PART))
 
     def close(self) -> None:
         super().close()
-        self._reader = None
+        self._read_into = None
+
+
+def _read_into(file: Any, name: str, view: memoryview) -> int | None:
+    """Do what ``readinto`` does with ``read``."""
+    found = file.read(len(view))
+    if found is None:
+        return None
+    if isinstance(found, str):
+        raise _is_text(name, "rb")
+    try:
+        part = memoryview(found).cast("B")
+    except TypeError:
+        raise InvalidType(f"read() of {name} should give bytes, found {type(found).__name__}") from None
+    if len(part) <= len(view):
+        view[: len(part)] = part
+    return len(part)

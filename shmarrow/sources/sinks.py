@@ -192,30 +192,10 @@ def open_sink(
     durable: bool = False,
     replacing: tuple[int, int, int, int] | None = None,
 ) -> Sink:
-    """Open what is to be written.
+    """Open what is to be written: a path, ``shm:NAME``, SegmentWriter, file object or socket.
 
-    Parameters
-    ----------
-    sink : path, ``shm:NAME``, SegmentWriter, file object or socket
-        Where the bytes go. A file object or socket that is given is never closed here.
-    overwrite : bool, optional
-        Whether to replace what has the name. Not given, a path is replaced and a ``shm:`` name is not.
-    mode : int, optional
-        The permission bits of the published file. Not given, those of the file that a path replaces, or 0o666 without
-        the bits of the umask; 0o400 for a ``shm:`` name.
-    durable : bool
-        True syncs the file and its directory before it is published.
-    replacing : tuple of int, optional
-        The identity of the one file that may be replaced.
-
-    Raises
-    ------
-    ObjectExists
-        If the name is taken and not to be overwritten.
-    InvalidType
-        If it is nothing that bytes can be written to: a text file, a file opened for reading, another kind of object.
-    Closed
-        If the file object is closed.
+    ``overwrite``, ``mode`` and ``durable`` are those of :func:`shmarrow.ipc.new_file`, which also lists the errors;
+    ``replacing`` is the identity of the one file that may be replaced. A file object is never closed here.
     """
     if isinstance(sink, segment.SegmentWriter):
         return SegmentSink(sink)
