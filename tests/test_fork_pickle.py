@@ -425,6 +425,7 @@ def hammer(work):
         while not stop.is_set():
             work(turn)
             turn += 1
+            time.sleep(0.001)
     except BaseException as error:
         failures.append(error)
         raise

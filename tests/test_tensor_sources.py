@@ -56,7 +56,7 @@ def opened(kind: str, data: bytes, path: Path) -> Any:
         "BytesIO": lambda: io.BytesIO(path.read_bytes()),
         "buffered": lambda: path.open("rb"),
         "raw": lambda: path.open("rb", buffering=0),
-        "gzip": lambda: gzip.open(path),
+        "gzip": lambda: gzip.GzipFile(path),
         "object": lambda: Readable(path.read_bytes()),
     }[kind]()
     assert file.read(5) == b"other"
@@ -121,11 +121,9 @@ def test_a_reader_that_failed_says_so() -> None:
     for call in range(1000):
         file = Failing(data, call)
         reader = sa.ipc.read_tensors(file)
-        found = []
         try:
             found = [next(reader) for _ in ARRAYS]
-        except OSError as error:
-            assert "no bytes came" in str(error)
+        except sa.StorageError:
             for _ in range(3):
                 with pytest.raises(sa.Failed, match="no bytes came"):
                     next(reader)
@@ -168,8 +166,7 @@ def test_a_sink_that_fails(kind: str) -> None:
                 sa.save_tensors(given, sink)
             else:
                 sa.ipc.write_tensor(sa.Tensor.from_numpy(ARRAYS[0]), sink)
-        except OSError as error:
-            assert "no bytes came" in str(error)
+        except sa.StorageError:
             written = sink.written.getvalue()
             assert len(written) < len(whole.getvalue())
             assert whole.getvalue().startswith(written)
@@ -334,7 +331,7 @@ def test_metadata_are_no_state_that_readers_share() -> None:
 
 @pytest.mark.parametrize("size", [13, 15, 17, 19])
 def test_an_offsets_buffer_of_odd_size(size: int) -> None:
-    """The names' offsets of a bundle may lie in a buffer that is no multiple of theirs: what counts is whole offsets."""
+    """The offsets of a bundle's names may lie in a buffer that is no multiple of theirs: whole offsets count."""
     sink = io.BytesIO()
     sa.save_tensors({"a": ARRAYS[0], "b": ARRAYS[1]}, sink)
     data = sink.getvalue()

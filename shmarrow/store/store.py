@@ -76,6 +76,10 @@ class Store:
     StorageError
         If the directory cannot be made or read, or is not to be trusted.
 
+    Notes
+    -----
+    Thread safety: threads and forked children may share a store; each operation is as atomic as between processes.
+
     Examples
     --------
     >>> import numpy as np, tempfile

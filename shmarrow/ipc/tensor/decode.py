@@ -22,7 +22,7 @@ from shmarrow.errors import DEFAULT_LIMITS, InvalidArgument, InvalidData, Limits
 from shmarrow.ipc.flatbuffers.tables import ENUMS
 from shmarrow.ipc.message.decode import Message, parse_metadata
 from shmarrow.ipc.schema.types import NESTED, read_type, text
-from shmarrow.tensor import SparseCOOTensor, SparseCSCMatrix, SparseCSFTensor, SparseCSRMatrix, SparseTensor, Tensor
+from shmarrow.tensor import SparseCOOTensor, SparseCSCMatrix, SparseCSFTensor, SparseCSRMatrix, Tensor
 from shmarrow.tensor.dense import MAX_BYTES, MAX_DIMENSIONS, DimNames, Shape, row_major
 from shmarrow.tensor.element import DType, Element, NDArray, from_wire
 from shmarrow.types import IntType, Metadata
@@ -107,7 +107,7 @@ class SparseHeader(NamedTuple):
     data_end: int
     body_length: int
 
-    def over(self, body: Bytes) -> SparseTensor:
+    def over(self, body: Bytes) -> Any:
         """The tensor over a body of that length."""
         return _read_sparse(self.message, body, self.where)
 

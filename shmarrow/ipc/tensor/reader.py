@@ -3,14 +3,13 @@
 Rules kept here:
 
 * a message starts where the one before it ends; between messages there may be zeros up to the next 64-byte boundary;
-* messages of other kinds may stand between those of tensors; where bytes can be skipped, their bodies are not read;
+* messages of other kinds may stand between those of tensors, and are skipped;
 * a file object is left at the end of the last message that was read.
 """
 
 from __future__ import annotations
 
 import _thread
-from types import TracebackType
 from typing import Any, Self
 
 import numpy as np
@@ -31,6 +30,9 @@ STATES = {
     CLOSED: {CLOSE: CLOSED},
 }
 """Of a :class:`TensorReader`."""
+
+_PART = 1 << 26
+"""Bytes of a body that are skipped at once."""
 
 
 def read_tensor(source: Any, *, limits: Limits = DEFAULT_LIMITS, memory_map: bool = True) -> Any:
@@ -61,17 +63,7 @@ def read_tensor(source: Any, *, limits: Limits = DEFAULT_LIMITS, memory_map: boo
     """
     opened = open_source(source, memory_map, sequential=True)
     try:
-        cursor = MessageCursor(opened, limits)
-        found = cursor.next()
-        if found is None:
-            raise InvalidData(f"{opened.name}: expected the message of a tensor, found the end of the stream")
-        if isinstance(found, Message):
-            raise InvalidData(
-                f"{opened.name}: expected a Tensor or a SparseTensor message, found a {found.kind}; "
-                "ipc.read_tensors finds tensors among other messages"
-            )
-        opened.advance(cursor.position)
-        return found
+        return MessageCursor(opened, limits).read_first()
     finally:
         opened.close()
 
@@ -89,7 +81,71 @@ def read_tensors(source: Any, *, limits: Limits = DEFAULT_LIMITS, memory_map: bo
     return TensorReader(open_source(source, memory_map, sequential=True), limits)
 
 
-class TensorReader(NotCopied):
+class MessageCursor:
+    """A position in a source, which moves on with each message that is read."""
+
+    def __init__(self, source: Source, limits: Limits) -> None:
+        self._source = source
+        self._limits = limits
+        self._position = 0
+
+    def read_first(self) -> Any:
+        """The tensor that the first message holds; a message of another kind is an error."""
+        found = self._read_message()
+        if found is None or isinstance(found, Message):
+            raise InvalidData(
+                f"{self._source.name}: expected a Tensor or a SparseTensor message, "
+                f"found {'the end of the stream' if found is None else f'a {found.kind}'}; "
+                "ipc.read_tensors finds tensors among other messages"
+            )
+        self._source.advance(self._position)
+        return found
+
+    def _read_message(self) -> Any:
+        """What the next message holds: a tensor, or the message itself if it is of another kind; None at the end."""
+        name, limits = self._source.name, self._limits
+        while True:
+            start = self._position
+            head = self._take(4).tobytes()
+            if head == CONTINUATION:
+                head += self._take(4).tobytes()
+            elif head == bytes(4) and start % ALIGNMENT:
+                if self._take(-self._position % ALIGNMENT).any():
+                    raise InvalidData(f"{name}: expected a message, or zeros up to a multiple of 64, at {start}")
+                continue
+            where = f"{name}: the message at {start}"
+            prefix = read_prefix(head, 0, where, limits)
+            if prefix is None:
+                return None
+            header = read_header(self._take(prefix[1], f"the metadata at {start}"), where, limits)
+            if not isinstance(header, Message):
+                return header.over(self._take(header.body_length, f"the body of the message at {start}"))
+            left = header.body_length
+            while left:
+                left -= len(self._take(min(left, _PART), f"the body of the message at {start}"))
+            return header
+
+    def _take(self, size: int, what: str = "") -> Bytes:
+        """The next ``size`` bytes; fewer at the end, unless ``what`` says what must be whole."""
+        start, source = self._position, self._source
+        if (data := source.data) is not None:
+            taken = data[start : start + size]
+        else:
+            try:
+                taken = np.empty(size, np.uint8)
+            except (MemoryError, ValueError):
+                raise LimitExceeded(f"{source.name}: {what} takes {size} bytes, more than there is memory") from None
+            taken = taken[: source.read_into(taken)]
+            taken.flags.writeable = False
+        self._position += len(taken)
+        if what and len(taken) < size:
+            raise InvalidData(
+                f"{source.name}: {what} needs [{start}, {start + size}) but there are {self._position} bytes"
+            )
+        return taken
+
+
+class TensorReader(NotCopied, MessageCursor):
     """An iterator over the tensors of a source, and a context manager; made by :func:`read_tensors`.
 
     An error fails the reader: it raises :class:`shmarrow.Failed` from then on, which names that first error.
@@ -100,8 +156,7 @@ class TensorReader(NotCopied):
     """
 
     def __init__(self, source: Source, limits: Limits) -> None:
-        self._source = source
-        self._cursor = MessageCursor(source, limits)
+        super().__init__(source, limits)
         self._states = StateMachine(f"the reader of {source.name}", STATES)
         self._lock = _thread.allocate_lock()
 
@@ -115,10 +170,10 @@ class TensorReader(NotCopied):
             if self._states.state == ENDED:
                 raise StopIteration
             try:
-                found = self._cursor.next()
+                found = self._read_message()
                 while isinstance(found, Message):
-                    found = self._cursor.next()
-                self._source.advance(self._cursor.position)
+                    found = self._read_message()
+                self._source.advance(self._position)
             except BaseException as error:
                 self._states.fail(error)
                 raise
@@ -135,82 +190,8 @@ class TensorReader(NotCopied):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
-
-
-class MessageCursor:
-    """A position in a source, which moves on with each message that is read."""
-
-    __slots__ = ("_limits", "_source", "position")
-
-    def __init__(self, source: Source, limits: Limits) -> None:
-        self._source = source
-        self._limits = limits
-        self.position = 0
-
-    def next(self) -> Any:
-        """What the next message holds: a tensor, or the message itself if it is of another kind; None at the end."""
-        source, limits = self._source, self._limits
-        while True:
-            start = self.position
-            head = self._take(4).tobytes()
-            if head == CONTINUATION:
-                head += self._take(4).tobytes()
-            elif head == bytes(4) and start % ALIGNMENT:
-                if self._take(-self.position % ALIGNMENT).any():
-                    raise InvalidData(f"{source.name}: expected a message, or zeros up to a multiple of 64, at {start}")
-                continue
-            where = f"{source.name}: the message at {start}"
-            prefix = read_prefix(head, 0, where, limits)
-            if prefix is None:
-                return None
-            header = read_header(self._take(prefix[1], "the metadata", start), where, limits)
-            if isinstance(header, Message):
-                self._skip(header.body_length, start)
-                return header
-            return header.over(self._take(header.body_length, "the body of the message", start))
-
-    def _take(self, size: int, what: str = "", message: int = 0) -> Bytes:
-        """The next ``size`` bytes; fewer at the end, unless ``what`` says what must be whole."""
-        start = self.position
-        data = self._source.data
-        taken = self._receive(size) if data is None else data[start : start + size]
-        self.position += len(taken)
-        if what and len(taken) < size:
-            self._cut(what, message, start, size)
-        return taken
-
-    def _receive(self, size: int) -> Bytes:
-        """The next ``size`` bytes of a sequential source, fewer at its end."""
-        try:
-            target = np.empty(size, np.uint8)
-        except (MemoryError, ValueError):
-            raise LimitExceeded(
-                f"{self._source.name}: the message at {self.position} asks for {size} bytes of memory"
-            ) from None
-        got = self._source.read_into(target)
-        target.flags.writeable = False
-        return target[:got]
-
-    def _skip(self, size: int, message: int) -> None:
-        """Move on over the body of a message that is not asked for."""
-        start = self.position
-        if self._source.size is not None:
-            self.position = min(start + size, self._source.size)
-        else:
-            while (left := start + size - self.position) and len(self._take(min(left, 1 << 20))):
-                pass
-        if self.position < start + size:
-            self._cut("the body of the message", message, start, size)
-
-    def _cut(self, what: str, message: int, start: int, size: int) -> None:
-        raise InvalidData(
-            f"{self._source.name}: {what} at {message} needs [{start}, {start + size}) "
-            f"but there are {self.position} bytes"
-        )
 
 
 read_sparse_tensor = read_tensor

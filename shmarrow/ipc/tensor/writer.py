@@ -13,7 +13,6 @@ import os
 from collections.abc import Iterable
 from math import prod
 from operator import index
-from types import TracebackType
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -160,13 +159,8 @@ class TensorWriter(NotCopied):
             raise self._states.refusal()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if kind is None:
-            self.close()
-        else:
-            self.abort()
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        (self.close if kind is None else self.abort)()
 
 
 def new_tensor(
