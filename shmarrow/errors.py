@@ -60,6 +60,10 @@ class Closed(ShmarrowError, ValueError):
     """A reader, writer or segment used after it was closed."""
 
 
+class Failed(ShmarrowError, ValueError):
+    """A reader, writer or decoder used after an error in the middle of a message; names that first error."""
+
+
 class MissingExtra(ShmarrowError, ImportError):
     """An optional package is needed and is not installed; the message names the extra to install."""
 

@@ -93,8 +93,8 @@ BAD_BLOCKS: dict[str, tuple[int, str, Any, str]] = {
     "in the middle of a message": (0, "<q", 16, r"batch 1"),
     "a negative body": (16, "<q", -64, r"batch 1 needs"),
     "a body that is too long": (16, "<q", 1 << 40, r"batch 1 needs .* but the footer starts at"),
-    "another body": (16, "<q", 64, r"the footer says \d+ bytes of metadata and 64 of body, the message \d+ and \d+"),
-    "other metadata": (8, "<i", 8, r"the footer says 8 bytes of metadata and \d+ of body, the message \d+ and \d+"),
+    "another body": (16, "<q", 64, r"the footer says 64 bytes of body, the message \d+"),
+    "other metadata": (8, "<i", 8, r"the footer says 8 bytes of metadata, the message \d+"),
     "negative metadata": (8, "<i", -8, r"batch 1 needs \[\d+, \d+\), -8 bytes of it metadata"),
 }
 
@@ -251,7 +251,7 @@ def test_what_is_refused_once_is_refused_again(source: Callable[[bytes], Any], b
         with pytest.raises(sa.ShmarrowError) as caught:
             next(reader)
         said.append(str(caught.value))
-    assert said[0] == said[1] == said[2]
+    assert all(said[0] in text for text in said)
 
 
 # --- names ----------------------------------------------------------------------------------------------------------

@@ -8,6 +8,7 @@ import random
 import numpy as np
 import pytest
 from cases import CASES, Case
+from wire import blocks_of
 
 import shmarrow as sa
 from shmarrow.errors import ShmarrowError
@@ -23,7 +24,7 @@ def written(case: Case, **options: object) -> tuple[np.ndarray, list[tuple[int, 
     with sa.ipc.new_file(sink, batch.schema, sa.ipc.IpcWriteOptions(**options)) as writer:
         writer.write(batch)
     data = np.frombuffer(sink.getvalue(), np.uint8)
-    return data, [block.item() for block in sa.ipc.open_file(data)._blocks]
+    return data, blocks_of(sink.getvalue())["recordBatches"]
 
 
 def generic(data: np.ndarray, offset: int, metadata_length: int, body_length: int) -> Header | None:

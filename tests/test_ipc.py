@@ -14,7 +14,7 @@ import random
 import socket
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -210,12 +210,21 @@ def _pieces(data: bytes, size: int) -> Iterator[bytes]:
         yield data[start : start + size]
 
 
+def _events(decoder: StreamDecoder, pieces: Iterable[Any]) -> list[Any]:
+    """The events of each piece, taken as soon as it was fed."""
+    found: list[Any] = []
+    for piece in pieces:
+        decoder.feed(piece)
+        found += decoder
+    return found
+
+
 @pytest.mark.parametrize("form", ["stream-plain", "stream-legacy", "stream-lz4", "stream-small-big-zstd"])
 def test_one_byte_at_a_time(form: str) -> None:
     for batch in GROUPS:
         data = forms.write(form, [batch], batch.schema)
         decoder = StreamDecoder()
-        events = [event for piece in _pieces(data, 1) for event in decoder.feed(piece)]
+        events = _events(decoder, _pieces(data, 1))
         decoder.close()
         assert isinstance(events[0], SchemaEvent)
         assert decoder.ended
@@ -230,7 +239,7 @@ def test_pieces_of_any_size(size: int) -> None:
     batch = forms.batch_of(case)
     data = stream_of(batch, batch)
     decoder = StreamDecoder()
-    events = [event for piece in _pieces(data, size) for event in decoder.feed(piece)]
+    events = _events(decoder, _pieces(data, size))
     decoder.close()
     assert [type(event) for event in events] == [SchemaEvent, DictionaryEvent, BatchEvent, BatchEvent, EndEvent]
     assert events[0].schema == decoder.schema == batch.schema
@@ -245,7 +254,7 @@ def test_what_the_push_parser_wants() -> None:
     while not decoder.ended:
         wants = decoder.wants
         assert wants > 0
-        events += decoder.feed(data[at : at + wants])
+        events += _events(decoder, [data[at : at + wants]])
         at += wants
     assert at == len(data)
     assert decoder.wants == 0
@@ -254,7 +263,7 @@ def test_what_the_push_parser_wants() -> None:
 
 def test_bytes_that_come_in_one_piece_are_not_copied() -> None:
     data = np.frombuffer(stream_of(numbers(1000)), "u1")
-    (batch,) = [event.batch for event in StreamDecoder().feed(data) if isinstance(event, BatchEvent)]
+    (batch,) = [event.batch for event in _events(StreamDecoder(), [data]) if isinstance(event, BatchEvent)]
     assert np.shares_memory(batch.column(0).to_numpy(), data)
 
 
@@ -266,7 +275,7 @@ def test_the_push_parser_says_where_a_stream_is_cut(form: str) -> None:
     ends = {0, *[at for at, _, _, _ in messages(data)], len(data) - mark, len(data)}
     for size in range(len(data) + 1):
         decoder = StreamDecoder()
-        list(decoder.feed(data[:size]))
+        decoder.feed(data[:size])
         if size in ends:
             decoder.close()
             assert decoder.ended

@@ -23,6 +23,7 @@ PACKAGE = ROOT / "shmarrow"
 
 ORDER = (
     "errors",
+    "states",
     "import_hooks",
     "buffer",
     "segment",
@@ -44,7 +45,7 @@ ORDER = (
 )
 """Each line may import those before it; a package is one line, whose files may import each other."""
 
-NARROWER = {"segment": {"errors", "buffer"}, "sources": {"errors", "buffer", "segment"}}
+NARROWER = {"segment": {"errors", "buffer"}, "sources": {"errors", "states", "buffer", "segment"}}
 """Lines that may import less than all that stands above them: where bytes live is no business of what they mean."""
 
 SURFACE_USE = {("cli", ""), ("integration", "")}

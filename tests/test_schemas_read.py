@@ -380,20 +380,21 @@ def test_what_changes_between_two_reads_is_found(tmp_path: Path, what: str) -> N
         writer.write(batch)
     reader = sa.ipc.open_file(path)
     source: Any = reader._full_schema.source
+    end = len(reader._opened().data)
     if what == "vtable":
         assert reader._full_schema.get_field_index(f"between {what} 7") == 7
     else:
         assert source.scan()
     data = bytearray(path.read_bytes())
     at = int(source._tables.positions[5 if what == "tag" else 0])
-    vtable = at - int.from_bytes(data[reader._end + at : reader._end + at + 4], "little", signed=True)
-    tag = int.from_bytes(data[reader._end + vtable + 8 : reader._end + vtable + 10], "little")
+    vtable = at - int.from_bytes(data[end + at : end + at + 4], "little", signed=True)
+    tag = int.from_bytes(data[end + vtable + 8 : end + vtable + 10], "little")
     if what == "tag":
-        data[reader._end + at + tag] = 200
+        data[end + at + tag] = 200
     else:
         size = source._tables.reader.size - at
-        data[reader._end + vtable + 2 : reader._end + vtable + 4] = size.to_bytes(2, "little")
-        data[reader._end + vtable + 8 : reader._end + vtable + 10] = (size - 1).to_bytes(2, "little")
+        data[end + vtable + 2 : end + vtable + 4] = size.to_bytes(2, "little")
+        data[end + vtable + 8 : end + vtable + 10] = (size - 1).to_bytes(2, "little")
     with path.open("r+b") as file:
         file.write(data)
     with pytest.raises(ShmarrowError):

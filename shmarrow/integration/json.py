@@ -43,7 +43,7 @@ from shmarrow.layout.binary_view import INLINE
 from shmarrow.layout.listing import LISTING, Row
 from shmarrow.layout.memory import check_expansion, frozen, offsets_of, read_only
 from shmarrow.layout.union import UnionArray
-from shmarrow.sources.source import Sink, Source
+from shmarrow.sources import open_sink, open_source
 from shmarrow.tables import Table
 from shmarrow.types import DataType
 
@@ -74,9 +74,9 @@ def read_json(source: Any, *, limits: Limits = DEFAULT_LIMITS) -> Table:
     InvalidData
         If it is no JSON, or not in this form; the message names the place.
     """
-    opened = Source(source)
+    opened = open_source(source)
     try:
-        document = _parse(opened.all(), opened.name, limits)
+        document = _parse(opened.read(0, opened.size or 0), opened.name, limits)
     finally:
         opened.close()
     try:
@@ -86,7 +86,12 @@ def read_json(source: Any, *, limits: Limits = DEFAULT_LIMITS) -> Table:
 
 
 def write_json(
-    sink: Any, data: Table | RecordBatch, *, overwrite: bool = False, mode: int = 0o400, durable: bool = False
+    sink: Any,
+    data: Table | RecordBatch,
+    *,
+    overwrite: bool | None = None,
+    mode: int | None = None,
+    durable: bool = False,
 ) -> None:
     """Write a table in the JSON form of Arrow's integration tests.
 
@@ -110,7 +115,7 @@ def write_json(
     table = Table.from_batches([data]) if isinstance(data, RecordBatch) else data
     if not isinstance(table, Table):
         raise InvalidType(f"expected a Table or a RecordBatch, found {data.__class__.__name__}")
-    opened = Sink(sink, overwrite=overwrite, mode=mode, durable=durable)
+    opened = open_sink(sink, overwrite=overwrite, mode=mode, durable=durable)
     try:
         pieces = _pieces(table)
         for piece in _deflated(pieces) if opened.name.endswith(".gz") else pieces:

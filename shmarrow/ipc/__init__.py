@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from shmarrow.errors import DEFAULT_LIMITS, InvalidArgument, Limits
 from shmarrow.ipc.file.reader import RecordBatchFileReader
-from shmarrow.sources.source import Sink, Source
+from shmarrow.sources import open_sink, open_source
 from shmarrow.types import MetadataLike, Schema
 
 if TYPE_CHECKING:
@@ -40,8 +40,8 @@ def new_file(
     options: IpcWriteOptions | None = None,
     metadata: MetadataLike | None = None,
     *,
-    overwrite: bool = False,
-    mode: int = 0o400,
+    overwrite: bool | None = None,
+    mode: int | None = None,
     durable: bool = False,
 ) -> RecordBatchFileWriter:
     """A writer of the file format.
@@ -74,7 +74,8 @@ def new_file(
     """
     from shmarrow.ipc.file.writer import RecordBatchFileWriter
 
-    return RecordBatchFileWriter(Sink(sink, overwrite=overwrite, mode=mode, durable=durable), schema, options, metadata)
+    target = open_sink(sink, overwrite=overwrite, mode=mode, durable=durable)
+    return RecordBatchFileWriter(target, schema, options, metadata)
 
 
 def new_stream(
@@ -82,14 +83,15 @@ def new_stream(
     schema: Schema,
     options: IpcWriteOptions | None = None,
     *,
-    overwrite: bool = False,
-    mode: int = 0o400,
+    overwrite: bool | None = None,
+    mode: int | None = None,
     durable: bool = False,
 ) -> RecordBatchStreamWriter:
     """A writer of the streaming format; the parameters and errors are those of :func:`new_file`."""
     from shmarrow.ipc.stream.writer import RecordBatchStreamWriter
 
-    return RecordBatchStreamWriter(Sink(sink, overwrite=overwrite, mode=mode, durable=durable), schema, options)
+    target = open_sink(sink, overwrite=overwrite, mode=mode, durable=durable)
+    return RecordBatchStreamWriter(target, schema, options)
 
 
 def append_file(
@@ -121,12 +123,12 @@ def append_file(
     """
     from shmarrow.ipc.file.appender import RecordBatchFileAppender
 
-    source = Source(where)
+    source = open_source(where)
     if source.identity is None:
         raise InvalidArgument("a file is added to by its path or its shm: name")
     reader = RecordBatchFileReader(source, DEFAULT_LIMITS)
     mode = source.mode
-    sink = Sink(where, overwrite=True, mode=mode, durable=durable, replacing=source.identity)
+    sink = open_sink(where, overwrite=True, mode=mode, durable=durable, replacing=source.identity)
     return RecordBatchFileAppender(reader, sink, options)
 
 
@@ -160,7 +162,7 @@ def open_file(
     InvalidData
         If the bytes are no Arrow file.
     """
-    return RecordBatchFileReader(Source(source, memory_map), limits, zero_copy_only, included_fields)
+    return RecordBatchFileReader(open_source(source, memory_map), limits, zero_copy_only, included_fields)
 
 
 def open_stream(
@@ -169,7 +171,7 @@ def open_stream(
     limits: Limits = DEFAULT_LIMITS,
     memory_map: bool = True,
     included_fields: Iterable[int | str] | None = None,
-) -> RecordBatchStreamReader:
+) -> RecordBatchStreamReader | MappedStreamReader:
     """A reader of the streaming format: an iterator of record batches.
 
     Over a path, a name or bytes it is a :class:`MappedStreamReader`, which copies nothing and gives any batch by
@@ -178,9 +180,9 @@ def open_stream(
     """
     from shmarrow.ipc.stream.reader import MappedStreamReader, RecordBatchStreamReader
 
-    opened = Source(source, memory_map)
-    kind = RecordBatchStreamReader if opened.data is None else MappedStreamReader
-    return kind(opened, limits, included_fields)
+    opened = open_source(source, memory_map, sequential=True)
+    kind: Any = RecordBatchStreamReader if opened.data is None else MappedStreamReader
+    return kind(opened, limits, included_fields)  # type: ignore[no-any-return]
 
 
 _HOMES = {

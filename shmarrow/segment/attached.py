@@ -18,12 +18,12 @@ import os
 import stat
 import time
 from collections.abc import Container
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 
 from shmarrow.buffer import U1, Bytes
-from shmarrow.errors import Closed, StorageError
+from shmarrow.errors import Closed, ObjectNotFound, StorageError
 from shmarrow.segment.location import (
     SHM_IS_FILES,
     Location,
@@ -37,11 +37,13 @@ from shmarrow.segment.location import (
 
 O_ATTACH = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
 _O_NOATIME: int = getattr(os, "O_NOATIME", 0)
+# What one call reads or writes on Linux: MAX_RW_COUNT bytes.
+MAX_CALL_BYTES = 2_147_479_552
 _LOCK_TRIES = 100
 _LOCK_PAUSE = 0.001
 
-_EMPTY = np.empty(0, U1)
-_EMPTY.flags.writeable = False
+EMPTY = np.empty(0, U1)
+EMPTY.flags.writeable = False
 
 
 class Segment:
@@ -55,22 +57,38 @@ class Segment:
         Its size in bytes.
     status : os.stat_result
         What the file was when it was attached.
+
+    Notes
+    -----
+    The only descriptor is that of the mapping, which also holds the lock; both go with the last array, or in
+    :meth:`close` where no array was handed out. An empty object has neither.
+
+    Copying and pickling a segment attach to the object again by its name; they fail where the name leads to another
+    object by then.
+
+    Thread safety: any thread may use it, also while another one closes it: :attr:`data` is the bytes or raises
+    `Closed`. A forked child has it as its parent does.
     """
 
-    __slots__ = ("_data", "_fd", "name", "size", "status")
+    __slots__ = ("_data", "_path", "name", "size", "status")
 
-    def __init__(self, name: str, data: Bytes, fd: int, found: os.stat_result) -> None:
+    def __init__(self, name: str, path: str, data: Bytes, found: os.stat_result) -> None:
         self.name = name
         self.size = len(data)
         self.status = found
+        self._path = path
         self._data: Bytes | None = data
-        self._fd = fd
 
     @property
     def identity(self) -> tuple[int, int, int, int]:
         """Device, inode, size and time of change (ns) of the file when it was attached."""
         status = self.status
         return status.st_dev, status.st_ino, status.st_size, status.st_ctime_ns
+
+    @property
+    def mode(self) -> int:
+        """The permission bits of the file when it was attached."""
+        return stat.S_IMODE(self.status.st_mode)
 
     @property
     def data(self) -> Bytes:
@@ -81,34 +99,17 @@ class Segment:
         Closed
             After :meth:`close`.
         """
-        if self._data is None:
-            raise Closed(f"segment {self.name!r} is closed; attach to it again")
-        return self._data
+        data = self._data
+        if data is None:
+            raise self._closed_error()
+        return data
 
-    @property
-    def mode(self) -> int:
-        """The permission bits of the file."""
-        if self._fd < 0:
-            raise Closed(f"segment {self.name!r} is closed; attach to it again")
-        return stat.S_IMODE(os.fstat(self._fd).st_mode)
-
-    def mark_used(self) -> None:
-        """Say in the time of access that the object is used now, which no read of a mapping does."""
-        try:
-            os.utime(self._fd, ns=(time.time_ns(), self.status.st_mtime_ns))
-        except OSError:
-            return  # another user's file, or a read-only file system
+    def _closed_error(self) -> Closed:
+        return Closed(f"segment {self.name!r} is closed; attach to it again")
 
     def close(self) -> None:
-        """Let go of the mapping; it is unmapped when the last array cut from it is gone. Safe to call again."""
+        """Drop the mapping, its descriptor and its lock, unless arrays still need them. Safe to call again."""
         self._data = None
-        if self._fd >= 0:
-            os.close(self._fd)
-            self._fd = -1
-
-    def __del__(self) -> None:
-        if self._fd >= 0:
-            os.close(self._fd)
 
     def __enter__(self) -> Self:
         return self
@@ -116,8 +117,26 @@ class Segment:
     def __exit__(self, *_: object) -> None:
         self.close()
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        if self._data is None:
+            raise self._closed_error()
+        status = self.status
+        path = self._path if is_shm(self.name) else os.path.abspath(self._path)
+        return _attach_again, (self.name, path, status.st_dev, status.st_ino)
+
     def __repr__(self) -> str:
         return f"<Segment {self.name!r}, {self.size} bytes{', closed' if self._data is None else ''}>"
+
+
+def _attach_again(name: str, path: str, device: int, inode: int) -> Segment:
+    """Attach to the object that a segment was attached to when it was copied or pickled."""
+    found = attach_path(name, path, is_shm(name))
+    if (found.status.st_dev, found.status.st_ino) != (device, inode):
+        raise ObjectNotFound(
+            errno.ENOENT,
+            f"cannot attach to {name!r} again: it was replaced, or this is another machine",
+        )
+    return found
 
 
 def attach(where: Location, *, owners: Container[int] | None = None) -> Segment:
@@ -148,7 +167,12 @@ def attach(where: Location, *, owners: Container[int] | None = None) -> Segment:
 
 
 def attach_path(
-    name: str, path: str, refuse_links: bool = True, owners: Container[int] | None = None, unnoticed: bool = False
+    name: str,
+    path: str,
+    refuse_links: bool = True,
+    owners: Container[int] | None = None,
+    unnoticed: bool = False,
+    mark_used: bool = False,
 ) -> Segment:
     """Attach to a file whose path is known to be proper; as :func:`attach`.
 
@@ -164,27 +188,79 @@ def attach_path(
         The users whose files are accepted; all users' where it is not given.
     unnoticed : bool
         Leave the time of access as it is, where the system allows it: for the file's owner.
+    mark_used : bool
+        Set the time of access to now, which no read of a mapping does, where the system allows it.
     """
     flags = O_ATTACH | os.O_NOFOLLOW if refuse_links else O_ATTACH
     try:
         fd, found = _open_object(name, path, flags | _O_NOATIME if unnoticed else flags)
-        size = found.st_size
         try:
+            size = found.st_size
             if owners is not None and found.st_uid not in owners:
                 raise PermissionError(errno.EPERM, f"it belongs to user {found.st_uid}, who is not trusted here")
-            data = np.frombuffer(mmap.mmap(fd, size, prot=mmap.PROT_READ), U1) if size else _EMPTY
-        except BaseException:
+            # The mapping has a descriptor of its own, which shares the lock.
+            data = np.frombuffer(mmap.mmap(fd, size, prot=mmap.PROT_READ), U1) if size else EMPTY
+            if mark_used:
+                _mark_used(fd, found)
+        finally:
             os.close(fd)
-            raise
     except OSError as error:
         raise refused(error, "attach to", name, path) from None
     except ValueError:
-        raise StorageError(
-            errno.EBUSY,
-            f"cannot attach to {name!r}: it had {size} bytes and became smaller while it was being mapped; "
-            "replace files that others map, never truncate them",
-        ) from None
-    return Segment(name, data, fd, found)
+        raise _became_smaller("attach to", name, size) from None
+    return Segment(name, path, data, found)
+
+
+def _mark_used(fd: int, found: os.stat_result) -> None:
+    try:
+        os.utime(fd, ns=(time.time_ns(), found.st_mtime_ns))
+    except OSError:
+        return  # another user's file, or a read-only file system
+
+
+def _became_smaller(action: str, name: str, size: int) -> StorageError:
+    return StorageError(
+        errno.EBUSY,
+        f"cannot {action} {name!r}: it had {size} bytes and became smaller in the meantime; replace files that others "
+        "use, never truncate them",
+    )
+
+
+def read_object(where: Location) -> tuple[str, Bytes]:
+    """The name and all bytes of a published object, read into memory; the errors are those of :func:`attach`."""
+    name, path = resolve(where)
+    try:
+        fd, found = _open_object(name, path, O_ATTACH if path == name else O_ATTACH | os.O_NOFOLLOW)
+        try:
+            return name, read_whole(fd, found.st_size, name)
+        finally:
+            os.close(fd)
+    except StorageError:
+        raise
+    except OSError as error:
+        raise refused(error, "read", name, path) from None
+
+
+def read_whole(fd: int, size: int, name: str) -> Bytes:
+    """The first ``size`` bytes of a file, read into memory; the descriptor's position is neither used nor moved.
+
+    Raises
+    ------
+    StorageError
+        If there is not that much memory, or the file becomes smaller.
+    """
+    try:
+        data = np.empty(size, U1)
+    except MemoryError:
+        raise StorageError(errno.ENOMEM, f"cannot read {name!r}: there is no memory for its {size} bytes") from None
+    view, done = memoryview(data), 0
+    while done < size:
+        got = os.preadv(fd, [view[done : done + MAX_CALL_BYTES]], done)
+        if not got:
+            raise _became_smaller("read", name, size)
+        done += got
+    data.flags.writeable = False
+    return data
 
 
 def _open_object(name: str, path: str, flags: int) -> tuple[int, os.stat_result]:

@@ -5,7 +5,9 @@ Rules kept here:
 * a file is written while it has no name, and ``link`` gives it one, which exactly one of several racing writers can do.
   A writer that is killed leaves nothing behind;
 * where a temporary name cannot be avoided it starts with :data:`TEMP_PREFIX`, and its file is locked for as long as
-  its writer lives: whoever can lock such a file exclusively may remove it.
+  its writer lives: whoever can lock such a file exclusively may remove it;
+* temporary names are made of the name that the file is going to have and a small number, so that a writer finds what
+  its killed predecessors left without listing the directory.
 """
 
 from __future__ import annotations
@@ -15,10 +17,12 @@ import fcntl
 import os
 import stat
 import sys
+from collections.abc import Iterator
 from typing import Any
+from zlib import crc32
 
 from shmarrow.buffer import Bytes
-from shmarrow.segment.attached import O_ATTACH, lock_shared
+from shmarrow.segment.attached import MAX_CALL_BYTES, O_ATTACH, lock_shared
 from shmarrow.segment.location import (
     TEMP_PREFIX,
     Location,
@@ -35,13 +39,13 @@ _O_TMPFILE: int = getattr(os, "O_TMPFILE", 0)
 
 # Since Linux 5.14.
 _MADV_POPULATE_WRITE = 23
+_NUMBERED_NAMES = 64
 _POPULATE_FROM = 1 << 24
 _POPULATE_PIECE = 1 << 23
 _POPULATE_THREADS = 4
 
-# What one pwritev takes on Linux: IOV_MAX pieces, MAX_RW_COUNT bytes.
+# What one pwritev takes on Linux, besides MAX_CALL_BYTES: IOV_MAX pieces.
 MAX_CALL_PIECES = 1024
-MAX_CALL_BYTES = 2_147_479_552
 
 
 def supports_unnamed(directory: str) -> bool:
@@ -56,12 +60,12 @@ def supports_unnamed(directory: str) -> bool:
     return True
 
 
-def open_unnamed(directory: str) -> int | None:
+def open_unnamed(directory: str, bits: int = 0o600) -> int | None:
     """Open a new file without a name, or None where the platform or file system cannot do it or cannot link it."""
     if not _O_TMPFILE:
         return None
     try:
-        fd = os.open(directory, _O_TMPFILE | os.O_RDWR | os.O_CLOEXEC, 0o600)
+        fd = os.open(directory, _O_TMPFILE | os.O_RDWR | os.O_CLOEXEC, bits)
     except OSError as error:
         if error.errno in (errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL):
             return None
@@ -78,20 +82,45 @@ def link_unnamed(fd: int, path: str) -> None:
     os.link(f"/proc/self/fd/{fd}", path, src_dir_fd=fd, follow_symlinks=True)
 
 
-def open_named(directory: str) -> tuple[int, str]:
-    """Create a locked temporary file; its descriptor and path."""
+def _temp_paths(directory: str, target: str) -> Iterator[str]:
+    """The temporary names that a writer of ``target`` tries one after another; all are different."""
+    stem = os.path.join(directory, f"{TEMP_PREFIX}{crc32(os.fsencode(target)):08x}-")
+    for number in range(_NUMBERED_NAMES):
+        yield f"{stem}{number}"
     while True:
-        path = temp_path(directory)
-        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        yield stem + os.urandom(12).hex()
+
+
+def open_named(directory: str, target: str, bits: int = 0o600) -> tuple[int, str]:
+    """Create a locked temporary file for what will be ``target``; its descriptor and path."""
+    flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
+    for path in _temp_paths(directory, target):
+        remove_unused(path)
+        try:
+            fd = os.open(path, flags, bits)
+        except FileExistsError:
+            continue
         lock_shared(fd)
         if os.fstat(fd).st_nlink:
             return fd, path
         os.close(fd)  # collected between its creation and the lock
+    raise AssertionError("there is always another name")
 
 
-def temp_path(directory: str) -> str:
-    """A temporary name that no other writer has."""
-    return os.path.join(directory, TEMP_PREFIX + os.urandom(12).hex())
+def link_temp(fd: int, directory: str, target: str) -> str:
+    """Give a file without a name, which is locked, a temporary one on its way to ``target``; its path."""
+    for path in _temp_paths(directory, target):
+        try:
+            link_unnamed(fd, path)
+        except FileExistsError:
+            if not remove_unused(path):
+                continue
+            try:
+                link_unnamed(fd, path)
+            except FileExistsError:
+                continue
+        return path
+    raise AssertionError("there is always another name")
 
 
 def pwrite_all(fd: int, views: list[Any], offset: int) -> int:
@@ -169,8 +198,8 @@ def unlink(where: Location) -> None:
 def collect_leftovers(directory: str) -> int:
     """Remove temporary files that killed writers left in ``directory``; returns how many.
 
-    Only overwriting, and file systems without ``O_TMPFILE``, ever use temporary names. A file whose writer lives is
-    locked, and stays; so do files of other users that may not be removed.
+    Only overwriting, and file systems without ``O_TMPFILE``, ever use temporary names; the next writer of the same name
+    removes them too. A file whose writer lives is locked, and stays; so do files of others that may not be removed.
     """
     try:
         names = [name for name in os.listdir(directory) if name.startswith(TEMP_PREFIX)]

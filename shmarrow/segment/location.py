@@ -95,6 +95,16 @@ def check_removable(found: os.stat_result) -> None:
         raise not_regular(found)
 
 
+def check_trusted_link(path: str, link: os.stat_result) -> None:
+    """Refuse to follow a link that somebody else has placed in a directory that all may write, as Linux does."""
+    directory = os.stat(os.path.dirname(path) or os.curdir)
+    for_all = stat.S_ISVTX | stat.S_IWOTH
+    if directory.st_mode & for_all == for_all and link.st_uid not in (os.geteuid(), directory.st_uid):
+        raise PermissionError(
+            errno.EACCES, f"the symbolic link {path!r} is user {link.st_uid}'s, in a directory that all may write"
+        )
+
+
 def not_regular(found: os.stat_result) -> OSError:
     """The error for what is there and is not a regular file."""
     kind = stat.filemode(found.st_mode)[0]

@@ -14,38 +14,46 @@ import errno
 import fcntl
 import mmap
 import os
-from collections.abc import Iterable
+import stat
+from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, nullcontext, suppress
+from functools import update_wrapper
+from threading import RLock
 from types import TracebackType
-from typing import Any, Protocol, Self
+from typing import Any, Concatenate, NoReturn, ParamSpec, Protocol, Self, TypeVar
 
 import numpy as np
 
 from shmarrow.buffer import U1, Bytes, as_bytes
-from shmarrow.errors import Closed, InvalidArgument, StorageError, Unsupported
+from shmarrow.errors import Closed, InvalidArgument, InvalidType, StorageError, Unsupported
 from shmarrow.segment.attached import lock_shared
 from shmarrow.segment.files import (
-    collect_leftovers,
+    link_temp,
     link_unnamed,
     open_named,
     open_unnamed,
     populate,
     pwrite_all,
     sync_directory,
-    temp_path,
 )
 from shmarrow.segment.location import (
     SHM_DIRECTORY,
     SHM_IS_FILES,
     Location,
     check_removable,
+    check_trusted_link,
     is_shm,
     refused,
     resolve,
     taken,
 )
 
+P = ParamSpec("P")
+R = TypeVar("R")
 Piece = bytes | memoryview | np.ndarray[Any, Any]
+
+# As many links in a row as Linux follows.
+_MOST_LINKS = 40
 
 
 class PublishPolicy(Protocol):
@@ -75,7 +83,7 @@ class PublishPolicy(Protocol):
 def create(
     where: Location,
     *,
-    mode: int = 0o400,
+    mode: int | None = 0o400,
     overwrite: bool = False,
     durable: bool = False,
     replacing: tuple[int, int, int, int] | None = None,
@@ -88,11 +96,14 @@ def create(
     where : str or PathLike
         A path, or ``shm:NAME``. NAME has 1 to 254 bytes, no ``/`` and no NUL, is not ``.`` or ``..`` and does not start
         with ``.shmarrow-``; the last holds for the last part of a path too.
-    mode : int
+    mode : int or None
         Permission bits of the published object, whatever the umask; until then it is 0600. Widen it to share
-        (``0o444``); with write bits, whoever has them can truncate the object and crash its readers.
+        (``0o444``); with write bits, whoever has them can truncate the object and crash its readers. None gives what
+        any program that writes a file gives: owner and permission bits of the file that is replaced, or else 0o666
+        without the bits of the umask.
     overwrite : bool
-        Replace an object of this name at the moment of publishing. Readers of the old one keep it whole.
+        Replace an object of this name at the moment of publishing. Readers of the old one keep it whole. Where a path
+        is a symbolic link, the file that it leads to is replaced, and made if there is none.
     replacing : tuple of int, optional
         The identity of the one object that may be overwritten, as an attached segment has it: if somebody else has
         replaced it by the time of publishing, nothing is published.
@@ -116,20 +127,22 @@ def create(
             f"cannot create {name!r}: on this machine shared memory objects are not files in {SHM_DIRECTORY}, and "
             "cannot be published whole; use a path"
         )
-    if not isinstance(mode, int) or not 0 <= mode <= 0o777:
-        raise InvalidArgument(f"mode must be permission bits from 0 to 0o777, found {mode!r}")
+    if mode is not None and (not isinstance(mode, int) or not 0 <= mode <= 0o777):
+        raise InvalidArgument(f"mode must be None or permission bits from 0 to 0o777, found {mode!r}")
     try:
         if not os.path.isabs(path):
             path = os.path.join(os.getcwd(), path)  # still the same file after a chdir
+        path, replaced = _target(path, overwrite, follow=not is_shm(name))
         directory = os.path.dirname(path)
-        _check_target(path, overwrite)
         scratch = directory if keeper is None else keeper.scratch
-        fd = None if keeper is not None and keeper.visible else open_unnamed(directory)
+        bits = 0o666 if mode is None and replaced is None else 0o600
+        fd = None if keeper is not None and keeper.visible else open_unnamed(directory, bits)
         temp = None
-        if keeper is None and (overwrite or fd is None):
-            collect_leftovers(directory)
         if fd is None:
-            fd, temp = open_named(scratch)
+            fd, temp = open_named(scratch, os.path.basename(path), bits)
+        if mode is None and replaced is not None:
+            mode = stat.S_IMODE(replaced.st_mode) & 0o777
+            _give_to_owner_of(replaced, fd)
     except FileExistsError:
         raise taken(name) from None
     except OSError as error:
@@ -140,15 +153,44 @@ def create(
     )
 
 
-def _check_target(path: str, overwrite: bool) -> None:
-    """Find out before anything is written that the name is taken; publishing decides."""
-    try:
-        found = os.lstat(path)
-    except OSError:
-        return  # opening the file gives the better reason
-    if not overwrite:
-        raise FileExistsError
-    check_removable(found)
+def _target(path: str, overwrite: bool, follow: bool) -> tuple[str, os.stat_result | None]:
+    """The path to give to the new file, and what is there now.
+
+    Finds out before anything is written that a name is taken; publishing decides.
+    """
+    for _ in range(_MOST_LINKS):
+        try:
+            found = os.lstat(path)
+        except OSError:
+            return path, None  # opening the new file gives the better reason
+        if not overwrite:
+            raise FileExistsError
+        if not (follow and stat.S_ISLNK(found.st_mode)):
+            check_removable(found)
+            return path, found if stat.S_ISREG(found.st_mode) else None
+        check_trusted_link(path, found)
+        path = os.path.join(os.path.dirname(path), os.readlink(path))
+    raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
+
+
+def _give_to_owner_of(replaced: os.stat_result, fd: int) -> None:
+    if (replaced.st_uid, replaced.st_gid) != (os.geteuid(), os.getegid()):
+        with suppress(OSError):  # as those may who have the privilege
+            os.fchown(fd, replaced.st_uid, replaced.st_gid)
+
+
+def _in_turn(method: Callable[Concatenate[SegmentWriter, P], R]) -> Callable[Concatenate[SegmentWriter, P], R]:
+    """A call that needs the writer open, in the process that made it, with no other call going on."""
+
+    def call(self: SegmentWriter, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        if os.getpid() != self._pid:
+            raise Closed(f"the writer of {self.name!r} belongs to process {self._pid}, and is not used by its children")
+        with self._lock:
+            if self.closed:
+                raise Closed(f"the writer of {self.name!r} was published or discarded; create a new one")
+            return method(self, *args, **kwargs)
+
+    return update_wrapper(call, method)
 
 
 class SegmentWriter:
@@ -164,6 +206,13 @@ class SegmentWriter:
         Bytes written so far: the highest end of what was written or mapped. The published object is that long.
     closed : bool
         Whether it was published or discarded.
+
+    Notes
+    -----
+    It cannot be copied or pickled. A forked child may fill arrays of :meth:`map` that it got from its parent, and
+    drop its copy of the writer; all other calls raise `Closed` there, as the object belongs to the parent.
+
+    Thread safety: its calls take turns by a lock, so another thread may discard it at any time.
     """
 
     closed = True
@@ -175,7 +224,7 @@ class SegmentWriter:
         fd: int,
         temp: str | None,
         *,
-        mode: int,
+        mode: int | None,
         overwrite: bool,
         durable: bool,
         replacing: tuple[int, int, int, int] | None = None,
@@ -183,11 +232,12 @@ class SegmentWriter:
     ) -> None:
         self.name = name
         self.size = 0
-        self.closed = False
         self._path = path
         self._fd = fd
+        self._file = os.fstat(fd)
         self._temp = temp
         self._pid = os.getpid()
+        self._lock = RLock()
         self._mode = mode
         self._overwrite = overwrite
         self._durable = durable
@@ -196,7 +246,9 @@ class SegmentWriter:
         self._reserved = 0
         self._room = 0
         self._maps: list[Bytes] = []
+        self.closed = False
 
+    @_in_turn
     def write(self, pieces: Iterable[Piece]) -> int:
         """Append pieces in their order; nothing is copied on the way to the operating system.
 
@@ -219,9 +271,10 @@ class SegmentWriter:
         """
         return self.write_at(self.size, pieces)
 
+    @_in_turn
     def write_at(self, offset: int, pieces: Iterable[Piece]) -> int:
         """Write pieces in their order from ``offset`` on; as :meth:`write`. Bytes that this skips are zeros."""
-        fd = self._open_fd()
+        fd = self._fd
         if offset < 0:
             raise InvalidArgument(f"offset must not be negative, found {offset}")
         views = [piece if type(piece) is bytes else as_bytes(piece) for piece in pieces]
@@ -239,6 +292,7 @@ class SegmentWriter:
             self.size = max(self.size, offset + written)
         return written
 
+    @_in_turn
     def reserve(self, size: int) -> None:
         """Take the space for an object of ``size`` bytes, so that no later write within it runs out of space.
 
@@ -247,7 +301,7 @@ class SegmentWriter:
         StoreFull
             If there is not that much space; what could be had is given back.
         """
-        fd = self._open_fd()
+        fd = self._fd
         start = max(self.size, self._reserved)
         if size <= start:
             return
@@ -259,6 +313,7 @@ class SegmentWriter:
             raise self._unwritten(error, f"reserve {size} bytes for", size) from None
         self._reserved = size
 
+    @_in_turn
     def make_room(self, size: int) -> None:
         """Ask the keeper, if there is one, for room for ``size`` bytes; what is written may still find none.
 
@@ -268,7 +323,6 @@ class SegmentWriter:
             If the keeper has none.
         """
         if self._keeper is not None and size > self._room:
-            self._open_fd()
             try:
                 self._keeper.make_room(self, size)
             except StorageError:
@@ -289,6 +343,7 @@ class SegmentWriter:
             return self._keeper.full(self, size, error)
         return refused(error, action, self.name, self._path)
 
+    @_in_turn
     def map(self, size: int) -> Bytes:
         """Hand out the first ``size`` bytes to be filled in place; reserves them first, and counts them as written.
 
@@ -300,7 +355,7 @@ class SegmentWriter:
             A writable ``uint8`` array of shape (size,), zeros where nothing was written. It becomes read-only when the
             object is published. Arrays cut from it before do not: who writes to them then changes what readers see.
         """
-        fd = self._open_fd()
+        fd = self._fd
         self.reserve(size)
         if size < 1:
             return np.empty(0, U1)
@@ -313,6 +368,7 @@ class SegmentWriter:
         self.size = max(self.size, size)
         return mapped
 
+    @_in_turn
     def publish(self) -> None:
         """Give the object its name: it is visible whole from here on. Closes the writer, also when this fails.
 
@@ -321,11 +377,12 @@ class SegmentWriter:
         ObjectExists
             If another object took the name. Nothing of this one is left then.
         """
-        fd = self._open_fd()
+        fd = self._fd
         try:
             if os.fstat(fd).st_size != self.size:  # reserved, or left by a write that failed
                 os.ftruncate(fd, self.size)
-            os.fchmod(fd, self._mode)
+            if self._mode is not None:
+                os.fchmod(fd, self._mode)
             turn = nullcontext() if self._keeper is None else self._keeper.turn(self)
             if self._durable:
                 os.fsync(fd)
@@ -346,15 +403,28 @@ class SegmentWriter:
 
     def discard(self) -> None:
         """Drop the object if it was not published; nothing of it is left. Safe to call again."""
+        if os.getpid() != self._pid:
+            self._drop_copy()
+            return
+        with self._lock:
+            if self.closed:
+                return
+            self.closed = True
+            self._maps.clear()
+            if self._temp is not None:
+                with suppress(OSError):
+                    os.unlink(self._temp)
+            os.close(self._fd)
+
+    def _drop_copy(self) -> None:
+        """Drop what a forked child got from its parent, whose file stays, and whose lock another thread may hold."""
         if self.closed:
             return
         self.closed = True
         self._maps.clear()
-        # A forked child that drops its copy of the writer must not take the parent's file away.
-        if self._temp is not None and os.getpid() == self._pid:
-            with suppress(OSError):
-                os.unlink(self._temp)
-        os.close(self._fd)
+        with suppress(OSError):
+            if os.path.samestat(os.fstat(self._fd), self._file):  # children often close what they inherit
+                os.close(self._fd)
 
     def _link(self, fd: int) -> None:
         if not self._overwrite:
@@ -368,9 +438,8 @@ class SegmentWriter:
         if self._temp is None:
             # Linking cannot replace, so the file passes through a temporary name, locked before it has it.
             lock_shared(fd)
-            temp = temp_path(os.path.dirname(self._path) if self._keeper is None else self._keeper.scratch)
-            self._temp = temp
-            link_unnamed(fd, temp)
+            scratch = os.path.dirname(self._path) if self._keeper is None else self._keeper.scratch
+            self._temp = link_temp(fd, scratch, os.path.basename(self._path))
         if self._replacing is None:
             os.replace(self._temp, self._path)
         else:
@@ -391,11 +460,6 @@ class SegmentWriter:
             os.replace(temp, self._path)
         finally:
             os.close(directory)
-
-    def _open_fd(self) -> int:
-        if self.closed:
-            raise Closed(f"the writer of {self.name!r} was published or discarded; create a new one")
-        return self._fd
 
     def __enter__(self) -> Self:
         return self
@@ -421,9 +485,13 @@ class SegmentWriter:
         """Whether the object replaces one of its name."""
         return self._overwrite
 
+    @_in_turn
     def fileno(self) -> int:
         """The descriptor of the file that is being written."""
-        return self._open_fd()
+        return self._fd
+
+    def __reduce__(self) -> NoReturn:
+        raise InvalidType(f"the writer of {self.name!r} cannot be copied or pickled; publish it and pass its name on")
 
     def __repr__(self) -> str:
         return f"<SegmentWriter {self.name!r}, {self.size} bytes{', closed' if self.closed else ''}>"

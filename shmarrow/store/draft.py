@@ -28,7 +28,7 @@ from shmarrow.ipc.message.encode import batch_message
 from shmarrow.ipc.options import DEFAULT_OPTIONS
 from shmarrow.layout.listing import LISTING
 from shmarrow.segment import SegmentWriter
-from shmarrow.sources.source import Sink
+from shmarrow.sources import open_sink
 from shmarrow.store.kinds import RECORD_BATCH
 from shmarrow.types import DataType, Field, Schema
 
@@ -80,19 +80,20 @@ class _DraftFile(RecordBatchFileWriter):
 
     def __init__(self, writer: SegmentWriter, schema: Schema) -> None:
         self._writer = writer
-        super().__init__(Sink(writer), schema, DEFAULT_OPTIONS, RECORD_BATCH)
+        super().__init__(open_sink(writer), schema, DEFAULT_OPTIONS, RECORD_BATCH)
         self.start = self._sink.position
 
     def allocate(self, metadata: int, body: int) -> Bytes:
         return self._sink.allocate(metadata + body)[metadata:]
 
-    def end(self, metadata: bytes, tail: list[Any]) -> None:
+    def end(self, metadata: bytes, tail: list[Any], rows: int) -> None:
         """Write what was not filled in place, and publish."""
         allocated = self._sink.position - self.start - len(metadata)
         self._sink.write(tail)
         self._writer.write_at(self.start, [metadata])
         body = allocated + sum(map(len, tail))
-        self._blocks[False].append((self.start, len(metadata), body))
+        self._blocks["recordBatches"].append((self.start, len(metadata), body))
+        self._row_counts.add(rows)
         self.close()
 
 
@@ -246,7 +247,7 @@ class Draft:
         try:
             buffers, tail = self._finish()
             metadata = self._metadata(buffers, self._allocated + sum(map(len, tail)))
-            self._file.end(metadata, tail)
+            self._file.end(metadata, tail, self.num_rows)
         except BaseException:
             self._file.abort()
             raise

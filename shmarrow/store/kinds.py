@@ -20,7 +20,8 @@ import numpy as np
 from shmarrow.batch import RecordBatch
 from shmarrow.errors import DEFAULT_LIMITS, InvalidData, InvalidType
 from shmarrow.ipc.batch.encode import dictionaries_of, encode_batch
-from shmarrow.ipc.file.reader import MAGIC, RecordBatchFileReader
+from shmarrow.ipc.file.footer import MAGIC
+from shmarrow.ipc.file.reader import RecordBatchFileReader
 from shmarrow.ipc.file.writer import RecordBatchFileWriter
 from shmarrow.ipc.message.decode import read_message
 from shmarrow.ipc.options import DEFAULT_OPTIONS, IpcWriteOptions
@@ -29,7 +30,7 @@ from shmarrow.ipc.stream.writer import RecordBatchStreamWriter
 from shmarrow.ipc.tensor.bundle import BUNDLE_KEY, Bundle, load_tensors, save_tensors
 from shmarrow.ipc.tensor.io import get_tensor_size, read_tensor, write_tensor
 from shmarrow.segment import Segment, SegmentWriter
-from shmarrow.sources.source import Sink, Source
+from shmarrow.sources import open_sink, open_source
 from shmarrow.tables import Table
 from shmarrow.tensor import SparseTensor, Tensor
 from shmarrow.tensor.convert import as_tensor
@@ -93,13 +94,13 @@ class Kind(NamedTuple):
 
 
 def _write_batch(batch: RecordBatch, writer: SegmentWriter, options: Options) -> None:
-    with RecordBatchFileWriter(Sink(writer), batch.schema, options, RECORD_BATCH) as file:
+    with RecordBatchFileWriter(open_sink(writer), batch.schema, options, RECORD_BATCH) as file:
         file.write_batch(batch)
 
 
 def _write_table(table: Table, writer: SegmentWriter, options: Options) -> None:
     form = RecordBatchFileWriter if _one_dictionary_each(table) else RecordBatchStreamWriter
-    with form(Sink(writer), table.schema, options) as file:
+    with form(open_sink(writer), table.schema, options) as file:
         file.write_table(table)
 
 
@@ -181,13 +182,13 @@ def read(segment: Segment) -> Any:
         return np.ndarray(known.shape, known.dtype, segment.data, known.offset, known.strides)
     form = _form(segment)
     if form == "file":
-        reader = RecordBatchFileReader(Source(segment), DEFAULT_LIMITS)
+        reader = RecordBatchFileReader(open_source(segment), DEFAULT_LIMITS)
         metadata = reader.metadata or {}
         if BUNDLE_KEY in metadata:
             return load_tensors(segment)
         return reader.get_batch(0) if _is_batch(reader, metadata) else reader.read_all()
     if form == "stream":
-        return MappedStreamReader(Source(segment), DEFAULT_LIMITS).read_all()
+        return MappedStreamReader(open_source(segment), DEFAULT_LIMITS).read_all()
     tensor = read_tensor(segment)
     return _known_array(segment, tensor.to_numpy()) if _is_ndarray(tensor.metadata) else tensor
 
@@ -238,7 +239,9 @@ def describe(segment: Segment) -> Description:
     """What the object is."""
     form = _form(segment)
     if form in ("file", "stream"):
-        reader: Any = (RecordBatchFileReader if form == "file" else MappedStreamReader)(Source(segment), DEFAULT_LIMITS)
+        reader: Any = (RecordBatchFileReader if form == "file" else MappedStreamReader)(
+            open_source(segment), DEFAULT_LIMITS
+        )
         rows = sum([batch.num_rows for batch in reader])
         metadata = (reader.metadata or {}) if form == "file" else {}
         if BUNDLE_KEY in metadata:

@@ -31,7 +31,7 @@ from shmarrow.errors import (
 from shmarrow.ipc.file.writer import RecordBatchFileWriter
 from shmarrow.ipc.options import IpcWriteOptions
 from shmarrow.segment import Location, Segment, SegmentWriter
-from shmarrow.sources.source import Sink
+from shmarrow.sources import open_sink
 from shmarrow.store import rename, space
 from shmarrow.store.draft import Draft, checked_rows
 from shmarrow.store.info import ObjectInfo, Stats, object_info, statistics
@@ -272,7 +272,7 @@ class Store:
             If the name is taken, now or when the writer is closed.
         """
         name, writer = self._start(name, overwrite, expire_after)
-        return RecordBatchFileWriter(Sink(writer), schema, options)
+        return RecordBatchFileWriter(open_sink(writer), schema, options)
 
     def _start(self, name: str | None, overwrite: bool, expire_after: float | None) -> tuple[str, SegmentWriter]:
         """The name and the writer of a new object."""
@@ -330,9 +330,7 @@ class Store:
         self._check_open()
         path = self._place.path(name)
         try:
-            found = self._attach_now(name, path)
-            found.mark_used()
-            return found
+            return self._attach_now(name, path, mark_used=True)
         except ObjectNotFound:
             if timeout is None or timeout <= 0:
                 raise self._missing(name, timeout) from None
@@ -347,8 +345,8 @@ class Store:
                         raise self._missing(name, timeout) from None
                 waiting.wait(left)
 
-    def _attach_now(self, name: str, path: str) -> Segment:
-        found = segment.attach_path(path, path, owners=self._place.owners)
+    def _attach_now(self, name: str, path: str, mark_used: bool = False) -> Segment:
+        found = segment.attach_path(path, path, owners=self._place.owners, mark_used=mark_used)
         rows = self._register.rows()  # none, most often
         if rows and rows.get((found.status.st_ino, found.status.st_mtime_ns), NOTHING).expired:
             found.close()

@@ -408,17 +408,6 @@ class BufferCursor:
         return values
 
 
-def read_batch(
-    message: Message, body: Bytes | RangeBody, schema: Schema, dictionaries: Dictionaries, where: str, limits: Limits
-) -> RecordBatch:
-    """A record batch over the body of a RecordBatch message; its columns are made when they are asked for."""
-    source = schema.source
-    assert isinstance(source, LazySchema)
-    header = header_of(message.header, message.version, message.body_length, where)
-    content = ArrayLoader(message.header, header, body, source, dictionaries, where, limits)
-    return RecordBatch(schema, content.length, source=content, metadata=message.custom_metadata)
-
-
 def header_of(table: TableView, version: int, body_length: int, where: str) -> Header:
     """What a RecordBatch table says of rows, nodes and buffers."""
     length = table["length"]
@@ -432,16 +421,6 @@ def _pairs(vector: npt.NDArray[Any] | None) -> npt.NDArray[np.int64]:
     if vector is None:
         return np.empty((0, 2), np.int64)
     return vector.view(_PAIR).reshape(-1, 2)
-
-
-def plain_batch(
-    header: Header, body: Bytes | RangeBody, schema: Schema, dictionaries: Dictionaries, where: str, limits: Limits
-) -> RecordBatch:
-    """A record batch over a header that says all there is."""
-    source = schema.source
-    assert isinstance(source, LazySchema)
-    loader = ArrayLoader(None, header, body, source, dictionaries, where, limits)
-    return RecordBatch(schema, header.length, source=loader)
 
 
 def dictionary_body(

@@ -1,4 +1,4 @@
-"""Reading the file format ("IPC File Format"): a stream between two magic words, and a footer of where its blocks lie.
+"""Reading files ("IPC File Format"): a stream between two magic words, and a footer that says where its blocks lie.
 
 Rules kept here:
 
@@ -6,44 +6,117 @@ Rules kept here:
   how many there are;
 * dictionaries may lie anywhere in the file; they are read when the first column needs one. There is one for each id,
   and deltas, in the order of the footer;
-* every block is checked to lie between the magic and the footer before it is followed.
+* every block is checked to lie between the magic and the footer before it is followed;
+* what cannot be in memory as a whole is read by ranges: the end of the file, the metadata of a batch, the buffers of
+  the columns that are asked for.
 """
 
 from __future__ import annotations
 
-import struct
 import weakref
 from collections.abc import Iterable, Iterator, Mapping
-from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self, SupportsIndex
 
 import numpy as np
 
 from shmarrow.batch import RecordBatch
-from shmarrow.buffer import Bytes
-from shmarrow.errors import Closed, IndexOutOfRange, InvalidData, Limits
-from shmarrow.ipc.batch.decode import check_zero_copy, dictionary_body, plain_batch, read_batch
+from shmarrow.errors import IndexOutOfRange, InvalidData, InvalidType, Limits
+from shmarrow.ipc.batch.decode import check_zero_copy, dictionary_body
 from shmarrow.ipc.batch.dictionaries import Dictionary, DictionaryBudget, add_dictionary
-from shmarrow.ipc.batch.header import batch_header
-from shmarrow.ipc.file.footer import block_row, blocks_of, footer_place, read_block, root_of
+from shmarrow.ipc.batch.header import Header
+from shmarrow.ipc.batch.open import decode_metadata, open_batch
+from shmarrow.ipc.file.footer import ROW_COUNTS, RowCounts, read_footer
+from shmarrow.ipc.file.ranges import SourceRange
+from shmarrow.ipc.flatbuffers.reader import Reader
 from shmarrow.ipc.flatbuffers.tables import ENUMS, STRUCTS
-from shmarrow.ipc.message.decode import check_version, read_key_values
+from shmarrow.ipc.message.decode import Message, check_version, read_key_values
 from shmarrow.ipc.schema.cache import read_schema
-from shmarrow.sources.source import Source
+from shmarrow.sources.base import Source
+from shmarrow.states import CLOSE, CLOSED, OPEN, READ, StateMachine, Transitions
 from shmarrow.tables import Table
-from shmarrow.types import Metadata, Schema
+from shmarrow.types import Metadata, Schema, as_metadata
 
 if TYPE_CHECKING:
+    import numpy.typing as npt
+
     from shmarrow.ipc.batch.projection import Projection
 
-MAGIC = b"ARROW1"
-HEAD = 8
-_TAIL = 4 + len(MAGIC)
-_SIZE = struct.Struct("<i")
-_BLOCK = STRUCTS["Block"]
-_NO_BLOCKS = np.empty(0, _BLOCK)
+TRANSITIONS: Transitions = {OPEN: {READ: OPEN, CLOSE: CLOSED}, CLOSED: {CLOSE: CLOSED}}
+"""States of a reader, which reads no byte that it could not read again: no error is the end of it."""
 
-Block = tuple[int, int, int]
+_NO_BLOCKS = np.empty(0, STRUCTS["Block"])
+_GROUP = 1 << 23
+"""About as many bytes are read together where all batches are read by ranges."""
+
+
+class _File:
+    """All that holds the bytes of a file; a reader that is closed drops it as a whole.
+
+    Attributes
+    ----------
+    data : uint8 ndarray or SourceRange
+        What blocks may lead to: all bytes before the footer.
+    footer : TableView
+        The footer's root.
+    batches, dictionaries : ndarray of Block
+        The blocks that the footer lists.
+    """
+
+    __slots__ = ("batches", "data", "dictionaries", "footer", "limits", "name")
+
+    def __init__(self, source: Source, limits: Limits) -> None:
+        self.name = source.name
+        self.limits = limits
+        end, footer = read_footer(source, limits)
+        self.data: Any = SourceRange(source, 0, end) if source.data is None else source.data[:end]
+        self.footer = Reader(footer, f"{source.name}: footer", limits).root("Footer")
+        version = self.footer["version"]
+        if version > ENUMS["MetadataVersion"]["V5"]:  # old writers left theirs out, so it says V1 there
+            check_version(version, source.name)
+        self.batches = self._blocks("recordBatches")
+        self.dictionaries = self._blocks("dictionaries")
+
+    def _blocks(self, name: str) -> npt.NDArray[Any]:
+        found = self.footer[name]
+        return _NO_BLOCKS if found is None else found
+
+    def schema(self, mapped: bool) -> Schema:
+        """The schema in the footer."""
+        table = self.footer["schema"]
+        if table is None:
+            raise InvalidData(f"{self.name}: the footer has no schema")
+        return read_schema(table.reader.data, table.position, f"{self.name}: footer", self.limits, mapped, footer=True)
+
+    def metadata(self) -> Metadata:
+        """The footer's own metadata."""
+        return read_key_values(self.footer["custom_metadata"]) or {}
+
+    def message(self, block: Any, where: str) -> tuple[Header | Message, Any]:
+        """The message that a block leads to, and its body."""
+        offset, metadata_length, body_length = block.item()
+        body = offset + metadata_length
+        data = self.data
+        if offset < 0 or metadata_length < 8 or body_length < 0 or body + body_length > len(data):
+            raise InvalidData(
+                f"{where} needs [{offset}, {body + body_length}), {metadata_length} bytes of it metadata, "
+                f"but the footer starts at {len(data)}"
+            )
+        message = decode_metadata(data[offset:body], where, self.limits)
+        if message is None:
+            raise InvalidData(f"{where}: its block leads to an end of stream at {offset}")
+        if message.body_length != body_length:
+            raise InvalidData(
+                f"{where}: the footer says {body_length} bytes of body, the message {message.body_length}"
+            )
+        end = body + body_length
+        return message, data.part(body, end) if isinstance(data, SourceRange) else data[body:end]
+
+    def fetch(self, blocks: npt.NDArray[Any], bodies: bool = False) -> None:
+        """Get the metadata of many messages in few reads, and on request their bodies, where they are not in memory."""
+        if isinstance(self.data, SourceRange):
+            starts, sizes = blocks["offset"], blocks["metaDataLength"] + (blocks["bodyLength"] if bodies else 0)
+            good = (starts >= 0) & (sizes >= 0) & (starts <= len(self.data) - sizes)
+            self.data.fetch(np.stack([starts, starts + sizes], axis=1)[good].tolist())
 
 
 class RecordBatchFileReader:
@@ -51,8 +124,16 @@ class RecordBatchFileReader:
 
     Attributes
     ----------
-    metadata : dict of bytes to bytes, or None
-        The footer's own metadata.
+    schema : Schema
+        The schema of all batches; it stays when the reader is closed.
+    num_record_batches : int
+        How many batches the file has; it stays when the reader is closed.
+
+    Notes
+    -----
+    Thread safety: threads may share a reader. A forked child may use its copy, except over a file object, whose
+    position it shares with its parent. A reader over a path or a ``shm:`` name is pickled as that name, and what comes
+    out is opened again; others cannot be pickled.
     """
 
     def __init__(
@@ -65,70 +146,69 @@ class RecordBatchFileReader:
         self._source = source
         self._limits = limits
         self._zero_copy_only = zero_copy_only
-        whole = source.all()
-        self._end, length = footer_place(whole, source, limits)
-        self._data: Bytes | None = whole[: self._end]  # what blocks may lead to
-        self._footer_bytes = whole[self._end : self._end + length]
-        self._footer = root_of(self._footer_bytes, source.name, limits)
-        version = self._footer["version"]
-        if version > ENUMS["MetadataVersion"]["V5"]:  # old writers left theirs out, so it says V1 there
-            check_version(version, source.name)
-        self._blocks = blocks_of(self._footer["recordBatches"])
-        self._full_schema = self._read_schema()
-        self._included: Projection | None = None
-        if included_fields is not None:
-            from shmarrow.ipc.batch.projection import Projection
+        self._arguments = None if included_fields is None else tuple(included_fields)
+        self._states = StateMachine(f"the reader of {source.name}", TRANSITIONS, shared=source.data is not None)
+        try:
+            self._file: _File | None = _File(source, limits)
+            self._full_schema = self._file.schema(source.mapped)
+            self.num_record_batches = len(self._file.batches)
+            self._dictionaries: _FileDictionaries | None = _FileDictionaries(self._file, self._full_schema)
+            self._included: Projection | None = None
+            if self._arguments is not None:
+                from shmarrow.ipc.batch.projection import Projection
 
-            self._included = Projection(self._full_schema, included_fields)
-        self._dictionaries: _FileDictionaries | None = None
-
-    def _read_schema(self) -> Schema:
-        name = self._source.name
-        table = self._footer["schema"]
-        if table is None:
-            raise InvalidData(f"{name}: the footer has no schema")
-        where = f"{name}: footer"
-        return read_schema(self._footer_bytes, table.position, where, self._limits, self._source.mapped, footer=True)
+                self._included = Projection(self._full_schema, self._arguments)
+        except BaseException:
+            self._file = None
+            source.close()
+            raise
 
     @property
     def schema(self) -> Schema:
-        """The schema of all batches."""
         return (self._full_schema if self._included is None else self._included.schema).kept()
+
+    def _opened(self) -> _File:
+        file = self._file
+        if file is None or self._states.inherited:
+            self._states.go(READ)
+        assert file is not None
+        return file
 
     @property
     def metadata(self) -> Metadata | None:
-        return read_key_values(self._footer["custom_metadata"])
-
-    @property
-    def version_name(self) -> str:
-        """The metadata version of the file's messages: of the first batch, or of the footer where there is none."""
-        if not len(self._blocks):
-            return "V4" if self._footer["version"] == ENUMS["MetadataVersion"]["V4"] else "V5"
-        message, _ = read_block(
-            self._bytes(), block_row(self._blocks[0]), f"{self._source.name}: batch 0", self._limits
-        )
-        return "V4" if message.version == ENUMS["MetadataVersion"]["V4"] else "V5"
+        """The footer's own metadata; None where there are none."""
+        found = {key: value for key, value in self._opened().metadata().items() if key != ROW_COUNTS}
+        return as_metadata(found) if found else None
 
     @property
     def dictionaries(self) -> Mapping[int, Dictionary]:
         """The file's dictionaries by id."""
-        if self._dictionaries is None:
-            self._dictionaries = _FileDictionaries(
-                self._bytes(), self._footer_bytes, self._full_schema, self._source.name, self._limits
-            )
-        return self._dictionaries
+        found = self._dictionaries
+        if found is None:
+            raise self._states.refusal()
+        return found
 
     @property
-    def num_record_batches(self) -> int:
-        """How many batches the file has."""
-        return len(self._blocks)
+    def num_rows(self) -> int:
+        """The rows of all batches.
 
-    def _bytes(self) -> Bytes:
-        if self._data is None:
-            raise Closed(f"the reader of {self._source.name} is closed")
-        return self._data
+        Our writers put them into the footer; of other files, the metadata of all batches are read. A column's length is
+        always checked against its own batch, so a footer that is wrong is believed here and nowhere else.
+        """
+        return self._row_counts().rows
 
-    def get_batch(self, index: int) -> RecordBatch:
+    def _row_counts(self) -> RowCounts:
+        file = self._opened()
+        hint = file.metadata().get(ROW_COUNTS)
+        counts = None if hint is None else RowCounts.decode(hint, len(file.batches))
+        if counts is None:
+            counts = RowCounts()
+            file.fetch(file.batches)
+            for i in range(len(file.batches)):
+                counts.add(self._batch(file, i).num_rows)
+        return counts
+
+    def get_batch(self, index: SupportsIndex) -> RecordBatch:
         """A batch by its number, from 0; negative numbers count from the end.
 
         Raises
@@ -137,105 +217,121 @@ class RecordBatchFileReader:
             If there are fewer batches.
         InvalidData
             If its block or message breaks the format.
+        Closed
+            After :meth:`close`.
         """
-        count = len(self._blocks)
-        if not -count <= index < count:
-            raise IndexOutOfRange(f"no batch {index}: {self._source.name} has {count}")
-        index += count if index < 0 else 0
-        what = f"batch {index}"
-        where = f"{self._source.name}: {what}"
-        data = self._bytes()
-        block = block_row(self._blocks[index])
-        batch = self._plain(data, block, where)
-        if batch is None:
-            message, body = read_block(data, block, where, self._limits)
-            if message.kind != "RecordBatch":
-                raise InvalidData(f"{where} is a {message.kind} message, expected a RecordBatch")
-            batch = read_batch(message, body, self._full_schema, self.dictionaries, where, self._limits)
+        file = self._opened()
+        count = len(file.batches)
+        try:
+            number = range(count)[index]
+        except (IndexError, TypeError):
+            if not hasattr(index, "__index__"):
+                raise InvalidType(f"the number of a batch is an int, found {type(index).__name__}") from None
+            raise IndexOutOfRange(f"no batch {index}: {file.name} has {count}") from None
+        batch = self._batch(file, number)
         if self._zero_copy_only:
-            check_zero_copy(batch, where)
+            check_zero_copy(batch, f"{file.name}: batch {number}")
         return batch if self._included is None else self._included.of(batch)
 
     get_record_batch = get_batch
 
-    def _plain(self, data: Bytes, block: Block, where: str) -> RecordBatch | None:
-        """The batch that a block leads to, where its header is plain."""
-        offset, metadata_length, body_length = block
-        body_at = offset + metadata_length
-        if offset < 0 or metadata_length < 16 or body_length < 0 or body_at + body_length > len(data):
-            return None
-        header = batch_header(data, data.data, offset, metadata_length)
-        if header is None or header.body_length != body_length or metadata_length > self._limits.metadata_bytes:
-            return None
-        body = data[body_at : body_at + body_length]
-        return plain_batch(header, body, self._full_schema, self.dictionaries, where, self._limits)
+    def _batch(self, file: _File, number: int) -> RecordBatch:
+        where = f"{file.name}: batch {number}"
+        message, body = file.message(file.batches[number], where)
+        return open_batch(message, body, self._full_schema, self.dictionaries, where, self._limits)
 
     def __len__(self) -> int:
-        return len(self._blocks)
+        return self.num_record_batches
 
-    def __getitem__(self, index: int) -> RecordBatch:
+    def __getitem__(self, index: SupportsIndex) -> RecordBatch:
         return self.get_batch(index)
 
     def __iter__(self) -> Iterator[RecordBatch]:
-        for i in range(len(self._blocks)):
+        for i in range(self.num_record_batches):
             yield self.get_batch(i)
 
     def read_all(self) -> Table:
-        """All batches, as a table; copies nothing."""
-        return Table(self.schema, list(self))
+        """All batches, as a table; copies nothing. Of a file that is read by ranges, it reads the columns now."""
+        file = self._opened()
+        return Table(self.schema, list(self._read_ranges(file) if isinstance(file.data, SourceRange) else self))
+
+    def _read_ranges(self, file: _File) -> Iterator[RecordBatch]:
+        """All batches with their columns, many small ones in one read."""
+        count = len(file.batches)
+        step = max(1, _GROUP * count // len(file.data))
+        for first in range(0, count, step):
+            file.fetch(file.batches[first : first + step], bodies=self._included is None)
+            for i in range(first, min(first + step, count)):
+                batch = self.get_batch(i)
+                batch.columns  # noqa: B018
+                yield batch
 
     def close(self) -> None:
-        """Let go of the file; arrays and batches that were handed out keep their mapping alive."""
-        self._data = None
+        """Release the mapping, descriptor and lock now; arrays and batches that were handed out keep the mapping.
+
+        A file object that was given stays open. A second call does nothing.
+        """
+        self._states.go(CLOSE)
+        self._full_schema.kept()
+        self._file = self._dictionaries = None
         self._source.close()
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        from shmarrow.ipc.stream.reader import reopened
+
+        return reopened(
+            "open_file",
+            self._source,
+            self._limits,
+            zero_copy_only=self._zero_copy_only,
+            included_fields=self._arguments,
+        )
 
 
 class _FileDictionaries(Mapping[int, Dictionary]):
     """The dictionaries of a file by id, read when the first one is asked for.
 
-    Batches that outlive their reader hold it, so it holds the bytes and not the reader.
+    Batches that outlive their reader hold it, so it holds the bytes and not the reader. Threads that read at the same
+    time all get the set of the first one that is done; no lock is held, so none can be found held after a fork.
     """
 
-    def __init__(self, data: Bytes, footer: Bytes, schema: Schema, name: str, limits: Limits) -> None:
-        self._data = data
-        self._footer = footer
+    def __init__(self, file: _File, schema: Schema) -> None:
+        self._file = file
         self._schema = schema
-        self._name = name
-        self._limits = limits
-        self._known: dict[int, Dictionary] | None = None
 
-    def _read(self) -> dict[int, Dictionary]:
-        if self._known is not None:
-            return self._known
-        known: dict[int, Dictionary] = {}
-        budget = DictionaryBudget(self._limits)
+    def _read(self) -> Mapping[int, Dictionary]:
+        found: Mapping[int, Dictionary] | None = self.__dict__.get("_by_id")
+        return self.__dict__.setdefault("_by_id", self._read_blocks()) if found is None else found
+
+    def _read_blocks(self) -> Mapping[int, Dictionary]:
+        file = self._file
+        found: dict[int, Dictionary] = {}
+        budget = DictionaryBudget(file.limits)
         total = 0
-        root = root_of(self._footer, self._name, self._limits)
-        for i, block in enumerate(blocks_of(root["dictionaries"])):
-            where = f"{self._name}: dictionary block {i}"
-            message, body = read_block(self._data, block_row(block), where, self._limits)
+        file.fetch(file.dictionaries)
+        # Dictionaries within dictionaries may lie anywhere, so each is given all of them, through a reference that does
+        # not hold this object in a cycle.
+        all_of_them = weakref.proxy(self)
+        for i, block in enumerate(file.dictionaries):
+            where = f"{file.name}: dictionary block {i}"
+            message, body = file.message(block, where)
             total += len(body)
-            if total > len(self._data):
-                raise InvalidData(f"{where}: the blocks overlap, they add up to {total} of {len(self._data)} bytes")
-            if message.kind != "DictionaryBatch":
-                raise InvalidData(f"{where} is a {message.kind} message, expected a DictionaryBatch")
-            # Dictionaries within dictionaries may lie anywhere, so each is given all of them, through a reference
-            # that does not hold this object in a cycle.
-            found = weakref.proxy(self)
-            content, id, delta = dictionary_body(message, body, self._schema, found, self._name, self._limits)
-            if id in known and not delta:
+            if total > len(file.data):
+                raise InvalidData(f"{where}: the blocks overlap, they add up to {total} of {len(file.data)} bytes")
+            if isinstance(message, Header) or message.kind != "DictionaryBatch":
+                kind = "RecordBatch" if isinstance(message, Header) else message.kind
+                raise InvalidData(f"{where} is a {kind} message, expected a DictionaryBatch")
+            content, id, delta = dictionary_body(message, body, self._schema, all_of_them, file.name, file.limits)
+            if id in found and not delta:
                 raise InvalidData(f"{where} replaces dictionary {id}; a file holds one of each id, and deltas")
-            add_dictionary(known, id, content, delta, where, budget)
-        self._known = known
-        return known
+            add_dictionary(found, id, content, delta, where, budget)
+        return found
 
     def __getitem__(self, id: int) -> Dictionary:
         return self._read()[id]

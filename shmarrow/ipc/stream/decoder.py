@@ -1,38 +1,48 @@
-"""The streaming format ("IPC Streaming Format"): a schema, dictionaries and record batches in any order, an end.
+"""Streams without I/O: bytes in, events out ("IPC Streaming Format").
 
 Rules kept here:
 
-* :class:`StreamDecoder` is a push parser: it is fed bytes in any pieces and gives events; it does no I/O. Bytes that
-  come in one piece are never copied;
-* the reader over a file object asks for exactly the bytes that the next message needs;
-* the reader over a mapping builds an index of the messages once and then gives any batch at random.
+* :class:`StreamDecoder` is a push parser: it is fed bytes in pieces of any size and parses all messages that they
+  complete at once; the events wait until they are asked for;
+* bytes that come in one piece are never copied; small pieces are collected, at a cost in proportion to their size;
+* the states, and what leads from one to the next, are those of :data:`TRANSITIONS`.
 """
 
 from __future__ import annotations
 
-import struct
+from collections import deque
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from shmarrow.batch import RecordBatch
-from shmarrow.buffer import Bytes, as_bytes
-from shmarrow.errors import (
-    DEFAULT_LIMITS,
-    InvalidData,
-    Limits,
-    ShmarrowError,
-    Unsupported,
-)
-from shmarrow.ipc.batch.decode import dictionary_body, read_batch
+from shmarrow.buffer import U1, Bytes, as_bytes
+from shmarrow.errors import DEFAULT_LIMITS, InvalidData, Limits, Unsupported
+from shmarrow.ipc.batch.decode import dictionary_body
 from shmarrow.ipc.batch.dictionaries import Dictionary, DictionaryBudget, add_dictionary
+from shmarrow.ipc.batch.open import open_batch
 from shmarrow.ipc.message.decode import CONTINUATION, Message, parse_metadata, read_prefix
 from shmarrow.ipc.schema.cache import read_schema
 from shmarrow.ipc.schema.lazy import LazySchema
+from shmarrow.states import CLOSE, CLOSED, END, ENDED, FAIL, FAILED, NotCopied, StateMachine, Transitions
 from shmarrow.types import Schema
 
-_PREFIX = struct.Struct("<ii").unpack_from
+PREFIX = "prefix"
+METADATA = "metadata"
+BODY = "body"
+
+TRANSITIONS: Transitions = {
+    PREFIX: {METADATA: METADATA, END: ENDED, FAIL: FAILED, CLOSE: CLOSED},  # between messages
+    METADATA: {BODY: BODY, FAIL: FAILED},
+    BODY: {PREFIX: PREFIX, FAIL: FAILED},
+    ENDED: {CLOSE: CLOSED},  # the end mark came, or close() between messages
+    FAILED: {FAIL: FAILED},
+    CLOSED: {CLOSE: CLOSED},
+}
+"""Within a message, the events are what comes next. ``close()`` within a message is a failure."""
+
+_SMALL = 1 << 12
 
 
 class SchemaEvent(NamedTuple):
@@ -80,8 +90,8 @@ class StreamState:
         self._shared = True
         return self._dictionaries
 
-    def apply(self, message: Message, body: Bytes) -> Event:
-        """Take one message in; gives what it brought."""
+    def take(self, message: Message, body: Bytes) -> Event:
+        """Take one message in; returns what it brought."""
         if message.kind == "Schema":
             if self.schema is not None:
                 raise InvalidData(f"{self.where}: a second schema in one stream")
@@ -95,15 +105,15 @@ class StreamState:
         if self.schema is None:
             raise InvalidData(f"{self.where}: the stream begins with a {message.kind}, expected a Schema")
         if message.kind == "RecordBatch":
-            return BatchEvent(read_batch(message, body, self.schema, self.dictionaries, self.where, self.limits))
-        return self._take_dictionary(message, body)
+            return BatchEvent(open_batch(message, body, self.schema, self.dictionaries, self.where, self.limits))
+        return self._take_dictionary(message, body, self.schema)
 
-    def _take_dictionary(self, message: Message, body: Bytes) -> DictionaryEvent:
-        source = self.schema.source if self.schema is not None else None
+    def _take_dictionary(self, message: Message, body: Bytes, schema: Schema) -> DictionaryEvent:
+        source = schema.source
         assert isinstance(source, LazySchema)
         nested = source.nested_dictionaries
         found = self._dictionaries if nested else {}
-        content, id, delta = dictionary_body(message, body, self.schema, found, self.where, self.limits)
+        content, id, delta = dictionary_body(message, body, schema, found, self.where, self.limits)
         if self._shared:
             self._dictionaries, self._shared = dict(self._dictionaries), False
         add_dictionary(self._dictionaries, id, content, delta, self.where, self._budget)
@@ -112,8 +122,8 @@ class StreamState:
         return DictionaryEvent(id, delta)
 
 
-class StreamDecoder:
-    """A push parser for streams: feed it bytes in any pieces, and take the events.
+class StreamDecoder(NotCopied):
+    """A push parser for streams: feed it bytes in pieces of any size, and take the events.
 
     Parameters
     ----------
@@ -122,26 +132,35 @@ class StreamDecoder:
     where : str
         What the bytes are, for error messages.
 
+    Notes
+    -----
+    Thread safety: none; a decoder belongs to one thread at a time. The batches that it gives belong to anybody.
+
     Examples
     --------
+    >>> import io, shmarrow as sa
+    >>> sink, batch = io.BytesIO(), sa.record_batch([sa.array([1, 2])], names=["x"])
+    >>> with sa.ipc.new_stream(sink, batch.schema) as writer:
+    ...     writer.write(batch)
     >>> decoder = StreamDecoder()
-    >>> decoder.wants
-    8
+    >>> decoder.feed(sink.getvalue())
+    >>> [type(event).__name__ for event in decoder]
+    ['SchemaEvent', 'BatchEvent', 'EndEvent']
     """
 
     def __init__(self, limits: Limits = DEFAULT_LIMITS, where: str = "stream") -> None:
         self._state = StreamState(where, limits)
         self._limits = limits
         self._where = where
-        self._pending: list[Bytes] = []
+        self._states = StateMachine(f"the decoder of {where}", TRANSITIONS, PREFIX, shared=True)
+        self._events: deque[Event] = deque()
+        self._pending: list[Bytes | bytearray] = []
         self._held = 0
-        self._message: Message | None = None
-        self._in_metadata = False
         # Any first message has 8 bytes; after one with the older prefix, an end mark of 4 may be all that comes.
         self._prefix_size = 8
         self._wants = 8
-        self._failure: ShmarrowError | None = None
-        self.ended = False
+        self._message: Message | None = None
+        self._trailing = bytearray()
 
     @property
     def schema(self) -> Schema | None:
@@ -149,94 +168,148 @@ class StreamDecoder:
         return self._state.schema
 
     @property
-    def wants(self) -> int:
-        """How many more bytes complete what is being read; more may be fed, and fewer."""
-        return max(self._wants - self._held, 0) if not self.ended else 0
+    def ended(self) -> bool:
+        """Whether the stream is over: its end mark came, or :meth:`close` was called between two messages."""
+        return self._states.state in (ENDED, CLOSED)
 
-    def feed(self, data: Any) -> Iterator[Event]:
-        """Take bytes in and give the events that they complete; the bytes must not change afterwards.
+    @property
+    def wants(self) -> int:
+        """How many more bytes complete what is being read; more may be fed, and fewer. 0 after the end."""
+        return self._wants - self._held if self._states.state in _STAGES else 0
+
+    @property
+    def trailing_data(self) -> bytes:
+        """The bytes that were fed and lie behind the end of the stream; a copy."""
+        return bytes(self._trailing)
+
+    def feed(self, data: Any) -> None:
+        """Take bytes in and parse all messages that they complete.
+
+        Nothing is copied of messages that lie in one piece, so the bytes must not change afterwards. What comes after
+        the end of the stream is :attr:`trailing_data`.
 
         Raises
         ------
         InvalidData
-            If the bytes break the format; the decoder says the same of all that is fed to it afterwards.
+            If the bytes break the format; events that were complete before stay available.
+        Failed
+            After such an error, which it names.
+        Closed
+            After :meth:`close`.
         """
-        if self._failure is not None:
-            raise self._failure
+        states = self._states
+        if states.state in (FAILED, CLOSED):
+            raise states.refusal()
         piece = as_bytes(data)
-        while not self.ended:
-            need = self._wants - self._held
-            if need > len(piece):
-                if len(piece):
-                    self._pending.append(piece)
-                    self._held += len(piece)
-                return
-            taken, piece = self._take(piece, need)
-            try:
-                event = self._advance(taken)
-            except ShmarrowError as error:
-                self._failure = error
-                raise
-            if event is not None:
-                yield event
+        try:
+            while states.state in _STAGES:
+                need = self._wants - self._held
+                if need > len(piece):
+                    self._hold(piece)
+                    return
+                taken, piece = self._complete(piece, need)
+                _STAGES[states.state](self, taken)
+        except BaseException as error:
+            states.fail(error)
+            raise
+        self._trailing += piece.data
 
-    def _take(self, piece: Bytes, need: int) -> tuple[Bytes, Bytes]:
+    def next_event(self) -> Event | None:
+        """The next event, or None where more bytes are needed or the stream is over.
+
+        Raises
+        ------
+        Failed
+            After the last event before an error of :meth:`feed` or :meth:`close`, which it names.
+        """
+        if self._events:
+            return self._events.popleft()
+        if self._states.failure:
+            raise self._states.refusal()
+        return None
+
+    def __iter__(self) -> Iterator[Event]:
+        """The events that are complete by now; more may be had after the next :meth:`feed`."""
+        return iter(self.next_event, None)
+
+    def close(self) -> None:
+        """Say that no more bytes come; events that were not taken yet stay available.
+
+        Raises
+        ------
+        InvalidData
+            If a message is cut.
+        Failed
+            If there was an error before, which it names.
+        """
+        states = self._states
+        if states.failure:
+            raise states.refusal()
+        cut = self._held and b"".join(map(bytes, self._pending)) != bytes(4)  # the older end mark
+        if states.state in (METADATA, BODY) or (states.state == PREFIX and cut):
+            what = "a prefix" if states.state == PREFIX else f"a message's {states.state}"
+            error = InvalidData(
+                f"{self._where}: the stream ends within {what}: {self.wants} of {self._wants} bytes are missing"
+            )
+            states.fail(error)
+            raise error
+        states.go(CLOSE)
+
+    def _hold(self, piece: Bytes) -> None:
+        """Keep a piece of something that is not complete."""
+        if len(piece) >= _SMALL:
+            self._pending.append(piece)
+        elif len(piece):
+            last = self._pending[-1] if self._pending else None
+            if not isinstance(last, bytearray):
+                self._pending.append(last := bytearray())
+            last += piece.data
+        self._held += len(piece)
+
+    def _complete(self, piece: Bytes, need: int) -> tuple[Bytes, Bytes]:
+        """What was held and the beginning of a piece, which complete each other; and the rest of the piece."""
         if not self._pending:
             return piece[:need], piece[need:]
-        whole = np.concatenate([*self._pending, piece[:need]])
+        whole = np.concatenate([np.frombuffer(part, U1) for part in (*self._pending, piece[:need])])
         whole.flags.writeable = False
         self._pending, self._held = [], 0
         return whole, piece[need:]
 
-    def _advance(self, taken: Bytes) -> Event | None:
-        """Take in what was wanted: a prefix, metadata, or a body."""
-        if self._message is not None:
-            message, self._message = self._message, None
-            self._wants = self._prefix_size
-            return self._state.apply(message, taken)
-        if not self._in_metadata:
-            return self._take_prefix(taken)
-        self._in_metadata = False
-        message = parse_metadata(taken, self._where, self._limits)
-        if message.body_length:
-            self._message, self._wants = message, message.body_length
-            return None
-        self._wants = self._prefix_size
-        return self._state.apply(message, taken[:0])
-
-    def _take_prefix(self, taken: Bytes) -> Event | None:
-        if taken.tobytes() == CONTINUATION:
-            self._pending, self._held, self._wants = [taken], 4, 8
-            return None
+    def _take_prefix(self, taken: Bytes) -> None:
+        modern = taken[:4].tobytes() == CONTINUATION
+        if modern and len(taken) == 4:
+            self._wants = 8
+            self._hold(taken)
+            return
         prefix = read_prefix(taken, 0, self._where, self._limits)
         if prefix is None:
-            self.ended = True
-            return EndEvent()
-        size, metadata_size = prefix
-        begun = taken[size:]  # the older prefix is 4 bytes long, the others that came are metadata
-        if metadata_size < len(begun):
-            raise InvalidData(f"{self._where}: {metadata_size} bytes of metadata")
-        if len(begun):
-            self._pending, self._held = [begun], len(begun)
-        self._prefix_size = size
-        self._in_metadata, self._wants = True, metadata_size
-        return None
-
-    def close(self) -> None:
-        """Say that no more bytes come.
-
-        Raises
-        ------
-        InvalidData
-            If a message is cut, or no schema came.
-        """
-        if self.ended:
+            self._trailing += taken[8 if modern else 4 :].data
+            self._events.append(EndEvent())
+            self._states.go(END)
             return
-        body, metadata = self._message is not None, self._in_metadata
-        if not body and not metadata and (not self._held or b"".join(map(bytes, self._pending)) == bytes(4)):
-            self.ended = True
-            return
-        what = "a message's body" if body else "a message's metadata" if metadata else "a prefix"
-        raise InvalidData(
-            f"{self._where}: the stream ends within {what}: {self.wants} of {self._wants} bytes are missing"
-        )
+        self._prefix_size, self._wants = prefix
+        begun = taken[self._prefix_size :]  # the older prefix is 4 bytes long, the others that came are metadata
+        if self._wants < len(begun):
+            raise InvalidData(f"{self._where}: {self._wants} bytes of metadata")
+        self._hold(begun)
+        self._states.go(METADATA)
+
+    def _take_metadata(self, taken: Bytes) -> None:
+        self._message = parse_metadata(taken, self._where, self._limits)
+        self._wants = self._message.body_length
+        self._states.go(BODY)
+
+    def _take_body(self, taken: Bytes) -> None:
+        message, self._message = self._message, None
+        assert message is not None
+        self._events.append(self._state.take(message, taken))
+        self._wants = self._prefix_size
+        self._states.go(PREFIX)
+
+
+_STAGES = {
+    PREFIX: StreamDecoder._take_prefix,
+    METADATA: StreamDecoder._take_metadata,
+    BODY: StreamDecoder._take_body,
+}
+"""What takes in the bytes that each state waits for."""

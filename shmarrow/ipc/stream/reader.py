@@ -1,97 +1,73 @@
-"""The streaming format ("IPC Streaming Format"): a schema, dictionaries and record batches in any order, an end.
+"""Readers of streams ("IPC Streaming Format"): one after the other from a file object, or any of them from memory.
 
 Rules kept here:
 
-* :class:`StreamDecoder` is a push parser: it is fed bytes in any pieces and gives events; it does no I/O. Bytes that
-  come in one piece are never copied;
-* the reader over a file object asks for exactly the bytes that the next message needs;
-* the reader over a mapping builds an index of the messages once and then gives any batch at random.
+* over a file object, a pipe or a socket the reader asks for exactly the bytes that the next message needs. An error
+  before they have come leaves it failed: how many of them were taken from the source is not known;
+* over bytes in memory the messages are indexed as far as batches are asked for, and any batch can be had by its number;
+  a message that is refused is refused again, and leaves the reader as it was.
 """
 
 from __future__ import annotations
 
 import _thread
-import struct
+import os
 from collections.abc import Iterable, Iterator
-from types import TracebackType
-from typing import Self
+from operator import index as as_index
+from typing import Any, NamedTuple, Self, SupportsIndex
 
 import numpy as np
 
 from shmarrow.batch import RecordBatch
 from shmarrow.buffer import Bytes
-from shmarrow.errors import (
-    Closed,
-    IndexOutOfRange,
-    InvalidData,
-    Limits,
-    ShmarrowError,
-)
-from shmarrow.ipc.batch.decode import plain_batch, read_batch
+from shmarrow.errors import IndexOutOfRange, InvalidData, InvalidType, Limits
 from shmarrow.ipc.batch.dictionaries import Dictionary
-from shmarrow.ipc.batch.header import Header, batch_header
+from shmarrow.ipc.batch.header import Header
+from shmarrow.ipc.batch.open import decode_metadata, open_batch
 from shmarrow.ipc.batch.projection import Projection
-from shmarrow.ipc.message.decode import Message, read_message
+from shmarrow.ipc.message.decode import CONTINUATION, Message, read_prefix
 from shmarrow.ipc.stream.decoder import BatchEvent, EndEvent, Event, SchemaEvent, StreamDecoder, StreamState
-from shmarrow.sources.source import Source
+from shmarrow.sources.base import Source
+from shmarrow.states import CLOSE, CLOSED, END, ENDED, FAIL, FAILED, OPEN, READ, NotCopied, StateMachine, Transitions
 from shmarrow.tables import Table
-from shmarrow.types import Schema
+from shmarrow.types import Metadata, Schema
 
-_PREFIX = struct.Struct("<ii").unpack_from
+SEQUENTIAL: Transitions = {
+    OPEN: {READ: OPEN, END: ENDED, FAIL: FAILED, CLOSE: CLOSED},
+    ENDED: {READ: ENDED, END: ENDED, CLOSE: CLOSED},
+    FAILED: {FAIL: FAILED, CLOSE: CLOSED},
+    CLOSED: {CLOSE: CLOSED},
+}
+"""States of :class:`RecordBatchStreamReader`: any error while a message is read is the end of it."""
+
+MAPPED: Transitions = {OPEN: {READ: OPEN, CLOSE: CLOSED}, CLOSED: {CLOSE: CLOSED}}
+"""States of :class:`MappedStreamReader`, which reads no byte that it could not read again."""
+
+_PART = 64 << 20
 
 
-class RecordBatchStreamReader:
-    """Reads a stream from a file object, a pipe or a socket, batch after batch."""
+class BatchWithMetadata(NamedTuple):
+    """A record batch and the metadata of its message."""
 
-    def __init__(self, source: Source, limits: Limits, included_fields: Iterable[int | str] | None = None) -> None:
-        self._source = source
-        self._decoder = StreamDecoder(limits, source.name)
-        self._closed = False
-        self._done = False
-        first = self._next()
-        if not isinstance(first, SchemaEvent):
-            raise InvalidData(f"{source.name}: the stream ends before its schema")
-        self._set_schema(first.schema, included_fields)
+    batch: RecordBatch
+    custom_metadata: Metadata | None
+
+
+class _BatchReader:
+    """What the readers of streams have in common: iteration, and the end of a ``with`` block.
+
+    Attributes
+    ----------
+    schema : Schema
+        The schema of all batches; it stays when the reader is closed.
+    """
+
+    schema: Schema
 
     def _set_schema(self, full: Schema, included: Iterable[int | str] | None) -> None:
         self._full_schema = full
         self._included = None if included is None else Projection(full, included)
         self.schema = full if self._included is None else self._included.schema
-
-    def _next(self) -> Event | None:
-        """The next event, None at the end of the stream."""
-        if self._closed:
-            raise Closed(f"the reader of {self._source.name} is closed")
-        while not self._done:
-            wanted = self._decoder.wants
-            data = self._read(wanted)
-            for event in self._decoder.feed(data):
-                if isinstance(event, EndEvent):
-                    self._done = True
-                    return None
-                return event
-            if len(data) < wanted:
-                self._decoder.close()
-                self._done = True
-        return None
-
-    _PART = 64 << 20
-
-    def _read(self, size: int) -> Bytes:
-        """``size`` bytes, or fewer at the end; memory grows with what comes, not with what a message claims."""
-        if size <= self._PART:
-            room = np.empty(size, np.uint8)
-            got = self._source.read_into(room)
-            return room[:got]
-        parts = []
-        left = size
-        while left:
-            part = self._read(min(left, self._PART))
-            parts.append(part)
-            left -= len(part)
-            if len(part) < min(left + len(part), self._PART):
-                break
-        return np.concatenate(parts)
 
     def read_next_batch(self) -> RecordBatch:
         """The next batch.
@@ -100,11 +76,22 @@ class RecordBatchStreamReader:
         ------
         StopIteration
             At the end of the stream.
+        InvalidData
+            If the next message breaks the format.
+        Closed
+            After :meth:`close`.
         """
-        while (event := self._next()) is not None:
-            if isinstance(event, BatchEvent):
-                return event.batch if self._included is None else self._included.of(event.batch)
-        raise StopIteration
+        raise NotImplementedError
+
+    def read_next_batch_with_custom_metadata(self) -> BatchWithMetadata:
+        """The next batch, and the metadata of its message; as :meth:`read_next_batch`."""
+        batch = self.read_next_batch()
+        return BatchWithMetadata(batch, batch.metadata)
+
+    def iter_batches_with_custom_metadata(self) -> Iterator[BatchWithMetadata]:
+        """The batches that are left, each with the metadata of its message."""
+        for batch in self:
+            yield BatchWithMetadata(batch, batch.metadata)
 
     def __iter__(self) -> Iterator[RecordBatch]:
         return self
@@ -117,142 +104,292 @@ class RecordBatchStreamReader:
         return Table(self.schema, list(self))
 
     def close(self) -> None:
-        """Let go of the source; arrays stay."""
-        self._closed = True
-        self._source.close()
+        """Release the source; batches that were handed out stay. A second call does nothing."""
+        raise NotImplementedError
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 
-class MappedStreamReader(RecordBatchStreamReader):
-    """Reads a stream whose bytes are all there: in a mapping, in shared memory, in a buffer. Nothing is copied.
+class RecordBatchStreamReader(NotCopied, _BatchReader):
+    """Reads a stream from a file object, a pipe or a socket, batch after batch.
 
-    An index of the messages is built when it is first needed; any batch can then be had by its number.
+    An error in the middle of a message, such as a timeout, leaves the reader failed: all later calls raise ``Failed``,
+    which names that error.
+
+    Notes
+    -----
+    Thread safety: threads may share a reader; each batch goes to one of them. A forked child can only close its copy.
     """
 
     def __init__(self, source: Source, limits: Limits, included_fields: Iterable[int | str] | None = None) -> None:
-        self._data = source.all()
+        self._source = source
+        self._decoder: StreamDecoder | None = StreamDecoder(limits, source.name)
+        self._states = StateMachine(f"the reader of {source.name}", SEQUENTIAL)
+        self._lock = _thread.allocate_lock()
+        try:
+            first = self._next()
+            if not isinstance(first, SchemaEvent):
+                raise InvalidData(f"{source.name}: the stream ends before its schema")
+            self._set_schema(first.schema, included_fields)
+        except BaseException:
+            source.close()
+            raise
+
+    def _next(self) -> Event | None:
+        """The next event, None at the end of the stream."""
+        states = self._states
+        states.go(READ)
+        with self._lock:
+            states.go(READ)  # another thread may have closed it in the meantime, or failed
+            decoder = self._decoder
+            if states.state == ENDED or decoder is None:
+                return None
+            try:
+                while (event := decoder.next_event()) is None and not decoder.ended:
+                    wanted = decoder.wants
+                    data = self._read(wanted)
+                    decoder.feed(data)
+                    if len(data) < wanted:
+                        decoder.close()
+            except BaseException as error:
+                states.fail(error)
+                raise
+            if event is None or isinstance(event, EndEvent):
+                states.go(END)
+                return None
+            states.go(READ)
+            return event
+
+    def _read(self, size: int) -> Bytes:
+        """``size`` bytes, or fewer at the end; memory grows with what comes, not with what a message claims."""
+        parts: list[Bytes] = []
+        left = size
+        while left or not parts:
+            room = np.empty(min(left, _PART), np.uint8)
+            got = self._source.read_into(room)
+            parts.append(room[:got])
+            left -= got
+            if got < len(room):
+                break
+        return parts[0] if len(parts) == 1 else np.concatenate(parts)
+
+    def read_next_batch(self) -> RecordBatch:
+        while (event := self._next()) is not None:
+            if isinstance(event, BatchEvent):
+                return event.batch if self._included is None else self._included.of(event.batch)
+        raise StopIteration
+
+    def close(self) -> None:
+        self._states.go(CLOSE)
+        self._decoder = None
+        self._source.close()
+
+
+class _Place(NamedTuple):
+    """Where a batch lies in the stream, and the dictionaries that it was written for."""
+
+    offset: int
+    body: int
+    end: int
+    dictionaries: dict[int, Dictionary]
+
+
+_indexing = _thread.RLock()
+"""Held while an index grows or a position moves, and at a fork, so that no child finds one that is half done."""
+os.register_at_fork(before=_indexing.acquire, after_in_parent=_indexing.release, after_in_child=_indexing.release)
+
+
+class _Index:
+    """The messages of a stream in memory, as far as they were looked at."""
+
+    __slots__ = ("_source", "complete", "data", "latest", "limits", "name", "offset", "places", "position", "state")
+
+    def __init__(self, source: Source, limits: Limits) -> None:
+        assert source.data is not None
+        self._source = source
+        self.data: Bytes = source.data
+        self.name = source.name
+        self.limits = limits
+        self.state = StreamState(source.name, limits)
+        self.places: list[_Place] = []
+        self.position = 0  # of the iteration
+        self.offset = 0  # of the next message
+        self.complete = False
+        self.latest: tuple[int, Header | Message] | None = None  # the batch that was indexed last
+
+    def message_at(self, offset: int) -> tuple[Header | Message, int] | None:
+        """The message at ``offset`` and where its body starts, all of it there; None at the end of the stream."""
+        data = self.data
+        prefix = read_prefix(data, offset, self.name, self.limits)
+        if prefix is None:
+            return None
+        body = offset + prefix[0] + prefix[1]
+        if body > len(data):
+            raise InvalidData(
+                f"{self.name}: the metadata at {offset} need [{offset + prefix[0]}, {body}) "
+                f"but there are {len(data)} bytes"
+            )
+        message = decode_metadata(data[offset:body], self.name, self.limits)
+        assert message is not None
+        if message.body_length > len(data) - body:
+            raise InvalidData(
+                f"{self.name}: the body of the message at {offset} needs [{body}, {body + message.body_length}) "
+                f"but there are {len(data)} bytes"
+            )
+        return message, body
+
+    def step(self) -> SchemaEvent | None:
+        """Take in one more message, or the end of the stream. What is refused changes nothing."""
+        offset = self.offset
+        found = self.message_at(offset)
+        if found is None:
+            self.complete = True
+            marked = self.data[offset : offset + 4].tobytes()
+            self._source.advance(offset + (8 if marked == CONTINUATION else len(marked)))
+            return None
+        message, body = found
+        end = body + message.body_length
+        event = None
+        if isinstance(message, Header) or message.kind == "RecordBatch":
+            if self.state.schema is None:
+                raise InvalidData(f"{self.name}: the stream begins with a RecordBatch, expected a Schema")
+            self.latest = len(self.places), message
+            self.places.append(_Place(offset, body, end, self.state.dictionaries))
+        else:
+            event = self.state.take(message, self.data[body:end])
+        self.offset = end
+        self._source.advance(end)
+        return event if isinstance(event, SchemaEvent) else None
+
+    def reach(self, count: int) -> bool:
+        """Take messages in until there are ``count`` batches; returns whether there are."""
+        while len(self.places) < count and not self.complete:
+            with _indexing:
+                if len(self.places) < count and not self.complete:
+                    self.step()
+        return len(self.places) >= count
+
+    def message(self, number: int) -> Header | Message:
+        """What the metadata of a batch say."""
+        latest, place = self.latest, self.places[number]
+        if latest is not None and latest[0] == number:
+            return latest[1]
+        found = self.message_at(place.offset)
+        if found is None or (found[1], found[1] + found[0].body_length) != (place.body, place.end):
+            raise InvalidData(f"{self.name}: batch {number} is not what it was, somebody has written to the bytes")
+        return found[0]
+
+
+class MappedStreamReader(_BatchReader):
+    """Reads a stream whose bytes are in memory: a mapping, shared memory, a buffer. Nothing is copied.
+
+    Messages are indexed as far as batches are asked for; any batch can be had by its number.
+
+    Notes
+    -----
+    Thread safety: threads may share a reader; each batch of the iteration goes to one of them. A forked child may use
+    its copy. A reader over a path or a ``shm:`` name is pickled as that name: what comes out is opened again and begins
+    with the first batch. Others cannot be pickled.
+    """
+
+    def __init__(self, source: Source, limits: Limits, included_fields: Iterable[int | str] | None = None) -> None:
         self._source = source
         self._limits = limits
-        self._closed = False
-        self._offset = 0
-        self._state = StreamState(source.name, limits)
-        first = self._step()
-        if first is None:
-            raise InvalidData(f"{source.name}: the stream ends before its schema")
-        message, start, end = first
-        self._index: list[tuple[int, int, int, dict[int, Dictionary]]] = []
-        self._latest: tuple[int, Header] | None = None  # the number and header of the batch that was indexed last
-        event = self._state.apply(message, self._data[start:end])
-        if not isinstance(event, SchemaEvent):
-            raise InvalidData(f"{source.name}: the stream begins with a {message.kind}, expected a Schema")
-        self._set_schema(event.schema, included_fields)
-        self._position = 0
-        self._complete = False
-        self._extending = _thread.allocate_lock()
-
-    def _step(self) -> tuple[Message, int, int] | None:
-        """The next message and its body's place."""
-        found = read_message(self._data, self._offset, self._source.name, self._limits)
-        if found is None:
-            return None
-        message, start = found
-        self._offset = start + message.body_length
-        return message, start, self._offset
-
-    def _extend(self, count: int) -> bool:
-        """Read message headers until ``count`` batches are known; says whether there are that many."""
-        if len(self._index) < count and not self._complete:
-            with self._extending:
-                while len(self._index) < count and not self._complete:
-                    self._complete = not self._take_next()
-        return len(self._index) >= count
-
-    def _take_next(self) -> bool:
-        """Take in one more message; says whether there is one. What is refused once is refused again."""
-        offset = self._offset
-        plain = self._plain(offset)
-        if plain is not None:
-            header, start = plain
-            self._offset = start + header.body_length
-            self._latest = len(self._index), header
-            self._index.append((offset, start, self._offset, self._state.dictionaries))
-            return True
-        step = self._step()
-        if step is None:
-            return False
-        message, start, end = step
+        self._arguments = None if included_fields is None else tuple(included_fields)
+        self._states = StateMachine(f"the reader of {source.name}", MAPPED, shared=True)
+        self._index: _Index | None = _Index(source, limits)
         try:
-            if message.kind == "RecordBatch":
-                self._index.append((offset, start, end, self._state.dictionaries))
-            else:
-                self._state.apply(message, self._data[start:end])
-        except ShmarrowError:
-            self._offset = offset
+            event = self._index.step()
+            if event is None:
+                raise InvalidData(f"{source.name}: the stream ends before its schema")
+            self._set_schema(event.schema, self._arguments)
+        except BaseException:
+            self._index = None
+            source.close()
             raise
-        return True
 
-    def _plain(self, offset: int) -> tuple[Header, int] | None:
-        """The header of the message at ``offset`` and where its body starts, if it is a plain record batch."""
-        data = self._data
-        if len(data) - offset < 8:
-            return None
-        continuation, size = _PREFIX(data.data, offset)
-        start = offset + 8 + size
-        if continuation != -1 or not 32 <= size <= self._limits.metadata_bytes or start > len(data):
-            return None
-        header = batch_header(data, data.data, offset, 8 + size)
-        return None if header is None or header.body_length > len(data) - start else (header, start)
-
-    def _header(self, index: int) -> Header | None:
-        """The header of a batch, if it is plain."""
-        latest = self._latest
-        if latest is not None and latest[0] == index:
-            return latest[1]
-        offset, start, end, _ = self._index[index]
-        plain = self._plain(offset)
-        return plain[0] if plain is not None and (plain[1], plain[1] + plain[0].body_length) == (start, end) else None
-
-    def _check_open(self) -> None:
-        if self._closed:
-            raise Closed(f"the reader of {self._source.name} is closed")
+    def _opened(self) -> _Index:
+        index = self._index
+        if index is None:
+            raise self._states.refusal()
+        return index
 
     @property
     def num_record_batches(self) -> int:
         """How many batches the stream has; reads the headers of all messages once."""
-        self._check_open()
-        self._extend(1 << 62)
-        return len(self._index)
+        index = self._opened()
+        index.reach(1 << 62)
+        return len(index.places)
 
-    def get_batch(self, index: int) -> RecordBatch:
-        """A batch by its number, from 0; negative numbers count from the end."""
-        self._check_open()
-        if index < 0:
-            index += self.num_record_batches
-        if index < 0 or not self._extend(index + 1):
-            raise IndexOutOfRange(f"no batch {index}: {self._source.name} has {len(self._index)}")
-        offset, start, end, dictionaries = self._index[index]
-        body = self._data[start:end]
-        where = f"{self._source.name}: batch {index}"
-        header = self._header(index)
-        if header is not None:
-            batch = plain_batch(header, body, self._full_schema, dictionaries, where, self._limits)
-        else:
-            found = read_message(self._data, offset, self._source.name, self._limits)
-            if found is None:
-                raise InvalidData(f"{where}: the message at {offset} is gone, somebody has written to the bytes")
-            batch = read_batch(found[0], body, self._full_schema, dictionaries, where, self._limits)
+    def get_batch(self, index: SupportsIndex) -> RecordBatch:
+        """A batch by its number, from 0; negative numbers count from the end.
+
+        Raises
+        ------
+        IndexOutOfRange
+            If there are fewer batches.
+        InvalidData
+            If a message up to this one breaks the format.
+        Closed
+            After :meth:`close`.
+        """
+        messages = self._opened()
+        number = batch_number(index)
+        if number < 0:
+            number += self.num_record_batches
+        if number < 0 or not messages.reach(number + 1):
+            raise IndexOutOfRange(f"no batch {index}: {messages.name} has {len(messages.places)}")
+        return self._batch(messages, number)
+
+    def _batch(self, messages: _Index, number: int) -> RecordBatch:
+        message, place = messages.message(number), messages.places[number]
+        where = f"{messages.name}: batch {number}"
+        body = messages.data[place.body : place.end]
+        batch = open_batch(message, body, self._full_schema, place.dictionaries, where, self._limits)
         return batch if self._included is None else self._included.of(batch)
 
     def read_next_batch(self) -> RecordBatch:
-        self._check_open()
-        if not self._extend(self._position + 1):
-            raise StopIteration
-        self._position += 1
-        return self.get_batch(self._position - 1)
+        messages = self._opened()
+        with _indexing:
+            number = messages.position
+            if not messages.reach(number + 1):
+                raise StopIteration
+            messages.position += 1
+        return self._batch(messages, number)
+
+    def close(self) -> None:
+        """Release the mapping, descriptor and lock now; arrays and batches that were handed out keep the mapping."""
+        self._states.go(CLOSE)
+        self._index = None
+        self._source.close()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return reopened("open_stream", self._source, self._limits, included_fields=self._arguments)
+
+
+def batch_number(index: SupportsIndex) -> int:
+    """The number of a batch as an int."""
+    try:
+        return as_index(index)
+    except TypeError:
+        raise InvalidType(f"the number of a batch is an int, found {type(index).__name__}") from None
+
+
+def reopened(opener: str, source: Source, limits: Limits, **arguments: Any) -> tuple[Any, ...]:
+    """How a reader is pickled: by the name of what it has mapped."""
+    if source.closed or source.identity is None:
+        raise InvalidType(
+            f"the reader of {source.name} cannot be pickled or copied: only one that maps a path or a shm: name "
+            "and is open can be opened again; pass on the name or the bytes"
+        )
+    return _reopen, (opener, source.name, limits, arguments)
+
+
+def _reopen(opener: str, name: str, limits: Limits, arguments: dict[str, Any]) -> Any:
+    from shmarrow import ipc
+
+    return getattr(ipc, opener)(name, limits=limits, **arguments)

@@ -1,43 +1,55 @@
-"""Writing streams and files: the schema first, each dictionary before the batch that uses it, then batches.
+"""Writers of streams, and what they share with those of files ("IPC Streaming Format").
 
-A file is a stream between two magic words, with a footer that says where its blocks lie ("IPC File Format").
+The schema comes first, each dictionary before the first batch that uses it, then batches, then an end.
 """
 
 from __future__ import annotations
 
-import struct
-from types import TracebackType
+import _thread
 from typing import Any, Self
 
 import numpy as np
 
 from shmarrow.batch import RecordBatch
-from shmarrow.errors import Closed, InvalidData, InvalidType
+from shmarrow.errors import InvalidData, InvalidType
 from shmarrow.ipc.batch.encode import IpcPayload, check_schema, dictionaries_of, encode_batch, encode_dictionary
 from shmarrow.ipc.message.encode import end_of_stream
 from shmarrow.ipc.options import DEFAULT_OPTIONS, IpcWriteOptions
 from shmarrow.ipc.schema.encode import encode_schema, schema_message
-from shmarrow.sources.source import Sink
+from shmarrow.sources.sinks import Sink
+from shmarrow.states import CLOSE, CLOSED, FAIL, FAILED, OPEN, WRITE, NotCopied, StateMachine, Transitions
 from shmarrow.tables import Table
 from shmarrow.types import MetadataLike, Schema, as_metadata
 
-_SIZE = struct.Struct("<i")
+TRANSITIONS: Transitions = {
+    OPEN: {WRITE: OPEN, FAIL: FAILED, CLOSE: CLOSED},
+    FAILED: {FAIL: FAILED, CLOSE: CLOSED},
+    CLOSED: {CLOSE: CLOSED},
+}
+"""States of a writer. It fails where the sink did not take a message; a batch that is refused before any of its bytes
+are written leaves the writer open. A failed writer is closed without an end, so that nothing looks finished."""
 
 REPLACE = "replace"
 DELTA = "delta"
 SAME = "same"
 
 
-class BatchWriter:
+class BatchWriter(NotCopied):
     """Writes record batches of one schema to a sink.
 
     A context manager: it closes at the end of the block; after an exception nothing is published, and a file object
-    is left without an end.
+    is left without an end. The same holds after an error of the sink: from then on, :meth:`write` and :meth:`close`
+    raise ``Failed``, which names that error.
 
     Attributes
     ----------
     schema : Schema
         The schema of all batches.
+
+    Notes
+    -----
+    Thread safety: threads may share a writer; their batches are written one after the other. A forked child can only
+    close its copy, which writes and publishes nothing.
     """
 
     replaces = True
@@ -49,10 +61,11 @@ class BatchWriter:
         self.schema = schema
         self.options = options or DEFAULT_OPTIONS
         self._sink = sink
-        self._closed = False
+        self._states = StateMachine(f"the writer to {sink.name}", TRANSITIONS)
+        self._lock = _thread.allocate_lock()
         # The ids of the schema's dictionaries where they are not 0, 1, ..., and what was written last for each.
         self._ids: list[int] = []
-        self._known: dict[int, Any] = {}
+        self._last_written: dict[int, Any] = {}
         # Dictionaries of all-null columns, for which others may come yet; a file holds one of each id.
         self._empty: dict[int, Any] = {}
         try:
@@ -63,9 +76,6 @@ class BatchWriter:
 
     def _start(self) -> None:
         self._encoded = encode_schema(self.schema, self.options)
-        self._write_schema()
-
-    def _write_schema(self) -> None:
         self._sink.write([schema_message(self._encoded, self.options, self._sink.position)])
 
     # --- writing ---
@@ -93,22 +103,37 @@ class BatchWriter:
             If the fields differ.
         StoreFull
             If there is no space left.
+        Closed
+            After :meth:`close`.
+        Failed
+            After an error of the sink.
         """
-        self._check_open()
-        if not isinstance(batch, RecordBatch):
-            raise InvalidType(f"expected a RecordBatch, found {type(batch).__name__}")
-        check_schema(batch, self.schema)
-        self._write_dictionaries(batch)
-        metadata = as_metadata(custom_metadata) if custom_metadata is not None else batch.metadata
-        self._write_payload(encode_batch(batch, self.options, metadata, self._sink.position), False)
+        self._states.go(WRITE)
+        with self._lock:
+            self._write(batch, custom_metadata)
 
     def write_table(self, table: Table, max_chunksize: int | None = None) -> None:
         """Write all batches of a table, on request in pieces of at most ``max_chunksize`` rows."""
-        self._check_open()
+        self._states.go(WRITE)
         if not isinstance(table, Table):
             raise InvalidType(f"expected a Table, found {type(table).__name__}")
-        for batch in table.to_batches(max_chunksize):
-            self.write_batch(batch)
+        with self._lock:
+            for batch in table.to_batches(max_chunksize):
+                self._write(batch, None)
+
+    def _write(self, batch: RecordBatch, custom_metadata: MetadataLike | None) -> None:
+        self._states.go(WRITE)
+        if not isinstance(batch, RecordBatch):
+            raise InvalidType(f"expected a RecordBatch, found {type(batch).__name__}")
+        check_schema(batch, self.schema)
+        metadata = as_metadata(custom_metadata) if custom_metadata is not None else batch.metadata
+        try:
+            self._write_dictionaries(batch)
+            self._emit(encode_batch(batch, self.options, metadata, self._sink.position), batch.num_rows)
+        except BaseException as error:
+            if not isinstance(error, Exception):  # an interrupt may come between a message and the record of it
+                self._states.fail(error)
+            raise
 
     def _write_dictionaries(self, batch: RecordBatch) -> None:
         found = dictionaries_of(batch.columns)
@@ -116,7 +141,7 @@ class BatchWriter:
         # A dictionary has a lower id than those within its values, and is read after them.
         for number, values in reversed(list(enumerate(found))):
             id = self._ids[number] if self._ids else number
-            known = self._known.get(id)
+            known = self._last_written.get(id)
             if known is None and not len(values) and not self.replaces:
                 self._empty[id] = values
                 continue
@@ -139,10 +164,10 @@ class BatchWriter:
                 )
             part = values.slice(len(known)) if known is not None and relation == DELTA else values
             self._write_dictionary(id, part, relation == DELTA)
-            self._known[id] = values
+            self._last_written[id] = values
 
     def _write_dictionary(self, id: int, values: Any, delta: bool) -> None:
-        self._write_payload(encode_dictionary(id, values, delta, self.options, self._sink.position), True)
+        self._emit(encode_dictionary(id, values, delta, self.options, self._sink.position), None)
 
     def _relation(self, known: Any, values: Any) -> str:
         """How a dictionary follows the one of the same id that was written before.
@@ -162,14 +187,20 @@ class BatchWriter:
             return REPLACE
         return DELTA if _alike(values.slice(0, len(known)), known) else REPLACE
 
-    def _write_payload(self, plan: IpcPayload, dictionary: bool) -> None:
-        self._sink.write([plan.metadata, *plan.pieces])
+    def _emit(self, payload: IpcPayload, rows: int | None) -> None:
+        """Write a message: a record batch of so many rows, or a dictionary where that is None."""
+        try:
+            position = self._sink.position
+            self._sink.write([payload.metadata, *payload.pieces])
+            self._add_block(position, payload, rows)
+        except BaseException as error:
+            self._states.fail(error)
+            raise
+
+    def _add_block(self, position: int, payload: IpcPayload, rows: int | None) -> None:
+        """Remember where a message was written, for a footer."""
 
     # --- the end ---
-
-    def _check_open(self) -> None:
-        if self._closed:
-            raise Closed(f"the writer to {self._sink.name} is closed")
 
     def _finish(self) -> None:
         raise NotImplementedError
@@ -181,35 +212,45 @@ class BatchWriter:
         ------
         ObjectExists
             If somebody else has taken the name in the meantime.
+        Failed
+            After an error of the sink, which it names; nothing is published, and no end is written.
         """
-        if self._closed:
+        if self._states.inherited:
+            self.abort()
             return
-        self._closed = True
-        try:
-            for id, values in self._empty.items():
-                if id not in self._known:
-                    self._write_dictionary(id, values, False)
-            self._finish()
-            self._sink.finish()
-        except BaseException:
-            self._sink.abort()
-            raise
+        with self._lock:
+            state = self._states.state
+            if state == CLOSED:
+                return
+            try:
+                if state == FAILED:
+                    raise self._states.refusal()
+                for id, values in self._empty.items():
+                    if id not in self._last_written:
+                        self._write_dictionary(id, values, False)
+                self._finish()
+                self._sink.finish()
+            except BaseException as error:
+                self._states.fail(error)
+                self._sink.abort()
+                raise
+            finally:
+                self._states.go(CLOSE)
 
     def abort(self) -> None:
         """Give up: nothing is published."""
-        self._closed = True
-        self._sink.abort()
+        if self._states.inherited:  # whose lock may be held by a thread that this process does not have
+            self._sink.abort()
+            return
+        with self._lock:
+            self._states.go(CLOSE)
+            self._sink.abort()
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if kind is None:
-            self.close()
-        else:
-            self.abort()
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        (self.close if kind is None else self.abort)()
 
 
 class RecordBatchStreamWriter(BatchWriter):

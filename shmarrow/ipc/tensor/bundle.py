@@ -39,7 +39,8 @@ from shmarrow.ipc.message.decode import read_message, read_prefix
 from shmarrow.ipc.options import IpcWriteOptions
 from shmarrow.ipc.tensor.io import write_payload
 from shmarrow.ipc.tensor.messages import READERS, encode_tensor
-from shmarrow.sources.source import Sink, Source
+from shmarrow.sources import open_sink, open_source
+from shmarrow.sources.base import Source
 from shmarrow.tensor import SparseTensor, Tensor
 from shmarrow.tensor.convert import as_tensor
 from shmarrow.types import MetadataLike, Schema, as_metadata
@@ -64,8 +65,8 @@ def save_tensors(
     metadata: MetadataLike | None = None,
     options: IpcWriteOptions | None = None,
     *,
-    overwrite: bool = False,
-    mode: int = 0o400,
+    overwrite: bool | None = None,
+    mode: int | None = None,
     durable: bool = False,
 ) -> int:
     """Write named tensors as one bundle.
@@ -113,7 +114,7 @@ def save_tensors(
         raise InvalidArgument(
             f"the key {BUNDLE_KEY.decode()!r} in the metadata is what makes a file a bundle; leave it out"
         )
-    sink = Sink(target, overwrite=overwrite, mode=mode, durable=durable)
+    sink = open_sink(target, overwrite=overwrite, mode=mode, durable=durable)
     with RecordBatchFileWriter(sink, INDEX, options, {**given, BUNDLE_KEY: BUNDLE_VERSION}) as writer:
         offsets = np.empty(len(made), np.int64)
         for row, tensor in enumerate(made.values()):
@@ -162,7 +163,7 @@ def load_tensors(source: Any, *, limits: Limits = DEFAULT_LIMITS, memory_map: bo
     InvalidData
         If it is no bundle, or its tensors overlap, leave holes or lie outside.
     """
-    return Bundle(Source(source, memory_map), limits)
+    return Bundle(open_source(source, memory_map), limits)
 
 
 class Bundle(Mapping[str, Tensor | SparseTensor]):
@@ -192,7 +193,7 @@ class Bundle(Mapping[str, Tensor | SparseTensor]):
                 f"{self._name}: the index of a bundle is one batch of {INDEX.names}, "
                 f"found {reader.num_record_batches} of {reader.schema.names}"
             )
-        self._data: Bytes | None = source.all()
+        self._data: Bytes | None = source.read(0, source.size or 0)
         batch = reader.get_batch(0)
         self._length = batch.num_rows
         columns = [batch.column(i) for i in range(len(INDEX))]
@@ -203,7 +204,7 @@ class Bundle(Mapping[str, Tensor | SparseTensor]):
         self._text = memoryview(text if text is not None else b"")
         self._by_name = columns[2].to_numpy()
         # Each message ends where the next one, or the index, starts.
-        self._starts = np.append(columns[1].to_numpy(), reader._blocks["offset"][:1])
+        self._starts = np.append(columns[1].to_numpy(), reader._opened().batches["offset"][:1])
         self._check_starts()
 
     def _check_starts(self) -> None:

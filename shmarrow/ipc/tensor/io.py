@@ -34,7 +34,9 @@ from shmarrow.ipc.tensor.messages import (
     row_major,
     wire_metadata,
 )
-from shmarrow.sources.source import Sink, Source
+from shmarrow.sources import open_sink, open_source
+from shmarrow.sources.base import Source
+from shmarrow.sources.sinks import Sink
 from shmarrow.tensor.dense import as_dim_names
 from shmarrow.tensor.element import DType, as_element
 from shmarrow.types import DataType, MetadataLike, as_metadata
@@ -52,8 +54,8 @@ def write_tensor(
     sink: Any,
     options: IpcWriteOptions | None = None,
     *,
-    overwrite: bool = False,
-    mode: int = 0o400,
+    overwrite: bool | None = None,
+    mode: int | None = None,
     durable: bool = False,
 ) -> int:
     """Write a tensor, dense or sparse, as one message.
@@ -83,7 +85,7 @@ def write_tensor(
         If there is no space left.
     """
     encode_tensor(tensor, options)  # an error of the arguments comes before anything is created
-    target = Sink(sink, overwrite=overwrite, mode=mode, durable=durable)
+    target = open_sink(sink, overwrite=overwrite, mode=mode, durable=durable)
     start = target.position
     try:
         write_payload(target, encode_tensor(tensor, options, start))
@@ -161,8 +163,8 @@ def new_tensor(
     metadata: MetadataLike | None = None,
     *,
     order: Literal["C", "F"] = "C",
-    overwrite: bool = False,
-    mode: int = 0o400,
+    overwrite: bool | None = None,
+    mode: int | None = None,
     durable: bool = False,
 ) -> TensorWriter:
     """Room for a dense tensor that is filled where it will be read: no element is ever copied.
@@ -204,7 +206,7 @@ def new_tensor(
     header = dense_header(element, dims, strides if order == "C" else strides[::-1], names, size)
     own = wire_metadata(element, as_metadata(metadata))
     checked = checked_options(options)
-    target = Sink(sink, overwrite=overwrite, mode=mode, durable=durable)
+    target = open_sink(sink, overwrite=overwrite, mode=mode, durable=durable)
     try:
         message = encode_message("Tensor", header, padded(size), own, checked, target.position)
         target.write([message])
@@ -243,13 +245,12 @@ def read_tensor(source: Any, *, limits: Limits = DEFAULT_LIMITS, memory_map: boo
     InvalidData
         If there is no message of a tensor, or it is cut or breaks the format.
     """
-    opened = Source(source, memory_map)
+    opened = open_source(source, memory_map, sequential=True)
     cursor = _Cursor(opened)
     found = _next_tensor(cursor, limits)
     if found is None:
         raise InvalidData(f"{opened.name}: expected the message of a tensor, found the end of the stream")
-    if opened.data is not None and hasattr(source, "seek"):
-        source.seek(cursor.position, os.SEEK_CUR)
+    opened.advance(cursor.position)
     if isinstance(found, Message):
         raise InvalidData(
             f"{opened.name}: expected a Tensor or a SparseTensor message, found a {found.kind}; "
@@ -263,7 +264,7 @@ def read_tensors(source: Any, *, limits: Limits = DEFAULT_LIMITS, memory_map: bo
 
     Messages of other kinds between them are passed over. The parameters and errors are those of :func:`read_tensor`.
     """
-    return _read_all(_Cursor(Source(source, memory_map)), limits)
+    return _read_all(_Cursor(open_source(source, memory_map, sequential=True)), limits)
 
 
 def _read_all(cursor: _Cursor, limits: Limits) -> Iterator[Any]:

@@ -1,0 +1,61 @@
+"""Sources over bytes in memory: any object with the buffer protocol, ``io.BytesIO``.
+
+Mapped, read, copied: nothing. The arrays are views and keep the object alive; who changes its bytes changes the arrays.
+A ``BytesIO`` can be written to and closed afterwards: it takes a copy of its own at that moment.
+"""
+
+from __future__ import annotations
+
+import io
+import mmap
+from typing import Any
+
+from shmarrow.buffer import as_bytes
+from shmarrow.sources.base import Source
+
+
+class PositionedSource(Source):
+    """The bytes of a ``BytesIO`` or an ``mmap`` from its position on, which is moved to what was read."""
+
+    __slots__ = ("_file", "_start")
+
+    def __init__(self, name: str, file: Any, data: Any) -> None:
+        self._file = file
+        self._start = min(file.tell(), len(data))
+        super().__init__(name, as_bytes(data)[self._start :])
+
+    def advance(self, position: int) -> None:
+        if not self._file.closed:
+            self._file.seek(self._start + position)
+
+    def close(self) -> None:
+        super().close()
+        self._file = _NO_FILE
+
+
+_NO_FILE = io.BytesIO()
+_NO_FILE.close()
+
+
+def open_bytes_io(file: Any, sequential: bool) -> Source | None:
+    """A ``BytesIO`` whose bytes are its own; None for all else, also where a subclass reads in its own way."""
+    kind = type(file)
+    if not isinstance(file, io.BytesIO) or (kind.read, kind.readinto, kind.getvalue) != _OWN_METHODS:
+        return None
+    # Shares the bytes that the object holds, where a view would keep it from growing or closing.
+    data = file.getvalue()
+    return PositionedSource(_described(data), file, data) if sequential else Source(_described(data), as_bytes(data))
+
+
+_OWN_METHODS = (io.BytesIO.read, io.BytesIO.readinto, io.BytesIO.getvalue)
+
+
+def open_buffer(source: Any, sequential: bool) -> Source:
+    """An object with the buffer protocol."""
+    data = as_bytes(source)
+    name = _described(source) if isinstance(source, (bytes, bytearray)) else "a buffer"
+    return PositionedSource(name, source, data) if sequential and isinstance(source, mmap.mmap) else Source(name, data)
+
+
+def _described(data: bytes | bytearray) -> str:
+    return f"{len(data)} bytes"

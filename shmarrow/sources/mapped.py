@@ -1,0 +1,78 @@
+"""Sources over files of this machine: a path, ``shm:NAME``, a Segment, ``io.FileIO`` or a buffered reader of one.
+
+Mapped: the whole file, read-only; nothing is read and nothing is copied. Who truncates a mapped file kills its readers.
+Read: with ``memory_map=False`` the whole file, once, into memory of this process.
+"""
+
+from __future__ import annotations
+
+import io
+import mmap
+import os
+import stat
+from typing import Any
+
+import numpy as np
+
+from shmarrow import segment
+from shmarrow.buffer import U1, Bytes
+from shmarrow.errors import storage_error
+from shmarrow.segment.attached import EMPTY, read_object, read_whole
+from shmarrow.sources.base import Source, name_of
+
+
+class SegmentSource(Source):
+    """A segment that was attached here, and is closed with the source."""
+
+    __slots__ = ("_segment",)
+
+    def __init__(self, attached: segment.Segment) -> None:
+        super().__init__(attached.name, attached.data, mapped=True)
+        self._segment = attached
+
+    @property
+    def identity(self) -> tuple[int, int, int, int]:
+        return self._segment.identity
+
+    @property
+    def mode(self) -> int:
+        return self._segment.mode
+
+    def close(self) -> None:
+        super().close()
+        self._segment.close()
+
+
+def open_location(where: segment.Location, memory_map: bool) -> Source:
+    """A path or ``shm:NAME``."""
+    return SegmentSource(segment.attach(where)) if memory_map else Source(*read_object(where))
+
+
+def open_segment(given: segment.Segment) -> Source:
+    """A segment that somebody else has attached, and closes."""
+    return Source(given.name, given.data, mapped=True)
+
+
+def open_file_io(file: Any, memory_map: bool) -> Source | None:
+    """A regular file that is open as ``io.FileIO``, or a buffered reader of one; None for all else.
+
+    The file object's own lock and position stay as they are.
+    """
+    raw = file.raw if isinstance(file, (io.BufferedReader, io.BufferedRandom)) else file
+    if not isinstance(raw, io.FileIO):
+        return None
+    name = name_of(file)
+    try:
+        if isinstance(file, io.BufferedRandom):
+            file.flush()  # what was written through it counts
+        status = os.fstat(raw.fileno())
+        if not stat.S_ISREG(status.st_mode):
+            return None
+        data = (_map if memory_map else read_whole)(raw.fileno(), status.st_size, name)
+    except OSError as error:
+        raise storage_error(error, "read", name) from None
+    return Source(name, data, mapped=memory_map)
+
+
+def _map(fd: int, size: int, name: str) -> Bytes:
+    return np.frombuffer(mmap.mmap(fd, size, prot=mmap.PROT_READ), U1) if size else EMPTY

@@ -1,0 +1,114 @@
+"""States of readers, writers and decoders: a table of transitions for each, and where one object stands in its table.
+
+Rules kept here:
+
+* a class that has states lists them in one table at the top of its file, as state -> event -> next state; an event that
+  a state does not list is refused and changes nothing;
+* an error in the middle of a message is the event ``FAIL``. The first one counts: whatever is refused later names it;
+* only the text of the first error is kept: its traceback would hold the buffers and mappings of the frames that it
+  passed through;
+* what reads or writes at a position that a forked child shares with its parent belongs to the process that opened it.
+  The child's copy can only be closed, and closing it releases what the child holds and writes nothing.
+
+Thread safety: a :class:`StateMachine` belongs to one object, whose lock guards it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import NoReturn, SupportsIndex
+
+from shmarrow.errors import Closed, Failed, InvalidType, ShmarrowError
+
+OPEN = "open"
+ENDED = "ended"
+FAILED = "failed"
+CLOSED = "closed"
+
+READ = "read"
+WRITE = "write"
+END = "end"
+FAIL = "fail"
+CLOSE = "close"
+
+Transitions = Mapping[str, Mapping[str, str]]
+"""For each state, the events that it accepts and the states that they lead to."""
+
+
+class StateMachine:
+    """Where one object stands in its table of transitions.
+
+    Parameters
+    ----------
+    what : str
+        The object, for error messages: ``"the writer to a.arrow"``.
+    table : mapping
+        Its transitions.
+    state : str
+        The state that it begins in.
+    shared : bool
+        Whether a forked child may use its copy of the object.
+
+    Attributes
+    ----------
+    state : str
+        The state that it is in now.
+    failure : str
+        The first error as text, empty where there was none.
+    """
+
+    __slots__ = ("_pid", "_table", "_what", "failure", "state")
+
+    def __init__(self, what: str, table: Transitions, state: str = OPEN, shared: bool = False) -> None:
+        self._what = what
+        self._table = table
+        self._pid = 0 if shared else os.getpid()
+        self.state = state
+        self.failure = ""
+
+    def go(self, event: str) -> None:
+        """Move on to the state that an event leads to.
+
+        Raises
+        ------
+        Failed
+            If the state does not accept the event and there was an error before.
+        Closed
+            If it does not accept it and there was none, or if the object belongs to the parent process.
+        """
+        if self.inherited and event != CLOSE:
+            raise Closed(f"{self._what} belongs to process {self._pid}, which forked this one; open it here")
+        state = self._table[self.state].get(event)
+        if state is None:
+            raise self.refusal()
+        self.state = state
+
+    def fail(self, error: BaseException) -> None:
+        """Move on after an error, where the state allows for one, and remember the first."""
+        state = self._table[self.state].get(FAIL)
+        if state is not None:
+            self.failure = self.failure or f"{type(error).__name__}: {error}"
+            self.state = state
+
+    def refusal(self) -> ShmarrowError:
+        """The error to raise for an event that the state does not accept."""
+        if self.failure:
+            return Failed(f"{self._what} failed before and cannot go on; the first error was {self.failure}")
+        return Closed(f"{self._what} is {self.state}")
+
+    @property
+    def inherited(self) -> bool:
+        """Whether this is a forked child's copy of an object that belongs to its parent."""
+        return self._pid != 0 and os.getpid() != self._pid
+
+
+class NotCopied:
+    """Objects that cannot be pickled or copied, as their copy would share a position, a descriptor or a lock."""
+
+    __slots__ = ()
+
+    def __reduce_ex__(self, protocol: SupportsIndex) -> NoReturn:
+        raise InvalidType(
+            f"a {type(self).__name__} cannot be pickled or copied; open another one, by a path or a shm: name"
+        )
