@@ -21,7 +21,7 @@ class Columns:
     @property
     def schema(self) -> Schema:
         """Names and types of the columns."""
-        return self._schema.kept()
+        return self._schema.detach()
 
     def column(self, key: Key) -> Any:
         """A column by position or by name."""
@@ -116,6 +116,9 @@ class _RenamedFields:
     def field(self, index: int) -> Field:
         return self._schema.field(index).with_name(self._names[index])
 
+    def fields(self) -> list[Field]:
+        return [field.with_name(name) for field, name in zip(self._schema.fields, self._names, strict=True)]
+
     def names(self) -> list[str]:
         for name in self._names:
             if not isinstance(name, str):
@@ -125,8 +128,8 @@ class _RenamedFields:
     def find(self, name: str) -> list[int]:
         return [i for i, other in enumerate(self._names) if other == name]
 
-    def keep(self) -> None:
-        self._schema.kept()
+    def detach(self) -> None:
+        self._schema.detach()
 
 
 def renamed(schema: Schema, names: Sequence[str]) -> Schema:

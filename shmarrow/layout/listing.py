@@ -75,6 +75,11 @@ LISTING: dict[str, Layout] = {
 }
 
 
+VALIDITY_IN_V4 = ("dense_union", "sparse_union", "run_end_encoded")
+"""Layouts that have a validity bitmap in metadata version 4 and none in version 5, as Arrow C++ writes and reads them.
+"""
+
+
 def bytes_needed(row: Row, type: DataType, slots: int) -> int:
     """Bytes that a buffer has at least when ``slots`` slots are used."""
     if row.bits > 1:

@@ -27,6 +27,7 @@ from shmarrow.buffer import Bytes
 from shmarrow.errors import Closed, Failed, InvalidType, StorageError
 from shmarrow.segment.location import is_shm
 from shmarrow.sources.base import name_of
+from shmarrow.sources.pieces import joined
 from shmarrow.sources.sequential import raise_io_error
 
 _SHM_MODE = 0o400
@@ -102,7 +103,7 @@ class SegmentSink(Sink):
         if self._failure:
             raise _failed(self.name, self._failure)
         try:
-            self.position += self._writer.write(_joined(pieces))
+            self.position += self._writer.write(joined(pieces))
         except BaseException as error:
             self._failure = f"{type(error).__name__}: {error}"
             raise
@@ -140,7 +141,7 @@ class FileSink(Sink):
             raise _failed(self.name, self._failure)
         done = 0
         try:
-            for piece in _joined(pieces):
+            for piece in joined(pieces):
                 done += self._write_all(memoryview(piece), done)
         except BaseException as error:
             self._failure = f"{type(error).__name__}: {error}"
@@ -253,27 +254,3 @@ def _check_writable(file: Any) -> None:
 
 def _failed(name: str, failure: str) -> Failed:
     return Failed(f"writing to {name} failed before and cannot go on; the first error was {failure}")
-
-
-_SMALL = 1 << 16
-_GROUP = 1 << 20
-
-
-def _joined(pieces: Sequence[Any]) -> list[Any]:
-    """Pieces with runs of small ones put together: many small pieces cost more than their copy."""
-    result: list[Any] = []
-    group: list[Any] = []
-    size = 0
-    for piece in pieces:
-        length = len(piece)
-        if length < _SMALL and size < _GROUP:
-            group.append(piece)
-            size += length
-            continue
-        if group:
-            result.append(group[0] if len(group) == 1 else b"".join(group))
-            group, size = [], 0
-        result.append(piece)
-    if group:
-        result.append(b"".join(group))
-    return result

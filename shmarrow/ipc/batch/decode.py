@@ -27,7 +27,7 @@ from shmarrow.ipc.message.decode import Message
 from shmarrow.ipc.schema.decode import FieldLayout
 from shmarrow.ipc.schema.lazy import LazySchema
 from shmarrow.layout.array import Array, make_array, nulls
-from shmarrow.layout.listing import LISTING, swapped, swapped_views
+from shmarrow.layout.listing import LISTING, VALIDITY_IN_V4, swapped, swapped_views
 from shmarrow.layout.memory import EMPTY
 from shmarrow.layout.primitive import PrimitiveArray
 from shmarrow.types import Schema
@@ -39,8 +39,6 @@ if TYPE_CHECKING:
 
 _V4 = ENUMS["MetadataVersion"]["V4"]
 _UNIONS = ("dense_union", "sparse_union")
-VALIDITY_IN_V4 = (*_UNIONS, "run_end_encoded")
-"""Layouts that have a validity bitmap in version 4 and none in version 5, as Arrow C++ writes and reads them."""
 _PAIR = np.dtype("<i8")
 _SEVERAL, _MANY = 4, 12
 

@@ -9,7 +9,8 @@ from shmarrow.buffer import Bytes
 from shmarrow.errors import InvalidData, Limits
 from shmarrow.ipc.batch.decode import ArrayLoader, Dictionaries, header_of
 from shmarrow.ipc.batch.header import Header, batch_header
-from shmarrow.ipc.message.decode import Message, parse_metadata, read_prefix
+from shmarrow.ipc.message.decode import Message, parse_metadata
+from shmarrow.ipc.message.framing import read_prefix
 from shmarrow.ipc.schema.lazy import LazySchema
 from shmarrow.types import Schema
 

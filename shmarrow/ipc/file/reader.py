@@ -165,7 +165,7 @@ class RecordBatchFileReader:
 
     @property
     def schema(self) -> Schema:
-        return (self._full_schema if self._included is None else self._included.schema).kept()
+        return (self._full_schema if self._included is None else self._included.schema).detach()
 
     def _opened(self) -> _File:
         file = self._file
@@ -272,7 +272,7 @@ class RecordBatchFileReader:
         A file object that was given stays open. A second call does nothing.
         """
         self._states.go(CLOSE)
-        self._full_schema.kept()
+        self._full_schema.detach()
         self._file = self._dictionaries = None
         self._source.close()
 

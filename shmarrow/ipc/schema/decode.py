@@ -1,4 +1,4 @@
-"""Fields and types from FlatBuffers ("Schema message"); ``schema_writer`` has the way back.
+"""Fields and types from FlatBuffers ("Schema message"); ``encode`` has the way back.
 
 Rules kept here:
 
@@ -78,7 +78,7 @@ def parse_field(table: TableView, limits: Limits, depth: int = 0) -> FieldLayout
         raise InvalidData(f"field {name!r}: {error}") from None
     if children and not type.fields:
         raise InvalidData(f"field {name!r} of type {type} has {len(children)} children, expected none")
-    metadata = read_key_values(table["custom_metadata"])
+    metadata = read_key_values(table["custom_metadata"], table.reader)
     nullable = table["nullable"]
     encoding = table["dictionary"]
     storage: DataType = type

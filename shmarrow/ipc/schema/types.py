@@ -9,8 +9,8 @@ import numpy as np
 
 from shmarrow import types
 from shmarrow.errors import InvalidArgument, InvalidData
-from shmarrow.ipc.flatbuffers.reader import TableView
-from shmarrow.ipc.flatbuffers.tables import ENUMS, UNIONS
+from shmarrow.ipc.flatbuffers.reader import Offsets, TableView
+from shmarrow.ipc.flatbuffers.tables import ENUMS
 from shmarrow.types import DataType, Field
 
 
@@ -116,7 +116,7 @@ def read_type(kind: str, table: TableView, children: _Children) -> DataType:
     """The type in a table of the Type union; of those that are all in their own bytes each is made once."""
     if children or kind == "Timestamp" or kind in NESTED:
         return _READ[kind](table, children)
-    key = (kind, table.raw())
+    key = (kind, table.offsets, table.content())
     found = _PLAIN.get(key)
     if found is None:
         found = _READ[kind](table, children)
@@ -126,12 +126,9 @@ def read_type(kind: str, table: TableView, children: _Children) -> DataType:
     return found
 
 
-def known_type(tag: int, offsets: tuple[int, ...], content: bytes) -> DataType | None:
-    """A type that :func:`read_type` made before, by its place in the Type union and what its table holds."""
-    return _PLAIN.get((_MEMBERS[tag], (offsets, content))) if tag < len(_MEMBERS) else None
-
-
-_MEMBERS = (None, *UNIONS["Type"])
+def cached_type(kind: str, offsets: Offsets, content: bytes) -> DataType | None:
+    """A type that :func:`read_type` made before, by its member of the Type union and what its table holds."""
+    return _PLAIN.get((kind, offsets, content))
 
 
 def read_index_type(table: TableView, name: str) -> DataType:

@@ -22,7 +22,8 @@ from shmarrow.errors import DEFAULT_LIMITS, InvalidData, Limits, Unsupported
 from shmarrow.ipc.batch.decode import dictionary_body
 from shmarrow.ipc.batch.dictionaries import Dictionary, DictionaryBudget, add_dictionary
 from shmarrow.ipc.batch.open import open_batch
-from shmarrow.ipc.message.decode import CONTINUATION, Message, parse_metadata, read_prefix
+from shmarrow.ipc.message.decode import Message, parse_metadata
+from shmarrow.ipc.message.framing import CONTINUATION, read_prefix
 from shmarrow.ipc.schema.cache import read_schema
 from shmarrow.ipc.schema.lazy import LazySchema
 from shmarrow.states import CLOSE, CLOSED, END, ENDED, FAIL, FAILED, NotCopied, StateMachine, Transitions

@@ -25,7 +25,8 @@ from shmarrow.ipc.batch.dictionaries import Dictionary
 from shmarrow.ipc.batch.header import Header
 from shmarrow.ipc.batch.open import decode_metadata, open_batch
 from shmarrow.ipc.batch.projection import Projection
-from shmarrow.ipc.message.decode import CONTINUATION, Message, read_prefix
+from shmarrow.ipc.message.decode import Message
+from shmarrow.ipc.message.framing import CONTINUATION, read_prefix
 from shmarrow.ipc.stream.decoder import BatchEvent, EndEvent, Event, SchemaEvent, StreamDecoder, StreamState
 from shmarrow.sources.base import Source
 from shmarrow.states import CLOSE, CLOSED, END, ENDED, FAIL, FAILED, OPEN, READ, NotCopied, StateMachine, Transitions
