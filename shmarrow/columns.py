@@ -116,6 +116,9 @@ class _RenamedFields:
     def field(self, index: int) -> Field:
         return self._schema.field(index).with_name(self._names[index])
 
+    def fields(self) -> list[Field]:
+        return [field.with_name(name) for field, name in zip(self._schema.fields, self._names, strict=True)]
+
     def names(self) -> list[str]:
         for name in self._names:
             if not isinstance(name, str):

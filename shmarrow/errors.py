@@ -203,3 +203,10 @@ class Limits(Settings):
 
 
 DEFAULT_LIMITS = Limits()
+
+EXPANDED_VALUES = 1 << 24
+"""The most values that a conversion makes out of slots that take no bytes of their own.
+
+Such slots are nulls of the null type, rows of a struct without children, runs, and overlapping list views. It holds for
+all arrays, as a conversion may come long after the reader, and for arrays that no reader made.
+"""

@@ -15,13 +15,12 @@ import numpy as np
 import pytest
 
 import shmarrow as sa
-from shmarrow.errors import InvalidArgument, LimitExceeded, Limits, Unsupported
+from shmarrow.errors import EXPANDED_VALUES, InvalidArgument, LimitExceeded, Limits, Unsupported
 from shmarrow.ipc.flatbuffers import builder
 from shmarrow.ipc.flatbuffers.builder import Built
 from shmarrow.ipc.flatbuffers.reader import FlatBuffer, Reader
 from shmarrow.ipc.message.framing import CONTINUATION
 from shmarrow.ipc.schema.lazy import LazySchema, lazy_schema
-from shmarrow.layout.memory import EXPANDED_VALUES
 
 VALUES = {"a": [1, None], "b": [1, 2]}
 SCHEMA = sa.schema(

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 import shmarrow as sa
-from shmarrow.ipc.batch.decode import read_batch
+from shmarrow.ipc.batch.open import open_batch
 from shmarrow.ipc.message.decode import read_message
 
 ROWS = 1000
@@ -263,7 +263,7 @@ def test_ranges_are_fetched_before_columns_are_built(codec: str | None) -> None:
 
     def opened() -> tuple[Any, Ranges]:
         body = Ranges(data[start : start + message.body_length])
-        return read_batch(message, body, schema, {}, "test", sa.Limits()), body  # type: ignore[arg-type]
+        return open_batch(message, body, schema, {}, "test", sa.Limits()), body  # type: ignore[arg-type]
 
     for i in (5, 3, 0, 1, 4, 2):
         rows, body = opened()

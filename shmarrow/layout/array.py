@@ -22,6 +22,7 @@ from shmarrow import bitmap
 from shmarrow.bitmap import Mask
 from shmarrow.buffer import Buffer, Bytes
 from shmarrow.errors import (
+    EXPANDED_VALUES,
     CopyRequired,
     IndexOutOfRange,
     InvalidArgument,
@@ -30,7 +31,7 @@ from shmarrow.errors import (
     LimitExceeded,
 )
 from shmarrow.layout.listing import LATE_CLASSES, LISTING, bytes_needed
-from shmarrow.layout.memory import EXPANDED_VALUES, Indices, read_only, slice_bounds
+from shmarrow.layout.memory import Indices, read_only, slice_bounds
 from shmarrow.layout.preview import Budget, clip
 from shmarrow.types import DataType, Field
 

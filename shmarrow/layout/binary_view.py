@@ -13,10 +13,10 @@ import numpy as np
 
 from shmarrow.bitmap import Mask
 from shmarrow.buffer import Bytes
-from shmarrow.errors import InvalidData, LimitExceeded
+from shmarrow.errors import EXPANDED_VALUES, InvalidData, LimitExceeded
 from shmarrow.layout.array import Array, make_array
 from shmarrow.layout.binary import check_utf8, decode, gather_bytes, join_bytes, slices
-from shmarrow.layout.memory import EXPANDED_VALUES, Indices, frozen, ranges, read_only, validity_of, view_of
+from shmarrow.layout.memory import Indices, frozen, ranges, read_only, validity_of, view_of
 from shmarrow.layout.preview import Budget, preview_bytes
 
 if TYPE_CHECKING:

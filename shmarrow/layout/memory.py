@@ -8,7 +8,7 @@ import numpy as np
 
 from shmarrow.bitmap import Mask, pack
 from shmarrow.buffer import Bytes
-from shmarrow.errors import IndexOutOfRange, InvalidArgument, InvalidData, LimitExceeded
+from shmarrow.errors import EXPANDED_VALUES, IndexOutOfRange, InvalidArgument, InvalidData, LimitExceeded
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -16,9 +16,6 @@ if TYPE_CHECKING:
 Indices: TypeAlias = "npt.NDArray[np.int64]"
 EMPTY = np.empty(0, np.uint8)
 EMPTY.flags.writeable = False
-EXPANDED_VALUES = 1 << 24
-"""Values that a conversion makes at most out of slots that take no bytes of their own: nulls of the null type, rows of
-a struct without children, runs, overlapping list views."""
 
 
 def read_only(data: npt.NDArray[Any]) -> Bytes:

@@ -27,6 +27,7 @@ from shmarrow.buffer import Bytes
 from shmarrow.errors import Failed, InvalidType, StorageError
 from shmarrow.segment.location import is_shm
 from shmarrow.sources.base import name_of
+from shmarrow.sources.pieces import joined
 from shmarrow.sources.sequential import check_file, raise_io_error
 
 R = TypeVar("R")
@@ -68,7 +69,7 @@ class Sink:
         Closed
             If the sink was finished, or the file object is closed.
         """
-        self.position += self._unless_failed(self._write, _joined(pieces))
+        self.position += self._unless_failed(self._write, joined(pieces))
 
     def _write(self, pieces: list[Any]) -> int:
         raise NotImplementedError
@@ -214,27 +215,3 @@ def open_sink(
         raise InvalidType(f"a sink is a path, a shm: name or a file object, found {type(sink).__name__}")
     check_file(sink, "wb")
     return FileSink(sink)
-
-
-_SMALL = 1 << 16
-_GROUP = 1 << 20
-
-
-def _joined(pieces: Sequence[Any]) -> list[Any]:
-    """Pieces with runs of small ones put together: many small pieces cost more than their copy."""
-    result: list[Any] = []
-    group: list[Any] = []
-    size = 0
-    for piece in pieces:
-        length = len(piece)
-        if length < _SMALL and size < _GROUP:
-            group.append(piece)
-            size += length
-            continue
-        if group:
-            result.append(group[0] if len(group) == 1 else b"".join(group))
-            group, size = [], 0
-        result.append(piece)
-    if group:
-        result.append(b"".join(group))
-    return result
