@@ -5,6 +5,7 @@ The factories have the names of pyarrow's.
 
 from __future__ import annotations
 
+import functools
 from typing import ClassVar
 
 import numpy as np
@@ -45,6 +46,9 @@ class BoolType(DataType, members=("Bool",)):
         return "bool"
 
 
+_dtype = functools.lru_cache(256)(np.dtype)
+
+
 class _FixedWidth(DataType, abstract=True):
     """A type with a values buffer, whose dtypes follow from the parameters."""
 
@@ -52,11 +56,15 @@ class _FixedWidth(DataType, abstract=True):
     storage: DType
 
     def _set_dtypes(self) -> None:
-        storage, numpy = self.descriptor.storage, self.descriptor.numpy
+        descriptor = self.descriptor
+        storage, numpy = descriptor.storage, descriptor.numpy
         assert storage is not None
-        self._set(storage=np.dtype(storage(self)))
-        dtype = numpy and numpy(self)
-        self._set(numpy_dtype=None if dtype is None else np.dtype(dtype))
+        dtype = _dtype(storage(self))
+        if numpy is not storage:
+            found = numpy and numpy(self)
+            self._set(storage=dtype, numpy_dtype=found and _dtype(found))
+        else:
+            self._set(storage=dtype, numpy_dtype=dtype)
 
 
 class IntType(_FixedWidth, members=("Int",)):
