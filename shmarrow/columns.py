@@ -21,7 +21,7 @@ class Columns:
     @property
     def schema(self) -> Schema:
         """Names and types of the columns."""
-        return self._schema.kept()
+        return self._schema.detach()
 
     def column(self, key: Key) -> Any:
         """A column by position or by name."""

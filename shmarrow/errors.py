@@ -160,38 +160,28 @@ class Limits(Settings):
     Attributes
     ----------
     metadata_bytes : int
-        Size of one message's metadata, or of a file's footer.
+        Bytes of one message's metadata, or of a file's footer.
     tables : int
-        FlatBuffers tables read from one message or footer.
+        FlatBuffers tables that one operation reads: one message, one footer, one field, all fields of a schema. A table
+        that is referred to several times counts each time. However high it is set, an operation reads at most half as
+        many tables as there are bytes, and 64.
     depth : int
         Nesting of types within each other.
     buffers : int
         Buffers of one record batch.
     decompressed_bytes : int
-        Decompressed size of one buffer, and of all buffers that one column asks for.
+        Decompressed size of the buffers of one column with its children; dictionaries count by themselves.
     dictionary_bytes : int
         Bytes of all dictionaries that one reader holds, decompressed, deltas included.
-    expanded_values : int
-        Values that a conversion may make out of slots that take no bytes of their own: nulls of the null type,
-        rows of a struct without children, runs, overlapping list views.
     """
 
-    __slots__ = (
-        "buffers",
-        "decompressed_bytes",
-        "depth",
-        "dictionary_bytes",
-        "expanded_values",
-        "metadata_bytes",
-        "tables"
-    )  # fmt: skip
+    __slots__ = ("buffers", "decompressed_bytes", "depth", "dictionary_bytes", "metadata_bytes", "tables")
     metadata_bytes: int
     tables: int
     depth: int
     buffers: int
     decompressed_bytes: int
     dictionary_bytes: int
-    expanded_values: int
 
     def __init__(
         self,
@@ -201,7 +191,6 @@ class Limits(Settings):
         buffers: int = 10_000_000,
         decompressed_bytes: int = 1 << 36,
         dictionary_bytes: int = 1 << 36,
-        expanded_values: int = 1 << 24,
     ) -> None:
         self._fix(locals())
         for name, value in self._values().items():
@@ -210,3 +199,10 @@ class Limits(Settings):
 
 
 DEFAULT_LIMITS = Limits()
+
+EXPANDED_VALUES = 1 << 24
+"""Values that a conversion makes at most out of slots that take no bytes of their own.
+
+These are nulls of the null type, rows of a struct without children, runs, and overlapping list views. It holds for all
+arrays, as a conversion may come long after the reader, and for arrays that no reader made.
+"""

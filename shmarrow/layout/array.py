@@ -22,7 +22,7 @@ from shmarrow import bitmap
 from shmarrow.bitmap import Mask
 from shmarrow.buffer import Buffer, Bytes
 from shmarrow.errors import (
-    DEFAULT_LIMITS,
+    EXPANDED_VALUES,
     CopyRequired,
     IndexOutOfRange,
     InvalidArgument,
@@ -235,7 +235,7 @@ class Array:
         Raises
         ------
         LimitExceeded
-            If slots that take no bytes of their own would make more than ``Limits.expanded_values`` values.
+            If slots that take no bytes of their own would make more than ``EXPANDED_VALUES`` values.
         """
         mask = self._mask()
         values = self._pylist(mask)
@@ -560,13 +560,13 @@ def one_null(type: DataType) -> Any:
     Raises
     ------
     LimitExceeded
-        If that null alone would take more than ``Limits.expanded_values`` bytes: types come from those who write.
+        If that null alone would take more than ``EXPANDED_VALUES`` bytes: types come from those who write.
     """
     size = _slot_bytes(type)
-    if size > DEFAULT_LIMITS.expanded_values:
+    if size > EXPANDED_VALUES:
         raise LimitExceeded(
             f"a null of {clip(str(type), 200)} would take {size} bytes that the data do not have, "
-            f"more than Limits.expanded_values = {DEFAULT_LIMITS.expanded_values}"
+            f"more than EXPANDED_VALUES = {EXPANDED_VALUES}"
         )
     return nulls(type, 1)
 

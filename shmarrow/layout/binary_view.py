@@ -13,7 +13,7 @@ import numpy as np
 
 from shmarrow.bitmap import Mask
 from shmarrow.buffer import Bytes
-from shmarrow.errors import DEFAULT_LIMITS, InvalidData, LimitExceeded
+from shmarrow.errors import EXPANDED_VALUES, InvalidData, LimitExceeded
 from shmarrow.layout.array import Array, make_array
 from shmarrow.layout.binary import check_utf8, decode, gather_bytes, join_bytes, slices
 from shmarrow.layout.memory import Indices, frozen, ranges, read_only, validity_of, view_of
@@ -110,7 +110,7 @@ class BinaryViewArray(Array, late=True):
     def _check_total(self, lengths: npt.NDArray[Any]) -> None:
         """Views may overlap: bound what they add up to."""
         total, held = int(lengths.sum(dtype=np.int64)), sum(map(len, self.data_buffers)) + 16 * self._length
-        if total > 4 * held + DEFAULT_LIMITS.expanded_values:
+        if total > 4 * held + EXPANDED_VALUES:
             raise LimitExceeded(f"{self._type}: overlapping views add up to {total} bytes over {held}; take slices")
 
     def contiguous(self) -> tuple[npt.NDArray[np.int64], Bytes]:

@@ -8,7 +8,7 @@ import numpy as np
 
 from shmarrow.bitmap import Mask, pack
 from shmarrow.buffer import Bytes
-from shmarrow.errors import DEFAULT_LIMITS, InvalidData, LimitExceeded
+from shmarrow.errors import EXPANDED_VALUES, InvalidData, LimitExceeded
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -78,8 +78,8 @@ def offsets_of(lengths: Indices, dtype: np.dtype[Any], what: str) -> npt.NDArray
 
 def check_expansion(count: int, what: str) -> None:
     """Refuse to make values out of slots that take no bytes of their own, beyond a limit."""
-    if count > DEFAULT_LIMITS.expanded_values:
+    if count > EXPANDED_VALUES:
         raise LimitExceeded(
             f"{what}: {count} values would be made of slots that take no bytes of their own, "
-            f"more than Limits.expanded_values = {DEFAULT_LIMITS.expanded_values}; take slices"
+            f"more than EXPANDED_VALUES = {EXPANDED_VALUES}; take slices"
         )

@@ -15,6 +15,7 @@ from typing import Any
 from shmarrow import segment
 from shmarrow.buffer import Bytes, as_bytes
 from shmarrow.errors import InvalidType, storage_error
+from shmarrow.sources.pieces import joined
 
 
 class Source:
@@ -181,11 +182,11 @@ class Sink:
 
     def write(self, pieces: Sequence[Any]) -> None:
         """Write all pieces, each bytes or a C-contiguous uint8 ndarray."""
-        joined = _joined(pieces)
+        fewer = joined(pieces)
         if self._segment is not None:
-            self.position += self._segment.write(joined)
+            self.position += self._segment.write(fewer)
             return
-        for piece in joined:
+        for piece in fewer:
             self._write_one(memoryview(piece))
 
     def _write_one(self, view: memoryview) -> None:
@@ -224,27 +225,3 @@ class Sink:
         """Give up: nothing is published."""
         if self._segment is not None:
             self._segment.discard()
-
-
-_SMALL = 1 << 16
-_GROUP = 1 << 20
-
-
-def _joined(pieces: Sequence[Any]) -> list[Any]:
-    """Pieces with runs of small ones put together: many small pieces cost more than their copy."""
-    result: list[Any] = []
-    group: list[Any] = []
-    size = 0
-    for piece in pieces:
-        length = len(piece)
-        if length < _SMALL and size < _GROUP:
-            group.append(piece)
-            size += length
-            continue
-        if group:
-            result.append(group[0] if len(group) == 1 else b"".join(group))
-            group, size = [], 0
-        result.append(piece)
-    if group:
-        result.append(b"".join(group))
-    return result

@@ -10,7 +10,7 @@ Rules kept in this package:
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
 import numpy as np
 
@@ -20,11 +20,42 @@ from shmarrow.types.descriptors import TypeDescriptor, claim
 if TYPE_CHECKING:
     from shmarrow.types.field import Field
 
-__all__ = ["DType", "DataType", "Metadata", "MetadataLike", "as_metadata", "as_type"]
+__all__ = ["DType", "DataType", "FrozenMetadata", "Metadata", "MetadataLike", "as_metadata", "as_type"]
 
-Metadata = dict[bytes, bytes]
+Metadata = Mapping[bytes, bytes]
 MetadataLike = Mapping[Any, Any]
 DType = np.dtype[Any]
+
+
+class FrozenMetadata(dict[bytes, bytes]):
+    """Metadata of a schema, a field, a batch or a footer: an immutable mapping of bytes to bytes, in order.
+
+    It is equal to a dict with the same items, and a dict where it is read; ``dict(metadata)`` is a copy to change.
+
+    Notes
+    -----
+    Thread safety: immutable.
+    """
+
+    __slots__ = ()
+
+    def _refuse(self, *arguments: Any, **keywords: Any) -> NoReturn:
+        raise InvalidType("metadata cannot be changed; give a changed copy, dict(metadata), to with_metadata()")
+
+    __setitem__ = __delitem__ = __ior__ = _refuse
+    clear = pop = popitem = setdefault = update = _refuse
+
+    def __hash__(self) -> int:  # type: ignore[override]
+        return hash(frozenset(self.items()))
+
+    def __copy__(self) -> FrozenMetadata:
+        return self
+
+    def __deepcopy__(self, memo: Any) -> FrozenMetadata:
+        return self
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return FrozenMetadata, (dict(self),)
 
 
 class DataType:
@@ -163,16 +194,42 @@ class DataType:
 
 
 def as_metadata(metadata: MetadataLike | None) -> Metadata | None:
-    """Metadata with keys and values as bytes; None where there is none."""
-    if metadata is None:
-        return None
+    """Metadata with keys and values as bytes; None where there is none.
+
+    Raises
+    ------
+    InvalidType
+        If a key or value is neither a string nor bytes.
+    InvalidArgument
+        If a string has no UTF-8 form.
+    """
+    if metadata is None or type(metadata) is FrozenMetadata:
+        return metadata or None
+    if not isinstance(metadata, Mapping):
+        raise InvalidType(f"metadata are a mapping of strings or bytes, found {type(metadata).__name__}")
     result = {}
     for key, value in metadata.items():
-        pair = [part.encode() if isinstance(part, str) else part for part in (key, value)]
+        pair = [utf8(part, "metadata") if isinstance(part, str) else part for part in (key, value)]
         if not all(isinstance(part, bytes) for part in pair):
             raise InvalidType(f"metadata are strings or bytes, found {key!r}: {value!r}")
         result[pair[0]] = pair[1]
-    return result or None
+    return FrozenMetadata(result) if result else None
+
+
+def utf8(value: str, what: str) -> bytes:
+    """A string as UTF-8.
+
+    Raises
+    ------
+    InvalidArgument
+        If it has none, because of surrogates.
+    """
+    try:
+        return value.encode()
+    except UnicodeEncodeError as error:
+        raise InvalidArgument(
+            f"{what} {value!r:.80} has no UTF-8 form: {error.reason} at position {error.start}"
+        ) from None
 
 
 def as_type(value: DataType | str) -> DataType:

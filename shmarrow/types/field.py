@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, ClassVar
 
 from shmarrow.errors import InvalidType
-from shmarrow.types.base import DataType, MetadataLike, as_metadata, as_type
+from shmarrow.types.base import DataType, Metadata, MetadataLike, as_metadata, as_type, utf8
 
 __all__ = ["Field", "FieldsLike", "as_field", "as_fields", "field"]
 
@@ -15,9 +15,25 @@ class Field:
     """A named type, with nullability and metadata.
 
     Fields are equal when name, type and nullability are; :meth:`equals` can compare the metadata too.
+
+    Notes
+    -----
+    Thread safety: immutable.
+
+    Raises
+    ------
+    InvalidType
+        If the name is no string.
+    InvalidArgument
+        If the name has no UTF-8 form.
     """
 
     __slots__ = ("metadata", "name", "nullable", "type")
+
+    name: str
+    type: DataType
+    nullable: bool
+    metadata: Metadata | None
 
     from_pyarrow: ClassVar[Callable[[Any], Field]]
     to_pyarrow: Callable[[], Any]
@@ -25,10 +41,18 @@ class Field:
     def __init__(self, name: str, type: DataType, nullable: bool = True, metadata: MetadataLike | None = None) -> None:
         if not isinstance(name, str):
             raise InvalidType(f"the name of a field is a string, found {name!r}")
-        self.name = name
-        self.type = as_type(type)
-        self.nullable = bool(nullable)
-        self.metadata = as_metadata(metadata)
+        if not name.isascii():
+            utf8(name, "the field name")
+        _set_name(self, name)
+        _set_type(self, as_type(type))
+        _set_nullable(self, bool(nullable))
+        _set_metadata(self, as_metadata(metadata))
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        raise AttributeError(f"Field.{name} cannot be set; with_{name}() gives another field")
+
+    def __delattr__(self, name: str) -> None:
+        raise AttributeError(f"Field.{name} cannot be deleted")
 
     def equals(self, other: Field, check_metadata: bool = False) -> bool:
         """Same name, type and nullability, and on request the same metadata, children included."""
@@ -69,6 +93,11 @@ class Field:
     def __reduce__(self) -> tuple[Any, ...]:
         return Field, (self.name, self.type, self.nullable, self.metadata)
 
+
+_set_name = Field.__dict__["name"].__set__
+_set_type = Field.__dict__["type"].__set__
+_set_nullable = Field.__dict__["nullable"].__set__
+_set_metadata = Field.__dict__["metadata"].__set__
 
 FieldsLike = Iterable[Field | tuple[Any, ...]] | Mapping[str, DataType]
 

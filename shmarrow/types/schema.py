@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, ClassVar, Protocol
 
 from shmarrow.errors import FieldNotFound, IndexOutOfRange, InvalidType
-from shmarrow.types.base import DataType, MetadataLike, as_metadata
+from shmarrow.types.base import DataType, Metadata, MetadataLike, as_metadata
 from shmarrow.types.field import Field, FieldsLike, as_fields
 
 __all__ = ["FieldSource", "Schema", "schema"]
@@ -20,13 +20,16 @@ class FieldSource(Protocol):
     def field(self, index: int) -> Field:
         """The field at a position from 0."""
 
+    def fields(self) -> list[Field]:
+        """All fields in order."""
+
     def names(self) -> list[str]:
         """All names in order."""
 
     def find(self, name: str) -> list[int]:
         """The positions of the fields with this name."""
 
-    def keep(self) -> None:
+    def detach(self) -> None:
         """Hold nothing any more that is larger than the fields."""
 
 
@@ -35,9 +38,24 @@ class Schema:
 
     Schemas are equal when their fields are; :meth:`equals` can compare the metadata too. A schema read from a message
     makes each field when it is asked for.
+
+    Attributes
+    ----------
+    metadata : FrozenMetadata or None
+        An immutable mapping of bytes to bytes; None where there is none.
+
+    Notes
+    -----
+    Thread safety: immutable; what is made on demand is the same for all who ask. Lists that are handed out are copies.
     """
 
     __slots__ = ("_fields", "_index", "_length", "_source", "metadata")
+
+    _fields: tuple[Field, ...]
+    _index: dict[str, list[int]] | None
+    _length: int
+    _source: FieldSource | None
+    metadata: Metadata | None
 
     from_pyarrow: ClassVar[Callable[[Any], Schema]]
     to_pyarrow: Callable[[], Any]
@@ -49,22 +67,29 @@ class Schema:
         *,
         source: FieldSource | None = None,
     ) -> None:
-        self._source = source
-        self._index: dict[str, list[int]] | None = None
-        # Of a source those made so far, by position.
-        self._fields: dict[int, Field] = {} if source is not None else dict(enumerate(as_fields(fields)))
-        self._length = len(self._fields) if source is None else len(source)
-        self.metadata = as_metadata(metadata)
+        own = as_fields(fields) if source is None else ()
+        put = object.__setattr__
+        put(self, "_source", source)
+        put(self, "_index", None)
+        put(self, "_fields", own)
+        put(self, "_length", len(own) if source is None else len(source))
+        put(self, "metadata", as_metadata(metadata))
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        raise AttributeError(f"Schema.{name} cannot be set; make another schema, as with_metadata() does")
+
+    def __delattr__(self, name: str) -> None:
+        raise AttributeError(f"Schema.{name} cannot be deleted")
 
     @property
     def source(self) -> FieldSource | None:
         """Where the fields come from, when they come from a message."""
         return self._source
 
-    def kept(self) -> Schema:
+    def detach(self) -> Schema:
         """The same schema, for somebody who keeps it: from now on it holds no file that it came from."""
         if self._source is not None:
-            self._source.keep()
+            self._source.detach()
         return self
 
     def field(self, key: int | str) -> Field:
@@ -78,11 +103,7 @@ class Schema:
             If there are fewer fields.
         """
         index = self.index_of(key)
-        field = self._fields.get(index)
-        if field is None:
-            assert self._source is not None
-            field = self._fields[index] = self._source.field(index)
-        return field
+        return self._fields[index] if self._source is None else self._source.field(index)
 
     def index_of(self, key: int | str) -> int:
         """The position, from 0, of the field that ``key`` means; the errors of :meth:`field`."""
@@ -105,17 +126,19 @@ class Schema:
         return index + length if index < 0 else index
 
     def _some_names(self) -> str:
-        names = [self.field(i).name for i in range(min(len(self), 8))]
+        names = self.names[:8]
         return f"the schema has {len(self)} fields: {names}" + (" ..." if len(self) > 8 else "")
 
     def get_all_field_indices(self, name: str) -> list[int]:
         """The positions of all fields of this name."""
+        if self._source is not None:
+            return self._source.find(name)
         if self._index is None:
-            if self._source is not None:
-                return self._source.find(name)
-            self._index = {}
-            for i, field_name in enumerate(self.names):
-                self._index.setdefault(field_name, []).append(i)
+            index: dict[str, list[int]] = {}
+            for i, field in enumerate(self._fields):
+                index.setdefault(field.name, []).append(i)
+            object.__setattr__(self, "_index", index)
+        assert self._index is not None
         return list(self._index.get(name, ()))
 
     def get_field_index(self, name: str) -> int:
@@ -125,11 +148,11 @@ class Schema:
 
     @property
     def fields(self) -> list[Field]:
-        return [self.field(i) for i in range(self._length)]
+        return list(self._fields) if self._source is None else self._source.fields()
 
     @property
     def names(self) -> list[str]:
-        return self._source.names() if self._source is not None else [field.name for field in self.fields]
+        return [field.name for field in self._fields] if self._source is None else self._source.names()
 
     @property
     def types(self) -> list[DataType]:
@@ -181,8 +204,7 @@ class Schema:
         return self._length
 
     def __iter__(self) -> Iterator[Field]:
-        for i in range(self._length):
-            yield self.field(i)
+        return iter(self.fields)
 
     def __getitem__(self, key: int | str) -> Field:
         return self.field(key)

@@ -6,8 +6,9 @@ each byte once.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from itertools import chain, compress
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -21,6 +22,9 @@ from shmarrow.layout.listing import LISTING, swapped, swapped_views, walk
 from shmarrow.layout.memory import EMPTY
 from shmarrow.layout.primitive import PrimitiveArray
 from shmarrow.types import Metadata, Schema
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
 
 
 class IpcPayload(NamedTuple):
@@ -50,43 +54,68 @@ def encode_dictionary(id: int, values: Any, delta: bool, options: IpcWriteOption
     return IpcPayload(batch_message(data, size, None, options, start, (id, delta)), pieces, size)
 
 
-def _plan_body(columns: Iterable[Any], length: int, options: IpcWriteOptions) -> tuple[dict[str, Any], list[Any], int]:
-    nodes: list[int] = []
-    buffers: list[Bytes] = []
-    variadic: list[int] = []
-    plain = options if options.endianness == "little" else None
-    for column in columns:
-        if column.__class__ is PrimitiveArray and options is plain and not column._null_count and not column._offset:
-            data: Any = column._buffers[1]
-            if data.nbytes == column._length * column._type.storage.itemsize:
-                nodes += (column._length, 0)
-                buffers += (EMPTY, data)
-                continue
-        _flatten(column, nodes, buffers, variadic, options)
-    values: dict[str, Any] = {
-        "length": length,
-        "nodes": np.array(nodes, "<i8").view(_NODE),
-        "variadicBufferCounts": np.array(variadic, "<i8") if variadic else None,
-    }
-    if options.compression is not None:
-        from shmarrow.ipc.batch.codecs import compress
+def _plan_body(columns: Sequence[Any], length: int, options: IpcWriteOptions) -> tuple[dict[str, Any], list[Any], int]:
+    """The values of a RecordBatch table, the pieces of its body with their padding, and the body's size."""
+    values: dict[str, Any] = {"length": length}
+    flat = _flat_data(columns, length, options)
+    if flat is None:
+        nodes: list[int] = []
+        buffers: list[Bytes] = []
+        variadic: list[int] = []
+        swap = options.endianness == "big"
+        for column in columns:
+            if column.__class__ is PrimitiveArray and not (swap or column._null_count or column._offset):
+                data: Any = column._buffers[1]
+                if data.size == column._length * column._type.storage.itemsize:  # nothing to trim
+                    nodes += (column._length, 0)
+                    buffers += (EMPTY, data)
+                    continue
+            _flatten(column, nodes, buffers, variadic, options)
+        values["nodes"] = np.array(nodes, "<i8").view(_NODE)
+        values["variadicBufferCounts"] = np.array(variadic, "<i8") if variadic else None
+        if options.compression is not None:
+            from shmarrow.ipc.batch.codecs import compress as compress_buffers
 
-        buffers = compress(buffers, options)
-        values["compression"] = {"codec": ENUMS["CompressionType"][_CODEC[options.compression]]}
-    sizes = np.fromiter(map(len, buffers), np.int64, len(buffers))
+            buffers = compress_buffers(buffers, options)
+            values["compression"] = {"codec": ENUMS["CompressionType"][_CODEC[options.compression]]}
+        sizes = np.fromiter(map(len, buffers), np.int64, len(buffers))
+        filled = list(compress(buffers, (sizes > 0).tolist()))
+    else:  # for each column no validity bitmap, and the values
+        values["nodes"] = np.array([(length, 0)], _NODE).repeat(len(columns))
+        filled, data_sizes = flat
+        sizes = np.zeros(2 * len(filled), np.int64)
+        sizes[1::2] = data_sizes
     room = (sizes + (options.alignment - 1)) & -options.alignment
-    table = np.empty((len(buffers), 2), "<i8")
+    table = np.empty((len(sizes), 2), "<i8")
     table[:, 0] = np.cumsum(room) - room
     table[:, 1] = sizes
     values["buffers"] = table.reshape(-1).view(_BUFFER)
-    pieces: list[Any] = []
-    padding = bytes(options.alignment)
-    for data, gap in zip(buffers, (room - sizes).tolist(), strict=True):
-        if len(data):
-            pieces.append(data)
-            if gap:
-                pieces.append(padding[:gap])
-    return values, pieces, int(room.sum())
+    gaps = (room - sizes)[sizes > 0].tolist()
+    padding = {gap: bytes(gap) for gap in set(gaps)}
+    pieces: list[Any] = list(chain.from_iterable(zip(filled, map(padding.__getitem__, gaps), strict=True)))
+    return values, [piece for piece in pieces if len(piece)] if 0 in padding else pieces, int(room.sum())
+
+
+def _flat_data(
+    columns: Sequence[Any], length: int, options: IpcWriteOptions
+) -> tuple[list[Bytes], npt.NDArray[np.int64]] | None:
+    """The values buffer of each column and its bytes, if all are primitive, null-free, without offsets, and trimmed.
+
+    That is what batches of very many columns are made of, which are written with a few array operations.
+    """
+    if not length or options.endianness != "little" or options.compression is not None:
+        return None
+    if set(map(type, columns)) != {PrimitiveArray} or {c._null_count or c._offset for c in columns} != {0}:
+        return None
+    types = [column._type for column in columns]
+    data = [column._buffers[1] for column in columns]
+    sizes = np.fromiter([each.size for each in data], np.int64, len(data))
+    distinct = dict(zip(map(id, types), types, strict=True))
+    needed = {key: length * type.storage.itemsize for key, type in distinct.items()}
+    exact: Any = next(iter(needed.values()))
+    if len(set(needed.values())) > 1:
+        exact = np.fromiter(map(needed.__getitem__, map(id, types)), np.int64, len(types))
+    return (data, sizes) if (sizes == exact).all() else None
 
 
 _NODE = np.dtype([("length", "<i8"), ("null_count", "<i8")])
@@ -126,7 +155,7 @@ def dictionaries_of(columns: Sequence[Any]) -> list[Any]:
     Each field that is dictionary-encoded has an id of its own.
     """
     found: list[Any] = []
-    for array in walk(columns, _below):
+    for array in walk([column for column in columns if column.__class__ is not PrimitiveArray], _below):
         values = array._dictionary
         if values is None:
             continue

@@ -3,25 +3,24 @@
 from __future__ import annotations
 
 import struct
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from shmarrow.buffer import Bytes
-from shmarrow.ipc.flatbuffers.reader import I4, U4
+from shmarrow.errors import InvalidData
+from shmarrow.ipc.flatbuffers.reader import FlatBuffer
+from shmarrow.ipc.flatbuffers.tables import ENUMS, UNIONS
+from shmarrow.ipc.message.decode import READ_VERSIONS
+from shmarrow.ipc.message.framing import read_prefix
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-_PREFIX = struct.Struct("<iiI").unpack_from
 _I8 = struct.Struct("<q").unpack_from
-_VTABLE_OF_4 = struct.Struct("<6H").unpack_from
-_VTABLE_OF_2 = struct.Struct("<4H").unpack_from
-_VTABLE_SIZES = struct.Struct("<HH").unpack_from
-_VTABLE_OF_3 = struct.Struct("<5H").unpack_from
 _PAIR = np.dtype("<i8")
-_RECORD_BATCH = 3
-_VERSIONS = (3, 4)
+_RECORD_BATCH = UNIONS["MessageHeader"].index("RecordBatch") + 1
+_VERSIONS = [ENUMS["MetadataVersion"][name] for name in READ_VERSIONS]
 
 
 class Header(NamedTuple):
@@ -51,64 +50,44 @@ def batch_header(
     offset, metadata_length : int
         Its place.
     """
-    continuation, size, root = _PREFIX(view, offset)
-    start = offset + 8
-    end = min(offset + metadata_length, len(view))
-    if continuation != -1 or size != metadata_length - 8 or size < 32 or root > size - 4:
+    try:
+        prefix = read_prefix(view, offset, "")
+        if prefix is None or prefix[1] < 32 or sum(prefix) != metadata_length:
+            return None
+        return _header(FlatBuffer(data[offset + prefix[0] : offset + metadata_length], ""))
+    except InvalidData:
         return None
-    # Message: version, header's tag, header, body length; no metadata
-    table = start + root
-    if table + 4 > end:
+
+
+def _header(buffer: FlatBuffer) -> Header | None:
+    view = buffer.view
+    table = buffer.follow(0, "root")
+    offsets = buffer.table_at("Message", table)[1]
+    version_at, tag_at, header_at, length_at, *more = (*offsets, 0, 0, 0, 0)[: max(len(offsets), 4)]
+    if any(more) or min(version_at, tag_at, header_at, length_at) < 4:
         return None
-    vtable = table - I4(view, table)[0]
-    if vtable < start or vtable + 12 > end:
-        return None
-    vtable_size, table_size, version_at, tag_at, header_at, length_at = _VTABLE_OF_4(view, vtable)
-    if table + table_size > end or vtable + vtable_size > end or vtable_size < 12 or vtable_size & 1:
-        return None
-    if vtable_size > 12 and _any_slot(view, vtable + 12, vtable + vtable_size):
-        return None
-    if min(version_at, tag_at, header_at, length_at) < 4:
-        return None
-    if max(version_at + 2, header_at + 4, length_at + 8) > table_size:
+    if table + max(version_at, tag_at, header_at, length_at) + 8 > buffer.size:
         return None
     version = view[table + version_at] | view[table + version_at + 1] << 8
-    if tag_at >= table_size or view[table + tag_at] != _RECORD_BATCH or version not in _VERSIONS:
+    if view[table + tag_at] != _RECORD_BATCH or version not in _VERSIONS:
         return None
     body_length = _I8(view, table + length_at)[0]
-    # RecordBatch: length, nodes, buffers; no compression, no counts of variadic buffers
-    header = table + header_at
-    table = header + U4(view, header)[0]
-    if table == header or table + 4 > end:
+    table = buffer.follow(table + header_at, "Message", "header")
+    offsets = buffer.table_at("RecordBatch", table)[1]
+    length_at, nodes_at, buffers_at, *more = (*offsets, 0, 0, 0)[: max(len(offsets), 3)]
+    if any(more) or min(length_at, nodes_at, buffers_at) < 4:
         return None
-    vtable = table - I4(view, table)[0]
-    if vtable < start or vtable + 10 > end:
-        return None
-    vtable_size, table_size, length_at, nodes_at, buffers_at = _VTABLE_OF_3(view, vtable)
-    if table + table_size > end or vtable + vtable_size > end or vtable_size < 10 or vtable_size & 1:
-        return None
-    if vtable_size > 10 and _any_slot(view, vtable + 10, vtable + vtable_size):
-        return None
-    if min(length_at, nodes_at, buffers_at) < 4 or max(length_at + 8, nodes_at + 4, buffers_at + 4) > table_size:
+    if table + max(length_at, nodes_at, buffers_at) + 8 > buffer.size:
         return None
     length = _I8(view, table + length_at)[0]
-    nodes = _vector(data, view, table + nodes_at, end)
-    buffers = _vector(data, view, table + buffers_at, end)
-    if length < 0 or body_length < 0 or nodes is None or buffers is None:
+    if length < 0 or body_length < 0:
         return None
-    return Header(version, length, nodes, buffers, body_length)
-
-
-def _any_slot(view: memoryview, start: int, end: int) -> bool:
-    return any(view[start:end])
-
-
-def _vector(data: Bytes, view: memoryview, slot: int, end: int) -> Any:
-    """A vector of structs of two 64-bit numbers as an ndarray of shape (n, 2); a view."""
-    at = slot + U4(view, slot)[0]
-    if at == slot or at + 4 > end:
-        return None
-    count = U4(view, at)[0]
-    if at + 4 + 16 * count > end:
-        return None
-    return np.ndarray((count, 2), _PAIR, data, at + 4)
+    nodes, count = buffer.vector_at(table + nodes_at, 16, "RecordBatch", "nodes")
+    buffers, buffer_count = buffer.vector_at(table + buffers_at, 16, "RecordBatch", "buffers")
+    return Header(
+        version,
+        length,
+        np.ndarray((count, 2), _PAIR, buffer.data, nodes),
+        np.ndarray((buffer_count, 2), _PAIR, buffer.data, buffers),
+        body_length,
+    )

@@ -93,7 +93,7 @@ class RecordBatchFileReader:
     @property
     def schema(self) -> Schema:
         """The schema of all batches."""
-        return (self._full_schema if self._included is None else self._included.schema).kept()
+        return (self._full_schema if self._included is None else self._included.schema).detach()
 
     @property
     def metadata(self) -> Metadata | None:

@@ -13,7 +13,8 @@ from shmarrow.ipc.batch.encode import IpcPayload
 from shmarrow.ipc.file.reader import HEAD, MAGIC
 from shmarrow.ipc.flatbuffers import builder as flatbuf_writer
 from shmarrow.ipc.flatbuffers.tables import ENUMS, STRUCTS
-from shmarrow.ipc.message.encode import end_of_stream, key_values
+from shmarrow.ipc.message.encode import key_values
+from shmarrow.ipc.message.framing import end_of_stream
 from shmarrow.ipc.options import IpcWriteOptions
 from shmarrow.ipc.stream.writer import BatchWriter
 from shmarrow.sources.source import Sink

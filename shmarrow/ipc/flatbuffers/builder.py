@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import flatbuffers
 import numpy as np
 
+from shmarrow.buffer import padded
 from shmarrow.ipc.flatbuffers.tables import SCALARS, STRUCTS, TABLES, UNIONS
 
 if TYPE_CHECKING:
@@ -36,9 +37,25 @@ def encode(name: str, values: Mapping[str, Any]) -> bytes:
     return finish(builder, add_table(builder, name, values))
 
 
+class _Builder(flatbuffers.Builder):  # type: ignore[misc]
+    """A builder that shares vtables between tables of one size only.
+
+    Versions up to 25.9 compare the offsets of slots alone, and so give tables another size than they have.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(1024)
+        self._vtables_by_size: dict[int, Any] = {}
+
+    def EndObject(self) -> int:
+        size = padded(self.Offset(), 4) + 4 - self.objectEnd
+        self.vtables = self._vtables_by_size.setdefault(size, {})
+        return int(super().EndObject())
+
+
 def new_builder() -> flatbuffers.Builder:
     """An empty builder."""
-    return flatbuffers.Builder(1024)
+    return _Builder()
 
 
 def finish(builder: flatbuffers.Builder, root: int) -> bytes:

@@ -1,10 +1,12 @@
-"""The checking reader of FlatBuffers, by the declarations of :mod:`shmarrow.ipc.flatbuffers.tables`.
+"""The checking reader of FlatBuffers, driven by the declarations in :mod:`shmarrow.ipc.flatbuffers.tables`.
 
 Rules kept here:
 
-* nothing is followed before it is checked: every offset, vtable, string and vector lies inside the bytes given, and
-  the numbers of tables and of string bytes read stay in proportion to them, however much the input shares;
-* vectors of structs and of numbers come as numpy arrays over the same bytes, nothing is copied;
+* nothing is followed before it is checked: every vtable, slot, offset, string and vector lies inside the bytes given;
+* a :class:`FlatBuffer` is immutable and may be shared and cached. A :class:`Reader` is one operation on it, such as
+  reading a message or one field, and has a budget: the tables and string bytes that it reads stay in proportion to the
+  bytes, however often these refer to the same ones;
+* vectors of structs and of numbers are numpy arrays over the same bytes, nothing is copied;
 * what is not asked for is not read.
 """
 
@@ -12,6 +14,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Iterator, Sequence
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
@@ -24,14 +27,18 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
 _U1 = struct.Struct("<B").unpack_from
-U2 = struct.Struct("<H").unpack_from
-_VTABLE = struct.Struct("<HH").unpack_from
+_U2 = struct.Struct("<H").unpack_from
 I4 = struct.Struct("<i").unpack_from
 U4 = struct.Struct("<I").unpack_from
+_MOST_SLOTS = 16
+_OFFSETS = [struct.Struct(f"<{count}H").unpack_from for count in range(_MOST_SLOTS + 1)]
+
+Offsets = tuple[int, ...]
+"""Where in its table each slot is, 0 where it is absent."""
 
 
-class Reader:
-    """Reads tables out of one FlatBuffer and checks all that it follows.
+class FlatBuffer:
+    """The bytes of one FlatBuffer, and the checks that everything read from them goes through.
 
     Parameters
     ----------
@@ -41,9 +48,13 @@ class Reader:
         What the bytes are, for error messages.
     limits : Limits
         Bounds on what is accepted.
+
+    Notes
+    -----
+    Thread safety: immutable.
     """
 
-    __slots__ = ("_strings_left", "_tables_left", "data", "limits", "size", "view", "where")
+    __slots__ = ("data", "limits", "size", "view", "where")
 
     def __init__(self, data: Bytes, where: str, limits: Limits = DEFAULT_LIMITS) -> None:
         self.data = data
@@ -51,14 +62,84 @@ class Reader:
         self.size = len(data)
         self.where = where
         self.limits = limits
-        self._tables_left = min(limits.tables, self.size // 2 + 64)
-        self._strings_left = 16 * self.size + 65536
+
+    def operation(self) -> Reader:
+        """A new operation on the bytes, with a budget of its own."""
+        return Reader(self.data, self.where, self.limits)
 
     def fail(self, what: str, position: int, needs: int) -> NoReturn:
         """Raise :class:`InvalidData` for something that does not lie inside the bytes."""
         raise InvalidData(
             f"{self.where}: {what} needs [{position}, {position + needs}) but the metadata has {self.size} bytes"
         )
+
+    def table_at(self, name: str, position: int) -> tuple[int, Offsets]:
+        """The position of the vtable of the table at ``position``, and the offsets of the table's slots.
+
+        The table's size, which a vtable says as well, is not relied upon: the Python builder up to version 25.9 shares
+        vtables between tables of different sizes. Each slot is checked against the end of the bytes instead, see
+        :meth:`slot`.
+        """
+        view, size = self.view, self.size
+        if position < 0 or position + 4 > size:
+            self.fail(f"table {name}", position, 4)
+        vtable: int = position - I4(view, position)[0]
+        if vtable < 0 or vtable + 4 > size:
+            self.fail(f"vtable of {name}", vtable, 4)
+        length = _U2(view, vtable)[0]
+        if length < 4 or length & 1 or vtable + length > size:
+            self.fail(f"vtable of {name}", vtable, max(length, 4))
+        # Entries beyond the slots known here belong to a later version of the format.
+        count = (length - 4) >> 1
+        return vtable, _OFFSETS[count if count < _MOST_SLOTS else _MOST_SLOTS](view, vtable + 4)
+
+    def slot(self, name: str, position: int, offsets: Offsets, number: int, needs: int) -> int:
+        """The position of a value of ``needs`` bytes in slot ``number`` of a table; 0 where the slot is absent."""
+        offset = offsets[number] if number < len(offsets) else 0
+        if not offset:
+            return 0
+        if offset < 4 or position + offset + needs > self.size:
+            raise InvalidData(
+                f"{self.where}: slot {number} of {name} needs [{position + offset}, {position + offset + needs}), "
+                f"{offset} bytes into its table, but the metadata has {self.size} bytes"
+            )
+        return position + offset
+
+    def follow(self, position: int, what: str, slot: str = "") -> int:
+        """The position that an unsigned offset at ``position`` leads to, with 4 bytes to read there."""
+        target: int = position + U4(self.view, position)[0]
+        if target == position or target + 4 > self.size:
+            self.fail(f"{what}.{slot}", target, 4)
+        return target
+
+    def vector_at(self, position: int, itemsize: int, what: str, slot: str = "") -> tuple[int, int]:
+        """The vector that the offset at ``position`` leads to: where its first item is, and how many it has."""
+        start = self.follow(position, what, slot)
+        length: int = U4(self.view, start)[0]
+        if start + 4 + length * itemsize > self.size:
+            self.fail(f"{what}.{slot}", start + 4, length * itemsize)
+        return start + 4, length
+
+    def vector(self, position: int, dtype: np.dtype[Any], what: str, slot: str = "") -> npt.NDArray[Any]:
+        """The vector of scalars or structs that the offset at ``position`` leads to; a view."""
+        start, length = self.vector_at(position, dtype.itemsize, what, slot)
+        return np.ndarray(length, dtype, self.data, start)
+
+
+class Reader(FlatBuffer):
+    """One operation on a FlatBuffer: reads tables and strings, and counts them against its budget.
+
+    Notes
+    -----
+    Thread safety: belongs to one thread, and is not kept when the operation is over.
+    """
+
+    __slots__ = ("_strings_left", "_tables_left")
+
+    def __init__(self, data: Bytes, where: str, limits: Limits = DEFAULT_LIMITS) -> None:
+        super().__init__(data, where, limits)
+        self._tables_left = min(limits.tables, self.size // 2 + 64)
+        self._strings_left = 16 * self.size + 65536
 
     def root(self, name: str) -> TableView:
         """The root table, of the kind named."""
@@ -68,41 +149,12 @@ class Reader:
 
     def table(self, name: str, position: int) -> TableView:
         """The table of kind ``name`` at a byte position."""
-        size = self.size
-        view = self.view
         self.spend(1, 0)
-        if position < 0 or position + 4 > size:
-            self.fail(f"table {name}", position, 4)
-        vtable = position - I4(view, position)[0]
-        if vtable < 0 or vtable + 4 > size:
-            self.fail(f"vtable of {name}", vtable, 4)
-        vtable_size, table_size = _VTABLE(view, vtable)
-        if vtable_size < 4 or vtable_size & 1 or vtable + vtable_size > size:
-            self.fail(f"vtable of {name}", vtable, max(vtable_size, 4))
-        if table_size < 4 or position + table_size > size:
-            self.fail(f"table {name}", position, max(table_size, 4))
-        # Entries beyond the slots known here belong to a later version of the format.
-        offsets = OFFSETS[min((vtable_size - 4) >> 1, _MOST_SLOTS)](view, vtable + 4)
-        return TableView(self, name, position, vtable, offsets, table_size)
-
-    def follow(self, position: int, what: str, slot: str = "") -> int:
-        """The position that an unsigned offset at ``position`` leads to, with 4 bytes to read there."""
-        target: int = position + U4(self.view, position)[0]
-        if target == position or target + 4 > self.size:
-            self.fail(f"{what}.{slot}", target, 4)
-        return target
-
-    def string(self, position: int, what: str, slot: str = "") -> bytes:
-        """The bytes of the string that the offset at ``position`` leads to."""
-        start = self.follow(position, what, slot)
-        length: int = U4(self.view, start)[0]
-        if start + 4 + length > self.size:
-            self.fail(f"{what}.{slot}", start + 4, length)
-        self.spend(0, length)
-        return bytes(self.view[start + 4 : start + 4 + length])
+        vtable, offsets = self.table_at(name, position)
+        return TableView(self, name, position, vtable, offsets)
 
     def spend(self, tables: int, length: int) -> None:
-        """Count tables and bytes of strings against what the bytes may lead to, however often they refer to them."""
+        """Count tables and bytes of strings against the budget."""
         self._tables_left -= tables
         if self._tables_left < 0:
             raise LimitExceeded(
@@ -112,21 +164,11 @@ class Reader:
         if self._strings_left < 0:
             raise LimitExceeded(f"{self.where}: its strings add up to over 16 times its own {self.size} bytes")
 
-    def offsets(self, position: int, what: str, slot: str = "") -> tuple[int, int]:
-        """The vector of offsets that the offset at ``position`` leads to: where the first is, and how many."""
-        start = self.follow(position, what, slot)
-        length: int = U4(self.view, start)[0]
-        if start + 4 + 4 * length > self.size:
-            self.fail(f"{what}.{slot}", start + 4, 4 * length)
-        return start + 4, length
-
-    def vector(self, position: int, dtype: np.dtype[Any], what: str, slot: str = "") -> npt.NDArray[Any]:
-        """The vector of scalars or structs that the offset at ``position`` leads to; a view."""
-        start = self.follow(position, what, slot)
-        length: int = U4(self.view, start)[0]
-        if start + 4 + length * dtype.itemsize > self.size:
-            self.fail(f"{what}.{slot}", start + 4, length * dtype.itemsize)
-        return np.ndarray(length, dtype, self.data, start + 4)
+    def string(self, position: int, what: str, slot: str = "") -> bytes:
+        """The bytes of the string that the offset at ``position`` leads to."""
+        start, length = self.vector_at(position, 1, what, slot)
+        self.spend(0, length)
+        return bytes(self.view[start : start + length])
 
 
 class TableView:
@@ -137,51 +179,41 @@ class TableView:
     pair of the member's name and its table, None and None where absent.
     """
 
-    __slots__ = ("_offsets", "_slots", "_vtable", "name", "position", "reader", "size")
+    __slots__ = ("_slots", "name", "offsets", "position", "reader", "vtable")
 
-    def __init__(
-        self, reader: Reader, name: str, position: int, vtable: int, offsets: tuple[int, ...], size: int
-    ) -> None:
+    def __init__(self, reader: Reader, name: str, position: int, vtable: int, offsets: Offsets) -> None:
         self.reader = reader
         self.name = name
         self.position = position
-        self.size = size
+        self.vtable = vtable
+        self.offsets = offsets
         self._slots = _SLOTS[name]
-        self._vtable = vtable
-        self._offsets = offsets
 
     @property
     def lowest(self) -> int:
         """The lowest byte that the table and its vtable take."""
-        return min(self.position, self._vtable)
+        return min(self.position, self.vtable)
 
-    def raw(self) -> tuple[tuple[int, ...], bytes]:
-        """What the table holds, wherever it lies: the offsets of its slots, and its bytes after the vtable's offset."""
-        return self._offsets, bytes(self.reader.view[self.position + 4 : self.position + self.size])
+    def content(self) -> bytes:
+        """The bytes of the table from its first slot to its last, wherever it lies."""
+        end = self.position + extent(self.name, self.offsets)
+        return bytes(self.reader.view[self.position + 4 : end])
 
-    def at(self, number: int, needs: int) -> int:
-        """The position of a slot's value, by the slot's number; 0 where the slot is absent."""
-        offsets = self._offsets
-        if number >= len(offsets):
-            return 0
-        offset = offsets[number]
-        if not offset:
-            return 0
-        if offset < 4 or offset + needs > self.size:
-            raise InvalidData(
-                f"{self.reader.where}: slot {number} of {self.name} needs [{offset}, {offset + needs}) of its table, "
-                f"which has {self.size} bytes"
-            )
-        return self.position + offset
-
-    def place(self, slot: str) -> int:
-        """The position of a slot's value, by the slot's name; 0 where the slot is absent."""
+    def offset_of(self, slot: str) -> int:
+        """The position of a slot's value in the bytes, by the slot's name; 0 where the slot is absent."""
         number, needs, *_ = self._slots[slot]
-        return self.at(number, needs)
+        return self.reader.slot(self.name, self.position, self.offsets, number, needs)
 
     def __getitem__(self, slot: str) -> Any:
         number, needs, read, argument = self._slots[slot]
-        return read(self, slot, self.at(number, needs), argument)
+        return read(self, slot, self.reader.slot(self.name, self.position, self.offsets, number, needs), argument)
+
+
+@lru_cache(1024)
+def extent(name: str, offsets: Offsets) -> int:
+    """How many bytes of a table its slots reach over, as far as they are known here."""
+    ends = [offset + needs for offset, needs in zip(offsets, _NEEDS[name], strict=False) if offset]
+    return max(ends, default=4)
 
 
 class TableVector(Sequence[TableView]):
@@ -193,6 +225,10 @@ class TableVector(Sequence[TableView]):
         self.reader = reader
         self.positions = positions
         self._name = name
+
+    def within(self, reader: Reader) -> TableVector:
+        """The same tables, read as a part of another operation on the bytes."""
+        return TableVector(reader, self._name, self.positions)
 
     def __len__(self) -> int:
         return len(self.positions)
@@ -236,7 +272,7 @@ def _read_tables(table: TableView, slot: str, position: int, argument: Any) -> T
     reader = table.reader
     if not position:
         return TableVector(reader, argument, _NO_TABLES)
-    start, count = reader.offsets(position, table.name, slot)
+    start, count = reader.vector_at(position, 4, table.name, slot)
     positions = np.arange(start, start + 4 * count, 4)
     positions += np.ndarray(count, WORD, reader.data, start)
     return TableVector(reader, argument, positions)
@@ -244,7 +280,7 @@ def _read_tables(table: TableView, slot: str, position: int, argument: Any) -> T
 
 def _read_union(table: TableView, slot: str, position: int, argument: Any) -> tuple[str | int | None, TableView | None]:
     members, number = argument
-    tag_at = table.at(number - 1, 1)
+    tag_at = table.reader.slot(table.name, table.position, table.offsets, number - 1, 1)
     tag: int = _U1(table.reader.view, tag_at)[0] if tag_at else 0
     if tag == 0:
         return None, None
@@ -295,6 +331,14 @@ def _compile(slots: tuple[tuple[Any, ...], ...]) -> dict[str, _Slot]:
 
 
 _SLOTS = {name: _compile(slots) for name, slots in TABLES.items()}
-_MOST_SLOTS = 16
-OFFSETS = [struct.Struct(f"<{count}H").unpack_from for count in range(_MOST_SLOTS + 1)]
-"""Reads the offsets of slots from a vtable, by their number."""
+
+
+def _needs(slots: dict[str, _Slot]) -> list[int]:
+    """The bytes that each slot takes in its table, by its number; a union's tag comes before it."""
+    needs = [1] * (1 + max([number for number, *_ in slots.values()], default=-1))
+    for number, size, *_ in slots.values():
+        needs[number] = size
+    return needs
+
+
+_NEEDS = {name: _needs(slots) for name, slots in _SLOTS.items()}

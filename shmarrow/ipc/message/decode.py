@@ -1,26 +1,22 @@
 """Encapsulated messages: a prefix, metadata as a FlatBuffer, padding, and a body ("Encapsulated message format").
 
-Pure functions from bytes to messages; ``message_writer`` has the way back. Rules kept here:
+Pure functions from bytes to messages; ``framing`` reads the prefix, ``encode`` has the way back. Rules kept here:
 
-* both framings are read: ``FF FF FF FF`` and a size, and the older one of a size alone;
-* a size of zero, or the end of the input where a prefix would start, is the end of a stream;
 * metadata versions 4 and 5 are read, all others are refused by their name.
 """
 
 from __future__ import annotations
 
-import struct
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from shmarrow.buffer import Bytes
-from shmarrow.errors import DEFAULT_LIMITS, InvalidData, LimitExceeded, Limits, Unsupported
-from shmarrow.ipc.flatbuffers.reader import Reader, TableView
+from shmarrow.errors import DEFAULT_LIMITS, InvalidData, Limits, Unsupported
+from shmarrow.ipc.flatbuffers.reader import Reader, TableVector, TableView
 from shmarrow.ipc.flatbuffers.tables import ENUMS
+from shmarrow.ipc.message.framing import read_prefix
 from shmarrow.types import Metadata
+from shmarrow.types.base import FrozenMetadata
 
-CONTINUATION = b"\xff\xff\xff\xff"
-_SIZE = struct.Struct("<i").unpack_from
-_FILE = int.from_bytes(b"ARRO", "little")
 _VERSIONS = {number: name for name, number in ENUMS["MetadataVersion"].items()}
 READ_VERSIONS = ("V4", "V5")
 
@@ -55,40 +51,6 @@ class Message(NamedTuple):
     def custom_metadata(self) -> Metadata | None:
         """The message's own metadata."""
         return read_key_values(self.table["custom_metadata"])
-
-
-def read_prefix(data: Any, offset: int, where: str, limits: Limits = DEFAULT_LIMITS) -> tuple[int, int] | None:
-    """The bytes of the prefix at ``offset``, and those of the metadata after it; None where the stream ends.
-
-    Parameters
-    ----------
-    data : uint8 ndarray or bytes
-        At least 8 bytes from ``offset`` on, or all that there are.
-    """
-    left = len(data) - offset
-    if left <= 0:
-        return None
-    if left < 4:
-        raise InvalidData(f"{where}: a message prefix needs 4 bytes at {offset} but {left} are left")
-    size = _SIZE(data, offset)[0]
-    prefix = 4
-    if size == -1:
-        if left < 8:
-            raise InvalidData(f"{where}: a message prefix needs 8 bytes at {offset} but {left} are left")
-        size = _SIZE(data, offset + 4)[0]
-        prefix = 8
-    if size == 0:
-        return None
-    if size < 0:
-        raise InvalidData(f"{where}: the message at {offset} says that its metadata has {size} bytes")
-    if size == _FILE:
-        raise InvalidData(f"{where}: expected a message at {offset}, found the magic of a file; open_file reads it")
-    if size > limits.metadata_bytes:
-        raise LimitExceeded(
-            f"{where}: the message at {offset} has {size} bytes of metadata, "
-            f"more than Limits.metadata_bytes = {limits.metadata_bytes}"
-        )
-    return prefix, size
 
 
 def parse_metadata(metadata: Bytes, where: str, limits: Limits = DEFAULT_LIMITS) -> Message:
@@ -136,8 +98,17 @@ def read_message(data: Bytes, offset: int, where: str, limits: Limits = DEFAULT_
     return message, end
 
 
-def read_key_values(vector: Any) -> Metadata | None:
-    """Metadata from a vector of KeyValue tables; None where there are none."""
+def read_key_values(vector: TableVector, reader: Reader | None = None) -> Metadata | None:
+    """Metadata from a vector of KeyValue tables; None where there are none.
+
+    Parameters
+    ----------
+    vector : TableVector
+        The vector.
+    reader : Reader, optional
+        The operation that this is a part of; one of its own where it is not given.
+    """
     if not len(vector):
         return None
-    return {item["key"] or b"": item["value"] or b"" for item in vector}
+    tables = vector.within(reader or vector.reader.operation())
+    return FrozenMetadata({item["key"] or b"": item["value"] or b"" for item in tables})

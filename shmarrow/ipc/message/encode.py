@@ -2,7 +2,6 @@
 
 Rules kept here:
 
-* a message takes a multiple of the alignment, and so does its metadata with the prefix;
 * the messages of one writer's batches differ in numbers only: one of a shape is made by the FlatBuffers writer, and the
   others from it, with their own numbers in the places of its.
 """
@@ -15,11 +14,10 @@ from typing import Any
 
 import numpy as np
 
-from shmarrow.buffer import padded
 from shmarrow.ipc.flatbuffers import builder as flatbuf_writer
 from shmarrow.ipc.flatbuffers.reader import Reader, TableView
 from shmarrow.ipc.flatbuffers.tables import ENUMS
-from shmarrow.ipc.message.decode import CONTINUATION
+from shmarrow.ipc.message.framing import frame
 from shmarrow.ipc.options import IpcWriteOptions
 from shmarrow.types import Metadata
 
@@ -39,20 +37,6 @@ def message_values(
         "bodyLength": body_length,
         "custom_metadata": key_values(metadata),
     }
-
-
-def frame(flatbuffer: bytes | bytearray, options: IpcWriteOptions, start: int = 0) -> bytes:
-    """A FlatBuffer with prefix and padding, so that what follows it is aligned when it begins at ``start``."""
-    prefix = 4 if options.use_legacy_format else 8
-    total = padded(start + prefix + len(flatbuffer), options.alignment) - start
-    size = struct.pack("<i", total - prefix)
-    head = size if options.use_legacy_format else CONTINUATION + size
-    return b"".join([head, flatbuffer, bytes(total - prefix - len(flatbuffer))])
-
-
-def end_of_stream(options: IpcWriteOptions) -> bytes:
-    """What marks the end of a stream."""
-    return bytes(4) if options.use_legacy_format else CONTINUATION + bytes(4)
 
 
 def encode_message(
@@ -85,11 +69,11 @@ class MessageTemplate:
         self._data = flatbuf_writer.encode("Message", message_values(kind, header, 1, None, options))
         message = Reader(np.frombuffer(self._data, np.uint8), "a message").root("Message")
         table: TableView = message["header"][1]
-        self._body_length = message.place("bodyLength")
-        self._dictionary = (table.place("id"), table.place("isDelta")) if kind == "DictionaryBatch" else None
+        self._body_length = message.offset_of("bodyLength")
+        self._dictionary = (table.offset_of("id"), table.offset_of("isDelta")) if kind == "DictionaryBatch" else None
         table = table["data"] if self._dictionary else table
-        self._length = table.place("length")
-        places = {name: table.place(name) for name in _VECTORS if values.get(name) is not None}
+        self._length = table.offset_of("length")
+        places = {name: table.offset_of(name) for name in _VECTORS if values.get(name) is not None}
         self._vectors = {name: table.reader.follow(place, name) + 4 for name, place in places.items()}
 
     def filled(self, values: Mapping[str, Any], body_length: int, id: int, delta: bool) -> bytearray:

@@ -1,4 +1,4 @@
-"""Fields and types from FlatBuffers ("Schema message"); ``schema_writer`` has the way back.
+"""Fields and types from FlatBuffers ("Schema message"); ``encode`` has the way back.
 
 Rules kept here:
 
@@ -73,7 +73,7 @@ def parse_field(table: TableView, limits: Limits, depth: int = 0) -> FieldLayout
         type = read_type(kind, type_table, tuple([child.field for child in children]))
     except InvalidArgument as error:
         raise InvalidData(f"field {name!r}: {error}") from None
-    metadata = read_key_values(table["custom_metadata"])
+    metadata = read_key_values(table["custom_metadata"], table.reader)
     nullable = table["nullable"]
     encoding = table["dictionary"]
     storage: DataType = type

@@ -9,6 +9,7 @@ Rules kept here:
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import compress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -19,12 +20,13 @@ from shmarrow.extension import storage_field
 from shmarrow.ipc.flatbuffers import builder as flatbuf_writer
 from shmarrow.ipc.flatbuffers.builder import Built
 from shmarrow.ipc.flatbuffers.tables import ENUMS, UNIONS
-from shmarrow.ipc.message.encode import frame, key_values, message_values
+from shmarrow.ipc.message.encode import key_values, message_values
+from shmarrow.ipc.message.framing import frame
 from shmarrow.ipc.options import IpcWriteOptions
 from shmarrow.ipc.schema.decode import Positions
 from shmarrow.ipc.schema.types import FLAT_CLASSES, type_values
 from shmarrow.layout.memory import ranges
-from shmarrow.types import Field, Schema
+from shmarrow.types import DataType, Field, Schema
 
 if TYPE_CHECKING:
     import flatbuffers
@@ -103,18 +105,20 @@ def encode_schema(schema: Schema, options: IpcWriteOptions, ids: Sequence[int] =
 
 def _add_schema(builder: flatbuffers.Builder, schema: Schema, options: IpcWriteOptions, ids: DictionaryIds) -> int:
     fields = schema.fields
-    plain = [field.metadata is None and field.type.__class__ in FLAT_CLASSES for field in fields]
-    features = []
-    if options.compression is not None:
-        features.append(ENUMS["Feature"]["COMPRESSED_BODY"])
-    offsets = np.zeros(len(fields), np.int64)
-    chosen = np.array(plain, np.bool_)
-    offsets[chosen] = _add_plain_fields(builder, [field for field, easy in zip(fields, plain, strict=True) if easy])
-    offsets[~chosen] = [
-        flatbuf_writer.add_table(builder, "Field", field_values(field, ids))
-        for field, easy in zip(fields, plain, strict=True)
-        if not easy
-    ]
+    features = [] if options.compression is None else [ENUMS["Feature"]["COMPRESSED_BODY"]]
+    kinds = _Kinds([field.type for field in fields])
+    nested = {type for type in kinds.types if type.__class__ not in FLAT_CLASSES}
+    if not nested and {field.metadata for field in fields} <= {None}:
+        offsets = _add_flat_fields(builder, fields, kinds)
+    else:
+        flat = [field.metadata is None and field.type not in nested for field in fields]
+        offsets, chosen = np.zeros(len(fields), np.int64), np.array(flat, np.bool_)
+        easy_fields = list(compress(fields, flat))
+        offsets[chosen] = _add_flat_fields(builder, easy_fields, _Kinds([field.type for field in easy_fields]))
+        offsets[~chosen] = [
+            flatbuf_writer.add_table(builder, "Field", field_values(field, ids))
+            for field in compress(fields, (~chosen).tolist())
+        ]
     values: dict[str, Any] = {
         "endianness": ENUMS["Endianness"]["Big" if options.endianness == "big" else "Little"],
         "fields": Built(flatbuf_writer.add_offsets(builder, offsets)),
@@ -125,55 +129,84 @@ def _add_schema(builder: flatbuffers.Builder, schema: Schema, options: IpcWriteO
 
 
 # The vtable of a Field table with name, nullable, type and no children: its size, the table's, and its slots' offsets.
-_PLAIN_VTABLE = np.array([16, 20, 4, 16, 17, 8, 0, 12], "<u2")
-_PLAIN_WORDS = 5
+_FLAT_VTABLE = np.array([16, 20, 4, 16, 17, 8, 0, 12], "<u2")
+_FLAT_WORDS = 5
 
 
-def _add_plain_fields(builder: flatbuffers.Builder, fields: list[Field]) -> Positions:
+def _add_flat_fields(builder: flatbuffers.Builder, fields: list[Field], kinds: _Kinds) -> Positions:
     """Write Field tables that differ in name, nullability and type only, with array operations; gives their offsets.
 
     All share one vtable and one empty vector of children, and those of one type share its table.
     """
     if not fields:
         return np.empty(0, np.int64)
-    numbers: dict[tuple[Any, bool], int] = {}
-    kinds = np.array([numbers.setdefault((field.type, field.nullable), len(numbers)) for field in fields])
-    tables = []
-    for type, nullable in numbers:
-        member, content = type_values(type)
-        tag = UNIONS["Type"].index(member) + 1
-        tables.append((flatbuf_writer.add_table(builder, member, content), int(nullable) | tag << 8))
+    types_at, tags = kinds.add_tables(builder)
     no_children = flatbuf_writer.add_offsets(builder, [])
-    names, at, names_size = _name_strings([field.name for field in fields])
+    names, at = _name_strings([field.name for field in fields])
     count = len(fields)
-    head = _PLAIN_VTABLE.nbytes
-    size = head + 4 * _PLAIN_WORDS * count
-    builder.Prep(4, size + names_size)
-    end = builder.Offset() + size + names_size  # the offset from the end of the first byte that is written here
-    first = head + 4 * _PLAIN_WORDS * np.arange(count)
+    head = _FLAT_VTABLE.nbytes
+    size = head + 4 * _FLAT_WORDS * count
+    builder.Prep(4, size + len(names))
+    end = builder.Offset() + size + len(names)  # the offset from the end of the first byte that is written here
+    first = head + 4 * _FLAT_WORDS * np.arange(count)
     offsets: Positions = end - first
-    types_at, flags = (np.array(column)[kinds] for column in zip(*tables, strict=True))
-    words = np.empty((count, _PLAIN_WORDS), "<u4")
+    words = np.empty((count, _FLAT_WORDS), "<u4")
     words[:, 0] = first  # back to the vtable at the start
     words[:, 1] = size + at - (first + 4)
     words[:, 2] = offsets - 8 - types_at
     words[:, 3] = offsets - 12 - no_children
-    words[:, 4] = flags
-    flatbuf_writer.add_raw(builder, _PLAIN_VTABLE.tobytes() + words.tobytes() + names)
+    words[:, 4] = tags << 8 | np.fromiter([field.nullable for field in fields], np.int64, count)
+    flatbuf_writer.add_raw(builder, _FLAT_VTABLE.tobytes() + words.tobytes() + names)
     return offsets
 
 
-def _name_strings(names: list[str]) -> tuple[bytes, Positions, int]:
-    """Strings one after another as FlatBuffers have them, where each starts, and the size of all, a multiple of 4."""
-    encoded = [name.encode() for name in names]
+class _Kinds:
+    """The distinct types among those of many fields; most are the same object, so they are told apart by that first.
+
+    Attributes
+    ----------
+    types : dict of DataType to int
+        A number for each distinct type.
+    """
+
+    __slots__ = ("_ids", "_numbers", "types")
+
+    def __init__(self, types: list[DataType]) -> None:
+        self._ids = list(map(id, types))
+        self.types: dict[DataType, int] = {}
+        distinct = dict(zip(self._ids, types, strict=True))
+        self._numbers = {key: self.types.setdefault(type, len(self.types)) for key, type in distinct.items()}
+
+    def add_tables(self, builder: flatbuffers.Builder) -> tuple[Positions, Positions]:
+        """Write the table of each type once; gives for each field the offset of its type's table, and its union tag."""
+        written = []
+        for type in self.types:
+            member, content = type_values(type)
+            tag = UNIONS["Type"].index(member) + 1
+            written.append((flatbuf_writer.add_table(builder, member, content), tag))
+        chosen = np.fromiter(map(self._numbers.__getitem__, self._ids), np.int64, len(self._ids))
+        offsets, tags = np.array(written).T
+        return offsets[chosen], tags[chosen]
+
+
+def _name_strings(names: list[str]) -> tuple[bytes, Positions]:
+    """Strings one after another as FlatBuffers have them, in whole words, and where each starts."""
+    text = "".join(names)
+    encoded = names if text.isascii() else [name.encode() for name in names]
+    raw = np.frombuffer(text.encode(), np.uint8)
     lengths = np.fromiter(map(len, encoded), np.int64, len(encoded))
     sizes = (lengths + 8) & -4  # a length, the bytes, at least one zero
     starts = np.cumsum(sizes) - sizes
-    total = int(sizes.sum())
-    data = np.zeros(total, np.uint8)
-    data[starts[:, None] + np.arange(4)] = lengths.astype("<u4").view(np.uint8).reshape(-1, 4)
-    data[ranges(starts + 4, lengths)] = np.frombuffer(b"".join(encoded), np.uint8)
-    return data.tobytes(), starts, total
+    data = np.zeros(int(sizes.sum()), np.uint8)
+    size, length = int(sizes[0]), int(lengths[0])
+    if (lengths == length).all():
+        rows = data.reshape(-1, size)
+        rows[:, :4] = lengths.astype("<u4").view(np.uint8).reshape(-1, 4)
+        rows[:, 4 : 4 + length] = raw.reshape(-1, length)
+    else:
+        data.view("<u4")[starts >> 2] = lengths
+        data[ranges(starts + 4, lengths)] = raw
+    return data.tobytes(), starts
 
 
 def schema_message(encoded: EncodedSchema, options: IpcWriteOptions, start: int = 0) -> bytes:

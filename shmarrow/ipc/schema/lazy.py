@@ -5,25 +5,27 @@ in a record batch. Rules kept here:
 
 * the scan checks every position before it reads there, level by level, and bounds the number of fields;
 * a field is parsed when it is asked for; where the scan and the parsed fields could disagree, parsing refuses;
+* each request is an operation with a budget of its own. What is remembered carries none, is only ever added to or
+  replaced as a whole, and takes memory in proportion to the bytes;
 * every number is read from the bytes once and checked then: they may lie in a mapping that others write to;
 * the bytes stay where they are until somebody keeps the schema, and are copied then, so that no schema holds a file.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
 from shmarrow.buffer import U1
-from shmarrow.errors import InvalidData, LimitExceeded, Limits
-from shmarrow.ipc.flatbuffers.reader import I4, U4, WORD, Reader, TableView
+from shmarrow.errors import InvalidData, LimitExceeded, Unsupported
+from shmarrow.ipc.flatbuffers.reader import I4, U4, FlatBuffer, Offsets, TableView, extent
 from shmarrow.ipc.flatbuffers.tables import ENUMS, UNIONS
 from shmarrow.ipc.schema.decode import FieldLayout, Positions, parse_field
-from shmarrow.ipc.schema.fast_decode import plain_field, plain_type
+from shmarrow.ipc.schema.fast_decode import flat_field, flat_type
 from shmarrow.ipc.schema.types import text
-from shmarrow.ipc.schema.wide import CHILDREN, DICTIONARY, TYPE, TYPE_TAG, FieldTables, every, highest
+from shmarrow.ipc.schema.wide import CHILDREN, DICTIONARY, NAME, TYPE, TYPE_TAG, FieldTables, every
 from shmarrow.layout.listing import LISTING
 from shmarrow.types import Field
 from shmarrow.types.descriptors import TYPES, TypeDescriptor
@@ -50,10 +52,21 @@ _CODES[1 : len(TYPES) + 1] = [_code(descriptor) for descriptor in TYPES]
 _CODES_LISTED: list[int] = _CODES.tolist()
 _ENCODED = len(LISTING["dictionary"].buffers)
 
+_FEW_NAMES = 16
+_FEW_FIELDS = 48
+_FIELD_BYTES, _NAME_BYTES = 500, 250
+"""Memory that a parsed field and a name that was searched for take, without their text."""
+_MOST_HELD = 128
+"""How many times its own bytes a schema holds at most: hostile bytes share what they refer to."""
+
 _Codes: TypeAlias = "int | npt.NDArray[np.uint8]"
 """The buffers of some columns: of each, or one number where all have as many."""
 _Scanned: TypeAlias = "tuple[int, int, npt.NDArray[np.uint8] | None]"
-"""How many fields from the first on are known to be plain, the buffers that each of them has, or those of each."""
+"""How many fields from the first on are known to be flat, the buffers that each of them has, or those of each."""
+
+
+def _ignore(size: int) -> None:
+    """Nobody keeps account of what the schema holds."""
 
 
 class LazySchema:
@@ -63,74 +76,92 @@ class LazySchema:
     ----------
     big_endian : bool
         Whether the numbers in buffers are big endian.
-    features : list of int
-        What the writer says it makes use of.
     borrowed : bool
         Whether the bytes lie in a mapping, which the schema holds for as long as it does.
+    grown : callable
+        Is told the bytes of memory that the schema holds more than before, as fields are parsed.
+
+    Notes
+    -----
+    Thread safety: may be shared. Two threads that ask for the same thing may both compute it; one result is kept.
     """
 
     def __init__(
-        self,
-        reader: Reader,
-        limits: Limits,
-        first: int,
-        count: int,
-        big_endian: bool = False,
-        features: Sequence[int] = (),
-        borrowed: bool = False,
+        self, buffer: FlatBuffer, first: int, count: int, big_endian: bool = False, borrowed: bool = False
     ) -> None:
         self.big_endian = big_endian
-        self.features = features
         self.borrowed = borrowed
-        self._limits = limits
-        self._tables = FieldTables(reader, first, count)
+        self.grown: Callable[[int], None] = _ignore
+        self._tables = FieldTables(buffer, first, count)
         self._count = count
-        self._wire: dict[int, FieldLayout] = {}
-        self._type: dict[int, Any] = {}
+        self._held = 0
+        self._layouts: dict[int, FieldLayout] = {}
         self._found: dict[str, list[int]] = {}
-        self._dictionary_wires: dict[int, FieldLayout] | None = None
-        self._starts: list[tuple[int, int, int, int]] | None = None
-        self._asked = 0
+        self._dictionary_values: dict[int, FieldLayout] | None = None
+        self._starts: npt.NDArray[np.int64] | None = None
         self._types: list[Any] | None = None
-        # How many fields from the first on are known to be plain: of one node, with no counts; the buffers that each of
+        # How many fields from the first on are known to be flat: of one node, with no counts; the buffers that each of
         # them has; or those of each, where some have others.
         self._scanned: _Scanned = (0, 0, None)
-        # Of a schema that is not plain, for each column its nodes, buffers, variadic counts and V4 bitmaps, in rows, or
-        # where all columns are flat the buffers of each.
+        # Of a schema that is not flat, for each column its nodes, buffers, variadic counts and V4 bitmaps, in rows, or
+        # where all columns have one node the buffers of each.
         self._totals: npt.NDArray[Any] | None = None
         self._nested_dictionaries = False
 
-    def keep(self) -> None:
+    def detach(self) -> None:
         """Have a copy of the bytes, if they lie in a mapping."""
         if self.borrowed:
-            reader = self._tables.reader
-            own = reader.data.copy()
+            buffer = self._tables.buffer
+            own = buffer.data.copy()
             own.flags.writeable = False
-            self._tables = self._tables.over(Reader(own, reader.where, self._limits))
+            self._tables = self._tables.over(FlatBuffer(own, buffer.where, buffer.limits))
             self.borrowed = False
 
     def __len__(self) -> int:
         return self._count
 
+    # --- fields ---
+
     def wire(self, index: int) -> FieldLayout:
         """How a column lies in a message."""
-        found = self._wire.get(index)
-        if found is None:
-            reader, position = self._tables.reader, self._tables.position_of(index)
-            found = plain_field(reader, position) or parse_field(reader.table("Field", position), self._limits)
-            self._wire[index] = found
+        return self._layouts.get(index) or self.wires([index])[0]
+
+    def wires(self, indices: Iterable[int] | None = None) -> list[FieldLayout]:
+        """How some columns lie in a message, or all; one operation."""
+        known, tables = self._layouts.get, self._tables
+        reader = tables.buffer.operation()
+        found = []
+        grown = 0
+        for i in range(self._count) if indices is None else indices:
+            layout = known(i)
+            if layout is None:
+                at = tables.position_of(i)
+                layout = flat_field(reader, at) or parse_field(reader.table("Field", at), reader.limits)
+                if self._held + grown <= _MOST_HELD * reader.size:  # or the bytes share too much to be kept apart
+                    layout = self._layouts.setdefault(i, layout)
+                    grown += _memory_of(layout)
+            found.append(layout)
+        if grown:
+            self._account(grown)
         return found
 
+    def _account(self, size: int) -> None:
+        self._held += size
+        self.grown(size)
+
+    def field(self, index: int) -> Field:
+        return self.wire(index).field
+
+    def fields(self) -> list[Field]:
+        return [wire.field for wire in self.wires()]
+
     def type_of(self, index: int) -> Any:
-        """The type of a column; where it is plain, no field is made for that."""
-        known = self._wire.get(index)
+        """The type of a column; where it is flat, no field is made for that."""
+        known = self._layouts.get(index)
         if known is not None:
             return known.field.type
-        found = self._type.get(index)
-        if found is None:
-            plain = plain_type(self._tables.reader, self._tables.position_of(index))
-            found = self._type[index] = self.wire(index).field.type if plain is None else plain[0]
-        return found
+        flat = flat_type(self._tables.buffer, self._tables.position_of(index))
+        return self.wire(index).field.type if flat is None else flat[0]
 
     def dictionary_wires(self) -> dict[int, FieldLayout]:
         """How the values of each dictionary lie in their messages, by its id; parses all fields.
@@ -140,9 +171,9 @@ class LazySchema:
         InvalidData
             If fields share a dictionary and have values of different types.
         """
-        if self._dictionary_wires is None:
+        if self._dictionary_values is None:
             found: dict[int, FieldLayout] = {}
-            left = [self.wire(i) for i in range(len(self))]
+            left = self.wires()
             while left:
                 wire = left.pop()
                 left += wire.children
@@ -155,90 +186,15 @@ class LazySchema:
                         f"{wire.values.field.type} in another"
                     )
                 left.append(wire.values)
-            self._dictionary_wires = found
-        return self._dictionary_wires
-
-    def field(self, index: int) -> Field:
-        return self.wire(index).field
-
-    def names(self) -> list[str]:
-        view = self._tables.reader.view
-        at, sizes = self._tables.name_places()
-        return [
-            text(bytes(view[start : start + size]), "field name")
-            for start, size in zip(at.tolist(), sizes.tolist(), strict=True)
-        ]
-
-    def find(self, name: str) -> list[int]:
-        known = self._found.get(name)
-        if known is None:
-            known = self._search(name)
-            if len(self._found) <= len(self):
-                self._found[name] = known
-        return known
-
-    def _search(self, name: str) -> list[int]:
-        try:
-            wanted = name.encode()
-        except UnicodeEncodeError:
-            return []
-        if self._count <= _FEW_FIELDS:
-            return [i for i in range(self._count) if self.wire(i).field.name == name]
-        tables = self._tables
-        size, limit = len(wanted), tables.reader.size - 4
-        # The last bytes of names differ most often, so compare from the end, four bytes of all names at a time. Where a
-        # name has fewer, compare the length, which stands before it.
-        at = size & ~3
-        word = U4(wanted, at - 4)[0] if at else size
-        view = tables.reader.view
-        first: list[int] = []
-        names = tables.name_run()
-        if names is not None and highest(names[1]) + at <= limit:
-            place, (start, *even) = names
-            first = [0] if U4(view, place)[0] == size and view[place + 4 : place + 4 + size] == wanted else []
-            found = np.flatnonzero(tables.column(WORD, start + at, *even) == word)
-            places = start + even[0] * found
-            found += 1
-        else:
-            starts = tables.name_starts()
-            if starts is None:
-                return [i for i, other in enumerate(self.names()) if other == name]
-            found = np.flatnonzero(tables.u4(np.minimum(starts + at, limit)) == word)
-            places = starts.take(found)
-        while at > 4 and len(found) > _FEW:
-            at -= 4
-            same = tables.u4(np.minimum(places + at, limit)) == U4(wanted, at - 4)[0]
-            found, places = found[same], places[same]
-        return first + [
-            i
-            for i, place in zip(found.tolist(), places.tolist(), strict=True)
-            if U4(view, place)[0] == size and view[place + 4 : place + 4 + size] == wanted
-        ]
-
-    @property
-    def nested_dictionaries(self) -> bool:
-        """Whether dictionaries have values that may hold dictionaries themselves."""
-        self.scan()
-        return self._nested_dictionaries
-
-    def flat_starts(self) -> Positions | None:
-        """Where the buffers of each column start, if each has one node and no counts; shape (n + 1,)."""
-        scanned = self._scan_plain(self._count)
-        if scanned is not None and scanned[2] is None:
-            return np.arange(self._count + 1) * scanned[1]
-        totals = self._totals if scanned is None else scanned[2]
-        if totals is None or totals.ndim > 1:
-            return None
-        starts = np.zeros(self._count + 1, np.int64)
-        np.cumsum(totals, out=starts[1:])
-        return starts
+            self._dictionary_values = found
+        return self._dictionary_values
 
     def plain_types(self) -> list[Any]:
-        """The type of each column if it has the layout of primitives, else None; no field is made that needs not be."""
+        """The type of each column if it has the layout of primitives, else None; makes a field for each type only."""
         if self._types is None:
             found: list[Any] = [None] * self._count
-            for first, group in self._alike() if self._count > _FEW_FIELDS and self.scan() else self._each():
-                wire = self.wire(first)
+            groups = list(self._alike() if self._count > _FEW_FIELDS and self.scan() else self._each())
+            for wire, (_, group) in zip(self.wires([first for first, _ in groups]), groups, strict=True):
                 if wire.type.layout == "primitive" and wire.field.type is wire.type:
                     for i in group:
                         found[i] = wire.type
@@ -250,31 +206,100 @@ class LazySchema:
 
     def _alike(self) -> Iterator[tuple[int, Sequence[int]]]:
         """Columns in groups of one type, by their first; those that cannot be seen at once to be alike, one by one."""
-        reader = self._tables.reader
-        tags_at, children = self._tables.slots(self._tables.positions, (TYPE_TAG, CHILDREN))
-        found = self._tables.type_tables()
+        tables = self._tables
+        tags_at, children = tables.slots(tables.positions, (TYPE_TAG, CHILDREN))
+        found = tables.type_tables()
         if tags_at is None or found is None:
             return self._each()
-        if children is not None and (
-            not int(children.min()) or self._tables.follow(children, "a field's children")[1].any()
-        ):
+        if children is not None and (not int(children.min()) or tables.follow(children, "a field's children")[1].any()):
             return self._each()
-        tags = reader.data.take(tags_at)
-        tables, vtables = found
+        tags = tables.buffer.data.take(tags_at)
+        types_at, vtables = found
         groups: list[tuple[int, Sequence[int]]] = []
         for tag in np.unique(tags).tolist():
             group = np.flatnonzero(tags == tag)
             known = 0 < tag <= len(UNIONS["Type"])  # somebody may have written to the bytes since
             same = known and bool((vtables[group] == vtables[group[0]]).all())
-            if same and self._tables.same_tables(tables[group], UNIONS["Type"][tag - 1]):
+            if same and tables.same_tables(types_at[group], UNIONS["Type"][tag - 1]):
                 groups.append((int(group[0]), group.tolist()))
             else:
                 groups += [(i, (i,)) for i in group.tolist()]
         return iter(groups)
 
+    # --- names ---
+
+    def names(self) -> list[str]:
+        return [text(name, "field name") for name in self._raw_names()]
+
+    def _raw_names(self) -> list[bytes]:
+        tables = self._tables
+        if self._count <= _FEW_FIELDS:
+            reader = tables.buffer.operation()
+            slots = [tables.slot_of(i, NAME) for i in range(self._count)]
+            return [reader.string(slot, "Field", "name") if slot else b"" for slot in slots]
+        view = tables.buffer.view
+        starts, sizes = tables.name_places()
+        return [bytes(view[at : at + size]) for at, size in zip(starts.tolist(), sizes.tolist(), strict=True)]
+
+    def find(self, name: str) -> list[int]:
+        known = self._found.get(name)
+        if known is None:
+            known = self._search(name)
+            if known and len(self._found) < self._count:
+                self._found[name] = known
+                self._account(_NAME_BYTES + 4 * len(name) + 8 * len(known))
+        return list(known)
+
+    def _search(self, name: str) -> list[int]:
+        try:
+            wanted = name.encode()
+        except UnicodeEncodeError:
+            return []
+        tables = self._tables
+        starts = tables.name_starts() if self._count > _FEW_FIELDS else None
+        if starts is None:
+            return [i for i, other in enumerate(self._raw_names()) if other == wanted]
+        # The last bytes of names differ most often, so compare from the end, four bytes of all names at a time. Where a
+        # name has fewer, compare the length, which stands before it.
+        size, limit = len(wanted), tables.buffer.size - 4
+        at = size & ~3
+        found = np.arange(self._count)
+        while True:
+            same = tables.u4(np.minimum(starts + at, limit)) == (U4(wanted, at - 4)[0] if at else size)
+            found, starts = found[same], starts[same]
+            at -= 4
+            if at < 4 or len(found) <= _FEW_NAMES:
+                break
+        view = tables.buffer.view
+        return [
+            i
+            for i, place in zip(found.tolist(), starts.tolist(), strict=True)
+            if U4(view, place)[0] == size and view[place + 4 : place + 4 + size] == wanted
+        ]
+
+    # --- where the columns start ---
+
+    @property
+    def nested_dictionaries(self) -> bool:
+        """Whether dictionaries have values that may hold dictionaries themselves."""
+        self.scan()
+        return self._nested_dictionaries
+
+    def flat_starts(self) -> Positions | None:
+        """Where the buffers of each column start, if each has one node and no counts; shape (n + 1,)."""
+        scanned = self._scan_flat(self._count)
+        if scanned is not None and scanned[2] is None:
+            return np.arange(self._count + 1) * scanned[1]
+        totals = self._totals if scanned is None else scanned[2]
+        if totals is None or totals.ndim > 1:
+            return None
+        starts = np.zeros(self._count + 1, np.int64)
+        np.cumsum(totals, out=starts[1:])
+        return starts
+
     def flat_start(self, index: int) -> int:
         """The first buffer of a column, if those before it have one node each and no counts; -1 where they may not."""
-        scanned = self._scan_plain(index)
+        scanned = self._scan_flat(index)
         if scanned is None:
             return -1
         _, uniform, codes = scanned
@@ -284,36 +309,32 @@ class LazySchema:
         """Where a column starts, or at the number of columns the end.
 
         Counted are the nodes of a batch, its buffers, its counts of variadic buffers, and the bitmaps that only V4 has.
-
         """
-        if self._starts is not None:
-            return self._starts[index]
-        flat = self.flat_start(index)
-        if flat >= 0:
-            return index, flat, 0, 0
-        totals = self._totals
-        assert totals is not None
-        self._asked += 1
-        if totals.ndim == 1 and self._asked < _EAGER:
-            return index, int(totals[:index].sum()), 0, 0
-        if totals.ndim == 1:
-            totals = np.stack([np.ones_like(totals), totals, np.zeros_like(totals), np.zeros_like(totals)])
-        rows = np.zeros((self._count + 1, 4), np.int64)
-        np.cumsum(totals.T, axis=0, out=rows[1:])
-        self._starts = list(zip(*rows.T.tolist(), strict=True))
-        return self._starts[index]
+        if self._starts is None:
+            flat = self.flat_start(index)
+            if flat >= 0:
+                return index, flat, 0, 0
+            totals = self._totals
+            assert totals is not None
+            if totals.ndim == 1:
+                totals = np.stack([np.ones_like(totals), totals, np.zeros_like(totals), np.zeros_like(totals)])
+            starts = np.zeros((self._count + 1, 4), np.int64)
+            np.cumsum(totals.T, axis=0, out=starts[1:])
+            self._starts = starts
+        node, buffer, variadic, bitmaps = self._starts[index].tolist()
+        return node, buffer, variadic, bitmaps
 
     # --- the scan ---
 
     def scan(self) -> bool:
-        """Scan all fields; whether all are plain.
+        """Scan all fields; whether all are flat.
 
         Raises
         ------
         InvalidData
             If one of them breaks the format.
         """
-        return self._scan_plain(self._count) is not None
+        return self._scan_flat(self._count) is not None
 
     def check_reach(self) -> None:
         """Check that all that the fields refer to lies within the bytes, and not before them.
@@ -325,11 +346,10 @@ class LazySchema:
         """
         if self.scan() and self._tables.types_within():
             return
-        for i in range(self._count):
-            self.wire(i)
+        self.wires()
 
-    def _scan_plain(self, end: int) -> _Scanned | None:
-        """Scan the fields up to ``end`` or somewhat further; where they are not all plain, scan all that there are.
+    def _scan_flat(self, end: int) -> _Scanned | None:
+        """Scan the fields up to ``end`` or somewhat further; where they are not all flat, scan all that there are.
 
         What is known is replaced as a whole: other threads may scan at the same time.
         """
@@ -353,9 +373,9 @@ class LazySchema:
         return scanned
 
     def _few_codes(self, start: int, end: int) -> _Codes | None:
-        """The buffers of a few columns, one after another; None where one is not plain, or something is wrong."""
-        reader = self._tables.reader
-        view, size = reader.view, reader.size
+        """The buffers of a few columns, one after another; None where one is not flat, or something is wrong."""
+        buffer = self._tables.buffer
+        view, size = buffer.view, buffer.size
         known, table_size, tag_at = -1, 0, 0
         codes = bytearray()
         for slot in range(self._tables.first + 4 * start, self._tables.first + 4 * end, 4):
@@ -364,7 +384,7 @@ class LazySchema:
                 return None
             vtable = position - I4(view, position)[0]
             if vtable != known:
-                found = self._plain_table(reader.table("Field", position))
+                found = self._flat_table(buffer.table_at("Field", position)[1])
                 if found is None:
                     return None
                 known, (table_size, tag_at) = vtable, found
@@ -378,11 +398,11 @@ class LazySchema:
 
     def _many_codes(self, start: int, end: int) -> _Codes | None:
         """As :meth:`_few_codes`, for many columns whose tables have one vtable."""
-        reader = self._tables.reader
+        buffer = self._tables.buffer
         run = self._tables.run_of(start + 1, end)
         if run is not None:
-            (first, *even), table = run
-            one, found = self._few_codes(start, start + 1), self._plain_table(table)
+            (first, *even), offsets = run
+            one, found = self._few_codes(start, start + 1), self._flat_table(offsets)
             if one is None or found is None:
                 return None
             tags = self._tables.column(U1, first + found[1], *even)
@@ -392,30 +412,30 @@ class LazySchema:
             codes = np.full(end - start, one, np.uint8)
             codes[1:] = _CODES[tags]
             return None if int(codes.max()) > _BUFFERS else codes
-        known, only = self._tables.found_positions, self._tables.only_table
+        known, shared = self._tables.found_positions, self._tables.shared_offsets
         positions = self._tables.positions_of(start, end) if known is None else known[start:end]
-        found = self._plain_table(reader.table("Field", int(positions[0])) if only is None else only)
+        found = self._flat_table(buffer.table_at("Field", int(positions[0]))[1] if shared is None else shared)
         if found is None:
             return None
         table_size, tag_at = found
-        if only is None:
-            if int(positions.max()) + table_size > reader.size or int(np.bitwise_or.reduce(positions)) & 3:
+        if shared is None:
+            if int(positions.max()) + table_size > buffer.size or int(np.bitwise_or.reduce(positions)) & 3:
                 return None
             vtables = positions - self._tables.words.take(positions >> 2).view("<i4")
             if not (vtables == vtables[0]).all():
                 return None
-        codes = _CODES.take(reader.data.take(positions + tag_at))
+        codes = _CODES.take(buffer.data.take(positions + tag_at))
         return None if int(codes.max()) > _BUFFERS else codes
 
     @staticmethod
-    def _plain_table(table: TableView) -> tuple[int, int] | None:
-        """The size of a Field table and where in it the tag of its type is, if it has one and no dictionary."""
-        tag = table.at(TYPE_TAG, 1)
-        return None if table.at(DICTIONARY, 4) or not tag else (table.size, tag - table.position)
+    def _flat_table(offsets: Offsets) -> tuple[int, int] | None:
+        """How far a Field table reaches and where in it the tag of its type is, if it has one and no dictionary."""
+        tag, _, dictionary = (*offsets, 0, 0, 0, 0, 0)[TYPE_TAG : DICTIONARY + 1]
+        return None if dictionary or tag < 4 else (extent("Field", offsets), tag)
 
     def _scan(self) -> npt.NDArray[Any]:
         """Count the nodes and buffers of every column, level by level."""
-        positions = self._tables.positions
+        positions, buffer = self._tables.positions, self._tables.buffer
         count = self._count
         codes, children = self._level(positions)
         if not int(codes.max()) & ~_BUFFERS:
@@ -423,12 +443,10 @@ class LazySchema:
         totals = np.zeros((4, count), np.int64)
         owners: Positions | None = None
         seen = 0
-        for _ in range(self._limits.depth):
+        for _ in range(buffer.limits.depth):
             seen += len(positions)
-            if seen > min(self._limits.tables, self._tables.reader.size):
-                raise LimitExceeded(
-                    f"{self._tables.reader.where}: more fields than its {self._tables.reader.size} bytes can hold"
-                )
+            if seen > min(buffer.limits.tables, buffer.size):
+                raise LimitExceeded(f"{buffer.where}: more fields than its {buffer.size} bytes can hold")
             variadic, bitmaps = (codes & _VARIADIC) // _VARIADIC, (codes & _V4_BITMAP) // _V4_BITMAP
             for row, amount in zip(totals, (np.ones_like(codes), codes & _BUFFERS, variadic, bitmaps), strict=True):
                 row += amount if owners is None else np.bincount(owners, amount, count).astype(np.int64)
@@ -442,20 +460,20 @@ class LazySchema:
                 return totals
             owners = np.repeat(parents if owners is None else owners[parents], sizes)
             codes, children = self._level(positions)
-        raise LimitExceeded(f"types nest deeper than Limits.depth = {self._limits.depth}")
+        raise LimitExceeded(f"types nest deeper than Limits.depth = {buffer.limits.depth}")
 
     def _level(self, positions: Positions) -> tuple[npt.NDArray[np.uint8], Positions | None]:
         """What the scan has to know of the types of fields, and where their vectors of children are referred to."""
-        reader = self._tables.reader
+        buffer = self._tables.buffer
         tags_at, encodings = self._tables.slots(positions, (TYPE_TAG, DICTIONARY))
         if tags_at is None or not int(tags_at.min()):
-            raise InvalidData(f"{reader.where}: a field has no type")
-        tags = reader.data.take(tags_at)
+            raise InvalidData(f"{buffer.where}: a field has no type")
+        tags = buffer.data.take(tags_at)
         codes = _CODES.take(tags)
         most = int(codes.max())
         if most >= _UNKNOWN:
             found = int(tags[int(np.argmax(codes))])
-            raise InvalidData(f"{reader.where}: a field has type {found}, expected 1 to {len(UNIONS['Type'])}")
+            raise InvalidData(f"{buffer.where}: a field has type {found}, expected 1 to {len(UNIONS['Type'])}")
         if encodings is not None:
             encoded = encodings != 0
             self._nested_dictionaries |= bool((codes[encoded] & _NESTED).any())
@@ -463,37 +481,51 @@ class LazySchema:
         if most < _NESTED:
             return codes, None
         types_at, children = self._tables.slots(positions, (TYPE, CHILDREN))
+        reader = buffer.operation()
         for i in np.flatnonzero((tags == _UNION_TAG) & (codes != _ENCODED)).tolist():
             if types_at is not None and types_at[i]:
-                union = reader.table("Union", reader.follow(int(types_at[i]), "Field", "type"))
+                union = reader.table("Union", buffer.follow(int(types_at[i]), "Field", "type"))
                 codes[i] += union["mode"] == _DENSE
         return codes, children
 
 
-def lazy_schema(table: TableView, limits: Limits, borrowed: bool = False) -> LazySchema:
+def lazy_schema(table: TableView, borrowed: bool = False) -> LazySchema:
     """The fields of a Schema table.
 
     Parameters
     ----------
     table : TableView
         The Schema table.
-    limits : Limits
-        Bounds on what is accepted.
     borrowed : bool
         Whether the bytes lie in a mapping, which no schema that somebody keeps may hold.
+
+    Raises
+    ------
+    InvalidData
+        If the table breaks the format.
+    Unsupported
+        If the schema names a feature that is not known here ("Feature" in Schema.fbs).
     """
     reader = table.reader
     endianness = table["endianness"]
     if endianness not in ENUMS["Endianness"].values():
         raise InvalidData(f"{reader.where}: endianness is 0 or 1, found {endianness}")
     features = table["features"]
-    slot = table.at(_FIELDS, 4)
-    first, count = reader.offsets(slot, "Schema", "fields") if slot else (0, 0)
+    if features is not None:
+        unknown = features[(features < 0) | (features > max(ENUMS["Feature"].values()))]
+        if len(unknown):
+            known = ", ".join([f"{number} ({name})" for name, number in ENUMS["Feature"].items()])
+            raise Unsupported(f"{reader.where}: the schema makes use of feature number {unknown[0]}; known are {known}")
+    slot = table.offset_of("fields")
+    first, count = reader.vector_at(slot, 4, "Schema", "fields") if slot else (0, 0)
     big = endianness == ENUMS["Endianness"]["Big"]
-    return LazySchema(reader, limits, first, count, big, [] if features is None else features.tolist(), borrowed)
+    return LazySchema(FlatBuffer(reader.data, reader.where, reader.limits), first, count, big, borrowed)
 
 
-_FIELDS = 1
-_EAGER = 4
-_FEW = 16
-_FEW_FIELDS = 48
+def _memory_of(layout: FieldLayout) -> int:
+    """Bytes of memory that a parsed field takes, with its children; an estimate on the safe side."""
+    field = layout.field
+    metadata = sum([len(key) + len(value) + _FIELD_BYTES // 2 for key, value in (field.metadata or {}).items()])
+    own = _FIELD_BYTES + 4 * len(field.name) + metadata
+    below = layout.children if layout.values is None else (layout.values, *layout.values.children)
+    return own + sum([_memory_of(child) for child in below])

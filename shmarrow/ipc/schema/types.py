@@ -8,7 +8,7 @@ import numpy as np
 
 from shmarrow import types
 from shmarrow.errors import InvalidArgument, InvalidData
-from shmarrow.ipc.flatbuffers.reader import TableView
+from shmarrow.ipc.flatbuffers.reader import Offsets, TableView
 from shmarrow.types import DataType, Field
 from shmarrow.types.descriptors import BY_MEMBER, CLASSES, TYPES, Enumeration, Parameter
 
@@ -72,9 +72,10 @@ _SHARED = frozenset(
 
 def read_type(member: str, table: TableView, children: _Children) -> DataType:
     """The type in a table of the Type union; of those without children and strings each is made once."""
-    if children or member not in _SHARED or table.size > _LARGEST_CACHED:
+    content = table.content()
+    if children or member not in _SHARED or len(content) > _LARGEST_CACHED:
         return _make_type(member, table, children)
-    key = (member, table.raw())
+    key = (member, table.offsets, content)
     found = _CACHED.get(key)
     if found is None:
         found = _make_type(member, table, children)
@@ -84,12 +85,9 @@ def read_type(member: str, table: TableView, children: _Children) -> DataType:
     return found
 
 
-def cached_type(tag: int, offsets: tuple[int, ...], content: bytes) -> DataType | None:
-    """A type that :func:`read_type` made before, by its tag in the Type union and what its table holds."""
-    return _CACHED.get((_MEMBERS[tag], (offsets, content))) if tag < len(_MEMBERS) else None
-
-
-_MEMBERS = (None, *[descriptor.member for descriptor in TYPES])
+def cached_type(member: str, offsets: Offsets, content: bytes) -> DataType | None:
+    """A type that :func:`read_type` made before, by its member of the Type union and what its table holds."""
+    return _CACHED.get((member, offsets, content))
 
 
 def read_index_type(table: TableView, name: str) -> DataType:

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from shmarrow.errors import LimitExceeded
-from shmarrow.ipc.flatbuffers.reader import I4, U4, WORD, Reader, TableView
+from shmarrow.errors import InvalidData, LimitExceeded
+from shmarrow.ipc.flatbuffers.reader import I4, U4, WORD, FlatBuffer, Offsets, extent
 from shmarrow.ipc.schema.decode import Positions
 from shmarrow.layout.memory import ranges
 
@@ -39,8 +39,8 @@ class FieldTables:
 
     Parameters
     ----------
-    reader : Reader
-        The FlatBuffer.
+    buffer : FlatBuffer
+        The bytes.
     first : int
         Where the first reference is; they were found to lie within the bytes.
     count : int
@@ -48,27 +48,27 @@ class FieldTables:
 
     Attributes
     ----------
-    only_table : TableView or None
-        The first of the tables, if it is known that all have one vtable, and lie within the bytes.
+    shared_offsets : tuple of int or None
+        The offsets of the slots of every table, if it is known that all have one vtable and lie within the bytes.
     found_positions : int64 ndarray or None
-        Where all tables are, if somebody has asked for that.
+        Where all tables are, once that was asked for.
     """
 
-    __slots__ = ("_name_run", "_names", "_run", "count", "first", "found_positions", "only_table", "reader")
+    __slots__ = ("_name_run", "_names", "_run", "buffer", "count", "first", "found_positions", "shared_offsets")
 
-    def __init__(self, reader: Reader, first: int, count: int) -> None:
-        self.reader = reader
+    def __init__(self, buffer: FlatBuffer, first: int, count: int) -> None:
+        self.buffer = buffer
         self.first = first
         self.count = count
         self.found_positions: Positions | None = None
-        self.only_table: TableView | None = None
+        self.shared_offsets: Offsets | None = None
         self._names: Positions | None = None
-        self._run: tuple[Run, TableView] | None = None
+        self._run: tuple[Run, Offsets] | None = None
         self._name_run: tuple[tuple[int, Run] | None] | None = None
 
-    def over(self, reader: Reader) -> FieldTables:
+    def over(self, buffer: FlatBuffer) -> FieldTables:
         """The same tables in a copy of the bytes."""
-        made = FieldTables(reader, self.first, self.count)
+        made = FieldTables(buffer, self.first, self.count)
         made.found_positions, made._names = self.found_positions, self._names
         return made
 
@@ -82,36 +82,36 @@ class FieldTables:
     @property
     def words(self) -> npt.NDArray[np.uint32]:
         """The bytes as 32-bit numbers."""
-        reader = self.reader
-        return reader.data[: reader.size & ~3].view(WORD)
+        buffer = self.buffer
+        return buffer.data[: buffer.size & ~3].view(WORD)
 
     def position_of(self, index: int) -> int:
         """Where the Field table of a column is."""
         slot = self.first + 4 * index
-        position: int = slot + U4(self.reader.view, slot)[0]
+        position: int = slot + U4(self.buffer.view, slot)[0]
         return position
 
     def positions_of(self, start: int, end: int) -> Positions:
         """Where the Field tables of some columns are."""
         at = self.first + 4 * start
         found = np.arange(at, self.first + 4 * end, 4)
-        found += np.ndarray(end - start, WORD, self.reader.data, at)
+        found += np.ndarray(end - start, WORD, self.buffer.data, at)
         return found
 
-    def run_of(self, start: int, end: int) -> tuple[Run, TableView] | None:
-        """The Field tables of some columns, if they go on evenly and have one vtable, and the first of them."""
+    def run_of(self, start: int, end: int) -> tuple[Run, Offsets] | None:
+        """The Field tables of some columns, if they go on evenly and share a vtable, and the offsets of their slots."""
         if self._run is not None:
-            (first, step, _), table = self._run
-            return (first + step * (start - 1), step, end - start), table
+            (first, step, _), offsets = self._run
+            return (first + step * (start - 1), step, end - start), offsets
         tables = self._run_behind(self.first + 4 * start, 4, end - start)
         if tables is None or not self._even(*tables, tables[1]):
             return None
-        table = self.reader.table("Field", tables[0])
-        if highest(tables) + table.size > self.reader.size:
+        offsets = self.buffer.table_at("Field", tables[0])[1]
+        if highest(tables) + extent("Field", offsets) > self.buffer.size:
             return None
         if start == 1 and end == self.count:
-            self._run = tables, table
-        return tables, table
+            self._run = tables, offsets
+        return tables, offsets
 
     def name_run(self) -> tuple[int, Run] | None:
         """Where the length of the first column's name is, and of those of the others, if these go on evenly."""
@@ -121,28 +121,28 @@ class FieldTables:
 
     def _find_name_run(self) -> tuple[int, Run] | None:
         found = self.run_of(1, self.count)
-        slot = 0 if found is None else found[1].at(NAME, 4)
-        names = self._run_behind(slot, *found[0][1:]) if found is not None and slot else None
-        first = self.reader.table("Field", self.position_of(0)).at(NAME, 4) if names is not None else 0
+        at = 0 if found is None else _offset(found[1], NAME)
+        names = self._run_behind(found[0][0] + at, *found[0][1:]) if found is not None and at else None
+        first = self.slot_of(0, NAME) if names is not None else 0
         if names is None or not first:
             return None
-        place: int = first + U4(self.reader.view, first)[0]
-        return (place, names) if place + 4 <= self.reader.size else None
+        place: int = first + U4(self.buffer.view, first)[0]
+        return (place, names) if place + 4 <= self.buffer.size else None
 
     def _run_behind(self, first: int, step: int, count: int) -> Run | None:
         """Where the offsets lead that go on evenly, if that goes on evenly too, within the bytes."""
         if count < 2:
             return None
-        start, second = (U4(self.reader.view, at)[0] for at in (first, first + step))
+        start, second = (U4(self.buffer.view, at)[0] for at in (first, first + step))
         if start + (second - start) * (count - 1) < 0 or not self._even(first, step, count, second - start):
             return None  # offsets lead forward
         found = first + start, step + second - start, count
         lowest = min(found[0], found[0] + found[1] * (count - 1))
-        return found if lowest >= 0 and highest(found) + 4 <= self.reader.size else None
+        return found if lowest >= 0 and highest(found) + 4 <= self.buffer.size else None
 
     def _even(self, first: int, step: int, count: int, difference: int) -> bool:
         """Whether 32-bit numbers that stand at one distance from each other differ by so much each."""
-        view = self.reader.view
+        view = self.buffer.view
         if I4(view, first + step * (count - 1))[0] - I4(view, first)[0] != difference * (count - 1):
             return False
         # As the ends are right, what is right but for a multiple of 2**32 is right.
@@ -151,68 +151,68 @@ class FieldTables:
 
     def column(self, dtype: np.dtype[Any], first: int, step: int, count: int) -> npt.NDArray[Any]:
         """Numbers that stand at one distance from each other within the bytes, as a view."""
-        return np.ndarray(count, dtype, self.reader.data, first, (step,))
+        return np.ndarray(count, dtype, self.buffer.data, first, (step,))
 
     def slots(self, positions: Positions, numbers: tuple[int, ...]) -> list[Positions | None]:
         """For each slot asked for, the position of its value in each Field table, 0 where absent; None if in all."""
-        reader = self.reader
-        only = self.only_table
-        if only is not None and positions is self.found_positions:
-            return [self._shifted(positions, only, number) for number in numbers]
+        buffer = self.buffer
+        shared = self.shared_offsets
+        if shared is not None and positions is self.found_positions:
+            return [_shifted(positions, shared, number) for number in numbers]
         high = int(positions.max())
-        if high + 4 > reader.size:
-            reader.fail("a Field table", high, 4)
+        if high + 4 > buffer.size:
+            buffer.fail("a Field table", high, 4)
         # Vtables may lie on either side, so the offset to them has a sign.
         vtables = positions - self.u4(positions).view("<i4")
         first = int(vtables[0])
         if (vtables == first).all():
-            table = self._table_of(positions, high)
+            offsets = self._offsets_of(positions, high)
             if positions is self.found_positions:
-                self.only_table = table
-            return [self._shifted(positions, table, number) for number in numbers]
+                self.shared_offsets = offsets
+            return [_shifted(positions, offsets, number) for number in numbers]
         kinds, inverse = np.unique(vtables, return_inverse=True)
         if len(kinds) > _MOST_VTABLES:
-            raise LimitExceeded(f"{reader.where}: {len(kinds)} kinds of Field tables")
+            raise LimitExceeded(f"{buffer.where}: {len(kinds)} kinds of Field tables")
         results = [np.zeros(len(positions), np.int64) for _ in numbers]
         for kind in range(len(kinds)):
             chosen = np.flatnonzero(inverse == kind)
             mine = positions[chosen]
-            table = self._table_of(mine, int(mine.max()))
+            offsets = self._offsets_of(mine, int(mine.max()))
             for result, number in zip(results, numbers, strict=True):
-                places = self._shifted(mine, table, number)
+                places = _shifted(mine, offsets, number)
                 if places is not None:
                     result[chosen] = places
         return list(results)
 
-    def _table_of(self, positions: Positions, high: int) -> TableView:
-        """The first of several Field tables with one vtable, which all of them fit."""
-        table = self.reader.table("Field", int(positions[0]))
-        if high + table.size > self.reader.size:
-            self.reader.fail("a Field table", high, table.size)
-        return table
+    def _offsets_of(self, positions: Positions, high: int) -> Offsets:
+        """The offsets of the slots of several Field tables with one vtable, which all of them fit."""
+        offsets = self.buffer.table_at("Field", int(positions[0]))[1]
+        if high + extent("Field", offsets) > self.buffer.size:
+            self.buffer.fail("a Field table", high, extent("Field", offsets))
+        return offsets
 
-    @staticmethod
-    def _shifted(positions: Positions, table: TableView, number: int) -> Positions | None:
-        at = table.at(number, 1 if number == TYPE_TAG else 4)
-        return positions + (at - table.position) if at else None
+    def slot_of(self, index: int, number: int) -> int:
+        """The position of a slot that holds an offset, in the Field table of a column; 0 where it is absent."""
+        position = self.position_of(index)
+        return self.buffer.slot("Field", position, self.buffer.table_at("Field", position)[1], number, 4)
 
     def u4(self, positions: Positions) -> npt.NDArray[np.uint32]:
         """The 32-bit numbers at positions, which lie within the data."""
         if not int(np.bitwise_or.reduce(positions)) & 3:
             return self.words.take(positions >> 2)
-        data = self.reader.data
+        data = self.buffer.data
         return np.ascontiguousarray(data[positions[:, None] + np.arange(4)]).view("<u4")[:, 0]
 
     def follow(self, slots: Positions, what: str) -> tuple[Positions, Positions]:
         """Where offsets lead, and the 32-bit length that stands there; both 0 where the slot is absent."""
-        reader = self.reader
+        buffer = self.buffer
         targets = slots + self.u4(slots)
         absent = None if int(slots.min()) else slots == 0
         if absent is not None:
             targets[absent] = 0
         high = int(targets.max())
-        if high + 4 > reader.size:
-            reader.fail(what, high, 4)
+        if high + 4 > buffer.size:
+            buffer.fail(what, high, 4)
         sizes = self.u4(targets).astype(np.int64)
         if absent is not None:
             sizes[absent] = 0
@@ -220,33 +220,33 @@ class FieldTables:
 
     def below(self, slots: Positions) -> tuple[Positions, Positions]:
         """The positions of the children of fields, and how many each has."""
-        reader = self.reader
+        buffer = self.buffer
         targets, sizes = self.follow(slots, "the children of a field")
         high = int((targets + 4 + 4 * sizes).max())
-        if high > reader.size:
-            reader.fail("the children of a field", high, 0)
-        if int(sizes.sum()) > reader.size:
-            raise LimitExceeded(f"{reader.where}: more fields than its {reader.size} bytes can hold")
+        if high > buffer.size:
+            buffer.fail("the children of a field", high, 0)
+        if int(sizes.sum()) > buffer.size:
+            raise LimitExceeded(f"{buffer.where}: more fields than its {buffer.size} bytes can hold")
         places: Any = np.repeat(targets + 4, sizes) + 4 * ranges(np.zeros(len(sizes), np.int64), sizes)
         return (places + self.u4(places) if len(places) else places), sizes
 
     def name_starts(self) -> Positions | None:
         """Where the length of each column's name is, and behind it the name; None where one is left out."""
         if self._names is None:
-            reader = self.reader
+            buffer = self.buffer
             (slots,) = self.slots(self.positions, (NAME,))
             if slots is None or not int(slots.min()):
                 return None
             slots += self.u4(slots)
             high = int(slots.max())
-            if high + 4 > reader.size:
-                reader.fail("a field's name", high, 4)
+            if high + 4 > buffer.size:
+                buffer.fail("a field's name", high, 4)
             self._names = slots
         return self._names
 
     def name_places(self) -> tuple[Positions, Positions]:
         """Where the name of each column starts, and its bytes, all within the data; one that is left out has none."""
-        reader = self.reader
+        buffer = self.buffer
         positions = self.positions
         if not len(positions):
             return positions, positions
@@ -256,10 +256,10 @@ class FieldTables:
         targets, sizes = self.follow(slots, "a field's name")
         targets += 4
         high = int((targets + sizes).max())
-        if high > reader.size:
-            reader.fail("a field's name", high, 0)
-        if int(sizes.sum()) > 16 * reader.size + 65536:
-            raise LimitExceeded(f"{reader.where}: its names add up to over 16 times its {reader.size} bytes")
+        if high > buffer.size:
+            buffer.fail("a field's name", high, 0)
+        if int(sizes.sum()) > 16 * buffer.size + 65536:
+            raise LimitExceeded(f"{buffer.where}: its names add up to over 16 times its {buffer.size} bytes")
         return targets, sizes
 
     def types_within(self) -> bool:
@@ -279,12 +279,26 @@ class FieldTables:
 
     def same_tables(self, tables: Positions, name: str) -> bool:
         """Whether tables of one kind and vtable say the same, as far as that is in their own bytes alone."""
-        reader = self.reader
-        size = reader.table(name, int(tables[0])).size
-        if name == "Timestamp" or size > _MOST_TYPE or int(tables.max()) + size > reader.size:
+        buffer = self.buffer
+        size = extent(name, buffer.table_at(name, int(tables[0]))[1])
+        if name == "Timestamp" or size > _MOST_TYPE or int(tables.max()) + size > buffer.size:
             return False  # a time zone lies elsewhere
         words = all(_all_same(self.u4(tables + at)) for at in range(4, size & ~3, 4))
-        return words and all(_all_same(reader.data.take(tables + at)) for at in range(max(size & ~3, 4), size))
+        return words and all(_all_same(buffer.data.take(tables + at)) for at in range(max(size & ~3, 4), size))
+
+
+def _offset(offsets: Offsets, number: int) -> int:
+    """Where in its table a slot is, 0 where it is absent."""
+    found = offsets[number] if number < len(offsets) else 0
+    if 0 < found < 4:
+        raise InvalidData(f"slot {number} of a Field table is at {found}, expected at least 4")
+    return found
+
+
+def _shifted(positions: Positions, offsets: Offsets, number: int) -> Positions | None:
+    """The positions of a slot in tables that share a vtable; None where it is absent."""
+    at = _offset(offsets, number)
+    return positions + at if at else None
 
 
 def _all_same(values: npt.NDArray[Any]) -> bool:

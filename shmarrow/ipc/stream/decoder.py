@@ -27,7 +27,8 @@ from shmarrow.errors import (
 )
 from shmarrow.ipc.batch.decode import dictionary_body, read_batch
 from shmarrow.ipc.batch.dictionaries import Dictionary, add_dictionary
-from shmarrow.ipc.message.decode import CONTINUATION, Message, parse_metadata, read_prefix
+from shmarrow.ipc.message.decode import Message, parse_metadata
+from shmarrow.ipc.message.framing import CONTINUATION, read_prefix
 from shmarrow.ipc.schema.cache import read_schema
 from shmarrow.ipc.schema.lazy import LazySchema
 from shmarrow.types import Schema

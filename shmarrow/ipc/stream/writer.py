@@ -14,7 +14,7 @@ import numpy as np
 from shmarrow.batch import RecordBatch
 from shmarrow.errors import Closed, InvalidData, InvalidType
 from shmarrow.ipc.batch.encode import IpcPayload, check_schema, dictionaries_of, encode_batch, encode_dictionary
-from shmarrow.ipc.message.encode import end_of_stream
+from shmarrow.ipc.message.framing import end_of_stream
 from shmarrow.ipc.options import DEFAULT_OPTIONS, IpcWriteOptions
 from shmarrow.ipc.schema.encode import encode_schema, schema_message
 from shmarrow.sources.source import Sink

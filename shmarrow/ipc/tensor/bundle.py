@@ -35,7 +35,8 @@ from shmarrow.errors import (
 )
 from shmarrow.ipc.file.reader import RecordBatchFileReader
 from shmarrow.ipc.file.writer import RecordBatchFileWriter
-from shmarrow.ipc.message.decode import read_message, read_prefix
+from shmarrow.ipc.message.decode import read_message
+from shmarrow.ipc.message.framing import read_prefix
 from shmarrow.ipc.options import IpcWriteOptions
 from shmarrow.ipc.tensor.io import write_payload
 from shmarrow.ipc.tensor.messages import READERS, encode_tensor
@@ -180,7 +181,7 @@ class Bundle(Mapping[str, Tensor | SparseTensor]):
         self._name = source.name
         self._limits = limits
         reader = RecordBatchFileReader(source, limits)
-        metadata = reader.metadata or {}
+        metadata = dict(reader.metadata or {})
         version = metadata.pop(BUNDLE_KEY, None)
         if version is None:
             raise InvalidData(f"{self._name}: an Arrow file, but no bundle of tensors; ipc.open_file reads it")

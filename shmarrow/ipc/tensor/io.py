@@ -19,8 +19,9 @@ import numpy as np
 
 from shmarrow.buffer import ALIGNMENT, Bytes, padded
 from shmarrow.errors import DEFAULT_LIMITS, Closed, InvalidArgument, InvalidData, LimitExceeded, Limits
-from shmarrow.ipc.message.decode import CONTINUATION, Message, parse_metadata, read_prefix
+from shmarrow.ipc.message.decode import Message, parse_metadata
 from shmarrow.ipc.message.encode import encode_message
+from shmarrow.ipc.message.framing import CONTINUATION, read_prefix
 from shmarrow.ipc.options import IpcWriteOptions
 from shmarrow.ipc.tensor.messages import (
     MOST_BYTES,

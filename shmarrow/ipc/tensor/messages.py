@@ -23,8 +23,9 @@ import numpy as np
 from shmarrow.buffer import ALIGNMENT, PADDING, Bytes, padded
 from shmarrow.errors import InvalidArgument, InvalidData, InvalidType, Unsupported
 from shmarrow.ipc.flatbuffers.tables import ENUMS, STRUCTS
-from shmarrow.ipc.message.decode import CONTINUATION, Message
+from shmarrow.ipc.message.decode import Message
 from shmarrow.ipc.message.encode import encode_message
+from shmarrow.ipc.message.framing import CONTINUATION
 from shmarrow.ipc.options import DEFAULT_OPTIONS, IpcWriteOptions
 from shmarrow.ipc.schema.types import NESTED, read_type, text, type_values
 from shmarrow.tensor import SparseCOOTensor, SparseCSCMatrix, SparseCSFTensor, SparseCSRMatrix, Tensor
