@@ -149,6 +149,19 @@ def test_pyarrow(type: Any, slots: dict[str, Any], json: dict[str, Any], format:
     assert DataType.from_pyarrow(type.to_pyarrow()) == type
 
 
+@each_sample
+def test_types_are_immutable(type: Any, slots: dict[str, Any], json: dict[str, Any], format: str) -> None:
+    """Types are shared by all that a process reads, so nobody can change one."""
+    names = ["layout", "storage", "fields", "descriptor", *[each.name for each in type.descriptor.parameters]]
+    before = (hash(type), str(type), [getattr(type, name) for name in names])
+    for name in names:
+        with pytest.raises(AttributeError):
+            setattr(type, name, None)
+        with pytest.raises(AttributeError):
+            delattr(type, name)
+    assert (hash(type), str(type), [getattr(type, name) for name in names]) == before
+
+
 @pytest.mark.parametrize(
     ("text", "fields"),
     [

@@ -72,6 +72,10 @@ class ExtensionType(DataType, abstract=True):
         """The Python value of the storage from that of the extension, which is not None."""
         return value
 
+    # Attributes of subclasses are their own business.
+    __setattr__ = object.__setattr__  # type: ignore[assignment]
+    __delattr__ = object.__delattr__
+
     # --- as the storage type ---
 
     def __init_subclass__(cls) -> None:

@@ -114,12 +114,12 @@ def _simple_from() -> dict[Any, DataType]:
 
 def _type_from(type: Any, address: int) -> DataType:
     """The type that is pyarrow's ``type``, which pyarrow described at an address."""
+    found = _CSchema.at(address)
+    if isinstance(type, partner().BaseExtensionType):  # some of which have no hash
+        return extension_type(_type_from(type.storage_type, address), found.key_values())[0]
     simple = _simple_from().get(type)
     if simple is not None:
         return simple
-    found = _CSchema.at(address)
-    if isinstance(type, partner().BaseExtensionType):
-        return extension_type(_type_from(type.storage_type, address), found.key_values())[0]
     children = [_field_from(type.field(i), child) for i, child in enumerate(found.child_addresses())]
     text = ctypes.string_at(found.format).decode()
     try:
@@ -151,9 +151,6 @@ def type_from_pyarrow(type: Any) -> DataType:
         If it is of a kind unknown here.
     """
     _expect(type, "DataType")
-    simple = _simple_from().get(type)
-    if simple is not None:
-        return simple
     capsule = type.__arrow_c_schema__()
     return _type_from(type, _capsule_pointer(capsule, b"arrow_schema"))
 

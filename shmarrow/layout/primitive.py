@@ -17,7 +17,7 @@ from shmarrow.bitmap import Mask
 from shmarrow.errors import CopyRequired, InvalidData, InvalidType
 from shmarrow.layout.array import Array, make_array
 from shmarrow.layout.memory import Indices, check_expansion, frozen, read_only, validity_of, view_of
-from shmarrow.layout.values import check_range, from_python, kinds_of, plain_numbers, to_python
+from shmarrow.layout.values import check_range, from_numbers, from_python, kinds_of, to_python
 from shmarrow.types import DataType
 
 if TYPE_CHECKING:
@@ -132,7 +132,7 @@ class PrimitiveArray(Array):
     def from_numbers(cls, type: Any, values: Sequence[Any], mask: Mask | None) -> Any:
         """An array of integers or floats from numbers of the same kind, and None where ``mask`` is False."""
         known = values if mask is None else list(itertools.compress(values, mask.tobytes()))
-        numbers = plain_numbers(type, known)
+        numbers = from_numbers(type, known)
         if mask is None:
             return make_array(type, len(values), [None, frozen(numbers)], 0)
         filled = np.zeros(len(values), type.storage)

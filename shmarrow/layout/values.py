@@ -247,7 +247,7 @@ def _array_of(type: DataType, dtype: Any, numbers: Sequence[int]) -> Values:
 _CODES = {"<i8": "q", "<u8": "Q", "<f8": "d"}
 
 
-def plain_numbers(type: DataType, values: Sequence[Any]) -> Values:
+def from_numbers(type: DataType, values: Sequence[Any]) -> Values:
     """Storage values of integers from ints, or of floats from floats; faster than :func:`from_python`."""
     storage = type.storage
     assert storage is not None

@@ -20,7 +20,7 @@ from shmarrow.types.descriptors import TypeDescriptor, claim
 if TYPE_CHECKING:
     from shmarrow.types.field import Field
 
-__all__ = ["DType", "DataType", "Metadata", "MetadataLike", "as_metadata", "as_type"]
+__all__ = ["DType", "DataType", "FrozenMetadata", "Metadata", "MetadataLike", "as_metadata", "as_type"]
 
 Metadata = Mapping[bytes, bytes]
 MetadataLike = Mapping[Any, Any]
@@ -77,6 +77,10 @@ class DataType:
         dtype of the arrays that ``to_numpy()`` gives without a copy, where there is one.
     fields : tuple of Field
         The child fields of a nested type.
+
+    Thread safety
+    -------------
+    A type is immutable, so threads may share it.
     """
 
     __slots__ = ("_hash", "_str")
@@ -152,6 +156,17 @@ class DataType:
         """Same class and same parameters."""
         return self == other
 
+    def _set(self, **values: Any) -> None:
+        """Set attributes, for constructors."""
+        for name, value in values.items():
+            object.__setattr__(self, name, value)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        raise AttributeError(f"{self} is immutable: {name!r} cannot be set")
+
+    def __delattr__(self, name: str) -> None:
+        raise AttributeError(f"{self} is immutable: {name!r} cannot be deleted")
+
     def __eq__(self, other: object) -> bool:
         if self is other:
             return True
@@ -161,14 +176,14 @@ class DataType:
         try:
             return self._hash
         except AttributeError:
-            self._hash = hash((type(self), self._key()))
+            self._set(_hash=hash((type(self), self._key())))
             return self._hash
 
     def __str__(self) -> str:
         try:
             return self._str
         except AttributeError:
-            self._str = self._name()
+            self._set(_str=self._name())
             return self._str
 
     def __repr__(self) -> str:

@@ -16,6 +16,8 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from shmarrow.errors import InvalidArgument
 
 REQUIRED: Any = object()
@@ -213,15 +215,15 @@ def _from_format(kind: Any, text: str) -> Any:
 
 _TIME = Parameter("unit", "unit", TIME_UNIT, 1)
 _INTERVALS = {
-    "month": "<i4",
-    "day_time": [("days", "<i4"), ("milliseconds", "<i4")],
-    "month_day_nano": [("months", "<i4"), ("days", "<i4"), ("nanoseconds", "<i8")],
+    "month": np.dtype("<i4"),
+    "day_time": np.dtype([("days", "<i4"), ("milliseconds", "<i4")]),
+    "month_day_nano": np.dtype([("months", "<i4"), ("days", "<i4"), ("nanoseconds", "<i8")]),
 }
 
 
-def _same(type: Any) -> Any:
-    """The storage, as the dtype for numpy users too."""
-    return type.storage
+def _both(dtype: Callable[[Any], Any]) -> Any:
+    """A storage that is the dtype for numpy users too."""
+    return {"storage": dtype, "numpy": dtype}
 
 
 def _bytes(member: str, layout: str, format: str, factory: str, text: bool) -> TypeDescriptor:
@@ -240,14 +242,12 @@ TYPES: tuple[TypeDescriptor, ...] = (
             Parameter("bits", "bitWidth", "i4", choices=(8, 16, 32, 64)),
             Parameter("signed", "is_signed", "bool", False, "isSigned"),
         ),
-        storage=lambda t: f"<{'i' if t.signed else 'u'}{t.bits // 8}",
-        numpy=_same,
+        **_both(lambda t: f"<{'i' if t.signed else 'u'}{t.bits // 8}"),
     ),
     TypeDescriptor(
         "FloatingPoint", ("primitive",), "{bits}", "float{t.bits}", values="float",
         parameters=(Parameter("bits", "precision", PRECISION),),
-        storage=lambda t: f"<f{t.bits // 8}",
-        numpy=_same,
+        **_both(lambda t: f"<f{t.bits // 8}"),
     ),
     _bytes("Binary", "binary", "z", "binary", False),
     _bytes("Utf8", "binary", "u", "string", True),
@@ -282,8 +282,7 @@ TYPES: tuple[TypeDescriptor, ...] = (
     TypeDescriptor(
         "Interval", ("primitive",), "ti{unit}", "{t.unit}_interval", values="interval",
         parameters=(Parameter("unit", "unit", INTERVAL_UNIT),),
-        storage=lambda t: _INTERVALS[t.unit],
-        numpy=_same,
+        **_both(lambda t: _INTERVALS[t.unit]),
     ),
     _list("List", "list", "+l", "list_"),
     TypeDescriptor("Struct_", ("struct",), "+s", "struct", ("fields",), children=ALL),
@@ -295,8 +294,7 @@ TYPES: tuple[TypeDescriptor, ...] = (
     TypeDescriptor(
         "FixedSizeBinary", ("primitive",), "w:{width}", "binary", ("width",), values="bytes",
         parameters=(Parameter("width", "byteWidth", "i4"),),
-        storage=lambda t: f"V{t.width}",
-        numpy=_same,
+        **_both(lambda t: f"V{t.width}"),
     ),
     TypeDescriptor(
         "FixedSizeList", ("fixed_size_list",), "+w:{list_size}", "list_", ("value_field", "list_size"),

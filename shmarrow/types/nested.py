@@ -30,7 +30,7 @@ class _ListLike(DataType, abstract=True):
     parameters: ClassVar[tuple[str, ...]] = ("value_field",)
 
     def __init__(self, value: Field | DataType | str) -> None:
-        self.fields = (as_field(value, "item"),)
+        self._set(fields=(as_field(value, "item"),))
 
     @property
     def value_field(self) -> Field:
@@ -80,12 +80,13 @@ class FixedSizeListType(_ListLike, members=("FixedSizeList",)):
 
     __slots__ = ("list_size",)
     parameters = ("value_field", "list_size")
+    list_size: int
 
     def __init__(self, value: Field | DataType | str, list_size: int) -> None:
         super().__init__(value)
         if not 0 <= list_size < 1 << 31:
             raise InvalidArgument(f"the size of a fixed-size list is an int32 of at least 0, found {list_size}")
-        self.list_size = list_size
+        self._set(list_size=list_size)
 
     def _key(self) -> tuple[Any, ...]:
         return (*super()._key(), self.list_size)
@@ -101,7 +102,7 @@ class StructType(DataType, members=("Struct_",)):
     parameters = ("fields",)
 
     def __init__(self, fields: FieldsLike) -> None:
-        self.fields = as_fields(fields)
+        self._set(fields=as_fields(fields))
 
     @property
     def names(self) -> list[str]:
@@ -125,13 +126,13 @@ class MapType(DataType, members=("Map",)):
 
     __slots__ = ("fields", "keys_sorted")
     parameters = ("entries_field", "keys_sorted")
+    keys_sorted: bool
     offset_dtype = np.dtype("<i4")
 
     def __init__(self, entries: Field, keys_sorted: bool = False) -> None:
         if not isinstance(entries.type, StructType) or len(entries.type.fields) != 2:
             raise InvalidArgument(f"the entries of a map are a struct of two fields, found {entries.type}")
-        self.fields = (entries,)
-        self.keys_sorted = keys_sorted
+        self._set(fields=(entries,), keys_sorted=keys_sorted)
 
     @property
     def entries_field(self) -> Field:
@@ -170,19 +171,20 @@ class UnionType(DataType, members=("Union",)):
 
     __slots__ = ("fields", "mode", "type_codes")
     parameters = ("mode", "fields", "type_codes")
+    mode: str
+    type_codes: tuple[int, ...]
 
     def __init__(self, mode: str, fields: FieldsLike, type_codes: Sequence[int] | None = None) -> None:
         if mode not in UNION_MODE.values:
             raise InvalidArgument(f"the mode of a union is 'sparse' or 'dense', found {mode!r}")
-        self.mode = mode
-        self.fields = as_fields(fields)
+        self._set(mode=mode, fields=as_fields(fields))
         codes = tuple(range(len(self.fields)) if type_codes is None else [int(code) for code in type_codes])
         if len(codes) != len(self.fields):
             raise InvalidArgument(f"a union of {len(self.fields)} fields has as many type codes, found {len(codes)}")
         if len(set(codes)) != len(codes) or not all(0 <= code <= 127 for code in codes):
             found = list(codes)[:200]
             raise InvalidArgument(f"the type codes of a union are distinct numbers from 0 to 127, found {found}")
-        self.type_codes = codes
+        self._set(type_codes=codes)
 
     @property
     def layout(self) -> str:  # type: ignore[override]
@@ -206,15 +208,14 @@ class DictionaryType(EncodedType, members=("DictionaryEncoding",)):
     __slots__ = ("index_type", "ordered", "storage", "value_type")
     storage: DType
     parameters = ("index_type", "value_type", "ordered")
+    index_type: IntType
+    ordered: bool
 
     def __init__(self, index_type: DataType | str, value_type: DataType | str, ordered: bool = False) -> None:
         index = as_type(index_type)
         if not isinstance(index, IntType):
             raise InvalidArgument(f"the index type of a dictionary is an integer, found {index}")
-        self.index_type = index
-        self.value_type = as_type(value_type)
-        self.ordered = bool(ordered)
-        self.storage = index.storage
+        self._set(index_type=index, value_type=as_type(value_type), ordered=bool(ordered), storage=index.storage)
 
     def _name(self) -> str:
         return f"dictionary<values={self.value_type}, indices={self.index_type}, ordered={int(self.ordered)}>"
@@ -230,7 +231,7 @@ class RunEndEncodedType(EncodedType, members=("RunEndEncoded",)):
         ends = run_ends if isinstance(run_ends, Field) else Field("run_ends", as_type(run_ends), nullable=False)
         if not isinstance(ends.type, IntType) or not ends.type.signed or ends.type.bits == 8:
             raise InvalidArgument(f"run ends are int16, int32 or int64, found {ends.type}")
-        self.fields = (ends, as_field(values, "values"))
+        self._set(fields=(ends, as_field(values, "values")))
 
     @property
     def run_ends_field(self) -> Field:

@@ -5,6 +5,7 @@ The factories have the names of pyarrow's.
 
 from __future__ import annotations
 
+import functools
 from typing import ClassVar
 
 import numpy as np
@@ -45,6 +46,9 @@ class BoolType(DataType, members=("Bool",)):
         return "bool"
 
 
+_dtype = functools.lru_cache(256)(np.dtype)
+
+
 class _FixedWidth(DataType, abstract=True):
     """A type with a values buffer, whose dtypes follow from the parameters."""
 
@@ -52,11 +56,15 @@ class _FixedWidth(DataType, abstract=True):
     storage: DType
 
     def _set_dtypes(self) -> None:
-        storage, numpy = self.descriptor.storage, self.descriptor.numpy
+        descriptor = self.descriptor
+        storage, numpy = descriptor.storage, descriptor.numpy
         assert storage is not None
-        self.storage = np.dtype(storage(self))
-        dtype = numpy and numpy(self)
-        self.numpy_dtype = None if dtype is None else np.dtype(dtype)
+        dtype = _dtype(storage(self))
+        if numpy is not storage:
+            found = numpy and numpy(self)
+            self._set(storage=dtype, numpy_dtype=found and _dtype(found))
+        else:
+            self._set(storage=dtype, numpy_dtype=dtype)
 
 
 class IntType(_FixedWidth, members=("Int",)):
@@ -64,12 +72,13 @@ class IntType(_FixedWidth, members=("Int",)):
 
     __slots__ = ("bits", "signed")
     parameters = ("bits", "signed")
+    bits: int
+    signed: bool
 
     def __init__(self, bits: int, signed: bool) -> None:
         if bits not in (8, 16, 32, 64):
             raise InvalidArgument(f"an integer has 8, 16, 32 or 64 bits, found {bits}")
-        self.bits = bits
-        self.signed = signed
+        self._set(bits=bits, signed=signed)
         self._set_dtypes()
 
     @property
@@ -87,11 +96,12 @@ class FloatType(_FixedWidth, members=("FloatingPoint",)):
 
     __slots__ = ("bits",)
     parameters = ("bits",)
+    bits: int
 
     def __init__(self, bits: int) -> None:
         if bits not in PRECISION.values:
             raise InvalidArgument(f"a floating point number has 16, 32 or 64 bits, found {bits}")
-        self.bits = bits
+        self._set(bits=bits)
         self._set_dtypes()
 
     def _name(self) -> str:
@@ -103,6 +113,9 @@ class DecimalType(_FixedWidth, members=("Decimal",)):
 
     __slots__ = ("bits", "precision", "scale")
     parameters = ("bits", "precision", "scale")
+    bits: int
+    precision: int
+    scale: int
     MAX_PRECISION: ClassVar[dict[int, int]] = {32: 9, 64: 18, 128: 38, 256: 76}
 
     def __init__(self, bits: int, precision: int, scale: int = 0) -> None:
@@ -114,9 +127,7 @@ class DecimalType(_FixedWidth, members=("Decimal",)):
             )
         if not -(1 << 31) <= scale < 1 << 31:
             raise InvalidArgument(f"the scale of a decimal is an int32, found {scale}")
-        self.bits = bits
-        self.precision = precision
-        self.scale = scale
+        self._set(bits=bits, precision=precision, scale=scale)
         self._set_dtypes()
 
     def _name(self) -> str:
@@ -128,11 +139,12 @@ class DateType(_FixedWidth, members=("Date",)):
 
     __slots__ = ("unit",)
     parameters = ("unit",)
+    unit: str
 
     def __init__(self, unit: str) -> None:
         if unit not in DATE_UNIT.values:
             raise InvalidArgument(f"the unit of a date is 'day' or 'ms', found {unit!r}")
-        self.unit = unit
+        self._set(unit=unit)
         self._set_dtypes()
 
     def _name(self) -> str:
@@ -144,11 +156,12 @@ class _TimeLike(_FixedWidth, abstract=True):
 
     __slots__ = ("unit",)
     parameters: ClassVar[tuple[str, ...]] = ("unit",)
+    unit: str
 
     def __init__(self, unit: str) -> None:
         if unit not in TIME_UNIT.values:
             raise InvalidArgument(f"a time unit is one of s, ms, us, ns, found {unit!r}")
-        self.unit = unit
+        self._set(unit=unit)
         self._set_dtypes()
 
 
@@ -176,12 +189,13 @@ class TimestampType(_TimeLike, members=("Timestamp",)):
 
     __slots__ = ("tz",)
     parameters = ("unit", "tz")
+    tz: str | None
 
     def __init__(self, unit: str, tz: str | None = None) -> None:
         super().__init__(unit)
         if tz is not None and not isinstance(tz, str):
             raise InvalidType(f"the time zone of a timestamp is a string, found {type(tz).__name__}")
-        self.tz = tz or None
+        self._set(tz=tz or None)
 
     def _name(self) -> str:
         return f"timestamp[{self.unit}]" if self.tz is None else f"timestamp[{self.unit}, tz={self.tz}]"
@@ -201,12 +215,13 @@ class IntervalType(_FixedWidth, members=("Interval",)):
 
     __slots__ = ("unit",)
     parameters = ("unit",)
+    unit: str
 
     def __init__(self, unit: str) -> None:
         if unit not in INTERVAL_UNIT.values:
             units = ", ".join(INTERVAL_UNIT.values)
             raise InvalidArgument(f"the unit of an interval is one of {units}, found {unit!r}")
-        self.unit = unit
+        self._set(unit=unit)
         self._set_dtypes()
 
     def _name(self) -> str:
@@ -218,11 +233,12 @@ class FixedSizeBinaryType(_FixedWidth, members=("FixedSizeBinary",)):
 
     __slots__ = ("width",)
     parameters = ("width",)
+    width: int
 
     def __init__(self, width: int) -> None:
         if not 0 <= width < 1 << 31:
             raise InvalidArgument(f"the width of a fixed-size binary is an int32 of at least 0, found {width}")
-        self.width = width
+        self._set(width=width)
         self._set_dtypes()
 
     def _name(self) -> str:
@@ -234,11 +250,11 @@ class _BinaryLike(DataType, abstract=True):
 
     __slots__ = ("descriptor", "text")
     parameters = ("text",)
+    text: bool
     descriptor: TypeDescriptor
 
     def __init__(self, text: bool) -> None:
-        self.text = text
-        self.descriptor = self.descriptors[text]
+        self._set(text=text, descriptor=self.descriptors[text])
 
     def _name(self) -> str:
         return self.descriptor.factory

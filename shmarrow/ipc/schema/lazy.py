@@ -22,7 +22,7 @@ from shmarrow.buffer import U1
 from shmarrow.errors import InvalidData, LimitExceeded, Unsupported
 from shmarrow.ipc.flatbuffers.reader import I4, U4, WORD, FlatBuffer, Offsets, TableView, extent
 from shmarrow.ipc.flatbuffers.tables import ENUMS, UNIONS
-from shmarrow.ipc.schema.decode import FieldLayout, Positions, parse_field
+from shmarrow.ipc.schema.decode import FieldLayout, Positions, encoded_fields, parse_field
 from shmarrow.ipc.schema.fast_decode import flat_field, flat_type
 from shmarrow.ipc.schema.types import text
 from shmarrow.ipc.schema.wide import CHILDREN, DICTIONARY, NAME, TYPE, TYPE_TAG, FieldTables, every, highest
@@ -176,19 +176,15 @@ class LazySchema:
         """
         if self._dictionary_values is None:
             found: dict[int, FieldLayout] = {}
-            left = self.wires()
-            while left:
-                wire = left.pop()
-                left += wire.children
-                if wire.dictionary_id is None or wire.values is None:
-                    continue
-                known = found.setdefault(wire.dictionary_id, wire.values)
-                if known.field.type != wire.values.field.type:
+            for wire in encoded_fields(self.wires()):
+                id, values = wire.dictionary_id, wire.values
+                assert id is not None
+                assert values is not None
+                type = found.setdefault(id, values).field.type
+                if type != values.field.type:
                     raise InvalidData(
-                        f"dictionary {wire.dictionary_id} has values of type {known.field.type} in one field and "
-                        f"{wire.values.field.type} in another"
+                        f"dictionary {id} has values of type {type} in one field and {values.field.type} in another"
                     )
-                left.append(wire.values)
             self._dictionary_values = found
         return self._dictionary_values
 

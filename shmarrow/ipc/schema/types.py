@@ -72,10 +72,8 @@ _SHARED = frozenset(
 
 def read_type(member: str, table: TableView, children: _Children) -> DataType:
     """The type in a table of the Type union; of those without children and strings each is made once."""
-    if children or member not in _SHARED:
-        return _make_type(member, table, children)
     content = table.content()
-    if len(content) > _LARGEST_CACHED:
+    if children or member not in _SHARED or len(content) > _LARGEST_CACHED:
         return _make_type(member, table, children)
     key = (member, table.offsets, content)
     found = _CACHED.get(key)
