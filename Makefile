@@ -51,8 +51,9 @@ bench: .venv/installed ## side by side with the peers: opening, writing, and the
 	@$(BIN)/python benchmarks/store.py
 	@$(BIN)/python benchmarks/tensor.py
 
-docs: .venv/installed ## write docs/support.md, and run every example of the README, the guide and the docstrings
+docs: .venv/installed ## write what docs/ has from the code, and run every example of the README, the guide, docstrings
 	@$(BIN)/python tests/support.py
+	@$(BIN)/python tests/filemap.py
 	@$(BIN)/pytest tests/test_docs.py
 
 clean: ## remove all that the other targets made
