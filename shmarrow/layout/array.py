@@ -280,17 +280,25 @@ class Array:
 
         Parameters
         ----------
-        indices : int ndarray
-            Positions from 0.
+        indices : integer ndarray, integer Array or sequence of int
+            Positions from 0, of shape (n,); a null index, or None, gives a null.
         mask : bool ndarray, optional
-            False makes a slot null whatever its index.
+            Shape (n,); False makes a slot null whatever its index.
 
         Raises
         ------
+        InvalidType
+            If the indices are not integers; truth values and floating-point numbers are never taken for positions.
+        InvalidArgument
+            If the indices or the mask have another shape.
         IndexOutOfRange
             If an index is negative or beyond the end.
         """
-        indices = np.asarray(indices, np.int64)
+        indices, known = _positions(indices)
+        if mask is not None:
+            mask = checked_mask(mask, len(indices))
+        if known is not None:
+            mask = known if mask is None else mask & known
         if mask is not None:
             if mask.all():
                 mask = None
@@ -545,6 +553,70 @@ def make_array(
 def array_class(type: DataType) -> type[Array]:
     """The class of the arrays of a type."""
     return type.array_class or _CLASSES[type.layout]
+
+
+def _positions(indices: Any) -> tuple[Indices, Mask | None]:
+    """Positions of dtype int64 and shape (n,), and which of them are not null; None where all are not."""
+    known: Mask | None = None
+    if isinstance(indices, np.ndarray) and indices.dtype == np.int64 and indices.ndim == 1:
+        return indices, None
+    if isinstance(indices, Array) and indices.type.layout == "primitive":
+        known = indices._mask()
+        values = np.asarray(indices.values)
+        if known is not None and values.dtype.kind in "iu":
+            values = np.where(known, values, 0)
+    else:
+        if getattr(indices, "null_count", 0):  # arrays of any library, which numpy would make floats of
+            indices = indices.to_pylist()
+        try:
+            if isinstance(indices, (list, tuple)):
+                if None in indices:
+                    known = np.array([index is not None for index in indices], np.bool_)
+                    indices = [0 if index is None else index for index in indices]
+                kinds = set(map(type, indices))
+                if bool in kinds or np.bool_ in kinds:
+                    values = np.empty(len(indices), np.bool_)
+                else:
+                    exact = all(issubclass(kind, (int, np.integer)) for kind in kinds)
+                    values = np.array(indices, np.int64 if exact else None)
+            else:
+                values = np.asarray(indices)
+        except OverflowError:
+            raise IndexOutOfRange(f"an index of {max(indices, key=abs)} is beyond what an array can have") from None
+        except (TypeError, ValueError) as error:
+            raise InvalidType(f"indices are integers, found {indices.__class__.__name__}: {error}") from None
+    if values.dtype.kind == "b":
+        raise InvalidType(
+            "indices are positions, found truth values; for the slots where a mask is True, "
+            "take numpy.flatnonzero(mask)"
+        )
+    if values.ndim != 1:
+        raise InvalidArgument(f"indices have the shape (n,), found {values.shape}")
+    if not len(values):
+        return np.empty(0, np.int64), None
+    if values.dtype.kind not in "iu":
+        raise InvalidType(f"indices are integers, found {values.dtype}")
+    if values.dtype.kind == "u" and int(values.max()) >= 1 << 63:
+        raise IndexOutOfRange(f"an index of {int(values.max())} is beyond what an array can have")
+    return values.astype(np.int64, copy=False), known
+
+
+def checked_mask(mask: Any, length: int) -> Mask:
+    """A mask as truth values of shape (length,).
+
+    Raises
+    ------
+    InvalidType
+        If it holds anything but truth values.
+    InvalidArgument
+        If it has another shape.
+    """
+    values = np.asarray(mask)
+    if values.dtype != np.bool_ and values.size:
+        raise InvalidType(f"a mask holds truth values, found {values.dtype}")
+    if values.shape != (length,):
+        raise InvalidArgument(f"the mask has the shape {values.shape}, expected ({length},)")
+    return values.astype(np.bool_, copy=False)
 
 
 def nulls(type: DataType, length: int) -> Any:
