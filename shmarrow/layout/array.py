@@ -30,7 +30,7 @@ from shmarrow.errors import (
     LimitExceeded,
 )
 from shmarrow.layout.listing import LISTING, bytes_needed
-from shmarrow.layout.memory import Indices, read_only
+from shmarrow.layout.memory import Indices, check_expansion, read_only
 from shmarrow.layout.preview import Budget, clip
 from shmarrow.types import DataType, Field
 
@@ -385,20 +385,25 @@ class Array:
         InvalidData
             With where, what was expected and what was found.
         """
+        self._validate(full)
+        if full:
+            self._check_nullability(None)
+
+    def _validate(self, full: bool) -> None:
+        """All of :meth:`validate` but nullability, which is a matter of the slots that are referenced from above."""
         self._check_buffers()
         self._check_structure()
         for field, child in zip(self._type.fields, self._children, strict=True):
             try:
-                child.validate(full)
+                child._validate(full)
             except InvalidData as error:
                 raise type(error)(f"child {field.name!r}: {error}") from None
         if self._dictionary is not None and full:
-            self._dictionary.validate(full)
+            self._dictionary._validate(full)
         if full:
             self._check_null_count()
             self._check_references()
             self._check_values()
-            self._check_nullability()
 
     def validate_references(self) -> None:
         """Check the structure, and that no value leads outside of it: what code without checks of its own relies on.
@@ -439,6 +444,16 @@ class Array:
                 raise InvalidData(f"{self._type}: {slots} slots need {needed} bytes of {row.role}, found {size}")
         if len(self._children) != len(self._type.fields):
             raise InvalidData(f"{self._type}: expected {len(self._type.fields)} children, found {len(self._children)}")
+        for field, child in zip(self._type.fields, self._children, strict=True):
+            if child.type is not field.type and not self._takes(field, child.type):
+                raise InvalidData(
+                    f"{clip(str(self._type), 200)}: expected child {field.name!r} of type {field.type}, "
+                    f"found one of {child.type}"
+                )
+
+    def _takes(self, field: Field, found: DataType) -> bool:
+        """Whether the child of this field may have this type."""
+        return field.type == found
 
     def _check_structure(self) -> None:
         """What the structure of this layout promises beyond the sizes of its buffers."""
@@ -454,10 +469,51 @@ class Array:
     def _check_values(self) -> None:
         """What the values of this layout promise otherwise."""
 
-    def _check_nullability(self) -> None:
-        """Children of non-nullable fields hold no nulls; layouts with such children say where."""
+    def _check_nullability(self, live: Mask | None) -> None:
+        """Children of non-nullable fields hold no nulls in slots that slots of this array refer to.
+
+        ``live`` is False for slots of this array that nothing refers to, None where all are referred to. The array has
+        passed all other checks.
+        """
+        if not _has_required(self._type):
+            return
+        for field, child, used in self._referenced(self._live(live)):
+            name = "dictionary" if field is None else f"child {field.name!r}"
+            if field is not None and not field.nullable and child.type.layout != "null":
+                _check_no_nulls(field.name, child, used, str(self._type))
+            try:
+                child._check_nullability(used)
+            except InvalidData as error:
+                raise type(error)(f"{name}: {error}") from None
+
+    def _referenced(self, live: Mask | None) -> Iterator[tuple[Field | None, Any, Mask | None]]:
+        """Each child, which of its slots the slots that are ``live`` refer to, and its field; None for a dictionary.
+
+        A mask of None says: all of them.
+        """
+        yield from ()
+
+    def _live(self, live: Mask | None) -> Mask | None:
+        """The slots of ``live`` that are not null; None where that is all."""
+        mask = self._mask()
+        return live if mask is None else mask if live is None else mask & live
+
+    def _logical_nulls(self) -> Mask | None:
+        """True for slots that are null, also where a child or a dictionary says so; None where there are none."""
+        mask = self._mask()
+        return None if mask is None else ~mask
 
     # --- building ---
+
+    @classmethod
+    def _expect(cls, type: Any, **children: Any) -> None:
+        """Refuse a type of another layout than this class has, and children that are no arrays."""
+        if not isinstance(type, DataType) or type.layout not in cls.layouts:
+            found = type if isinstance(type, DataType) else f"{type!r:.80}"
+            raise InvalidType(f"{cls.__name__}: expected a type of layout {' or '.join(cls.layouts)}, found {found}")
+        for name, child in children.items():
+            if not isinstance(child, Array):
+                raise InvalidType(f"{cls.__name__}: {name} are an Array, found {child.__class__.__name__}")
 
     @classmethod
     def _nulls(cls, type: DataType, length: int) -> Any:
@@ -555,6 +611,22 @@ def array_class(type: DataType) -> type[Array]:
     return type.array_class or _CLASSES[type.layout]
 
 
+def blank_mask(child: Any) -> Mask:
+    """A mask of False for each slot of an array, where its slots take about as many bytes as that, or are few."""
+    if len(child) > 8 * child.nbytes:
+        check_expansion(len(child), clip(str(child.type), 200))
+    return np.zeros(len(child), np.bool_)
+
+
+def spread(live: Mask | None, counts: Any, child: Any) -> Mask | None:
+    """Each truth value as often as ``counts`` says, one for each slot of an array; None for None."""
+    if live is None:
+        return None
+    if len(child) > 8 * child.nbytes:
+        check_expansion(len(child), clip(str(child.type), 200))
+    return np.repeat(live, counts)
+
+
 def _positions(indices: Any) -> tuple[Indices, Mask | None]:
     """Positions of dtype int64 and shape (n,), and which of them are not null; None where all are not."""
     known: Mask | None = None
@@ -562,7 +634,7 @@ def _positions(indices: Any) -> tuple[Indices, Mask | None]:
         return indices, None
     if isinstance(indices, Array) and indices.type.layout == "primitive":
         known = indices._mask()
-        values = np.asarray(indices.values)
+        values = np.asarray(indices.values)  # type: ignore[attr-defined]
         if known is not None and values.dtype.kind in "iu":
             values = np.where(known, values, 0)
     else:
@@ -683,6 +755,24 @@ def concat_arrays(arrays: Sequence[Any]) -> Any:
 
 
 def check_not_null(field: Field, child: Any, where: str) -> None:
-    """A non-nullable field holds no nulls."""
-    if not field.nullable and child.null_count and child.type.layout != "null":
-        raise InvalidData(f"{where}: field {field.name!r} is not nullable but has {child.null_count} nulls")
+    """A non-nullable field holds no nulls, of its own or by way of a dictionary, runs or a union."""
+    if not field.nullable and child.type.layout != "null":
+        _check_no_nulls(field.name, child, None, where)
+
+
+def _check_no_nulls(name: str, child: Any, used: Mask | None, where: str) -> None:
+    missing = child._logical_nulls()
+    if missing is not None:
+        count = int(np.count_nonzero(missing if used is None else missing & used))
+        if count:
+            raise InvalidData(f"{where}: field {name!r} is not nullable but has {count} nulls")
+
+
+def _has_required(type: Any) -> bool:
+    """Whether the type has a field, at any depth, that is not nullable; the keys of maps never are."""
+    if type.layout == "map":
+        return True
+    if type.layout == "dictionary":
+        return _has_required(getattr(type, "storage_type", type).value_type)
+    fields = type.fields[1:] if type.layout == "run_end_encoded" else type.fields
+    return any(not field.nullable or _has_required(field.type) for field in fields)

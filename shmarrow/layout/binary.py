@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from shmarrow.bitmap import Mask, pack
+from shmarrow.bitmap import Mask
 from shmarrow.buffer import Bytes
-from shmarrow.errors import InvalidData, InvalidType
-from shmarrow.layout.array import Array, make_array
+from shmarrow.errors import InvalidArgument, InvalidData, InvalidType
+from shmarrow.layout.array import Array, checked_mask, make_array
 from shmarrow.layout.memory import EMPTY, Indices, frozen, offsets_of, ranges, read_only, validity_of
 from shmarrow.layout.preview import Budget, preview_bytes
 from shmarrow.layout.values import kinds_of
@@ -135,15 +135,54 @@ class BinaryArray(Array):
         ------
         InvalidData
             If the ends of the offsets do not lie within the data.
+        InvalidArgument
+            If the mask has another length.
         """
-        typed = np.ascontiguousarray(offsets, getattr(type, "offset_dtype", None))
-        validity = None if mask is None else read_only(pack(mask))
-        result = make_array(type, len(typed) - 1, [validity, frozen(typed), frozen(np.frombuffer(data, "u1"))])
+        cls._expect(type)
+        typed = exact_integers(offsets, type.offset_dtype, "offsets")  # type: ignore[attr-defined]
+        if not len(typed):
+            raise InvalidData(f"{type}: offsets have the shape (n + 1,), found none")
+        validity, nulls = validity_of(None if mask is None else checked_mask(mask, len(typed) - 1))
+        try:
+            raw = np.frombuffer(data, "u1") if memoryview(data).nbytes else EMPTY
+        except (TypeError, ValueError, BufferError) as error:
+            raise InvalidType(f"{type}: data are contiguous bytes, found {data.__class__.__name__}: {error}") from None
+        result = make_array(type, len(typed) - 1, [validity, frozen(typed), frozen(raw)], nulls)
         result.validate()
         return result
 
 
 # --- offsets, which lists have too ------------------------------------------------------------------------------
+
+
+def exact_integers(values: Any, dtype: np.dtype[Any], what: str) -> npt.NDArray[Any]:
+    """Integers of shape (n,) in another dtype that holds all of them; a view where they have it already.
+
+    Raises
+    ------
+    InvalidType
+        If they are not integers, or one is null.
+    InvalidData
+        If one does not fit the dtype.
+    """
+    if isinstance(values, Array):
+        if values.null_count or values.type.layout != "primitive":
+            raise InvalidType(f"{what} are integers that are not null, found {values.type}, {values.null_count} nulls")
+        values = values.values  # type: ignore[attr-defined]
+    try:
+        given = np.asarray(values)
+    except (TypeError, ValueError) as error:
+        raise InvalidType(f"{what} are integers: {error}") from None
+    if given.dtype.kind not in "iu" and given.size:
+        raise InvalidType(f"{what} are integers, found {given.dtype}")
+    if given.ndim != 1:
+        raise InvalidArgument(f"{what} have one dimension, found the shape {given.shape}")
+    if given.dtype != dtype and given.size:
+        info = np.iinfo(dtype)
+        low, high = int(given.min()), int(given.max())
+        if low < info.min or high > info.max:
+            raise InvalidData(f"{what} run from {low} to {high}, which {dtype.name} does not hold")
+    return np.ascontiguousarray(given, dtype)
 
 
 def offsets_view(array: Any) -> npt.NDArray[Any]:

@@ -15,7 +15,7 @@ import numpy as np
 from shmarrow import bitmap
 from shmarrow.bitmap import Mask
 from shmarrow.errors import CopyRequired, InvalidData, InvalidType
-from shmarrow.layout.array import Array, make_array
+from shmarrow.layout.array import Array, checked_mask, make_array
 from shmarrow.layout.memory import Indices, check_expansion, frozen, read_only, validity_of, view_of
 from shmarrow.layout.values import check_range, from_python, kinds_of, plain_numbers, to_python
 from shmarrow.types import BoolType, DataType, DateType, DecimalType, FixedSizeBinaryType, IntType
@@ -162,7 +162,7 @@ class PrimitiveArray(Array):
         elif values.dtype != storage:
             values = _cast_exactly(type, values, storage)
         data = frozen(values)
-        validity, nulls = validity_of(mask)
+        validity, nulls = validity_of(None if mask is None else checked_mask(mask, len(values)))
         return make_array(type, len(values), [validity, data], nulls)
 
 
@@ -255,7 +255,7 @@ class BooleanArray(Array):
         """An array from truth values of shape (n,); a copy, as the format has bits."""
         if values.dtype != np.bool_ or not isinstance(type, BoolType):
             raise InvalidType(f"{type}: cannot take an ndarray of {values.dtype}")
-        validity, nulls = validity_of(mask)
+        validity, nulls = validity_of(None if mask is None else checked_mask(mask, len(values)))
         return make_array(type, len(values), [validity, read_only(bitmap.pack(values))], nulls)
 
 

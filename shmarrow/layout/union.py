@@ -6,18 +6,19 @@ is meant. Unions have no validity of their own: a slot is null when the child's 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from shmarrow.bitmap import Mask
 from shmarrow.buffer import Bytes
-from shmarrow.errors import InvalidData, InvalidType
-from shmarrow.layout.array import Array, concat_arrays, make_array, nulls, one_null
+from shmarrow.errors import InvalidArgument, InvalidData, InvalidType
+from shmarrow.layout.array import Array, blank_mask, concat_arrays, make_array, nulls, one_null
+from shmarrow.layout.binary import exact_integers
 from shmarrow.layout.memory import Indices, frozen, read_only, view_of
 from shmarrow.layout.preview import Budget
-from shmarrow.types import DataType
+from shmarrow.types import DataType, Field
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -205,6 +206,21 @@ class UnionArray(Array, rare=True):
                         f"{self._type}: the offsets into a child go back from {int(at[i])} to {int(at[i + 1])}"
                     )
 
+    def _referenced(self, live: Mask | None) -> Iterator[tuple[Field | None, Any, Mask | None]]:
+        for slots, number, at in self._each():
+            child = self._children[number]
+            used = blank_mask(child)
+            used[at if live is None else at[live[slots]]] = True
+            yield self._type.fields[number], child, used
+
+    def _logical_nulls(self) -> Mask | None:
+        result = np.zeros(self._length, np.bool_)
+        for slots, number, at in self._each():
+            missing = self._children[number]._logical_nulls()
+            if missing is not None:
+                result[slots] = missing[at]
+        return result if result.any() else None
+
     @classmethod
     def _nulls(cls, type: DataType, length: int) -> Any:
         if not type.fields:
@@ -261,11 +277,29 @@ class UnionArray(Array, rare=True):
 
     @classmethod
     def from_arrays(cls, type: Any, type_ids: Any, children: Sequence[Any], offsets: Any = None) -> Any:
-        """A union over type ids of shape (n,), the children, and for a dense one offsets; copies nothing that fits."""
-        ids = np.ascontiguousarray(type_ids, np.int8)
+        """A union over type ids of shape (n,), the children, and for a dense one offsets; copies nothing that fits.
+
+        Raises
+        ------
+        InvalidArgument
+            If a dense union has not as many offsets as type ids, or a sparse one has offsets.
+        InvalidData
+            If a child has another type than its field, or, in a sparse union, another length than the union.
+        """
+        cls._expect(type, **{f"child {i}": child for i, child in enumerate(children)})
+        ids = exact_integers(type_ids, _ID, "type ids")
         buffers = [frozen(ids)]
         if type.mode == "dense":
-            buffers.append(frozen(np.ascontiguousarray(offsets, _OFFSET)))
+            if offsets is None:
+                raise InvalidArgument(f"{type}: a dense union has offsets, found none")
+            at = exact_integers(offsets, _OFFSET, "offsets")
+            if len(at) != len(ids):
+                raise InvalidArgument(f"{type}: {len(ids)} type ids but {len(at)} offsets")
+            buffers.append(frozen(at))
+        elif offsets is not None:
+            raise InvalidArgument(f"{type}: a sparse union has no offsets")
+        elif any(len(child) != len(ids) for child in children):
+            raise InvalidData(f"{type}: {len(ids)} type ids but children of {[len(child) for child in children][:8]}")
         result = make_array(type, len(ids), list(buffers), 0, 0, list(children))
         result.validate()
         return result
