@@ -309,6 +309,8 @@ def join_bytes(type: Any, values: Sequence[Any], mask: Mask | None) -> tuple[byt
     else:
         if not all(issubclass(kind, (bytes, bytearray, memoryview)) for kind in kinds_of(known)):
             raise _wrong_kind(type, known, (bytes, bytearray, memoryview))
+        # The length of a view of other items than bytes is not its number of bytes.
+        known = [value.tobytes() if isinstance(value, memoryview) else value for value in known]
         data = b"".join(known)
     lengths = np.fromiter(map(len, known), np.int64, len(known))
     if mask is None:

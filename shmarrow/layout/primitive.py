@@ -119,6 +119,8 @@ class PrimitiveArray(Array):
 
     @classmethod
     def from_pylist(cls, type: Any, values: Sequence[Any], mask: Mask | None) -> Any:
+        if isinstance(type, FixedSizeBinaryType) and memoryview in kinds_of(values):
+            values = [value.tobytes() if isinstance(value, memoryview) else value for value in values]
         if mask is None:
             return make_array(type, len(values), [None, frozen(from_python(type, values))], 0)
         known = from_python(type, [value for value in values if value is not None])

@@ -252,26 +252,33 @@ class UnionArray(Array, rare=True):
 
     @classmethod
     def from_pylist(cls, type: Any, values: Sequence[Any], mask: Mask | None) -> Any:
-        """Each value goes to the first child that takes it, None to the first child."""
-        from shmarrow.layout.build import array_from_pylist
+        """Each value goes to the child whose values are nearest to it, None to a child of nulls or a nullable one.
 
-        columns: list[list[Any]] = [[] for _ in type.fields]
-        numbers = np.zeros(len(values), np.int64)
+        Raises
+        ------
+        InvalidType
+            If no child gives back an equal value.
+        """
+        from shmarrow.layout.build import array_from_pylist
+        from shmarrow.layout.choose import choose
+
+        numbers = choose(type, values)
+        objects = np.fromiter(values, object, len(values))
+        dense = type.mode == "dense"
         offsets = np.zeros(len(values), _OFFSET)
-        for i, value in enumerate(values):
-            number = _child_for(type, value)
-            numbers[i] = number
-            offsets[i] = len(columns[number])
-            columns[number].append(value)
-            if type.mode == "sparse":
-                for other, column in enumerate(columns):
-                    if other != number:
-                        column.append(None)
-                offsets[i] = i
-        children = [array_from_pylist(column, field.type) for column, field in zip(columns, type.fields, strict=True)]
+        children = []
+        for number, field in enumerate(type.fields):
+            slots = np.flatnonzero(numbers == number)
+            if dense:
+                offsets[slots] = np.arange(len(slots))
+                own = objects[slots]
+            else:
+                own = np.full(len(values), None, object)
+                own[slots] = objects[slots]
+            children.append(array_from_pylist(own.tolist(), field.type))
         ids = np.array(type.type_codes or [0], np.int8)[numbers]
         buffers: list[Bytes | None] = [read_only(ids)]
-        if type.mode == "dense":
+        if dense:
             buffers.append(frozen(offsets))
         return make_array(type, len(values), buffers, 0, 0, children)
 
@@ -303,15 +310,3 @@ class UnionArray(Array, rare=True):
         result = make_array(type, len(ids), list(buffers), 0, 0, list(children))
         result.validate()
         return result
-
-
-def _child_for(type: Any, value: Any) -> int:
-    from shmarrow.layout.build import array_from_pylist
-
-    for number, field in enumerate(type.fields):
-        try:
-            array_from_pylist([value], field.type)
-        except (InvalidType, InvalidData):
-            continue
-        return number
-    raise InvalidType(f"{type}: no child takes {value!r:.80} of type {value.__class__.__name__}")
