@@ -352,16 +352,31 @@ class Array:
         """Same type, same length, the same slots null and the same values in all others; NaN equals nothing."""
         if not isinstance(other, Array) or self._type != other._type or self._length != other._length:
             return False
-        mine, theirs = self._mask(), other._mask()
-        if mine is None and theirs is None:
-            return self._same(other)
-        if mine is None or theirs is None or not np.array_equal(mine, theirs):
-            return False
-        keep = np.flatnonzero(mine)
-        return bool(self.take(keep)._same(other.take(keep)))
+        return (self is other and not _has_floats(self._type)) or self._equal(other, None)
 
-    def _same(self, other: Any) -> bool:
-        """Whether arrays of one type and length, with no nulls, hold the same values."""
+    def _equal(self, other: Any, live: Mask | None) -> bool:
+        """Whether arrays of one type and length are equal in the slots that ``live`` is True for, None for all."""
+        mine = self._validity() if self.null_count else None
+        theirs = other._validity() if other.null_count else None
+        if mine is not None or theirs is not None:
+            if live is not None:
+                if ((self.is_valid() != other.is_valid()) & live).any():
+                    return False
+            elif mine is None or theirs is None or not self._same_validity(mine, theirs, other):
+                return False
+        return self._same(other, live)
+
+    def _same_validity(self, mine: Bytes, theirs: Bytes, other: Any) -> bool:
+        return self.null_count == other.null_count and bitmap.same(
+            mine, self._offset, theirs, other._offset, self._length
+        )
+
+    def _same(self, other: Any, live: Mask | None) -> bool:
+        """Whether the values are the same in all slots that are live and not null, which are those in both arrays.
+
+        Others may hold anything; but as they mostly hold the same, comparing all of them comes first, and only what
+        differs is looked at under the mask.
+        """
         raise NotImplementedError
 
     def __eq__(self, other: object) -> bool:
@@ -609,6 +624,16 @@ def make_array(
 def array_class(type: DataType) -> type[Array]:
     """The class of the arrays of a type."""
     return type.array_class or _CLASSES[type.layout]
+
+
+def _has_floats(type: Any) -> bool:
+    """Whether values of the type may be, or have in them, NaN, which equals nothing."""
+    storage = type.storage
+    if type.layout == "primitive":
+        return storage is not None and storage.kind == "f"
+    if type.layout == "dictionary":
+        return _has_floats(getattr(type, "storage_type", type).value_type)
+    return any(_has_floats(field.type) for field in type.fields)
 
 
 def blank_mask(child: Any) -> Mask:

@@ -15,8 +15,19 @@ from shmarrow.bitmap import Mask
 from shmarrow.buffer import Bytes
 from shmarrow.errors import DEFAULT_LIMITS, InvalidData, LimitExceeded
 from shmarrow.layout.array import Array, make_array
-from shmarrow.layout.binary import check_utf8, decode, gather_bytes, join_bytes, slices
-from shmarrow.layout.memory import Indices, frozen, ranges, read_only, validity_of, view_of
+from shmarrow.layout.binary import (
+    LOW_BYTES,
+    check_utf8,
+    copy_runs,
+    decode,
+    gather_bytes,
+    is_ascii,
+    join_bytes,
+    load_words,
+    same_runs,
+    slices,
+)
+from shmarrow.layout.memory import Indices, frozen, read_only, validity_of, view_of
 from shmarrow.layout.preview import Budget, preview_bytes
 
 if TYPE_CHECKING:
@@ -24,7 +35,18 @@ if TYPE_CHECKING:
 
 INLINE = 12
 _WORDS = np.dtype(("<i4", (4,)))
+_PAIR = np.dtype(("<u8", (2,)))
 _MAX = (1 << 31) - 1
+_SIZE = np.uint64(0xFFFFFFFF)
+_HALF = np.uint64(32)
+_HIGH_BITS = np.uint64(0x8080808080808080)
+_PADDING = np.array(
+    [(~int(LOW_BYTES[min(size + 4, 8)])) & ((1 << 64) - 1) for size in range(INLINE + 1)] + [0], np.uint64
+)
+_PADDING_2 = np.array(
+    [(~int(LOW_BYTES[max(size - 4, 0)])) & ((1 << 64) - 1) for size in range(INLINE + 1)] + [0], np.uint64
+)
+"""For each length of a short value the bits of both words that are zero; none for long ones, which come last."""
 
 
 class BinaryViewArray(Array, rare=True):
@@ -47,7 +69,7 @@ class BinaryViewArray(Array, rare=True):
         """The views, all zero where null, and which of them are long, after a check of where they lead."""
         views = self.views
         if mask is not None:
-            views = np.where(mask[:, None], views, 0)
+            views = (self._words() * mask[:, None]).view(np.int32)
         lengths = views[:, 0]
         long = lengths > INLINE
         wrong = lengths < 0
@@ -61,6 +83,10 @@ class BinaryViewArray(Array, rare=True):
         if wrong.any():
             self._fail(int(wrong.argmax()))
         return views, long
+
+    def _words(self) -> npt.NDArray[np.uint64]:
+        """The views of shape (length, 2) as two little-endian numbers; the length is the low half of the first."""
+        return view_of(self._buffers[1], _PAIR, self._offset, self._length)
 
     def _fail(self, slot: int) -> None:
         length, _, index, start = self.views[slot].tolist()
@@ -93,18 +119,37 @@ class BinaryViewArray(Array, rare=True):
 
     def _pylist(self, mask: Mask | None) -> list[Any]:
         views, long = self._checked(mask)
-        starts = np.arange(4, 16 * self._length + 4, 16)
-        ends = starts + np.where(long, 0, views[:, 0])
-        result = slices(self._type, views.tobytes(), starts.tolist(), ends.tolist(), mask)
         at = np.flatnonzero(long)
+        short = views
         if len(at):
-            distinct, inverse = np.unique(views[at][:, [0, 2, 3]], axis=0, return_inverse=True)
-            self._check_total(distinct[:, 0])
-            buffers = self.data_buffers
-            raw = [buffers[i][start : start + length].tobytes() for length, i, start in distinct.tolist()]
-            values = [decode(self._type, value, 0) for value in raw] if self._type.text else raw
-            for slot, i in zip(at.tolist(), inverse.reshape(-1).tolist(), strict=True):
-                result[slot] = values[i]
+            short = views.copy()
+            short[at] = 0
+        starts = np.arange(4, 16 * self._length + 4, 16)
+        result = slices(self._type, short.tobytes(), starts.tolist(), (starts + short[:, 0]).tolist(), mask)
+        if not len(at):
+            return result
+        if int(views[at, 0].sum(dtype=np.int64)) > sum(map(len, self.data_buffers)) + 16 * self._length:
+            return self._put_distinct(result, views, at)
+        buffers = self.data_buffers
+        for i, slots in _by_buffer(views, long):
+            first = views[slots, 3].astype(np.int64)
+            last = first + views[slots, 0]
+            low = int(first.min())
+            region = buffers[i][low : int(last.max())].tobytes()
+            values = slices(self._type, region, (first - low).tolist(), (last - low).tolist(), None)
+            for slot, value in zip(slots.tolist(), values, strict=True):
+                result[slot] = value
+        return result
+
+    def _put_distinct(self, result: list[Any], views: npt.NDArray[np.int32], at: Indices) -> list[Any]:
+        """Long values that overlap, those of equal views made once."""
+        distinct, inverse = np.unique(views[at][:, [0, 2, 3]], axis=0, return_inverse=True)
+        self._check_total(distinct[:, 0])
+        buffers = self.data_buffers
+        raw = [buffers[i][start : start + length].tobytes() for length, i, start in distinct.tolist()]
+        values = [decode(self._type, value, 0) for value in raw] if self._type.text else raw
+        for slot, i in zip(at.tolist(), inverse.reshape(-1).tolist(), strict=True):
+            result[slot] = values[i]
         return result
 
     def _check_total(self, lengths: npt.NDArray[Any]) -> None:
@@ -128,16 +173,16 @@ class BinaryViewArray(Array, rare=True):
         self._check_total(lengths)
         offsets = np.zeros(len(lengths) + 1, np.int64)
         np.cumsum(lengths, out=offsets[1:])
-        if not long.any():
-            starts = np.arange(4, 16 * self._length + 4, 16, dtype=np.int64)
-            return offsets, gather_bytes(np.ascontiguousarray(views).reshape(-1).view(np.uint8), starts, lengths)
+        flat = np.ascontiguousarray(views).reshape(-1).view(np.uint8)
+        buffers = self.data_buffers
+        parts = list(_by_buffer(views, long))
+        if len(parts) == 1 and len(parts[0][1]) == len(lengths):
+            return offsets, gather_bytes(buffers[parts[0][0]], views[:, 3].astype(np.int64), lengths)
         data = np.empty(int(offsets[-1]), np.uint8)
         short = np.flatnonzero(~long)
-        flat = np.ascontiguousarray(views).reshape(-1).view(np.uint8)
-        _scatter(data, offsets[short], flat, short * 16 + 4, lengths[short])
-        buffers = self.data_buffers
-        for i, at in _by_buffer(views, long):
-            _scatter(data, offsets[at], buffers[i], views[at, 3].astype(np.int64), lengths[at])
+        copy_runs(data, offsets[short], flat, short * 16 + 4, lengths[short])
+        for i, at in parts:
+            copy_runs(data, offsets[at], buffers[i], views[at, 3].astype(np.int64), lengths[at])
         return offsets, read_only(data)
 
     def _gather(self, indices: Indices) -> Any:
@@ -173,13 +218,37 @@ class BinaryViewArray(Array, rare=True):
         views = np.concatenate(parts)
         return make_array(arrays[0].type, len(views), [None, frozen(views), *buffers], 0)
 
-    def _same(self, other: Any) -> bool:
-        if not np.array_equal(self.views[:, 0], other.views[:, 0]):
-            return False
-        for start in range(0, self._length, 1 << 16):
-            mine, theirs = (array.slice(start, 1 << 16).contiguous()[1] for array in (self, other))
-            if not np.array_equal(mine, theirs):
+    def _same(self, other: Any, live: Mask | None) -> bool:
+        mine, theirs = self._words(), other._words()
+        long = (mine[:, 0] & _SIZE) > INLINE
+        differ = mine[:, 0] != theirs[:, 0]
+        differ |= (mine[:, 1] != theirs[:, 1]) & ~long
+        valid: Mask | None = None
+        if differ.any():
+            valid = self._live(live)
+            if valid is None or (differ & valid).any():
                 return False
+        if not long.any():
+            return True
+        same_data = len(self.data_buffers) == len(other.data_buffers) and all(
+            left is right for left, right in zip(self.data_buffers, other.data_buffers, strict=True)
+        )
+        if same_data and np.array_equal(mine[:, 1], theirs[:, 1]):
+            return True
+        valid = self._live(live) if valid is None else valid
+        return self._same_long(other, valid)
+
+    def _same_long(self, other: Any, valid: Mask | None) -> bool:
+        views, long = self._checked(valid)
+        their_views, _ = other._checked(valid)
+        for i, mine in _by_buffer(views, long):
+            rest = np.zeros(self._length, np.bool_)
+            rest[mine] = True
+            for j, at in _by_buffer(their_views, rest):
+                starts, their_starts = views[at, 3].astype(np.int64), their_views[at, 3].astype(np.int64)
+                lengths = views[at, 0].astype(np.int64)
+                if not same_runs(self.data_buffers[i], starts, other.data_buffers[j], their_starts, lengths):
+                    return False
         return True
 
     def _check_references(self) -> None:
@@ -188,26 +257,27 @@ class BinaryViewArray(Array, rare=True):
     def _check_values(self) -> None:
         mask = self._mask()
         views, long = self._checked(mask)
-        flat = np.ascontiguousarray(views).view(np.uint8).reshape(-1, 16)
-        short = ~long
-        padding = np.arange(INLINE)[None, :] >= views[short, 0][:, None]
-        bad = (padding & (flat[short, 4:] != 0)).any(axis=1)
+        words = views.view(np.uint64)
+        sizes = np.minimum(views[:, 0], INLINE + 1)
+        bad = (words[:, 0] & _PADDING[sizes]) | (words[:, 1] & _PADDING_2[sizes])
         if bad.any():
-            slot = int(np.flatnonzero(short)[bad.argmax()])
-            raise InvalidData(f"{self._type}: the view at {slot} has bytes other than 0 after its value")
+            raise InvalidData(
+                f"{self._type}: the view at {int((bad > 0).argmax())} has bytes other than 0 after its value"
+            )
         buffers = self.data_buffers
+        ascii_ = self._type.text and not bool(((words[:, 0] >> _HALF | words[:, 1]) & _HIGH_BITS)[~long].any())
         for i, at in _by_buffer(views, long):
             starts = views[at, 3].astype(np.int64)
-            prefixes = buffers[i][starts[:, None] + np.arange(4)]
-            unequal = (prefixes != flat[at, 4:8]).any(axis=1)
+            unequal = load_words(buffers[i], starts).astype(np.uint32) != views[at, 1].view(np.uint32)
             if unequal.any():
                 slot = int(at[unequal.argmax()])
                 raise InvalidData(f"{self._type}: the view at {slot} has a prefix other than its value's first 4 bytes")
-        if self._type.text:
+            ascii_ = ascii_ and is_ascii(buffers[i][int(starts.min()) : int((starts + views[at, 0]).max())])
+        if self._type.text and not ascii_:
             for start in range(0, self._length, 1 << 18):
                 part = self.slice(start, 1 << 18)
                 offsets, data = part.contiguous()
-                check_utf8(_Plain(self._type, part, data), offsets)
+                check_utf8(_Plain(self._type, part, data), offsets, start)
 
     @classmethod
     def from_pylist(cls, type: Any, values: Sequence[Any], mask: Mask | None) -> Any:
@@ -220,15 +290,17 @@ class BinaryViewArray(Array, rare=True):
         """Views of runs of bytes: short ones are copied into the views, long ones stay where they are."""
         if len(lengths) and int(lengths.max()) > _MAX:
             raise InvalidData(f"{type}: a value of {int(lengths.max())} bytes is longer than 2147483647")
-        views = np.zeros((len(lengths), 4), np.int32)
-        views[:, 0] = lengths
-        flat = views.reshape(-1).view(np.uint8)
-        short = np.flatnonzero(lengths <= INLINE)
-        _scatter(flat, short * 16 + 4, data, starts[short], lengths[short])
+        words = np.zeros((len(lengths), 2), np.uint64)
+        if len(data):
+            head, tail = load_words(data, starts), load_words(data, starts + 8)
+            head &= LOW_BYTES[np.minimum(lengths, 8)]
+            tail &= LOW_BYTES[(lengths - 8).clip(0, 4)]
+            words[:, 0] = lengths.astype(np.uint64) | (head << _HALF)
+            words[:, 1] = (head >> _HALF) | (tail << _HALF)
+        views = words.view(np.int32)
         long = np.flatnonzero(lengths > INLINE)
         buffers: list[Bytes | None] = []
         if len(long):
-            _scatter(flat, long * 16 + 4, data, starts[long], np.full(len(long), 4, np.int64))
             first = 0
             while first < len(long):
                 base = int(starts[long[first]])
@@ -273,15 +345,3 @@ class _Plain:
 
     def is_valid(self) -> Mask:
         return self._array.is_valid()
-
-
-def _scatter(target: npt.NDArray[np.uint8], to: Indices, source: Bytes, starts: Indices, lengths: Indices) -> None:
-    """Copy runs of bytes to their places, in pieces that bound the memory of the positions."""
-    first = 0
-    ends = np.cumsum(lengths)
-    while first < len(lengths):
-        done = int(ends[first - 1]) if first else 0
-        last = max(int(np.searchsorted(ends, done + (1 << 22), "right")), first + 1)
-        run = slice(first, last)
-        target[ranges(to[run], lengths[run])] = source[ranges(starts[run], lengths[run])]
-        first = last

@@ -131,10 +131,22 @@ class DictionaryArray(Array):
         data = np.concatenate(parts).astype(type.storage)
         return make_array(type, length, [None, frozen(data)], 0, 0, (), concat_arrays(dictionaries))
 
-    def _same(self, other: Any) -> bool:
-        if self._dictionary is other._dictionary and np.array_equal(self.indices.values, other.indices.values):
+    def _same(self, other: Any, live: Mask | None) -> bool:
+        dictionary = self._dictionary_()
+        if not dictionary.equals(other._dictionary):  # or it holds NaN, which may or may not be referred to
+            return bool(self.decode()._equal(other.decode(), live))
+        mine, theirs = self.indices.values, other.indices.values
+        differ = mine != theirs
+        if not differ.any():
             return True
-        return bool(self.decode().equals(other.decode()))
+        valid = self._live(live)
+        slots = np.flatnonzero(differ if valid is None else differ & valid)
+        mine, theirs = self._checked(self._mask())[slots], other._checked(other._mask())[slots]
+        for start in (0, 256):  # indices that differ mostly mean values that differ
+            stop = 256 if not start else len(slots)
+            if not dictionary.take(mine[start:stop]).equals(dictionary.take(theirs[start:stop])):
+                return False
+        return True
 
     def _check_structure(self) -> None:
         if self._dictionary is None or self._dictionary.type != self._type.value_type:

@@ -81,8 +81,8 @@ class ExtensionArray(Array):
         storages = [array.storage for array in arrays]
         return arrays[0]._under(type(storages[0])._join(storages))
 
-    def _same(self, other: Any) -> bool:
-        return self.storage._same(other.storage)  # type: ignore[no-any-return]
+    def _same(self, other: Any, live: Mask | None) -> bool:
+        return self.storage._same(other.storage, live)  # type: ignore[no-any-return]
 
     def _check_structure(self) -> None:
         self.storage._check_structure()

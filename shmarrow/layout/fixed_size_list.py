@@ -82,8 +82,12 @@ class FixedSizeListArray(Array):
         child = concat_arrays([array.values for array in arrays])
         return make_array(arrays[0].type, sum(map(len, arrays)), [None], 0, 0, [child])
 
-    def _same(self, other: Any) -> bool:
-        return bool(self._window().equals(other._window()))
+    def _same(self, other: Any, live: Mask | None) -> bool:
+        mine, theirs = self._window(), other._window()
+        if live is None and mine._equal(theirs, None):
+            return True
+        valid = self._live(live)
+        return valid is not None and bool(mine._equal(theirs, spread(valid, self._type.list_size, mine)))
 
     def _check_structure(self) -> None:
         needed = (self._offset + self._length) * self._type.list_size

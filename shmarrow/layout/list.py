@@ -22,6 +22,7 @@ from shmarrow.layout.binary import (
     exact_integers,
     joined_offsets,
     offsets_view,
+    same_lengths,
     trimmed_offsets,
 )
 from shmarrow.layout.memory import Indices, check_expansion, frozen, offsets_of, ranges, validity_of
@@ -101,10 +102,24 @@ class ListArray(Array):
         child = concat_arrays([array.values for array in arrays])
         return make_array(arrays[0].type, len(offsets) - 1, [None, frozen(offsets)], 0, 0, [child])
 
-    def _same(self, other: Any) -> bool:
+    def _same(self, other: Any, live: Mask | None) -> bool:
         mine = checked_offsets(self, len(self.values), "values")
         theirs = checked_offsets(other, len(other.values), "values")
-        return bool(np.array_equal(mine - mine[0], theirs - theirs[0])) and bool(self.flatten().equals(other.flatten()))
+        sides = ((self, mine), (other, theirs))
+        valid = self._live(live)
+        if same_lengths(mine, theirs):
+            left, right = (each.values.slice(int(at[0]), int(at[-1] - at[0])) for each, at in sides)
+            if live is None and left._equal(right, None):
+                return True
+            return valid is not None and bool(left._equal(right, spread(valid, np.diff(mine), left)))
+        if valid is None:
+            return False
+        slots = np.flatnonzero(valid)
+        sizes = mine[slots + 1].astype(np.int64) - mine[slots]
+        if not np.array_equal(sizes, theirs[slots + 1] - theirs[slots]):
+            return False
+        left, right = (each.values.take(ranges(at[slots].astype(np.int64), sizes)) for each, at in sides)
+        return bool(left._equal(right, None))
 
     def _check_structure(self) -> None:
         check_ends(self, len(self.values), "values")
@@ -185,9 +200,6 @@ class MapArray(ListArray):
     @classmethod
     def _join(cls, arrays: Sequence[Any]) -> Any:
         return super()._join([array._under(arrays[0].type) for array in arrays])
-
-    def _same(self, other: Any) -> bool:
-        return super()._same(other._under(self._type))
 
     def _takes(self, field: Field, found: DataType) -> bool:
         """Entries may have fields of other names, which are no part of a map's type."""

@@ -120,10 +120,24 @@ class ListViewArray(Array, rare=True):
         child = concat_arrays([array.values for array in arrays])
         return make_array(type, len(starts), [None, frozen(starts), frozen(sizes)], 0, 0, [child])
 
-    def _same(self, other: Any) -> bool:
-        if not np.array_equal(self.sizes, other.sizes):
+    def _same(self, other: Any, live: Mask | None) -> bool:
+        valid = self._live(live)
+        starts, sizes = self._runs(valid)
+        their_starts, their_sizes = other._runs(valid)
+        if not np.array_equal(sizes, their_sizes):
             return False
-        return bool(self.flatten().equals(other.flatten()))
+        self._check_total(sizes)
+        used = sizes > 0
+        left, right = self._pick(starts[used], sizes[used]), other._pick(their_starts[used], sizes[used])
+        return bool(left._equal(right, None))
+
+    def _pick(self, starts: Indices, sizes: Indices) -> Any:
+        """The values of lists that are not empty, one list after another; a slice where they are so in memory."""
+        if not len(starts):
+            return self.values.slice(0, 0)
+        if np.array_equal(starts[1:], starts[:-1] + sizes[:-1]):
+            return self.values.slice(int(starts[0]), int(sizes.sum()))
+        return self.values.take(ranges(starts, sizes))
 
     def _check_references(self) -> None:
         starts, sizes, size = self.offsets.astype(np.int64), self.sizes.astype(np.int64), len(self.values)

@@ -131,12 +131,18 @@ class RunEndEncodedArray(Array, rare=True):
         values = concat_arrays([array.values for array in arrays])
         return arrays[0]._build(np.concatenate(parts), values, base)
 
-    def _same(self, other: Any) -> bool:
+    def _same(self, other: Any, live: Mask | None) -> bool:
         (mine_first, mine), (their_first, theirs) = self._window(), other._window()
+        if live is None and np.array_equal(mine, theirs):
+            runs = len(mine)
+            return bool(self.values.slice(mine_first, runs)._equal(other.values.slice(their_first, runs), None))
         ends = np.union1d(mine, theirs)
         left = self.values.take(mine_first + np.searchsorted(mine, ends, "left"))
         right = other.values.take(their_first + np.searchsorted(theirs, ends, "left"))
-        return bool(left.equals(right))
+        used = None
+        if live is not None and len(ends):
+            used = np.logical_or.reduceat(live, np.concatenate(([0], ends[:-1])))
+        return bool(left._equal(right, used))
 
     def _check_structure(self) -> None:
         ends = self.run_ends

@@ -74,8 +74,12 @@ class StructArray(Array):
         children = [concat_arrays([array._children[i] for array in arrays]) for i in range(len(type.fields))]
         return make_array(type, sum(map(len, arrays)), [None], 0, 0, children)
 
-    def _same(self, other: Any) -> bool:
-        return all(mine.equals(theirs) for mine, theirs in zip(self._windows(), other._windows(), strict=True))
+    def _same(self, other: Any, live: Mask | None) -> bool:
+        pairs = list(zip(self._windows(), other._windows(), strict=True))
+        if live is None and all(mine._equal(theirs, None) for mine, theirs in pairs):
+            return True
+        valid = self._live(live)
+        return valid is not None and all(mine._equal(theirs, valid) for mine, theirs in pairs)
 
     def _check_structure(self) -> None:
         for field, child in zip(self._type.fields, self._children, strict=True):

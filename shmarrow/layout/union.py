@@ -174,14 +174,34 @@ class UnionArray(Array, rare=True):
             raise InvalidData(f"{type}: a child of {int(offsets.max()) + 1} values is longer than its offsets reach")
         return make_array(type, len(ids), [read_only(ids), frozen(offsets.astype(_OFFSET))], 0, 0, children)
 
-    def _same(self, other: Any) -> bool:
-        if not np.array_equal(self.type_ids, other.type_ids):
+    def _same(self, other: Any, live: Mask | None) -> bool:
+        differ = self.type_ids != other.type_ids
+        if (differ if live is None else differ & live).any():
             return False
-        pairs = zip(self._each(), other._each(), strict=True)
-        return all(
-            self._children[number].take(mine).equals(other._children[number].take(theirs))
-            for (_, number, mine), (_, _, theirs) in pairs
-        )
+        mine, theirs = self._used(live), other._used(live)
+        if self._dense:
+            return all(
+                _pick(self._children[number], at)._equal(_pick(other._children[number], theirs[number][1]), None)
+                for number, (_, at) in mine.items()
+            )
+        for number, (slots, _) in mine.items():
+            used = np.zeros(self._length, np.bool_)
+            used[slots] = True
+            left, right = self.field(number), other.field(number)
+            if not left._equal(right, None if len(slots) == self._length else used):
+                return False
+        return True
+
+    def _used(self, live: Mask | None) -> dict[int, tuple[Indices, Indices]]:
+        """For each child that slots which are live use: these slots, and the child's slots, checked."""
+        result = {}
+        for slots, number, at in self._each():
+            if live is not None:
+                kept = live[slots]
+                slots, at = slots[kept], at[kept]
+            if len(slots):
+                result[number] = (slots, at)
+        return result
 
     def _check_structure(self) -> None:
         if self._dense:
@@ -310,3 +330,11 @@ class UnionArray(Array, rare=True):
         result = make_array(type, len(ids), list(buffers), 0, 0, list(children))
         result.validate()
         return result
+
+
+def _pick(child: Any, at: Indices) -> Any:
+    """The slots of a child at rising positions; a slice where none is left out."""
+    first, last = int(at[0]), int(at[-1])
+    if last - first + 1 == len(at) and bool((at[1:] == at[:-1] + 1).all()):
+        return child.slice(first, len(at))
+    return child.take(at)
