@@ -407,6 +407,9 @@ def load_words(data: Bytes, starts: Indices) -> npt.NDArray[np.uint64]:
     if len(data) < 8:
         data = np.concatenate([data, np.zeros(8 - len(data), np.uint8)])
     last = len(data) - 8
+    if not len(starts) or int(starts.max()) <= last:
+        inside: npt.NDArray[np.uint64] = _words_at(data, 8)[starts]
+        return inside
     words: npt.NDArray[np.uint64] = _words_at(data, 8)[np.minimum(starts, last)]
     beyond = np.flatnonzero(starts > last)
     if len(beyond):

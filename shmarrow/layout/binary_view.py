@@ -24,8 +24,10 @@ from shmarrow.layout.binary import (
     is_ascii,
     join_bytes,
     load_words,
+    same_bytes,
     same_runs,
     slices,
+    split,
 )
 from shmarrow.layout.memory import Indices, frozen, read_only, validity_of, view_of
 from shmarrow.layout.preview import Budget, preview_bytes
@@ -67,21 +69,23 @@ class BinaryViewArray(Array, rare=True):
 
     def _checked(self, mask: Mask | None) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.bool_]]:
         """The views, all zero where null, and which of them are long, after a check of where they lead."""
-        views = self.views
+        words = self._words()
         if mask is not None:
-            views = (self._words() * mask[:, None]).view(np.int32)
-        lengths = views[:, 0]
-        long = lengths > INLINE
-        wrong = lengths < 0
+            words = words * mask[:, None]
+        views = words.view(np.int32)
+        sizes, places = words[:, 0] & _SIZE, words[:, 1]
+        long = sizes > INLINE
         if long.any():
-            at = np.flatnonzero(long)
-            sizes = np.array([len(data) for data in self.data_buffers] or [0], np.int64)
-            index, start = views[at, 2], views[at, 3].astype(np.int64)
-            known = (index >= 0) & (index < len(self.data_buffers))
-            room = sizes[np.where(known, index, 0)]
-            wrong[at] |= ~known | (start < 0) | (start + lengths[at] > room)
-        if wrong.any():
-            self._fail(int(wrong.argmax()))
+            held = [len(data) for data in self.data_buffers]
+            # As unsigned numbers, which negative ones are too large as; the room beyond the last buffer is none.
+            starts, index = places >> _HALF, places & _SIZE
+            room = np.array([*held, 0], np.uint64)
+            ends = starts + sizes
+            wrong = ends > (room[0] if len(held) == 1 else room[np.minimum(index, len(held))])
+            wrong |= (index >= len(held)) | (starts > _MAX) | (sizes > _MAX)
+            wrong &= long
+            if wrong.any():
+                self._fail(int(wrong.argmax()))
         return views, long
 
     def _words(self) -> npt.NDArray[np.uint64]:
@@ -119,30 +123,26 @@ class BinaryViewArray(Array, rare=True):
 
     def _pylist(self, mask: Mask | None) -> list[Any]:
         views, long = self._checked(mask)
-        at = np.flatnonzero(long)
-        short = views
-        if len(at):
-            short = views.copy()
-            short[at] = 0
-        starts = np.arange(4, 16 * self._length + 4, 16)
-        result = slices(self._type, short.tobytes(), starts.tolist(), (starts + short[:, 0]).tolist(), mask)
-        if not len(at):
-            return result
-        if int(views[at, 0].sum(dtype=np.int64)) > sum(map(len, self.data_buffers)) + 16 * self._length:
-            return self._put_distinct(result, views, at)
-        buffers = self.data_buffers
-        for i, slots in _by_buffer(views, long):
-            first = views[slots, 3].astype(np.int64)
-            last = first + views[slots, 0]
-            low = int(first.min())
-            region = buffers[i][low : int(last.max())].tobytes()
-            values = slices(self._type, region, (first - low).tolist(), (last - low).tolist(), None)
-            for slot, value in zip(slots.tolist(), values, strict=True):
-                result[slot] = value
+        if int(views[:, 0].sum(dtype=np.int64)) > sum(map(len, self.data_buffers)) + 16 * self._length:
+            return self._distinct(views, long, mask)
+        result: list[Any] = []
+        for start in range(0, self._length, 1 << 14):
+            part = slice(start, start + (1 << 14))
+            offsets, data = self._joined(views[part], long[part])
+            found = split(self._type, data, offsets[1:])
+            if found is None:
+                at = offsets.tolist()
+                found = slices(self._type, data.tobytes(), at[:-1], at[1:], None if mask is None else mask[part], start)
+            result += found
         return result
 
-    def _put_distinct(self, result: list[Any], views: npt.NDArray[np.int32], at: Indices) -> list[Any]:
-        """Long values that overlap, those of equal views made once."""
+    def _distinct(self, views: npt.NDArray[np.int32], long: npt.NDArray[np.bool_], mask: Mask | None) -> list[Any]:
+        """The values where long ones overlap; those of equal views are made once."""
+        at = np.flatnonzero(long)
+        short = views.copy()
+        short[at] = 0
+        starts = np.arange(4, 16 * self._length + 4, 16)
+        result = slices(self._type, short.tobytes(), starts.tolist(), (starts + short[:, 0]).tolist(), mask)
         distinct, inverse = np.unique(views[at][:, [0, 2, 3]], axis=0, return_inverse=True)
         self._check_total(distinct[:, 0])
         buffers = self.data_buffers
@@ -169,20 +169,29 @@ class BinaryViewArray(Array, rare=True):
             If overlapping views add up to far more bytes than there are.
         """
         views, long = self._checked(self._mask())
-        lengths = views[:, 0].astype(np.int64)
-        self._check_total(lengths)
-        offsets = np.zeros(len(lengths) + 1, np.int64)
-        np.cumsum(lengths, out=offsets[1:])
-        flat = np.ascontiguousarray(views).reshape(-1).view(np.uint8)
+        self._check_total(views[:, 0])
+        return self._joined(views, long)
+
+    def _joined(self, views: npt.NDArray[np.int32], long: npt.NDArray[np.bool_]) -> tuple[npt.NDArray[np.int64], Bytes]:
+        """The same for some of the views, which have been checked and add up to no more than there is."""
+        offsets = np.zeros(len(views) + 1, np.int64)
+        np.cumsum(views[:, 0], out=offsets[1:])
+        total = int(offsets[-1])
+        at = np.flatnonzero(long)
         buffers = self.data_buffers
-        parts = list(_by_buffer(views, long))
-        if len(parts) == 1 and len(parts[0][1]) == len(lengths):
-            return offsets, gather_bytes(buffers[parts[0][0]], views[:, 3].astype(np.int64), lengths)
-        data = np.empty(int(offsets[-1]), np.uint8)
+        if not len(at):
+            inline = views[:, 1:].tobytes().translate(None, b"\0")
+            if len(inline) == total:  # no value holds a zero byte, so all that were are padding
+                return offsets, np.frombuffer(inline, np.uint8)
+        lengths = np.diff(offsets)
+        if len(at) and total == int(lengths[at].sum()) and bool((views[at, 2] == views[at[0], 2]).all()):
+            return offsets, gather_bytes(buffers[int(views[at[0], 2])], views[at, 3].astype(np.int64), lengths[at])
+        data = np.empty(total, np.uint8)
         short = np.flatnonzero(~long)
+        flat = np.ascontiguousarray(views).reshape(-1).view(np.uint8)
         copy_runs(data, offsets[short], flat, short * 16 + 4, lengths[short])
-        for i, at in parts:
-            copy_runs(data, offsets[at], buffers[i], views[at, 3].astype(np.int64), lengths[at])
+        for i, slots in _by_buffer(views, long):
+            copy_runs(data, offsets[slots], buffers[i], views[slots, 3].astype(np.int64), lengths[slots])
         return offsets, read_only(data)
 
     def _gather(self, indices: Indices) -> Any:
@@ -230,13 +239,21 @@ class BinaryViewArray(Array, rare=True):
                 return False
         if not long.any():
             return True
-        same_data = len(self.data_buffers) == len(other.data_buffers) and all(
-            left is right for left, right in zip(self.data_buffers, other.data_buffers, strict=True)
-        )
-        if same_data and np.array_equal(mine[:, 1], theirs[:, 1]):
-            return True
         valid = self._live(live) if valid is None else valid
+        moved = (mine[:, 1] != theirs[:, 1]) & long
+        if not (moved if valid is None else moved & valid).any() and self._same_data(other, mine[:, 0] & _SIZE):
+            return True
         return self._same_long(other, valid)
+
+    def _same_data(self, other: Any, sizes: npt.NDArray[np.uint64]) -> bool:
+        """Whether the data buffers are the same, which is only looked at where most of them is referred to."""
+        left, right = self.data_buffers, other.data_buffers
+        if len(left) != len(right):
+            return False
+        if all(mine is theirs for mine, theirs in zip(left, right, strict=True)):
+            return True
+        most = sum(map(len, left)) <= 4 * int(sizes.sum()) + 1024
+        return most and all(same_bytes(mine, theirs) for mine, theirs in zip(left, right, strict=True))
 
     def _same_long(self, other: Any, valid: Mask | None) -> bool:
         views, long = self._checked(valid)
@@ -292,15 +309,24 @@ class BinaryViewArray(Array, rare=True):
             raise InvalidData(f"{type}: a value of {int(lengths.max())} bytes is longer than 2147483647")
         words = np.zeros((len(lengths), 2), np.uint64)
         if len(data):
-            head, tail = load_words(data, starts), load_words(data, starts + 8)
+            head = load_words(data, starts)
             head &= LOW_BYTES[np.minimum(lengths, 8)]
-            tail &= LOW_BYTES[(lengths - 8).clip(0, 4)]
-            words[:, 0] = lengths.astype(np.uint64) | (head << _HALF)
-            words[:, 1] = (head >> _HALF) | (tail << _HALF)
+            words[:, 0] = lengths.view(np.uint64) | (head << _HALF)
+            head >>= _HALF
+            words[:, 1] = head
+            more = np.flatnonzero((lengths > 8) & (lengths <= INLINE))
+            if len(more):
+                tail = load_words(data, starts[more] + 8) & LOW_BYTES[lengths[more] - 8]
+                words[more, 1] |= tail << _HALF
         views = words.view(np.int32)
         long = np.flatnonzero(lengths > INLINE)
         buffers: list[Bytes | None] = []
         if len(long):
+            low, high = int(starts[long].min()), int((starts[long] + lengths[long]).max())
+            if high - low <= _MAX:
+                words[long, 1] = (starts[long] - low).view(np.uint64) << _HALF
+                validity, count = validity_of(mask)
+                return make_array(type, len(lengths), [validity, frozen(views), frozen(data[low:high])], count)
             first = 0
             while first < len(long):
                 base = int(starts[long[first]])
