@@ -65,6 +65,23 @@ def count(bitmap: Bytes, offset: int, length: int) -> int:
     return total
 
 
+def same(left: Bytes, left_offset: int, right: Bytes, right_offset: int, length: int) -> bool:
+    """Whether two runs of as many bits are the same; copies nothing where both start at the same bit of a byte."""
+    if length <= 0:
+        return True
+    if (left_offset ^ right_offset) & 7:
+        return bool(np.array_equal(unpack(left, left_offset, length), unpack(right, right_offset, length)))
+    mine = left[left_offset >> 3 : bytes_for(left_offset + length)]
+    theirs = right[right_offset >> 3 : bytes_for(right_offset + length)]
+    if np.array_equal(mine, theirs):
+        return True
+    differ = mine ^ theirs
+    differ[0] &= (0xFF << (left_offset & 7)) & 0xFF
+    if (left_offset + length) & 7:
+        differ[-1] &= (1 << ((left_offset + length) & 7)) - 1
+    return not differ.any()
+
+
 def get(bitmap: Bytes, index: int) -> bool:
     """One bit."""
     return bool(bitmap[index >> 3] >> (index & 7) & 1)

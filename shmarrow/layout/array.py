@@ -31,7 +31,7 @@ from shmarrow.errors import (
     LimitExceeded,
 )
 from shmarrow.layout.listing import LATE_CLASSES, LISTING, bytes_needed
-from shmarrow.layout.memory import Indices, read_only, slice_bounds
+from shmarrow.layout.memory import Indices, check_expansion, read_only, slice_bounds
 from shmarrow.layout.preview import Budget, clip
 from shmarrow.types import DataType, Field
 
@@ -283,17 +283,25 @@ class Array:
 
         Parameters
         ----------
-        indices : int ndarray
-            Positions from 0.
+        indices : integer ndarray, integer Array or sequence of int
+            Positions from 0, of shape (n,); a null index, or None, gives a null.
         mask : bool ndarray, optional
-            False makes a slot null whatever its index.
+            Shape (n,); False makes a slot null whatever its index.
 
         Raises
         ------
+        InvalidType
+            If the indices are not integers; truth values and floating-point numbers are never taken for positions.
+        InvalidArgument
+            If the indices or the mask have another shape.
         IndexOutOfRange
             If an index is negative or beyond the end.
         """
-        indices = np.asarray(indices, np.int64)
+        indices, known = _positions(indices)
+        if mask is not None:
+            mask = checked_mask(mask, len(indices))
+        if known is not None:
+            mask = known if mask is None else mask & known
         if mask is not None:
             if mask.all():
                 mask = None
@@ -347,16 +355,31 @@ class Array:
         """Same type, same length, the same slots null and the same values in all others; NaN equals nothing."""
         if not isinstance(other, Array) or self._type != other._type or self._length != other._length:
             return False
-        mine, theirs = self._mask(), other._mask()
-        if mine is None and theirs is None:
-            return self._same(other)
-        if mine is None or theirs is None or not np.array_equal(mine, theirs):
-            return False
-        keep = np.flatnonzero(mine)
-        return bool(self.take(keep)._same(other.take(keep)))
+        return (self is other and not _has_floats(self._type)) or self._equal(other, None)
 
-    def _same(self, other: Any) -> bool:
-        """Whether arrays of one type and length, with no nulls, hold the same values."""
+    def _equal(self, other: Any, live: Mask | None) -> bool:
+        """Whether arrays of one type and length are equal in the slots that ``live`` is True for, None for all."""
+        mine = self._validity() if self.null_count else None
+        theirs = other._validity() if other.null_count else None
+        if mine is not None or theirs is not None:
+            if live is not None:
+                if ((self.is_valid() != other.is_valid()) & live).any():
+                    return False
+            elif mine is None or theirs is None or not self._same_validity(mine, theirs, other):
+                return False
+        return self._same(other, live)
+
+    def _same_validity(self, mine: Bytes, theirs: Bytes, other: Any) -> bool:
+        return self.null_count == other.null_count and bitmap.same(
+            mine, self._offset, theirs, other._offset, self._length
+        )
+
+    def _same(self, other: Any, live: Mask | None) -> bool:
+        """Whether the values are the same in all slots that are live and not null, which are those in both arrays.
+
+        Others may hold anything; but as they mostly hold the same, comparing all of them comes first, and only what
+        differs is looked at under the mask.
+        """
         raise NotImplementedError
 
     def __eq__(self, other: object) -> bool:
@@ -380,20 +403,25 @@ class Array:
         InvalidData
             With where, what was expected and what was found.
         """
+        self._validate(full)
+        if full:
+            self._check_nullability(None)
+
+    def _validate(self, full: bool) -> None:
+        """All of :meth:`validate` but nullability, which is a matter of the slots that are referenced from above."""
         self._check_buffers()
         self._check_structure()
         for field, child in zip(self._type.fields, self._children, strict=True):
             try:
-                child.validate(full)
+                child._validate(full)
             except InvalidData as error:
                 raise type(error)(f"child {field.name!r}: {error}") from None
         if self._dictionary is not None and full:
-            self._dictionary.validate(full)
+            self._dictionary._validate(full)
         if full:
             self._check_null_count()
             self._check_references()
             self._check_values()
-            self._check_nullability()
 
     def validate_references(self) -> None:
         """Check the structure, and that no value leads outside of it: what code without checks of its own relies on.
@@ -434,6 +462,16 @@ class Array:
                 raise InvalidData(f"{self._type}: {slots} slots need {needed} bytes of {row.role}, found {size}")
         if len(self._children) != len(self._type.fields):
             raise InvalidData(f"{self._type}: expected {len(self._type.fields)} children, found {len(self._children)}")
+        for field, child in zip(self._type.fields, self._children, strict=True):
+            if child.type is not field.type and not self._takes(field, child.type):
+                raise InvalidData(
+                    f"{clip(str(self._type), 200)}: expected child {field.name!r} of type {field.type}, "
+                    f"found one of {child.type}"
+                )
+
+    def _takes(self, field: Field, found: DataType) -> bool:
+        """Whether the child of this field may have this type."""
+        return field.type == found
 
     def _check_structure(self) -> None:
         """What the structure of this layout promises beyond the sizes of its buffers."""
@@ -449,10 +487,51 @@ class Array:
     def _check_values(self) -> None:
         """What the values of this layout promise otherwise."""
 
-    def _check_nullability(self) -> None:
-        """Children of non-nullable fields hold no nulls; layouts with such children say where."""
+    def _check_nullability(self, live: Mask | None) -> None:
+        """Children of non-nullable fields hold no nulls in slots that slots of this array refer to.
+
+        ``live`` is False for slots of this array that nothing refers to, None where all are referred to. The array has
+        passed all other checks.
+        """
+        if not _has_required(self._type):
+            return
+        for field, child, used in self._referenced(self._live(live)):
+            name = "dictionary" if field is None else f"child {field.name!r}"
+            if field is not None and not field.nullable and child.type.layout != "null":
+                _check_no_nulls(field.name, child, used, str(self._type))
+            try:
+                child._check_nullability(used)
+            except InvalidData as error:
+                raise type(error)(f"{name}: {error}") from None
+
+    def _referenced(self, live: Mask | None) -> Iterator[tuple[Field | None, Any, Mask | None]]:
+        """Each child, which of its slots the slots that are ``live`` refer to, and its field; None for a dictionary.
+
+        A mask of None says: all of them.
+        """
+        yield from ()
+
+    def _live(self, live: Mask | None) -> Mask | None:
+        """The slots of ``live`` that are not null; None where that is all."""
+        mask = self._mask()
+        return live if mask is None else mask if live is None else mask & live
+
+    def _logical_nulls(self) -> Mask | None:
+        """True for slots that are null, also where a child or a dictionary says so; None where there are none."""
+        mask = self._mask()
+        return None if mask is None else ~mask
 
     # --- building ---
+
+    @classmethod
+    def _expect(cls, type: Any, **children: Any) -> None:
+        """Refuse a type of another layout than this class has, and children that are no arrays."""
+        if not isinstance(type, DataType) or type.layout not in cls.layouts:
+            found = type if isinstance(type, DataType) else f"{type!r:.80}"
+            raise InvalidType(f"{cls.__name__}: expected a type of layout {' or '.join(cls.layouts)}, found {found}")
+        for name, child in children.items():
+            if not isinstance(child, Array):
+                raise InvalidType(f"{cls.__name__}: {name} are an Array, found {child.__class__.__name__}")
 
     @classmethod
     def _nulls(cls, type: DataType, length: int) -> Any:
@@ -550,6 +629,96 @@ def array_class(type: DataType) -> type[Array]:
     return type.array_class or _CLASSES[type.layout]
 
 
+def _has_floats(type: Any) -> bool:
+    """Whether values of the type may be, or have in them, NaN, which equals nothing."""
+    storage = type.storage
+    if type.layout == "primitive":
+        return storage is not None and storage.kind == "f"
+    if type.layout == "dictionary":
+        return _has_floats(getattr(type, "storage_type", type).value_type)
+    return any(_has_floats(field.type) for field in type.fields)
+
+
+def blank_mask(child: Any) -> Mask:
+    """A mask of False for each slot of an array, where its slots take about as many bytes as that, or are few."""
+    if len(child) > 8 * child.nbytes:
+        check_expansion(len(child), clip(str(child.type), 200))
+    return np.zeros(len(child), np.bool_)
+
+
+def spread(live: Mask | None, counts: Any, child: Any) -> Mask | None:
+    """Each truth value as often as ``counts`` says, one for each slot of an array; None for None."""
+    if live is None:
+        return None
+    if len(child) > 8 * child.nbytes:
+        check_expansion(len(child), clip(str(child.type), 200))
+    return np.repeat(live, counts)
+
+
+def _positions(indices: Any) -> tuple[Indices, Mask | None]:
+    """Positions of dtype int64 and shape (n,), and which of them are not null; None where all are not."""
+    known: Mask | None = None
+    if isinstance(indices, np.ndarray) and indices.dtype == np.int64 and indices.ndim == 1:
+        return indices, None
+    if isinstance(indices, Array) and indices.type.layout == "primitive":
+        known = indices._mask()
+        values = np.asarray(indices.values)  # type: ignore[attr-defined]
+        if known is not None and values.dtype.kind in "iu":
+            values = np.where(known, values, 0)
+    else:
+        if getattr(indices, "null_count", 0):  # arrays of any library, which numpy would make floats of
+            indices = indices.to_pylist()
+        try:
+            if isinstance(indices, (list, tuple)):
+                if None in indices:
+                    known = np.array([index is not None for index in indices], np.bool_)
+                    indices = [0 if index is None else index for index in indices]
+                kinds = set(map(type, indices))
+                if bool in kinds or np.bool_ in kinds:
+                    values = np.empty(len(indices), np.bool_)
+                else:
+                    exact = all(issubclass(kind, (int, np.integer)) for kind in kinds)
+                    values = np.array(indices, np.int64 if exact else None)
+            else:
+                values = np.asarray(indices)
+        except OverflowError:
+            raise IndexOutOfRange(f"an index of {max(indices, key=abs)} is beyond what an array can have") from None
+        except (TypeError, ValueError) as error:
+            raise InvalidType(f"indices are integers, found {indices.__class__.__name__}: {error}") from None
+    if values.dtype.kind == "b":
+        raise InvalidType(
+            "indices are positions, found truth values; for the slots where a mask is True, "
+            "take numpy.flatnonzero(mask)"
+        )
+    if values.ndim != 1:
+        raise InvalidArgument(f"indices have the shape (n,), found {values.shape}")
+    if not len(values):
+        return np.empty(0, np.int64), None
+    if values.dtype.kind not in "iu":
+        raise InvalidType(f"indices are integers, found {values.dtype}")
+    if values.dtype.kind == "u" and int(values.max()) >= 1 << 63:
+        raise IndexOutOfRange(f"an index of {int(values.max())} is beyond what an array can have")
+    return values.astype(np.int64, copy=False), known
+
+
+def checked_mask(mask: Any, length: int) -> Mask:
+    """A mask as truth values of shape (length,).
+
+    Raises
+    ------
+    InvalidType
+        If it holds anything but truth values.
+    InvalidArgument
+        If it has another shape.
+    """
+    values = np.asarray(mask)
+    if values.dtype != np.bool_ and values.size:
+        raise InvalidType(f"a mask holds truth values, found {values.dtype}")
+    if values.shape != (length,):
+        raise InvalidArgument(f"the mask has the shape {values.shape}, expected ({length},)")
+    return values.astype(np.bool_, copy=False)
+
+
 def nulls(type: DataType, length: int) -> Any:
     """An array of ``length`` nulls."""
     return array_class(type)._nulls(type, length)
@@ -614,6 +783,24 @@ def concat_arrays(arrays: Sequence[Any]) -> Any:
 
 
 def check_not_null(field: Field, child: Any, where: str) -> None:
-    """A non-nullable field holds no nulls."""
-    if not field.nullable and child.null_count and child.type.layout != "null":
-        raise InvalidData(f"{where}: field {field.name!r} is not nullable but has {child.null_count} nulls")
+    """A non-nullable field holds no nulls, of its own or by way of a dictionary, runs or a union."""
+    if not field.nullable and child.type.layout != "null":
+        _check_no_nulls(field.name, child, None, where)
+
+
+def _check_no_nulls(name: str, child: Any, used: Mask | None, where: str) -> None:
+    missing = child._logical_nulls()
+    if missing is not None:
+        count = int(np.count_nonzero(missing if used is None else missing & used))
+        if count:
+            raise InvalidData(f"{where}: field {name!r} is not nullable but has {count} nulls")
+
+
+def _has_required(type: Any) -> bool:
+    """Whether the type has a field, at any depth, that is not nullable; the keys of maps never are."""
+    if type.layout == "map":
+        return True
+    if type.layout == "dictionary":
+        return _has_required(getattr(type, "storage_type", type).value_type)
+    fields = type.fields[1:] if type.layout == "run_end_encoded" else type.fields
+    return any(not field.nullable or _has_required(field.type) for field in fields)

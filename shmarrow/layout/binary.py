@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from shmarrow.bitmap import Mask, pack
+from shmarrow.bitmap import Mask
 from shmarrow.buffer import Bytes
-from shmarrow.errors import InvalidData, InvalidType
-from shmarrow.layout.array import Array, make_array
-from shmarrow.layout.memory import EMPTY, Indices, frozen, offsets_of, ranges, read_only, validity_of
+from shmarrow.errors import InvalidArgument, InvalidData, InvalidType
+from shmarrow.layout.array import Array, checked_mask, make_array
+from shmarrow.layout.memory import EMPTY, Indices, frozen, offsets_of, read_only, validity_of
 from shmarrow.layout.preview import Budget, preview_bytes
 from shmarrow.layout.values import kinds_of
 from shmarrow.types import DataType
@@ -102,12 +102,20 @@ class BinaryArray(Array):
         data = np.concatenate([array.data for array in arrays])
         return make_array(type, len(offsets) - 1, [None, frozen(offsets), read_only(data)], 0)
 
-    def _same(self, other: Any) -> bool:
+    def _same(self, other: Any, live: Mask | None) -> bool:
         mine, theirs = checked_offsets(self, len(self.data), "bytes"), checked_offsets(other, len(other.data), "bytes")
-        return (
-            bool(np.array_equal(mine - mine[0], theirs - theirs[0]))
-            and self.data[int(mine[0]) : int(mine[-1])].tobytes()
-            == other.data[int(theirs[0]) : int(theirs[-1])].tobytes()
+        if same_lengths(mine, theirs) and same_bytes(
+            self.data[int(mine[0]) : int(mine[-1])], other.data[int(theirs[0]) : int(theirs[-1])]
+        ):
+            return True
+        valid = self._live(live)
+        if valid is None:
+            return False
+        slots = np.flatnonzero(valid)
+        starts, their_starts = mine[slots].astype(np.int64), theirs[slots].astype(np.int64)
+        lengths = mine[slots + 1] - starts
+        return bool(np.array_equal(lengths, theirs[slots + 1] - their_starts)) and same_runs(
+            self.data, starts, other.data, their_starts, lengths
         )
 
     def _check_structure(self) -> None:
@@ -135,15 +143,54 @@ class BinaryArray(Array):
         ------
         InvalidData
             If the ends of the offsets do not lie within the data.
+        InvalidArgument
+            If the mask has another length.
         """
-        typed = np.ascontiguousarray(offsets, getattr(type, "offset_dtype", None))
-        validity = None if mask is None else read_only(pack(mask))
-        result = make_array(type, len(typed) - 1, [validity, frozen(typed), frozen(np.frombuffer(data, "u1"))])
+        cls._expect(type)
+        typed = exact_integers(offsets, type.offset_dtype, "offsets")  # type: ignore[attr-defined]
+        if not len(typed):
+            raise InvalidData(f"{type}: offsets have the shape (n + 1,), found none")
+        validity, nulls = validity_of(None if mask is None else checked_mask(mask, len(typed) - 1))
+        try:
+            raw = np.frombuffer(data, "u1") if memoryview(data).nbytes else EMPTY
+        except (TypeError, ValueError, BufferError) as error:
+            raise InvalidType(f"{type}: data are contiguous bytes, found {data.__class__.__name__}: {error}") from None
+        result = make_array(type, len(typed) - 1, [validity, frozen(typed), frozen(raw)], nulls)
         result.validate()
         return result
 
 
 # --- offsets, which lists have too ------------------------------------------------------------------------------
+
+
+def exact_integers(values: Any, dtype: np.dtype[Any], what: str) -> npt.NDArray[Any]:
+    """Integers of shape (n,) in another dtype that holds all of them; a view where they have it already.
+
+    Raises
+    ------
+    InvalidType
+        If they are not integers, or one is null.
+    InvalidData
+        If one does not fit the dtype.
+    """
+    if isinstance(values, Array):
+        if values.null_count or values.type.layout != "primitive":
+            raise InvalidType(f"{what} are integers that are not null, found {values.type}, {values.null_count} nulls")
+        values = values.values  # type: ignore[attr-defined]
+    try:
+        given = np.asarray(values)
+    except (TypeError, ValueError) as error:
+        raise InvalidType(f"{what} are integers: {error}") from None
+    if given.dtype.kind not in "iu" and given.size:
+        raise InvalidType(f"{what} are integers, found {given.dtype}")
+    if given.ndim != 1:
+        raise InvalidArgument(f"{what} have one dimension, found the shape {given.shape}")
+    if given.dtype != dtype and given.size:
+        info = np.iinfo(dtype)
+        low, high = int(given.min()), int(given.max())
+        if low < info.min or high > info.max:
+            raise InvalidData(f"{what} run from {low} to {high}, which {dtype.name} does not hold")
+    return np.ascontiguousarray(given, dtype)
 
 
 def offsets_view(array: Any) -> npt.NDArray[Any]:
@@ -174,6 +221,13 @@ def checked_offsets(array: Any, size: int, unit: str) -> npt.NDArray[Any]:
             i = start + int(back.argmax())
             raise InvalidData(f"{array.type}: offset {i + 1} goes back from {int(offsets[i])} to {int(offsets[i + 1])}")
     return offsets
+
+
+def same_lengths(left: npt.NDArray[Any], right: npt.NDArray[Any]) -> bool:
+    """Whether two runs of offsets say the same lengths."""
+    if left[0] != right[0]:
+        left, right = left - left[0], right - right[0]
+    return bool(np.array_equal(left, right))
 
 
 def trimmed_offsets(array: Any, size: int) -> tuple[npt.NDArray[Any], slice]:
@@ -270,6 +324,8 @@ def join_bytes(type: Any, values: Sequence[Any], mask: Mask | None) -> tuple[byt
     else:
         if not all(issubclass(kind, (bytes, bytearray, memoryview)) for kind in kinds_of(known)):
             raise _wrong_kind(type, known, (bytes, bytearray, memoryview))
+        # The length of a view of other items than bytes is not its number of bytes.
+        known = [value.tobytes() if isinstance(value, memoryview) else value for value in known]
         data = b"".join(known)
     lengths = np.fromiter(map(len, known), np.int64, len(known))
     if mask is None:
@@ -285,27 +341,127 @@ def _wrong_kind(type: DataType, values: Sequence[Any], kinds: Any) -> InvalidTyp
 
 
 def gather_bytes(data: Bytes, starts: Indices, lengths: Indices) -> Bytes:
-    """Runs of bytes one after another; a copy, made in pieces that bound the memory of the positions."""
-    total = int(lengths.sum())
-    result = np.empty(total, np.uint8)
+    """Runs of bytes, all of which lie within the data, one after another; a copy."""
     ends = np.cumsum(lengths)
-    done = 0
-    first = 0
-    while done < total:
-        last = max(int(np.searchsorted(ends, done + (CHUNK << 2), "right")), first + 1)
-        size = int(ends[last - 1]) - done
-        if last == first + 1:
-            start = int(starts[first])
-            result[done : done + size] = data[start : start + size]
-        else:
-            result[done : done + size] = data[ranges(starts[first:last], lengths[first:last])]
-        done += size
-        first = last
+    total = int(ends[-1]) if len(ends) else 0
+    if total and np.array_equal(starts[1:], starts[:-1] + lengths[:-1]):
+        return read_only(data[int(starts[0]) : int(starts[0]) + total].copy())
+    result = np.empty(total, np.uint8)
+    copy_runs(result, ends - lengths, data, starts, lengths)
     return read_only(result)
 
 
-def check_utf8(array: Any, offsets: npt.NDArray[Any]) -> None:
-    """Every slot that is not null is UTF-8 by itself.
+_LONG = 1024
+
+
+def copy_runs(target: npt.NDArray[np.uint8], to: Indices, source: Bytes, starts: Indices, lengths: Indices) -> None:
+    """Copy runs of bytes to their places; all lie within source and target.
+
+    A run is copied as words of a width that fits it, of which the last may overlap the one before: all runs of similar
+    length by two array operations, and nothing is written outside of a run.
+    """
+    for width in (1, 2, 4):
+        at = np.flatnonzero((lengths >= width) & (lengths < 2 * width))
+        if len(at):
+            write, read = _words_at(target, width), _words_at(source, width)
+            write[to[at]] = read[starts[at]]
+            if width > 1:
+                rest = lengths[at] - width
+                write[to[at] + rest] = read[starts[at] + rest]
+    at = np.flatnonzero(lengths > _LONG)
+    for i, start, size in zip(to[at].tolist(), starts[at].tolist(), lengths[at].tolist(), strict=True):
+        target[i : i + size] = source[start : start + size]
+    at = np.flatnonzero((lengths >= 8) & (lengths <= _LONG))
+    if not len(at):
+        return
+    write, read = _words_at(target, 8), _words_at(source, 8)
+    to, starts, lengths = to[at], starts[at], lengths[at]
+    write[to] = read[starts]
+    position = 8
+    while True:
+        more = lengths > position
+        if not more.all():
+            to, starts, lengths = to[more], starts[more], lengths[more]
+            if not len(to):
+                return
+        step = np.minimum(position, lengths - 8)
+        write[to + step] = read[starts + step]
+        position += 8
+
+
+def _words_at(data: npt.NDArray[np.uint8], width: int) -> npt.NDArray[Any]:
+    """The word of so many bytes at each position of the data; a view."""
+    return np.ndarray((len(data) - width + 1,), f"<u{width}", data, 0, (1,))
+
+
+def same_bytes(left: Bytes, right: Bytes) -> bool:
+    """Whether two runs of bytes are the same, compared in pieces that stay in the processor's cache."""
+    return len(left) == len(right) and all(
+        np.array_equal(left[start : start + CHUNK], right[start : start + CHUNK])
+        for start in range(0, len(left), CHUNK)
+    )
+
+
+def load_words(data: Bytes, starts: Indices) -> npt.NDArray[np.uint64]:
+    """Eight bytes from each position on as one little-endian number, with zeros for what lies beyond the data."""
+    if len(data) < 8:
+        data = np.concatenate([data, np.zeros(8 - len(data), np.uint8)])
+    last = len(data) - 8
+    if not len(starts) or int(starts.max()) <= last:
+        inside: npt.NDArray[np.uint64] = _words_at(data, 8)[starts]
+        return inside
+    words: npt.NDArray[np.uint64] = _words_at(data, 8)[np.minimum(starts, last)]
+    beyond = np.flatnonzero(starts > last)
+    if len(beyond):
+        missing = (starts[beyond] - last).clip(0, 8)
+        words[beyond] = np.where(missing < 8, words[beyond] >> (8 * missing % 64).astype(np.uint64), 0)
+    return words
+
+
+LOW_BYTES = np.array([(1 << 8 * size) - 1 for size in range(9)], np.uint64)
+"""A mask for the first so many bytes of a little-endian number of eight."""
+
+
+def same_runs(left: Bytes, starts: Indices, right: Bytes, right_starts: Indices, lengths: Indices) -> bool:
+    """Whether runs of bytes, all of which lie within their data, are the same one by one."""
+    some = lengths > 0
+    if not some.all():
+        starts, right_starts, lengths = starts[some], right_starts[some], lengths[some]
+    if not len(lengths):
+        return True
+    gaps = (starts[1:] != starts[:-1] + lengths[:-1]) | (right_starts[1:] != right_starts[:-1] + lengths[:-1])
+    first = np.append(0, np.flatnonzero(gaps) + 1)
+    if 16 * len(first) <= len(starts) + 256:
+        # Few stretches without a gap: compare each as a whole.
+        last = np.append(first[1:], len(starts)) - 1
+        sizes = (starts[last] + lengths[last] - starts[first]).tolist()
+        stretches = zip(starts[first].tolist(), right_starts[first].tolist(), sizes, strict=True)
+        return all(same_bytes(left[a : a + size], right[b : b + size]) for a, b, size in stretches)
+    long = np.flatnonzero(lengths > _LONG)
+    for i in long.tolist():
+        a, b, size = int(starts[i]), int(right_starts[i]), int(lengths[i])
+        if not same_bytes(left[a : a + size], right[b : b + size]):
+            return False
+    if len(long):
+        rest = lengths <= _LONG
+        starts, right_starts, lengths = starts[rest], right_starts[rest], lengths[rest]
+    differ = load_words(left, starts) ^ load_words(right, right_starts)
+    if (differ & LOW_BYTES[np.minimum(lengths, 8)]).any():
+        return False
+    position = 8
+    while True:  # eight bytes of each run that has more; the last eight overlap those before
+        more = lengths > position
+        if not more.any():
+            return True
+        starts, right_starts, lengths = starts[more], right_starts[more], lengths[more]
+        at = np.minimum(position, lengths - 8)
+        if (load_words(left, starts + at) != load_words(right, right_starts + at)).any():
+            return False
+        position += 8
+
+
+def check_utf8(array: Any, offsets: npt.NDArray[Any], first: int = 0) -> None:
+    """Every slot that is not null is UTF-8 by itself; ``first`` is the number of the first slot, for messages.
 
     The bytes of all slots are checked in large pieces; nothing more is to be done where they are ASCII. A piece that is
     not UTF-8, or a slot that starts within a character, may still be right where null slots hold other bytes, so only
@@ -313,7 +469,7 @@ def check_utf8(array: Any, offsets: npt.NDArray[Any]) -> None:
     """
     data = array.data
     length = len(array)
-    if _is_ascii(data[int(offsets[0]) : int(offsets[-1])]):
+    if is_ascii(data[int(offsets[0]) : int(offsets[-1])]):
         return
     start = 0
     while start < length:
@@ -322,11 +478,11 @@ def check_utf8(array: Any, offsets: npt.NDArray[Any]) -> None:
         end = int(np.searchsorted(offsets, key, "right")) - 1
         end = min(max(end, start + 1), length)
         region = data[int(offsets[start]) : int(offsets[end])]
-        if not _is_ascii(region) and not _splits_well(region, offsets[start:end] - offsets[start]):
+        if not is_ascii(region) and not _splits_well(region, offsets[start:end] - offsets[start]):
             mask = array.is_valid()
             for i in range(start, end):
                 if mask[i]:
-                    decode(array.type, data[int(offsets[i]) : int(offsets[i + 1])].tobytes(), i)
+                    decode(array.type, data[int(offsets[i]) : int(offsets[i + 1])].tobytes(), first + i)
         start = end
 
 
@@ -334,7 +490,7 @@ _WORDS = np.dtype("<u8")
 _HIGH_BITS = 0x8080808080808080
 
 
-def _is_ascii(data: Bytes) -> bool:
+def is_ascii(data: Bytes) -> bool:
     """No byte has its high bit set; looks at eight bytes at a time and copies nothing."""
     whole = len(data) & ~7
     if whole and int(np.bitwise_or.reduce(data[:whole].view(_WORDS))) & _HIGH_BITS:

@@ -15,8 +15,21 @@ from shmarrow.bitmap import Mask
 from shmarrow.buffer import Bytes
 from shmarrow.errors import EXPANDED_VALUES, InvalidData, LimitExceeded
 from shmarrow.layout.array import Array, make_array
-from shmarrow.layout.binary import check_utf8, decode, gather_bytes, join_bytes, slices
-from shmarrow.layout.memory import Indices, frozen, ranges, read_only, validity_of, view_of
+from shmarrow.layout.binary import (
+    LOW_BYTES,
+    check_utf8,
+    copy_runs,
+    decode,
+    gather_bytes,
+    is_ascii,
+    join_bytes,
+    load_words,
+    same_bytes,
+    same_runs,
+    slices,
+    split,
+)
+from shmarrow.layout.memory import Indices, frozen, read_only, validity_of, view_of
 from shmarrow.layout.preview import Budget, preview_bytes
 
 if TYPE_CHECKING:
@@ -24,7 +37,18 @@ if TYPE_CHECKING:
 
 INLINE = 12
 _WORDS = np.dtype(("<i4", (4,)))
+_PAIR = np.dtype(("<u8", (2,)))
 _MAX = (1 << 31) - 1
+_SIZE = np.uint64(0xFFFFFFFF)
+_HALF = np.uint64(32)
+_HIGH_BITS = np.uint64(0x8080808080808080)
+_PADDING = np.array(
+    [(~int(LOW_BYTES[min(size + 4, 8)])) & ((1 << 64) - 1) for size in range(INLINE + 1)] + [0], np.uint64
+)
+_PADDING_2 = np.array(
+    [(~int(LOW_BYTES[max(size - 4, 0)])) & ((1 << 64) - 1) for size in range(INLINE + 1)] + [0], np.uint64
+)
+"""For each length of a short value the bits of both words that are zero; none for long ones, which come last."""
 
 
 class BinaryViewArray(Array, late=True):
@@ -45,22 +69,28 @@ class BinaryViewArray(Array, late=True):
 
     def _checked(self, mask: Mask | None) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.bool_]]:
         """The views, all zero where null, and which of them are long, after a check of where they lead."""
-        views = self.views
+        words = self._words()
         if mask is not None:
-            views = np.where(mask[:, None], views, 0)
-        lengths = views[:, 0]
-        long = lengths > INLINE
-        wrong = lengths < 0
+            words = words * mask[:, None]
+        views = words.view(np.int32)
+        sizes, places = words[:, 0] & _SIZE, words[:, 1]
+        long = sizes > INLINE
         if long.any():
-            at = np.flatnonzero(long)
-            sizes = np.array([len(data) for data in self.data_buffers] or [0], np.int64)
-            index, start = views[at, 2], views[at, 3].astype(np.int64)
-            known = (index >= 0) & (index < len(self.data_buffers))
-            room = sizes[np.where(known, index, 0)]
-            wrong[at] |= ~known | (start < 0) | (start + lengths[at] > room)
-        if wrong.any():
-            self._fail(int(wrong.argmax()))
+            held = [len(data) for data in self.data_buffers]
+            # As unsigned numbers, which negative ones are too large as; the room beyond the last buffer is none.
+            starts, index = places >> _HALF, places & _SIZE
+            room = np.array([*held, 0], np.uint64)
+            ends = starts + sizes
+            wrong = ends > (room[0] if len(held) == 1 else room[np.minimum(index, len(held))])
+            wrong |= (index >= len(held)) | (starts > _MAX) | (sizes > _MAX)
+            wrong &= long
+            if wrong.any():
+                self._fail(int(wrong.argmax()))
         return views, long
+
+    def _words(self) -> npt.NDArray[np.uint64]:
+        """The views of shape (length, 2) as two little-endian numbers; the length is the low half of the first."""
+        return view_of(self._buffers[1], _PAIR, self._offset, self._length)
 
     def _fail(self, slot: int) -> None:
         length, _, index, start = self.views[slot].tolist()
@@ -93,18 +123,33 @@ class BinaryViewArray(Array, late=True):
 
     def _pylist(self, mask: Mask | None) -> list[Any]:
         views, long = self._checked(mask)
-        starts = np.arange(4, 16 * self._length + 4, 16)
-        ends = starts + np.where(long, 0, views[:, 0])
-        result = slices(self._type, views.tobytes(), starts.tolist(), ends.tolist(), mask)
+        if int(views[:, 0].sum(dtype=np.int64)) > sum(map(len, self.data_buffers)) + 16 * self._length:
+            return self._distinct(views, long, mask)
+        result: list[Any] = []
+        for start in range(0, self._length, 1 << 14):
+            part = slice(start, start + (1 << 14))
+            offsets, data = self._joined(views[part], long[part])
+            found = split(self._type, data, offsets[1:])
+            if found is None:
+                at = offsets.tolist()
+                found = slices(self._type, data.tobytes(), at[:-1], at[1:], None if mask is None else mask[part], start)
+            result += found
+        return result
+
+    def _distinct(self, views: npt.NDArray[np.int32], long: npt.NDArray[np.bool_], mask: Mask | None) -> list[Any]:
+        """The values where long ones overlap; those of equal views are made once."""
         at = np.flatnonzero(long)
-        if len(at):
-            distinct, inverse = np.unique(views[at][:, [0, 2, 3]], axis=0, return_inverse=True)
-            self._check_total(distinct[:, 0])
-            buffers = self.data_buffers
-            raw = [buffers[i][start : start + length].tobytes() for length, i, start in distinct.tolist()]
-            values = [decode(self._type, value, 0) for value in raw] if self._type.text else raw
-            for slot, i in zip(at.tolist(), inverse.reshape(-1).tolist(), strict=True):
-                result[slot] = values[i]
+        short = views.copy()
+        short[at] = 0
+        starts = np.arange(4, 16 * self._length + 4, 16)
+        result = slices(self._type, short.tobytes(), starts.tolist(), (starts + short[:, 0]).tolist(), mask)
+        distinct, inverse = np.unique(views[at][:, [0, 2, 3]], axis=0, return_inverse=True)
+        self._check_total(distinct[:, 0])
+        buffers = self.data_buffers
+        raw = [buffers[i][start : start + length].tobytes() for length, i, start in distinct.tolist()]
+        values = [decode(self._type, value, 0) for value in raw] if self._type.text else raw
+        for slot, i in zip(at.tolist(), inverse.reshape(-1).tolist(), strict=True):
+            result[slot] = values[i]
         return result
 
     def _check_total(self, lengths: npt.NDArray[Any]) -> None:
@@ -124,20 +169,29 @@ class BinaryViewArray(Array, late=True):
             If overlapping views add up to far more bytes than there are.
         """
         views, long = self._checked(self._mask())
-        lengths = views[:, 0].astype(np.int64)
-        self._check_total(lengths)
-        offsets = np.zeros(len(lengths) + 1, np.int64)
-        np.cumsum(lengths, out=offsets[1:])
-        if not long.any():
-            starts = np.arange(4, 16 * self._length + 4, 16, dtype=np.int64)
-            return offsets, gather_bytes(np.ascontiguousarray(views).reshape(-1).view(np.uint8), starts, lengths)
-        data = np.empty(int(offsets[-1]), np.uint8)
+        self._check_total(views[:, 0])
+        return self._joined(views, long)
+
+    def _joined(self, views: npt.NDArray[np.int32], long: npt.NDArray[np.bool_]) -> tuple[npt.NDArray[np.int64], Bytes]:
+        """The same for some of the views, which have been checked and add up to no more than there is."""
+        offsets = np.zeros(len(views) + 1, np.int64)
+        np.cumsum(views[:, 0], out=offsets[1:])
+        total = int(offsets[-1])
+        at = np.flatnonzero(long)
+        buffers = self.data_buffers
+        if not len(at):
+            inline = views[:, 1:].tobytes().translate(None, b"\0")
+            if len(inline) == total:  # no value holds a zero byte, so all that were are padding
+                return offsets, np.frombuffer(inline, np.uint8)
+        lengths = np.diff(offsets)
+        if len(at) and total == int(lengths[at].sum()) and bool((views[at, 2] == views[at[0], 2]).all()):
+            return offsets, gather_bytes(buffers[int(views[at[0], 2])], views[at, 3].astype(np.int64), lengths[at])
+        data = np.empty(total, np.uint8)
         short = np.flatnonzero(~long)
         flat = np.ascontiguousarray(views).reshape(-1).view(np.uint8)
-        _scatter(data, offsets[short], flat, short * 16 + 4, lengths[short])
-        buffers = self.data_buffers
-        for i, at in _by_buffer(views, long):
-            _scatter(data, offsets[at], buffers[i], views[at, 3].astype(np.int64), lengths[at])
+        copy_runs(data, offsets[short], flat, short * 16 + 4, lengths[short])
+        for i, slots in _by_buffer(views, long):
+            copy_runs(data, offsets[slots], buffers[i], views[slots, 3].astype(np.int64), lengths[slots])
         return offsets, read_only(data)
 
     def _gather(self, indices: Indices) -> Any:
@@ -173,13 +227,45 @@ class BinaryViewArray(Array, late=True):
         views = np.concatenate(parts)
         return make_array(arrays[0].type, len(views), [None, frozen(views), *buffers], 0)
 
-    def _same(self, other: Any) -> bool:
-        if not np.array_equal(self.views[:, 0], other.views[:, 0]):
-            return False
-        for start in range(0, self._length, 1 << 16):
-            mine, theirs = (array.slice(start, 1 << 16).contiguous()[1] for array in (self, other))
-            if not np.array_equal(mine, theirs):
+    def _same(self, other: Any, live: Mask | None) -> bool:
+        mine, theirs = self._words(), other._words()
+        long = (mine[:, 0] & _SIZE) > INLINE
+        differ = mine[:, 0] != theirs[:, 0]
+        differ |= (mine[:, 1] != theirs[:, 1]) & ~long
+        valid: Mask | None = None
+        if differ.any():
+            valid = self._live(live)
+            if valid is None or (differ & valid).any():
                 return False
+        if not long.any():
+            return True
+        valid = self._live(live) if valid is None else valid
+        moved = (mine[:, 1] != theirs[:, 1]) & long
+        if not (moved if valid is None else moved & valid).any() and self._same_data(other, mine[:, 0] & _SIZE):
+            return True
+        return self._same_long(other, valid)
+
+    def _same_data(self, other: Any, sizes: npt.NDArray[np.uint64]) -> bool:
+        """Whether the data buffers are the same, which is only looked at where most of them is referred to."""
+        left, right = self.data_buffers, other.data_buffers
+        if len(left) != len(right):
+            return False
+        if all(mine is theirs for mine, theirs in zip(left, right, strict=True)):
+            return True
+        most = sum(map(len, left)) <= 4 * int(sizes.sum()) + 1024
+        return most and all(same_bytes(mine, theirs) for mine, theirs in zip(left, right, strict=True))
+
+    def _same_long(self, other: Any, valid: Mask | None) -> bool:
+        views, long = self._checked(valid)
+        their_views, _ = other._checked(valid)
+        for i, mine in _by_buffer(views, long):
+            rest = np.zeros(self._length, np.bool_)
+            rest[mine] = True
+            for j, at in _by_buffer(their_views, rest):
+                starts, their_starts = views[at, 3].astype(np.int64), their_views[at, 3].astype(np.int64)
+                lengths = views[at, 0].astype(np.int64)
+                if not same_runs(self.data_buffers[i], starts, other.data_buffers[j], their_starts, lengths):
+                    return False
         return True
 
     def _check_references(self) -> None:
@@ -188,26 +274,27 @@ class BinaryViewArray(Array, late=True):
     def _check_values(self) -> None:
         mask = self._mask()
         views, long = self._checked(mask)
-        flat = np.ascontiguousarray(views).view(np.uint8).reshape(-1, 16)
-        short = ~long
-        padding = np.arange(INLINE)[None, :] >= views[short, 0][:, None]
-        bad = (padding & (flat[short, 4:] != 0)).any(axis=1)
+        words = views.view(np.uint64)
+        sizes = np.minimum(views[:, 0], INLINE + 1)
+        bad = (words[:, 0] & _PADDING[sizes]) | (words[:, 1] & _PADDING_2[sizes])
         if bad.any():
-            slot = int(np.flatnonzero(short)[bad.argmax()])
-            raise InvalidData(f"{self._type}: the view at {slot} has bytes other than 0 after its value")
+            raise InvalidData(
+                f"{self._type}: the view at {int((bad > 0).argmax())} has bytes other than 0 after its value"
+            )
         buffers = self.data_buffers
+        ascii_ = self._type.text and not bool(((words[:, 0] >> _HALF | words[:, 1]) & _HIGH_BITS)[~long].any())
         for i, at in _by_buffer(views, long):
             starts = views[at, 3].astype(np.int64)
-            prefixes = buffers[i][starts[:, None] + np.arange(4)]
-            unequal = (prefixes != flat[at, 4:8]).any(axis=1)
+            unequal = load_words(buffers[i], starts).astype(np.uint32) != views[at, 1].view(np.uint32)
             if unequal.any():
                 slot = int(at[unequal.argmax()])
                 raise InvalidData(f"{self._type}: the view at {slot} has a prefix other than its value's first 4 bytes")
-        if self._type.text:
+            ascii_ = ascii_ and is_ascii(buffers[i][int(starts.min()) : int((starts + views[at, 0]).max())])
+        if self._type.text and not ascii_:
             for start in range(0, self._length, 1 << 18):
                 part = self.slice(start, 1 << 18)
                 offsets, data = part.contiguous()
-                check_utf8(_Plain(self._type, part, data), offsets)
+                check_utf8(_Plain(self._type, part, data), offsets, start)
 
     @classmethod
     def from_pylist(cls, type: Any, values: Sequence[Any], mask: Mask | None) -> Any:
@@ -220,15 +307,26 @@ class BinaryViewArray(Array, late=True):
         """Views of runs of bytes: short ones are copied into the views, long ones stay where they are."""
         if len(lengths) and int(lengths.max()) > _MAX:
             raise InvalidData(f"{type}: a value of {int(lengths.max())} bytes is longer than 2147483647")
-        views = np.zeros((len(lengths), 4), np.int32)
-        views[:, 0] = lengths
-        flat = views.reshape(-1).view(np.uint8)
-        short = np.flatnonzero(lengths <= INLINE)
-        _scatter(flat, short * 16 + 4, data, starts[short], lengths[short])
+        words = np.zeros((len(lengths), 2), np.uint64)
+        if len(data):
+            head = load_words(data, starts)
+            head &= LOW_BYTES[np.minimum(lengths, 8)]
+            words[:, 0] = lengths.view(np.uint64) | (head << _HALF)
+            head >>= _HALF
+            words[:, 1] = head
+            more = np.flatnonzero((lengths > 8) & (lengths <= INLINE))
+            if len(more):
+                tail = load_words(data, starts[more] + 8) & LOW_BYTES[lengths[more] - 8]
+                words[more, 1] |= tail << _HALF
+        views = words.view(np.int32)
         long = np.flatnonzero(lengths > INLINE)
         buffers: list[Bytes | None] = []
         if len(long):
-            _scatter(flat, long * 16 + 4, data, starts[long], np.full(len(long), 4, np.int64))
+            low, high = int(starts[long].min()), int((starts[long] + lengths[long]).max())
+            if high - low <= _MAX:
+                words[long, 1] = (starts[long] - low).view(np.uint64) << _HALF
+                validity, count = validity_of(mask)
+                return make_array(type, len(lengths), [validity, frozen(views), frozen(data[low:high])], count)
             first = 0
             while first < len(long):
                 base = int(starts[long[first]])
@@ -273,15 +371,3 @@ class _Plain:
 
     def is_valid(self) -> Mask:
         return self._array.is_valid()
-
-
-def _scatter(target: npt.NDArray[np.uint8], to: Indices, source: Bytes, starts: Indices, lengths: Indices) -> None:
-    """Copy runs of bytes to their places, in pieces that bound the memory of the positions."""
-    first = 0
-    ends = np.cumsum(lengths)
-    while first < len(lengths):
-        done = int(ends[first - 1]) if first else 0
-        last = max(int(np.searchsorted(ends, done + (1 << 22), "right")), first + 1)
-        run = slice(first, last)
-        target[ranges(to[run], lengths[run])] = source[ranges(starts[run], lengths[run])]
-        first = last

@@ -6,19 +6,21 @@ itself.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from shmarrow.bitmap import Mask
-from shmarrow.errors import InvalidData
-from shmarrow.layout.array import Array, concat_arrays, make_array
+from shmarrow.errors import InvalidData, InvalidType
+from shmarrow.layout.array import Array, blank_mask, concat_arrays, make_array
 from shmarrow.layout.memory import Indices, frozen, read_only, validity_of
 from shmarrow.layout.preview import Budget
 
 if TYPE_CHECKING:
     import numpy.typing as npt
+
+    from shmarrow.types import Field
 
 
 class DictionaryArray(Array):
@@ -129,10 +131,22 @@ class DictionaryArray(Array):
         data = np.concatenate(parts).astype(type.storage)
         return make_array(type, length, [None, frozen(data)], 0, 0, (), concat_arrays(dictionaries))
 
-    def _same(self, other: Any) -> bool:
-        if self._dictionary is other._dictionary and np.array_equal(self.indices.values, other.indices.values):
+    def _same(self, other: Any, live: Mask | None) -> bool:
+        dictionary = self._dictionary_()
+        if not dictionary.equals(other._dictionary):  # or it holds NaN, which may or may not be referred to
+            return bool(self.decode()._equal(other.decode(), live))
+        mine, theirs = self.indices.values, other.indices.values
+        differ = mine != theirs
+        if not differ.any():
             return True
-        return bool(self.decode().equals(other.decode()))
+        valid = self._live(live)
+        slots = np.flatnonzero(differ if valid is None else differ & valid)
+        mine, theirs = self._checked(self._mask())[slots], other._checked(other._mask())[slots]
+        for start in (0, 256):  # indices that differ mostly mean values that differ
+            stop = 256 if not start else len(slots)
+            if not dictionary.take(mine[start:stop]).equals(dictionary.take(theirs[start:stop])):
+                return False
+        return True
 
     def _check_structure(self) -> None:
         if self._dictionary is None or self._dictionary.type != self._type.value_type:
@@ -141,6 +155,22 @@ class DictionaryArray(Array):
 
     def _check_references(self) -> None:
         self._checked(self._mask())
+
+    def _referenced(self, live: Mask | None) -> Iterator[tuple[Field | None, Any, Mask | None]]:
+        indices = self._checked(self._mask())
+        used = blank_mask(self._dictionary_())
+        used[indices if live is None else indices[live]] = True
+        yield None, self._dictionary_(), used
+
+    def _logical_nulls(self) -> Mask | None:
+        mask = self._mask()
+        missing = self._dictionary_()._logical_nulls()
+        if missing is None:
+            return None if mask is None else ~mask
+        if not len(missing):  # then all slots are null, as indices have been checked
+            return None if mask is None else ~mask
+        result: Mask = missing[self._checked(mask)]
+        return result if mask is None else result | ~mask
 
     @classmethod
     def _nulls(cls, type: Any, length: int) -> Any:
@@ -182,8 +212,13 @@ class DictionaryArray(Array):
         ------
         InvalidArgument
             If the indices are no integers.
+        InvalidType
+            If either is no array.
         """
         from shmarrow.types import DictionaryType
 
+        for name, part in (("indices", indices), ("the dictionary", dictionary)):
+            if not isinstance(part, Array):
+                raise InvalidType(f"expected {name} as an Array, found {part.__class__.__name__}")
         type = DictionaryType(indices.type, dictionary.type, ordered)
         return make_array(type, len(indices), indices._buffers, indices._null_count, indices.offset, (), dictionary)

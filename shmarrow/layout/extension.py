@@ -20,6 +20,7 @@ from shmarrow.extension import ExtensionType
 from shmarrow.layout.array import Array, array_class, nulls
 from shmarrow.layout.memory import Indices
 from shmarrow.layout.preview import Budget, clip
+from shmarrow.types import DataType, Field
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -80,8 +81,8 @@ class ExtensionArray(Array):
         storages = [array.storage for array in arrays]
         return arrays[0]._under(type(storages[0])._join(storages))
 
-    def _same(self, other: Any) -> bool:
-        return self.storage._same(other.storage)  # type: ignore[no-any-return]
+    def _same(self, other: Any, live: Mask | None) -> bool:
+        return self.storage._same(other.storage, live)  # type: ignore[no-any-return]
 
     def _check_structure(self) -> None:
         self.storage._check_structure()
@@ -95,8 +96,14 @@ class ExtensionArray(Array):
     def _check_values(self) -> None:
         self.storage._check_values()
 
-    def _check_nullability(self) -> None:
-        self.storage._check_nullability()
+    def _takes(self, field: Field, found: DataType) -> bool:
+        return self.storage._takes(field, found)  # type: ignore[no-any-return]
+
+    def _check_nullability(self, live: Mask | None) -> None:
+        self.storage._check_nullability(live)
+
+    def _logical_nulls(self) -> Mask | None:
+        return self.storage._logical_nulls()  # type: ignore[no-any-return]
 
     # --- Python values ---
 

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from shmarrow.bitmap import Mask
 from shmarrow.errors import CopyRequired, InvalidData
-from shmarrow.layout.array import Array, check_not_null, concat_arrays, make_array, nulls
+from shmarrow.layout.array import Array, checked_mask, concat_arrays, make_array, nulls, spread
 from shmarrow.layout.list import flatten_lists
 from shmarrow.layout.memory import Indices, check_expansion, ranges, validity_of
 from shmarrow.layout.preview import Budget
-from shmarrow.types import DataType
+from shmarrow.types import DataType, Field
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -82,17 +82,21 @@ class FixedSizeListArray(Array):
         child = concat_arrays([array.values for array in arrays])
         return make_array(arrays[0].type, sum(map(len, arrays)), [None], 0, 0, [child])
 
-    def _same(self, other: Any) -> bool:
-        return bool(self._window().equals(other._window()))
+    def _same(self, other: Any, live: Mask | None) -> bool:
+        mine, theirs = self._window(), other._window()
+        if live is None and mine._equal(theirs, None):
+            return True
+        valid = self._live(live)
+        return valid is not None and bool(mine._equal(theirs, spread(valid, self._type.list_size, mine)))
 
     def _check_structure(self) -> None:
         needed = (self._offset + self._length) * self._type.list_size
         if len(self.values) < needed:
             raise InvalidData(f"{self._type}: the child needs {needed} values but has {len(self.values)}")
 
-    def _check_nullability(self) -> None:
-        if not self.null_count:
-            check_not_null(self._type.fields[0], self._window(), str(self._type))
+    def _referenced(self, live: Mask | None) -> Iterator[tuple[Field | None, Any, Mask | None]]:
+        child = self._window()
+        yield self._type.fields[0], child, spread(live, self._type.list_size, child)
 
     @classmethod
     def _nulls(cls, type: DataType, length: int) -> Any:
@@ -121,9 +125,23 @@ class FixedSizeListArray(Array):
 
     @classmethod
     def from_arrays(cls, type: Any, values: Any, mask: Mask | None = None) -> Any:
-        """Lists over a child array of ``n * list_size`` values; copies nothing."""
-        validity, count = validity_of(mask)
-        length = len(mask) if mask is not None else len(values) // type.list_size if type.list_size else 0
+        """Lists over a child array of ``n * list_size`` values; copies nothing.
+
+        Lists of size 0 are as many as the mask says.
+
+        Raises
+        ------
+        InvalidData
+            If the child has another number of values, or another type.
+        InvalidArgument
+            If the mask has another length than the array.
+        """
+        cls._expect(type, values=values)
+        size = type.list_size
+        length = len(values) // size if size else 0 if mask is None else len(mask)
+        if length * size != len(values):
+            raise InvalidData(f"{type}: a child of {len(values)} values makes no whole number of lists of {size}")
+        validity, count = validity_of(None if mask is None else checked_mask(mask, length))
         result = make_array(type, length, [validity], count, 0, [values])
         result.validate()
         return result

@@ -7,17 +7,27 @@ null, and an item; physically there is no difference.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
+import operator
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
 from shmarrow.bitmap import Mask
 from shmarrow.errors import InvalidData, InvalidType
-from shmarrow.layout.array import Array, check_not_null, concat_arrays, make_array
-from shmarrow.layout.binary import check_ends, checked_offsets, joined_offsets, offsets_view, trimmed_offsets
-from shmarrow.layout.memory import Indices, frozen, offsets_of, ranges, validity_of
+from shmarrow.layout.array import Array, _check_no_nulls, checked_mask, concat_arrays, make_array, spread
+from shmarrow.layout.binary import (
+    check_ends,
+    checked_offsets,
+    exact_integers,
+    joined_offsets,
+    offsets_view,
+    same_lengths,
+    trimmed_offsets,
+)
+from shmarrow.layout.memory import Indices, check_expansion, frozen, offsets_of, ranges, validity_of
 from shmarrow.layout.preview import Budget
+from shmarrow.types import DataType, Field, FixedSizeBinaryType, IntervalType
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -92,10 +102,24 @@ class ListArray(Array):
         child = concat_arrays([array.values for array in arrays])
         return make_array(arrays[0].type, len(offsets) - 1, [None, frozen(offsets)], 0, 0, [child])
 
-    def _same(self, other: Any) -> bool:
+    def _same(self, other: Any, live: Mask | None) -> bool:
         mine = checked_offsets(self, len(self.values), "values")
         theirs = checked_offsets(other, len(other.values), "values")
-        return bool(np.array_equal(mine - mine[0], theirs - theirs[0])) and bool(self.flatten().equals(other.flatten()))
+        sides = ((self, mine), (other, theirs))
+        valid = self._live(live)
+        if same_lengths(mine, theirs):
+            left, right = (each.values.slice(int(at[0]), int(at[-1] - at[0])) for each, at in sides)
+            if live is None and left._equal(right, None):
+                return True
+            return valid is not None and bool(left._equal(right, spread(valid, np.diff(mine), left)))
+        if valid is None:
+            return False
+        slots = np.flatnonzero(valid)
+        sizes = mine[slots + 1].astype(np.int64) - mine[slots]
+        if not np.array_equal(sizes, theirs[slots + 1] - theirs[slots]):
+            return False
+        left, right = (each.values.take(ranges(at[slots].astype(np.int64), sizes)) for each, at in sides)
+        return bool(left._equal(right, None))
 
     def _check_structure(self) -> None:
         check_ends(self, len(self.values), "values")
@@ -103,8 +127,11 @@ class ListArray(Array):
     def _check_references(self) -> None:
         checked_offsets(self, len(self.values), "values")
 
-    def _check_nullability(self) -> None:
-        check_not_null(self._type.fields[0], self.values, str(self._type))
+    def _referenced(self, live: Mask | None) -> Iterator[tuple[Field | None, Any, Mask | None]]:
+        offsets = self.offsets
+        first, last = int(offsets[0]), int(offsets[-1])
+        child = self.values.slice(first, last - first)
+        yield self._type.fields[0], child, spread(live, np.diff(offsets), child)
 
     @classmethod
     def from_pylist(cls, type: Any, values: Sequence[Any], mask: Mask | None) -> Any:
@@ -127,10 +154,15 @@ class ListArray(Array):
         Raises
         ------
         InvalidData
-            If the ends of the offsets do not lie within the child.
+            If the ends of the offsets do not lie within the child, or its type is not that of the lists' items.
+        InvalidArgument
+            If the mask has another length.
         """
-        typed = np.ascontiguousarray(offsets, type.offset_dtype)
-        validity, nulls = validity_of(mask)
+        cls._expect(type, values=values)
+        typed = exact_integers(offsets, type.offset_dtype, "offsets")
+        if not len(typed):
+            raise InvalidData(f"{type}: offsets have the shape (n + 1,), found none")
+        validity, nulls = validity_of(None if mask is None else checked_mask(mask, len(typed) - 1))
         result = make_array(type, len(typed) - 1, [validity, frozen(typed)], nulls, 0, [values])
         result.validate()
         return result
@@ -169,16 +201,47 @@ class MapArray(ListArray):
     def _join(cls, arrays: Sequence[Any]) -> Any:
         return super()._join([array._under(arrays[0].type) for array in arrays])
 
-    def _same(self, other: Any) -> bool:
-        return super()._same(other._under(self._type))
+    def _takes(self, field: Field, found: DataType) -> bool:
+        """Entries may have fields of other names, which are no part of a map's type."""
+        wanted = field.type.fields
+        return found.layout == "struct" and [(each.type, each.nullable) for each in found.fields] == [
+            (each.type, each.nullable) for each in wanted
+        ]
 
-    def _check_nullability(self) -> None:
-        super()._check_nullability()
-        entries = self._children[0]
-        if entries.null_count:
-            raise InvalidData(f"{self._type}: the entries of a map are not null, found {entries.null_count} nulls")
-        if self.keys.null_count:
-            raise InvalidData(f"{self._type}: the keys of a map are not null, found {self.keys.null_count} nulls")
+    def _check_nullability(self, live: Mask | None) -> None:
+        for field, entries, used in self._referenced(self._live(live)):
+            assert field is not None
+            where = f"{self._type}: the entries and the keys of a map are not null"
+            _check_no_nulls(field.name, entries, used, where)
+            _check_no_nulls(self._type.key_field.name, entries.field(0), used, where)
+        super()._check_nullability(live)
+
+    def _check_values(self) -> None:
+        if self._type.keys_sorted:
+            self._check_order()
+
+    def _check_order(self) -> None:
+        """Within each map that is not null no key is smaller than the one before it, where keys have an order."""
+        offsets = self.offsets
+        first, last = int(offsets[0]), int(offsets[-1])
+        keys = self.keys.slice(first, last - first)
+        falls = _falls(keys)
+        if falls is None or not falls.any():
+            return
+        owner = np.repeat(np.arange(self._length), np.diff(offsets))
+        falls &= owner[1:] == owner[:-1]
+        mask = self._mask()
+        if mask is not None:
+            falls &= mask[owner[1:]]
+        missing = keys._logical_nulls()
+        if missing is not None:  # reported as nulls
+            falls &= ~(missing[1:] | missing[:-1])
+        if falls.any():
+            i = int(falls.argmax())
+            raise InvalidData(
+                f"{self._type}: slot {int(owner[i])} has the key {keys[i + 1]!r:.80} behind {keys[i]!r:.80}, "
+                "but the type says that keys are sorted"
+            )
 
     @staticmethod
     def _child(type: Any, items: list[Any]) -> Any:
@@ -191,6 +254,34 @@ class MapArray(ListArray):
             raise InvalidData(f"{type}: a key is None")
         values = array_from_pylist([pair[1] for pair in pairs], entries.fields[1].type)
         return make_array(entries, len(pairs), [None], 0, 0, [keys, values])
+
+
+def _falls(keys: Any) -> Mask | None:
+    """Whether each key is smaller than the one before it, of shape (n - 1,); None where keys have no order.
+
+    Numbers and times are in their own order, text and bytes in that of their bytes.
+    """
+    if hasattr(keys, "storage"):
+        keys = keys.storage
+    if keys.type.layout in ("dictionary", "run_end_encoded"):
+        if len(keys) > 8 * keys.nbytes:
+            check_expansion(len(keys), str(keys.type))
+        keys = keys.decode()
+    type = keys.type
+    if type.layout in ("primitive", "bool") and type.__class__ not in (FixedSizeBinaryType, IntervalType):
+        values = keys.values
+        if values.ndim == 1:
+            return np.asarray(values[1:] < values[:-1])
+    elif type.layout not in ("binary", "large_binary", "binary_view") and type.__class__ is not FixedSizeBinaryType:
+        return None
+    # Characters are in the order of their UTF-8, and exact numbers in that of what they stand for.
+    items = keys.to_pylist()
+    if keys.null_count:
+        blank = next((item for item in items if item is not None), None)
+        items = [blank if item is None else item for item in items]
+        if blank is None:
+            return None
+    return np.fromiter(map(operator.lt, items[1:], items), np.bool_, max(len(items) - 1, 0))
 
 
 def pair_of(type: Any, item: Any) -> tuple[Any, Any]:

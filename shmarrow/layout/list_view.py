@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from shmarrow.bitmap import Mask
-from shmarrow.errors import InvalidData
-from shmarrow.layout.array import Array, check_not_null, concat_arrays, make_array
+from shmarrow.errors import InvalidArgument, InvalidData
+from shmarrow.layout.array import Array, blank_mask, checked_mask, concat_arrays, make_array
+from shmarrow.layout.binary import exact_integers
 from shmarrow.layout.list import flatten_lists
 from shmarrow.layout.memory import Indices, check_expansion, frozen, ranges, validity_of, view_of
 from shmarrow.layout.preview import Budget
+from shmarrow.types import Field
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -118,10 +120,29 @@ class ListViewArray(Array, late=True):
         child = concat_arrays([array.values for array in arrays])
         return make_array(type, len(starts), [None, frozen(starts), frozen(sizes)], 0, 0, [child])
 
-    def _same(self, other: Any) -> bool:
-        if not np.array_equal(self.sizes, other.sizes):
+    def _same(self, other: Any, live: Mask | None) -> bool:
+        if live is None and np.array_equal(self.sizes, other.sizes) and np.array_equal(self.offsets, other.offsets):
+            # The whole children are only looked at where most of them is referred to.
+            most = len(self.values) == len(other.values) <= 4 * int(self.sizes.sum(dtype=np.int64)) + 1024
+            if most and self.values._equal(other.values, None):
+                return True
+        valid = self._live(live)
+        starts, sizes = self._runs(valid)
+        their_starts, their_sizes = other._runs(valid)
+        if not np.array_equal(sizes, their_sizes):
             return False
-        return bool(self.flatten().equals(other.flatten()))
+        self._check_total(sizes)
+        used = sizes > 0
+        left, right = self._pick(starts[used], sizes[used]), other._pick(their_starts[used], sizes[used])
+        return bool(left._equal(right, None))
+
+    def _pick(self, starts: Indices, sizes: Indices) -> Any:
+        """The values of lists that are not empty, one list after another; a slice where they are so in memory."""
+        if not len(starts):
+            return self.values.slice(0, 0)
+        if np.array_equal(starts[1:], starts[:-1] + sizes[:-1]):
+            return self.values.slice(int(starts[0]), int(sizes.sum()))
+        return self.values.take(ranges(starts, sizes))
 
     def _check_references(self) -> None:
         starts, sizes, size = self.offsets.astype(np.int64), self.sizes.astype(np.int64), len(self.values)
@@ -129,8 +150,13 @@ class ListViewArray(Array, late=True):
         if wrong.any():
             self._fail(int(wrong.argmax()))
 
-    def _check_nullability(self) -> None:
-        check_not_null(self._type.fields[0], self.values, str(self._type))
+    def _referenced(self, live: Mask | None) -> Iterator[tuple[Field | None, Any, Mask | None]]:
+        starts, sizes = self._runs(live)
+        blank_mask(self.values)
+        changes = np.zeros(len(self.values) + 1, np.int64)
+        np.add.at(changes, starts, sizes > 0)
+        np.subtract.at(changes, starts + sizes, sizes > 0)
+        yield self._type.fields[0], self.values, np.cumsum(changes[:-1]) > 0
 
     @classmethod
     def from_pylist(cls, type: Any, values: Sequence[Any], mask: Mask | None) -> Any:
@@ -147,9 +173,21 @@ class ListViewArray(Array, late=True):
 
     @classmethod
     def from_arrays(cls, type: Any, offsets: Any, sizes: Any, values: Any, mask: Mask | None = None) -> Any:
-        """Lists from offsets and sizes of shape (n,) and the child array; copies nothing that fits."""
-        validity, count = validity_of(mask)
-        parts = [frozen(np.ascontiguousarray(part, type.offset_dtype)) for part in (offsets, sizes)]
-        result = make_array(type, len(offsets), [validity, *parts], count, 0, [values])
+        """Lists from offsets and sizes of shape (n,) and the child array; copies nothing that fits.
+
+        Raises
+        ------
+        InvalidArgument
+            If there are not as many offsets as sizes, or the mask has another length.
+        InvalidData
+            If the child has another type than the lists' items.
+        """
+        cls._expect(type, values=values)
+        starts = exact_integers(offsets, type.offset_dtype, "offsets")
+        lengths = exact_integers(sizes, type.offset_dtype, "sizes")
+        if len(starts) != len(lengths):
+            raise InvalidArgument(f"{type}: {len(starts)} offsets but {len(lengths)} sizes")
+        validity, count = validity_of(None if mask is None else checked_mask(mask, len(starts)))
+        result = make_array(type, len(starts), [validity, frozen(starts), frozen(lengths)], count, 0, [values])
         result.validate()
         return result

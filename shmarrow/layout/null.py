@@ -52,7 +52,7 @@ class NullArray(Array, late=True):
         total = sum(map(len, arrays))
         return make_array(arrays[0].type, total, [], total)
 
-    def _same(self, other: Any) -> bool:
+    def _same(self, other: Any, live: Mask | None) -> bool:
         return True
 
     def _check_null_count(self) -> None:

@@ -15,9 +15,9 @@ import numpy as np
 from shmarrow import bitmap
 from shmarrow.bitmap import Mask
 from shmarrow.errors import CopyRequired, InvalidData, InvalidType
-from shmarrow.layout.array import Array, make_array
+from shmarrow.layout.array import Array, checked_mask, make_array
 from shmarrow.layout.memory import Indices, check_expansion, frozen, read_only, validity_of, view_of
-from shmarrow.layout.values import check_range, from_numbers, from_python, kinds_of, to_python
+from shmarrow.layout.values import DayTime, MonthDayNano, check_range, from_numbers, from_python, kinds_of, to_python
 from shmarrow.types import DataType
 
 if TYPE_CHECKING:
@@ -69,6 +69,10 @@ class PrimitiveArray(Array):
     def _pylist(self, mask: Mask | None) -> list[Any]:
         if not self._type.byte_width:
             check_expansion(self._length, str(self._type))
+        make = _INTERVALS.get(getattr(self._type, "unit", "")) if isinstance(self._type, IntervalType) else None
+        if make is not None:
+            parts = [self.values[name].tolist() for name in self.values.dtype.names or ()]
+            return list(map(tuple.__new__, itertools.repeat(make), zip(*parts, strict=True)))
         return to_python(self._type, self.values)
 
     def _gather(self, indices: Indices) -> Any:
@@ -90,35 +94,52 @@ class PrimitiveArray(Array):
         data = np.concatenate([array._buffers[1] for array in arrays])
         return make_array(arrays[0].type, sum(map(len, arrays)), [None, read_only(data)], 0)
 
-    def _same(self, other: Any) -> bool:
-        mine, theirs = self.values, other.values
-        if mine.dtype.kind == "V" and mine.dtype.names is None:
-            return bool(mine.tobytes() == theirs.tobytes())
-        return bool(np.array_equal(mine, theirs))
+    def _same(self, other: Any, live: Mask | None) -> bool:
+        if not self._type.byte_width or not self._length:
+            return True
+        mine, theirs = _comparable(self.values), _comparable(other.values)
+        valid: Mask | None = None
+        for start in range(0, self._length, _PIECE):
+            piece = slice(start, start + _PIECE)
+            differ = mine[piece] != theirs[piece]
+            if not differ.any():
+                continue
+            if valid is None:
+                valid = self._live(live)
+                if valid is None:
+                    return False
+            if ((differ if differ.ndim == 1 else differ.any(axis=1)) & valid[piece]).any():
+                return False
+        return True
 
     def _check_values(self) -> None:
         if not self._type.byte_width:
             return
         values = self.values
-        mask = self._mask()
-        if mask is not None and len(values):
-            zero = np.zeros((), values.dtype)
-            values = (
-                np.where(mask.reshape(-1, *[1] * (values.ndim - 1)), values, zero)
-                if values.dtype.kind != "V"
-                else values
-            )
-        for start in range(0, len(values), 1 << 20):
-            found = check_range(self._type, values[start : start + (1 << 20)])
+        wide = self._type.descriptor.values == "decimal" and self._type.byte_width > 8
+        for start in range(0, len(values), _PIECE):
+            piece = values[start : start + _PIECE]
+            # Null slots, which may hold anything, are left out only where something is wrong.
+            if wide and not _too_wide(self._type, piece).any():
+                continue
+            if check_range(self._type, piece) is None:
+                continue
+            mask = self._mask()
+            slots = np.arange(start, start + len(piece))
+            if mask is not None:
+                slots = slots[mask[start : start + _PIECE]]
+            found = check_range(self._type, values[slots])
             if found:
-                position, rule = found
-                value = values[start + position]
+                position, rule = int(slots[found[0]]), found[1]
+                value = values[position]
                 if self._type.descriptor.values == "decimal":
-                    value = to_python(self._type, values[start + position :][:1])[0]
-                raise InvalidData(f"{self._type}: slot {start + position} holds {value}; {rule}")
+                    value = to_python(self._type, values[position : position + 1])[0]
+                raise InvalidData(f"{self._type}: slot {position} holds {value}; {rule}")
 
     @classmethod
     def from_pylist(cls, type: Any, values: Sequence[Any], mask: Mask | None) -> Any:
+        if isinstance(type, FixedSizeBinaryType) and memoryview in kinds_of(values):
+            values = [value.tobytes() if isinstance(value, memoryview) else value for value in values]
         if mask is None:
             return make_array(type, len(values), [None, frozen(from_python(type, values))], 0)
         known = from_python(type, [value for value in values if value is not None])
@@ -162,8 +183,49 @@ class PrimitiveArray(Array):
         elif values.dtype != storage:
             values = _cast_exactly(type, values, storage)
         data = frozen(values)
-        validity, nulls = validity_of(mask)
+        validity, nulls = validity_of(None if mask is None else checked_mask(mask, len(values)))
         return make_array(type, len(values), [validity, data], nulls)
+
+
+_PIECE = 1 << 17
+"""Slots that are compared or checked at once: few enough to stay in the processor's cache."""
+
+
+def _too_wide(type: Any, words: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
+    """Which decimals of shape (n, words), the lowest word first, have more digits than the type's precision."""
+    bound, bits = 10**type.precision, 64 * words.shape[1]
+    top = words[:, -1].view("<i8")
+    low_top, high_top = (-bound) >> (bits - 64), bound >> (bits - 64)
+    if not len(top) or (low_top < int(top.min()) and int(top.max()) < high_top):
+        return np.zeros(len(words), np.bool_)
+    below = np.zeros(len(words), np.bool_)  # value < bound, by the words from the lowest one up
+    above = np.zeros(len(words), np.bool_)  # value > -bound
+    for i in range(words.shape[1]):
+        last = i == words.shape[1] - 1
+        word = top if last else words[:, i]
+        high, low = bound >> 64 * i, (-bound) >> 64 * i
+        if not last:
+            high, low = high & _WORD, low & _WORD
+        below = (word < high) | ((word == high) & below)
+        above = (word > low) | ((word == low) & above)
+    return ~(below & above)
+
+
+_WORD = (1 << 64) - 1
+
+
+def _comparable(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Numbers as they are, other values as words of shape (n,) or (n, words) that are equal when the values are."""
+    if values.dtype.kind in "iuf":
+        return values
+    size = values.dtype.itemsize
+    word = next(width for width in (8, 4, 2, 1) if size % width == 0)
+    words = values.view(f"<u{word}")
+    return words if size == word else words.reshape(len(values), -1)
+
+
+_INTERVALS: dict[str, Any] = {"day_time": DayTime, "month_day_nano": MonthDayNano}
+"""The named tuples of intervals, which ``tuple.__new__`` makes much faster than they themselves do."""
 
 
 def _copied_dtype(type: DataType) -> np.dtype[Any] | None:
@@ -238,8 +300,13 @@ class BooleanArray(Array):
         values = np.concatenate([array.values for array in arrays])
         return make_array(arrays[0].type, len(values), [None, read_only(bitmap.pack(values))], 0)
 
-    def _same(self, other: Any) -> bool:
-        return bool(np.array_equal(self.values, other.values))
+    def _same(self, other: Any, live: Mask | None) -> bool:
+        mine, theirs = self._buffers[1], other._buffers[1]
+        assert mine is not None
+        if bitmap.same(mine, self._offset, theirs, other._offset, self._length):
+            return True
+        valid = self._live(live)
+        return valid is not None and not bool(((self.values != other.values) & valid).any())
 
     @classmethod
     def from_pylist(cls, type: Any, values: Sequence[Any], mask: Mask | None) -> Any:
@@ -254,7 +321,7 @@ class BooleanArray(Array):
         """An array from truth values of shape (n,); a copy, as the format has bits."""
         if values.dtype != np.bool_ or type.layout != "bool":
             raise InvalidType(f"{type}: cannot take an ndarray of {values.dtype}")
-        validity, nulls = validity_of(mask)
+        validity, nulls = validity_of(None if mask is None else checked_mask(mask, len(values)))
         return make_array(type, len(values), [validity, read_only(bitmap.pack(values))], nulls)
 
 

@@ -6,17 +6,17 @@ its own; the children are never sliced.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from shmarrow.bitmap import Mask
-from shmarrow.errors import InvalidData, LimitExceeded
+from shmarrow.errors import InvalidData, InvalidType, LimitExceeded
 from shmarrow.layout.array import Array, concat_arrays, make_array, nulls
 from shmarrow.layout.memory import Indices, check_expansion, frozen
 from shmarrow.layout.preview import Budget
-from shmarrow.types import DataType
+from shmarrow.types import DataType, Field
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -131,12 +131,18 @@ class RunEndEncodedArray(Array, late=True):
         values = concat_arrays([array.values for array in arrays])
         return arrays[0]._build(np.concatenate(parts), values, base)
 
-    def _same(self, other: Any) -> bool:
+    def _same(self, other: Any, live: Mask | None) -> bool:
         (mine_first, mine), (their_first, theirs) = self._window(), other._window()
+        if live is None and np.array_equal(mine, theirs):
+            runs = len(mine)
+            return bool(self.values.slice(mine_first, runs)._equal(other.values.slice(their_first, runs), None))
         ends = np.union1d(mine, theirs)
         left = self.values.take(mine_first + np.searchsorted(mine, ends, "left"))
         right = other.values.take(their_first + np.searchsorted(theirs, ends, "left"))
-        return bool(left.equals(right))
+        used = None
+        if live is not None and len(ends):
+            used = np.logical_or.reduceat(live, np.concatenate(([0], ends[:-1])))
+        return bool(left._equal(right, used))
 
     def _check_structure(self) -> None:
         ends = self.run_ends
@@ -162,6 +168,20 @@ class RunEndEncodedArray(Array, late=True):
                 f"{self._type}: run end {i + 1} does not rise: {int(ends[i])} and then {int(ends[i + 1])}"
             )
 
+    def _referenced(self, live: Mask | None) -> Iterator[tuple[Field | None, Any, Mask | None]]:
+        first, ends = self._window()
+        used = None
+        if live is not None and len(ends):
+            used = np.logical_or.reduceat(live, np.concatenate(([0], ends[:-1])))
+        yield self._type.fields[1], self.values.slice(first, len(ends)), used
+
+    def _logical_nulls(self) -> Mask | None:
+        if self._length > 8 * self.nbytes:
+            check_expansion(self._length, str(self._type))
+        first, ends = self._window()
+        missing = self.values.slice(first, len(ends))._logical_nulls()
+        return None if missing is None else np.repeat(missing, np.diff(ends, prepend=0))
+
     @classmethod
     def _nulls(cls, type: DataType, length: int) -> Any:
         ends = np.array([length] if length else [], np.int64)
@@ -179,10 +199,23 @@ class RunEndEncodedArray(Array, late=True):
 
     @classmethod
     def from_arrays(cls, run_ends: Any, values: Any, type: Any = None) -> Any:
-        """Runs over an array of run ends and an array of values; copies nothing."""
+        """Runs over an array of run ends and an array of values; copies nothing.
+
+        Raises
+        ------
+        InvalidArgument
+            If the run ends are not integers of 16, 32 or 64 bits.
+        InvalidData
+            If the children have other types than ``type`` says, or there are fewer values than runs.
+        """
         from shmarrow.types import RunEndEncodedType
 
-        made = type or RunEndEncodedType(run_ends.type, values.type)
+        for name, child in (("run ends", run_ends), ("values", values)):
+            if not isinstance(child, Array):
+                raise InvalidType(f"{name} are an Array, found {child.__class__.__name__}")
+        derived = RunEndEncodedType(run_ends.type, values.type)
+        made = derived if type is None else type
+        cls._expect(made)
         length = int(run_ends.values[-1]) if len(run_ends) else 0
         result = make_array(made, length, [], 0, 0, [run_ends, values])
         result.validate()

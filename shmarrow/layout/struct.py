@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from shmarrow.bitmap import Mask
 from shmarrow.errors import InvalidData, InvalidType
-from shmarrow.layout.array import Array, check_not_null, concat_arrays, make_array, nulls
+from shmarrow.layout.array import Array, checked_mask, concat_arrays, make_array, nulls
 from shmarrow.layout.memory import Indices, check_expansion, validity_of
 from shmarrow.layout.preview import Budget
-from shmarrow.types import DataType
+from shmarrow.types import DataType, Field
 
 
 class StructArray(Array):
@@ -74,8 +74,12 @@ class StructArray(Array):
         children = [concat_arrays([array._children[i] for array in arrays]) for i in range(len(type.fields))]
         return make_array(type, sum(map(len, arrays)), [None], 0, 0, children)
 
-    def _same(self, other: Any) -> bool:
-        return all(mine.equals(theirs) for mine, theirs in zip(self._windows(), other._windows(), strict=True))
+    def _same(self, other: Any, live: Mask | None) -> bool:
+        pairs = list(zip(self._windows(), other._windows(), strict=True))
+        if live is None and all(mine._equal(theirs, None) for mine, theirs in pairs):
+            return True
+        valid = self._live(live)
+        return valid is not None and all(mine._equal(theirs, valid) for mine, theirs in pairs)
 
     def _check_structure(self) -> None:
         for field, child in zip(self._type.fields, self._children, strict=True):
@@ -84,10 +88,9 @@ class StructArray(Array):
                     f"{self._type}: child {field.name!r} needs {self._offset + self._length} slots but has {len(child)}"
                 )
 
-    def _check_nullability(self) -> None:
+    def _referenced(self, live: Mask | None) -> Iterator[tuple[Field | None, Any, Mask | None]]:
         for field, child in zip(self._type.fields, self._windows(), strict=True):
-            if not field.nullable and child.null_count:
-                check_not_null(field, child.take(self.is_valid().nonzero()[0]), str(self._type))
+            yield field, child, live
 
     @classmethod
     def _nulls(cls, type: DataType, length: int) -> Any:
@@ -110,9 +113,23 @@ class StructArray(Array):
 
     @classmethod
     def from_arrays(cls, type: Any, children: Sequence[Any], mask: Mask | None = None) -> Any:
-        """Structs over child arrays of one length; copies nothing."""
-        validity, count = validity_of(mask)
-        length = len(children[0]) if children else 0 if mask is None else len(mask)
+        """Structs over child arrays of one length; copies nothing.
+
+        Structs without fields are as many as the mask says.
+
+        Raises
+        ------
+        InvalidData
+            If the children have several lengths, or other types than the fields.
+        InvalidArgument
+            If the mask has another length than the children.
+        """
+        cls._expect(type, **{f"child {i}": child for i, child in enumerate(children)})
+        lengths = {len(child) for child in children} or {0 if mask is None else len(mask)}
+        if len(lengths) > 1:
+            raise InvalidData(f"{type}: children of one struct have one length, found {sorted(lengths)[:8]}")
+        length = lengths.pop()
+        validity, count = validity_of(None if mask is None else checked_mask(mask, length))
         result = make_array(type, length, [validity], count, 0, list(children))
         result.validate()
         return result

@@ -6,18 +6,19 @@ is meant. Unions have no validity of their own: a slot is null when the child's 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from shmarrow.bitmap import Mask
 from shmarrow.buffer import Bytes
-from shmarrow.errors import InvalidData, InvalidType
-from shmarrow.layout.array import Array, concat_arrays, make_array, nulls, one_null
+from shmarrow.errors import InvalidArgument, InvalidData, InvalidType
+from shmarrow.layout.array import Array, blank_mask, concat_arrays, make_array, nulls, one_null
+from shmarrow.layout.binary import exact_integers
 from shmarrow.layout.memory import Indices, frozen, read_only, view_of
 from shmarrow.layout.preview import Budget
-from shmarrow.types import DataType
+from shmarrow.types import DataType, Field
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -173,14 +174,34 @@ class UnionArray(Array, late=True):
             raise InvalidData(f"{type}: a child of {int(offsets.max()) + 1} values is longer than its offsets reach")
         return make_array(type, len(ids), [read_only(ids), frozen(offsets.astype(_OFFSET))], 0, 0, children)
 
-    def _same(self, other: Any) -> bool:
-        if not np.array_equal(self.type_ids, other.type_ids):
+    def _same(self, other: Any, live: Mask | None) -> bool:
+        differ = self.type_ids != other.type_ids
+        if (differ if live is None else differ & live).any():
             return False
-        pairs = zip(self._each(), other._each(), strict=True)
-        return all(
-            self._children[number].take(mine).equals(other._children[number].take(theirs))
-            for (_, number, mine), (_, _, theirs) in pairs
-        )
+        mine, theirs = self._used(live), other._used(live)
+        if self._dense:
+            return all(
+                _pick(self._children[number], at)._equal(_pick(other._children[number], theirs[number][1]), None)
+                for number, (_, at) in mine.items()
+            )
+        for number, (slots, _) in mine.items():
+            used = np.zeros(self._length, np.bool_)
+            used[slots] = True
+            left, right = self.field(number), other.field(number)
+            if not left._equal(right, None if len(slots) == self._length else used):
+                return False
+        return True
+
+    def _used(self, live: Mask | None) -> dict[int, tuple[Indices, Indices]]:
+        """For each child that slots which are live use: these slots, and the child's slots, checked."""
+        result = {}
+        for slots, number, at in self._each():
+            if live is not None:
+                kept = live[slots]
+                slots, at = slots[kept], at[kept]
+            if len(slots):
+                result[number] = (slots, at)
+        return result
 
     def _check_structure(self) -> None:
         if self._dense:
@@ -204,6 +225,21 @@ class UnionArray(Array, late=True):
                     raise InvalidData(
                         f"{self._type}: the offsets into a child go back from {int(at[i])} to {int(at[i + 1])}"
                     )
+
+    def _referenced(self, live: Mask | None) -> Iterator[tuple[Field | None, Any, Mask | None]]:
+        for slots, number, at in self._each():
+            child = self._children[number]
+            used = blank_mask(child)
+            used[at if live is None else at[live[slots]]] = True
+            yield self._type.fields[number], child, used
+
+    def _logical_nulls(self) -> Mask | None:
+        result = np.zeros(self._length, np.bool_)
+        for slots, number, at in self._each():
+            missing = self._children[number]._logical_nulls()
+            if missing is not None:
+                result[slots] = missing[at]
+        return result if result.any() else None
 
     @classmethod
     def _nulls(cls, type: DataType, length: int) -> Any:
@@ -236,48 +272,69 @@ class UnionArray(Array, late=True):
 
     @classmethod
     def from_pylist(cls, type: Any, values: Sequence[Any], mask: Mask | None) -> Any:
-        """Each value goes to the first child that takes it, None to the first child."""
-        from shmarrow.layout.build import array_from_pylist
+        """Each value goes to the child whose values are nearest to it, None to a child of nulls or a nullable one.
 
-        columns: list[list[Any]] = [[] for _ in type.fields]
-        numbers = np.zeros(len(values), np.int64)
+        Raises
+        ------
+        InvalidType
+            If no child gives back an equal value.
+        """
+        from shmarrow.layout.build import array_from_pylist
+        from shmarrow.layout.choose import choose
+
+        numbers = choose(type, values)
+        objects = np.fromiter(values, object, len(values))
+        dense = type.mode == "dense"
         offsets = np.zeros(len(values), _OFFSET)
-        for i, value in enumerate(values):
-            number = _child_for(type, value)
-            numbers[i] = number
-            offsets[i] = len(columns[number])
-            columns[number].append(value)
-            if type.mode == "sparse":
-                for other, column in enumerate(columns):
-                    if other != number:
-                        column.append(None)
-                offsets[i] = i
-        children = [array_from_pylist(column, field.type) for column, field in zip(columns, type.fields, strict=True)]
+        children = []
+        for number, field in enumerate(type.fields):
+            slots = np.flatnonzero(numbers == number)
+            if dense:
+                offsets[slots] = np.arange(len(slots))
+                own = objects[slots]
+            else:
+                own = np.full(len(values), None, object)
+                own[slots] = objects[slots]
+            children.append(array_from_pylist(own.tolist(), field.type))
         ids = np.array(type.type_codes or [0], np.int8)[numbers]
         buffers: list[Bytes | None] = [read_only(ids)]
-        if type.mode == "dense":
+        if dense:
             buffers.append(frozen(offsets))
         return make_array(type, len(values), buffers, 0, 0, children)
 
     @classmethod
     def from_arrays(cls, type: Any, type_ids: Any, children: Sequence[Any], offsets: Any = None) -> Any:
-        """A union over type ids of shape (n,), the children, and for a dense one offsets; copies nothing that fits."""
-        ids = np.ascontiguousarray(type_ids, np.int8)
+        """A union over type ids of shape (n,), the children, and for a dense one offsets; copies nothing that fits.
+
+        Raises
+        ------
+        InvalidArgument
+            If a dense union has not as many offsets as type ids, or a sparse one has offsets.
+        InvalidData
+            If a child has another type than its field, or, in a sparse union, another length than the union.
+        """
+        cls._expect(type, **{f"child {i}": child for i, child in enumerate(children)})
+        ids = exact_integers(type_ids, _ID, "type ids")
         buffers = [frozen(ids)]
         if type.mode == "dense":
-            buffers.append(frozen(np.ascontiguousarray(offsets, _OFFSET)))
+            if offsets is None:
+                raise InvalidArgument(f"{type}: a dense union has offsets, found none")
+            at = exact_integers(offsets, _OFFSET, "offsets")
+            if len(at) != len(ids):
+                raise InvalidArgument(f"{type}: {len(ids)} type ids but {len(at)} offsets")
+            buffers.append(frozen(at))
+        elif offsets is not None:
+            raise InvalidArgument(f"{type}: a sparse union has no offsets")
+        elif any(len(child) != len(ids) for child in children):
+            raise InvalidData(f"{type}: {len(ids)} type ids but children of {[len(child) for child in children][:8]}")
         result = make_array(type, len(ids), list(buffers), 0, 0, list(children))
         result.validate()
         return result
 
 
-def _child_for(type: Any, value: Any) -> int:
-    from shmarrow.layout.build import array_from_pylist
-
-    for number, field in enumerate(type.fields):
-        try:
-            array_from_pylist([value], field.type)
-        except (InvalidType, InvalidData):
-            continue
-        return number
-    raise InvalidType(f"{type}: no child takes {value!r:.80} of type {value.__class__.__name__}")
+def _pick(child: Any, at: Indices) -> Any:
+    """The slots of a child at rising positions; a slice where none is left out."""
+    first, last = int(at[0]), int(at[-1])
+    if last - first + 1 == len(at) and bool((at[1:] == at[:-1] + 1).all()):
+        return child.slice(first, len(at))
+    return child.take(at)

@@ -1,0 +1,340 @@
+"""Equality under the mask: what null slots hold never matters, what valid slots hold always does."""
+
+from __future__ import annotations
+
+import datetime as dt
+import decimal
+import re
+from typing import Any
+
+import numpy as np
+import pytest
+from cases import CASES, Case
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import shmarrow as sa
+from shmarrow import bitmap
+
+pa = pytest.importorskip("pyarrow")
+
+NAN = float("nan")
+
+
+def cases() -> list[Any]:
+    return [pytest.param(case, id=case.name) for case in CASES]
+
+
+@pytest.mark.parametrize("case", cases())
+def test_copies_are_equal_and_slices_are_not(case: Case) -> None:
+    """However an array came to be: built again, gathered, joined and sliced, trimmed, at any bit of its bitmaps."""
+    array, again = case.array(), case.array()
+    values = array.to_pylist()
+    reflexive = re.search(r"\bnan\b", repr(values)) is None
+    assert array.equals(again) == reflexive
+    length = len(array)
+    assert array.equals(array.take(np.arange(length))) == reflexive
+    for shift in (1, 3, 8):
+        front = array.take(np.zeros(shift, "i8")) if length else array
+        moved = sa.concat_arrays([front, again]).slice(len(front))
+        assert array.equals(moved) == reflexive
+        assert moved.equals(array) == reflexive
+    if length:
+        assert not array.equals(array.slice(1))
+        assert not array.equals(array.take(np.append(np.arange(length), 0)))
+
+
+TYPES: dict[str, tuple[Any, list[Any]]] = {
+    "bool": (sa.bool_(), [True, False, True]),
+    "int8": (sa.int8(), [1, 2, 3]),
+    "uint64": (sa.uint64(), [1, 1 << 63, 3]),
+    "double": (sa.float64(), [0.5, 1.5, 2.5]),
+    "decimal32": (sa.decimal32(5, 1), [decimal.Decimal("1.5"), decimal.Decimal(2), decimal.Decimal(-3)]),
+    "decimal128": (sa.decimal128(30, 1), [decimal.Decimal("1.5"), decimal.Decimal("1e25"), decimal.Decimal(-3)]),
+    "decimal256": (sa.decimal256(60, 0), [decimal.Decimal("1"), decimal.Decimal("1e50"), decimal.Decimal(-3)]),
+    "date": (sa.date32(), [dt.date(2020, 1, day) for day in (1, 2, 3)]),
+    "interval": (sa.month_day_nano_interval(), [(1, 2, 3), (4, 5, 6), (1, 2, 4)]),
+    "day-time": (sa.day_time_interval(), [(1, 2), (4, 5), (1, 3)]),
+    "fixed-binary": (sa.binary(3), [b"abc", b"abd", b"xyz"]),
+    "fixed-binary-8": (sa.binary(8), [b"abcdefgh", b"abcdefgi", b"xbcdefgh"]),
+    "string": (sa.string(), ["", "ab", "a long string of more than eight bytes"]),
+    "large-binary": (sa.large_binary(), [b"", b"ab", b"abc"]),
+    "string-view": (sa.string_view(), ["short", "a longer string", "a longer strinG"]),
+    "binary-view": (sa.binary_view(), [b"", b"twelve bytes", b"thirteen byte"]),
+    "list": (sa.list_(sa.int8()), [[1], [], [1, 2, 3]]),
+    "list-of-strings": (sa.large_list(sa.string()), [["a"], [None, "b"], []]),
+    "list-view": (sa.list_view(sa.int8()), [[1], [], [1, 2, 3]]),
+    "fixed-list": (sa.list_(sa.int8(), 2), [[1, 2], [3, None], [5, 6]]),
+    "struct": (
+        sa.struct({"a": sa.int8(), "s": sa.string()}), [{"a": 1, "s": "x"}, {"a": None, "s": "y"}, {"a": 1, "s": "z"}]
+    ),
+    "map": (sa.map_(sa.string(), sa.int8()), [{"a": 1}, {}, {"a": 2, "b": None}]),
+    "dictionary": (sa.dictionary(sa.int8(), sa.string()), ["a", "b", "a"]),
+    "nested": (
+        sa.list_(sa.struct({"l": sa.list_(sa.string_view())})), [[{"l": ["a"]}], [], [{"l": None}, {"l": ["b", None]}]]
+    ),
+}  # fmt: skip
+
+
+def masked(values: list[Any], type: Any, valid: list[bool]) -> Any:
+    """An array whose null slots hold the values that they are given."""
+    return sa.array(values, type).trim()._masked(np.array(valid))
+
+
+@pytest.mark.parametrize("name", TYPES)
+def test_what_null_slots_hold_does_not_matter(name: str) -> None:
+    type, (first, second, third) = TYPES[name]
+    valid = [True, False, True] * 5
+    left = masked([first, second, third] * 5, type, valid)
+    right = masked([first, third, third] * 5, type, valid)
+    left.validate(full=True)
+    assert left.to_pylist() == right.to_pylist()
+    assert left.equals(right)
+    assert right.equals(left)
+    for start in range(1, 10):
+        assert left.slice(start, 5).equals(right.slice(start, 5))
+    other = masked([first, second, second] * 5, type, valid)
+    if second != third:
+        assert not left.equals(other)
+        assert not other.equals(left)
+    assert not left.equals(masked([first, second, third] * 5, type, [True, True, True] * 5))
+    assert not left.equals(masked([first, second, third] * 5, type, [True, True, False] * 5))
+    assert left.equals(sa.array([first, None, third] * 5, type))
+
+
+@pytest.mark.parametrize("name", TYPES)
+def test_the_same_under_a_struct_a_union_and_runs(name: str) -> None:
+    type, (first, second, third) = TYPES[name]
+    valid = np.array([True, False, True])
+    outer = sa.struct({"c": type})
+
+    def struct(values: list[Any]) -> Any:
+        return sa.StructArray.from_arrays(outer, [sa.array(values, type)], valid)
+
+    assert struct([first, second, third]).equals(struct([first, third, third]))
+    assert not struct([first, second, third]).equals(struct([first, second, second]))
+
+    def union(values: list[Any]) -> Any:
+        made = sa.sparse_union({"c": type, "n": sa.int8()})
+        return sa.UnionArray.from_arrays(made, [0, 1, 0], [sa.array(values, type), sa.array([0, 1, 2], "int8")])
+
+    assert union([first, second, third]).equals(union([first, third, third]))
+    assert not union([first, second, third]).equals(union([first, second, second]))
+
+    def dense(values: list[Any], offsets: list[int]) -> Any:
+        return sa.UnionArray.from_arrays(
+            sa.dense_union({"c": type}), [0] * len(offsets), [sa.array(values, type)], offsets
+        )
+
+    assert dense([first, second, third], [0, 2]).equals(dense([first, third], [0, 1]))
+    assert not dense([first, second, third], [0, 1]).equals(dense([first, third], [0, 1]))
+    ends = sa.array([2, 5, 6], "int32")
+    runs = sa.RunEndEncodedArray.from_arrays(ends, sa.array([first, second, third], type))
+    split = sa.RunEndEncodedArray.from_arrays(
+        sa.array([1, 2, 4, 5, 6], "int32"), sa.array([first, first, second, second, third], type)
+    )
+    assert runs.equals(split)
+    assert runs.slice(1, 3).equals(split.slice(1, 3))
+    assert not runs.slice(1).equals(split.slice(0, 5))
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: sa.array([1.0, NAN]),
+        lambda: sa.array([[1.0], [NAN]]),
+        lambda: sa.array([{"a": NAN}]),
+        lambda: sa.array([NAN], sa.dense_union({"f": sa.float64()})),
+        lambda: sa.array([NAN, 1.0], sa.dictionary(sa.int8(), sa.float64())),
+        lambda: sa.array([NAN, 1.0], sa.run_end_encoded(sa.int32(), sa.float64())),
+        lambda: sa.array([[NAN]], sa.list_(sa.dictionary(sa.int8(), sa.float32()))),
+        lambda: sa.array([{"k": NAN}], sa.map_(sa.string(), sa.float16())),
+    ],
+)
+def test_nan_equals_nothing_in_any_form(make: Any) -> None:
+    """An array with NaN is not even equal to itself, as in pyarrow; a dictionary's encoded form is no exception."""
+    array = make()
+    assert not array.equals(array)
+    assert not array.equals(make())
+    assert not array.equals(array.slice(0))
+    assert not array.slice(0, 0).equals(array)
+    assert array.slice(0, 0).equals(array.slice(0, 0))
+
+
+def test_a_dictionary_and_its_decoded_form_agree() -> None:
+    dictionary = sa.array([1.0, NAN, 2.0])
+    used = sa.DictionaryArray.from_arrays(sa.array([0, 1], "int8"), dictionary)
+    unused = sa.DictionaryArray.from_arrays(sa.array([0, 2, None], "int8"), dictionary)
+    for array in (used, unused):
+        assert array.equals(array) == array.decode().equals(array.decode())
+    assert not used.equals(used)
+    assert unused.equals(unused)
+
+
+def test_dictionaries_in_another_order() -> None:
+    left = sa.DictionaryArray.from_arrays(sa.array([0, 1, None, 2], "int8"), sa.array(["a", "b", "a"]))
+    right = sa.DictionaryArray.from_arrays(sa.array([1, 0, None, 1], "int8"), sa.array(["b", "a"]))
+    repeated = sa.DictionaryArray.from_arrays(sa.array([2, 1, None, 0], "int8"), sa.array(["a", "b", "a"]))
+    assert left.equals(right)
+    assert left.equals(repeated)
+    assert not left.equals(sa.DictionaryArray.from_arrays(sa.array([0, 1, None, 1], "int8"), left.dictionary))
+
+
+@pytest.mark.parametrize("length", [0, 1, 3, 4, 7, 8, 9, 12, 13, 15, 16, 17, 24, 31, 100, 1024, 1025, 3000])
+@pytest.mark.parametrize("make", [sa.binary, sa.binary_view])
+def test_any_byte_of_a_value_counts(make: Any, length: int) -> None:
+    """Values of all lengths, in stretches without gaps and with them."""
+    value = bytes(i % 251 + 1 for i in range(length))
+    rows = [value, b"between", value, b"", value] * 8
+    left = sa.array(rows, make())
+    picks = np.arange(len(rows))[::-1]
+    scattered = left.take(picks)
+    assert scattered.to_pylist() == rows[::-1]
+    assert scattered.take(picks).equals(left)
+    gaps = masked(rows, make(), [i % 3 > 0 for i in range(len(rows))])
+    others = masked(
+        [row if i % 3 else b"x" * (i % 5) for i, row in enumerate(rows)], make(), [i % 3 > 0 for i in range(len(rows))]
+    )
+    assert gaps.equals(others)
+    assert gaps.cast(sa.large_binary()).equals(others.cast(sa.large_binary()))
+    assert gaps.cast(sa.binary_view()).cast(sa.binary()).to_pylist() == gaps.to_pylist()
+    for position in sorted({0, 1, 3, 4, 7, 8, 11, 12, length // 2, length - 2, length - 1} & set(range(length))):
+        changed = value[:position] + b"\xff" + value[position + 1 :]
+        for slot in (4, 39):
+            one = [*rows[:slot], changed, *rows[slot + 1 :]]
+            assert not left.equals(sa.array(one, make()))
+            keep = [i % 3 > 0 for i in range(len(rows))]
+            assert gaps.equals(masked(one, make(), keep)) == (not keep[slot])
+
+
+WORDS = st.text(alphabet="aé\U0001f600", max_size=9) | st.text(alphabet="xy", min_size=10, max_size=40)
+
+
+def values_of(depth: int) -> Any:
+    """A type, and values of it."""
+    leaves = [
+        (sa.int16(), st.integers(-3, 3)), (sa.bool_(), st.booleans()), (sa.string(), WORDS), (sa.string_view(), WORDS),
+        (sa.float64(), st.sampled_from([0.0, -0.0, 1.5, NAN])), (sa.dictionary(sa.int8(), sa.string()), WORDS),
+        (sa.binary(2), st.binary(min_size=2, max_size=2)), (sa.decimal128(20, 1), st.decimals(-9, 9, places=1)),
+    ]  # fmt: skip
+    if not depth:
+        return st.sampled_from(leaves)
+    inner = values_of(depth - 1)
+    lists = inner.map(lambda pair: (sa.list_(pair[0]), st.lists(st.none() | pair[1], max_size=3)))
+    views = inner.map(lambda pair: (sa.list_view(pair[0]), st.lists(st.none() | pair[1], max_size=3)))
+    fixed = inner.map(lambda pair: (sa.list_(pair[0], 2), st.lists(st.none() | pair[1], min_size=2, max_size=2)))
+    structs = st.tuples(inner, inner).map(
+        lambda pairs: (
+            sa.struct({"a": pairs[0][0], "b": pairs[1][0]}),
+            st.fixed_dictionaries({"a": st.none() | pairs[0][1], "b": st.none() | pairs[1][1]}),
+        )
+    )
+    return st.one_of(inner, lists, views, fixed, structs)
+
+
+@settings(max_examples=250, deadline=None, derandomize=True)
+@given(st.data())
+def test_equality_is_that_of_pyarrow(data: Any) -> None:
+    """Of random arrays that mostly are the same, with other values under their nulls, from other offsets."""
+    type, each = data.draw(values_of(2))
+    left = data.draw(st.lists(each, min_size=1, max_size=9))
+    right = list(left)
+    for slot in data.draw(st.lists(st.integers(0, len(left) - 1), max_size=2)):
+        right[slot] = data.draw(each)
+    valid = data.draw(st.lists(st.booleans(), min_size=len(left), max_size=len(left)))
+    start = data.draw(st.integers(0, len(left)))
+    one, two = masked(left, type, valid).slice(start), masked(right, type, valid).slice(start)
+    if "dictionary" in str(type):  # of which pyarrow compares the dictionaries, not the values
+        expected = one.to_pylist() == two.to_pylist()
+    else:  # built again from the values, so that pyarrow sees nothing of what null slots hold
+        mine, theirs = (sa.array(array.to_pylist(), type).to_pyarrow() for array in (one, two))
+        expected = mine.equals(theirs)
+    assert one.equals(two) == expected
+    assert two.equals(one) == expected
+
+
+@settings(max_examples=100, deadline=None, derandomize=True)
+@given(st.binary(min_size=1, max_size=20), st.integers(0, 30), st.integers(0, 30), st.integers(0, 200))
+def test_bits(data: bytes, left: int, right: int, length: int) -> None:
+    bits = np.unpackbits(np.frombuffer(data * 12, "u1"), bitorder="little")
+    length = min(length, len(bits) - 32)
+    mine = np.packbits(np.concatenate([np.ones(left, "u1"), bits[:length], np.ones(8, "u1")]), bitorder="little")
+    theirs = np.packbits(np.concatenate([np.zeros(right, "u1"), bits[:length], np.zeros(8, "u1")]), bitorder="little")
+    assert bitmap.same(mine, left, theirs, right, length)
+    for i in {0, length // 2, length - 1} & set(range(length)):
+        theirs[(right + i) >> 3] ^= 1 << ((right + i) & 7)
+        assert not bitmap.same(mine, left, theirs, right, length)
+        theirs[(right + i) >> 3] ^= 1 << ((right + i) & 7)
+
+
+def test_depth_costs_no_more_than_its_levels() -> None:
+    """Each level is compared at most twice, not twice as often as the one above it."""
+    type, value = sa.int8(), 1
+    for _ in range(40):
+        type, value = sa.struct({"c": type}), {"c": value}
+    left, right = (sa.array([value, None, value], type)._with() for _ in range(2))
+    assert left.equals(right)
+    deep: Any = 2
+    for _ in range(40):
+        deep = {"c": deep}
+    assert not left.equals(sa.array([value, None, deep], type))
+
+
+def test_decimals_of_full_width_are_validated_by_words() -> None:
+    """At the very bounds of the precision, in every word, as pyarrow's validation has them."""
+    for bits, precision in ((128, 20), (128, 38), (128, 19), (256, 39), (256, 57), (256, 76), (256, 20)):
+        bound = 10**precision
+        numbers = [0, 1, -1, bound - 1, 1 - bound, bound, -bound, bound + 1, -bound - 1, bound << 1, -(bound << 1)]
+        numbers += [1 << 64, -(1 << 64), (1 << 64) - 1, -(1 << 64) + 1, (1 << 127) - 1, -(1 << 127)]
+        type = getattr(sa, f"decimal{bits}")(precision, 0)
+        for number in numbers:
+            if not -(1 << bits - 1) <= number < 1 << bits - 1:
+                continue
+            raw = number.to_bytes(bits // 8, "little", signed=True)
+            data = np.frombuffer(bytes(bits // 8) + raw, "u1")
+            array = sa.PrimitiveArray(type, 2, [None, data], 0)
+            hidden = sa.PrimitiveArray(type, 2, [np.array([1], "u1"), data], 1)
+            hidden.validate(full=True)
+            if -bound < number < bound:
+                array.validate(full=True)
+            else:
+                with pytest.raises(sa.InvalidData, match=f"slot 1 holds .*{precision} digits"):
+                    array.validate(full=True)
+
+
+def test_intervals_as_python_values() -> None:
+    array = sa.array([(1, -2, 3), None, (0, 0, 1 << 62)], sa.month_day_nano_interval())
+    assert array.to_pylist() == [sa.MonthDayNano(1, -2, 3), None, sa.MonthDayNano(0, 0, 1 << 62)]
+    assert type(array.to_pylist()[0]) is sa.MonthDayNano
+    assert array.slice(2).to_pylist()[0].nanoseconds == 1 << 62
+    assert sa.array([(1, 2)], sa.day_time_interval()).to_pylist() == [sa.DayTime(1, 2)]
+
+
+@settings(max_examples=80, deadline=None, derandomize=True)
+@given(st.lists(st.none() | WORDS, max_size=12), st.integers(0, 4))
+def test_views_to_text_and_back(values: list[Any], start: int) -> None:
+    """Short and long values side by side, ASCII or not, from any slot on."""
+    start = min(start, len(values))
+    text = sa.array(values, sa.string()).slice(start)
+    view = text.cast(sa.string_view())
+    view.validate(full=True)
+    assert view.to_pylist() == values[start:]
+    assert view.equals(sa.array(values, sa.string_view()).slice(start))
+    assert view.cast(sa.string()).equals(text)
+    assert view.cast(sa.large_string()).to_pyarrow().equals(pa.array(values[start:], pa.large_string()))
+    joined = sa.concat_arrays([view, view.take(np.arange(len(view))[::-1])])
+    joined.validate(full=True)
+    assert joined.to_pylist() == values[start:] + values[start:][::-1]
+    assert joined.cast(sa.string()).to_pylist() == joined.to_pylist()
+
+
+def test_a_slot_beyond_the_first_piece_is_named() -> None:
+    """Of views, whose text is checked in pieces."""
+    length = (1 << 18) + 5
+    views = np.zeros((length, 4), "<i4")
+    views[:, 0] = 2
+    views[:, 1] = int.from_bytes("é".encode(), "little")
+    sa.BinaryViewArray(sa.string_view(), length, [None, views.reshape(-1).view("u1")]).validate(full=True)
+    views[-1, 1] = 0xFFFF
+    with pytest.raises(sa.InvalidData, match=f"slot {length - 1} is not UTF-8"):
+        sa.BinaryViewArray(sa.string_view(), length, [None, views.reshape(-1).view("u1")]).validate(full=True)

@@ -1,0 +1,290 @@
+"""A value that goes in comes out the same, or an error names it: ``take``, unions and binary from Python values."""
+
+from __future__ import annotations
+
+import datetime as dt
+import decimal
+import time
+import uuid
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import shmarrow as sa
+
+pa = pytest.importorskip("pyarrow")
+
+NUMBERS = [10, 20, 30]
+
+
+# --- take -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "indices",
+    [[1.7], [1.0], np.array([0.5]), np.array([1.0], "f4"), ["1"], [dt.date(1970, 1, 2)], np.array([1], "m8[s]"), 1j],
+    ids=repr,
+)
+def test_take_refuses_what_is_no_integer(indices: Any) -> None:
+    with pytest.raises((sa.InvalidType, sa.InvalidArgument)):
+        sa.array(NUMBERS).take(indices)
+
+
+@pytest.mark.parametrize(
+    "mask",
+    [
+        [True, False, True],
+        (True, False, True),
+        np.array([True, False, True]),
+        [True, 0, 1],
+        sa.array([True, False, True]),
+    ],
+    ids=lambda mask: type(mask).__name__,
+)
+def test_take_refuses_masks_and_says_what_to_do(mask: Any) -> None:
+    with pytest.raises(sa.InvalidType, match=r"positions, found truth values; .* numpy.flatnonzero\(mask\)"):
+        sa.array(NUMBERS).take(mask)
+
+
+@pytest.mark.parametrize("indices", [[[0, 1]], np.zeros((2, 2), "i8"), np.array(1), 1, [[]]], ids=repr)
+def test_take_refuses_other_shapes(indices: Any) -> None:
+    with pytest.raises(sa.InvalidArgument, match="shape"):
+        sa.array(NUMBERS).take(indices)
+
+
+@pytest.mark.parametrize("index", [3, -1, 1 << 31, 1 << 63, 1 << 70, -(1 << 70), np.uint64((1 << 64) - 1)], ids=repr)
+def test_take_names_an_index_out_of_range(index: Any) -> None:
+    with pytest.raises(sa.IndexOutOfRange):
+        sa.array(NUMBERS).take([0, index])
+    with pytest.raises(sa.IndexOutOfRange):
+        sa.array(NUMBERS).take([None, index])
+
+
+TAKEN = [
+    [2, 0], (2, 0), range(2), np.array([2, 0], "u1"), np.array([2, 0], "i2")[::-1], np.array([2, 0], ">i4"), [],
+    np.array([2], "u8"), [np.int8(1)], [2, None, 0], [None], sa.array([1, None, 2]), sa.array([2, 0], "uint16"),
+    pa.array([2, 0]), pa.array([2, None, 0]), pa.chunked_array([[2], [None, 0]]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("indices", TAKEN, ids=repr)
+@pytest.mark.parametrize(
+    "values",
+    [[10, 20, 30], [10, None, 30], ["a", None, "ccc"], [[1], [], None], [True, None, False]],
+    ids=repr,
+)
+def test_take_gives_what_pyarrow_gives(values: list[Any], indices: Any) -> None:
+    picks = indices.to_pylist() if hasattr(indices, "to_pylist") else [None if i is None else int(i) for i in indices]
+    expected = pa.array(values).take(pa.array(picks, pa.int64())).to_pylist()
+    assert sa.array(values).take(indices).to_pylist() == expected
+
+
+def test_take_of_null_indices_in_types_without_validity() -> None:
+    union = sa.array([1, "a"], sa.dense_union({"i": sa.int64(), "s": sa.string()}))
+    assert union.take([1, None]).to_pylist() == ["a", None]
+    assert sa.array([1, 1, 2], sa.run_end_encoded(sa.int32(), sa.int8())).take([None, 2]).to_pylist() == [None, 2]
+    assert sa.array([], "int8").take([None, None]).to_pylist() == [None, None]
+    assert sa.array([None], sa.null()).take([0, None]).to_pylist() == [None, None]
+
+
+def test_null_indices_hold_anything() -> None:
+    indices = sa.PrimitiveArray.from_numpy(sa.int64(), np.array([99, 1]), np.array([False, True]))
+    assert sa.array(NUMBERS).take(indices).to_pylist() == [None, 20]
+
+
+@pytest.mark.parametrize(
+    ("mask", "error"),
+    [([True], sa.InvalidArgument), (np.ones((2, 1), bool), sa.InvalidArgument), ([1, 0], sa.InvalidType)],
+)
+def test_the_mask_of_take_is_checked(mask: Any, error: Any) -> None:
+    with pytest.raises(error, match="mask"):
+        sa.array(NUMBERS).take([0, 1], mask)
+    assert sa.array(NUMBERS).take([0, 1], [True, False]).to_pylist() == [10, None]
+
+
+@settings(max_examples=60, deadline=None, derandomize=True)
+@given(
+    st.lists(st.none() | st.integers(-(1 << 63), (1 << 63) - 1), max_size=6),
+    st.lists(st.none() | st.integers(-2, 7), max_size=6),
+)
+def test_take_agrees_with_pyarrow(values: list[Any], indices: list[Any]) -> None:
+    """Both give the same values, or both find an index out of range."""
+    try:
+        expected = pa.array(values, pa.int64()).take(pa.array(indices, pa.int64())).to_pylist()
+    except pa.ArrowIndexError:
+        with pytest.raises(sa.IndexOutOfRange):
+            sa.array(values, "int64").take(indices)
+    else:
+        assert sa.array(values, "int64").take(indices).to_pylist() == expected
+
+
+# --- unions from Python values ----------------------------------------------------------------------------------
+
+MOMENT = dt.datetime(2020, 2, 29, 13, 5)
+AWARE = MOMENT.replace(tzinfo=dt.UTC)
+SHORT = dt.timedelta(microseconds=1)
+FULL = {
+    "date": sa.date32(), "second": sa.timestamp("s"), "moment": sa.timestamp("us"), "zoned": sa.timestamp("us", "UTC"),
+    "small": sa.int8(), "int": sa.int64(), "single": sa.float32(), "double": sa.float64(), "truth": sa.bool_(),
+    "text": sa.string(), "bytes": sa.binary(), "money": sa.decimal128(9, 2), "time": sa.time64("us"),
+    "span": sa.duration("us"), "list": sa.list_(sa.float64()), "ints": sa.list_(sa.int64()),
+    "struct": sa.struct({"a": sa.int8(), "b": sa.string()}), "map": sa.map_(sa.string(), sa.int64()),
+}  # fmt: skip
+
+CHOSEN: list[tuple[Any, str]] = [
+    (MOMENT, "moment"), (AWARE, "zoned"), (MOMENT.date(), "date"), (5, "int"), (1 << 40, "int"), (0.5, "double"),
+    (0.1, "double"), (float("inf"), "double"), (np.float32(0.1), "single"), (np.int8(3), "small"),
+    (np.int16(300), "int"), (True, "truth"), (np.bool_(False), "truth"), ("1", "text"),
+    (b"1", "bytes"), (bytearray(b"1"), "bytes"), (decimal.Decimal("1.50"), "money"), (dt.time(1, 2, 3), "time"),
+    (SHORT, "span"), ([0.5], "list"), ([1], "ints"), ([1, 0.5], "list"), ([], "list"), ((1, 2), "ints"),
+    ({"a": 1, "b": "x"}, "struct"), ({"a": 1000}, "map"), ({"other": 1}, "map"), (np.array([1, 2]), "ints"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("make", [sa.dense_union, sa.sparse_union])
+@pytest.mark.parametrize("reverse", [False, True])
+def test_each_value_goes_to_the_child_nearest_to_it(make: Any, reverse: bool) -> None:
+    """Whatever the order of the children, but for an empty list, which any of them takes."""
+    fields = dict(reversed(FULL.items())) if reverse else FULL
+    names = list(fields)
+    chosen = [(value, name) for value, name in CHOSEN if not (reverse and isinstance(value, list) and not value)]
+    array = sa.array([value for value, _ in chosen], make(fields))
+    array.validate(full=True)
+    got = [names[code] for code in array.type_ids.tolist()]
+    assert got == [name for _, name in chosen]
+    for (value, name), back in zip(chosen, array.to_pylist(), strict=True):
+        if name == "map":
+            back = dict(back)
+        elif isinstance(value, (np.ndarray, tuple)):
+            value = list(value)
+        assert back == value
+        if type(value) in (int, float, bool, str, bytes, dt.datetime, dt.date):
+            assert type(back) is type(value)
+
+
+LOSSY: list[tuple[dict[str, Any], Any]] = [
+    ({"d": sa.date32(), "s": sa.string()}, MOMENT),
+    ({"d": sa.date32()}, MOMENT),
+    ({"d": sa.date32()}, dt.datetime(2020, 1, 1)),
+    ({"t": sa.timestamp("us")}, MOMENT.date()),
+    ({"t": sa.timestamp("us")}, AWARE),
+    ({"t": sa.timestamp("us", "UTC")}, MOMENT),
+    ({"t": sa.timestamp("s"), "m": sa.timestamp("ms")}, MOMENT + SHORT),
+    ({"t": sa.timestamp("s"), "d": sa.date32()}, 5),
+    ({"t": sa.time32("s"), "u": sa.duration("s")}, 5),
+    ({"i": sa.int8(), "j": sa.int16()}, 1 << 20),
+    ({"i": sa.int8(), "f": sa.float64()}, (1 << 53) + 1),
+    ({"f": sa.float32(), "g": sa.float16()}, 0.1),
+    ({"f": sa.float16(), "i": sa.int64()}, 1e6 + 0.5),
+    ({"f": sa.float32(), "i": sa.int8()}, 16_777_217),
+    ({"i": sa.int64()}, True),
+    ({"i": sa.int64()}, 1.5),
+    ({"i": sa.int64()}, float("nan")),
+    ({"b": sa.bool_()}, 1),
+    ({"m": sa.decimal64(4, 1)}, decimal.Decimal("1.55")),
+    ({"b": sa.binary(3)}, b"ab"),
+    ({"s": sa.string()}, b"ab"),
+    ({"b": sa.binary()}, "ab"),
+    ({"l": sa.list_(sa.date32()), "i": sa.int8()}, [MOMENT]),
+    ({"s": sa.struct({"a": sa.int8()})}, {"b": 1}),
+    ({"s": sa.struct({"a": sa.int8()}), "m": sa.map_(sa.string(), sa.int8())}, {"a": 300}),
+    ({"l": sa.list_(sa.int8(), 2), "i": sa.int8()}, [1]),
+    ({"i": sa.int8()}, object()),
+]
+
+
+@pytest.mark.parametrize("make", [sa.dense_union, sa.sparse_union])
+@pytest.mark.parametrize(("fields", "value"), LOSSY, ids=[f"{fields}-{value!r:.30}" for fields, value in LOSSY])
+def test_a_value_that_no_child_gives_back_is_refused(make: Any, fields: dict[str, Any], value: Any) -> None:
+    for values in ([value], [value, "text", 0]):
+        wanted = fields if len(values) == 1 else {**fields, "text": sa.large_string(), "number": sa.uint8()}
+        if len(values) == 3 and isinstance(value, (str, int)):
+            continue
+        with pytest.raises((sa.InvalidType, sa.InvalidData)):
+            sa.array(values, make(wanted))
+
+
+def test_integers_become_floats_where_these_are_exact() -> None:
+    array = sa.array([5, 1 << 60, 0.5], sa.dense_union({"i": sa.int8(), "f": sa.float64()}))
+    assert array.type_ids.tolist() == [0, 1, 1]
+    assert array.to_pylist() == [5, 1 << 60, 0.5]
+
+
+def test_none_goes_where_it_may_be_null() -> None:
+    required = sa.field("r", sa.int8(), nullable=False)
+    array = sa.array([1, None], sa.dense_union([required, sa.field("s", sa.string())]))
+    array.validate(full=True)
+    assert array.type_ids.tolist() == [0, 1]
+    array = sa.array([1, None], sa.sparse_union([required, sa.field("s", sa.string()), sa.field("n", sa.null())]))
+    array.validate(full=True)
+    assert array.type_ids.tolist() == [0, 2]
+    with pytest.raises(sa.InvalidType, match="no child takes None"):
+        sa.array([1, None], sa.dense_union([required]))
+
+
+def test_encoded_and_extended_children() -> None:
+    key = uuid.UUID(int=5)
+    type = sa.dense_union(
+        {"key": sa.uuid(), "raw": sa.binary(), "word": sa.dictionary(sa.int8(), sa.string()),
+         "runs": sa.run_end_encoded(sa.int32(), sa.int64()), "inner": sa.sparse_union({"d": sa.date32()})}
+    )  # fmt: skip
+    values = [key, bytes(16), "a", 1, "a", MOMENT.date(), 1, b""]
+    array = sa.array(values, type)
+    array.validate(full=True)
+    assert array.type_ids.tolist() == [0, 1, 2, 3, 2, 4, 3, 1]
+    assert array.to_pylist() == values
+
+
+SCALARS = st.one_of(
+    st.none(), st.booleans(), st.integers(-(1 << 64), 1 << 64), st.floats(allow_nan=False), st.text(max_size=3),
+    st.binary(max_size=3), st.datetimes(), st.dates(), st.times(), st.timedeltas(),
+    st.decimals(allow_nan=False, places=2),
+    st.lists(st.integers(-300, 300) | st.floats(allow_nan=False), max_size=3),
+)  # fmt: skip
+
+
+@settings(max_examples=150, deadline=None, derandomize=True)
+@given(st.lists(SCALARS, max_size=5), st.lists(st.sampled_from(sorted(FULL)), min_size=1, unique=True), st.booleans())
+def test_what_a_union_takes_it_gives_back(values: list[Any], names: list[str], dense: bool) -> None:
+    type = (sa.dense_union if dense else sa.sparse_union)({name: FULL[name] for name in names})
+    try:
+        array = sa.array(values, type)
+    except (sa.InvalidType, sa.InvalidData):
+        return
+    array.validate(full=True)
+    back = array.to_pylist()
+    assert back == values
+    assert [isinstance(value, bool) for value in back] == [isinstance(value, bool) for value in values]
+
+
+def test_a_million_values_take_about_a_second() -> None:
+    """Whole lists are converted, one class of values at a time: far less than for a hundredth of them one by one."""
+    values = [[i, f"s{i}", i * 0.5, None][i % 4] for i in range(200_000)]
+    start = time.process_time()
+    array = sa.array(values, sa.dense_union({"i": sa.int64(), "s": sa.string(), "f": sa.float64()}))
+    assert time.process_time() - start < 1.5
+    assert array[199_998] == 199_998 * 0.5
+
+
+# --- binary from buffers ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("make", [sa.binary, sa.large_binary, sa.binary_view])
+def test_buffers_are_as_long_as_their_bytes(make: Any) -> None:
+    numbers = np.array([1, 2, 3], "<i4")
+    values = [memoryview(numbers), b"xyz", None, memoryview(b"abcdef")[::2], bytearray(b"q"), memoryview(numbers[::2])]
+    array = sa.array(values, make())
+    array.validate(full=True)
+    expected = [numbers.tobytes(), b"xyz", None, b"ace", b"q", numbers[::2].tobytes()]
+    assert array.to_pylist() == expected
+    assert sa.array(values).to_pylist() == expected
+
+
+def test_buffers_as_values_of_one_width() -> None:
+    numbers = np.array([1, 2, 3], "<i4")
+    assert sa.array([memoryview(numbers), None], sa.binary(12)).to_pylist() == [numbers.tobytes(), None]
+    with pytest.raises(sa.InvalidData, match="expected 3 bytes, found 12"):
+        sa.array([memoryview(numbers)], sa.binary(3))

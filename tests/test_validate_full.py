@@ -1,0 +1,349 @@
+"""``validate(full=True)`` and the checks of ``from_arrays``: child types, lengths, masks, nullability, map keys."""
+
+from __future__ import annotations
+
+import datetime as dt
+import decimal
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import shmarrow as sa
+from shmarrow.types import MapType
+
+pa = pytest.importorskip("pyarrow")
+
+REQUIRED = sa.field("n", sa.int8(), nullable=False)
+
+
+def ints(*values: Any, type: str = "int8") -> Any:
+    return sa.array(list(values), type)
+
+
+# --- child types ------------------------------------------------------------------------------------------------
+
+WRONG_CHILDREN: dict[str, Any] = {
+    "struct": lambda: sa.StructArray(
+        sa.struct({"s": sa.string()}), 1, [None], children=[sa.array(["a"], "large_string")]
+    ),
+    "list": lambda: sa.ListArray(
+        sa.list_(sa.string()), 1, sa.array([["a"]])._buffers, children=[sa.array(["a"], "large_string")]
+    ),
+    "list-view": lambda: sa.array([[1]], sa.list_view(sa.int64()))._with(children=[ints(1)]),
+    "fixed-size-list": lambda: sa.array([[1]], sa.list_(sa.int64(), 1))._with(children=[ints(1)]),
+    "map": lambda: sa.array([{"a": 1}], sa.map_(sa.string(), sa.int64()))._with(
+        children=[sa.array([{"key": "a", "value": "b"}])]
+    ),
+    "sparse-union": lambda: sa.array([1], sa.sparse_union({"i": sa.int64()}))._with(children=[ints(1)]),
+    "dense-union": lambda: sa.array([1], sa.dense_union({"i": sa.int64()}))._with(children=[ints(1)]),
+    "run-ends": lambda: sa.array([1], sa.run_end_encoded(sa.int32(), sa.int64()))._with(
+        children=[ints(1, type="int64"), ints(1, type="int64")]
+    ),
+    "runs": lambda: sa.array([1], sa.run_end_encoded(sa.int32(), sa.int64()))._with(
+        children=[ints(1, type="int32"), ints(1)]
+    ),
+    "extension": lambda: sa.array([[1.0, 2.0]], sa.fixed_shape_tensor(sa.float64(), (2,)))._with(children=[ints(1, 2)]),
+    "signedness": lambda: sa.array([[1]], sa.list_(sa.int64()))._with(children=[ints(1, type="uint64")]),
+    "deep": lambda: sa.array([[[1]]], sa.list_(sa.list_(sa.int64())))._with(
+        children=[sa.array([[1]], sa.list_(sa.int8()))]
+    ),
+}
+
+
+@pytest.mark.parametrize("name", WRONG_CHILDREN)
+@pytest.mark.parametrize("full", [False, True])
+def test_a_child_of_another_type_is_named(name: str, full: bool) -> None:
+    array = WRONG_CHILDREN[name]()
+    with pytest.raises(sa.InvalidData, match=r"expected child .* of type .*, found one of"):
+        array.validate(full=full)
+    with pytest.raises(sa.InvalidData, match="expected child"):
+        array.validate_references()
+    with pytest.raises(sa.ShmarrowError):
+        array.to_pyarrow()
+
+
+def test_the_names_of_a_maps_entries_are_no_part_of_its_type() -> None:
+    array = sa.array([{"a": 1}], sa.map_(sa.string(), sa.int64()))
+    entries = sa.struct([sa.field("k", sa.string(), nullable=False), sa.field("v", sa.int64())])
+    renamed = array._with(children=[array.children[0]._with(type=entries)])
+    renamed.validate(full=True)
+
+
+FROM_ARRAYS: dict[str, tuple[Any, Any]] = {
+    "struct-type": (lambda: sa.StructArray.from_arrays(sa.struct({"a": sa.string()}), [ints(1)]), sa.InvalidData),
+    "struct-lengths": (
+        lambda: sa.StructArray.from_arrays(sa.struct({"a": sa.int8(), "b": sa.int8()}), [ints(1), ints(1, 2)]),
+        sa.InvalidData,
+    ),
+    "struct-count": (lambda: sa.StructArray.from_arrays(sa.struct({"a": sa.int8()}), []), sa.InvalidData),
+    "struct-mask": (
+        lambda: sa.StructArray.from_arrays(sa.struct({"a": sa.int8()}), [ints(1)], np.array([True, False])),
+        sa.InvalidArgument,
+    ),
+    "struct-no-arrays": (lambda: sa.StructArray.from_arrays(sa.struct({"a": sa.int8()}), [[1]]), sa.InvalidType),
+    "struct-of-list-type": (lambda: sa.StructArray.from_arrays(sa.list_(sa.int8()), [ints(1)]), sa.InvalidType),
+    "list-type": (lambda: sa.ListArray.from_arrays(sa.list_(sa.string()), [0, 1], ints(1)), sa.InvalidData),
+    "list-mask": (
+        lambda: sa.ListArray.from_arrays(sa.list_(sa.int8()), [0, 1], ints(1), np.array([True, False])),
+        sa.InvalidArgument,
+    ),
+    "list-mask-of-numbers": (
+        lambda: sa.ListArray.from_arrays(sa.list_(sa.int8()), [0, 1], ints(1), np.array([1])), sa.InvalidType
+    ),
+    "list-float-offsets": (lambda: sa.ListArray.from_arrays(sa.list_(sa.int8()), [0.0, 1.5], ints(1)), sa.InvalidType),
+    "list-wide-offsets": (
+        lambda: sa.ListArray.from_arrays(sa.list_(sa.int8()), [1 << 32, 1 + (1 << 32)], ints(1)), sa.InvalidData
+    ),
+    "list-no-offsets": (lambda: sa.ListArray.from_arrays(sa.list_(sa.int8()), [], ints(1)), sa.InvalidData),
+    "list-in-pyarrows-order": (lambda: sa.ListArray.from_arrays([0, 1], ints(1), None), sa.InvalidType),
+    "list-null-offsets": (
+        lambda: sa.ListArray.from_arrays(sa.list_(sa.int8()), ints(0, None, 1), ints(1)), sa.InvalidType
+    ),
+    "list-view-sizes": (
+        lambda: sa.ListViewArray.from_arrays(sa.list_view(sa.int8()), [0, 0], [1], ints(1)), sa.InvalidArgument
+    ),
+    "list-view-mask": (
+        lambda: sa.ListViewArray.from_arrays(sa.list_view(sa.int8()), [0], [1], ints(1), [True, True]),
+        sa.InvalidArgument,
+    ),
+    "list-view-type": (
+        lambda: sa.ListViewArray.from_arrays(sa.list_view(sa.string()), [0], [1], ints(1)), sa.InvalidData
+    ),
+    "fixed-rest": (lambda: sa.FixedSizeListArray.from_arrays(sa.list_(sa.int8(), 2), ints(1, 2, 3)), sa.InvalidData),
+    "fixed-mask": (
+        lambda: sa.FixedSizeListArray.from_arrays(sa.list_(sa.int8(), 2), ints(1, 2, 3, 4), [True]), sa.InvalidArgument
+    ),
+    "fixed-type": (lambda: sa.FixedSizeListArray.from_arrays(sa.list_(sa.string(), 1), ints(1)), sa.InvalidData),
+    "union-no-offsets": (
+        lambda: sa.UnionArray.from_arrays(sa.dense_union({"a": sa.int8()}), [0], [ints(1)]), sa.InvalidArgument
+    ),
+    "union-offsets": (
+        lambda: sa.UnionArray.from_arrays(sa.dense_union({"a": sa.int8()}), [0], [ints(1)], [0, 0]), sa.InvalidArgument
+    ),
+    "union-sparse-offsets": (
+        lambda: sa.UnionArray.from_arrays(sa.sparse_union({"a": sa.int8()}), [0], [ints(1)], [0]), sa.InvalidArgument
+    ),
+    "union-sparse-length": (
+        lambda: sa.UnionArray.from_arrays(sa.sparse_union({"a": sa.int8()}), [0], [ints(1, 2)]), sa.InvalidData
+    ),
+    "union-ids-wrap": (
+        lambda: sa.UnionArray.from_arrays(sa.sparse_union({"a": sa.int8()}), [256], [ints(1)]), sa.InvalidData
+    ),
+    "union-type": (
+        lambda: sa.UnionArray.from_arrays(sa.sparse_union({"a": sa.string()}), [0], [ints(1)]), sa.InvalidData
+    ),
+    "runs-type": (
+        lambda: sa.RunEndEncodedArray.from_arrays(
+            ints(1, type="int32"), ints(1), sa.run_end_encoded(sa.int32(), sa.string())
+        ),
+        sa.InvalidData,
+    ),
+    "runs-float": (lambda: sa.RunEndEncodedArray.from_arrays(sa.array([1.0]), ints(1)), sa.InvalidArgument),
+    "runs-list": (lambda: sa.RunEndEncodedArray.from_arrays([1], ints(1)), sa.InvalidType),
+    "dictionary-list": (lambda: sa.DictionaryArray.from_arrays([0], ["a"]), sa.InvalidType),
+    "binary-mask": (
+        lambda: sa.BinaryArray.from_buffers(sa.string(), [0, 1], b"a", np.array([True, True])), sa.InvalidArgument
+    ),
+    "binary-offsets": (lambda: sa.BinaryArray.from_buffers(sa.string(), [0.5, 1.0], b"a"), sa.InvalidType),
+    "binary-data": (lambda: sa.BinaryArray.from_buffers(sa.string(), [0, 1], "a"), sa.InvalidType),
+    "binary-type": (lambda: sa.BinaryArray.from_buffers(sa.string_view(), [0, 1], b"a"), sa.InvalidType),
+    "numbers-mask": (
+        lambda: sa.PrimitiveArray.from_numpy(sa.int8(), np.zeros(2, "i1"), np.array([True])), sa.InvalidArgument
+    ),
+    "bools-mask": (
+        lambda: sa.BooleanArray.from_numpy(sa.bool_(), np.zeros(2, "?"), np.array([True])), sa.InvalidArgument
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", FROM_ARRAYS)
+def test_parts_are_checked_when_they_are_put_together(name: str) -> None:
+    make, error = FROM_ARRAYS[name]
+    with pytest.raises(error):
+        make()
+
+
+def test_parts_that_fit() -> None:
+    made = sa.ListArray.from_arrays(sa.list_(sa.int8()), ints(0, 1, 3), ints(1, 2, 3), [True, True])
+    assert made.to_pylist() == [[1], [2, 3]]
+    assert sa.FixedSizeListArray.from_arrays(sa.list_(sa.int8(), 0), ints(), [True, False]).to_pylist() == [[], None]
+    assert sa.BinaryArray.from_buffers(sa.string(), [0, 1], b"a", [False]).to_pylist() == [None]
+    assert sa.BinaryArray.from_buffers(sa.string(), [0], b"").to_pylist() == []
+    ids = sa.UnionArray.from_arrays(sa.dense_union({"a": sa.int8()}), np.array([0, 0], "i8"), [ints(5)], [0, 0])
+    assert ids.to_pylist() == [5, 5]
+
+
+# --- nullability ------------------------------------------------------------------------------------------------
+
+LIST = sa.list_(REQUIRED)
+NULLED = ints(1, None, 3)
+
+
+def lists(offsets: list[int], mask: list[bool] | None = None) -> Any:
+    return sa.ListArray.from_arrays(LIST, offsets, NULLED, mask)
+
+
+def views(starts: list[int], sizes: list[int], mask: list[bool] | None = None) -> Any:
+    return sa.ListViewArray.from_arrays(sa.list_view(REQUIRED), starts, sizes, NULLED, mask)
+
+
+def dense(offsets: list[int]) -> Any:
+    return sa.UnionArray.from_arrays(sa.dense_union([REQUIRED]), [0] * len(offsets), [NULLED], offsets)
+
+
+TWO = sa.sparse_union([REQUIRED, sa.field("o", sa.int8())])
+RUNS = sa.run_end_encoded(sa.int32(), REQUIRED)
+ENDS = ints(2, 4, 6, type="int32")
+IN_DICTIONARY = sa.DictionaryArray.from_arrays(ints(0, 1, 0), ints(7, None))
+IN_RUNS = sa.RunEndEncodedArray.from_arrays(ints(1, 3, type="int32"), ints(7, None))
+IN_UNION = sa.UnionArray.from_arrays(sa.dense_union({"a": sa.int8()}), [0, 0, 0], [NULLED], [0, 1, 1])
+
+
+def required(child: Any) -> Any:
+    return sa.StructArray.from_arrays(sa.struct([sa.field("n", child.type, nullable=False)]), [child])
+
+
+ALLOWED: dict[str, Any] = {
+    "list-gap": lambda: lists([0, 1]),
+    "list-slice": lambda: lists([0, 1, 2, 3]).slice(2),
+    "list-under-null": lambda: lists([0, 1, 2, 3], [True, False, True]),
+    "list-view-gap": lambda: views([0, 2], [1, 1]),
+    "list-view-under-null": lambda: views([0, 1], [1, 2], [True, False]),
+    "list-view-slice": lambda: views([0, 1], [1, 2]).slice(0, 1),
+    "fixed-under-null": lambda: sa.FixedSizeListArray.from_arrays(sa.list_(REQUIRED, 1), NULLED, [True, False, True]),
+    "fixed-slice": lambda: sa.FixedSizeListArray.from_arrays(sa.list_(REQUIRED, 1), NULLED).slice(2),
+    "dense-union-unused": lambda: dense([0, 2]),
+    "sparse-union-unused": lambda: sa.UnionArray.from_arrays(TWO, [0, 1, 0], [NULLED, NULLED]),
+    "runs-slice": lambda: sa.RunEndEncodedArray.from_arrays(ENDS, NULLED, RUNS).slice(4),
+    "struct-slice": lambda: required(NULLED).slice(2),
+    "dictionary-unused": lambda: required(IN_DICTIONARY.slice(2)),
+    "dictionary-of-structs-unused": lambda: sa.DictionaryArray.from_arrays(ints(0, 2), required(NULLED)),
+    "runs-in-slice": lambda: required(IN_RUNS).slice(0, 1),
+    "list-of-structs-under-null": lambda: sa.ListArray.from_arrays(
+        sa.list_(required(NULLED).type), [0, 1, 2, 3], required(NULLED), [True, False, True]
+    ),
+    "runs-of-structs-under-null": lambda: sa.StructArray.from_arrays(
+        sa.struct({"r": sa.run_end_encoded(sa.int32(), required(NULLED).type)}),
+        [sa.RunEndEncodedArray.from_arrays(ints(1, 2, 3, type="int32"), required(NULLED))],
+        [True, False, True],
+    ),
+    "required-null-type": lambda: required(sa.nulls(sa.null(), 3)),
+}
+
+REFUSED: dict[str, Any] = {
+    "list": lambda: lists([0, 1, 2]),
+    "list-beside-null": lambda: lists([0, 1, 3], [False, True]),
+    "list-view": lambda: views([0, 1], [1, 1]),
+    "list-view-beside-null": lambda: views([0, 0], [1, 2], [False, True]),
+    "fixed-beside-null": lambda: sa.FixedSizeListArray.from_arrays(sa.list_(REQUIRED, 1), NULLED, [False, True, True]),
+    "fixed": lambda: sa.FixedSizeListArray.from_arrays(sa.list_(REQUIRED, 3), NULLED),
+    "dense-union": lambda: dense([0, 1]),
+    "sparse-union": lambda: sa.UnionArray.from_arrays(TWO, [1, 0, 0], [NULLED, NULLED]),
+    "runs": lambda: sa.RunEndEncodedArray.from_arrays(ENDS, NULLED, RUNS),
+    "runs-slice": lambda: sa.RunEndEncodedArray.from_arrays(ENDS, NULLED, RUNS).slice(3, 1),
+    "struct": lambda: required(NULLED),
+    "dictionary": lambda: required(IN_DICTIONARY),
+    "dictionary-nulls": lambda: required(sa.array(["a", None]).dictionary_encode()),
+    "dictionary-of-structs": lambda: sa.DictionaryArray.from_arrays(ints(1), required(NULLED)),
+    "runs-in-struct": lambda: required(IN_RUNS),
+    "union-in-struct": lambda: required(IN_UNION),
+    "list-of-structs": lambda: sa.ListArray.from_arrays(sa.list_(required(NULLED).type), [1, 2], required(NULLED)),
+}
+
+
+@pytest.mark.parametrize("name", ALLOWED)
+def test_nulls_that_no_valid_slot_refers_to_are_allowed(name: str) -> None:
+    array = ALLOWED[name]()
+    array.validate(full=True)
+    sa.struct([("a", array.type)])
+    sa.StructArray.from_arrays(sa.struct({"a": array.type}), [array]).validate(full=True)
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_nulls_in_required_fields_are_named(name: str) -> None:
+    array = REFUSED[name]()
+    array.validate()
+    with pytest.raises(sa.InvalidData, match=r"'n' is not nullable but has [12] nulls"):
+        array.validate(full=True)
+    outer = sa.StructArray.from_arrays(sa.struct({"a": array.type}), [array])
+    with pytest.raises(sa.InvalidData, match=r"child 'a': .*'n' is not nullable"):
+        outer.validate(full=True)
+    hidden = sa.StructArray.from_arrays(sa.struct({"a": array.type}), [array], np.zeros(len(array), bool))
+    hidden.validate(full=True)
+
+
+def test_keys_are_never_null_where_a_map_is_valid() -> None:
+    names = sa.struct([sa.field("key", sa.string()), sa.field("value", sa.int8())])
+    type = MapType(sa.field("entries", names))
+    entries = sa.StructArray.from_arrays(names, [sa.array(["a", None, "c"]), ints(1, 2, 3)])
+    sa.MapArray.from_arrays(type, [0, 1, 2, 3], entries, [True, False, True]).validate(full=True)
+    sa.MapArray.from_arrays(type, [2, 3], entries).validate(full=True)
+    with pytest.raises(sa.InvalidData, match="keys of a map are not null"):
+        sa.MapArray.from_arrays(type, [0, 1, 2, 3], entries, [False, True, True]).validate(full=True)
+
+
+def test_virtual_slots_take_no_memory_to_check() -> None:
+    """Children whose slots take no bytes may be longer than memory."""
+    size = 1 << 40
+    runs = sa.RunEndEncodedArray.from_arrays(sa.array([size]), ints(None))
+    struct = sa.StructArray(sa.struct([sa.field("n", runs.type, nullable=False)]), size, [None], 0, 0, [runs])
+    with pytest.raises(sa.LimitExceeded, match="expanded_values"):
+        struct.validate(full=True)
+    lists = sa.ListArray(
+        sa.large_list(sa.field("n", runs.type, nullable=False)), 1,
+        [np.zeros(1, "u1"), np.array([0, size]).view("u1")], 1, 0, [runs],
+    )  # fmt: skip
+    with pytest.raises(sa.LimitExceeded, match="expanded_values"):
+        lists.validate(full=True)
+
+
+# --- sorted keys ------------------------------------------------------------------------------------------------
+
+DAY = dt.date(2020, 1, 1)
+KEYS: list[tuple[Any, list[Any]]] = [
+    (sa.int8(), [-3, 0, 0, 9]),
+    (sa.uint64(), [0, 1, (1 << 64) - 1]),
+    (sa.float32(), [-1.5, 0.0, 2.5]),
+    (sa.bool_(), [False, True]),
+    (sa.string(), ["", "B", "a", "é", "\uffff", "\U0001f600"]),
+    (sa.string_view(), ["", "a long string, longer than 12", "a longer string"]),
+    (sa.large_binary(), [b"", b"\x00", b"\x7f", b"\xff"]),
+    (sa.binary(2), [b"ab", b"ac", b"\xff\x00"]),
+    (sa.date32(), [DAY, DAY + dt.timedelta(1)]),
+    (sa.timestamp("us"), [dt.datetime(1969, 1, 1), dt.datetime(2020, 1, 1)]),
+    (sa.decimal32(3, 1), [decimal.Decimal("-1.5"), decimal.Decimal("2.5")]),
+    (sa.decimal128(30, 1), [decimal.Decimal("-1e20"), decimal.Decimal("-1.5"), decimal.Decimal("1e20")]),
+    (sa.dictionary(sa.int8(), sa.string()), ["a", "b"]),
+    (sa.uuid(), [b"\x00" * 16, b"\xff" * 16]),
+]
+
+
+@pytest.mark.parametrize(("key", "values"), KEYS, ids=[str(key) for key, _ in KEYS])
+def test_sorted_keys_are_sorted(key: Any, values: list[Any]) -> None:
+    type = sa.map_(key, sa.int8(), keys_sorted=True)
+    rising = [(value, 1) for value in values]
+    rows = [rising, rising, None, [], rising]
+    sa.array(rows, type).validate(full=True)
+    sa.array([rising[::-1]], sa.map_(key, sa.int8())).validate(full=True)
+    broken = sa.array([rising, None, rising[::-1]], type)
+    with pytest.raises(sa.InvalidData, match=r"slot 2 has the key .* keys are sorted"):
+        broken.validate(full=True)
+    broken.validate()
+    broken.slice(0, 2).validate(full=True)
+    masked = sa.MapArray.from_arrays(type, broken.offsets, broken.values, [True, True, False])
+    masked.validate(full=True)
+
+
+@settings(max_examples=60, deadline=None, derandomize=True)
+@given(st.lists(st.lists(st.text(max_size=3), max_size=4), max_size=4))
+def test_any_text_keys(rows: list[list[str]]) -> None:
+    """UTF-8 text is in the order of its bytes."""
+    array = sa.array([[(key, 1) for key in row] for row in rows], sa.map_(sa.string(), sa.int8(), keys_sorted=True))
+    if all(sorted(row, key=str.encode) == row for row in rows):
+        array.validate(full=True)
+    else:
+        with pytest.raises(sa.InvalidData, match="sorted"):
+            array.validate(full=True)
