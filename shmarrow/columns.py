@@ -128,9 +128,6 @@ class _RenamedFields:
     def find(self, name: str) -> list[int]:
         return [i for i, other in enumerate(self._names) if other == name]
 
-    def fields(self) -> list[Field]:
-        return [field.with_name(name) for field, name in zip(self._schema.fields, self._names, strict=True)]
-
     def detach(self) -> None:
         self._schema.detach()
 

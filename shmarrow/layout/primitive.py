@@ -69,7 +69,7 @@ class PrimitiveArray(Array):
     def _pylist(self, mask: Mask | None) -> list[Any]:
         if not self._type.byte_width:
             check_expansion(self._length, str(self._type))
-        make = _INTERVALS.get(getattr(self._type, "unit", "")) if isinstance(self._type, IntervalType) else None
+        make = _INTERVALS.get(getattr(self._type, "unit", "")) if self._type.descriptor.values == "interval" else None
         if make is not None:
             parts = [self.values[name].tolist() for name in self.values.dtype.names or ()]
             return list(map(tuple.__new__, itertools.repeat(make), zip(*parts, strict=True)))
@@ -138,7 +138,7 @@ class PrimitiveArray(Array):
 
     @classmethod
     def from_pylist(cls, type: Any, values: Sequence[Any], mask: Mask | None) -> Any:
-        if isinstance(type, FixedSizeBinaryType) and memoryview in kinds_of(values):
+        if type.descriptor.values == "bytes" and memoryview in kinds_of(values):
             values = [value.tobytes() if isinstance(value, memoryview) else value for value in values]
         if mask is None:
             return make_array(type, len(values), [None, frozen(from_python(type, values))], 0)
