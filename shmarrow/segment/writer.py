@@ -15,10 +15,10 @@ import fcntl
 import mmap
 import os
 import stat
+from _thread import RLock
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, nullcontext, suppress
 from functools import update_wrapper
-from threading import RLock
 from types import TracebackType
 from typing import Any, Concatenate, NoReturn, ParamSpec, Protocol, Self, TypeVar
 

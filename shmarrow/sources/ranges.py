@@ -13,10 +13,10 @@ from __future__ import annotations
 
 import errno
 import os
+from _thread import allocate_lock
 from bisect import bisect_right, insort
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import nullcontext
-from threading import Lock
 from typing import Any
 
 from shmarrow.buffer import Bytes, as_bytes
@@ -59,7 +59,7 @@ class RangeSource(Source):
         self._stream = SequentialSource(file)
         # The cache of an fsspec file knows how to get a range without it.
         self._fetcher = getattr(getattr(file, "cache", None), "fetcher", None)
-        self._lock = Lock()
+        self._lock = allocate_lock()
         self._pid = os.getpid()
         # What was read, by where it starts, in the order of use; and its size.
         self._cached: dict[int, Bytes] = {}
