@@ -597,7 +597,11 @@ def test_metadata_on_every_level() -> None:
 def test_metadata_from_pyarrow() -> None:
     schema = pa.schema([pa.field("a", pa.int8(), metadata={"f": "1"})], metadata={"s": "2"})
     sink = io.BytesIO()
-    with pa.ipc.new_file(sink, schema, metadata={"w": "3"}) as writer:
+    try:
+        made = pa.ipc.new_file(sink, schema, metadata={"w": "3"})
+    except TypeError:
+        pytest.skip(f"pyarrow {pa.__version__} writes no metadata into the footer")
+    with made as writer:
         writer.write_batch(pa.record_batch([pa.array([1], pa.int8())], schema=schema), custom_metadata={"b": "4"})
     reader = sa.ipc.open_file(sink.getvalue())
     assert reader.metadata == {b"w": b"3"}
