@@ -65,9 +65,8 @@ def test_it_gives_what_the_generic_reader_gives(case: Case) -> None:
 
 def test_what_is_more_than_plain_is_left_to_the_generic_reader() -> None:
     case = next(case for case in CASES if case.name == WRITABLE[0].name)
-    for options in ({"compression": "lz4"}, {"use_legacy_format": True}):
-        data, blocks = written(case, **options)
-        assert [batch_header(data, data.data, *block[:2]) for block in blocks] == [None]
+    data, blocks = written(case, compression="lz4")
+    assert [batch_header(data, data.data, *block[:2]) for block in blocks] == [None]
     batch = sa.record_batch({"a": [1]})
     sink = io.BytesIO()
     with sa.ipc.new_file(sink, batch.schema) as writer:

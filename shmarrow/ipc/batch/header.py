@@ -9,7 +9,7 @@ import numpy as np
 
 from shmarrow.buffer import Bytes
 from shmarrow.errors import InvalidData
-from shmarrow.ipc.flatbuffers.reader import FlatBuffer
+from shmarrow.ipc.flatbuffers.reader import U4, FlatBuffer
 from shmarrow.ipc.flatbuffers.tables import ENUMS, UNIONS
 from shmarrow.ipc.message.decode import READ_VERSIONS
 from shmarrow.ipc.message.framing import read_prefix
@@ -51,34 +51,32 @@ def batch_header(
         Its place.
     """
     try:
-        prefix = read_prefix(view, offset, "")
-        if prefix is None or prefix[1] < 32 or sum(prefix) != metadata_length:
+        prefix, size = read_prefix(view, offset, "") or (0, 0)
+        if size < 32 or prefix + size != metadata_length:
             return None
-        return _header(FlatBuffer(data[offset + prefix[0] : offset + metadata_length], ""))
+        return _header(FlatBuffer(data[offset + prefix : offset + metadata_length], ""))
     except InvalidData:
         return None
 
 
 def _header(buffer: FlatBuffer) -> Header | None:
-    view = buffer.view
-    table = buffer.follow(0, "root")
+    view, size = buffer.view, buffer.size
+    table = U4(view, 0)[0]
     offsets = buffer.table_at("Message", table)[1]
-    version_at, tag_at, header_at, length_at, *more = (*offsets, 0, 0, 0, 0)[: max(len(offsets), 4)]
-    if any(more) or min(version_at, tag_at, header_at, length_at) < 4:
+    used = offsets[:4]
+    if len(used) < 4 or min(used) < 4 or table + max(used) + 8 > size or any(offsets[4:]):
         return None
-    if table + max(version_at, tag_at, header_at, length_at) + 8 > buffer.size:
-        return None
+    version_at, tag_at, header_at, length_at = used
     version = view[table + version_at] | view[table + version_at + 1] << 8
     if view[table + tag_at] != _RECORD_BATCH or version not in _VERSIONS:
         return None
     body_length = _I8(view, table + length_at)[0]
     table = buffer.follow(table + header_at, "Message", "header")
     offsets = buffer.table_at("RecordBatch", table)[1]
-    length_at, nodes_at, buffers_at, *more = (*offsets, 0, 0, 0)[: max(len(offsets), 3)]
-    if any(more) or min(length_at, nodes_at, buffers_at) < 4:
+    used = offsets[:3]
+    if len(used) < 3 or min(used) < 4 or table + max(used) + 8 > size or any(offsets[3:]):
         return None
-    if table + max(length_at, nodes_at, buffers_at) + 8 > buffer.size:
-        return None
+    length_at, nodes_at, buffers_at = used
     length = _I8(view, table + length_at)[0]
     if length < 0 or body_length < 0:
         return None

@@ -138,8 +138,10 @@ class Reader(FlatBuffer):
 
     def __init__(self, data: Bytes, where: str, limits: Limits = DEFAULT_LIMITS) -> None:
         super().__init__(data, where, limits)
-        self._tables_left = min(limits.tables, self.size // 2 + 64)
-        self._strings_left = 16 * self.size + 65536
+        size = self.size
+        most = size // 2 + 64
+        self._tables_left = limits.tables if limits.tables < most else most
+        self._strings_left = 16 * size + 65536
 
     def root(self, name: str) -> TableView:
         """The root table, of the kind named."""
@@ -149,7 +151,9 @@ class Reader(FlatBuffer):
 
     def table(self, name: str, position: int) -> TableView:
         """The table of kind ``name`` at a byte position."""
-        self.spend(1, 0)
+        self._tables_left -= 1
+        if self._tables_left < 0:
+            self.spend(0, 0)
         vtable, offsets = self.table_at(name, position)
         return TableView(self, name, position, vtable, offsets)
 

@@ -20,12 +20,12 @@ import numpy as np
 
 from shmarrow.buffer import U1
 from shmarrow.errors import InvalidData, LimitExceeded, Unsupported
-from shmarrow.ipc.flatbuffers.reader import I4, U4, FlatBuffer, Offsets, TableView, extent
+from shmarrow.ipc.flatbuffers.reader import I4, U4, WORD, FlatBuffer, Offsets, TableView, extent
 from shmarrow.ipc.flatbuffers.tables import ENUMS, UNIONS
 from shmarrow.ipc.schema.decode import FieldLayout, Positions, encoded_fields, parse_field
 from shmarrow.ipc.schema.fast_decode import flat_field, flat_type
 from shmarrow.ipc.schema.types import text
-from shmarrow.ipc.schema.wide import CHILDREN, DICTIONARY, NAME, TYPE, TYPE_TAG, FieldTables, every
+from shmarrow.ipc.schema.wide import CHILDREN, DICTIONARY, NAME, TYPE, TYPE_TAG, FieldTables, every, highest
 from shmarrow.layout.listing import LISTING
 from shmarrow.types import Field
 from shmarrow.types.descriptors import TYPES, TypeDescriptor
@@ -96,6 +96,7 @@ class LazySchema:
         self._count = count
         self._held = 0
         self._layouts: dict[int, FieldLayout] = {}
+        self._type_of: dict[int, Any] = {}
         self._found: dict[str, list[int]] = {}
         self._dictionary_values: dict[int, FieldLayout] | None = None
         self._starts: npt.NDArray[np.int64] | None = None
@@ -157,11 +158,13 @@ class LazySchema:
 
     def type_of(self, index: int) -> Any:
         """The type of a column; where it is flat, no field is made for that."""
-        known = self._layouts.get(index)
-        if known is not None:
-            return known.field.type
-        flat = flat_type(self._tables.buffer, self._tables.position_of(index))
-        return self.wire(index).field.type if flat is None else flat[0]
+        found = self._type_of.get(index)
+        if found is None:
+            known = self._layouts.get(index)
+            flat = None if known else flat_type(self._tables.buffer, self._tables.position_of(index))
+            found = self.wire(index).field.type if flat is None else flat[0]
+            self._type_of[index] = found
+        return found
 
     def dictionary_wires(self) -> dict[int, FieldLayout]:
         """How the values of each dictionary lie in their messages, by its id; parses all fields.
@@ -252,20 +255,29 @@ class LazySchema:
         except UnicodeEncodeError:
             return []
         tables = self._tables
-        starts = tables.name_starts() if self._count > _FEW_FIELDS else None
-        if starts is None:
+        if self._count <= _FEW_FIELDS:
             return [i for i, other in enumerate(self._raw_names()) if other == wanted]
         # The last bytes of names differ most often, so compare from the end, four bytes of all names at a time. Where a
         # name has fewer, compare the length, which stands before it.
         size, limit = len(wanted), tables.buffer.size - 4
         at = size & ~3
-        found = np.arange(self._count)
-        while True:
-            same = tables.u4(np.minimum(starts + at, limit)) == (U4(wanted, at - 4)[0] if at else size)
-            found, starts = found[same], starts[same]
+        word = U4(wanted, at - 4)[0] if at else size
+        run = tables.name_run()
+        if run is not None and highest(run[1]) + at <= limit:
+            place, (first, *even) = run
+            found = np.flatnonzero(tables.column(WORD, first + at, *even) == word)
+            starts = np.concatenate([[place], first + even[0] * found])
+            found = np.concatenate([[0], found + 1])
+        else:
+            all_starts = tables.name_starts()
+            if all_starts is None:
+                return [i for i, other in enumerate(self._raw_names()) if other == wanted]
+            found = np.flatnonzero(tables.u4(np.minimum(all_starts + at, limit)) == word)
+            starts = all_starts[found]
+        while at > 4 and len(found) > _FEW_NAMES:
             at -= 4
-            if at < 4 or len(found) <= _FEW_NAMES:
-                break
+            same = tables.u4(np.minimum(starts + at, limit)) == U4(wanted, at - 4)[0]
+            found, starts = found[same], starts[same]
         view = tables.buffer.view
         return [
             i
