@@ -202,7 +202,7 @@ def _name_strings(names: list[str]) -> tuple[bytes, Positions]:
     if (lengths == length).all():
         rows = data.reshape(-1, size)
         rows[:, :4] = lengths.astype("<u4").view(np.uint8).reshape(-1, 4)
-        rows[:, 4 : 4 + length] = raw.reshape(-1, length)
+        rows[:, 4 : 4 + length] = raw.reshape(len(names), length)
     else:
         data.view("<u4")[starts >> 2] = lengths
         data[ranges(starts + 4, lengths)] = raw
