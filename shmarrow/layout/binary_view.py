@@ -79,19 +79,20 @@ class BinaryViewArray(Array, rare=True):
         views = words.view(np.int32)
         if not len(views) or (int(views[:, 0].max()) <= INLINE and int(views[:, 0].min()) >= 0):
             return views, np.zeros(len(views), np.bool_)
-        sizes, places = words[:, 0] & _SIZE, words[:, 1]
-        long = sizes > INLINE
-        if long.any():
-            held = [len(data) for data in self.data_buffers]
-            # As unsigned numbers, which negative ones are too large as; the room beyond the last buffer is none.
+        long = np.empty(len(views), np.bool_)
+        held = [len(data) for data in self.data_buffers]
+        room = np.array([*held, 0], np.uint64)  # none beyond the last buffer
+        for first in range(0, len(views), _PIECE):
+            piece = slice(first, first + _PIECE)
+            # Unsigned, so what is negative is too large.
+            sizes, places = words[piece, 0] & _SIZE, words[piece, 1]
             starts, index = places >> _HALF, places & _SIZE
-            room = np.array([*held, 0], np.uint64)
-            ends = starts + sizes
-            wrong = ends > (room[0] if len(held) == 1 else room[np.minimum(index, len(held))])
+            wrong = starts + sizes > (room[0] if len(held) == 1 else room[np.minimum(index, len(held))])
             wrong |= (index >= len(held)) | (starts > _MAX) | (sizes > _MAX)
-            wrong &= long
+            long[piece] = sizes > INLINE
+            wrong &= long[piece]
             if wrong.any():
-                self._fail(int(wrong.argmax()))
+                self._fail(first + int(wrong.argmax()))
         return views, long
 
     def _words(self) -> npt.NDArray[np.uint64]:
@@ -324,9 +325,10 @@ class BinaryViewArray(Array, rare=True):
         long = np.flatnonzero(lengths > INLINE)
         buffers: list[Bytes | None] = []
         if len(long):
-            low, high = int(starts[long].min()), int((starts[long] + lengths[long]).max())
+            places = starts if len(long) == len(starts) else starts[long]
+            low, high = int(places.min()), int((places + lengths[long]).max())
             if high - low <= _MAX:
-                words[long, 1] = (starts[long] - low).view(np.uint64) << _HALF
+                words[long, 1] = (places - low).view(np.uint64) << _HALF
                 validity, count = validity_of(mask)
                 return make_array(type, len(lengths), [validity, frozen(views), frozen(data[low:high])], count)
             first = 0
