@@ -39,6 +39,7 @@ INLINE = 12
 _WORDS = np.dtype(("<i4", (4,)))
 _PAIR = np.dtype(("<u8", (2,)))
 _MAX = (1 << 31) - 1
+_PIECE = 1 << 14  # slots whose words stay in the processor's cache
 _SIZE = np.uint64(0xFFFFFFFF)
 _HALF = np.uint64(32)
 _HIGH_BITS = np.uint64(0x8080808080808080)
@@ -71,21 +72,27 @@ class BinaryViewArray(Array, late=True):
         """The views, all zero where null, and which of them are long, after a check of where they lead."""
         words = self._words()
         if mask is not None:
-            words = words * mask[:, None]
+            dead = np.flatnonzero(~mask)
+            if words[dead].any():
+                words = words.copy()
+                words[dead] = 0
         views = words.view(np.int32)
-        sizes, places = words[:, 0] & _SIZE, words[:, 1]
-        long = sizes > INLINE
-        if long.any():
-            held = [len(data) for data in self.data_buffers]
-            # As unsigned numbers, which negative ones are too large as; the room beyond the last buffer is none.
+        if not len(views) or (int(views[:, 0].max()) <= INLINE and int(views[:, 0].min()) >= 0):
+            return views, np.zeros(len(views), np.bool_)
+        long = np.empty(len(views), np.bool_)
+        held = [len(data) for data in self.data_buffers]
+        room = np.array([*held, 0], np.uint64)  # none beyond the last buffer
+        for first in range(0, len(views), _PIECE):
+            piece = slice(first, first + _PIECE)
+            # Unsigned, so what is negative is too large.
+            sizes, places = words[piece, 0] & _SIZE, words[piece, 1]
             starts, index = places >> _HALF, places & _SIZE
-            room = np.array([*held, 0], np.uint64)
-            ends = starts + sizes
-            wrong = ends > (room[0] if len(held) == 1 else room[np.minimum(index, len(held))])
+            wrong = starts + sizes > (room[0] if len(held) == 1 else room[np.minimum(index, len(held))])
             wrong |= (index >= len(held)) | (starts > _MAX) | (sizes > _MAX)
-            wrong &= long
+            long[piece] = sizes > INLINE
+            wrong &= long[piece]
             if wrong.any():
-                self._fail(int(wrong.argmax()))
+                self._fail(first + int(wrong.argmax()))
         return views, long
 
     def _words(self) -> npt.NDArray[np.uint64]:
@@ -275,14 +282,17 @@ class BinaryViewArray(Array, late=True):
         mask = self._mask()
         views, long = self._checked(mask)
         words = views.view(np.uint64)
-        sizes = np.minimum(views[:, 0], INLINE + 1)
-        bad = (words[:, 0] & _PADDING[sizes]) | (words[:, 1] & _PADDING_2[sizes])
-        if bad.any():
-            raise InvalidData(
-                f"{self._type}: the view at {int((bad > 0).argmax())} has bytes other than 0 after its value"
-            )
+        ascii_ = self._type.text
+        for start in range(0, self._length, _PIECE):
+            piece = slice(start, start + _PIECE)
+            sizes = np.minimum(views[piece, 0], INLINE + 1)
+            first, second = words[piece, 0], words[piece, 1]
+            bad = (first & _PADDING[sizes]) | (second & _PADDING_2[sizes])
+            if bad.any():
+                slot = start + int((bad > 0).argmax())
+                raise InvalidData(f"{self._type}: the view at {slot} has bytes other than 0 after its value")
+            ascii_ = ascii_ and not bool(((first >> _HALF | second) & _HIGH_BITS)[sizes <= INLINE].any())
         buffers = self.data_buffers
-        ascii_ = self._type.text and not bool(((words[:, 0] >> _HALF | words[:, 1]) & _HIGH_BITS)[~long].any())
         for i, at in _by_buffer(views, long):
             starts = views[at, 3].astype(np.int64)
             unequal = load_words(buffers[i], starts).astype(np.uint32) != views[at, 1].view(np.uint32)
@@ -308,23 +318,17 @@ class BinaryViewArray(Array, late=True):
         if len(lengths) and int(lengths.max()) > _MAX:
             raise InvalidData(f"{type}: a value of {int(lengths.max())} bytes is longer than 2147483647")
         words = np.zeros((len(lengths), 2), np.uint64)
-        if len(data):
-            head = load_words(data, starts)
-            head &= LOW_BYTES[np.minimum(lengths, 8)]
-            words[:, 0] = lengths.view(np.uint64) | (head << _HALF)
-            head >>= _HALF
-            words[:, 1] = head
-            more = np.flatnonzero((lengths > 8) & (lengths <= INLINE))
-            if len(more):
-                tail = load_words(data, starts[more] + 8) & LOW_BYTES[lengths[more] - 8]
-                words[more, 1] |= tail << _HALF
+        for first in range(0, len(lengths) if len(data) else 0, _PIECE):
+            piece = slice(first, first + _PIECE)
+            _write_short(words[piece], data, starts[piece], lengths[piece])
         views = words.view(np.int32)
         long = np.flatnonzero(lengths > INLINE)
         buffers: list[Bytes | None] = []
         if len(long):
-            low, high = int(starts[long].min()), int((starts[long] + lengths[long]).max())
+            places = starts if len(long) == len(starts) else starts[long]
+            low, high = int(places.min()), int((places + lengths[long]).max())
             if high - low <= _MAX:
-                words[long, 1] = (starts[long] - low).view(np.uint64) << _HALF
+                words[long, 1] = (places - low).view(np.uint64) << _HALF
                 validity, count = validity_of(mask)
                 return make_array(type, len(lengths), [validity, frozen(views), frozen(data[low:high])], count)
             first = 0
@@ -354,6 +358,16 @@ def _by_buffer(views: npt.NDArray[np.int32], long: npt.NDArray[np.bool_]) -> Ite
     order = np.argsort(numbers, kind="stable")
     found, firsts = np.unique(numbers[order], return_index=True)
     yield from zip(found.tolist(), np.split(at[order], firsts[1:]), strict=True)
+
+
+def _write_short(words: npt.NDArray[np.uint64], data: Bytes, starts: Indices, lengths: Indices) -> None:
+    """The lengths and the first bytes of runs, up to :data:`INLINE` of them, into views as pairs of words."""
+    head = load_words(data, starts) & LOW_BYTES[np.minimum(lengths, 8)]
+    words[:, 0] = lengths.astype(np.uint64) | (head << _HALF)
+    words[:, 1] = head >> _HALF
+    more = np.flatnonzero((lengths > 8) & (lengths <= INLINE))
+    if len(more):
+        words[more, 1] |= (load_words(data, starts[more] + 8) & LOW_BYTES[lengths[more] - 8]) << _HALF
 
 
 class _Plain:
