@@ -239,9 +239,7 @@ class ArrayLoader:
         at, sizes = self._buffers[first, 0], self._buffers[first, 1]
         good = (np.diff(starts) == 2) & (self._nodes[:count, 0] == self.length) & (self._nodes[:count, 1] == 0)
         good &= (sizes > 0) & (at >= 0) & (at <= self._size) & (sizes <= self._size - at)
-        self._flat = list(
-            zip(at.tolist(), np.where(good, sizes, -1).tolist(), self._schema.plain_types(), strict=True)
-        )
+        self._flat = list(zip(at.tolist(), np.where(good, sizes, -1).tolist(), self._schema.plain_types(), strict=True))
         return bool(good.all())
 
     def _start(self, index: int) -> tuple[int, int, int]:
