@@ -115,7 +115,7 @@ def _flat_data(
     exact: Any = next(iter(needed.values()))
     if len(set(needed.values())) > 1:
         exact = np.fromiter(map(needed.__getitem__, map(id, types)), np.int64, len(types))
-    return (data, sizes) if (sizes == exact).all() else None
+    return (data, sizes) if sizes.all() and (sizes == exact).all() else None
 
 
 _NODE = np.dtype([("length", "<i8"), ("null_count", "<i8")])
