@@ -117,7 +117,7 @@ class ArrayLoader:
         self._asked = 0
         self._node_rows: list[list[int]] | None = None
         self._buffer_rows: list[list[int]] | None = None
-        self._flat: list[tuple[int, int]] | None = None
+        self._flat: list[tuple[int, int, Any]] | None = None
         self._variadic: list[int] | None = None
         self._variadic_ends: list[int] | None = None
 
@@ -146,13 +146,14 @@ class ArrayLoader:
     def _column(self, index: int) -> Any:
         if not self._direct:
             return self._build(index, None)
-        start, size = self._flat_place(index) if self._flat is None else self._flat[index]
-        if size >= 0:
-            type: Any = self._schema.type_of(index)
-            if type.layout == "primitive" and size >= self.length * type.storage.itemsize:
-                made = type.array_class or PrimitiveArray
-                return made(type, self.length, [None, self._body[start : start + size]], 0)
-        return self._build(index, None)
+        if self._flat is not None:
+            start, size, type = self._flat[index]
+        else:
+            start, size = self._flat_place(index)
+            type = self._schema.type_of(index) if size >= 0 else None
+        if type is None or type.layout != "primitive" or size < self.length * type.storage.itemsize:
+            return self._build(index, None)
+        return (type.array_class or PrimitiveArray)(type, self.length, [None, self._body[start : start + size]], 0)
 
     def columns(self, indices: Sequence[int] | None = None) -> list[Any]:
         """Several columns, or all; the errors are those of :meth:`column`.
@@ -174,7 +175,7 @@ class ArrayLoader:
         made: list[Any] = []
         last: Any = None
         needs, make = 0, PrimitiveArray
-        for each, (start, size) in zip(self._schema.plain_types(), self._flat, strict=True):
+        for start, size, each in self._flat:
             if each is not last and each is not None:
                 last, needs, make = each, length * each.storage.itemsize, each.array_class or PrimitiveArray
             if each is None or size < needs:
@@ -238,7 +239,7 @@ class ArrayLoader:
         at, sizes = self._buffers[first, 0], self._buffers[first, 1]
         good = (np.diff(starts) == 2) & (self._nodes[:count, 0] == self.length) & (self._nodes[:count, 1] == 0)
         good &= (sizes > 0) & (at >= 0) & (at <= self._size) & (sizes <= self._size - at)
-        self._flat = list(zip(at.tolist(), np.where(good, sizes, -1).tolist(), strict=True))
+        self._flat = list(zip(at.tolist(), np.where(good, sizes, -1).tolist(), self._schema.plain_types(), strict=True))
         return bool(good.all())
 
     def _start(self, index: int) -> tuple[int, int, int]:
