@@ -217,7 +217,7 @@ class Tensor:
             If a bool is neither 0 nor 1.
         """
         if full:
-            checked_bools(self.storage)
+            checked_bools(_without_repeats(self.storage))
 
     # --- handing over ---
 
@@ -406,7 +406,7 @@ def dense_pieces(array: NDArray) -> Iterator[Bytes]:
     """The bytes of an array's elements, in the order that :func:`dense_layout` says; copied where gaps lie between."""
     if not array.size:
         return
-    once = array[tuple([slice(0, 1) if _repeats(array, axis) else slice(None) for axis in range(array.ndim)])]
+    once = _without_repeats(array)
     ordered = once.transpose(_order(array))
     if ordered.flags.c_contiguous:
         yield ordered.reshape(-1).view(np.uint8)
@@ -424,6 +424,11 @@ def _blocks(array: NDArray) -> Iterator[Bytes]:
     step = max(_BLOCK // row, 1)
     for start in range(0, len(array), step):
         yield np.ascontiguousarray(array[start : start + step]).reshape(-1).view(np.uint8)
+
+
+def _without_repeats(array: NDArray) -> NDArray:
+    """A view with one element where a dimension shows the same one many times, which may be without end."""
+    return array[tuple([slice(0, 1) if _repeats(array, axis) else slice(None) for axis in range(array.ndim)])]
 
 
 def _repeats(array: NDArray, axis: int) -> bool:
