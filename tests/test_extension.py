@@ -802,12 +802,12 @@ def test_threads_that_meet_lazy_parts_have_them_whole() -> None:
         import threading, time
         import shmarrow as sa
         from shmarrow import import_hooks
-        real, at_its_end, found = later.arrived, threading.Event(), []
+        real, at_its_end, found = import_hooks.arrived, threading.Event(), []
         def arrived(part):
             at_its_end.set()
             time.sleep(0.1)  # the others go on now
             real(part)
-        later.arrived = arrived
+        import_hooks.arrived = arrived
         def ask():
             at_its_end.wait()
             found.append(sa.FixedShapeTensorArray)
