@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from _bench import Bench, Faster, bench, within
+from _bench import Bench, Faster, Operation, bench, within
 
 import shmarrow as sa
 
@@ -94,15 +95,31 @@ def views(page: Bench, made: dict[str, Callable[[], Any]]) -> None:
     for name in ("string_view", "string_view, long"):
         array = made[name]()
         text = array.cast(sa.string())
-        theirs, their_text = array.to_pyarrow(), text.to_pyarrow()
-        sides: dict[str, tuple[Any, Any]] = {
-            "validate in full": (lambda _: array.validate(full=True), lambda _: theirs.validate(full=True)),
-            "to_pylist": (lambda _: array.to_pylist(), lambda _: theirs.to_pylist()),
-            "to string": (lambda _: array.cast(sa.string()), lambda _: theirs.cast(pa.string())),
-            "from string": (lambda _: text.cast(sa.string_view()), lambda _: their_text.cast(pa.string_view())),
+        mine = {"array": array, "text": text}
+        theirs = {"array": array.to_pyarrow(), "text": text.to_pyarrow()}
+        sides: dict[str, tuple[Operation, Operation]] = {
+            "validate in full": (lambda each: each["array"].validate(full=True),) * 2,
+            "to_pylist": (lambda each: each["array"].to_pylist(),) * 2,
+            "to string": (
+                lambda each: each["array"].cast(sa.string()),
+                lambda each: each["array"].cast(pa.string()),
+            ),
+            "from string": (
+                lambda each: each["text"].cast(sa.string_view()),
+                lambda each: each["text"].cast(pa.string_view()),
+            ),
         }
         for what, (ours, peer) in sides.items():
-            page.row(f"{name}: {what}", {"shmarrow": ours, "pyarrow": peer}, QUARTER, 3)
+            page.row(
+                f"{name}: {what}",
+                {"shmarrow": partial(_given, ours, mine), "pyarrow": partial(_given, peer, theirs)},
+                QUARTER,
+                3,
+            )
+
+
+def _given(operation: Operation, arrays: dict[str, Any], _: Any) -> Any:
+    return operation(arrays)
 
 
 def others(page: Bench, made: dict[str, Callable[[], Any]]) -> None:

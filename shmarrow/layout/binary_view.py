@@ -190,9 +190,12 @@ class BinaryViewArray(Array, late=True):
             inline = views[:, 1:].tobytes().translate(None, b"\0")
             if len(inline) == total:  # no value holds a zero byte, so all that were are padding
                 return offsets, np.frombuffer(inline, np.uint8)
-        lengths = np.diff(offsets)
-        if len(at) and total == int(lengths[at].sum()) and bool((views[at, 2] == views[at[0], 2]).all()):
-            return offsets, gather_bytes(buffers[int(views[at[0], 2])], views[at, 3].astype(np.int64), lengths[at])
+        lengths = views[:, 0].astype(np.int64)
+        if len(at):
+            sizes, places = lengths[at], views.view(np.uint64)[:, 1][at]
+            index = places & _SIZE
+            if total == int(sizes.sum()) and bool((index == index[0]).all()):
+                return offsets, gather_bytes(buffers[int(index[0])], (places >> _HALF).view(np.int64), sizes)
         data = np.empty(total, np.uint8)
         short = np.flatnonzero(~long)
         flat = np.ascontiguousarray(views).reshape(-1).view(np.uint8)
