@@ -70,7 +70,7 @@ TAKEN = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("indices", TAKEN, ids=repr)
+@pytest.mark.parametrize("indices", TAKEN, ids=lambda indices: f"{type(indices).__module__}.{type(indices).__name__}")
 @pytest.mark.parametrize(
     "values",
     [[10, 20, 30], [10, None, 30], ["a", None, "ccc"], [[1], [], None], [True, None, False]],

@@ -360,3 +360,15 @@ def test_mutations() -> None:
     assert outcomes == {"read", "refused"}
     for kind, data in SEEDS:
         assert exercise(kind, data) == "read"
+
+
+@pytest.mark.parametrize(("strides", "outcome"), [((0, 0), None), ((0, 1), None), ((1, 1), sa.LimitExceeded)])
+def test_elements_without_end(strides: tuple[int, int], outcome: type[Exception] | None) -> None:
+    """Strides may make more elements than anybody could look at out of a few bytes."""
+    made = np.lib.stride_tricks.as_strided(np.zeros(1 << 16, "?"), (1 << 15, 1 << 15), strides)
+    tensor = sa.Tensor.from_numpy(made)
+    if outcome is None:
+        tensor.validate(full=True)
+    else:
+        with pytest.raises(outcome, match="overlap"):
+            tensor.validate(full=True)

@@ -20,6 +20,7 @@ import numpy as np
 from shmarrow.buffer import Bytes
 from shmarrow.errors import ExportRefused, InvalidArgument, InvalidType
 from shmarrow.layout import Array
+from shmarrow.layout.memory import check_expansion
 from shmarrow.tensor.element import DType, Element, NDArray, as_storage, checked_bools, element_values
 from shmarrow.types import DataType, Metadata, MetadataLike, as_metadata
 
@@ -215,9 +216,15 @@ class Tensor:
         ------
         InvalidData
             If a bool is neither 0 nor 1.
+        LimitExceeded
+            If strides make many more elements out of the memory than it has bytes.
         """
         if full:
-            checked_bools(_without_repeats(self.storage))
+            once = _without_repeats(self.storage)
+            reach = sum((size - 1) * abs(step) for size, step in zip(once.shape, once.strides, strict=True))
+            if once.dtype.kind == "b":
+                check_expansion(max(once.size - reach, 0), "a tensor whose elements overlap")
+            checked_bools(once)
 
     # --- handing over ---
 
