@@ -197,7 +197,7 @@ LOSSY: list[tuple[dict[str, Any], Any]] = [
 
 
 @pytest.mark.parametrize("make", [sa.dense_union, sa.sparse_union])
-@pytest.mark.parametrize(("fields", "value"), LOSSY, ids=[f"{fields}-{value!r:.30}" for fields, value in LOSSY])
+@pytest.mark.parametrize(("fields", "value"), LOSSY, ids=[f"{fields}-{type(value).__name__}-{i}" for i, (fields, value) in enumerate(LOSSY)])
 def test_a_value_that_no_child_gives_back_is_refused(make: Any, fields: dict[str, Any], value: Any) -> None:
     for values in ([value], [value, "text", 0]):
         wanted = fields if len(values) == 1 else {**fields, "text": sa.large_string(), "number": sa.uint8()}
