@@ -22,17 +22,18 @@ from shmarrow.sources.base import Source, name_of
 
 
 class SegmentSource(Source):
-    """A segment that was attached here, and is closed with the source."""
+    """A segment: one that was attached here is closed with the source, one that was given is not."""
 
-    __slots__ = ("_segment",)
+    __slots__ = ("_given", "_segment")
 
-    def __init__(self, attached: segment.Segment) -> None:
+    def __init__(self, attached: segment.Segment, given: bool = False) -> None:
         super().__init__(attached.name, attached.data, mapped=True)
         self._segment = attached
+        self._given = given
 
     @property
-    def location(self) -> str:
-        return self._segment.location
+    def location(self) -> str | None:
+        return None if self._given else self._segment.location
 
     @property
     def identity(self) -> tuple[int, int, int, int]:
@@ -44,7 +45,8 @@ class SegmentSource(Source):
 
     def close(self) -> None:
         super().close()
-        self._segment.close()
+        if not self._given:
+            self._segment.close()
 
 
 def open_location(where: segment.Location, memory_map: bool) -> Source:
@@ -54,7 +56,7 @@ def open_location(where: segment.Location, memory_map: bool) -> Source:
 
 def open_segment(given: segment.Segment) -> Source:
     """A segment that somebody else has attached, and closes."""
-    return Source(given.name, given.data, mapped=True)
+    return SegmentSource(given, given=True)
 
 
 def open_file_io(file: Any, memory_map: bool) -> Source | None:

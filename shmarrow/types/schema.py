@@ -49,7 +49,7 @@ class Schema:
     Thread safety: immutable; what is made on demand is the same for all who ask. Lists that are handed out are copies.
     """
 
-    __slots__ = ("_fields", "_index", "_length", "_source", "metadata")
+    __slots__ = ("__weakref__", "_fields", "_index", "_length", "_source", "metadata")
 
     _fields: tuple[Field, ...]
     _index: dict[str, list[int]] | None

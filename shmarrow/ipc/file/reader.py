@@ -25,9 +25,11 @@ from shmarrow.ipc.batch.decode import check_zero_copy, dictionary_body
 from shmarrow.ipc.batch.dictionaries import Dictionary, DictionaryBudget, add_dictionary
 from shmarrow.ipc.batch.header import Header
 from shmarrow.ipc.batch.open import decode_metadata, open_batch
+from shmarrow.ipc.file import known_files
 from shmarrow.ipc.file.footer import ROW_COUNTS, RowCounts, add_rows, decode_row_counts, read_footer
+from shmarrow.ipc.file.known_files import FileParts
 from shmarrow.ipc.file.ranges import SourceRange
-from shmarrow.ipc.flatbuffers.reader import Reader
+from shmarrow.ipc.flatbuffers.reader import Reader, TableView
 from shmarrow.ipc.flatbuffers.tables import ENUMS, STRUCTS
 from shmarrow.ipc.message.decode import Message, check_version, read_key_values
 from shmarrow.ipc.schema.cache import read_schema
@@ -44,7 +46,8 @@ if TYPE_CHECKING:
 TRANSITIONS: Transitions = {OPEN: {READ: OPEN, CLOSE: CLOSED}, CLOSED: {CLOSE: CLOSED}}
 """States of a reader, which reads no byte that it could not read again: no error is the end of it."""
 
-_NO_BLOCKS = np.empty(0, STRUCTS["Block"])
+_BLOCK = STRUCTS["Block"]
+_NO_BLOCKS = np.empty(0, _BLOCK)
 _GROUP = 1 << 23
 """About as many bytes are read together where all batches are read by ranges."""
 
@@ -62,29 +65,45 @@ class _File:
         The footer's root.
     batches : ndarray of Block
         The blocks of the record batches.
+    schema : Schema
+        The schema in the footer.
     """
 
-    __slots__ = ("batches", "data", "footer", "limits", "name", "ranged")
+    __slots__ = ("batches", "data", "footer", "limits", "name", "ranged", "schema")
 
     def __init__(self, source: Source, limits: Limits) -> None:
         self.name = source.name
         self.limits = limits
-        end, footer = read_footer(source, limits)
         self.ranged = source.data is None
+        key = known_files.key_of(source, limits)
+        known = known_files.find(key)
+        if known is None:
+            end, footer = read_footer(source, limits)
+            reader = Reader(footer, f"{source.name}: footer", limits)
+            self.footer = reader.root("Footer")
+            version = self.footer["version"]
+            if version > ENUMS["MetadataVersion"]["V5"]:  # old writers left theirs out, so it says V1 there
+                check_version(version, source.name)
+            slot = self.footer.offset_of("recordBatches")
+            first, count = reader.vector_at(slot, _BLOCK.itemsize, "Footer", "recordBatches") if slot else (0, 0)
+            self.schema = self._read_schema(source.mapped)
+            root = self.footer.position, self.footer.vtable, self.footer.offsets
+            schema = weakref.ref(self.schema)
+            parts = FileParts(end, len(footer), root, (first, count), schema)
+            known_files.remember(key, source, parts, self.schema)
+        else:
+            (end, length, root, (first, count), _), self.schema = known
+            footer = source.read(end, end + length)
+            self.footer = TableView(Reader(footer, f"{source.name}: footer", limits), "Footer", *root)
         self.data: Any = SourceRange(source, 0, end) if source.data is None else source.data[:end]
-        self.footer = Reader(footer, f"{source.name}: footer", limits).root("Footer")
-        version = self.footer["version"]
-        if version > ENUMS["MetadataVersion"]["V5"]:  # old writers left theirs out, so it says V1 there
-            check_version(version, source.name)
-        self.batches = self.blocks("recordBatches")
+        self.batches: npt.NDArray[Any] = np.ndarray(count, _BLOCK, footer, first) if count else _NO_BLOCKS
 
     def blocks(self, name: str) -> npt.NDArray[Any]:
         """The blocks that a slot of the footer lists, as an ndarray of Block."""
         found = self.footer[name]
         return _NO_BLOCKS if found is None else found
 
-    def schema(self, mapped: bool) -> Schema:
-        """The schema in the footer."""
+    def _read_schema(self, mapped: bool) -> Schema:
         table = self.footer["schema"]
         if table is None:
             raise InvalidData(f"{self.name}: the footer has no schema")
@@ -153,7 +172,7 @@ class RecordBatchFileReader:
         self._states = StateMachine(f"the reader of {source.name}", TRANSITIONS, shared=source.data is not None)
         try:
             self._file: _File | None = _File(source, limits)
-            self._full_schema = self._file.schema(source.mapped)
+            self._full_schema = self._file.schema
             self.num_record_batches = len(self._file.batches)
             self._dictionaries: _FileDictionaries | None = _FileDictionaries(self._file, self._full_schema)
             self._included: Projection | None = None
