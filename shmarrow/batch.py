@@ -12,10 +12,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, ClassVar, Protocol
 
-import numpy as np
-
 from shmarrow.columns import Columns, Key, common_length, fields_at, renamed, wanted_types
 from shmarrow.errors import InvalidArgument, InvalidData
+from shmarrow.layout.array import checked_positions
 from shmarrow.layout.build import array
 from shmarrow.layout.memory import check_expansion, slice_bounds
 from shmarrow.types import Field, Metadata, MetadataLike, Schema, as_metadata
@@ -251,15 +250,9 @@ class RecordBatch(Columns):
         return self._with_schema(self._schema.with_metadata(metadata))
 
     def take(self, indices: Any) -> RecordBatch:
-        """The rows at ``indices``, with the same metadata; a copy.
-
-        Raises
-        ------
-        IndexOutOfRange
-            If an index is negative or beyond the end.
-        """
-        positions = np.asarray(indices, np.int64)
-        columns = [column.take(positions) for column in self.columns]
+        """The rows at ``indices``, with the same metadata; a copy. The arguments and errors of :meth:`Array.take`."""
+        positions, mask = checked_positions(indices)
+        columns = [column.take(positions, mask) for column in self.columns]
         return RecordBatch(self.schema, len(positions), columns, metadata=self.metadata)
 
     # --- Python values ---

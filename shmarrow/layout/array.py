@@ -297,7 +297,7 @@ class Array:
         IndexOutOfRange
             If an index is negative or beyond the end.
         """
-        indices, known = _positions(indices)
+        indices, known = checked_positions(indices)
         if mask is not None:
             mask = checked_mask(mask, len(indices))
         if known is not None:
@@ -655,7 +655,7 @@ def spread(live: Mask | None, counts: Any, child: Any) -> Mask | None:
     return np.repeat(live, counts)
 
 
-def _positions(indices: Any) -> tuple[Indices, Mask | None]:
+def checked_positions(indices: Any) -> tuple[Indices, Mask | None]:
     """Positions of dtype int64 and shape (n,), and which of them are not null; None where all are not."""
     known: Mask | None = None
     if isinstance(indices, np.ndarray) and indices.dtype == np.int64 and indices.ndim == 1:
