@@ -74,7 +74,8 @@ def choose(type: Any, values: Sequence[Any]) -> npt.NDArray[np.int64]:
             _at_best(field.type, kind) if field.nullable or kind is not _NONE else REFUSED for field in type.fields
         ]
         order = sorted(range(len(bounds)), key=bounds.__getitem__)
-        if not _alone(kind, [bounds[number] for number in order]):
+        several = len(order) > 1 and bounds[order[1]] < REFUSED
+        if several or not (order and _takes_all(type.fields[order[0]].type, kind)):
             for number in order:
                 bound = bounds[number]
                 open_ = np.flatnonzero(best > bound) if bound < REFUSED else chosen[:0]
@@ -88,10 +89,8 @@ def choose(type: Any, values: Sequence[Any]) -> npt.NDArray[np.int64]:
                 chosen[open_[better]] = number
             if len(best) and int(best.max()) >= REFUSED:
                 _refuse(type, items[int(best.argmax())])
-        elif order and bounds[order[0]] < REFUSED:
-            chosen[:] = order[0]
         else:
-            _refuse(type, items[0])
+            chosen[:] = order[0]
         numbers[slots] = chosen
     return numbers
 
@@ -100,10 +99,9 @@ def _refuse(type: Any, value: Any) -> None:
     raise InvalidType(f"{type}: no child takes {value!r:.80} of type {value.__class__.__name__} without changing it")
 
 
-def _alone(kind: Any, bounds: list[int]) -> bool:
-    """Whether no more than one child may take values of a class, and building that child refuses what it must."""
-    several = len(bounds) > 1 and bounds[1] < REFUSED
-    return not several and (kind is _NONE or kind in _NATURAL or not bounds or bounds[0] >= REFUSED)
+def _takes_all(type: Any, kind: Any) -> bool:
+    """Whether a type takes the values of a class as they are; what it must refuse, building its array does."""
+    return kind in _NATURAL and _encoded(type) == _NATURAL[kind]
 
 
 def _by_kind(values: Sequence[Any]) -> Iterator[tuple[Any, npt.NDArray[np.int64], Sequence[Any]]]:
