@@ -15,11 +15,12 @@ Thread safety: a :class:`StateMachine` belongs to one object, whose lock guards 
 
 from __future__ import annotations
 
+import _thread
 import os
 from collections.abc import Mapping
 from typing import NoReturn, SupportsIndex
 
-from shmarrow.errors import Closed, Failed, InvalidType, ShmarrowError
+from shmarrow.errors import Closed, Failed, InvalidArgument, InvalidType, ShmarrowError
 
 OPEN = "open"
 ENDED = "ended"
@@ -101,6 +102,45 @@ class StateMachine:
     def inherited(self) -> bool:
         """Whether this is a forked child's copy of an object that belongs to its parent."""
         return self._pid != 0 and os.getpid() != self._pid
+
+
+class Turn:
+    """A lock for one operation at a time, which its own thread cannot take again in the middle of an operation.
+
+    Threads wait for each other. A signal handler, or a callback of a file object, runs in the middle of whatever its
+    thread does: it must neither wait for itself nor put one message into another.
+
+    Parameters
+    ----------
+    what : str
+        The object, for error messages.
+    """
+
+    __slots__ = ("_busy", "_lock", "_what")
+
+    def __init__(self, what: str) -> None:
+        self._what = what
+        self._lock = _thread.RLock()
+        self._busy = False
+
+    def __enter__(self) -> None:
+        self._lock.acquire()
+        if self._busy:
+            self._lock.release()
+            raise InvalidArgument(
+                f"{self._what} is in the middle of another call of the same thread, which a signal handler or a file "
+                "object's method has interrupted; call abort() or close() there, and nothing else"
+            )
+        self._busy = True
+
+    def __exit__(self, *_: object) -> None:
+        self._busy = False
+        self._lock.release()
+
+    @property
+    def interrupted(self) -> bool:
+        """Whether the calling thread is in the middle of an operation already."""
+        return self._busy and self._lock._is_owned()  # type: ignore[attr-defined]
 
 
 class NotCopied:

@@ -86,6 +86,8 @@ class Source:
 
         Memory grows with what comes, not with what is asked for.
         """
+        if self.closed:
+            raise self._closed_error()
         raise InvalidType(f"{self.name} is read at random, not in sequence")
 
     def advance(self, position: int) -> None:

@@ -23,7 +23,7 @@ from shmarrow.errors import InvalidData, Limits
 from shmarrow.extension import generation
 from shmarrow.ipc.flatbuffers.reader import FlatBuffer, Reader
 from shmarrow.ipc.message.decode import read_key_values
-from shmarrow.ipc.schema.lazy import LazySchema, lazy_schema
+from shmarrow.ipc.schema.lazy import LazySchema, ignore_growth, lazy_schema
 from shmarrow.types import Schema
 
 CACHE_BYTES = 64 << 20
@@ -118,6 +118,8 @@ class SchemaCache:
                 else:
                     del self._entries[entry.key]
                 dropped.append(entry)
+        for entry in dropped:  # which would hold itself, until the collector of cycles runs
+            entry.schema.source.grown = ignore_growth  # type: ignore[union-attr]
 
 
 _CACHE = SchemaCache(CACHE_BYTES)

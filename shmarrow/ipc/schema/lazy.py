@@ -65,7 +65,7 @@ _Scanned: TypeAlias = "tuple[int, int, npt.NDArray[np.uint8] | None]"
 """How many fields from the first on are known to be flat, the buffers that each of them has, or those of each."""
 
 
-def _ignore(size: int) -> None:
+def ignore_growth(size: int) -> None:
     """Nobody keeps account of what the schema holds."""
 
 
@@ -91,7 +91,7 @@ class LazySchema:
     ) -> None:
         self.big_endian = big_endian
         self.borrowed = borrowed
-        self.grown: Callable[[int], None] = _ignore
+        self.grown: Callable[[int], None] = ignore_growth
         self._tables = FieldTables(buffer, first, count)
         self._count = count
         self._held = 0

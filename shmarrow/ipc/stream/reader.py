@@ -16,8 +16,6 @@ from collections.abc import Iterable, Iterator
 from operator import index as as_index
 from typing import Any, NamedTuple, Self, SupportsIndex
 
-import numpy as np
-
 from shmarrow.batch import RecordBatch
 from shmarrow.buffer import Bytes
 from shmarrow.errors import IndexOutOfRange, InvalidData, InvalidType, Limits
@@ -29,7 +27,20 @@ from shmarrow.ipc.message.decode import Message
 from shmarrow.ipc.message.framing import CONTINUATION, read_prefix
 from shmarrow.ipc.stream.decoder import BatchEvent, EndEvent, Event, SchemaEvent, StreamDecoder, StreamState
 from shmarrow.sources.base import Source
-from shmarrow.states import CLOSE, CLOSED, END, ENDED, FAIL, FAILED, OPEN, READ, NotCopied, StateMachine, Transitions
+from shmarrow.states import (
+    CLOSE,
+    CLOSED,
+    END,
+    ENDED,
+    FAIL,
+    FAILED,
+    OPEN,
+    READ,
+    NotCopied,
+    StateMachine,
+    Transitions,
+    Turn,
+)
 from shmarrow.tables import Table
 from shmarrow.types import Schema
 
@@ -43,8 +54,6 @@ SEQUENTIAL: Transitions = {
 
 MAPPED: Transitions = {OPEN: {READ: OPEN, CLOSE: CLOSED}, CLOSED: {CLOSE: CLOSED}}
 """States of :class:`MappedStreamReader`, which reads no byte that it could not read again."""
-
-_PART = 64 << 20
 
 
 class _BatchReader:
@@ -113,7 +122,7 @@ class RecordBatchStreamReader(NotCopied, _BatchReader):
         self._source = source
         self._decoder: StreamDecoder | None = StreamDecoder(limits, source.name)
         self._states = StateMachine(f"the reader of {source.name}", SEQUENTIAL)
-        self._lock = _thread.allocate_lock()
+        self._turn = Turn(f"the reader of {source.name}")
         try:
             first = self._next()
             if not isinstance(first, SchemaEvent):
@@ -127,7 +136,7 @@ class RecordBatchStreamReader(NotCopied, _BatchReader):
         """The next event, None at the end of the stream."""
         states = self._states
         states.go(READ)
-        with self._lock:
+        with self._turn:
             states.go(READ)  # another thread may have closed it in the meantime, or failed
             decoder = self._decoder
             if states.state == ENDED or decoder is None:
@@ -135,7 +144,7 @@ class RecordBatchStreamReader(NotCopied, _BatchReader):
             try:
                 while (event := decoder.next_event()) is None and not decoder.ended:
                     wanted = decoder.wants
-                    data = self._read(wanted)
+                    data = self._source.take(wanted)
                     decoder.feed(data)
                     if len(data) < wanted:
                         decoder.close()
@@ -147,19 +156,6 @@ class RecordBatchStreamReader(NotCopied, _BatchReader):
                 return None
             states.go(READ)
             return event
-
-    def _read(self, size: int) -> Bytes:
-        """``size`` bytes, or fewer at the end; memory grows with what comes, not with what a message claims."""
-        parts: list[Bytes] = []
-        left = size
-        while left or not parts:
-            room = np.empty(min(left, _PART), np.uint8)
-            got = self._source.read_into(room)
-            parts.append(room[:got])
-            left -= got
-            if got < len(room):
-                break
-        return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
     def read_next_batch(self) -> RecordBatch:
         while (event := self._next()) is not None:

@@ -5,7 +5,6 @@ The schema comes first, each dictionary before the first batch that uses it, the
 
 from __future__ import annotations
 
-import _thread
 from typing import Any, Self
 
 import numpy as np
@@ -17,7 +16,7 @@ from shmarrow.ipc.message.framing import end_of_stream
 from shmarrow.ipc.options import DEFAULT_OPTIONS, IpcWriteOptions
 from shmarrow.ipc.schema.encode import encode_schema, schema_message
 from shmarrow.sources.sinks import Sink
-from shmarrow.states import CLOSE, CLOSED, FAIL, FAILED, OPEN, WRITE, NotCopied, StateMachine, Transitions
+from shmarrow.states import CLOSE, CLOSED, FAIL, FAILED, OPEN, WRITE, NotCopied, StateMachine, Transitions, Turn
 from shmarrow.tables import Table
 from shmarrow.types import MetadataLike, Schema, as_metadata
 
@@ -62,7 +61,7 @@ class BatchWriter(NotCopied):
         self.options = options or DEFAULT_OPTIONS
         self._sink = sink
         self._states = StateMachine(f"the writer to {sink.name}", TRANSITIONS)
-        self._lock = _thread.allocate_lock()
+        self._turn = Turn(f"the writer to {sink.name}")
         # The ids of the schema's dictionaries where they are not 0, 1, ..., and what was written last for each.
         self._ids: list[int] = []
         self._last_written: dict[int, Any] = {}
@@ -109,7 +108,7 @@ class BatchWriter(NotCopied):
             After an error of the sink.
         """
         self._states.go(WRITE)
-        with self._lock:
+        with self._turn:
             self._write(batch, custom_metadata)
 
     def write_table(self, table: Table, max_chunksize: int | None = None) -> None:
@@ -117,7 +116,7 @@ class BatchWriter(NotCopied):
         self._states.go(WRITE)
         if not isinstance(table, Table):
             raise InvalidType(f"expected a Table, found {type(table).__name__}")
-        with self._lock:
+        with self._turn:
             for batch in table.to_batches(max_chunksize):
                 self._write(batch, None)
 
@@ -208,6 +207,8 @@ class BatchWriter(NotCopied):
     def close(self) -> None:
         """Write the end, and publish what has a name. A second call does nothing.
 
+        A signal handler that closes the writer in the middle of a write gives it up, as :meth:`abort` does.
+
         Raises
         ------
         ObjectExists
@@ -215,10 +216,10 @@ class BatchWriter(NotCopied):
         Failed
             After an error of the sink, which it names; nothing is published, and no end is written.
         """
-        if self._states.inherited:
+        if self._states.inherited or self._turn.interrupted:  # a message that is half written gets no end
             self.abort()
             return
-        with self._lock:
+        with self._turn:
             state = self._states.state
             if state == CLOSED:
                 return
@@ -241,8 +242,14 @@ class BatchWriter(NotCopied):
         """Give up: nothing is published."""
         if self._states.inherited:  # whose lock may be held by a thread that this process does not have
             self._sink.abort()
-            return
-        with self._lock:
+        elif self._turn.interrupted:
+            self._states.go(CLOSE)
+            self._sink.abort()
+        else:
+            self._abort()
+
+    def _abort(self) -> None:
+        with self._turn:
             self._states.go(CLOSE)
             self._sink.abort()
 

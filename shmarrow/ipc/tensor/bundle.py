@@ -201,8 +201,7 @@ class Bundle(Mapping[str, Tensor | SparseTensor]):
         return isinstance(name, str) and self._index().find(name) is not None
 
     def __iter__(self) -> Iterator[str]:
-        index = self._index()
-        return map(index.text, range(index.length))
+        return (self._index().text(row) for row in range(self._index().length))
 
     def __len__(self) -> int:
         return self._index().length

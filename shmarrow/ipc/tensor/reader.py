@@ -9,19 +9,16 @@ Rules kept here:
 
 from __future__ import annotations
 
-import _thread
 from typing import Any, Self
 
-import numpy as np
-
 from shmarrow.buffer import ALIGNMENT, Bytes
-from shmarrow.errors import DEFAULT_LIMITS, InvalidData, LimitExceeded, Limits
+from shmarrow.errors import DEFAULT_LIMITS, InvalidData, Limits
 from shmarrow.ipc.message.decode import Message
 from shmarrow.ipc.message.framing import CONTINUATION, read_prefix
 from shmarrow.ipc.tensor.decode import read_header
 from shmarrow.sources import open_source
 from shmarrow.sources.base import Source
-from shmarrow.states import CLOSE, CLOSED, END, ENDED, FAIL, FAILED, OPEN, READ, NotCopied, StateMachine
+from shmarrow.states import CLOSE, CLOSED, END, ENDED, FAIL, FAILED, OPEN, READ, NotCopied, StateMachine, Turn
 
 STATES = {
     OPEN: {READ: OPEN, END: ENDED, FAIL: FAILED, CLOSE: CLOSED},
@@ -128,15 +125,8 @@ class MessageCursor:
     def _take(self, size: int, what: str = "") -> Bytes:
         """The next ``size`` bytes; fewer at the end, unless ``what`` says what must be whole."""
         start, source = self._position, self._source
-        if (data := source.data) is not None:
-            taken = data[start : start + size]
-        else:
-            try:
-                taken = np.empty(size, np.uint8)
-            except (MemoryError, ValueError):
-                raise LimitExceeded(f"{source.name}: {what} takes {size} bytes, more than there is memory") from None
-            taken = taken[: source.read_into(taken)]
-            taken.flags.writeable = False
+        data = source.data
+        taken = source.take(size) if data is None else data[start : start + size]
         self._position += len(taken)
         if what and len(taken) < size:
             raise InvalidData(
@@ -158,14 +148,14 @@ class TensorReader(NotCopied, MessageCursor):
     def __init__(self, source: Source, limits: Limits) -> None:
         super().__init__(source, limits)
         self._states = StateMachine(f"the reader of {source.name}", STATES)
-        self._lock = _thread.allocate_lock()
+        self._turn = Turn(f"the reader of {source.name}")
 
     def __iter__(self) -> Self:
         return self
 
     def __next__(self) -> Any:
         self._states.go(READ)
-        with self._lock:
+        with self._turn:
             self._states.go(READ)  # another thread may have closed it in the meantime, or failed
             if self._states.state == ENDED:
                 raise StopIteration

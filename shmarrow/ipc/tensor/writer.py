@@ -122,7 +122,7 @@ class TensorWriter(NotCopied):
         self.array = array
         self._sink = sink
         self._states = StateMachine(f"the writer to {sink.name}", STATES)
-        self._lock = _thread.allocate_lock()
+        self._lock = _thread.RLock()  # a signal handler may abort in the middle of close()
 
     def close(self) -> None:
         """Publish the tensor. A second call does nothing.
