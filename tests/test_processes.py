@@ -285,7 +285,7 @@ def place(request: pytest.FixtureRequest, tmp_path: Path, shm_name: str) -> str:
 def test_a_killed_writer_leaves_whole_objects_or_none(place: str) -> None:
     before = set(os.listdir(SHM))
     whole = 0
-    for moment in moments(KILLS, 0.02):
+    for moment in moments(KILLS, 0.06):
         assert killed_after(moment, write_for_ever, place)
         names = _found(place)
         # One after another they appeared, and nothing else is there.
@@ -304,7 +304,7 @@ def test_a_killed_writer_leaves_whole_objects_or_none(place: str) -> None:
 def test_a_killed_writer_that_replaces_leaves_the_old_or_the_new(place: str) -> None:
     write_version(place, 0, False)
     replaced = 0
-    for moment in moments(KILLS // 2, 0.02):
+    for moment in moments(KILLS // 2, 0.06):
         reader = sa.ipc.open_file(place)
         assert killed_after(moment, replace_for_ever, place)
         replaced += check_version(sa.ipc.open_file(place).read_all()) > 0
@@ -322,7 +322,7 @@ def test_a_killed_append_leaves_the_old_file(place: str) -> None:
     with sa.ipc.new_file(place, batch.schema) as writer:
         writer.write(batch)
     count = 1
-    for moment in moments(20, 0.02):
+    for moment in moments(20, 0.06):
         assert killed_after(moment, append_for_ever, place)
         with sa.ipc.open_file(place) as reader:
             assert reader.num_record_batches >= count
@@ -344,7 +344,7 @@ def read_for_ever(place: str) -> None:
 def test_killed_readers_harm_nobody(place: str) -> None:
     write_version(place, 5, False)
     mine = sa.ipc.open_file(place)
-    for moment in moments(20, 0.02):
+    for moment in moments(20, 0.06):
         assert killed_after(moment, read_for_ever, place)
     assert check_version(mine.read_all()) == 5
     assert check_version(sa.ipc.open_file(place).read_all()) == 5
