@@ -122,7 +122,7 @@ def append_file(
     InvalidData
         If it is no Arrow file.
     StorageError
-        On closing, if somebody else has replaced the file in the meantime.
+        On closing, if somebody else has replaced or changed the file in the meantime.
     """
     from shmarrow.ipc.file.appender import RecordBatchFileAppender
 

@@ -106,7 +106,8 @@ def create(
         is a symbolic link, the file that it leads to is replaced, and made if there is none.
     replacing : tuple of int, optional
         The identity of the one object that may be overwritten, as an attached segment has it: if somebody else has
-        replaced it by the time of publishing, nothing is published.
+        replaced or changed it by the time of publishing, nothing is published. Keep the segment until then: a file
+        system gives the inode of a removed file to the next one, and may count time in steps of milliseconds.
     durable : bool
         Make the object survive a crash of the machine: flush it before, and its directory after, it gets its name.
     keeper : PublishPolicy, optional
@@ -452,10 +453,11 @@ class SegmentWriter:
         try:
             fcntl.flock(directory, fcntl.LOCK_EX)
             found = os.stat(self._path)
-            if (found.st_dev, found.st_ino) != expected[:2]:
+            if (found.st_dev, found.st_ino, found.st_size, found.st_ctime_ns) != expected:
                 raise StorageError(
                     errno.EBUSY,
-                    f"cannot publish {self.name!r}: it was replaced by somebody else in the meantime; open it again",
+                    f"cannot publish {self.name!r}: it was replaced or changed by somebody else in the meantime; open "
+                    "it again",
                 )
             os.replace(temp, self._path)
         finally:

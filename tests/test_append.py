@@ -1,0 +1,82 @@
+"""Appending to files: whom it must not overwrite, what it refuses to copy, and what it counts."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+from pathlib import Path
+
+import pytest
+
+import shmarrow as sa
+from shmarrow import segment
+from shmarrow.ipc.file.appender import RecordBatchFileAppender
+
+
+def _file(where: Path, *values: int) -> None:
+    batches = [sa.record_batch({"x": [value]}) for value in values]
+    with sa.ipc.new_file(where, batches[0].schema) as writer:
+        for batch in batches:
+            writer.write(batch)
+
+
+def _values(where: Path) -> list[object]:
+    with sa.ipc.open_file(where) as reader:
+        return reader.read_all().to_pydict()["x"]
+
+
+def test_a_replacement_is_never_overwritten(tmp_path: Path) -> None:
+    """Also where the file system gives the inode of the removed file to the one that replaces it, as ext4 does."""
+    path = tmp_path / "a"
+    for replaced in [1, 2, 3, 4, 5] * 5:
+        _file(path, 1)
+        appender = sa.ipc.append_file(path)
+        appender.write(sa.record_batch({"x": [2]}))
+        for value in range(10, 10 + replaced):
+            _file(path, value)
+        with pytest.raises(sa.StorageError, match="by somebody else") as found:
+            appender.close()
+        assert found.value.errno == errno.EBUSY
+        assert _values(path) == [9 + replaced]
+    assert os.listdir(tmp_path) == ["a"]
+
+
+def test_a_file_changed_in_place_is_not_replaced(tmp_path: Path) -> None:
+    """The same inode with another time of change, or another size, is another file."""
+    path = tmp_path / "a"
+    _file(path, 1)
+    with segment.attach(path) as attached:
+        device, inode, size, changed = attached.identity
+    for replacing in ((device, inode, size, changed - 1), (device, inode, size + 1, changed)):
+        writer = segment.create(path, overwrite=True, mode=None, replacing=replacing)
+        writer.write([b"other"])
+        with pytest.raises(sa.StorageError, match="replaced or changed") as found:
+            writer.publish()
+        assert found.value.errno == errno.EBUSY
+        assert _values(path) == [1]
+    with segment.create(path, overwrite=True, mode=None, replacing=(device, inode, size, changed)) as writer:
+        writer.write([b"other"])
+    assert path.read_bytes() == b"other"
+
+
+def test_the_old_file_stays_attached_until_the_appender_is_closed(tmp_path: Path) -> None:
+    """So its inode cannot be given to another file before the two are compared."""
+    path = tmp_path / "a"
+    _file(path, 1)
+    for end in (RecordBatchFileAppender.abort, RecordBatchFileAppender.close):
+        appender = sa.ipc.append_file(path)
+        with open(path, "rb") as file:
+            assert not _can_lock(file.fileno())
+            end(appender)
+            assert _can_lock(file.fileno())
+
+
+def _can_lock(fd: int) -> bool:
+    """Whether nobody has the file attached."""
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    fcntl.flock(fd, fcntl.LOCK_UN)
+    return True
