@@ -5,6 +5,8 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -80,3 +82,26 @@ def _can_lock(fd: int) -> bool:
         return False
     fcntl.flock(fd, fcntl.LOCK_UN)
     return True
+
+
+def test_a_directory_that_somebody_has_locked_is_not_waited_for(tmp_path: Path) -> None:
+    """Whoever may read a directory can lock it: that must not keep writers waiting for ever."""
+    path = tmp_path / "a"
+    _file(path, 1)
+    directory = os.open(tmp_path, os.O_RDONLY)
+    fcntl.flock(directory, fcntl.LOCK_EX)
+    appender = sa.ipc.append_file(path)
+    started = time.monotonic()
+    with pytest.raises(sa.StorageError, match="lslocks") as found:
+        appender.close()
+    assert 1 < time.monotonic() - started < 10
+    assert found.value.errno == errno.EBUSY
+    assert (_values(path), os.listdir(tmp_path)) == ([1], ["a"])
+    # One that is held for moments only is waited for.
+    appender = sa.ipc.append_file(path)
+    appender.write(sa.record_batch({"x": [2]}))
+    release = threading.Timer(0.2, os.close, [directory])
+    release.start()
+    appender.close()
+    release.join()
+    assert _values(path) == [1, 2]
