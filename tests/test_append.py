@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import struct
 import threading
 import time
 from pathlib import Path
@@ -105,3 +106,51 @@ def test_a_directory_that_somebody_has_locked_is_not_waited_for(tmp_path: Path) 
     appender.close()
     release.join()
     assert _values(path) == [1, 2]
+
+
+@pytest.mark.parametrize("slot", ["recordBatches", "dictionaries"])
+@pytest.mark.parametrize("damage", ["offset", "beyond", "far", "metaDataLength", "bodyLength", "long"])
+def test_nothing_is_added_to_a_file_whose_blocks_lead_astray(tmp_path: Path, slot: str, damage: str) -> None:
+    """In the new file they would lead to bytes of what is added, and make batches that were refused readable."""
+    path = tmp_path / "a"
+    words = sa.array(["a", "b", "a"], sa.dictionary(sa.int32(), sa.string()))
+    batch = sa.record_batch({"x": words})
+    with sa.ipc.new_file(path, batch.schema) as writer:
+        writer.write(batch)
+        writer.write(batch)
+    data = bytearray(path.read_bytes())
+    with sa.ipc.open_file(path) as reader:
+        block = reader._opened().blocks(slot)[-1]
+        number = len(reader._opened().blocks(slot)) - 1
+        footer = len(reader._opened().data)
+    offset, metadata, body = block.item()
+    bad = {
+        "offset": (0, metadata, body),
+        "beyond": (footer - metadata - body + 8, metadata, body),
+        "far": (2**63 - 8, metadata, body),
+        "metaDataLength": (offset, 0, body),
+        "bodyLength": (offset, metadata, -8),
+        "long": (offset, metadata, 2**63 - 8),
+    }[damage]
+    old, new = (struct.pack("<qi4xq", *each) for each in ((offset, metadata, body), bad))
+    assert data.count(old, footer) == 1
+    data[footer:] = data[footer:].replace(old, new)
+    path.write_bytes(data)
+    with pytest.raises(sa.InvalidData, match=f"{slot}: block {number} needs"):
+        sa.ipc.append_file(path)
+    assert (path.read_bytes(), os.listdir(tmp_path)) == (bytes(data), ["a"])
+
+
+def test_a_footer_that_counts_rows_wrongly_is_not_believed(tmp_path: Path) -> None:
+    """What it says of the old batches must not come back in a footer that the appender wrote."""
+    path = tmp_path / "a"
+    _file(path, 1, 2)
+    data = path.read_bytes()
+    assert data.count(b"2*1") == 1
+    path.write_bytes(data.replace(b"2*1", b"2*9"))
+    with sa.ipc.open_file(path) as reader:
+        assert reader.num_rows == 18  # a hint, which is believed here and nowhere else
+    with sa.ipc.append_file(path) as writer:
+        writer.write(sa.record_batch({"x": [3, 4]}))
+    with sa.ipc.open_file(path) as reader:
+        assert (reader.num_rows, reader.read_all().num_rows) == (4, 4)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 from shmarrow.errors import InvalidData
 from shmarrow.ipc.file.footer import HEAD
 from shmarrow.ipc.file.reader import RecordBatchFileReader
@@ -13,6 +15,9 @@ from shmarrow.ipc.schema.decode import encoded_fields
 from shmarrow.ipc.schema.encode import encode_schema
 from shmarrow.ipc.schema.lazy import LazySchema
 from shmarrow.sources.sinks import Sink
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
 
 
 class RecordBatchFileAppender(RecordBatchFileWriter):
@@ -41,8 +46,10 @@ class RecordBatchFileAppender(RecordBatchFileWriter):
         reader = self._reader
         file = reader._opened()
         for name in self._blocks:
-            self._blocks[name] = [(at, meta, body) for at, meta, body in file.blocks(name).tolist()]
-        self._row_counts = reader._row_counts()
+            blocks = file.blocks(name)
+            _check_blocks(blocks, len(file.data), f"{file.name}: {name}")
+            self._blocks[name] = [(at, meta, body) for at, meta, body in blocks.tolist()]
+        self._row_counts = reader._count_rows()  # what the footer says of them is not made ours
         first = read_message(file.data, HEAD, file.name, file.limits)
         if first is None:
             raise InvalidData(f"{file.name}: no schema message at {HEAD}; rewrite the file to add to it")
@@ -66,6 +73,19 @@ class RecordBatchFileAppender(RecordBatchFileWriter):
     def abort(self) -> None:
         super().abort()
         self._reader.close()
+
+
+def _check_blocks(blocks: npt.NDArray[Any], end: int, where: str) -> None:
+    """Refuse blocks that leave the bytes before the footer: in the new file they would lead to what is added."""
+    starts, metadata, bodies = (blocks[name] for name in ("offset", "metaDataLength", "bodyLength"))
+    bad = (starts < HEAD) | (starts > end) | (metadata < 8) | (bodies < 0) | (bodies > end - starts - metadata)
+    if bad.any():
+        number = int(bad.argmax())
+        offset, size, body = blocks[number].item()
+        raise InvalidData(
+            f"{where}: block {number} needs {size} bytes of metadata and {body} of body from {offset} on, but messages "
+            f"lie in [{HEAD}, {end}); nothing is added to a damaged file"
+        )
 
 
 def _lazy(reader: RecordBatchFileReader) -> LazySchema:
