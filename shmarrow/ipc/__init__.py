@@ -103,8 +103,9 @@ def append_file(
     """A writer that adds record batches to a file that exists.
 
     The file is replaced as a whole when the writer is closed: its readers keep what they had, and a writer that is
-    killed leaves it as it was. The bytes of the old batches are copied once, from one file to the other. Schema, footer
-    metadata, byte order, metadata version, owner and permissions stay those of the file. Symbolic links are followed.
+    killed leaves it as it was. The bytes of the old batches are copied once, from one file to the other, and their
+    metadata are read, to count their rows. Schema, footer metadata, byte order, metadata version, owner and permissions
+    stay those of the file. Symbolic links are followed.
 
     Parameters
     ----------
@@ -120,9 +121,9 @@ def append_file(
     ObjectNotFound
         If there is no such file.
     InvalidData
-        If it is no Arrow file.
+        If it is no Arrow file, or its footer leads to what is no batch.
     StorageError
-        On closing, if somebody else has replaced the file in the meantime.
+        On closing, if somebody else has replaced or changed the file in the meantime.
     """
     from shmarrow.ipc.file.appender import RecordBatchFileAppender
 

@@ -211,7 +211,7 @@ def attach_path(
     except OSError as error:
         raise refused(error, "attach to", name, path) from None
     except ValueError:
-        raise _became_smaller("attach to", name, size) from None
+        raise became_smaller("attach to", name, size) from None
     return Segment(name, path, data, found)
 
 
@@ -222,7 +222,8 @@ def _mark_used(fd: int, found: os.stat_result) -> None:
         return  # another user's file, or a read-only file system
 
 
-def _became_smaller(action: str, name: str, size: int) -> StorageError:
+def became_smaller(action: str, name: str, size: int) -> StorageError:
+    """The error for a file that was truncated while it was opened."""
     return StorageError(
         errno.EBUSY,
         f"cannot {action} {name!r}: it had {size} bytes and became smaller in the meantime; replace files that others "
@@ -261,7 +262,7 @@ def read_whole(fd: int, size: int, name: str) -> Bytes:
     while done < size:
         got = os.preadv(fd, [view[done : done + MAX_CALL_BYTES]], done)
         if not got:
-            raise _became_smaller("read", name, size)
+            raise became_smaller("read", name, size)
         done += got
     data.flags.writeable = False
     return data

@@ -17,6 +17,7 @@ import fcntl
 import os
 import stat
 import sys
+import time
 from collections.abc import Iterator
 from typing import Any
 from zlib import crc32
@@ -33,6 +34,8 @@ from shmarrow.segment.location import (
     refused,
     resolve,
 )
+
+_PAUSE, _LONGEST_PAUSE = 0.0002, 0.005
 
 # 0 where the platform has no files without a name.
 _O_TMPFILE: int = getattr(os, "O_TMPFILE", 0)
@@ -229,3 +232,20 @@ def remove_unused(path: str) -> bool:
     finally:
         os.close(fd)
     return True
+
+
+def lock_exclusive(fd: int, deadline: float) -> None:
+    """Lock a file or a directory with ``flock(LOCK_EX)``, which whoever may open it can hold for as long as they like.
+
+    Raises ``TimeoutError`` if somebody still has it when ``time.monotonic()`` has passed ``deadline``.
+    """
+    pause = _PAUSE
+    while True:
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return
+        except BlockingIOError:
+            if time.monotonic() > deadline:
+                raise TimeoutError(errno.ETIMEDOUT, "another process holds the lock; is it stopped?") from None
+            time.sleep(pause)
+            pause = min(2 * pause, _LONGEST_PAUSE)

@@ -11,10 +11,10 @@ Rules kept here:
 from __future__ import annotations
 
 import errno
-import fcntl
 import mmap
 import os
 import stat
+import time
 from _thread import RLock
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, nullcontext, suppress
@@ -30,6 +30,7 @@ from shmarrow.segment.attached import lock_shared
 from shmarrow.segment.files import (
     link_temp,
     link_unnamed,
+    lock_exclusive,
     open_named,
     open_unnamed,
     populate,
@@ -54,6 +55,9 @@ Piece = bytes | memoryview | np.ndarray[Any, Any]
 
 # As many links in a row as Linux follows.
 _MOST_LINKS = 40
+
+# How long a writer waits for others that replace in the same directory, each of which takes microseconds.
+_REPLACE_SECONDS = 3.0
 
 
 class PublishPolicy(Protocol):
@@ -106,7 +110,8 @@ def create(
         is a symbolic link, the file that it leads to is replaced, and made if there is none.
     replacing : tuple of int, optional
         The identity of the one object that may be overwritten, as an attached segment has it: if somebody else has
-        replaced it by the time of publishing, nothing is published.
+        replaced or changed it by the time of publishing, nothing is published. Keep the segment until then: a file
+        system gives the inode of a removed file to the next one, and may count time in steps of milliseconds.
     durable : bool
         Make the object survive a crash of the machine: flush it before, and its directory after, it gets its name.
     keeper : PublishPolicy, optional
@@ -450,14 +455,21 @@ class SegmentWriter:
         """Replace the object that is expected, and no other; writers that do this take turns by a directory lock."""
         directory = os.open(os.path.dirname(self._path), os.O_RDONLY | os.O_DIRECTORY)
         try:
-            fcntl.flock(directory, fcntl.LOCK_EX)
+            lock_exclusive(directory, time.monotonic() + _REPLACE_SECONDS)
             found = os.stat(self._path)
-            if (found.st_dev, found.st_ino) != expected[:2]:
+            if (found.st_dev, found.st_ino, found.st_size, found.st_ctime_ns) != expected:
                 raise StorageError(
                     errno.EBUSY,
-                    f"cannot publish {self.name!r}: it was replaced by somebody else in the meantime; open it again",
+                    f"cannot publish {self.name!r}: it was replaced or changed by somebody else in the meantime; open "
+                    "it again",
                 )
             os.replace(temp, self._path)
+        except TimeoutError:
+            raise StorageError(
+                errno.EBUSY,
+                f"cannot publish {self.name!r}: another process has held the lock of its directory for "
+                f"{_REPLACE_SECONDS:g} s; find it with lslocks, and write again when it has ended",
+            ) from None
         finally:
             os.close(directory)
 

@@ -16,8 +16,8 @@ import numpy as np
 
 from shmarrow import segment
 from shmarrow.buffer import U1, Bytes
-from shmarrow.errors import storage_error
-from shmarrow.segment.attached import EMPTY, read_object, read_whole
+from shmarrow.errors import StorageError, storage_error
+from shmarrow.segment.attached import EMPTY, became_smaller, read_object, read_whole
 from shmarrow.sources.base import Source, name_of
 
 
@@ -62,10 +62,11 @@ def open_segment(given: segment.Segment) -> Source:
 def open_file_io(file: Any, memory_map: bool) -> Source | None:
     """A regular file that is open as ``io.FileIO``, or a buffered reader of one; None for all else.
 
-    The file object's own lock and position stay as they are.
+    None also for a subclass that reads, seeks or names its descriptor in its own way, as one that decrypts does. The
+    file object's own lock and position stay as they are.
     """
-    raw = file.raw if isinstance(file, (io.BufferedReader, io.BufferedRandom)) else file
-    if not isinstance(raw, io.FileIO):
+    raw = file.raw if _is_own(file, io.BufferedReader) or _is_own(file, io.BufferedRandom) else file
+    if not _is_own(raw, io.FileIO):
         return None
     name = name_of(file)
     try:
@@ -75,10 +76,29 @@ def open_file_io(file: Any, memory_map: bool) -> Source | None:
         if not stat.S_ISREG(status.st_mode):
             return None
         data = (_map if memory_map else read_whole)(raw.fileno(), status.st_size, name)
+    except StorageError:
+        raise
     except OSError as error:
         raise storage_error(error, "read", name) from None
     return Source(name, data, mapped=memory_map)
 
 
+_METHODS = ("read", "read1", "readinto", "readinto1", "readall", "seek", "fileno", "raw")
+
+
+def _is_own(file: Any, kind: type) -> bool:
+    """Whether a file object is of a class of ``io``, or of a subclass that leaves its methods as they are."""
+    found = type(file)
+    return found is kind or (
+        isinstance(file, kind)
+        and all(getattr(found, method, None) == getattr(kind, method, None) for method in _METHODS)
+    )
+
+
 def _map(fd: int, size: int, name: str) -> Bytes:
-    return np.frombuffer(mmap.mmap(fd, size, prot=mmap.PROT_READ), U1) if size else EMPTY
+    if not size:
+        return EMPTY
+    try:
+        return np.frombuffer(mmap.mmap(fd, size, prot=mmap.PROT_READ), U1)
+    except ValueError:
+        raise became_smaller("map", name, size) from None

@@ -78,8 +78,7 @@ class SequentialSource(Source):
 
     def __init__(self, file: Any) -> None:
         super().__init__(name_of(file), None)
-        own = getattr(file, "readinto", None) or getattr(file, "recv_into", None)
-        self._read_into = own or partial(_read_into, file, self.name)
+        self._read_into = _own_readinto(file) or partial(_read_into, file, self.name)
 
     def read_into(self, view: Any) -> int:
         view = memoryview(view).cast("B")
@@ -121,6 +120,16 @@ class SequentialSource(Source):
     def close(self) -> None:
         super().close()
         self._read_into = None
+
+
+def _own_readinto(file: Any) -> Any:
+    """A file object's ``readinto`` or ``recv_into``; None where a subclass has changed ``read`` alone, which counts."""
+    for kind in type(file).__mro__:
+        if not vars(kind).keys().isdisjoint(("readinto", "recv_into")):
+            break
+        if "read" in vars(kind):
+            return None
+    return getattr(file, "readinto", None) or getattr(file, "recv_into", None)
 
 
 def _read_into(file: Any, name: str, view: memoryview) -> int | None:

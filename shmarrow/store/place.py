@@ -28,13 +28,12 @@ from typing import NamedTuple
 
 from shmarrow.errors import InvalidArgument, InvalidType, StorageError, Unsupported, storage_error
 from shmarrow.segment import SHM_DIRECTORY, SHM_SCHEME, Location, is_location, supports_unnamed
+from shmarrow.segment.files import lock_exclusive
 
 CONTROL = ".shmarrow"
 LOCK_SECONDS = 30.0
 NAME_MAX = 255
 WRITE_BITS = 0o222
-
-_PAUSE, _LONGEST_PAUSE = 0.0002, 0.005
 
 _held: set[int] = set()
 """Descriptors of locks that are not to outlive this process in a child that it forks."""
@@ -316,7 +315,7 @@ class Lock:
             fd = self._place.open_control()
             close_in_children(fd)
             try:
-                _flock(fd, deadline)
+                lock_exclusive(fd, deadline)
                 if os.path.samestat(os.fstat(fd), os.stat(self._place.control)):
                     return fd
             except FileNotFoundError:
@@ -327,16 +326,3 @@ class Lock:
                 raise
             forget(fd)
             os.close(fd)
-
-
-def _flock(fd: int, deadline: float) -> None:
-    pause = _PAUSE
-    while True:
-        try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return
-        except BlockingIOError:
-            if time.monotonic() > deadline:
-                raise TimeoutError(errno.ETIMEDOUT, "another process holds the lock; is it stopped?") from None
-            time.sleep(pause)
-            pause = min(2 * pause, _LONGEST_PAUSE)

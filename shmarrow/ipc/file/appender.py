@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 from shmarrow.errors import InvalidData
 from shmarrow.ipc.file.footer import HEAD
 from shmarrow.ipc.file.reader import RecordBatchFileReader
@@ -14,13 +16,17 @@ from shmarrow.ipc.schema.encode import encode_schema
 from shmarrow.ipc.schema.lazy import LazySchema
 from shmarrow.sources.sinks import Sink
 
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
 
 class RecordBatchFileAppender(RecordBatchFileWriter):
     """Adds record batches to a file that exists.
 
     The file's messages go into a new file as they are, then the new ones, then a footer for all of them; closing puts
     the new file in the place of the old one. Readers of the old one keep it whole, and until the writer is closed
-    nothing has changed. It closes the reader that it is given.
+    nothing has changed. The reader that it is given stays open, and the old file mapped, until the writer is closed:
+    so no other file can get its inode, and whatever replaced it in the meantime is told from it.
     """
 
     def __init__(self, reader: RecordBatchFileReader, sink: Sink, options: IpcWriteOptions | None) -> None:
@@ -30,32 +36,56 @@ class RecordBatchFileAppender(RecordBatchFileWriter):
                 endianness="big" if _lazy(reader).big_endian else "little",
                 metadata_version=_version_name(reader),
             )
-            metadata = reader.metadata
+            super().__init__(sink, reader.schema, chosen, reader.metadata)
         except BaseException:
             sink.abort()
             reader.close()
             raise
-        super().__init__(sink, reader.schema, chosen, metadata)
 
     def _start(self) -> None:
-        with self._reader as reader:
-            file = reader._opened()
-            for name in self._blocks:
-                self._blocks[name] = [(at, meta, body) for at, meta, body in file.blocks(name).tolist()]
-            self._row_counts = reader._row_counts()
-            first = read_message(file.data, HEAD, file.name, file.limits)
-            if first is None:
-                raise InvalidData(f"{file.name}: no schema message at {HEAD}; rewrite the file to add to it")
-            end = max([first[1], *[sum(block) for blocks in self._blocks.values() for block in blocks]])
-            source = _lazy(reader)
-            fields = encoded_fields([source.wire(i) for i in range(len(source))])
-            self._ids = [field.dictionary_id or 0 for field in fields]
-            for field in fields:
-                id = field.dictionary_id
-                if id is not None and id in reader.dictionaries and field.values is not None:
-                    self._last_written[id] = reader.dictionaries[id].array(field.values)
-            self._encoded = encode_schema(self.schema, self.options, self._ids)
-            self._sink.write([file.data[:end], bytes(-end % 8)])
+        reader = self._reader
+        file = reader._opened()
+        for name in self._blocks:
+            blocks = file.blocks(name)
+            _check_blocks(blocks, len(file.data), f"{file.name}: {name}")
+            self._blocks[name] = [(at, meta, body) for at, meta, body in blocks.tolist()]
+        self._row_counts = reader._count_rows()  # what the footer says of them is not made ours
+        first = read_message(file.data, HEAD, file.name, file.limits)
+        if first is None:
+            raise InvalidData(f"{file.name}: no schema message at {HEAD}; rewrite the file to add to it")
+        end = max([first[1], *[sum(block) for blocks in self._blocks.values() for block in blocks]])
+        source = _lazy(reader)
+        fields = encoded_fields([source.wire(i) for i in range(len(source))])
+        self._ids = [field.dictionary_id or 0 for field in fields]
+        for field in fields:
+            id = field.dictionary_id
+            if id is not None and id in reader.dictionaries and field.values is not None:
+                self._last_written[id] = reader.dictionaries[id].array(field.values)
+        self._encoded = encode_schema(self.schema, self.options, self._ids)
+        self._sink.write([file.data[:end], bytes(-end % 8)])
+
+    def close(self) -> None:
+        try:
+            super().close()
+        finally:
+            self._reader.close()
+
+    def abort(self) -> None:
+        super().abort()
+        self._reader.close()
+
+
+def _check_blocks(blocks: npt.NDArray[Any], end: int, where: str) -> None:
+    """Refuse blocks that leave the bytes before the footer: in the new file they would lead to what is added."""
+    starts, metadata, bodies = (blocks[name] for name in ("offset", "metaDataLength", "bodyLength"))
+    bad = (starts < HEAD) | (starts > end) | (metadata < 8) | (bodies < 0) | (bodies > end - starts - metadata)
+    if bad.any():
+        number = int(bad.argmax())
+        offset, size, body = blocks[number].item()
+        raise InvalidData(
+            f"{where}: block {number} needs {size} bytes of metadata and {body} of body from {offset} on, but messages "
+            f"lie in [{HEAD}, {end}); nothing is added to a damaged file"
+        )
 
 
 def _lazy(reader: RecordBatchFileReader) -> LazySchema:

@@ -218,17 +218,18 @@ class RecordBatchFileReader:
         Our writers put them into the footer; of other files, the metadata of all batches are read. A column's length is
         always checked against its own batch, so a footer that is wrong is believed here and nowhere else.
         """
-        return sum([n * rows for n, rows in self._row_counts()])
-
-    def _row_counts(self) -> RowCounts:
         file = self._opened()
         hint = file.metadata().get(ROW_COUNTS)
         counts = None if hint is None else decode_row_counts(hint, len(file.batches))
-        if counts is None:
-            counts = []
-            file.fetch(file.batches)
-            for i in range(len(file.batches)):
-                add_rows(counts, self._batch(file, i).num_rows)
+        return sum([n * rows for n, rows in (self._count_rows() if counts is None else counts)])
+
+    def _count_rows(self) -> RowCounts:
+        """The rows of all batches, by their own metadata."""
+        file = self._opened()
+        counts: RowCounts = []
+        file.fetch(file.batches)
+        for i in range(len(file.batches)):
+            add_rows(counts, self._batch(file, i).num_rows)
         return counts
 
     def get_batch(self, index: SupportsIndex) -> RecordBatch:

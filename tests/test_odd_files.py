@@ -1,0 +1,128 @@
+"""File objects and paths that behave in their own way: what they say counts, and what they break has our error."""
+
+from __future__ import annotations
+
+import io
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import shmarrow as sa
+from shmarrow.sources import open_source
+
+BATCH = sa.record_batch({"x": [1, 2, 3]})
+
+
+def _written(new: Callable[..., Any]) -> bytes:
+    sink = io.BytesIO()
+    with new(sink, BATCH.schema) as writer:
+        writer.write(BATCH)
+    return sink.getvalue()
+
+
+FILE, STREAM = _written(sa.ipc.new_file), _written(sa.ipc.new_stream)
+
+
+def _flipped(data: Any) -> bytes:
+    return bytes(byte ^ 1 for byte in data)
+
+
+def _flip(view: Any, size: int) -> int:
+    part = memoryview(view).cast("B")[:size]
+    part[:] = _flipped(part)
+    return size
+
+
+class FlippedRaw(io.FileIO):
+    """Decrypts what it reads."""
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        return _flipped(super().read(-1 if size is None else size))
+
+    def readall(self) -> bytes:
+        return self.read()
+
+    def readinto(self, view: Any, /) -> int:
+        return _flip(view, super().readinto(view))
+
+
+class FlippedBuffered(io.BufferedReader):
+    """Decrypts what it reads from its buffer."""
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        return _flipped(super().read(size))
+
+    def readinto(self, view: Any, /) -> int:
+        return _flip(view, super().readinto(view))
+
+
+class FlippedRead(io.FileIO):
+    """Decrypts in ``read``, and knows of no other way to read."""
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        return _flipped(super().read(-1 if size is None else size))
+
+
+class Shifted(io.FileIO):
+    """The bytes of a container from the third on."""
+
+    def seek(self, offset: int, whence: int = 0, /) -> int:
+        return super().seek(offset + (0 if whence else 3), whence) - 3
+
+    def tell(self) -> int:
+        return super().tell() - 3
+
+
+DECRYPTING: list[Callable[[Path], Any]] = [
+    lambda path: FlippedRaw(path),
+    lambda path: io.BufferedReader(FlippedRaw(path)),
+    lambda path: FlippedBuffered(io.FileIO(path)),
+    lambda path: FlippedRead(path),
+]
+
+
+@pytest.mark.parametrize("kind", range(len(DECRYPTING)))
+@pytest.mark.parametrize("memory_map", [True, False])
+def test_a_subclass_that_reads_in_its_own_way_is_read_by_it(tmp_path: Path, kind: int, memory_map: bool) -> None:
+    """The bytes of its descriptor are others, so it is not mapped."""
+    for opened, data in ((sa.ipc.open_file, FILE), (sa.ipc.open_stream, STREAM)):
+        (tmp_path / "a").write_bytes(_flipped(data))
+        with DECRYPTING[kind](tmp_path / "a") as file:
+            assert opened(file, memory_map=memory_map).read_all().to_pydict() == {"x": [1, 2, 3]}  # type: ignore[operator]
+
+
+def test_a_subclass_that_seeks_in_its_own_way_is_asked_to(tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(b"abc" + FILE)
+    with Shifted(tmp_path / "a") as file:
+        assert sa.ipc.open_file(file).read_all().to_pydict() == {"x": [1, 2, 3]}
+
+
+def test_what_changes_nothing_is_mapped_still(tmp_path: Path) -> None:
+    class Named(io.FileIO):
+        label = "mine"
+
+    (tmp_path / "a").write_bytes(FILE)
+    for opened in (Named, lambda path: open(path, "rb"), lambda path: open(path, "r+b")):
+        with opened(tmp_path / "a") as file:
+            assert open_source(file).mapped
+
+
+def test_a_file_that_shrinks_while_it_is_mapped(tmp_path: Path) -> None:
+    """Between the look at its size and the mapping, somebody cuts it."""
+    (tmp_path / "a").write_bytes(FILE)
+    code = (
+        "import os, sys, errno, shmarrow as sa\n"
+        "path = sys.argv[1]\n"
+        "sys.addaudithook(lambda event, given: os.truncate(path, 10) if event == 'mmap.__new__' else None)\n"
+        "try:\n"
+        "    sa.ipc.open_file(open(path, 'rb'))\n"
+        "except sa.StorageError as error:\n"
+        "    print(error.errno == errno.EBUSY, 'became smaller' in str(error))\n"
+    )
+    command = [sys.executable, "-c", code, str(tmp_path / "a")]
+    found = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (found.stdout, found.stderr) == ("True True\n", "")
