@@ -13,7 +13,7 @@ import numpy as np
 
 from shmarrow.batch import RecordBatch
 from shmarrow.columns import Columns, Key, common_length, fields_at, renamed, wanted_types
-from shmarrow.errors import CopyRequired, IndexOutOfRange, InvalidArgument, InvalidType
+from shmarrow.errors import CopyRequired, IndexOutOfRange, InvalidArgument, InvalidType, LimitExceeded
 from shmarrow.layout.array import concat_arrays, nulls
 from shmarrow.layout.build import array
 from shmarrow.layout.memory import slice_bounds
@@ -21,6 +21,23 @@ from shmarrow.types import DataType, Field, MetadataLike, Schema, as_type
 
 if TYPE_CHECKING:
     import numpy.typing as npt
+
+
+_MOST = (1 << 63) - 1
+
+
+def _starts_of(lengths: list[int], parts: str) -> npt.NDArray[np.int64]:
+    """Where each part starts in the whole, and its end, of shape (n + 1,).
+
+    Raises
+    ------
+    LimitExceeded
+        If the end is more than 2**63 - 1.
+    """
+    total = sum(lengths)
+    if total > _MOST:
+        raise LimitExceeded(f"{len(lengths)} {parts} have {total} rows, more than the {_MOST} that can be counted")
+    return np.cumsum([0, *lengths], dtype=np.int64)
 
 
 class ChunkedArray:
@@ -53,7 +70,7 @@ class ChunkedArray:
             if chunk.type != type:
                 raise InvalidType(f"a chunk of {chunk.type} in a column of {type}")
         self.type = type
-        self._starts = np.cumsum([0] + [len(chunk) for chunk in self.chunks])
+        self._starts = _starts_of([len(chunk) for chunk in self.chunks], "chunks")
 
     @property
     def num_chunks(self) -> int:
@@ -189,7 +206,7 @@ class Table(Columns):
     def __init__(self, schema: Schema, batches: Sequence[RecordBatch] = ()) -> None:
         self._schema = schema
         self.batches = tuple(batches)
-        self._starts = np.cumsum([0] + [batch.num_rows for batch in self.batches])
+        self._starts = _starts_of([batch.num_rows for batch in self.batches], "batches")
         self.num_rows = int(self._starts[-1])
 
     @classmethod

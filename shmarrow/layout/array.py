@@ -163,12 +163,21 @@ class Array:
         return None if validity is None else bitmap.unpack(validity, self._offset, self._length)
 
     def is_valid(self) -> Mask:
-        """A bool ndarray of shape (length,), True for valid slots; a copy."""
+        """A bool ndarray of shape (length,), True for valid slots; a copy.
+
+        Raises
+        ------
+        LimitExceeded
+            If slots that take no bytes of their own would make more than 2**24 values.
+        """
         mask = self._mask()
-        return np.ones(self._length, np.bool_) if mask is None else mask
+        if mask is None:
+            check_slots(self)
+            return np.ones(self._length, np.bool_)
+        return mask
 
     def is_null(self) -> Mask:
-        """A bool ndarray of shape (length,), True for null slots; a copy."""
+        """A bool ndarray of shape (length,), True for null slots; a copy. The errors are those of :meth:`is_valid`."""
         return ~self.is_valid()
 
     # --- access ---
@@ -639,10 +648,21 @@ def _has_floats(type: Any) -> bool:
     return any(_has_floats(field.type) for field in type.fields)
 
 
+def check_slots(array: Any) -> None:
+    """Refuse to make a value for each slot of an array, unless its slots take at least a bit each, or are few.
+
+    Raises
+    ------
+    LimitExceeded
+        If there are more than 2**24 slots, and fewer bits.
+    """
+    if len(array) > EXPANDED_VALUES and len(array) > 8 * array.nbytes:
+        check_expansion(len(array), clip(str(array.type), 200))
+
+
 def blank_mask(child: Any) -> Mask:
     """A mask of False for each slot of an array, where its slots take about as many bytes as that, or are few."""
-    if len(child) > 8 * child.nbytes:
-        check_expansion(len(child), clip(str(child.type), 200))
+    check_slots(child)
     return np.zeros(len(child), np.bool_)
 
 
@@ -650,8 +670,7 @@ def spread(live: Mask | None, counts: Any, child: Any) -> Mask | None:
     """Each truth value as often as ``counts`` says, one for each slot of an array; None for None."""
     if live is None:
         return None
-    if len(child) > 8 * child.nbytes:
-        check_expansion(len(child), clip(str(child.type), 200))
+    check_slots(child)
     return np.repeat(live, counts)
 
 

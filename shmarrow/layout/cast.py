@@ -11,7 +11,7 @@ import numpy as np
 
 from shmarrow.errors import InvalidData, InvalidType
 from shmarrow.extension import ExtensionType
-from shmarrow.layout.array import make_array
+from shmarrow.layout.array import check_slots, make_array, nulls
 from shmarrow.layout.binary import checked_offsets
 from shmarrow.layout.binary_view import BinaryViewArray
 from shmarrow.layout.dictionary import DictionaryArray
@@ -80,8 +80,7 @@ def cast(array: Any, type: DataType | str) -> Any:
         children = [cast(child, field.type) for child, field in zip(kept.children, target.fields, strict=True)]
         return make_array(target, len(kept), kept._buffers, kept.null_count, 0, children)
     if source.layout == "null":
-        from shmarrow.layout.array import nulls
-
+        check_slots(array)
         return nulls(target, len(array))
     if source.layout == target.layout == "primitive":
         return _cast_numbers(array, target)
@@ -210,8 +209,10 @@ def _recode(array: Any, target: DictionaryType) -> Any:
 def codes_of(array: Any) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
     """For each slot that is not null a code of its value, by first appearance, and where each value appeared first.
 
-    Codes of null slots are -1. Fixed-width values are compared by their bits, others as Python values.
+    Codes of null slots are -1. Fixed-width values are compared by their bits, others as Python values. More than 2**24
+    slots that take no bytes of their own are refused.
     """
+    check_slots(array)
     mask = array._mask()
     codes = np.full(len(array), -1, np.int64)
     if isinstance(array.type, ExtensionType):

@@ -55,10 +55,16 @@ class DictionaryArray(Array):
         return self._dictionary
 
     def _checked(self, mask: Mask | None) -> npt.NDArray[Any]:
-        """The indices, 0 where null, after a check that they lie in the dictionary."""
-        indices: npt.NDArray[Any] = self.indices.values
-        if mask is not None:
-            indices = np.where(mask, indices, indices.dtype.type(0))
+        """A copy of the indices, 0 where null, after a check that they lie in the dictionary.
+
+        What is checked is what is used, also where another process writes to the memory in the meantime.
+        """
+        values: npt.NDArray[Any] = self.indices.values
+        indices = values.copy() if mask is None else np.where(mask, values, values.dtype.type(0))
+        self._check_indices(indices, mask)
+        return indices
+
+    def _check_indices(self, indices: npt.NDArray[Any], mask: Mask | None) -> None:
         size = len(self._dictionary_())
         if len(indices) and (mask is None or mask.any()):
             low, high = int(indices.min()), int(indices.max())
@@ -68,7 +74,6 @@ class DictionaryArray(Array):
                 raise InvalidData(
                     f"{self._type}: slot {i} holds index {int(indices[i])} but the dictionary has {size} values"
                 )
-        return indices
 
     def to_numpy(self, zero_copy_only: bool = True) -> npt.NDArray[Any]:
         if zero_copy_only:
@@ -154,7 +159,8 @@ class DictionaryArray(Array):
             raise InvalidData(f"{self._type}: expected a dictionary of {self._type.value_type}, found {found}")
 
     def _check_references(self) -> None:
-        self._checked(self._mask())
+        mask, values = self._mask(), self.indices.values
+        self._check_indices(values if mask is None else np.where(mask, values, values.dtype.type(0)), mask)
 
     def _referenced(self, live: Mask | None) -> Iterator[tuple[Field | None, Any, Mask | None]]:
         indices = self._checked(self._mask())

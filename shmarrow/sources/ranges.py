@@ -14,7 +14,7 @@ from __future__ import annotations
 import errno
 import os
 from _thread import allocate_lock
-from bisect import bisect_right, insort
+from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import nullcontext
 from typing import Any
@@ -70,8 +70,10 @@ class RangeSource(Source):
         for start, stop in ranges:
             self._check(start, stop)
         with self._lock:
-            wanted = sorted([each for each in ranges if each[0] < each[1] and self._find(*each) is None])
-            total = sum([len(self._load(start, stop)) for start, stop in merged(wanted)])
+            places = {each: self._place(*each) for each in ranges if each[0] < each[1]}
+            total = sum([len(self._cached[place]) for place in {*places.values()} if place is not None])
+            wanted = sorted([each for each, place in places.items() if place is None])
+            total += sum([len(self._load(start, stop)) for start, stop in merged(wanted)])
             self._shrink(max(CACHE_BYTES, total))
 
     def _read(self, start: int, stop: int) -> Bytes:
@@ -93,14 +95,19 @@ class RangeSource(Source):
 
     def _find(self, start: int, stop: int) -> Bytes | None:
         """The range, if it lies within one that is here."""
+        first = self._place(start, stop)
+        return None if first is None else self._cached[first][start - first : stop - first]
+
+    def _place(self, start: int, stop: int) -> int | None:
+        """Where the cached part starts that the range lies in; no part lies within another."""
         if self.closed:
             raise self._closed_error()
         at = bisect_right(self._starts, start) - 1
         first = self._starts[at] if at >= 0 else 0
         if at < 0 or stop - first > len(self._cached[first]):
             return None
-        part = self._cached[first] = self._cached.pop(first)  # used last
-        return part[start - first : stop - first]
+        self._cached[first] = self._cached.pop(first)  # used last
+        return first
 
     def _load(self, start: int, stop: int) -> Bytes:
         try:
@@ -117,7 +124,9 @@ class RangeSource(Source):
                 f"cannot read {self.name!r}: expected the bytes [{start}, {stop}), found {len(part)} of them; the file "
                 "may have been replaced",
             )
-        self._drop(start)
+        for inner in self._starts[bisect_left(self._starts, start) : bisect_left(self._starts, stop)]:
+            if inner + len(self._cached[inner]) <= stop:
+                self._drop(inner)
         insort(self._starts, start)
         self._cached[start] = part
         self._held += len(part)
@@ -142,10 +151,10 @@ class RangeSource(Source):
 
 
 def merged(ranges: Iterable[tuple[int, int]]) -> Iterator[tuple[int, int]]:
-    """Sorted ranges, with those put together that overlap or between which little lies."""
+    """Sorted ranges, with those put together that overlap or between which little lies; no byte is in two of them."""
     start = stop = -MERGED_GAP
     for first, last in ranges:
-        if first - stop >= MERGED_GAP or last - start > MERGED_BYTES:
+        if first - stop >= MERGED_GAP or (first >= stop and last - start > MERGED_BYTES):
             if stop > 0:
                 yield start, stop
             start = first

@@ -11,7 +11,7 @@ Rules kept here:
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -163,7 +163,7 @@ class ArrayLoader:
         wanted = range(len(self._schema)) if indices is None else indices
         if not self._direct:
             try:
-                ready = self._load([self._span(index) for index in wanted])
+                ready = self._load([self._used(index) for index in wanted])
             except InvalidData as error:
                 raise type(error)(f"{self.where}: {error}") from None
             return [self._build(index, ready) for index in wanted]
@@ -187,7 +187,7 @@ class ArrayLoader:
     def values(self, wire: FieldLayout) -> Any:
         """The one column of a dictionary batch, whose nodes and buffers start at 0."""
         try:
-            ready = self._load([range(len(self._buffers))])
+            ready = self._load([BufferCursor(self, 0, 0, 0, {}).used(wire)])
             column = BufferCursor(self, 0, 0, 0, ready).array(wire)
         except InvalidData as error:
             raise type(error)(f"{self.where}: {error}") from None
@@ -200,7 +200,7 @@ class ArrayLoader:
         wire = self._schema.wire(index)
         try:
             if ready is None:
-                ready = self._load([self._span(index)])
+                ready = self._load([self._used(index)])
             column = BufferCursor(self, *self._start(index), ready).array(wire)
         except InvalidData as error:
             raise type(error)(f"{self.where}: column {index} {wire.field.name!r}: {error}") from None
@@ -225,7 +225,13 @@ class ArrayLoader:
 
     def _list_all(self) -> None:
         """Several columns are asked for: find the places of all that are flat at once, else list nodes and buffers."""
-        if self._flat is None and self._node_rows is None and not self._find_flat():
+        if self._flat is not None or self._node_rows is not None:
+            return
+        try:
+            found = self._find_flat()
+        except InvalidData:  # one column is refused; that is for those who ask for it
+            found = False
+        if not found:
             self._buffer_rows = self._buffers.tolist()
             self._node_rows = self._nodes.tolist()
 
@@ -248,9 +254,11 @@ class ArrayLoader:
         buffer += bitmaps * self._v4
         return node, buffer + self._variadic_before(variadic) if variadic else buffer, variadic
 
-    def _span(self, index: int) -> range:
-        """The buffers of a column and its children."""
-        return range(self._start(index)[1], self._start(index + 1)[1])
+    def _used(self, index: int) -> list[int]:
+        """The buffers of a column and its children that have to be loaded before it is built."""
+        if self._direct:
+            return []
+        return BufferCursor(self, *self._start(index), {}).used(self._schema.wire(index))
 
     def variadic_counts(self) -> list[int]:
         """How many data buffers each array of views has."""
@@ -315,15 +323,23 @@ class ArrayLoader:
         """
         if self._fetch is None and self._decompressor is None:
             return {}
-        count = len(self._buffers)
-        places = [[(i, *self.place(i)) for i in column if i < count] for column in columns]
-        filled = [[(i, start, stop) for i, start, stop in column if start < stop] for column in places]
+        filled = [list(self._filled(column)) for column in columns]
         if self._fetch is not None:
             self._fetch([(start, stop) for column in filled for _, start, stop in column])
         if self._decompressor is None:
             return {}
         body = self._body
         return self._decompressor.columns([[(i, body[start:stop]) for i, start, stop in column] for column in filled])
+
+    def _filled(self, buffers: Iterable[int]) -> Iterator[tuple[int, int, int]]:
+        """Buffers that are not empty and where they lie; :meth:`bytes_of` refuses the others where they are used."""
+        for index in buffers:
+            try:
+                start, stop = self.place(index)
+            except InvalidData:
+                continue
+            if start < stop:
+                yield index, start, stop
 
 
 def _decompressor(codec: TableView, where: str, limits: Limits) -> Decompressor:
@@ -389,6 +405,27 @@ class BufferCursor:
             made = made.with_nulls(bitmap.unpack(v4_validity, 0, length))
         logical = wire.field.type
         return made if logical is type else made._with(type=logical)
+
+    def used(self, wire: FieldLayout) -> list[int]:
+        """The buffers that :meth:`array` looks at, by a walk of its own; it ends early where a node is missing."""
+        loader, layout, first = self.loader, LISTING[wire.type.layout], self.buffer
+        if self.node >= len(loader._nodes):
+            return []
+        null_count = loader.node(self.node)[1]
+        self.node += 1
+        if loader._v4 and layout.v4_validity:
+            self.buffer += 1
+        self.buffer += len(layout.buffers)
+        if layout.variadic:
+            counts = loader.variadic_counts()
+            self.buffer += counts[self.variadic] if self.variadic < len(counts) else 0
+            self.variadic += 1
+        found = list(range(first, self.buffer))
+        if layout.has_validity and not null_count:
+            del found[0]
+        for child in wire.children:
+            found += self.used(child)
+        return found
 
     def _next(self) -> Bytes:
         """The next buffer."""

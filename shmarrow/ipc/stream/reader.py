@@ -214,7 +214,8 @@ class _Index:
                 f"but there are {len(data)} bytes"
             )
         message = decode_metadata(data[offset:body], self.name, self.limits)
-        assert message is not None
+        if message is None:
+            raise InvalidData(f"{self.name}: the message at {offset} changed while it was read to an end of stream")
         if message.body_length > len(data) - body:
             raise InvalidData(
                 f"{self.name}: the body of the message at {offset} needs [{body}, {body + message.body_length}) "
