@@ -130,7 +130,7 @@ def append_file(
     source = open_source(where)
     if source.identity is None or not isinstance(where, (str, bytes, os.PathLike)):
         source.close()
-        raise InvalidArgument("a file is added to by its path or its shm: name")
+        raise InvalidArgument("append_file takes a path or a shm: name, as it replaces the file")
     reader = RecordBatchFileReader(source, DEFAULT_LIMITS)
     sink = sources.open_sink(where, overwrite=True, durable=durable, replacing=source.identity)
     return RecordBatchFileAppender(reader, sink, options)

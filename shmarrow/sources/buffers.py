@@ -1,6 +1,6 @@
 """Sources over bytes in memory: any object with the buffer protocol, ``io.BytesIO``.
 
-Mapped, read, copied: nothing. The arrays are views and keep the object alive; who changes its bytes changes the arrays.
+Mapped, read, copied: nothing. The arrays are views and keep the object alive; changing its bytes changes the arrays.
 A ``BytesIO`` can be written to and closed afterwards: it takes a copy of its own at that moment.
 """
 
@@ -50,7 +50,8 @@ def open_buffer(source: Any, sequential: bool) -> Source:
     except TypeError:
         hint = "; open it first, by a with block" if hasattr(source, "__enter__") else ""
         raise InvalidType(
-            f"a source is a path, a shm: name, a Segment, a file object, a socket or bytes, found {full_name(source)}{hint}"
+            "a source is a path, a shm: name, a Segment, a file object, a socket or bytes, "
+            f"found {full_name(source)}{hint}"
         ) from None
     data = as_bytes(source)
     name = _described(source) if isinstance(source, (bytes, bytearray)) else "a buffer"

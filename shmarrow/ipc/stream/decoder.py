@@ -135,7 +135,7 @@ class StreamDecoder(NotCopied):
 
     Notes
     -----
-    Thread safety: none; a decoder belongs to one thread at a time. The batches that it gives belong to anybody.
+    Thread safety: none; use a decoder from one thread at a time. Its batches may be shared between threads.
 
     Examples
     --------
@@ -234,7 +234,7 @@ class StreamDecoder(NotCopied):
         return iter(self.next_event, None)
 
     def close(self) -> None:
-        """Say that no more bytes come; events that were not taken yet stay available.
+        """Signal the end of the input; events that were not taken yet stay available.
 
         Raises
         ------

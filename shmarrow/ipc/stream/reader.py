@@ -261,7 +261,7 @@ class _Index:
             return latest[1]
         found = self.message_at(place.offset)
         if found is None or (found[1], found[1] + found[0].body_length) != (place.body, place.end):
-            raise InvalidData(f"{self.name}: batch {number} is not what it was, somebody has written to the bytes")
+            raise InvalidData(f"{self.name}: batch {number} has changed since it was indexed; the bytes were overwritten")
         return found[0]
 
 
