@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, ClassVar, Protocol
 
-from shmarrow.columns import Columns, Key, common_length, fields_at, renamed, wanted_types
+from shmarrow.columns import Columns, Key, common_length, fields_at, renamed, several, wanted_types
 from shmarrow.errors import InvalidArgument, InvalidData
 from shmarrow.layout.array import checked_positions
 from shmarrow.layout.build import array
@@ -201,7 +201,7 @@ class RecordBatch(Columns):
 
     def select(self, keys: Iterable[Key]) -> RecordBatch:
         """The columns at the positions or of the names given, in that order; builds and copies nothing."""
-        indices = [self._schema.index_of(key) for key in keys]
+        indices = [self._schema.index_of(key) for key in several(keys, "positions and names")]
         return self._view(fields_at(self._schema, indices), indices, 0, self.num_rows)
 
     def rename_columns(self, names: Sequence[str]) -> RecordBatch:

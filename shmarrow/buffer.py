@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from shmarrow.errors import InvalidType
+from shmarrow.errors import InvalidType, full_name
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -46,7 +46,9 @@ def as_bytes(source: Any) -> Bytes:
     else:
         try:
             view = np.frombuffer(source, U1) if memoryview(source).nbytes else np.empty(0, U1)
-        except (TypeError, ValueError, BufferError) as error:
+        except TypeError:
+            raise InvalidType(f"expected a bytes-like object, found {full_name(source)}") from None
+        except (ValueError, BufferError) as error:
             raise InvalidType(f"expected a bytes-like object, found {type(source).__name__}: {error}") from None
     if view.flags.writeable:
         view = view.view()

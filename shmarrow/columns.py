@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Any, Self
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Self, TypeVar
 
 from shmarrow.errors import InvalidArgument, InvalidType
 from shmarrow.types import DataType, Field, Schema
 
 Key = int | str
+T = TypeVar("T")
 
 
 class Columns:
@@ -132,6 +133,13 @@ class _RenamedFields:
         self._schema.detach()
 
 
+def several(values: Iterable[T], what: str) -> tuple[T, ...]:
+    """An argument that is to be a list; InvalidType for a string, which would be taken letter by letter."""
+    if isinstance(values, (str, bytes)) or not hasattr(values, "__iter__"):
+        raise InvalidType(f"expected a list of {what}, found {values!r:.80}; write [{values!r:.80}] for one")
+    return tuple(values)
+
+
 def renamed(schema: Schema, names: Sequence[str]) -> Schema:
     """The same fields under other names; parses no field.
 
@@ -140,7 +148,7 @@ def renamed(schema: Schema, names: Sequence[str]) -> Schema:
     InvalidArgument
         If there are more or fewer names than fields.
     """
-    names = tuple(names)
+    names = several(names, "names")
     if len(names) != len(schema):
         raise InvalidArgument(f"{len(names)} names for {len(schema)} columns")
     return Schema(metadata=schema.metadata, source=_RenamedFields(schema, names))

@@ -87,6 +87,13 @@ class StoreFull(StorageError):
     """No space left to place an object."""
 
 
+def full_name(value: object) -> str:
+    """The type of a value for error messages, with its package, as ``RecordBatch`` may be pyarrow's."""
+    kind = type(value)
+    package = kind.__module__.partition(".")[0]
+    return kind.__qualname__ if package == "builtins" else f"{package}.{kind.__qualname__}"
+
+
 def storage_error(error: OSError, action: str, where: str, hint: str = "") -> StorageError:
     """Turn an ``OSError`` into the shmarrow error that fits its errno.
 
@@ -125,7 +132,10 @@ class Settings:
     def _fix(self, values: Mapping[str, Any]) -> None:
         for name in self.__slots__:
             object.__setattr__(self, name, values[name])
-        object.__setattr__(self, "_hash", hash(tuple(self._values().values())))
+        try:
+            object.__setattr__(self, "_hash", hash(tuple(self._values().values())))
+        except TypeError as error:
+            raise InvalidType(f"the values of {type(self).__name__} are numbers and strings: {error}") from None
 
     def _values(self) -> dict[str, Any]:
         return {name: getattr(self, name) for name in self.__slots__}
@@ -198,11 +208,19 @@ class Limits(Settings):
     ) -> None:
         self._fix(locals())
         for name, value in self._values().items():
-            if not isinstance(value, int) or value < 1:
+            if not isinstance(value, int) or isinstance(value, bool) or value < 1:
                 raise InvalidArgument(f"Limits.{name} must be an int of at least 1, found {value!r}")
 
 
 DEFAULT_LIMITS = Limits()
+
+
+def as_limits(limits: Any) -> Limits:
+    """The limits that a call was given; InvalidType for anything else."""
+    if not isinstance(limits, Limits):
+        raise InvalidType(f"limits are a shmarrow.Limits, found {limits!r:.80}")
+    return limits
+
 
 EXPANDED_VALUES = 1 << 24
 """The most values that a conversion makes out of slots that take no bytes of their own.

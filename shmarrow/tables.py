@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from shmarrow.batch import RecordBatch
-from shmarrow.columns import Columns, Key, common_length, fields_at, renamed, wanted_types
+from shmarrow.columns import Columns, Key, common_length, fields_at, renamed, several, wanted_types
 from shmarrow.errors import CopyRequired, IndexOutOfRange, InvalidArgument, InvalidType, LimitExceeded
 from shmarrow.layout.array import concat_arrays, nulls
 from shmarrow.layout.build import array
@@ -319,7 +319,7 @@ class Table(Columns):
 
     def select(self, keys: Iterable[Key]) -> Table:
         """The columns at the positions or of the names given, in that order; builds and copies nothing."""
-        indices = [self._schema.index_of(key) for key in keys]
+        indices = [self._schema.index_of(key) for key in several(keys, "positions and names")]
         schema = fields_at(self._schema, indices)
         return Table(schema, [batch._view(schema, indices, 0, batch.num_rows) for batch in self.batches])
 

@@ -49,7 +49,7 @@ BAD_FILES: dict[str, tuple[bytes, str]] = {
     "empty": (b"", r"an Arrow file has at least 18 bytes, found 0"),
     "short": (b"ARROW1\0\0ARROW1", r"an Arrow file has at least 18 bytes, found 14"),
     "text": (b"what is this" * 10, r"no Arrow file: expected b'ARROW1' at its start, found b'what i'"),
-    "a stream": (STREAM, r"no Arrow file: expected b'ARROW1' at its start, .*; is it a stream\?"),
+    "a stream": (STREAM, r"no Arrow file: expected b'ARROW1' at its start, .*; it is a stream; open_stream reads it"),
     "parquet": (b"PAR1" + bytes(100) + b"PAR1", r"no Arrow file: expected b'ARROW1' at its start, found b'PAR1"),
     "cut": (
         FILE[:-1],
@@ -178,8 +178,8 @@ _SCHEMA, _FIRST, _SECOND = wire.messages(STREAM)
 BAD_STREAMS: dict[str, tuple[bytes, type[Exception], str]] = {
     "nothing": (b"", sa.InvalidData, r"the stream ends before its schema"),
     "only an end": (STREAM[-8:], sa.InvalidData, r"the stream ends before its schema"),
-    "text": (b"this is no stream of Arrow's", sa.InvalidData, r"1936287860 bytes of metadata|\[4, 1936287864\)"),
-    "a file": (FILE, sa.InvalidData, r"expected a message at 0, found the magic of a file; open_file reads it"),
+    "text": (b"this is no stream of Arrow's", sa.InvalidData, r"expected a message at 0, found text"),
+    "a file": (FILE, sa.InvalidData, r"expected a message at 0, found an Arrow file; open_file reads it"),
     "no schema": (wire.stream_from([_FIRST]), sa.InvalidData, r"begins with a RecordBatch, expected a Schema"),
     "two schemas": (wire.stream_from([_SCHEMA, _SCHEMA, _FIRST]), sa.InvalidData, r"a second schema in one stream"),
     "cut metadata": (
@@ -434,6 +434,7 @@ def test_batches_of_other_fields() -> None:
         {"endianness": "middle"},
         {"min_space_savings": 2.0},
         {"compression": "zstd", "metadata_version": "V4"},
+        {"compression_level": 3},
     ],
 )
 def test_options_that_make_no_sense(options: dict[str, Any]) -> None:
@@ -441,7 +442,7 @@ def test_options_that_make_no_sense(options: dict[str, Any]) -> None:
         IpcWriteOptions(**options)
 
 
-@pytest.mark.parametrize(("codec", "level"), [("zstd", 1000), ("zstd", -(1 << 20)), ("lz4", 1 << 40), ("lz4", "high")])
+@pytest.mark.parametrize(("codec", "level"), [("zstd", 1000), ("zstd", -(1 << 20)), ("lz4", 1 << 40)])
 def test_compression_levels_that_do_not_exist(codec: str, level: Any) -> None:
     writer = sa.ipc.new_file(io.BytesIO(), BATCH.schema, IpcWriteOptions(compression=codec, compression_level=level))
     with pytest.raises(sa.InvalidArgument, match=f"{codec.upper()} is an int from"):

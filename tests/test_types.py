@@ -328,7 +328,7 @@ def test_lookups() -> None:
     assert schema.get_all_field_indices("c") == []
     assert [schema.get_field_index(name) for name in "abc"] == [-1, 1, -1]
     assert "a" in schema
-    with pytest.raises(sa.FieldNotFound, match=r"'a' stands 2 times in the schema, at \[0, 2\]; ask by position"):
+    with pytest.raises(sa.FieldNotFound, match=r"'a' occurs 2 times in the schema, at \[0, 2\]; use a position"):
         schema.field("a")
     with pytest.raises(sa.FieldNotFound, match=r"no field is named 'c'; the schema has 3 fields: \['a', 'b', 'a'\]"):
         schema.field("c")

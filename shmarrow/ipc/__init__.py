@@ -6,11 +6,12 @@ A source or a sink is a path, a ``shm:NAME`` for POSIX shared memory, a file obj
 from __future__ import annotations
 
 import importlib
+import os
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from shmarrow import sources
-from shmarrow.errors import DEFAULT_LIMITS, InvalidArgument, Limits
+from shmarrow.errors import DEFAULT_LIMITS, InvalidArgument, Limits, as_limits
 from shmarrow.ipc.file.reader import RecordBatchFileReader
 from shmarrow.sources import open_source
 from shmarrow.types import MetadataLike, Schema
@@ -128,9 +129,9 @@ def append_file(
     from shmarrow.ipc.file.appender import RecordBatchFileAppender
 
     source = open_source(where)
-    if source.identity is None:
+    if source.identity is None or not isinstance(where, (str, bytes, os.PathLike)):
         source.close()
-        raise InvalidArgument("a file is added to by its path or its shm: name")
+        raise InvalidArgument("append_file takes a path or a shm: name, as it replaces the file")
     reader = RecordBatchFileReader(source, DEFAULT_LIMITS)
     sink = sources.open_sink(where, overwrite=True, durable=durable, replacing=source.identity)
     return RecordBatchFileAppender(reader, sink, options)
@@ -171,6 +172,7 @@ def open_file(
     InvalidType
         If the source is a text file, or no source at all.
     """
+    limits = as_limits(limits)
     return RecordBatchFileReader(open_source(source, memory_map), limits, zero_copy_only, included_fields)
 
 
@@ -189,6 +191,7 @@ def open_stream(
     """
     from shmarrow.ipc.stream.reader import MappedStreamReader, RecordBatchStreamReader
 
+    limits = as_limits(limits)
     opened = open_source(source, memory_map, sequential=True)
     kind: Any = RecordBatchStreamReader if opened.data is None else MappedStreamReader
     return kind(opened, limits, included_fields)  # type: ignore[no-any-return]

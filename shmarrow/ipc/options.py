@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from shmarrow.errors import InvalidArgument, Settings
+from typing import Any
+
+from shmarrow.errors import InvalidArgument, InvalidType, Settings, full_name
 
 
 class IpcWriteOptions(Settings):
@@ -76,10 +78,24 @@ class IpcWriteOptions(Settings):
             "csf_lengths": ("bytes", "elements"),
         }
         for name, allowed in choices.items():
-            if getattr(self, name) not in allowed:
+            if not isinstance(getattr(self, name), (str, type(None))) or getattr(self, name) not in allowed:
                 raise InvalidArgument(f"{name} is one of {allowed}, found {getattr(self, name)!r}")
         if self.compression is not None and self.metadata_version == "V4":
-            raise InvalidArgument("compressed bodies came with V5, and readers of V4 take them for plain ones")
+            raise InvalidArgument("compression needs metadata_version V5; a V4 reader would take compressed buffers for raw ones")
+        types: tuple[tuple[str, Any], ...] = (
+            ("compression_level", (int, type(None))),
+            ("min_space_savings", (int, float)),
+            ("alignment", int),
+            ("use_legacy_format", bool),
+            ("emit_dictionary_deltas", bool),
+            ("use_threads", bool),
+        )
+        for name, kinds in types:
+            value = getattr(self, name)
+            if not isinstance(value, kinds) or (isinstance(value, bool) and kinds is not bool):
+                raise InvalidType(f"{name} cannot be {value!r:.80}")
+        if self.compression_level is not None and self.compression is None:
+            raise InvalidArgument(f"compression_level {self.compression_level} needs a compression, found None")
         if self.alignment < 8 or self.alignment & (self.alignment - 1):
             raise InvalidArgument(f"alignment is a power of two of at least 8, found {self.alignment}")
         if not 0 <= self.min_space_savings <= 1:
@@ -87,3 +103,12 @@ class IpcWriteOptions(Settings):
 
 
 DEFAULT_OPTIONS = IpcWriteOptions()
+
+
+def as_options(options: IpcWriteOptions | None) -> IpcWriteOptions:
+    """The options that a call was given, or the default ones."""
+    if options is None:
+        return DEFAULT_OPTIONS
+    if not isinstance(options, IpcWriteOptions):
+        raise InvalidType(f"options are a shmarrow.ipc.IpcWriteOptions, found {full_name(options)}")
+    return options

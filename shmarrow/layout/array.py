@@ -764,7 +764,7 @@ def _slot_bytes(type: DataType) -> int:
     """Bytes that one null takes, those of its children included."""
     if type.layout == "fixed_size_list":
         return int(type.list_size) * _slot_bytes(type.fields[0].type)  # type: ignore[attr-defined]
-    if type.layout in ("struct", "sparse_union", "dense_union", "run_end_encoded"):
+    if type.fields and not LISTING[type.layout].has_lists:
         return sum([_slot_bytes(field.type) for field in type.fields])
     return type.byte_width
 
@@ -821,5 +821,5 @@ def _has_required(type: Any) -> bool:
         return True
     if type.layout == "dictionary":
         return _has_required(getattr(type, "storage_type", type).value_type)
-    fields = type.fields[1:] if type.layout == "run_end_encoded" else type.fields
+    fields = type.fields if LISTING[type.layout].buffers else type.fields[1:]  # the ends of runs are never null
     return any(not field.nullable or _has_required(field.type) for field in fields)

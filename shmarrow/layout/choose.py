@@ -121,7 +121,7 @@ def _by_kind(values: Sequence[Any]) -> Iterator[tuple[Any, npt.NDArray[np.int64]
 def _encoded(type: Any) -> Any:
     """The type whose values these are: that of a dictionary or of runs, or a storage type that converts nothing."""
     while True:
-        if isinstance(type, (types.DictionaryType, types.RunEndEncodedType)):
+        if isinstance(type, types.EncodedType):
             type = type.value_type
         elif isinstance(type, ExtensionType) and not _converts(type):
             type = type.storage_type

@@ -27,7 +27,7 @@ from shmarrow.layout.binary import (
 )
 from shmarrow.layout.memory import Indices, check_expansion, frozen, offsets_of, ranges, validity_of
 from shmarrow.layout.preview import Budget
-from shmarrow.types import DataType, Field, FixedSizeBinaryType, IntervalType
+from shmarrow.types import DataType, EncodedType, Field, FixedSizeBinaryType, IntervalType
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -263,7 +263,7 @@ def _falls(keys: Any) -> Mask | None:
     """
     if hasattr(keys, "storage"):
         keys = keys.storage
-    if keys.type.layout in ("dictionary", "run_end_encoded"):
+    if isinstance(keys.type, EncodedType):
         if len(keys) > 8 * keys.nbytes:
             check_expansion(len(keys), str(keys.type))
         keys = keys.decode()

@@ -57,6 +57,11 @@ class Layout(NamedTuple):
     def has_validity(self) -> bool:
         return bool(self.buffers) and self.buffers[0].role == "validity"
 
+    @property
+    def has_lists(self) -> bool:
+        """Whether a slot refers to any number of slots of what offsets lead to; none of them for a null."""
+        return self.has_validity and any(spec.role == "offsets" for spec in self.buffers)
+
 
 _VALIDITY = BufferSpec("validity", 1)
 _DATA = BufferSpec("data", -1)

@@ -67,7 +67,7 @@ class Segment:
     object by then.
 
     Thread safety: any thread may use it, also while another one closes it: :attr:`data` is the bytes or raises
-    `Closed`. A forked child has it as its parent does.
+    `Closed`. A forked child may use its copy.
     """
 
     __slots__ = ("_data", "_path", "name", "size", "status")

@@ -110,7 +110,8 @@ def not_regular(found: os.stat_result) -> OSError:
     kind = stat.filemode(found.st_mode)[0]
     kinds = {"d": "directory", "p": "FIFO", "s": "socket", "c": "character device", "b": "block device"}
     code = errno.EISDIR if kind == "d" else errno.EINVAL
-    return OSError(code, f"expected a regular file, found a {kinds.get(kind, 'special file')}")
+    text = f"expected a regular file, found a {kinds.get(kind, 'special file')}"
+    return OSError(code, text if kind == "d" else f"{text}; open it and pass the file object")
 
 
 def taken(name: str) -> ObjectExists:
@@ -123,7 +124,11 @@ def taken(name: str) -> ObjectExists:
 def refused(error: OSError, action: str, name: str, path: str, hint: str = "") -> StorageError:
     """The error for what the operating system refused, with the numbers that explain it."""
     if not hint:
-        if error.errno == errno.ENOENT:
+        if error.errno == errno.ENOENT and "://" in name:
+            hint = (
+                "only paths and shm: names are opened by name; pass the file object that fsspec.open(...).open() gives"
+            )
+        elif error.errno == errno.ENOENT:
             hint = "it was never published, or it was removed already"
         elif error.errno in (errno.ENOSPC, errno.EDQUOT):
             hint = _space(path)

@@ -151,7 +151,9 @@ def create(
     except FileExistsError:
         raise taken(name) from None
     except OSError as error:
-        hint = f"make the directory {os.path.dirname(path) or os.curdir!r} first" if error.errno == errno.ENOENT else ""
+        directory = os.path.dirname(path) or os.curdir
+        missing = error.errno == errno.ENOENT and not os.path.isdir(directory)
+        hint = f"make the directory {directory!r} first" if missing else ""
         raise refused(error, "create", name, path, hint) from None
     return SegmentWriter(
         name, path, fd, temp, mode=mode, overwrite=overwrite, durable=durable, replacing=replacing, keeper=keeper

@@ -1,6 +1,6 @@
 """Sources over bytes in memory: any object with the buffer protocol, ``io.BytesIO``.
 
-Mapped, read, copied: nothing. The arrays are views and keep the object alive; who changes its bytes changes the arrays.
+Mapped, read, copied: nothing. The arrays are views and keep the object alive; changing its bytes changes the arrays.
 A ``BytesIO`` can be written to and closed afterwards: it takes a copy of its own at that moment.
 """
 
@@ -11,6 +11,7 @@ import mmap
 from typing import Any
 
 from shmarrow.buffer import as_bytes
+from shmarrow.errors import InvalidType, full_name
 from shmarrow.sources.base import Source
 
 
@@ -44,6 +45,14 @@ _OWN_METHODS = (io.BytesIO.read, io.BytesIO.readinto, io.BytesIO.getvalue)
 
 def open_buffer(source: Any, sequential: bool) -> Source:
     """An object with the buffer protocol."""
+    try:
+        memoryview(source).release()
+    except TypeError:
+        hint = "; open it first, by a with block" if hasattr(source, "__enter__") else ""
+        raise InvalidType(
+            "a source is a path, a shm: name, a Segment, a file object, a socket or bytes, "
+            f"found {full_name(source)}{hint}"
+        ) from None
     data = as_bytes(source)
     name = _described(source) if isinstance(source, (bytes, bytearray)) else "a buffer"
     return PositionedSource(name, source, data) if sequential and isinstance(source, mmap.mmap) else Source(name, data)

@@ -113,13 +113,13 @@ class Schema:
                 return found[0]
             if found:
                 raise FieldNotFound(
-                    f"the name {key!r} stands {len(found)} times in the schema, at {found[:8]}; ask by position"
+                    f"the name {key!r} occurs {len(found)} times in the schema, at {found[:8]}; use a position"
                 )
             raise FieldNotFound(f"no field is named {key!r}; {self._some_names()}")
         try:
             index = key.__index__()
         except AttributeError:
-            raise InvalidType(f"a field is asked for by position or by name, found {type(key).__name__}") from None
+            raise InvalidType(f"a field is selected by position (int) or name (str), found {type(key).__name__}") from None
         length = self._length
         if not -length <= index < length:
             raise IndexOutOfRange(f"no field {index}: the schema has {length}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from shmarrow.batch import ColumnView, RecordBatch
-from shmarrow.columns import fields_at
+from shmarrow.columns import fields_at, several
 from shmarrow.types import Schema
 
 
@@ -33,7 +33,7 @@ class Projection:
     __slots__ = ("_indices", "schema")
 
     def __init__(self, full: Schema, included: Iterable[int | str]) -> None:
-        self._indices = sorted({full.index_of(key) for key in included})
+        self._indices = sorted({full.index_of(key) for key in several(included, "positions and names")})
         self.schema = fields_at(full, self._indices)
 
     def of(self, batch: RecordBatch) -> RecordBatch:

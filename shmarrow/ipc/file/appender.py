@@ -10,7 +10,7 @@ from shmarrow.ipc.file.reader import RecordBatchFileReader
 from shmarrow.ipc.file.writer import RecordBatchFileWriter
 from shmarrow.ipc.flatbuffers.tables import ENUMS
 from shmarrow.ipc.message.decode import read_message
-from shmarrow.ipc.options import DEFAULT_OPTIONS, IpcWriteOptions
+from shmarrow.ipc.options import IpcWriteOptions, as_options
 from shmarrow.ipc.schema.decode import encoded_fields
 from shmarrow.ipc.schema.encode import encode_schema
 from shmarrow.ipc.schema.lazy import LazySchema
@@ -32,7 +32,7 @@ class RecordBatchFileAppender(RecordBatchFileWriter):
     def __init__(self, reader: RecordBatchFileReader, sink: Sink, options: IpcWriteOptions | None) -> None:
         self._reader = reader
         try:
-            chosen = (options or DEFAULT_OPTIONS).replace(
+            chosen = as_options(options).replace(
                 endianness="big" if _lazy(reader).big_endian else "little",
                 metadata_version=_version_name(reader),
             )

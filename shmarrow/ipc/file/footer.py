@@ -9,6 +9,7 @@ import struct
 
 from shmarrow.buffer import Bytes
 from shmarrow.errors import InvalidData, LimitExceeded, Limits
+from shmarrow.ipc.message.framing import CONTINUATION, other_format
 from shmarrow.sources.base import Source
 
 MAGIC = b"ARROW1"
@@ -31,7 +32,10 @@ def read_footer(source: Source, limits: Limits) -> tuple[int, Bytes]:
         first = max(0, size - _GUESS)
         data = source.read(first, size)
     if not first and (head := data[: len(MAGIC)].tobytes()) != MAGIC:
-        raise InvalidData(f"{name}: no Arrow file: expected {MAGIC!r} at its start, found {head!r}; is it a stream?")
+        other = "a stream; open_stream reads it" if head[:4] == CONTINUATION else other_format(head[:4])
+        raise InvalidData(
+            f"{name}: no Arrow file: expected {MAGIC!r} at its start, found {head!r}" + (other and f"; it is {other}")
+        )
     length, tail = _END.unpack(data[-_END.size :].data)
     if tail != MAGIC:
         raise InvalidData(

@@ -15,11 +15,13 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Iterable, Iterator, Mapping
+from operator import index as as_index
 from typing import TYPE_CHECKING, Any, Self, SupportsIndex
 
 import numpy as np
 
 from shmarrow.batch import RecordBatch
+from shmarrow.columns import several
 from shmarrow.errors import IndexOutOfRange, InvalidData, InvalidType, Limits
 from shmarrow.ipc.batch.decode import check_zero_copy, dictionary_body
 from shmarrow.ipc.batch.dictionaries import Dictionary, DictionaryBudget, add_dictionary
@@ -168,7 +170,7 @@ class RecordBatchFileReader:
         self._source = source
         self._limits = limits
         self._zero_copy_only = zero_copy_only
-        self._arguments = None if included_fields is None else tuple(included_fields)
+        self._arguments = None if included_fields is None else several(included_fields, "positions and names")
         self._states = StateMachine(f"the reader of {source.name}", TRANSITIONS, shared=source.data is not None)
         try:
             self._file: _File | None = _File(source, limits)
@@ -247,10 +249,10 @@ class RecordBatchFileReader:
         file = self._opened()
         count = len(file.batches)
         try:
-            number = range(count)[index]
-        except (IndexError, TypeError):
-            if not hasattr(index, "__index__"):
-                raise InvalidType(f"the number of a batch is an int, found {type(index).__name__}") from None
+            number = range(count)[as_index(index)]
+        except TypeError:
+            raise InvalidType(f"the number of a batch is an int, found {type(index).__name__}") from None
+        except IndexError:
             raise IndexOutOfRange(f"no batch {index}: {file.name} has {count}") from None
         batch = self._batch(file, number)
         if self._zero_copy_only:

@@ -20,7 +20,28 @@ if TYPE_CHECKING:
 
 CONTINUATION = b"\xff\xff\xff\xff"
 _SIZE = struct.Struct("<i")
-_FILE = int.from_bytes(b"ARRO", "little")
+_OTHER_FORMATS = {
+    b"ARRO": "an Arrow file; open_file reads it",
+    b"PAR1": "a Parquet file",
+    b"FEA1": "a Feather file of version 1",
+    b"PK\3\4": "a ZIP archive",
+    b"\x1f\x8b\x08": "gzip data; pass gzip.open(path)",
+    b"BZh": "bzip2 data; pass bz2.open(path)",
+    b"\xfd7zX": "xz data; pass lzma.open(path)",
+    b"\x28\xb5\x2f\xfd": "ZSTD data",
+}
+_TEXT = frozenset(b"\t\n\r") | frozenset(range(32, 127))
+
+
+def other_format(head: bytes) -> str:
+    """What four bytes show, where a message or a file should start; empty where they show nothing.
+
+    Text counts too: as the older prefix it would stand for more than 150 MB of metadata.
+    """
+    for magic, what in _OTHER_FORMATS.items():
+        if head.startswith(magic):
+            return what
+    return "text" if len(head) == 4 and _TEXT.issuperset(head) else ""
 
 
 def read_prefix(data: Any, offset: int, where: str, limits: Limits = DEFAULT_LIMITS) -> tuple[int, int] | None:
@@ -45,10 +66,10 @@ def read_prefix(data: Any, offset: int, where: str, limits: Limits = DEFAULT_LIM
         prefix = 8
     if size == 0:
         return None
+    if prefix == 4 and (other := other_format(bytes(data[offset : offset + 4]))):
+        raise InvalidData(f"{where}: expected a message at {offset}, found {other}")
     if size < 0:
         raise InvalidData(f"{where}: the message at {offset} says that its metadata has {size} bytes")
-    if size == _FILE:
-        raise InvalidData(f"{where}: expected a message at {offset}, found the magic of a file; open_file reads it")
     if size > limits.metadata_bytes:
         raise LimitExceeded(
             f"{where}: the message at {offset} has {size} bytes of metadata, "

@@ -18,7 +18,7 @@ import numpy as np
 
 from shmarrow.batch import RecordBatch
 from shmarrow.buffer import U1, Bytes, as_bytes
-from shmarrow.errors import DEFAULT_LIMITS, InvalidData, Limits, Unsupported
+from shmarrow.errors import DEFAULT_LIMITS, InvalidData, Limits, Unsupported, as_limits
 from shmarrow.ipc.batch.decode import dictionary_body
 from shmarrow.ipc.batch.dictionaries import Dictionary, DictionaryBudget, add_dictionary
 from shmarrow.ipc.batch.open import open_batch
@@ -135,7 +135,7 @@ class StreamDecoder(NotCopied):
 
     Notes
     -----
-    Thread safety: none; a decoder belongs to one thread at a time. The batches that it gives belong to anybody.
+    Thread safety: none; use a decoder from one thread at a time. Its batches may be shared between threads.
 
     Examples
     --------
@@ -150,8 +150,8 @@ class StreamDecoder(NotCopied):
     """
 
     def __init__(self, limits: Limits = DEFAULT_LIMITS, where: str = "stream") -> None:
+        self._limits = as_limits(limits)
         self._state = StreamState(where, limits)
-        self._limits = limits
         self._where = where
         self._states = StateMachine(f"the decoder of {where}", TRANSITIONS, PREFIX, shared=True)
         self._events: deque[Event] = deque()
@@ -234,12 +234,12 @@ class StreamDecoder(NotCopied):
         return iter(self.next_event, None)
 
     def close(self) -> None:
-        """Say that no more bytes come; events that were not taken yet stay available.
+        """Signal the end of the input; events that were not taken yet stay available.
 
         Raises
         ------
         InvalidData
-            If a message is cut.
+            If a message is cut, or there was no schema.
         Failed
             If there was an error before, which it names.
         """
@@ -253,6 +253,10 @@ class StreamDecoder(NotCopied):
                 f"{self._where}: the stream ends within {what}: {self.wants} of {self._wants} bytes are missing"
             )
             states.fail(error)
+            raise error
+        if self._state.schema is None and states.state != CLOSED:
+            error = InvalidData(f"{self._where}: the stream ends before its schema")
+            states.go(CLOSE)
             raise error
         states.go(CLOSE)
 

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple, Self, SupportsIndex
 
 from shmarrow.batch import RecordBatch
 from shmarrow.buffer import Bytes
+from shmarrow.columns import several
 from shmarrow.errors import IndexOutOfRange, InvalidData, InvalidType, Limits
 from shmarrow.ipc.batch.dictionaries import Dictionary
 from shmarrow.ipc.batch.header import Header
@@ -261,7 +262,7 @@ class _Index:
             return latest[1]
         found = self.message_at(place.offset)
         if found is None or (found[1], found[1] + found[0].body_length) != (place.body, place.end):
-            raise InvalidData(f"{self.name}: batch {number} is not what it was, somebody has written to the bytes")
+            raise InvalidData(f"{self.name}: batch {number} has changed since it was indexed; the bytes were overwritten")
         return found[0]
 
 
@@ -280,7 +281,7 @@ class MappedStreamReader(_BatchReader):
     def __init__(self, source: Source, limits: Limits, included_fields: Iterable[int | str] | None = None) -> None:
         self._source = source
         self._limits = limits
-        self._arguments = None if included_fields is None else tuple(included_fields)
+        self._arguments = None if included_fields is None else several(included_fields, "positions and names")
         self._states = StateMachine(f"the reader of {source.name}", MAPPED, shared=True)
         self._index: _Index | None = _Index(source, limits)
         try:

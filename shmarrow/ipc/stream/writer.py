@@ -10,10 +10,10 @@ from typing import Any, Self
 import numpy as np
 
 from shmarrow.batch import RecordBatch
-from shmarrow.errors import InvalidData, InvalidType
+from shmarrow.errors import InvalidData, InvalidType, full_name
 from shmarrow.ipc.batch.encode import IpcPayload, check_schema, dictionaries_of, encode_batch, encode_dictionary
 from shmarrow.ipc.message.framing import end_of_stream
-from shmarrow.ipc.options import DEFAULT_OPTIONS, IpcWriteOptions
+from shmarrow.ipc.options import IpcWriteOptions, as_options
 from shmarrow.ipc.schema.encode import encode_schema, schema_message
 from shmarrow.sources.sinks import Sink
 from shmarrow.states import CLOSE, CLOSED, FAIL, FAILED, OPEN, WRITE, NotCopied, StateMachine, Transitions, Turn
@@ -54,11 +54,14 @@ class BatchWriter(NotCopied):
     replaces = True
 
     def __init__(self, sink: Sink, schema: Schema, options: IpcWriteOptions | None) -> None:
-        if not isinstance(schema, Schema):
+        try:
+            self.options = as_options(options)
+            if not isinstance(schema, Schema):
+                raise InvalidType(f"expected a shmarrow.Schema, found {full_name(schema)}")
+        except InvalidType:
             sink.abort()
-            raise InvalidType(f"expected a Schema, found {type(schema).__name__}")
+            raise
         self.schema = schema
-        self.options = options or DEFAULT_OPTIONS
         self._sink = sink
         self._states = StateMachine(f"the writer to {sink.name}", TRANSITIONS)
         self._turn = Turn(f"the writer to {sink.name}")
@@ -115,7 +118,7 @@ class BatchWriter(NotCopied):
         """Write all batches of a table, on request in pieces of at most ``max_chunksize`` rows."""
         self._states.go(WRITE)
         if not isinstance(table, Table):
-            raise InvalidType(f"expected a Table, found {type(table).__name__}")
+            raise InvalidType(f"expected a shmarrow.Table, found {full_name(table)}")
         with self._turn:
             for batch in table.to_batches(max_chunksize):
                 self._write(batch, None)
@@ -123,7 +126,7 @@ class BatchWriter(NotCopied):
     def _write(self, batch: RecordBatch, custom_metadata: MetadataLike | None) -> None:
         self._states.go(WRITE)
         if not isinstance(batch, RecordBatch):
-            raise InvalidType(f"expected a RecordBatch, found {type(batch).__name__}")
+            raise InvalidType(f"expected a shmarrow.RecordBatch, found {full_name(batch)}")
         check_schema(batch, self.schema)
         metadata = as_metadata(custom_metadata) if custom_metadata is not None else batch.metadata
         try:

@@ -32,6 +32,7 @@ from shmarrow.errors import (
     InvalidType,
     Limits,
     Unsupported,
+    as_limits,
 )
 from shmarrow.ipc.file.reader import RecordBatchFileReader
 from shmarrow.ipc.file.writer import RecordBatchFileWriter
@@ -158,6 +159,7 @@ def load_tensors(source: Any, *, limits: Limits = DEFAULT_LIMITS, memory_map: bo
     InvalidData
         If it is no bundle, or its tensors overlap, leave holes or lie outside.
     """
+    limits = as_limits(limits)
     return Bundle(open_source(source, memory_map), limits)
 
 

@@ -18,7 +18,7 @@ from shmarrow.buffer import ALIGNMENT, PADDING, padded
 from shmarrow.errors import InvalidArgument, InvalidType
 from shmarrow.ipc.flatbuffers.tables import STRUCTS
 from shmarrow.ipc.message.encode import encode_message
-from shmarrow.ipc.options import DEFAULT_OPTIONS, IpcWriteOptions
+from shmarrow.ipc.options import IpcWriteOptions, as_options
 from shmarrow.ipc.schema.types import type_values
 from shmarrow.tensor import SparseCOOTensor, SparseCSCMatrix, SparseCSFTensor, SparseCSRMatrix, Tensor
 from shmarrow.tensor.dense import DimNames, Shape, dense_layout, dense_pieces
@@ -61,7 +61,7 @@ def encode_tensor(tensor: Any, options: IpcWriteOptions | None = None, start: in
 
 def checked_options(options: IpcWriteOptions | None) -> IpcWriteOptions:
     """The options with at least the alignment that tensors have."""
-    options = options or DEFAULT_OPTIONS
+    options = as_options(options)
     if options.compression is not None or options.endianness != "little":
         raise InvalidArgument(
             "a message of a tensor has neither compression nor a byte order other than little, "

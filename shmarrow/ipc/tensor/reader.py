@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import Any, Self
 
 from shmarrow.buffer import ALIGNMENT, Bytes
-from shmarrow.errors import DEFAULT_LIMITS, InvalidData, Limits
+from shmarrow.errors import DEFAULT_LIMITS, InvalidData, Limits, as_limits
 from shmarrow.ipc.message.decode import Message
 from shmarrow.ipc.message.framing import CONTINUATION, read_prefix
 from shmarrow.ipc.tensor.decode import read_header
@@ -58,6 +58,7 @@ def read_tensor(source: Any, *, limits: Limits = DEFAULT_LIMITS, memory_map: boo
     InvalidData
         If there is no message of a tensor, or it is cut or breaks the format.
     """
+    limits = as_limits(limits)
     opened = open_source(source, memory_map, sequential=True)
     try:
         return MessageCursor(opened, limits).read_first()
@@ -75,6 +76,7 @@ def read_tensors(source: Any, *, limits: Limits = DEFAULT_LIMITS, memory_map: bo
     TensorReader
         An iterator, which reads a message when it comes to it.
     """
+    limits = as_limits(limits)
     return TensorReader(open_source(source, memory_map, sequential=True), limits)
 
 
