@@ -34,12 +34,20 @@ def is_location(source: object) -> bool:
     return isinstance(source, (str, os.PathLike))
 
 
+def decoded(where: Location) -> str:
+    """A location as text."""
+    try:
+        return os.fsdecode(where)
+    except Exception as error:  # of the object's own __fspath__
+        raise InvalidType(f"a {type(where).__name__} gives no path: {type(error).__name__}: {error}") from error
+
+
 def resolve(where: Location) -> tuple[str, str]:
     """The name and the path of a location, checked."""
     if not is_location(where):
         raise InvalidType(f"expected a path or {SHM_SCHEME}NAME, found {type(where).__name__}")
     try:
-        name = os.fsdecode(where)
+        name = decoded(where)
         if name.isascii() and "\0" not in name and not name.startswith(SHM_SCHEME):
             last = name[name.rfind("/") + 1 :]
             if last not in ("", ".", "..") and not last.startswith(TEMP_PREFIX):
