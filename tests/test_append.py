@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import stat
 import struct
 import threading
 import time
@@ -154,3 +155,28 @@ def test_a_footer_that_counts_rows_wrongly_is_not_believed(tmp_path: Path) -> No
         writer.write(sa.record_batch({"x": [3, 4]}))
     with sa.ipc.open_file(path) as reader:
         assert (reader.num_rows, reader.read_all().num_rows) == (4, 4)
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="needs another user's file")
+def test_a_file_placed_by_somebody_else_gives_nothing_to_its_replacement(tmp_path: Path) -> None:
+    """In a directory that all may write, its owner would get what is written; adding to it leaves it with its owner."""
+    path = tmp_path / "a"
+    before = os.umask(0o077)
+    try:
+        for bits, planted in ((0o1777, True), (0o755, False), (0o1755, False)):
+            tmp_path.chmod(bits)
+            _file(path, 1)
+            os.chown(path, 65534, 65534)
+            path.chmod(0o666)
+            with sa.ipc.append_file(path) as writer:
+                writer.write(sa.record_batch({"x": [2]}))
+            found = path.stat()
+            assert (found.st_uid, found.st_gid, stat.S_IMODE(found.st_mode)) == (65534, 65534, 0o666)
+            _file(path, 3)
+            found = path.stat()
+            expected = (0, 0, 0o600) if planted else (65534, 65534, 0o666)
+            assert (found.st_uid, found.st_gid, stat.S_IMODE(found.st_mode)) == expected
+            assert _values(path) == [3]
+            path.unlink()
+    finally:
+        os.umask(before)

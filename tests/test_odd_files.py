@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import io
+import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -106,8 +108,9 @@ def test_what_changes_nothing_is_mapped_still(tmp_path: Path) -> None:
         label = "mine"
 
     (tmp_path / "a").write_bytes(FILE)
-    for opened in (Named, lambda path: open(path, "rb"), lambda path: open(path, "r+b")):
-        with opened(tmp_path / "a") as file:
+    raw = [Named(tmp_path / "a"), *(io.FileIO(tmp_path / "a", mode) for mode in ("r", "r", "r+"))]
+    for file in (*raw[:2], io.BufferedReader(raw[2]), io.BufferedRandom(raw[3])):
+        with file:
             assert open_source(file).mapped
 
 
@@ -126,3 +129,99 @@ def test_a_file_that_shrinks_while_it_is_mapped(tmp_path: Path) -> None:
     command = [sys.executable, "-c", code, str(tmp_path / "a")]
     found = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (found.stdout, found.stderr) == ("True True\n", "")
+
+
+class Saying(io.BytesIO):
+    """Says what it was told to of where it stands."""
+
+    def __init__(self, position: Any) -> None:
+        super().__init__(FILE)
+        self.position = position
+
+    def tell(self) -> int:
+        return self.position  # type: ignore[no-any-return]
+
+
+@pytest.mark.parametrize("position", [None, "x", -1, 1.5, True, b"", 2**63, 2**70], ids=repr)
+def test_a_position_that_is_none(position: Any) -> None:
+    with pytest.raises(sa.InvalidType, match="tell\\(\\) of a Saying should give"):
+        sa.ipc.open_file(Saying(position))
+
+
+def _detached(mode: str, path: Path) -> Any:
+    file = open(path, mode)  # noqa: SIM115
+    file.detach().close()  # type: ignore[attr-defined]
+    return file
+
+
+def test_a_detached_buffer(tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(FILE)
+    for use in (sa.ipc.open_file, sa.ipc.open_stream):
+        with pytest.raises(sa.StorageError, match=r"a BufferedReader.*detached"):
+            use(_detached("rb", tmp_path / "a"))  # type: ignore[operator]
+    with pytest.raises(sa.StorageError, match=r"a BufferedWriter.*detached"):
+        sa.ipc.new_stream(_detached("wb", tmp_path / "b"), BATCH.schema)
+
+
+def test_a_file_object_that_cannot_say_whether_it_is_closed() -> None:
+    class Broken:
+        @property
+        def closed(self) -> bool:
+            raise RuntimeError("lost")
+
+        def read(self, size: int) -> bytes:
+            return b""
+
+        def write(self, data: Any) -> int:
+            return len(data)
+
+    uses: list[Callable[[Any], Any]] = [
+        sa.ipc.open_file,
+        sa.ipc.open_stream,
+        lambda file: sa.ipc.new_stream(file, BATCH.schema),
+    ]
+    for use in uses:
+        with pytest.raises(sa.StorageError, match="RuntimeError: lost") as found:
+            use(Broken())
+        assert found.value.errno == errno.EIO
+
+
+class PathLike:
+    def __init__(self, answer: Any) -> None:
+        self.answer = answer
+
+    def __fspath__(self) -> Any:
+        if isinstance(self.answer, Exception):
+            raise self.answer
+        return self.answer
+
+
+@pytest.mark.parametrize("answer", [5, None, TypeError("no"), ValueError("no"), RuntimeError("no")], ids=repr)
+def test_a_path_that_is_none(answer: Any) -> None:
+    uses: list[Callable[[Any], Any]] = [
+        sa.ipc.open_file,
+        lambda where: sa.ipc.open_file(where, memory_map=False),
+        lambda where: sa.ipc.new_file(where, BATCH.schema),
+        sa.ipc.append_file,
+        sa.segment.attach,
+        sa.segment.unlink,
+        sa.Store,
+    ]
+    for use in uses:
+        with pytest.raises(sa.InvalidType, match="a PathLike gives no path"):
+            use(PathLike(answer))
+
+
+def test_a_pipe_that_does_not_take_what_is_flushed() -> None:
+    """The error is that of a write which is not accepted, not that of a reader."""
+    reader, writer = os.pipe()
+    os.set_blocking(writer, False)
+    raw = io.FileIO(writer, "w")
+    file = io.BufferedWriter(raw, 1 << 20)
+    target = sa.ipc.new_stream(file, BATCH.schema)
+    target.write(sa.record_batch({"x": list(range(20_000))}))
+    with pytest.raises(sa.StorageError, match="give a file object in blocking mode") as found:
+        target.close()
+    assert found.value.errno == errno.EAGAIN
+    os.close(reader)
+    raw.close()

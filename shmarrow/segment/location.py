@@ -34,12 +34,20 @@ def is_location(source: object) -> bool:
     return isinstance(source, (str, os.PathLike))
 
 
+def decoded(where: Location) -> str:
+    """A location as text."""
+    try:
+        return os.fsdecode(where)
+    except Exception as error:  # of the object's own __fspath__
+        raise InvalidType(f"a {type(where).__name__} gives no path: {type(error).__name__}: {error}") from error
+
+
 def resolve(where: Location) -> tuple[str, str]:
     """The name and the path of a location, checked."""
     if not is_location(where):
         raise InvalidType(f"expected a path or {SHM_SCHEME}NAME, found {type(where).__name__}")
     try:
-        name = os.fsdecode(where)
+        name = decoded(where)
         if name.isascii() and "\0" not in name and not name.startswith(SHM_SCHEME):
             last = name[name.rfind("/") + 1 :]
             if last not in ("", ".", "..") and not last.startswith(TEMP_PREFIX):
@@ -95,11 +103,16 @@ def check_removable(found: os.stat_result) -> None:
         raise not_regular(found)
 
 
-def check_trusted_link(path: str, link: os.stat_result) -> None:
-    """Refuse to follow a link that somebody else has placed in a directory that all may write, as Linux does."""
+def is_planted(path: str, found: os.stat_result) -> bool:
+    """Whether what is at a path was placed there by somebody else, in a sticky directory that all may write."""
     directory = os.stat(os.path.dirname(path) or os.curdir)
     for_all = stat.S_ISVTX | stat.S_IWOTH
-    if directory.st_mode & for_all == for_all and link.st_uid not in (os.geteuid(), directory.st_uid):
+    return directory.st_mode & for_all == for_all and found.st_uid not in (os.geteuid(), directory.st_uid)
+
+
+def check_trusted_link(path: str, link: os.stat_result) -> None:
+    """Refuse to follow a link that somebody else has placed in a directory that all may write, as Linux does."""
+    if is_planted(path, link):
         raise PermissionError(
             errno.EACCES, f"the symbolic link {path!r} is user {link.st_uid}'s, in a directory that all may write"
         )

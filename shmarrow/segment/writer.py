@@ -43,6 +43,7 @@ from shmarrow.segment.location import (
     Location,
     check_removable,
     check_trusted_link,
+    is_planted,
     is_shm,
     refused,
     resolve,
@@ -104,7 +105,8 @@ def create(
         Permission bits of the published object, whatever the umask; until then it is 0600. Widen it to share
         (``0o444``); with write bits, whoever has them can truncate the object and crash its readers. None gives what
         any program that writes a file gives: owner and permission bits of the file that is replaced, or else 0o666
-        without the bits of the umask.
+        without the bits of the umask; also where somebody else placed that file in a sticky directory that all may
+        write, as ``/tmp`` is, and it is not named in ``replacing``.
     overwrite : bool
         Replace an object of this name at the moment of publishing. Readers of the old one keep it whole. Where a path
         is a symbolic link, the file that it leads to is replaced, and made if there is none.
@@ -138,6 +140,8 @@ def create(
         if not os.path.isabs(path):
             path = os.path.join(os.getcwd(), path)  # still the same file after a chdir
         path, replaced = _target(path, overwrite, follow=keeper is None and not is_shm(name))
+        if replaced is not None and mode is None and replacing is None and is_planted(path, replaced):
+            replaced = None
         directory = os.path.dirname(path)
         scratch = directory if keeper is None else keeper.scratch
         bits = 0o666 if mode is None and replaced is None else 0o600

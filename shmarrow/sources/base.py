@@ -114,7 +114,10 @@ class Source:
 def name_of(file: Any) -> str:
     """What a file object is called in messages."""
     for attribute in ("name", "path"):
-        name = getattr(file, attribute, None)
+        try:
+            name = getattr(file, attribute, None)
+        except Exception:  # as of a buffered reader whose raw file was detached
+            continue
         if isinstance(name, str) and name:
             return name
     return f"a {type(file).__name__}"

@@ -32,15 +32,16 @@ class PositionedSource(Source):
 
 def open_bytes_io(file: Any, sequential: bool) -> Source | None:
     """A ``BytesIO`` whose bytes are its own; None for all else, also where a subclass reads in its own way."""
-    kind = type(file)
-    if not isinstance(file, io.BytesIO) or (kind.read, kind.readinto, kind.getvalue) != _OWN_METHODS:
+    if not isinstance(file, io.BytesIO) or any(
+        getattr(type(file), name) != getattr(io.BytesIO, name) for name in _METHODS
+    ):
         return None
     # Shares the bytes that the object holds, where a view would keep it from growing or closing.
     data = file.getvalue()
     return PositionedSource(_described(data), file, data) if sequential else Source(_described(data), as_bytes(data))
 
 
-_OWN_METHODS = (io.BytesIO.read, io.BytesIO.readinto, io.BytesIO.getvalue)
+_METHODS = ("read", "readinto", "getvalue", "tell", "seek")
 
 
 def open_buffer(source: Any, sequential: bool) -> Source:

@@ -19,8 +19,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import nullcontext
 from typing import Any
 
+import numpy as np
+
 from shmarrow.buffer import Bytes, as_bytes
-from shmarrow.errors import Closed, InvalidData, StorageError
+from shmarrow.errors import Closed, InvalidData, InvalidType, StorageError
 from shmarrow.segment.attached import EMPTY
 from shmarrow.sources.base import Source, name_of
 from shmarrow.sources.sequential import SequentialSource, is_decompressing, raise_io_error
@@ -42,7 +44,9 @@ def open_ranges(file: Any) -> RangeSource | None:
         size = file.tell()
     except Exception as error:
         raise_io_error(error, "find the size of", name)
-    return RangeSource(file, name, size)
+    if not isinstance(size, (int, np.integer)) or isinstance(size, bool) or not 0 <= size < 1 << 63:
+        raise InvalidType(f"tell() of {name} should give the size of the file as an int, found {size!r}")
+    return RangeSource(file, name, int(size))
 
 
 class RangeSource(Source):

@@ -42,10 +42,15 @@ def check_file(file: Any, mode: str) -> None:
     name = name_of(file)
     if isinstance(file, io.TextIOBase):
         raise _is_text(name, mode)
-    if getattr(file, "closed", False) is True:
+    try:
+        closed = getattr(file, "closed", False)
+        able = getattr(file, "readable" if mode == "rb" else "writable", None)
+        refused = closed is not True and callable(able) and not able()
+    except Exception as error:
+        raise_io_error(error, "use", name)
+    if closed is True:
         raise Closed(f"the file object {name} is closed; open it again")
-    able = getattr(file, "readable" if mode == "rb" else "writable", None)
-    if callable(able) and not able():
+    if refused:
         raise InvalidType(f"{name} is open for {'writing' if mode == 'rb' else 'reading'} only; open it as {mode!r}")
 
 

@@ -18,14 +18,13 @@ from __future__ import annotations
 
 import errno
 import io
-import os
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn, TypeVar
 
 from shmarrow import segment
 from shmarrow.buffer import Bytes
 from shmarrow.errors import Failed, InvalidType, StorageError
-from shmarrow.segment.location import is_shm
+from shmarrow.segment.location import is_shm, resolve
 from shmarrow.sources.base import name_of
 from shmarrow.sources.pieces import joined
 from shmarrow.sources.sequential import check_file, raise_io_error
@@ -181,6 +180,8 @@ class FileSink(Sink):
         if hasattr(self._file, "flush"):
             try:
                 self._file.flush()
+            except BlockingIOError as error:
+                raise self._stuck(0) from error
             except Exception as error:
                 raise_io_error(error, "flush", self.name)
 
@@ -201,7 +202,7 @@ def open_sink(
     if isinstance(sink, segment.SegmentWriter):
         return SegmentSink(sink)
     if segment.is_location(sink):
-        shared = is_shm(os.fsdecode(sink))
+        shared = is_shm(resolve(sink)[0])
         return SegmentSink(
             segment.create(
                 sink,

@@ -29,6 +29,7 @@ from typing import NamedTuple
 from shmarrow.errors import InvalidArgument, InvalidType, StorageError, Unsupported, storage_error
 from shmarrow.segment import SHM_DIRECTORY, SHM_SCHEME, Location, is_location, supports_unnamed
 from shmarrow.segment.files import lock_exclusive
+from shmarrow.segment.location import decoded
 
 CONTROL = ".shmarrow"
 LOCK_SECONDS = 30.0
@@ -116,7 +117,7 @@ class Place:
             )
         if not is_location(where):
             raise InvalidType(f"a store is in a directory or at {SHM_SCHEME}NAME, found {type(where).__name__}")
-        self.name = os.fsdecode(where)
+        self.name = decoded(where)
         self.directory_mode = mode | (mode & 0o444) >> 2
         self.object_mode = mode & ~WRITE_BITS
         self.owners = None if trust else frozenset({os.geteuid(), 0})
