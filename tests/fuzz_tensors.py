@@ -1,13 +1,15 @@
-"""Mutated bundles and messages of tensors, dense and sparse: ``python tests/fuzz_tensors.py [FIRST] [COUNT]``.
+"""Mutated messages and bundles of tensors: ``python tests/fuzz_tensors.py --first NUMBER --count COUNT``.
 
 A number makes one input, so the number of a finding is enough to have it again:
-``python tests/fuzz_tensors.py NUMBER 1``.
+``python tests/fuzz_tensors.py --first NUMBER --count 1``.
 """
 
 from __future__ import annotations
 
+import argparse
 import io
 import random
+import signal
 import sys
 import time
 import traceback
@@ -112,19 +114,33 @@ def exercise(kind: str, data: bytes) -> str:
     return outcomes[0]
 
 
+_SECONDS = 20  # for one input
+
+
+def _hangs(*_: Any) -> None:
+    raise TimeoutError(f"takes more than {_SECONDS} s")
+
+
 def main(first: int = 0, count: int = 100_000) -> int:
     """Run a range of mutations; gives how many findings there were."""
     started, findings = time.monotonic(), 0
     counts = {"read": 0, "refused": 0}
+    signal.signal(signal.SIGALRM, _hangs)
     for number in range(first, first + count):
+        signal.alarm(_SECONDS)
         try:
             counts[exercise(*mutation(number))] += 1
         except BaseException:
             findings += 1
             print(f"\nmutation {number}: {traceback.format_exc(limit=-6)}", flush=True)
+    signal.alarm(0)
     print(f"{count:,} in {time.monotonic() - started:.0f} s: {counts}, {findings} findings")
     return findings
 
 
 if __name__ == "__main__":
-    sys.exit(1 if main(*map(int, sys.argv[1:])) else 0)
+    parser = argparse.ArgumentParser(description="Look for bytes of tensors that break a promise.")
+    parser.add_argument("--first", type=int, default=0, help="the number of the first mutation; 0 by default")
+    parser.add_argument("--count", type=int, default=100_000, help="how many mutations; 100,000 by default")
+    chosen = parser.parse_args()
+    sys.exit(1 if main(chosen.first, chosen.count) else 0)

@@ -9,7 +9,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import numpy as np
+import pytest
 from forms import stream_of
+from test_dictionaries import DELTAS, _nested, stream
 from wire import messages
 
 import shmarrow as sa
@@ -92,3 +94,24 @@ def test_what_is_checked_is_what_is_used() -> None:
     checked = array._checked(None)
     assert checked.tolist() == [0, 1, 0]
     assert not np.shares_memory(checked, array.indices.values)
+
+
+def test_a_delta_that_fails_once_is_added_once() -> None:
+    """A delta of nested dictionaries that is refused leaves no trace, so it counts once when it is read again."""
+    grown = [_nested(["a"], [[0]], [0]), _nested(["a", "b"], [[0], [1, 0]], [1, 0])]
+    data = bytearray(stream(*grown, options=DELTAS))
+    delta = messages(bytes(data))[4]
+    assert delta.message.header["isDelta"]
+    start, size = delta.message.header["data"]["buffers"].view("<i8").reshape(-1, 2)[1].tolist()
+    offsets = np.frombuffer(data, "<i4", size // 4, delta.body + start)
+    assert offsets.tolist() == [0, 1]
+    reader = sa.ipc.open_stream(data)
+    assert reader.read_next_batch().to_pydict() == {"d": [["a"]]}
+    offsets[1] = 1 << 30
+    for _ in range(3):
+        with pytest.raises(sa.InvalidData):
+            reader.read_next_batch()
+    offsets[1] = 1
+    column = reader.read_next_batch().column(0)
+    assert column.to_pylist() == [["b", "a"], ["a"]]
+    assert column.dictionary.values.dictionary.to_pylist() == ["a", "b"]

@@ -226,3 +226,16 @@ def test_values_that_no_bytes_stand_for_are_bounded() -> None:
         with pytest.raises(sa.LimitExceeded, match=r"16777217 values .* the 16777216 that are made at once"):
             array.to_pylist()
         assert len(array.slice(5, 10).to_pylist()) == 10
+
+
+def test_dictionary_bytes_hold_before_anything_is_decompressed() -> None:
+    """A few kB that claim a dictionary of 64 MiB are refused by what they claim."""
+    claimed = 64 << 20
+    words = pa.array(np.zeros(claimed, "u1"))
+    data = file_of({"d": pa.DictionaryArray.from_arrays(pa.array([0, 0]), words)}, "zstd")
+    assert len(data) < 1 << 16
+    limits = sa.ipc.Limits(dictionary_bytes=1 << 20)
+    batch = sa.ipc.open_file(data, limits=limits).get_batch(0)
+    with pytest.raises(sa.LimitExceeded, match=rf"hold {claimed} bytes.* Limits.dictionary_bytes = {1 << 20}"):
+        batch.column(0)
+    assert sa.ipc.open_file(data).get_batch(0).column(0).to_pylist() == [0, 0]

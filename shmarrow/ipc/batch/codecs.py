@@ -43,35 +43,42 @@ class Decompressor:
         self._codec = codec
         self._limits = limits
 
-    def columns(self, columns: Sequence[Sequence[tuple[int, Bytes]]]) -> dict[int, Bytes]:
+    def columns(self, columns: Sequence[Sequence[tuple[int, Bytes]]], at_most: int | None = None) -> dict[int, Bytes]:
         """The decompressed buffers of some columns by index: copies, or views of those that are stored raw.
 
         Parameters
         ----------
         columns : sequence of sequences of (int, uint8 ndarray)
             The index and the bytes of each buffer of each column. The limit holds for the buffers of one column.
+        at_most : int, optional
+            For a dictionary, what ``Limits.dictionary_bytes`` leaves for it.
 
         Raises
         ------
         InvalidData
             If a buffer breaks the format.
         LimitExceeded
-            If the buffers of a column claim more than ``Limits.decompressed_bytes``.
+            If the buffers of a column claim more than ``Limits.decompressed_bytes``, or than ``at_most``.
         """
         buffers = [buffer for column in columns for buffer in column]
-        sizes = [size for column in columns for size in self._claims(column)]
+        sizes = [size for column in columns for size in self._claims(column, at_most)]
         threads = len(buffers) > 1 and sum(sizes) >= _WORTH_THREADS
         found = in_threads(self._open, buffers, sizes) if threads else list(map(self._open, buffers, sizes))
         return {index: data for (index, _), data in zip(buffers, found, strict=True)}
 
-    def _claims(self, column: Sequence[tuple[int, Bytes]]) -> list[int]:
-        """The sizes that the buffers of a column claim, after a check of the limit."""
+    def _claims(self, column: Sequence[tuple[int, Bytes]], at_most: int | None) -> list[int]:
+        """The sizes that the buffers of a column claim, after a check of the limits."""
         claims = [self._claim(index, data) for index, data in column]
         total, most = sum([size for size in claims if size > 0]), self._limits.decompressed_bytes
         if total > most:
             raise LimitExceeded(
                 f"compressed buffers {column[0][0]} to {column[-1][0]} say that they hold {total} bytes, "
                 f"more than Limits.decompressed_bytes = {most}"
+            )
+        if at_most is not None and total > at_most + 8 * len(column):
+            raise LimitExceeded(
+                f"compressed buffers {column[0][0]} to {column[-1][0]} say that they hold {total} bytes, "
+                f"more than the {at_most} that are left of Limits.dictionary_bytes = {self._limits.dictionary_bytes}"
             )
         return claims
 

@@ -184,10 +184,13 @@ class ArrayLoader:
                 made.append(make(each, length, [None, body[start : start + size]], 0))
         return made
 
-    def values(self, wire: FieldLayout) -> Any:
-        """The one column of a dictionary batch, whose nodes and buffers start at 0."""
+    def values(self, wire: FieldLayout, at_most: int) -> Any:
+        """The one column of a dictionary batch, whose nodes and buffers start at 0.
+
+        Buffers that claim to decompress to more than ``at_most`` bytes are refused.
+        """
         try:
-            ready = self._load([BufferCursor(self, 0, 0, 0, {}).used(wire)])
+            ready = self._load([BufferCursor(self, 0, 0, 0, {}).used(wire)], at_most)
             column = BufferCursor(self, 0, 0, 0, ready).array(wire)
         except InvalidData as error:
             raise type(error)(f"{self.where}: {error}") from None
@@ -316,7 +319,7 @@ class ArrayLoader:
             return self._load([range(index, index + 1)])[index]
         return self._body[start:stop]
 
-    def _load(self, columns: Sequence[Iterable[int]]) -> dict[int, Bytes]:
+    def _load(self, columns: Sequence[Iterable[int]], at_most: int | None = None) -> dict[int, Bytes]:
         """Fetch the buffers of some columns where the body is not in memory, and decompress them where they have to be.
 
         Gives the decompressed ones by their index.
@@ -329,7 +332,8 @@ class ArrayLoader:
         if self._decompressor is None:
             return {}
         body = self._body
-        return self._decompressor.columns([[(i, body[start:stop]) for i, start, stop in column] for column in filled])
+        packed = [[(i, body[start:stop]) for i, start, stop in column] for column in filled]
+        return self._decompressor.columns(packed, at_most)
 
     def _filled(self, buffers: Iterable[int]) -> Iterator[tuple[int, int, int]]:
         """Buffers that are not empty and where they lie; :meth:`bytes_of` refuses the others where they are used."""

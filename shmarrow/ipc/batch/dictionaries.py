@@ -17,7 +17,7 @@ from typing import Any
 from shmarrow.errors import InvalidData, InvalidType, LimitExceeded, Limits
 from shmarrow.ipc.batch.decode import ArrayLoader
 from shmarrow.ipc.schema.decode import FieldLayout
-from shmarrow.layout.array import concat_arrays
+from shmarrow.layout.array import Array, concat_arrays
 
 _decoding = _thread._local()  # as threading has it, which takes half a millisecond to import
 _lock = _thread.RLock()  # held for a few additions at a time
@@ -46,8 +46,13 @@ class DictionaryBudget:
             self._sizes[id] = sizes
         return sizes
 
-    def count(self, id: int, sizes: dict[Any, int], type: Any, size: int) -> None:
-        """Count the values of one type; in the place of those of a shorter version.
+    def left(self, sizes: dict[Any, int], type: Any) -> int:
+        """How many bytes the values of one type may have, with all others that are counted."""
+        with _lock:
+            return self._limit - self._total + sizes.get(type, 0)
+
+    def count(self, id: int, sizes: dict[Any, int], type: Any, size: int, only_check: bool = False) -> None:
+        """Count the values of one type, in the place of those of a shorter version; or check that they may be counted.
 
         Raises
         ------
@@ -57,7 +62,7 @@ class DictionaryBudget:
         with _lock:
             more = max(size - sizes.get(type, 0), 0)
             total = self._total + more
-            if total <= self._limit and self._sizes.get(id) is sizes:
+            if total <= self._limit and not only_check and self._sizes.get(id) is sizes:
                 sizes[type], self._total = sizes.get(type, 0) + more, total
         if total > self._limit:
             raise LimitExceeded(
@@ -121,17 +126,35 @@ class Dictionary:
             later.append(version)
             version = version._earlier
         pieces = [] if version is None else [version._decoded[type]]
+        seen: set[int] = set()
+        size = sum([_bytes_of(piece, seen) for piece in pieces])
         for each in reversed(later):
             body = each._body
             if body is None:
                 raise InvalidData(f"dictionary {self._id} was decoded as another type than {type}")
-            pieces.append(body.values(wire))
+            pieces.append(body.values(wire, self._budget.left(self._sizes, type) - size))
+            size += _bytes_of(pieces[-1], seen)
+            self._budget.count(self._id, self._sizes, type, size, only_check=True)
         joined = concat_arrays(pieces)
         self._budget.count(self._id, self._sizes, type, joined.nbytes)
         # Shorter versions are slices of the longest one, so asking for all of them in any order copies nothing more.
         for each in later:
             each._decoded[type] = joined.slice(0, each.length)
         return self._decoded[type]
+
+
+def _bytes_of(array: Array, seen: set[int]) -> int:
+    """The bytes of an array and its children, and of dictionaries within it that were not seen before.
+
+    Less what each buffer may lose when it is joined with others: an offset, or bits.
+    """
+    size = sum([max(len(data) - 8, 0) for data in array._buffers if data is not None])
+    size += sum([_bytes_of(child, seen) for child in array._children])
+    inner = array._dictionary
+    if inner is None or id(inner) in seen:
+        return size
+    seen.add(id(inner))
+    return size + _bytes_of(inner, seen)
 
 
 def add_dictionary(

@@ -117,9 +117,17 @@ class StreamState:
         content, id, delta = dictionary_body(message, body, schema, found, self.where, self.limits)
         if self._shared:
             self._dictionaries, self._shared = dict(self._dictionaries), False
-        add_dictionary(self._dictionaries, id, content, delta, self.where, self._budget)
+        known = self._dictionaries
+        before = known.get(id)
+        add_dictionary(known, id, content, delta, self.where, self._budget)
         if nested:
-            self._dictionaries[id].decode(source.dictionary_wires().get(id))
+            try:
+                known[id].decode(source.dictionary_wires().get(id))
+            except BaseException:  # as it was, so that a delta that is taken in again is not added twice
+                del known[id]
+                if before is not None:
+                    known[id] = before
+                raise
         return DictionaryEvent(id, delta)
 
 
