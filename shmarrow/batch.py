@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, ClassVar, Protocol
 
 from shmarrow.columns import Columns, Key, common_length, fields_at, renamed, several, wanted_types
-from shmarrow.errors import InvalidArgument, InvalidData
+from shmarrow.errors import InvalidArgument, InvalidData, full_name, not_expected
 from shmarrow.layout.array import checked_positions
 from shmarrow.layout.build import array
 from shmarrow.layout.memory import check_expansion, slice_bounds
@@ -314,4 +314,6 @@ def record_batch(data: Any, names: Sequence[str] | None = None, schema: Schema |
         names, schema = None, names
     if isinstance(data, Mapping):
         return RecordBatch.from_pydict(data, schema)
+    if full_name(data).startswith("pyarrow.") and hasattr(data, "schema"):
+        raise not_expected("a mapping or arrays", data)
     return RecordBatch.from_arrays(list(data), names, schema)

@@ -94,6 +94,15 @@ def full_name(value: object) -> str:
     return kind.__qualname__ if package == "builtins" else f"{package}.{kind.__qualname__}"
 
 
+def not_expected(expected: str, value: object) -> InvalidType:
+    """The error for a value of another type than the one of ours that was expected."""
+    found = full_name(value)
+    package, _, kind = found.partition(".")
+    known = package == "pyarrow" and kind in ("RecordBatch", "Schema", "Table")
+    hint = f"; shmarrow.{kind}.from_pyarrow converts it" if known else ""
+    return InvalidType(f"expected {expected}, found {found}{hint}")
+
+
 def storage_error(error: OSError, action: str, where: str, hint: str = "") -> StorageError:
     """Turn an ``OSError`` into the shmarrow error that fits its errno.
 

@@ -13,7 +13,15 @@ import numpy as np
 
 from shmarrow.batch import RecordBatch
 from shmarrow.columns import Columns, Key, common_length, fields_at, renamed, several, wanted_types
-from shmarrow.errors import CopyRequired, IndexOutOfRange, InvalidArgument, InvalidType, LimitExceeded
+from shmarrow.errors import (
+    CopyRequired,
+    IndexOutOfRange,
+    InvalidArgument,
+    InvalidType,
+    LimitExceeded,
+    full_name,
+    not_expected,
+)
 from shmarrow.layout.array import concat_arrays, nulls
 from shmarrow.layout.build import array
 from shmarrow.layout.memory import slice_bounds
@@ -220,7 +228,10 @@ class Table(Columns):
         InvalidType
             If a batch has other fields.
         """
-        items = list(batches)
+        items = several(batches, "record batches")
+        for item in items:
+            if not isinstance(item, RecordBatch):
+                raise not_expected("a list of shmarrow.RecordBatch", item)
         if schema is None:
             if not items:
                 raise InvalidArgument("expected a schema, as there are no batches")
@@ -294,6 +305,8 @@ class Table(Columns):
         """The batches, on request in pieces of at most ``max_chunksize`` rows; copies nothing."""
         if max_chunksize is None:
             return list(self.batches)
+        if not isinstance(max_chunksize, (int, np.integer)):
+            raise InvalidType(f"max_chunksize is an int, found {max_chunksize!r:.80}")
         if max_chunksize < 1:
             raise InvalidArgument(f"max_chunksize is at least 1, found {max_chunksize}")
         return [
@@ -383,6 +396,8 @@ def table(data: Any, names: Sequence[str] | None = None, schema: Schema | None =
         data = [data]
     if isinstance(data, Mapping):
         return Table.from_pydict(data, schema)
+    if full_name(data).startswith("pyarrow.") and hasattr(data, "schema"):
+        raise not_expected("a mapping, record batches or arrays", data)
     items = list(data)
     if names is None and all(isinstance(item, RecordBatch) for item in items):
         return Table.from_batches(items, schema)

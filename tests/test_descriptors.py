@@ -197,6 +197,8 @@ def test_a_descriptor_without_a_class_is_refused(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setitem(descriptors.BY_MEMBER, "Vector", TYPES[0]._replace(member="Vector"))
     with pytest.raises(TypeError, match=r"no class has the descriptors .*Vector"):
         descriptors.check_complete()
+    with pytest.raises(TypeError, match=r"no class has the descriptors \['Vector'\]"):
+        TYPES[0]._replace(member="Vector").make({})
 
 
 def test_extension_types_have_the_descriptor_of_their_storage() -> None:

@@ -92,6 +92,15 @@ VALUE = {
 }
 """Things that are values: copies are equal to them."""
 
+
+def _decoder() -> sa.ipc.StreamDecoder:
+    sink = io.BytesIO()
+    sa.ipc.new_stream(sink, sa.schema({"x": sa.int64()})).close()
+    decoder = sa.ipc.StreamDecoder()
+    decoder.feed(sink.getvalue())
+    return decoder
+
+
 UNNAMED: dict[str, Callable[[Any], Any]] = {
     "file over a buffer": lambda at: sa.ipc.open_file(written(at).read_bytes()),
     "file over a file object": lambda at: sa.ipc.open_file(written(at).open("rb")),
@@ -105,7 +114,7 @@ UNNAMED: dict[str, Callable[[Any], Any]] = {
     "appender": lambda at: sa.ipc.append_file(written(at)),
     "writer of a tensor": lambda at: sa.ipc.new_tensor(at, (3,), "int8"),
     "writer of a segment": lambda at: segment.create(at),
-    "decoder": lambda at: sa.ipc.StreamDecoder(),
+    "decoder": lambda at: _decoder(),
 }
 """Things that have a position, a lock or bytes without a name: copies are refused, and say what to do."""
 

@@ -7,6 +7,7 @@ import io
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -119,3 +120,105 @@ def test_limits_of_another_type(limits: Any) -> None:
             call()
     with pytest.raises(sa.InvalidArgument, match="depth must be an int"):
         sa.Limits(depth=True)
+
+
+def test_what_is_pyarrows_is_said_to_be_so() -> None:
+    batch = pa.record_batch({"s": ["a"], "t": [1], "state": [3]})
+    table = pa.Table.from_batches([batch])
+    writer: Any = sa.ipc.new_stream(io.BytesIO(), BATCH.schema)
+    for call, expected, kind in (
+        (lambda: writer.write(batch), "a shmarrow.RecordBatch", "RecordBatch"),
+        (lambda: writer.write(table), "a shmarrow.RecordBatch", "Table"),
+        (lambda: writer.write_table(table), "a shmarrow.Table", "Table"),
+        (lambda: sa.ipc.new_file(io.BytesIO(), batch.schema), "a shmarrow.Schema", "Schema"),
+        (lambda: sa.record_batch(batch), "a mapping or arrays", "RecordBatch"),
+        (lambda: sa.record_batch(table), "a mapping or arrays", "Table"),
+        (lambda: sa.table(table), "a mapping, record batches or arrays", "Table"),
+        (lambda: sa.schema(batch.schema), "fields, pairs or a mapping", "Schema"),
+        (lambda: sa.Table.from_batches([batch]), "a list of shmarrow.RecordBatch", "RecordBatch"),
+    ):
+        with pytest.raises(sa.InvalidType) as caught:
+            call()
+        assert str(caught.value) == (
+            f"expected {expected}, found pyarrow.{kind}; shmarrow.{kind}.from_pyarrow converts it"
+        )
+    writer.write(sa.RecordBatch.from_pyarrow(batch))
+
+
+def test_numbers_that_are_none() -> None:
+    table = sa.Table.from_batches([BATCH])
+    calls: list[Callable[[], Any]] = [
+        lambda: BATCH.slice("a"),  # type: ignore[arg-type]
+        lambda: BATCH.slice(0, "a"),  # type: ignore[arg-type]
+        lambda: BATCH.column(0).slice(1.0),
+        lambda: table.slice("a"),  # type: ignore[arg-type]
+        lambda: sa.ipc.new_file(io.BytesIO(), BATCH.schema).write_table(table, "1"),  # type: ignore[arg-type]
+    ]
+    for call in calls:
+        with pytest.raises(sa.InvalidType, match=r"ints?, found"):
+            call()
+
+
+def test_containers_of_another_type(tmp_path: Any) -> None:
+    array = np.eye(2)
+    calls: list[Callable[[], Any]] = [
+        lambda: sa.save_tensors([array], tmp_path / "a"),  # type: ignore[arg-type]
+        lambda: sa.save_tensors(str(tmp_path / "a"), {"x": array}),  # type: ignore[arg-type]
+        lambda: sa.save_tensors(array, tmp_path / "a"),  # type: ignore[arg-type]
+        lambda: sa.Table.from_batches(BATCH),  # type: ignore[arg-type]
+        lambda: sa.Table.from_batches("ab"),  # type: ignore[arg-type]
+        lambda: sa.ipc.new_file(BATCH.schema, tmp_path / "a"),  # type: ignore[arg-type]
+    ]
+    for call in calls:
+        with pytest.raises(sa.InvalidType, match="found"):
+            call()
+    assert list(tmp_path.iterdir()) == []
+
+
+class Remote(io.RawIOBase):
+    """A file object that can seek, and not be mapped."""
+
+    def __init__(self, data: bytes) -> None:
+        self._file = io.BytesIO(data)
+        self.seek, self.tell = self._file.seek, self._file.tell  # type: ignore[method-assign]
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        return self._file.readinto(buffer)
+
+
+def test_a_batch_that_outlives_the_reader_of_ranges() -> None:
+    with sa.ipc.open_file(Remote(FILE)) as reader:
+        batch = reader[0]
+        assert batch.column("t").to_pylist() == [1, 2]
+    assert batch.column("t").to_pylist() == [1, 2]
+    with pytest.raises(sa.Closed, match=r"the reader of .* is closed, and this column was not read before; .*read_all"):
+        batch.column("state")
+
+
+def test_readers_and_writers_say_what_they_hold(tmp_path: Any) -> None:
+    path = tmp_path / "a.arrow"
+    writer = sa.ipc.new_file(path, BATCH.schema)
+    assert repr(writer) == f"<RecordBatchFileWriter to {path}: 3 columns, open>"
+    writer.write(BATCH)
+    writer.close()
+    assert repr(writer) == f"<RecordBatchFileWriter to {path}: 3 columns, closed>"
+    with sa.ipc.open_file(path, included_fields=["t"]) as reader:
+        assert repr(reader) == f"<RecordBatchFileReader of {path}: 1 batches of 1 columns, open>"
+    assert repr(reader) == f"<RecordBatchFileReader of {path}: 1 batches of 1 columns, closed>"
+    (tmp_path / "s").write_bytes(STREAM)
+    stream = sa.ipc.open_stream(tmp_path / "s")
+    assert repr(stream) == f"<MappedStreamReader of {tmp_path / 's'}: 3 columns, open>"
+
+
+def test_a_mapped_stream_has_a_length() -> None:
+    reader: Any = sa.ipc.open_stream(STREAM)
+    assert (len(reader), reader.num_rows) == (2, 4)
+    assert reader[1].equals(BATCH)
+    assert reader[-1].equals(BATCH)
+    assert [batch.num_rows for batch in reader] == [2, 2]

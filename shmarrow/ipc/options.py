@@ -81,7 +81,9 @@ class IpcWriteOptions(Settings):
             if not isinstance(getattr(self, name), (str, type(None))) or getattr(self, name) not in allowed:
                 raise InvalidArgument(f"{name} is one of {allowed}, found {getattr(self, name)!r}")
         if self.compression is not None and self.metadata_version == "V4":
-            raise InvalidArgument("compression needs metadata_version V5; a V4 reader would take compressed buffers for raw ones")
+            raise InvalidArgument(
+                "compression needs metadata_version V5: readers of V4 take compressed buffers for raw"
+            )
         types: tuple[tuple[str, Any], ...] = (
             ("compression_level", (int, type(None))),
             ("min_space_savings", (int, float)),

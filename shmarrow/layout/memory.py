@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from operator import index
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
 from shmarrow.bitmap import Mask, pack
 from shmarrow.buffer import Bytes
-from shmarrow.errors import EXPANDED_VALUES, IndexOutOfRange, InvalidArgument, InvalidData, LimitExceeded
+from shmarrow.errors import EXPANDED_VALUES, IndexOutOfRange, InvalidArgument, InvalidData, InvalidType, LimitExceeded
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -100,7 +101,13 @@ def slice_bounds(offset: int, length: int | None, total: int, what: str) -> tupl
         If ``offset`` is negative or beyond the end.
     InvalidArgument
         If ``length`` is negative.
+    InvalidType
+        If one of them is no int.
     """
+    try:
+        offset, length = index(offset), None if length is None else index(length)
+    except TypeError:
+        raise InvalidType(f"a slice has ints, found offset {offset!r:.80} and length {length!r:.80}") from None
     if not 0 <= offset <= total:
         raise IndexOutOfRange(f"slice offset {offset} is out of range: the {what} has {total} {_ITEMS[what]}")
     rest = total - offset

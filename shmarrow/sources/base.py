@@ -91,7 +91,7 @@ class Source:
         raise InvalidType(f"{self.name} is read at random, not in sequence")
 
     def advance(self, position: int) -> None:
-        """Move the position of the file object to ``position`` bytes after where it was opened; a no-op for other sources.
+        """Move a file object's position to ``position`` bytes after where it was opened; a no-op for other sources.
 
         Only a source that was opened as sequential has such a position.
         """

@@ -1,6 +1,7 @@
 """Sources over files of this machine: a path, ``shm:NAME``, a Segment, ``io.FileIO`` or a buffered reader of one.
 
-Mapped: the whole file, read-only; nothing is read and nothing is copied. Truncating a mapped file kills its readers (SIGBUS).
+Mapped: the whole file, read-only; nothing is read and nothing is copied. Truncating a mapped file kills its readers
+(SIGBUS).
 Read: with ``memory_map=False`` the whole file, once, into memory of this process.
 """
 

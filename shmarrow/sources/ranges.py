@@ -146,6 +146,12 @@ class RangeSource(Source):
         while self._held > most:
             self._drop(next(iter(self._cached)))
 
+    def _closed_error(self) -> Closed:
+        return Closed(
+            f"the reader of {self.name} is closed, and this column was not read before; "
+            "use read_all(), or the columns, before closing it"
+        )
+
     def close(self) -> None:
         super().close()
         with nullcontext() if os.getpid() != self._pid else self._lock:  # which a thread of the parent may have

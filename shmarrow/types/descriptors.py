@@ -332,7 +332,13 @@ DICTIONARY = TypeDescriptor(
 
 BY_MEMBER = {descriptor.member: descriptor for descriptor in (*TYPES, DICTIONARY)}
 
-CLASSES: dict[str, Any] = {}
+
+class _Classes(dict[str, Any]):
+    def __missing__(self, member: str) -> Any:
+        raise TypeError(f"no class has the descriptors {[member]}")
+
+
+CLASSES: dict[str, Any] = _Classes()
 """The class of each member; filled by the classes as they are defined."""
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any, ClassVar, Protocol
 
-from shmarrow.errors import FieldNotFound, IndexOutOfRange, InvalidType
+from shmarrow.errors import FieldNotFound, IndexOutOfRange, InvalidType, full_name, not_expected
 from shmarrow.types.base import DataType, Metadata, MetadataLike, as_metadata
 from shmarrow.types.field import Field, FieldsLike, as_fields
 
@@ -119,7 +119,7 @@ class Schema:
         try:
             index = key.__index__()
         except AttributeError:
-            raise InvalidType(f"a field is selected by position (int) or name (str), found {type(key).__name__}") from None
+            raise InvalidType(f"a field is selected by position or by name, found {type(key).__name__}") from None
         length = self._length
         if not -length <= index < length:
             raise IndexOutOfRange(f"no field {index}: the schema has {length}")
@@ -243,4 +243,6 @@ def schema(fields: FieldsLike | Schema, metadata: MetadataLike | None = None) ->
     """A schema from fields, from (name, type) pairs, or from a mapping of names to types."""
     if isinstance(fields, Schema):
         return fields if metadata is None else fields.with_metadata(metadata)
+    if full_name(fields) == "pyarrow.Schema":
+        raise not_expected("fields, pairs or a mapping", fields)
     return Schema(fields, metadata)

@@ -144,7 +144,7 @@ class _File:
 
 
 class RecordBatchFileReader:
-    """Reads a file: any batch at random, each column when it is asked for, nothing copied.
+    """Reads a file: any batch at random, each column when it is asked for, nothing copied; made by :func:`open_file`.
 
     Attributes
     ----------
@@ -266,6 +266,10 @@ class RecordBatchFileReader:
         message, body = file.message(file.batches[number], where)
         return open_batch(message, body, self._full_schema, self.dictionaries, where, self._limits)
 
+    def __repr__(self) -> str:
+        count, columns, state = self.num_record_batches, len(self.schema), self._states.state
+        return f"<RecordBatchFileReader of {self._source.name}: {count} batches of {columns} columns, {state}>"
+
     def __len__(self) -> int:
         return self.num_record_batches
 
@@ -295,7 +299,8 @@ class RecordBatchFileReader:
     def close(self) -> None:
         """Release the mapping, descriptor and lock now; arrays and batches that were handed out keep the mapping.
 
-        A file object that was given stays open. A second call does nothing.
+        A file object that was given stays open; where it is read by ranges, columns that were not read before cannot be
+        read any more. A second call does nothing.
         """
         self._states.go(CLOSE)
         self._full_schema.detach()

@@ -68,6 +68,12 @@ class _BatchReader:
 
     schema: Schema
 
+    _source: Source
+    _states: StateMachine
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} of {self._source.name}: {len(self.schema)} columns, {self._states.state}>"
+
     def _set_schema(self, full: Schema, included: Iterable[int | str] | None) -> None:
         self._full_schema = full
         self._included = None if included is None else Projection(full, included)
@@ -109,7 +115,7 @@ class _BatchReader:
 
 
 class RecordBatchStreamReader(NotCopied, _BatchReader):
-    """Reads a stream from a file object, a pipe or a socket, batch after batch.
+    """Reads a stream from a file object, a pipe or a socket, batch after batch; made by :func:`open_stream`.
 
     An error in the middle of a message, such as a timeout, leaves the reader failed: all later calls raise ``Failed``,
     which names that error.
@@ -262,12 +268,14 @@ class _Index:
             return latest[1]
         found = self.message_at(place.offset)
         if found is None or (found[1], found[1] + found[0].body_length) != (place.body, place.end):
-            raise InvalidData(f"{self.name}: batch {number} has changed since it was indexed; the bytes were overwritten")
+            raise InvalidData(f"{self.name}: batch {number} has changed since it was indexed: it was overwritten")
         return found[0]
 
 
 class MappedStreamReader(_BatchReader):
-    """Reads a stream whose bytes are in memory: a mapping, shared memory, a buffer. Nothing is copied.
+    """Reads a stream whose bytes are in memory: a mapping, shared memory, a buffer; made by :func:`open_stream`.
+
+    Nothing is copied.
 
     Messages are indexed as far as batches are asked for; any batch can be had by its number.
 
@@ -326,6 +334,17 @@ class MappedStreamReader(_BatchReader):
         if number < 0 or not messages.reach(number + 1):
             raise IndexOutOfRange(f"no batch {index}: {messages.name} has {len(messages.places)}")
         return self._batch(messages, number)
+
+    @property
+    def num_rows(self) -> int:
+        """The rows of all batches; reads the headers of all messages once."""
+        return sum([self._batch(self._opened(), i).num_rows for i in range(self.num_record_batches)])
+
+    def __len__(self) -> int:
+        return self.num_record_batches
+
+    def __getitem__(self, index: SupportsIndex) -> RecordBatch:
+        return self.get_batch(index)
 
     def _batch(self, messages: _Index, number: int) -> RecordBatch:
         message, place = messages.message(number), messages.places[number]

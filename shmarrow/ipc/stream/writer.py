@@ -10,7 +10,7 @@ from typing import Any, Self
 import numpy as np
 
 from shmarrow.batch import RecordBatch
-from shmarrow.errors import InvalidData, InvalidType, full_name
+from shmarrow.errors import InvalidData, InvalidType, not_expected
 from shmarrow.ipc.batch.encode import IpcPayload, check_schema, dictionaries_of, encode_batch, encode_dictionary
 from shmarrow.ipc.message.framing import end_of_stream
 from shmarrow.ipc.options import IpcWriteOptions, as_options
@@ -57,7 +57,7 @@ class BatchWriter(NotCopied):
         try:
             self.options = as_options(options)
             if not isinstance(schema, Schema):
-                raise InvalidType(f"expected a shmarrow.Schema, found {full_name(schema)}")
+                raise not_expected("a shmarrow.Schema", schema)
         except InvalidType:
             sink.abort()
             raise
@@ -79,6 +79,9 @@ class BatchWriter(NotCopied):
     def _start(self) -> None:
         self._encoded = encode_schema(self.schema, self.options)
         self._sink.write([schema_message(self._encoded, self.options, self._sink.position)])
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} to {self._sink.name}: {len(self.schema)} columns, {self._states.state}>"
 
     # --- writing ---
 
@@ -118,7 +121,7 @@ class BatchWriter(NotCopied):
         """Write all batches of a table, on request in pieces of at most ``max_chunksize`` rows."""
         self._states.go(WRITE)
         if not isinstance(table, Table):
-            raise InvalidType(f"expected a shmarrow.Table, found {full_name(table)}")
+            raise not_expected("a shmarrow.Table", table)
         with self._turn:
             for batch in table.to_batches(max_chunksize):
                 self._write(batch, None)
@@ -126,7 +129,7 @@ class BatchWriter(NotCopied):
     def _write(self, batch: RecordBatch, custom_metadata: MetadataLike | None) -> None:
         self._states.go(WRITE)
         if not isinstance(batch, RecordBatch):
-            raise InvalidType(f"expected a shmarrow.RecordBatch, found {full_name(batch)}")
+            raise not_expected("a shmarrow.RecordBatch", batch)
         check_schema(batch, self.schema)
         metadata = as_metadata(custom_metadata) if custom_metadata is not None else batch.metadata
         try:
@@ -264,7 +267,10 @@ class BatchWriter(NotCopied):
 
 
 class RecordBatchStreamWriter(BatchWriter):
-    """Writes the streaming format; dictionaries may be replaced from one batch to the next."""
+    """Writes the streaming format; made by :func:`new_stream`.
+
+    Dictionaries may be replaced from one batch to the next.
+    """
 
     def _finish(self) -> None:
         self._sink.write([end_of_stream(self.options)])

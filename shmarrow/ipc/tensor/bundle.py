@@ -33,6 +33,7 @@ from shmarrow.errors import (
     Limits,
     Unsupported,
     as_limits,
+    full_name,
 )
 from shmarrow.ipc.file.reader import RecordBatchFileReader
 from shmarrow.ipc.file.writer import RecordBatchFileWriter
@@ -108,6 +109,8 @@ def save_tensors(
     ...     print(list(layer), layer["weight"])
     ['weight', 'bias'] <Tensor double, shape (2, 2), strides (16, 8)>
     """
+    if not callable(getattr(tensors, "items", None)):
+        raise InvalidType(f"expected a mapping of names to tensors, found {full_name(tensors)}")
     made = {}
     for name, value in tensors.items():
         if not isinstance(name, str):
