@@ -23,13 +23,13 @@ tests/peers/node_modules: tests/peers/package.json
 
 test: .venv/installed tests/peers/node_modules ## all tests, on all processors
 	@tools/programs.sh java flatc || true
-	@$(BIN)/pytest -n auto --dist loadgroup
+	@$(BIN)/pytest -n auto --dist loadfile --no-loadscope-reorder
 
 .venv-lowest/installed: pyproject.toml tools/venv.sh tools/lowest.py
 	@tools/venv.sh lowest
 
 test-lowest: .venv-lowest/installed ## all tests that run with the lowest versions that pyproject.toml allows
-	@.venv-lowest/bin/pytest -n auto --dist loadgroup
+	@.venv-lowest/bin/pytest -n auto --dist loadfile --no-loadscope-reorder
 
 lint: .venv/installed ## style, by ruff, and types, by mypy
 	@$(BIN)/ruff check .

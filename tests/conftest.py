@@ -68,6 +68,15 @@ def pytest_configure(config: pytest.Config) -> None:
     config.stash[_before] = shm_entries()
 
 
+_SLOWEST = ("test_spark.py", "test_demo.py", "test_peers.py", "test_docs.py", "test_hostile.py", "test_processes.py")
+"""Files that run first, so that no process is left alone with them at the end; each file runs in one process."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    order = {name: number for number, name in enumerate(_SLOWEST)}
+    items.sort(key=lambda item: order.get(item.path.name, len(order)))
+
+
 @pytest.hookimpl(trylast=True)  # after pytest-xdist has stopped its workers
 def pytest_sessionfinish(session: pytest.Session) -> None:
     """Fail the run where its tests left objects in shared memory."""

@@ -44,9 +44,6 @@ def difference(sample: Sample, read: Read) -> str | None:
     return None
 
 
-pytestmark = pytest.mark.xdist_group("peers")  # what is written is written once
-
-
 @pytest.fixture(scope="session")
 def written() -> list[Sample]:
     return list(samples())

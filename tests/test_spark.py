@@ -33,7 +33,6 @@ from shmarrow.spark.frame import MANIFEST, Task
 pa = pytest.importorskip("pyarrow")
 pytestmark = [
     pytest.mark.filterwarnings("ignore:PySpark does not yet:FutureWarning"),  # of the newest pandas
-    pytest.mark.xdist_group("spark"),  # one session for all tests
 ]
 
 PARTITIONS = 4

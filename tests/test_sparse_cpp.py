@@ -32,8 +32,6 @@ ELEMENTS = IpcWriteOptions(csf_lengths="elements")
 
 Peer = Callable[..., list[str]]
 
-pytestmark = pytest.mark.xdist_group("cpp")  # the program is compiled once
-
 
 @pytest.fixture(scope="session")
 def peer(tmp_path_factory: pytest.TempPathFactory) -> Peer:
