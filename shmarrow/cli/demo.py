@@ -317,7 +317,7 @@ def attached(names: Sequence[str], pickled: Path) -> tuple[list[str], set[int]]:
         for label, (imports, opening) in medians.items()
     ]
     title = (
-        f"A fresh process opens all {len(names)} objects and has the first column of each (median of {RUNS} processes)"
+        f"A fresh process opens all {len(names)} objects, first column of each (median of {RUNS} processes)"
     )
     heads = ["", "ms, imports done", "beside", "ms with imports", "beside"]
     note = "  pyarrow's imports are with pandas, which it imports where it is installed."
