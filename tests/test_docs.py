@@ -44,6 +44,7 @@ def test_program_keeps_line_numbers() -> None:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
+@pytest.mark.timeout(240)
 def test_page(page: Path, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     code = program(page.read_text(encoding="utf-8"))
     if re.search(r"^\s*(import|from) (pyspark|shmarrow\.spark)\b", code, re.MULTILINE):
@@ -51,7 +52,7 @@ def test_page(page: Path, tmp_path: Path, request: pytest.FixtureRequest) -> Non
     script = tmp_path / f"{page.stem}.py"
     script.write_text(code, encoding="utf-8")
     before = shm_entries()
-    ran = subprocess.run([sys.executable, script.name], cwd=tmp_path, capture_output=True, text=True, timeout=110)
+    ran = subprocess.run([sys.executable, script.name], cwd=tmp_path, capture_output=True, text=True, timeout=220)
     named = tuple(re.findall(r"shm:([\w.-]+)", code))
     left = sorted(name for name in shm_entries() - before if name.startswith(named)) if named else []
     for name in left:
