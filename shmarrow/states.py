@@ -104,6 +104,17 @@ class StateMachine:
         return self._pid != 0 and os.getpid() != self._pid
 
 
+def fork_safe_lock() -> _thread.RLock:
+    """A reentrant lock that a fork waits for, so that the child finds it free and what it guards whole.
+
+    For what a whole process shares: the handlers that it registers stay for the life of the process.
+    """
+    lock = _thread.RLock()
+    if hasattr(os, "register_at_fork"):
+        os.register_at_fork(before=lock.acquire, after_in_parent=lock.release, after_in_child=lock.release)
+    return lock
+
+
 class Turn:
     """A lock for one operation at a time, which its own thread cannot take again in the middle of an operation.
 

@@ -316,9 +316,7 @@ def attached(names: Sequence[str], pickled: Path) -> tuple[list[str], set[int]]:
         ]
         for label, (imports, opening) in medians.items()
     ]
-    title = (
-        f"A fresh process opens all {len(names)} objects, first column of each (median of {RUNS} processes)"
-    )
+    title = f"A fresh process opens all {len(names)} objects, first column of each (median of {RUNS} processes)"
     heads = ["", "ms, imports done", "beside", "ms with imports", "beside"]
     note = "  pyarrow's imports are with pandas, which it imports where it is installed."
     return [title, *table_lines(heads, rows), note], sums

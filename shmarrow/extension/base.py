@@ -12,11 +12,10 @@ Rules kept here:
 
 from __future__ import annotations
 
-import os
-from _thread import RLock
 from typing import Any, ClassVar
 
 from shmarrow.errors import InvalidArgument, InvalidType
+from shmarrow.states import fork_safe_lock
 from shmarrow.types import DataType, DictionaryType, DType, Field, Metadata, as_type
 from shmarrow.types.descriptors import TypeDescriptor
 
@@ -128,9 +127,7 @@ def _rebuild(cls: type[ExtensionType], storage_type: DataType, serialized: bytes
 # --- the registry -----------------------------------------------------------------------------------------------
 
 _REGISTRY: dict[bytes, type[ExtensionType]] = {}
-_LOCK = RLock()
-if hasattr(os, "register_at_fork"):  # no child finds it held by a thread that it does not have
-    os.register_at_fork(before=_LOCK.acquire, after_in_parent=_LOCK.release, after_in_child=_LOCK.release)
+_LOCK = fork_safe_lock()
 _generation = 0
 
 

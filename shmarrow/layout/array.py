@@ -801,12 +801,6 @@ def concat_arrays(arrays: Sequence[Any]) -> Any:
     return result
 
 
-def check_not_null(field: Field, child: Any, where: str) -> None:
-    """A non-nullable field holds no nulls, of its own or by way of a dictionary, runs or a union."""
-    if not field.nullable and child.type.layout != "null":
-        _check_no_nulls(field.name, child, None, where)
-
-
 def _check_no_nulls(name: str, child: Any, used: Mask | None, where: str) -> None:
     missing = child._logical_nulls()
     if missing is not None:

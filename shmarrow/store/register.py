@@ -17,7 +17,6 @@ from __future__ import annotations
 import fcntl
 import os
 import time
-from _thread import RLock
 from collections.abc import Collection, Iterator
 from contextlib import suppress
 from typing import NamedTuple
@@ -25,6 +24,7 @@ from typing import NamedTuple
 import numpy as np
 
 from shmarrow.segment import TEMP_PREFIX
+from shmarrow.states import fork_safe_lock
 from shmarrow.store.place import Place, close_in_children, forget
 
 Key = tuple[int, int]
@@ -59,10 +59,8 @@ class Row(NamedTuple):
 NOTHING = Row()
 
 
-_reading = RLock()
+_reading = fork_safe_lock()
 """Held while rows are read, and at a fork, so that no child has a part of them."""
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(before=_reading.acquire, after_in_parent=_reading.release, after_in_child=_reading.release)
 
 
 class Register:

@@ -11,18 +11,16 @@ A dictionary batch sets a dictionary, or with its delta flag adds to the end of 
 from __future__ import annotations
 
 import _thread
-import os
 from typing import Any
 
 from shmarrow.errors import InvalidData, InvalidType, LimitExceeded, Limits
 from shmarrow.ipc.batch.decode import ArrayLoader
 from shmarrow.ipc.schema.decode import FieldLayout
 from shmarrow.layout.array import Array, concat_arrays
+from shmarrow.states import fork_safe_lock
 
 _decoding = _thread._local()  # as threading has it, which takes half a millisecond to import
-_lock = _thread.RLock()  # held for a few additions at a time
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(before=_lock.acquire, after_in_parent=_lock.release, after_in_child=_lock.release)
+_lock = fork_safe_lock()  # held for a few additions at a time
 
 
 class DictionaryBudget:

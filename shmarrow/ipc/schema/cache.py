@@ -10,8 +10,6 @@ Rules kept here:
 
 from __future__ import annotations
 
-import _thread
-import os
 from collections import OrderedDict
 from collections.abc import Hashable
 from functools import partial
@@ -24,6 +22,7 @@ from shmarrow.extension import generation
 from shmarrow.ipc.flatbuffers.reader import FlatBuffer, Reader
 from shmarrow.ipc.message.decode import read_key_values
 from shmarrow.ipc.schema.lazy import LazySchema, ignore_growth, lazy_schema
+from shmarrow.states import fork_safe_lock
 from shmarrow.types import Schema
 
 CACHE_BYTES = 64 << 20
@@ -60,13 +59,10 @@ class SchemaCache:
 
     def __init__(self, capacity: int) -> None:
         self._capacity = capacity
-        self._lock = _thread.RLock()
+        self._lock = fork_safe_lock()
         self._entries: dict[Hashable, tuple[_Entry, ...]] = {}  # tuples are replaced, so they can be read at any time
         self._order: OrderedDict[_Entry, None] = OrderedDict()
         self._held = 0
-        if hasattr(os, "register_at_fork"):
-            release = self._lock.release
-            os.register_at_fork(before=self._lock.acquire, after_in_parent=release, after_in_child=release)
 
     @property
     def held(self) -> int:

@@ -10,8 +10,6 @@ Rules kept here:
 
 from __future__ import annotations
 
-import _thread
-import os
 from collections.abc import Iterable, Iterator
 from operator import index as as_index
 from typing import Any, NamedTuple, Self, SupportsIndex
@@ -41,6 +39,7 @@ from shmarrow.states import (
     StateMachine,
     Transitions,
     Turn,
+    fork_safe_lock,
 )
 from shmarrow.tables import Table
 from shmarrow.types import Schema
@@ -185,9 +184,8 @@ class _Place(NamedTuple):
     dictionaries: dict[int, Dictionary]
 
 
-_indexing = _thread.RLock()
+_indexing = fork_safe_lock()
 """Held while an index grows or a position moves, and at a fork, so that no child finds one that is half done."""
-os.register_at_fork(before=_indexing.acquire, after_in_parent=_indexing.release, after_in_child=_indexing.release)
 
 
 class _Index:
