@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 from shmarrow import interchange, ipc, segment
 from shmarrow.batch import RecordBatch, record_batch
 from shmarrow.buffer import Buffer
+from shmarrow.build import array, infer_type
+from shmarrow.chunked import ChunkedArray
 from shmarrow.errors import (
     Closed,
     CopyRequired,
@@ -49,12 +51,10 @@ from shmarrow.layout import (
     MonthDayNano,
     PrimitiveArray,
     StructArray,
-    array,
     concat_arrays,
-    infer_type,
     nulls,
 )
-from shmarrow.tables import ChunkedArray, Table, table
+from shmarrow.tables import Table, table
 from shmarrow.types import (
     DataType,
     Field,

@@ -12,10 +12,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, ClassVar, Protocol
 
+from shmarrow.build import array
 from shmarrow.columns import Columns, Key, common_length, fields_at, renamed, several, wanted_types
 from shmarrow.errors import InvalidArgument, InvalidData, full_name, not_expected
 from shmarrow.layout.array import checked_positions
-from shmarrow.layout.build import array
 from shmarrow.layout.memory import check_expansion, slice_bounds
 from shmarrow.types import Field, Metadata, MetadataLike, Schema, as_metadata
 

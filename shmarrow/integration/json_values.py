@@ -16,10 +16,10 @@ import numpy as np
 
 from shmarrow import bitmap, types
 from shmarrow.buffer import as_bytes
+from shmarrow.convert.python import decimal_integers, decimal_words
 from shmarrow.errors import InvalidData
 from shmarrow.integration.json_schema import shown
 from shmarrow.layout.binary import join_bytes
-from shmarrow.layout.values import decimal_integers, decimal_words
 
 if TYPE_CHECKING:
     import numpy.typing as npt

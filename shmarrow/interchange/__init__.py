@@ -11,8 +11,9 @@ from typing import Any
 
 from shmarrow import import_hooks
 from shmarrow.batch import RecordBatch
+from shmarrow.chunked import ChunkedArray
 from shmarrow.layout import Array
-from shmarrow.tables import ChunkedArray, Table
+from shmarrow.tables import Table
 from shmarrow.types import DataType, Field, Schema
 
 

@@ -10,17 +10,18 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from shmarrow import import_hooks
+from shmarrow.convert.python import DayTime, MonthDayNano
 from shmarrow.layout.array import Array, concat_arrays, make_array, nulls
 from shmarrow.layout.binary import BinaryArray
-from shmarrow.layout.build import array, infer_type
+from shmarrow.layout.boolean import BooleanArray
 from shmarrow.layout.dictionary import DictionaryArray
 from shmarrow.layout.extension import ExtensionArray
 from shmarrow.layout.fixed_size_list import FixedSizeListArray
-from shmarrow.layout.list import ListArray, MapArray
+from shmarrow.layout.list import ListArray
 from shmarrow.layout.listing import LATE_CLASSES, LISTING, BufferSpec, Layout
-from shmarrow.layout.primitive import BooleanArray, PrimitiveArray
+from shmarrow.layout.map import MapArray
+from shmarrow.layout.primitive import PrimitiveArray
 from shmarrow.layout.struct import StructArray
-from shmarrow.layout.values import DayTime, MonthDayNano
 
 if TYPE_CHECKING:
     from shmarrow.layout.canonical import (
@@ -54,9 +55,7 @@ __all__ = [
     "TimestampWithOffsetArray",
     "VariableShapeTensorArray",
     "VariantArray",
-    "array",
     "concat_arrays",
-    "infer_type",
     "make_array",
     "nulls",
 ]

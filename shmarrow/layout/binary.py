@@ -15,11 +15,11 @@ import numpy as np
 
 from shmarrow.bitmap import Mask
 from shmarrow.buffer import Bytes
+from shmarrow.convert.python import kinds_of
 from shmarrow.errors import InvalidArgument, InvalidData, InvalidType
 from shmarrow.layout.array import Array, checked_mask, make_array
 from shmarrow.layout.memory import EMPTY, Indices, frozen, offsets_of, read_only, validity_of
 from shmarrow.layout.preview import Budget, preview_bytes
-from shmarrow.layout.values import kinds_of
 from shmarrow.types import DataType
 
 if TYPE_CHECKING:

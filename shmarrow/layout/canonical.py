@@ -76,7 +76,7 @@ class FixedShapeTensorArray(ExtensionArray):
         InvalidArgument
             If the elements of one row are not together in memory.
         """
-        from shmarrow.layout.build import infer_numpy
+        from shmarrow.types import from_numpy_dtype
 
         if not isinstance(values, np.ndarray) or not values.ndim:
             raise InvalidArgument(f"expected an ndarray of at least one dimension, found {values!r:.80}")
@@ -94,13 +94,13 @@ class FixedShapeTensorArray(ExtensionArray):
         if dim_names is not None and len(dim_names) == len(axes):
             names = [dim_names[axis] for axis in axes]
         permutation = [axes.index(axis) for axis in range(len(axes))]
-        type = canonical.fixed_shape_tensor(infer_numpy(values.dtype), shape, names, permutation)
+        type = canonical.fixed_shape_tensor(from_numpy_dtype(values.dtype), shape, names, permutation)
         return cls.from_numpy(type, values)
 
     @classmethod
     def from_numpy(cls, type: Any, values: npt.NDArray[Any], mask: Mask | None = None) -> Any:
         """Tensors over an ndarray as :meth:`to_numpy_ndarray` gives it; copies one in another order or with gaps."""
-        from shmarrow.layout.build import _from_numpy
+        from shmarrow.layout.from_values import array_from_numpy
         from shmarrow.layout.memory import validity_of
 
         if values.dtype.kind == "O" and values.ndim == 1:
@@ -111,7 +111,7 @@ class FixedShapeTensorArray(ExtensionArray):
             )
         flat = np.ascontiguousarray(type.physical(values, 1)).reshape(-1)
         validity, count = validity_of(mask)
-        child = _from_numpy(flat, type.value_type, None)
+        child = array_from_numpy(flat, type.value_type)
         storage = make_array(type.storage_type, len(values), [validity], count, 0, [child])
         return cls.from_storage(type, storage)
 

@@ -19,11 +19,12 @@ import numpy as np
 
 from shmarrow import types
 from shmarrow.bitmap import Mask
+from shmarrow.convert.python import DayTime, MonthDayNano
 from shmarrow.errors import InvalidType, ShmarrowError
 from shmarrow.extension import ExtensionType
 from shmarrow.layout.array import Array
-from shmarrow.layout.list import flatten_lists, pair_of
-from shmarrow.layout.values import DayTime, MonthDayNano
+from shmarrow.layout.list import flatten_lists
+from shmarrow.layout.map import pair_of
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -238,7 +239,7 @@ def _is_float(value: int, dtype: Any) -> bool:
 
 def _trial(type: Any, items: Sequence[Any]) -> Mask:
     """Which values the type's own conversion takes: all at once, or one by one if it refuses some."""
-    from shmarrow.layout.build import array_from_pylist
+    from shmarrow.layout.from_values import array_from_pylist
 
     try:
         array_from_pylist(items, type)
@@ -251,7 +252,7 @@ def _trial(type: Any, items: Sequence[Any]) -> Mask:
 
 def _round_trip(type: Any, items: Sequence[Any]) -> Costs:
     """Costs in an extension type with values of its own: 0 where they come back as they are, 2 where equal."""
-    from shmarrow.layout.build import array_from_pylist
+    from shmarrow.layout.from_values import array_from_pylist
 
     result = np.full(len(items), REFUSED, np.int64)
     for i, item in enumerate(items):

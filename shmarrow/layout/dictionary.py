@@ -188,7 +188,7 @@ class DictionaryArray(Array):
 
     @classmethod
     def from_pylist(cls, type: Any, values: Sequence[Any], mask: Mask | None) -> Any:
-        from shmarrow.layout.build import array_from_pylist
+        from shmarrow.layout.from_values import array_from_pylist
 
         positions: dict[Any, int] = {}
         known: list[Any] = []

@@ -143,13 +143,13 @@ class ExtensionArray(Array):
         mask : bool ndarray, optional
             False where a slot is null.
         """
-        from shmarrow.layout.build import _from_numpy, array_from_pylist
+        from shmarrow.layout.from_values import array_from_numpy, array_from_pylist
 
         if values.dtype.kind == "O" and values.ndim == 1:
             valid = [True] * len(values) if mask is None else mask.tolist()
             items = [item if keep else None for item, keep in zip(values.tolist(), valid, strict=True)]
             return array_from_pylist(items, type)
-        return cls.from_storage(type, _from_numpy(values, type.storage_type, mask))
+        return cls.from_storage(type, array_from_numpy(values, type.storage_type, mask))
 
     @classmethod
     def _nulls(cls, type: Any, length: int) -> Any:

@@ -108,7 +108,7 @@ class FixedSizeListArray(Array):
 
     @classmethod
     def from_pylist(cls, type: Any, values: Sequence[Any], mask: Mask | None) -> Any:
-        from shmarrow.layout.build import array_from_pylist
+        from shmarrow.layout.from_values import array_from_pylist
 
         size = type.list_size
         lengths, items = flatten_lists(type, values)

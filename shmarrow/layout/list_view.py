@@ -160,7 +160,7 @@ class ListViewArray(Array, late=True):
 
     @classmethod
     def from_pylist(cls, type: Any, values: Sequence[Any], mask: Mask | None) -> Any:
-        from shmarrow.layout.build import array_from_pylist
+        from shmarrow.layout.from_values import array_from_pylist
 
         lengths, items = flatten_lists(type, values)
         if len(items) > np.iinfo(type.offset_dtype).max:

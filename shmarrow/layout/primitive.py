@@ -14,10 +14,10 @@ import numpy as np
 
 from shmarrow import bitmap
 from shmarrow.bitmap import Mask
+from shmarrow.convert.python import DayTime, MonthDayNano, check_range, from_numbers, from_python, kinds_of, to_python
 from shmarrow.errors import CopyRequired, InvalidData, InvalidType
 from shmarrow.layout.array import Array, checked_mask, make_array
 from shmarrow.layout.memory import Indices, check_expansion, frozen, read_only, validity_of, view_of
-from shmarrow.layout.values import DayTime, MonthDayNano, check_range, from_numbers, from_python, kinds_of, to_python
 from shmarrow.types import DataType
 
 if TYPE_CHECKING:
@@ -257,72 +257,3 @@ def _cast_exactly(type: DataType, values: npt.NDArray[Any], storage: np.dtype[An
     if not np.array_equal(converted, values) or (storage.kind == "u" and len(values) and values.min() < 0):
         raise InvalidData(f"{type}: values of {values.dtype} do not fit without loss")
     return converted
-
-
-class BooleanArray(Array):
-    """Truth values, one bit each."""
-
-    __slots__ = ()
-    layouts = ("bool",)
-
-    @property
-    def values(self) -> Mask:
-        """The truth values of shape (length,), null slots included; a copy."""
-        data = self._buffers[1]
-        assert data is not None
-        return bitmap.unpack(data, self._offset, self._length)
-
-    def to_numpy(self, zero_copy_only: bool = True) -> npt.NDArray[Any]:
-        if zero_copy_only or self.null_count:
-            return super().to_numpy(zero_copy_only)
-        return self.values
-
-    def _value(self, index: int) -> Any:
-        data = self._buffers[1]
-        assert data is not None
-        return bitmap.get(data, self._offset + index)
-
-    def _pylist(self, mask: Mask | None) -> list[Any]:
-        values: list[Any] = self.values.tolist()
-        return values
-
-    def _gather(self, indices: Indices) -> Any:
-        return make_array(self._type, len(indices), [None, read_only(bitmap.pack(self.values[indices]))], 0)
-
-    def trim(self) -> Any:
-        data = self._buffers[1]
-        assert data is not None
-        bits = bitmap.realign(data, self._offset, self._length)
-        return self._with(offset=0, buffers=[self._trimmed_validity(), bits], null_count=self.null_count)
-
-    @classmethod
-    def _join(cls, arrays: Sequence[Any]) -> Any:
-        values = np.concatenate([array.values for array in arrays])
-        return make_array(arrays[0].type, len(values), [None, read_only(bitmap.pack(values))], 0)
-
-    def _same(self, other: Any, live: Mask | None) -> bool:
-        mine, theirs = self._buffers[1], other._buffers[1]
-        assert mine is not None
-        if bitmap.same(mine, self._offset, theirs, other._offset, self._length):
-            return True
-        valid = self._live(live)
-        return valid is not None and not bool(((self.values != other.values) & valid).any())
-
-    @classmethod
-    def from_pylist(cls, type: Any, values: Sequence[Any], mask: Mask | None) -> Any:
-        for kind in kinds_of(values):
-            if not issubclass(kind, (bool, np.bool_)) and kind is not _NONE:
-                wrong = next(value for value in values if value.__class__ is kind)
-                raise InvalidType(f"bool: cannot take {wrong!r:.80} of type {kind.__name__}")
-        return cls.from_numpy(type, np.array([bool(value) for value in values], np.bool_), mask)
-
-    @classmethod
-    def from_numpy(cls, type: DataType, values: npt.NDArray[Any], mask: Mask | None = None) -> Any:
-        """An array from truth values of shape (n,); a copy, as the format has bits."""
-        if values.dtype != np.bool_ or type.layout != "bool":
-            raise InvalidType(f"{type}: cannot take an ndarray of {values.dtype}")
-        validity, nulls = validity_of(None if mask is None else checked_mask(mask, len(values)))
-        return make_array(type, len(values), [validity, read_only(bitmap.pack(values))], nulls)
-
-
-_NONE = type(None)

@@ -190,7 +190,7 @@ class RunEndEncodedArray(Array, late=True):
 
     @classmethod
     def from_pylist(cls, type: Any, values: Sequence[Any], mask: Mask | None) -> Any:
-        from shmarrow.layout.build import array_from_pylist
+        from shmarrow.layout.from_values import array_from_pylist
 
         starts = [i for i, value in enumerate(values) if not i or not _same_value(value, values[i - 1])]
         ends = np.array([*starts[1:], len(values)] if starts else [], np.int64)

@@ -102,7 +102,7 @@ class StructArray(Array):
 
     @classmethod
     def from_pylist(cls, type: Any, values: Sequence[Any], mask: Mask | None) -> Any:
-        from shmarrow.layout.build import array_from_pylist
+        from shmarrow.layout.from_values import array_from_pylist
 
         validity, count = validity_of(mask)
         children = [

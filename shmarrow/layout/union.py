@@ -279,8 +279,8 @@ class UnionArray(Array, late=True):
         InvalidType
             If no child gives back an equal value.
         """
-        from shmarrow.layout.build import array_from_pylist
         from shmarrow.layout.choose import choose
+        from shmarrow.layout.from_values import array_from_pylist
 
         numbers = choose(type, values)
         objects = np.fromiter(values, object, len(values))

@@ -17,8 +17,7 @@ import numpy as np
 from shmarrow import types
 from shmarrow.errors import InvalidArgument, InvalidData, InvalidType, MissingExtra
 from shmarrow.extension import ExtensionType
-from shmarrow.layout.build import infer_numpy
-from shmarrow.types import DataType, Metadata
+from shmarrow.types import DataType, Metadata, from_numpy_dtype
 from shmarrow.types.descriptors import parse_format, simple_types
 
 if TYPE_CHECKING:
@@ -127,7 +126,7 @@ def element_of(dtype: DType) -> Element:
             f"Arrow has no type for {dtype}; view the array as real and imaginary parts in a last dimension of 2: "
             f"array.view('f{dtype.itemsize // 2}').reshape(*array.shape, 2)"
         )
-    return Element(checked_type(infer_numpy(dtype)))
+    return Element(checked_type(from_numpy_dtype(dtype)))
 
 
 def as_element(type: DataType | DType | str) -> Element:

@@ -1,0 +1,146 @@
+"""Maps ("Map" in "Data Types"): lists of structs of a key, which is not null, and an item.
+
+Physically a map is a list with 32-bit offsets ("Variable-size List Layout").
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from shmarrow.bitmap import Mask
+from shmarrow.errors import InvalidData, InvalidType
+from shmarrow.layout.array import _check_no_nulls, make_array
+from shmarrow.layout.list import ListArray
+from shmarrow.layout.memory import check_expansion
+from shmarrow.types import DataType, EncodedType, Field, FixedSizeBinaryType, IntervalType
+
+
+class MapArray(ListArray):
+    """Maps: lists of (key, item) pairs."""
+
+    __slots__ = ()
+    layouts = ("map",)
+
+    @property
+    def _entries(self) -> Any:
+        return self._children[0]
+
+    @property
+    def keys(self) -> Any:
+        """The keys of all maps as they are in memory."""
+        return self._entries.field(0)
+
+    @property
+    def items(self) -> Any:
+        """The items of all maps as they are in memory."""
+        return self._entries.field(1)
+
+    def _run(self, start: int, length: int) -> list[Any]:
+        keys, items = self.keys.slice(start, length).to_pylist(), self.items.slice(start, length).to_pylist()
+        return list(zip(keys, items, strict=True))
+
+    def _under(self, type: Any) -> Any:
+        """The same maps under an equal type, whose fields may have other names."""
+        entries = self._children[0]._with(type=type.entries_field.type)
+        return self._with(type=type, children=[entries])
+
+    @classmethod
+    def _join(cls, arrays: Sequence[Any]) -> Any:
+        return super()._join([array._under(arrays[0].type) for array in arrays])
+
+    def _takes(self, field: Field, found: DataType) -> bool:
+        """Entries may have fields of other names, which are no part of a map's type."""
+        wanted = field.type.fields
+        return found.layout == "struct" and [(each.type, each.nullable) for each in found.fields] == [
+            (each.type, each.nullable) for each in wanted
+        ]
+
+    def _check_nullability(self, live: Mask | None) -> None:
+        for field, entries, used in self._referenced(self._live(live)):
+            assert field is not None
+            where = f"{self._type}: the entries and the keys of a map are not null"
+            _check_no_nulls(field.name, entries, used, where)
+            _check_no_nulls(self._type.key_field.name, entries.field(0), used, where)
+        super()._check_nullability(live)
+
+    def _check_values(self) -> None:
+        if self._type.keys_sorted:
+            self._check_order()
+
+    def _check_order(self) -> None:
+        """Within each map that is not null no key is smaller than the one before it, where keys have an order."""
+        offsets = self.offsets
+        first, last = int(offsets[0]), int(offsets[-1])
+        keys = self.keys.slice(first, last - first)
+        falls = _falls(keys)
+        if falls is None or not falls.any():
+            return
+        owner = np.repeat(np.arange(self._length), np.diff(offsets))
+        falls &= owner[1:] == owner[:-1]
+        mask = self._mask()
+        if mask is not None:
+            falls &= mask[owner[1:]]
+        missing = keys._logical_nulls()
+        if missing is not None:  # reported as nulls
+            falls &= ~(missing[1:] | missing[:-1])
+        if falls.any():
+            i = int(falls.argmax())
+            raise InvalidData(
+                f"{self._type}: slot {int(owner[i])} has the key {keys[i + 1]!r:.80} behind {keys[i]!r:.80}, "
+                "but the type says that keys are sorted"
+            )
+
+    @staticmethod
+    def _child(type: Any, items: list[Any]) -> Any:
+        from shmarrow.layout.from_values import array_from_pylist
+
+        entries = type.entries_field.type
+        pairs = [pair_of(type, item) for item in items]
+        keys = array_from_pylist([pair[0] for pair in pairs], entries.fields[0].type)
+        if keys.null_count:
+            raise InvalidData(f"{type}: a key is None")
+        values = array_from_pylist([pair[1] for pair in pairs], entries.fields[1].type)
+        return make_array(entries, len(pairs), [None], 0, 0, [keys, values])
+
+
+def _falls(keys: Any) -> Mask | None:
+    """Whether each key is smaller than the one before it, of shape (n - 1,); None where keys have no order.
+
+    Numbers and times are in their own order, text and bytes in that of their bytes.
+    """
+    if hasattr(keys, "storage"):
+        keys = keys.storage
+    if isinstance(keys.type, EncodedType):
+        if len(keys) > 8 * keys.nbytes:
+            check_expansion(len(keys), str(keys.type))
+        keys = keys.decode()
+    type = keys.type
+    if type.layout in ("primitive", "bool") and type.__class__ not in (FixedSizeBinaryType, IntervalType):
+        values = keys.values
+        if values.ndim == 1:
+            return np.asarray(values[1:] < values[:-1])
+    elif type.layout not in ("binary", "large_binary", "binary_view") and type.__class__ is not FixedSizeBinaryType:
+        return None
+    # Characters are in the order of their UTF-8, and exact numbers in that of what they stand for.
+    items = keys.to_pylist()
+    if keys.null_count:
+        blank = next((item for item in items if item is not None), None)
+        items = [blank if item is None else item for item in items]
+        if blank is None:
+            return None
+    return np.fromiter(map(operator.lt, items[1:], items), np.bool_, max(len(items) - 1, 0))
+
+
+def pair_of(type: Any, item: Any) -> tuple[Any, Any]:
+    """A (key, item) pair from a tuple, or from a dict of the two field names."""
+    if isinstance(item, (tuple, list)) and len(item) == 2:
+        return item[0], item[1]
+    if isinstance(item, Mapping):
+        names = [type.key_field.name, type.item_field.name]
+        if set(item) == set(names):
+            return item[names[0]], item[names[1]]
+    raise InvalidType(f"{type}: expected a (key, item) pair, found {item!r:.80}")

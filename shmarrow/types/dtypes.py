@@ -1,0 +1,42 @@
+"""The types of numpy's dtypes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from shmarrow.errors import InvalidType
+from shmarrow.types.base import DataType
+from shmarrow.types.descriptors import TIME_UNIT, simple_types
+from shmarrow.types.primitive import FixedSizeBinaryType, bool_, date32, timestamp
+
+__all__ = ["from_numpy_dtype"]
+
+
+def from_numpy_dtype(dtype: np.dtype[Any]) -> DataType:
+    """The type of values of a dtype.
+
+    Raises
+    ------
+    InvalidType
+        If there is none.
+    """
+    found = _BY_DTYPE.get(dtype.newbyteorder("<"))
+    if found is None and dtype.kind == "V" and dtype.names is None and dtype.subdtype is None:
+        found = FixedSizeBinaryType(dtype.itemsize)
+    if found is None:
+        raise InvalidType(f"no Arrow type has values of the numpy dtype {dtype}")
+    return found
+
+
+_BY_DTYPE: dict[np.dtype[Any], DataType] = {
+    np.dtype("<M8[D]"): date32(),
+    np.dtype("bool"): bool_(),
+    # Of two types with one dtype the first, and milliseconds are moments rather than days.
+    **{
+        type.numpy_dtype: type
+        for type in reversed([*simple_types().values(), *map(timestamp, TIME_UNIT.values)])
+        if type.numpy_dtype is not None and type.descriptor.values != "date"
+    },
+}
