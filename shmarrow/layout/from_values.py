@@ -10,12 +10,12 @@ import numpy as np
 from shmarrow.bitmap import Mask
 from shmarrow.convert.python import kinds_of
 from shmarrow.errors import InvalidArgument, InvalidType
-from shmarrow.extension import ExtensionType
 from shmarrow.layout.array import array_class
 from shmarrow.layout.boolean import BooleanArray
 from shmarrow.layout.fixed_size_list import FixedSizeListArray
 from shmarrow.layout.primitive import PrimitiveArray
 from shmarrow.types import DataType
+from shmarrow.types.extension import ExtensionType
 
 if TYPE_CHECKING:
     import numpy.typing as npt
