@@ -115,7 +115,7 @@ is_union = _asks(UnionType)
 is_dictionary = _asks(DictionaryType)
 is_run_end_encoded = _asks(RunEndEncodedType)
 
-__all__ = [name for name in globals() if name.startswith("is_")]  # noqa: PLE0605
+__all__ = [name for name in globals() if name.startswith("is_")]
 
 for _name in __all__:
     _predicate = globals()[_name]

@@ -59,7 +59,7 @@ class Schema:
 
     from_pyarrow: ClassVar[Callable[[Any], Schema]]
     to_pyarrow: Callable[[], Any]
-    empty_table: Callable[[], Any]
+    empty_table: ClassVar[Callable[[Schema], Any]]
 
     def __init__(
         self,
@@ -193,206 +193,21 @@ class Schema:
         InvalidType
             If the field is no Field, or the position no int.
         """
-        i = _position(i, len(self) + 1)
+        i = position(i, len(self) + 1)
         fields = self.fields
         return Schema([*fields[:i], _checked(field), *fields[i:]], self.metadata)
 
     def set(self, i: int, field: Field) -> Schema:
         """A schema with another field at position ``i``; the errors of :meth:`insert`."""
-        i = _position(i, len(self))
+        i = position(i, len(self))
         fields = self.fields
         return Schema([*fields[:i], _checked(field), *fields[i + 1 :]], self.metadata)
 
     def remove(self, i: int) -> Schema:
         """A schema without the field at position ``i``; the errors of :meth:`insert`."""
-        i = _position(i, len(self))
+        i = position(i, len(self))
         fields = self.fields
         return Schema(fields[:i] + fields[i + 1 :], self.metadata)
-
-    def __len__(self) -> int: ...
-
-    def field(self, index: int) -> Field:
-        """The field at a position from 0."""
-
-    def fields(self) -> list[Field]:
-        """All fields in order."""
-
-    def names(self) -> list[str]:
-        """All names in order."""
-
-    def find(self, name: str) -> list[int]:
-        """The positions of the fields with this name."""
-
-    def detach(self) -> None:
-        """Hold nothing any more that is larger than the fields."""
-
-
-class Schema:
-    """The fields of a record batch, in order, and metadata.
-
-    Schemas are equal when their fields are; :meth:`equals` can compare the metadata too. A schema read from a message
-    makes each field when it is asked for.
-
-    Attributes
-    ----------
-    metadata : FrozenMetadata or None
-        An immutable mapping of bytes to bytes; None where there is none.
-
-    Notes
-    -----
-    Thread safety: immutable; what is made on demand is the same for all who ask. Lists that are handed out are copies.
-    """
-
-    __slots__ = ("__weakref__", "_fields", "_index", "_length", "_source", "metadata")
-
-    _fields: tuple[Field, ...]
-    _index: dict[str, list[int]] | None
-    _length: int
-    _source: FieldSource | None
-    metadata: Metadata | None
-
-    from_pyarrow: ClassVar[Callable[[Any], Schema]]
-    to_pyarrow: Callable[[], Any]
-
-    def __init__(
-        self,
-        fields: FieldsLike = (),
-        metadata: MetadataLike | None = None,
-        *,
-        source: FieldSource | None = None,
-    ) -> None:
-        own = as_fields(fields) if source is None else ()
-        put = object.__setattr__
-        put(self, "_source", source)
-        put(self, "_index", None)
-        put(self, "_fields", own)
-        put(self, "_length", len(own) if source is None else len(source))
-        put(self, "metadata", as_metadata(metadata))
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        raise AttributeError(f"Schema.{name} cannot be set; make another schema, as with_metadata() does")
-
-    def __delattr__(self, name: str) -> None:
-        raise AttributeError(f"Schema.{name} cannot be deleted")
-
-    @property
-    def source(self) -> FieldSource | None:
-        """Where the fields come from, when they come from a message."""
-        return self._source
-
-    def detach(self) -> Schema:
-        """The same schema, for somebody who keeps it: from now on it holds no file that it came from."""
-        if self._source is not None:
-            self._source.detach()
-        return self
-
-    def field(self, key: int | str) -> Field:
-        """A field by position or by name.
-
-        Raises
-        ------
-        FieldNotFound
-            If the name is not there or stands there more than once.
-        IndexOutOfRange
-            If there are fewer fields.
-        """
-        index = self.index_of(key)
-        return self._fields[index] if self._source is None else self._source.field(index)
-
-    def index_of(self, key: int | str) -> int:
-        """The position, from 0, of the field that ``key`` means; the errors of :meth:`field`."""
-        if isinstance(key, str):
-            found = self.get_all_field_indices(key)
-            if len(found) == 1:
-                return found[0]
-            if found:
-                raise FieldNotFound(
-                    f"the name {key!r} occurs {len(found)} times in the schema, at {found[:8]}; use a position"
-                )
-            raise FieldNotFound(f"no field is named {key!r}; {self._some_names()}")
-        try:
-            index = key.__index__()
-        except AttributeError:
-            raise InvalidType(f"a field is selected by position or by name, found {type(key).__name__}") from None
-        length = self._length
-        if not -length <= index < length:
-            raise IndexOutOfRange(f"no field {index}: the schema has {length}")
-        return index + length if index < 0 else index
-
-    def _some_names(self) -> str:
-        names = self.names[:8]
-        return f"the schema has {len(self)} fields: {names}" + (" ..." if len(self) > 8 else "")
-
-    def get_all_field_indices(self, name: str) -> list[int]:
-        """The positions of all fields of this name."""
-        if self._source is not None:
-            return self._source.find(name)
-        if self._index is None:
-            index: dict[str, list[int]] = {}
-            for i, field in enumerate(self._fields):
-                index.setdefault(field.name, []).append(i)
-            object.__setattr__(self, "_index", index)
-        assert self._index is not None
-        return list(self._index.get(name, ()))
-
-    def get_field_index(self, name: str) -> int:
-        """The position of the one field of this name, or -1 if there is none, or several."""
-        found = self.get_all_field_indices(name)
-        return found[0] if len(found) == 1 else -1
-
-    @property
-    def fields(self) -> list[Field]:
-        return list(self._fields) if self._source is None else self._source.fields()
-
-    @property
-    def names(self) -> list[str]:
-        return [field.name for field in self._fields] if self._source is None else self._source.names()
-
-    @property
-    def types(self) -> list[DataType]:
-        return [field.type for field in self.fields]
-
-    def equals(self, other: Schema, check_metadata: bool = False) -> bool:
-        """Same fields, and on request the same metadata on every level."""
-        if self is other:
-            return True
-        if not isinstance(other, Schema) or len(self) != len(other):
-            return False
-        if check_metadata and (self.metadata or {}) != (other.metadata or {}):
-            return False
-        if self._source is not None and self._source is other._source:
-            return True
-        return all(mine.equals(theirs, check_metadata) for mine, theirs in zip(self, other, strict=True))
-
-    def with_metadata(self, metadata: MetadataLike | None) -> Schema:
-        """The same fields with other metadata."""
-        return Schema(metadata=metadata, source=self._source) if self._source else Schema(self.fields, metadata)
-
-    def remove_metadata(self) -> Schema:
-        """The same fields without the schema's metadata."""
-        return self.with_metadata(None)
-
-    def append(self, field: Field) -> Schema:
-        """A schema with one more field at the end."""
-        return Schema([*self.fields, field], self.metadata)
-
-    def insert(self, index: int, field: Field) -> Schema:
-        """A schema with one more field before position ``index``."""
-        fields = self.fields
-        fields.insert(index, field)
-        return Schema(fields, self.metadata)
-
-    def set(self, index: int, field: Field) -> Schema:
-        """A schema with another field at position ``index``."""
-        fields = self.fields
-        fields[self.index_of(index)] = field
-        return Schema(fields, self.metadata)
-
-    def remove(self, index: int) -> Schema:
-        """A schema without the field at position ``index``."""
-        fields = self.fields
-        del fields[self.index_of(index)]
-        return Schema(fields, self.metadata)
 
     def __len__(self) -> int:
         return self._length
@@ -428,14 +243,22 @@ class Schema:
         return Schema, (self.fields, self.metadata)
 
 
-def _position(i: int, count: int) -> int:
-    """A position that is changed: none from the end, as -1 is what ``get_field_index`` says of names it does not find."""
+def position(i: int, count: int) -> int:
+    """A position at which something is changed; none from the end, as ``get_field_index`` says -1 for unknown names.
+
+    Raises
+    ------
+    IndexOutOfRange
+        If it is negative, or ``count`` and more.
+    InvalidType
+        If it is no int.
+    """
     try:
         found = i.__index__()
     except AttributeError:
         raise InvalidType(f"a field is changed by its position, found {i!r:.80}") from None
     if not 0 <= found < count:
-        raise IndexOutOfRange(f"no position {found}: expected one from 0 to {count - 1}")
+        raise IndexOutOfRange(f"no position {found}: there are {count} to choose from, counted from 0")
     return found
 
 

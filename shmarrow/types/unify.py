@@ -157,7 +157,7 @@ def _integer_and_decimal(a: IntType, b: DecimalType) -> DataType | None:
 
 
 def _finer(a: Any, b: Any) -> str:
-    return max(a.unit, b.unit, key=_UNITS.index)
+    return _UNITS[max(_UNITS.index(a.unit), _UNITS.index(b.unit))]
 
 
 def _binaries(a: Any, b: Any) -> DataType:
