@@ -23,7 +23,7 @@ from shmarrow.convert.python import DayTime, MonthDayNano
 from shmarrow.errors import InvalidType, ShmarrowError
 from shmarrow.extension import ExtensionType
 from shmarrow.layout.array import Array
-from shmarrow.layout.list import flatten_lists
+from shmarrow.layout.items import flatten_lists
 from shmarrow.layout.map import pair_of
 
 if TYPE_CHECKING:
