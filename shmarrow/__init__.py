@@ -34,6 +34,7 @@ from shmarrow.errors import (
     Unsupported,
 )
 from shmarrow.extension import (
+    ExtensionArray,
     ExtensionType,
     register_extension_type,
     unregister_extension_type,
@@ -44,7 +45,6 @@ from shmarrow.layout import (
     BooleanArray,
     DayTime,
     DictionaryArray,
-    ExtensionArray,
     FixedSizeListArray,
     ListArray,
     MapArray,
@@ -110,6 +110,7 @@ from shmarrow.types import (
 
 if TYPE_CHECKING:
     from shmarrow.extension import (
+        FixedShapeTensorArray,
         bool8,
         fixed_shape_tensor,
         json_,
@@ -122,7 +123,6 @@ if TYPE_CHECKING:
     from shmarrow.ipc import Bundle, load_tensors, save_tensors
     from shmarrow.layout import (
         BinaryViewArray,
-        FixedShapeTensorArray,
         ListViewArray,
         NullArray,
         RunEndEncodedArray,
@@ -265,6 +265,7 @@ __version__ = "0.1.0"
 
 _TENSORS = {"SparseCOOTensor", "SparseCSCMatrix", "SparseCSFTensor", "SparseCSRMatrix", "SparseTensor", "Tensor"}
 _EXTENSIONS = {
+    "FixedShapeTensorArray",
     "bool8",
     "fixed_shape_tensor",
     "json_",
@@ -276,7 +277,6 @@ _EXTENSIONS = {
 }
 _LAYOUTS = {
     "BinaryViewArray",
-    "FixedShapeTensorArray",
     "ListViewArray",
     "NullArray",
     "RunEndEncodedArray",

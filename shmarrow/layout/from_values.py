@@ -9,11 +9,11 @@ import numpy as np
 
 from shmarrow.bitmap import Mask
 from shmarrow.convert.python import kinds_of
-from shmarrow.extension import ExtensionType
 from shmarrow.layout.array import array_class
 from shmarrow.layout.from_numpy import array_from_numpy
 from shmarrow.layout.primitive import PrimitiveArray
 from shmarrow.types import DataType
+from shmarrow.types.extension import ExtensionType
 
 __all__ = ["array_from_numpy", "array_from_pylist", "null_kinds", "without_missing"]
 
