@@ -17,6 +17,7 @@ import numpy as np
 
 from shmarrow.bitmap import Mask
 from shmarrow.build import array
+from shmarrow.build.sources import read_class
 from shmarrow.errors import CopyRequired, IndexOutOfRange, InvalidArgument, InvalidData, InvalidType
 from shmarrow.layout.array import Array, checked_mask, checked_positions, concat_arrays, make_array, nulls
 from shmarrow.layout.memory import Indices, frozen, slice_bounds, validity_of
@@ -401,3 +402,6 @@ def _with_one_dictionary(arrays: list[Any]) -> list[Any]:
         validity, count = validity_of(valid)
         made.append(make_array(type, len(part), [validity, frozen(data)], count, 0, (), dictionary))
     return made
+
+
+read_class(ChunkedArray, ChunkedArray.combine_chunks)

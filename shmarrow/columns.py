@@ -126,6 +126,11 @@ class Columns:
         return cls._over(schema, made, common_length(made, schema))
 
     @classmethod
+    def from_struct_array(cls, struct_array: Any) -> Self:
+        """The fields of structs as columns, null where the struct is."""
+        raise NotImplementedError
+
+    @classmethod
     def _named_column(cls, values: Any, field: Field | str) -> Any:
         """Values as the column of a field, or with a name; errors say which column."""
         name, type = (field.name, field.type) if isinstance(field, Field) else (field, None)

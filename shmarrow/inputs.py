@@ -36,19 +36,28 @@ def made_from(
         if names is not None:
             raise InvalidArgument("a mapping brings its names; expected it without others")
         return kind.from_pydict(data, schema, metadata)
-    origin = full_name(data)
-    if origin in ("pandas.DataFrame", "polars.DataFrame"):
-        if names is not None:
-            raise InvalidArgument("a data frame brings its names; expected it without others")
-        return _from_frame(kind, data, origin, schema, metadata)
-    if hasattr(data, "schema"):
-        raise not_expected("a mapping, arrays, or a data frame", data)
-    return kind.from_arrays(data, names, schema, metadata)
+    frame = full_name(data) == "pandas.DataFrame"
+    if not frame and not any(hasattr(data, name) for name in _INTERFACES):
+        if hasattr(data, "schema"):
+            raise not_expected("a mapping, arrays, or a data frame", data)
+        return kind.from_arrays(data, names, schema, metadata)
+    if names is not None:
+        raise InvalidArgument("a data frame brings its names; expected it without others")
+    if frame:
+        return _from_pandas(kind, data, schema, metadata)
+    if schema is not None and metadata is not None:
+        raise InvalidArgument("a schema brings its metadata; expected one or the other")
+    found = kind.from_struct_array(array(data))
+    if schema is not None:
+        return found.cast(schema)
+    return found if metadata is None else found.replace_schema_metadata(metadata)
 
 
-def _from_frame(kind: type[C], frame: Any, origin: str, schema: Schema | None, metadata: MetadataLike | None) -> C:
-    if origin == "polars.DataFrame":
-        return kind.from_pydict(dict(zip(frame.columns, frame.get_columns(), strict=True)), schema, metadata)
+_INTERFACES = ("__arrow_c_stream__", "__arrow_c_array__")
+"""What data frames of other libraries have: methods that give rows as structs."""
+
+
+def _from_pandas(kind: type[C], frame: Any, schema: Schema | None, metadata: MetadataLike | None) -> C:
     columns = [(str(name), frame.iloc[:, i]) for i, name in enumerate(frame.columns)]
     index = frame.index
     if index.__class__.__name__ != "RangeIndex":

@@ -12,6 +12,7 @@ import numpy as np
 
 from shmarrow.batch import RecordBatch
 from shmarrow.bitmap import Mask
+from shmarrow.build import array
 from shmarrow.chunked import ChunkedArray
 from shmarrow.columns import Columns, Key
 from shmarrow.errors import Closed, InvalidArgument, InvalidData, InvalidType, not_expected
@@ -78,7 +79,8 @@ class Table(Columns):
         if isinstance(values, (list, tuple)) and values and all(isinstance(item, Array) for item in values):
             column: Any = ChunkedArray(values)
         else:
-            column = as_column(values, type)
+            chunked = hasattr(values, "iterchunks") and not isinstance(values, ChunkedArray) and values.num_chunks
+            column = ChunkedArray(map(array, values.iterchunks())) if chunked else as_column(values, type)
             column = column if isinstance(column, ChunkedArray) else ChunkedArray([column])
         return column if type is None else column.cast(type)
 
