@@ -46,6 +46,7 @@ from shmarrow.layout import (
     DictionaryArray,
     ExtensionArray,
     FixedSizeListArray,
+    LargeListArray,
     ListArray,
     MapArray,
     MonthDayNano,
@@ -54,6 +55,7 @@ from shmarrow.layout import (
     concat_arrays,
     nulls,
 )
+from shmarrow.layout.listing import LATE_CLASSES
 from shmarrow.tables import Table, table
 from shmarrow.types import (
     DataType,
@@ -123,6 +125,7 @@ if TYPE_CHECKING:
     from shmarrow.layout import (
         BinaryViewArray,
         FixedShapeTensorArray,
+        LargeListViewArray,
         ListViewArray,
         NullArray,
         RunEndEncodedArray,
@@ -163,6 +166,8 @@ __all__ = [
     "InvalidArgument",
     "InvalidData",
     "InvalidType",
+    "LargeListArray",
+    "LargeListViewArray",
     "LimitExceeded",
     "Limits",
     "ListArray",
@@ -274,14 +279,7 @@ _EXTENSIONS = {
     "uuid",
     "variable_shape_tensor",
 }
-_LAYOUTS = {
-    "BinaryViewArray",
-    "FixedShapeTensorArray",
-    "ListViewArray",
-    "NullArray",
-    "RunEndEncodedArray",
-    "UnionArray",
-}
+_LAYOUTS = {"FixedShapeTensorArray", *LATE_CLASSES}
 _BUNDLES = {"Bundle", "load_tensors", "save_tensors"}
 
 

@@ -213,7 +213,7 @@ def _chunked(values: Any, type: DataType | None) -> ChunkedArray:
         return ChunkedArray([array(values, type)])
     if type is None or values.type == type:
         return values
-    return ChunkedArray([chunk.cast(type) for chunk in values.chunks or [nulls(values.type, 0)]], type)
+    return ChunkedArray([chunk.cast(type) for chunk in values.chunks or [nulls(0, values.type)]], type)
 
 
 def table(data: Any, names: Sequence[str] | None = None, schema: Schema | None = None) -> Table:

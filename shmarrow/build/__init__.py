@@ -12,6 +12,7 @@ from shmarrow.bitmap import Mask
 from shmarrow.build.infer import infer_type
 from shmarrow.convert.python import kinds_of
 from shmarrow.errors import InvalidArgument, InvalidType
+from shmarrow.layout import arguments
 from shmarrow.layout.array import Array
 from shmarrow.layout.from_values import array_from_numpy, array_from_pylist
 from shmarrow.types import DataType
@@ -42,7 +43,7 @@ def array(values: Any, type: DataType | str | None = None, mask: Any = None) -> 
     wanted = None if type is None else types.as_type(type)
     if isinstance(values, Array):
         result = values if wanted is None else values.cast(wanted)
-        return result if mask is None else result.take(np.arange(len(result)), ~_as_mask(mask, len(result)))
+        return result if mask is None else result._take(np.arange(len(result)), ~_as_mask(mask, len(result)))
     if isinstance(values, np.ma.MaskedArray):
         mask = np.ma.getmaskarray(values) if mask is None else _as_mask(mask, len(values)) | np.ma.getmaskarray(values)
         values = values.data
@@ -84,3 +85,6 @@ def _lists(type: DataType, values: Any) -> DataType:
     for size in reversed(values.shape[1:]):
         type = types.list_(type, size)
     return type
+
+
+arguments.builder = array

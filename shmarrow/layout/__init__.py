@@ -17,7 +17,7 @@ from shmarrow.layout.boolean import BooleanArray
 from shmarrow.layout.dictionary import DictionaryArray
 from shmarrow.layout.extension import ExtensionArray
 from shmarrow.layout.fixed_size_list import FixedSizeListArray
-from shmarrow.layout.list import ListArray
+from shmarrow.layout.list import LargeListArray, ListArray
 from shmarrow.layout.listing import LATE_CLASSES, LISTING, BufferSpec, Layout
 from shmarrow.layout.map import MapArray
 from shmarrow.layout.primitive import PrimitiveArray
@@ -46,6 +46,7 @@ __all__ = [
     "FixedShapeTensorArray",
     "FixedSizeListArray",
     "JsonArray",
+    "LargeListArray",
     "Layout",
     "ListArray",
     "MapArray",

@@ -11,9 +11,9 @@ from shmarrow.bitmap import Mask
 from shmarrow.convert.python import kinds_of
 from shmarrow.errors import InvalidArgument, InvalidType
 from shmarrow.extension import ExtensionType
-from shmarrow.layout.array import array_class
+from shmarrow.layout.array import array_class, make_array
 from shmarrow.layout.boolean import BooleanArray
-from shmarrow.layout.fixed_size_list import FixedSizeListArray
+from shmarrow.layout.memory import validity_of
 from shmarrow.layout.primitive import PrimitiveArray
 from shmarrow.types import DataType
 
@@ -95,9 +95,8 @@ def array_from_numpy(values: npt.NDArray[Any], type: DataType, valid: Mask | Non
             raise InvalidArgument(f"{type}: cannot take an ndarray of the shape {values.shape}")
         inner = type.fields[0].type
         child = array_from_numpy(np.ascontiguousarray(values).reshape(-1, *values.shape[2:]), inner)
-        if not values.shape[1]:
-            valid = np.ones(len(values), np.bool_) if valid is None else valid
-        return FixedSizeListArray.from_arrays(type, child, valid)
+        validity, count = validity_of(valid)
+        return make_array(type, len(values), [validity], count, 0, [child])
     if values.dtype.kind in "OUST" or type.layout not in ("primitive", "bool"):
         items = values.tolist()
         if valid is not None:
