@@ -11,7 +11,7 @@ from shmarrow.bitmap import Mask
 from shmarrow.errors import CopyRequired, InvalidArgument, InvalidData
 from shmarrow.layout.arguments import as_array, checked_size, masked_validity, refuse_type
 from shmarrow.layout.array import Array, concat_arrays, make_array, nulls, spread
-from shmarrow.layout.list import flatten_lists
+from shmarrow.layout.items import items_of_lists, spread_lists
 from shmarrow.layout.memory import Indices, check_expansion, ranges, validity_of
 from shmarrow.layout.preview import Budget
 from shmarrow.types import DataType, Field, list_
@@ -109,20 +109,19 @@ class FixedSizeListArray(Array):
 
     @classmethod
     def from_pylist(cls, type: Any, values: Sequence[Any], valid: Mask | None) -> Any:
-        from shmarrow.layout.from_values import array_from_pylist
+        return cls._from_items(type, *items_of_lists(type, values), valid)
 
+    @classmethod
+    def _from_items(cls, type: Any, lengths: Indices, items: Any, valid: Mask | None) -> Any:
+        """Lists from an array of all their items, one after another; null ones have all of them or none."""
         size = type.list_size
-        lengths, items = flatten_lists(type, values)
         wrong = lengths != size if valid is None else (lengths != size) & valid
         if wrong.any():
             i = int(wrong.argmax())
-            raise InvalidData(f"{type}: the list at {i} has {int(lengths[i])} items, expected {size}")
-        if valid is not None and size:
-            rest = iter(items)
-            items = [next(rest) if keep else None for keep in valid.tolist() for _ in range(size)]
+            raise InvalidData(f"{type}: the list in slot {i} has {int(lengths[i])} items, expected {size}")
         validity, count = validity_of(valid)
-        child = array_from_pylist(items, type.fields[0].type)
-        return make_array(type, len(values), [validity], count, 0, [child])
+        child = spread_lists(items, size, lengths, valid)
+        return make_array(type, len(lengths), [validity], count, 0, [child])
 
     @classmethod
     def from_arrays(
