@@ -12,7 +12,7 @@ from shmarrow import interchange, ipc, segment, types
 from shmarrow.batch import RecordBatch, record_batch
 from shmarrow.buffer import Buffer
 from shmarrow.build import array, infer_type
-from shmarrow.chunked import ChunkedArray
+from shmarrow.chunked import ChunkedArray, chunked_array
 from shmarrow.errors import (
     Closed,
     CopyRequired,
@@ -46,6 +46,7 @@ from shmarrow.layout import (
     DayTime,
     DictionaryArray,
     FixedSizeListArray,
+    LargeListArray,
     ListArray,
     MapArray,
     MonthDayNano,
@@ -54,7 +55,8 @@ from shmarrow.layout import (
     concat_arrays,
     nulls,
 )
-from shmarrow.tables import Table, table
+from shmarrow.layout.listing import LATE_CLASSES
+from shmarrow.tables import RecordBatchReader, Table, concat_batches, concat_tables, table
 from shmarrow.types import (
     DataType,
     Field,
@@ -124,6 +126,7 @@ if TYPE_CHECKING:
     from shmarrow.ipc import Bundle, load_tensors, save_tensors
     from shmarrow.layout import (
         BinaryViewArray,
+        LargeListViewArray,
         ListViewArray,
         NullArray,
         RunEndEncodedArray,
@@ -164,6 +167,8 @@ __all__ = [
     "InvalidArgument",
     "InvalidData",
     "InvalidType",
+    "LargeListArray",
+    "LargeListViewArray",
     "LimitExceeded",
     "Limits",
     "ListArray",
@@ -176,6 +181,7 @@ __all__ = [
     "ObjectNotFound",
     "PrimitiveArray",
     "RecordBatch",
+    "RecordBatchReader",
     "RunEndEncodedArray",
     "Schema",
     "ShmarrowError",
@@ -197,7 +203,10 @@ __all__ = [
     "binary_view",
     "bool8",
     "bool_",
+    "chunked_array",
     "concat_arrays",
+    "concat_batches",
+    "concat_tables",
     "date32",
     "date64",
     "day_time_interval",
@@ -278,13 +287,7 @@ _EXTENSIONS = {
     "uuid",
     "variable_shape_tensor",
 }
-_LAYOUTS = {
-    "BinaryViewArray",
-    "ListViewArray",
-    "NullArray",
-    "RunEndEncodedArray",
-    "UnionArray",
-}
+_LAYOUTS = {*LATE_CLASSES}
 _BUNDLES = {"Bundle", "load_tensors", "save_tensors"}
 
 

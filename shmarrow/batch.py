@@ -160,7 +160,7 @@ class RecordBatch(Columns):
         InvalidData
             If the bytes that the batch came from break the format's rules for this column.
         """
-        found = self._columns.get(i) if i.__class__ is int else None  # type: ignore[arg-type]
+        found = self._columns.get(i) if i.__class__ is int else None
         if found is None:
             index = self._schema.index_of(i)
             found = self._columns.get(index)
@@ -261,7 +261,7 @@ class RecordBatch(Columns):
         return self if complete is None else self._rows(np.flatnonzero(complete), None)
 
     def to_batches(self, max_chunksize: int | None = None) -> list[RecordBatch]:
-        """This batch, on request in pieces of at most ``max_chunksize`` rows; builds and copies nothing.
+        """The batch itself, on request in pieces of at most ``max_chunksize`` rows; builds and copies nothing.
 
         Raises
         ------

@@ -19,7 +19,8 @@ from shmarrow.bitmap import Mask
 from shmarrow.build import array
 from shmarrow.build.sources import read_class
 from shmarrow.errors import CopyRequired, IndexOutOfRange, InvalidArgument, InvalidData, InvalidType
-from shmarrow.layout.array import Array, checked_mask, checked_positions, concat_arrays, make_array, nulls
+from shmarrow.layout.arguments import checked_mask, checked_positions
+from shmarrow.layout.array import Array, concat_arrays, make_array, nulls
 from shmarrow.layout.memory import Indices, frozen, slice_bounds, validity_of
 from shmarrow.places import Places, cut, places, sorted_places, starts_of
 from shmarrow.types import DataType, as_type, bool_
@@ -212,8 +213,8 @@ class ChunkedArray:
         """The same values in another form of their type; see :meth:`Array.cast`."""
         target = as_type(target_type)
         if not self.chunks and target != self.type:
-            nulls(0, self.type).cast(target, safe)  # whether there is a cast at all
-        return self._each(lambda chunk: chunk.cast(target, safe), target)
+            _cast(nulls(0, self.type), target, safe)  # whether there is a cast at all
+        return self._each(lambda chunk: _cast(chunk, target, safe), target)
 
     def unique(self) -> Any:
         """The distinct values as one array, in the order of their first appearance; see :meth:`Array.unique`."""
@@ -293,6 +294,10 @@ class ChunkedArray:
         return f"<shmarrow.ChunkedArray {self.type}, length {len(self)}, {len(self.chunks)} chunks>\n[{shown}{more}]"
 
 
+def _cast(chunk: Any, target: DataType, safe: bool) -> Any:
+    return chunk.cast(target) if safe else chunk.cast(target, safe=False)
+
+
 def chunked_array(arrays: Any, type: DataType | str | None = None) -> ChunkedArray:
     """A chunked array over arrays of one type, without a copy; or over lists of values, each of which is a chunk.
 
@@ -343,7 +348,9 @@ def selection(mask: Any, length: int, null_selection_behavior: str = "drop") -> 
         If it has another length, or the behaviour is unknown.
     """
     if null_selection_behavior not in ("drop", "emit_null"):
-        raise InvalidArgument(f"null_selection_behavior is 'drop' or 'emit_null', found {null_selection_behavior!r:.80}")
+        raise InvalidArgument(
+            f"null_selection_behavior is 'drop' or 'emit_null', found {null_selection_behavior!r:.80}"
+        )
     mask = one_array(mask)
     if not isinstance(mask, (Array, np.ndarray)) or (isinstance(mask, np.ndarray) and mask.dtype == object):
         mask = one_array(array(mask))

@@ -10,15 +10,15 @@ Rules kept here:
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Self
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 
 from shmarrow.chunked import one_array, selection
 from shmarrow.errors import CopyRequired, InvalidArgument, InvalidData, InvalidType, not_expected
-from shmarrow.layout.array import checked_positions
-from shmarrow.naming import by_name, checked_schema, common_length, given_fields, renamed, several
+from shmarrow.layout.arguments import checked_positions
+from shmarrow.naming import by_name, checked_schema, common_length, fields_at, given_fields, renamed, several
 from shmarrow.types import DataType, Field, MetadataLike, Schema
 from shmarrow.types.schema import position
 
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
 Key = int | str
+Slice = slice
 
 
 class Columns:
@@ -34,6 +35,7 @@ class Columns:
     __slots__ = ()
     _schema: Schema
     num_rows: int
+    from_pyarrow: ClassVar[Callable[[Any], Any]]
 
     # --- what a batch and a table do in their own way ---
 
@@ -221,7 +223,7 @@ class Columns:
     def __len__(self) -> int:
         return self.num_rows
 
-    def __getitem__(self, key: Key | slice) -> Any:
+    def __getitem__(self, key: Key | Slice) -> Any:
         """A column by position or name, or rows by slice."""
         if isinstance(key, slice):
             start, stop, step = key.indices(self.num_rows)
@@ -237,8 +239,7 @@ class Columns:
         return self._selected([self._schema.index_of(key) for key in several(columns, "positions and names")])
 
     def _selected(self, indices: Sequence[int]) -> Self:
-        schema = Schema([self._schema.field(i) for i in indices], self._schema.metadata)
-        return self._arranged(schema, indices, {})
+        return self._arranged(fields_at(self._schema, indices), indices, {})
 
     def drop_columns(self, columns: Iterable[Key] | Key) -> Self:
         """All columns but those of the names, or at the positions, given; builds and copies nothing.
@@ -302,7 +303,9 @@ class Columns:
         column = self._named_column(values, field)
         made = field if isinstance(field, Field) else Field(field, column.type)
         if len(column) != self.num_rows:
-            raise InvalidArgument(f"column {made.name!r} has {len(column)} values, expected one for {self.num_rows} rows")
+            raise InvalidArgument(
+                f"column {made.name!r} has {len(column)} values, expected one for {self.num_rows} rows"
+            )
         return made, column
 
     def rename_columns(self, names: Sequence[str] | Mapping[str, str]) -> Self:
@@ -362,7 +365,7 @@ class Columns:
         for i, (mine, wanted) in enumerate(zip(self._schema, target, strict=True)):
             if mine.type != wanted.type:
                 try:
-                    new[i] = self.column(i).cast(wanted.type, safe)
+                    new[i] = self.column(i).cast(wanted.type, **({} if safe else {"safe": False}))
                 except (InvalidData, InvalidType) as error:
                     raise error.__class__(f"column {mine.name!r}: {error}") from None
             if mine.nullable and not wanted.nullable and (new[i] if i in new else self.column(i)).null_count:
@@ -497,4 +500,6 @@ def _check_exact(name: str, values: npt.NDArray[Any], dtype: np.dtype[Any]) -> N
         return
     for value in values[(values > most) | (values < -most)].tolist():
         if int(float(value)) != value:
-            raise InvalidData(f"column {name!r} holds {value}, which has no exact {dtype}; cast or select() columns first")
+            raise InvalidData(
+                f"column {name!r} holds {value}, which has no exact {dtype}; cast or select() columns first"
+            )

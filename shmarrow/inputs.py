@@ -47,7 +47,8 @@ def made_from(
         return _from_pandas(kind, data, schema, metadata)
     if schema is not None and metadata is not None:
         raise InvalidArgument("a schema brings its metadata; expected one or the other")
-    found = kind.from_struct_array(array(data))
+    known = full_name(data) == f"pyarrow.{kind.__name__}"  # whose chunks and metadata stay
+    found = kind.from_pyarrow(data) if known else kind.from_struct_array(array(data))
     if schema is not None:
         return found.cast(schema)
     return found if metadata is None else found.replace_schema_metadata(metadata)

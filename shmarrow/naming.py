@@ -66,6 +66,11 @@ def renamed(schema: Schema, names: Sequence[str]) -> Schema:
     return Schema(metadata=schema.metadata, source=_RenamedFields(schema, names))
 
 
+def fields_at(schema: Schema, indices: Sequence[int]) -> Schema:
+    """The fields of a schema at some positions, with its metadata."""
+    return Schema([schema.field(i) for i in indices], schema.metadata)
+
+
 def by_name(mapping: Mapping[str, Any], schema: Schema | None) -> tuple[list[str], list[Any]]:
     """The names and the columns of a mapping, in the order of the schema where there is one.
 

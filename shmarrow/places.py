@@ -63,7 +63,9 @@ def check_range(positions: Indices, valid: Mask | None, length: int, what: str) 
     """The positions that are valid; IndexOutOfRange if one of them is negative or beyond the end."""
     wanted = positions if valid is None else positions[valid]
     if len(wanted) and not (int(wanted.min()) >= 0 and int(wanted.max()) < length):
-        raise IndexOutOfRange(f"indices run from {int(wanted.min())} to {int(wanted.max())}: the {what} has {length} rows")
+        raise IndexOutOfRange(
+            f"indices run from {int(wanted.min())} to {int(wanted.max())}: the {what} has {length} rows"
+        )
     return wanted
 
 

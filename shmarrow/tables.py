@@ -97,7 +97,7 @@ class Table(Columns):
 
     @classmethod
     def from_struct_array(cls, struct_array: Any) -> Table:
-        """The fields of structs, in an array or a chunked array, as columns; see :meth:`RecordBatch.from_struct_array`."""
+        """The fields of structs, in an array or chunks, as columns; see :meth:`RecordBatch.from_struct_array`."""
         if not isinstance(struct_array, ChunkedArray):
             return cls._of([RecordBatch.from_struct_array(struct_array)])
         chunks = struct_array.chunks or [nulls(0, struct_array.type)]
@@ -189,7 +189,11 @@ class Table(Columns):
                 batch = batch.slice(start - int(self._starts[number]), end - start)
             made.append(batch._arranged(schema, indices, dict(zip(new, parts, strict=True))))
         if not made:  # no rows: the arrays stay, as they may have dictionaries
-            batch = self.batches[0] if self.batches else RecordBatch(self._schema, 0, [nulls(0, t) for t in self._schema.types])
+            batch = (
+                self.batches[0]
+                if self.batches
+                else RecordBatch(self._schema, 0, [nulls(0, t) for t in self._schema.types])
+            )
             made.append(batch._arranged(schema, indices, {i: column.combine_chunks() for i, column in new.items()}))
         return Table(schema, made)
 

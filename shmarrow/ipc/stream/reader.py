@@ -10,13 +10,12 @@ Rules kept here:
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from operator import index as as_index
-from typing import Any, NamedTuple, Self, SupportsIndex
+from typing import Any, NamedTuple, SupportsIndex
 
 from shmarrow.batch import RecordBatch
 from shmarrow.buffer import Bytes
-from shmarrow.naming import several
 from shmarrow.errors import IndexOutOfRange, InvalidData, InvalidType, Limits
 from shmarrow.ipc.batch.dictionaries import Dictionary
 from shmarrow.ipc.batch.header import Header
@@ -25,6 +24,7 @@ from shmarrow.ipc.batch.projection import Projection
 from shmarrow.ipc.message.decode import Message
 from shmarrow.ipc.message.framing import CONTINUATION, read_prefix
 from shmarrow.ipc.stream.decoder import BatchEvent, EndEvent, Event, SchemaEvent, StreamDecoder, StreamState
+from shmarrow.naming import several
 from shmarrow.sources.base import Source
 from shmarrow.states import (
     CLOSE,
