@@ -22,7 +22,7 @@ from shmarrow.bitmap import Mask
 from shmarrow.convert.python import DayTime, MonthDayNano
 from shmarrow.errors import InvalidType, ShmarrowError
 from shmarrow.layout.array import Array
-from shmarrow.layout.list import flatten_lists
+from shmarrow.layout.items import flatten_lists
 from shmarrow.layout.map import pair_of
 from shmarrow.types.extension import ExtensionType
 
