@@ -429,7 +429,7 @@ CLASSES: dict[str, dict[str, Entry]] = {
     "UnionArray": UNIONS,
     "DictionaryArray": DICTIONARIES,
     "RunEndEncodedArray": RUNS,
-    "DecimalType": DECIMAL_TYPES,
+    "Decimal128Type": DECIMAL_TYPES,
     "TimestampType": TIMESTAMP_TYPES,
     "FixedSizeListType": LIST_TYPES,
     "MapType": MAP_TYPES,

@@ -60,12 +60,15 @@ EPOCH = dt.datetime(1970, 1, 1)
 
 
 def exact(value: Any) -> Any:
-    """A value as something that is equal only for the same value of the same Python type, NaN included."""
+    """A value as something that is equal only for the same value of the same Python type, NaN included.
+
+    Decimals are the same whatever their exponents: unions give a value to the first child that can hold it.
+    """
     kind = type(value)
     if kind is float:
         return ("float", "nan" if value != value else struct.pack("<d", value))
     if kind is Decimal:
-        return ("Decimal", value.as_tuple())
+        return ("Decimal", value)
     if kind is dt.datetime:
         return ("datetime", value.replace(tzinfo=None, fold=0), value.utcoffset())
     if kind.__name__ in ("Timestamp", "Timedelta"):  # pandas' classes, in which pyarrow gives nanoseconds

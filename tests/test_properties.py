@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from strategies import exact
 
 import shmarrow as sa
-from shmarrow.types import DictionaryType, FloatType, IntervalType, RunEndEncodedType, TimeType, UnionType
+from shmarrow.types import DecimalType, DictionaryType, FloatType, IntervalType, RunEndEncodedType, TimeType, UnionType
 
 
 def examples(number: int) -> Any:
@@ -49,12 +49,28 @@ def shows_values(type: Any) -> bool:
     return not cut and "arrow.timestamp_with_offset" not in own.extensions(type)
 
 
+def builds(type: Any) -> bool:
+    """Whether pyarrow builds arrays of the type from values that fit: not of decimals with a negative scale, which it
+    rescales, nor of timestamps with offsets.
+    """
+    negative = any(isinstance(each, DecimalType) and each.scale < 0 for each in own.parts(type))
+    return not negative and "arrow.timestamp_with_offset" not in own.extensions(type)
+
+
 def by_peer(call: Any) -> Any:
-    """What pyarrow gives, or None where it has not implemented the operation for the type."""
+    """What pyarrow gives, or None where it has not implemented the operation for the type, or gives what it calls
+    invalid itself.
+    """
     try:
-        return call()
+        found = call()
+        found.validate(full=True)
     except (pa.ArrowNotImplementedError, NotImplementedError):
         return None
+    except pa.ArrowInvalid as error:
+        if "out of bounds" not in str(error):  # below a null struct it builds indices into an empty dictionary
+            raise
+        return None
+    return found
 
 
 COLUMNS = own.columns()
@@ -95,7 +111,7 @@ def test_pyarrow_takes_and_shows_the_values(column: Any) -> None:
 
 
 @examples(80)
-@given(WITH_PEER)
+@given(WITH_PEER.filter(lambda column: builds(column[0])))
 def test_pyarrow_builds_the_same_array(column: Any) -> None:
     type, values = column
     made = sa.array(values, type).to_pyarrow()
