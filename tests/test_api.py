@@ -23,6 +23,7 @@ pytestmark = pytest.mark.skipif(
     int(pa.__version__.partition(".")[0]) < 26, reason="the tables compare with pyarrow 26, which is newer"
 )
 
+
 @cache
 def names(library: Any) -> dict[str, Any]:
     """What calls refer to, made by one of the libraries."""
