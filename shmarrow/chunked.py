@@ -224,7 +224,8 @@ class ChunkedArray:
         """The same chunks as indices into one dictionary of all values; see :meth:`Array.dictionary_encode`."""
         if self.type.layout == "dictionary":
             return self
-        return self._cut_like(self.combine_chunks().dictionary_encode(null_encoding=null_encoding))
+        options = {} if null_encoding == "mask" else {"null_encoding": null_encoding}
+        return self._cut_like(self.combine_chunks().dictionary_encode(**options))
 
     def unify_dictionaries(self) -> ChunkedArray:
         """The same chunks with one dictionary for all, at any depth of the type; the same object where there is none.
