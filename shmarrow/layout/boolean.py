@@ -68,6 +68,11 @@ class BooleanArray(Array):
         valid = self._live(live)
         return valid is not None and not bool(((self.values != other.values) & valid).any())
 
+    def _codes(self) -> Indices:
+        from shmarrow.layout.codes import of_keys
+
+        return of_keys(self.values.view(np.uint8), self._mask())
+
     @classmethod
     def from_pylist(cls, type: Any, values: Sequence[Any], mask: Mask | None) -> Any:
         for kind in kinds_of(values):

@@ -14,9 +14,9 @@ import numpy as np
 from shmarrow.bitmap import Mask
 from shmarrow.errors import InvalidData, InvalidType
 from shmarrow.layout.array import _check_no_nulls, make_array
-from shmarrow.layout.list import ListArray
+from shmarrow.layout.list import LISTS, ListArray, cast_lists
 from shmarrow.layout.memory import check_expansion
-from shmarrow.types import DataType, EncodedType, Field, FixedSizeBinaryType, IntervalType
+from shmarrow.types import DataType, EncodedType, Field, FixedSizeBinaryType, IntervalType, StructType
 
 
 class MapArray(ListArray):
@@ -58,6 +58,18 @@ class MapArray(ListArray):
         return found.layout == "struct" and [(each.type, each.nullable) for each in found.fields] == [
             (each.type, each.nullable) for each in wanted
         ]
+
+    def _cast(self, target: Any, safe: bool) -> Any:
+        return _cast_entries(self, target, safe)
+
+    @classmethod
+    def _cast_from(cls, array: Any, target: Any, safe: bool) -> Any:
+        if array.type.layout not in LISTS:
+            return super()._cast_from(array, target, safe)
+        made = _cast_entries(array, target, safe)
+        if made is None:
+            raise InvalidType(f"cannot cast {array.type} to {target}: the entries of a map are structs of two fields")
+        return made
 
     def _check_nullability(self, live: Mask | None) -> None:
         for field, entries, used in self._referenced(self._live(live)):
@@ -105,6 +117,19 @@ class MapArray(ListArray):
             raise InvalidData(f"{type}: a key is None")
         values = array_from_pylist([pair[1] for pair in pairs], entries.fields[1].type)
         return make_array(entries, len(pairs), [None], 0, 0, [keys, values])
+
+
+def _cast_entries(array: Any, target: Any, safe: bool) -> Any:
+    """Lists of structs of two fields, or maps, as others; fields go by position, as maps do not go by their names."""
+    if target.layout not in (*LISTS, "map"):
+        return None
+    inner = target.fields[0].type
+    if any(type.__class__ is not StructType or len(type.fields) != 2 for type in (array.type.fields[0].type, inner)):
+        return None
+    made = cast_lists(array, target, safe, lambda entries: entries._cast_fields(inner, [0, 1], safe))
+    if target.layout == "map" and target.keys_sorted:
+        made._check_order()
+    return made
 
 
 def _falls(keys: Any) -> Mask | None:

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from shmarrow.bitmap import Mask
 from shmarrow.errors import InvalidData, InvalidType
-from shmarrow.layout.array import Array, checked_mask, concat_arrays, make_array, nulls
+from shmarrow.layout.array import Array, check_slots, checked_mask, concat_arrays, make_array, nulls
 from shmarrow.layout.memory import Indices, check_expansion, validity_of
 from shmarrow.layout.preview import Budget
 from shmarrow.types import DataType, Field
@@ -81,6 +83,50 @@ class StructArray(Array):
         valid = self._live(live)
         return valid is not None and all(mine._equal(theirs, valid) for mine, theirs in pairs)
 
+    def _codes(self) -> Indices:
+        from shmarrow.layout.codes import of_parts, slot_codes
+
+        return of_parts([slot_codes(child) for child in self._windows()], self._length, self._mask())
+
+    def _cast(self, target: Any, safe: bool) -> Any:
+        """Fields go by their names; of several with one name the first to the first, the second to the second."""
+        if target.layout != "struct":
+            return None
+        places, left = match(self._type.fields, target.fields)
+        for field, place in zip(target.fields, places, strict=True):
+            if place is None and not field.nullable:
+                raise InvalidType(f"cannot cast {self._type} to {target}: no field for {field}, which is not nullable")
+        if left and safe:
+            names = [self._type.fields[i].name for i in left[:8]]
+            raise InvalidType(f"cannot cast {self._type} to {target}: the fields {names} would be lost")
+        return self._cast_fields(target, places, safe)
+
+    def _cast_fields(self, target: Any, places: Sequence[int | None], safe: bool) -> Any:
+        """The same structs with other fields, cast from those at some positions; None makes nulls."""
+        windows = self._windows()
+        children = []
+        for field, place in zip(target.fields, places, strict=True):
+            try:
+                child = self._nulls_of(field) if place is None else self._cast_child(windows[place], field, safe)
+            except (InvalidData, InvalidType) as error:
+                raise type(error)(f"field {field.name!r}: {error}") from None
+            children.append(child)
+        return make_array(target, self._length, [self._trimmed_validity()], self.null_count, 0, children)
+
+    def _nulls_of(self, field: Field) -> Any:
+        check_slots(self)
+        return nulls(field.type, self._length)
+
+    def _cast_child(self, child: Any, field: Field, safe: bool) -> Any:
+        try:
+            return child._cast_to(field.type, safe)
+        except InvalidData:
+            mask = self._mask()
+            if mask is None:
+                raise
+            # What null slots hold need not fit.
+            return child.take(np.arange(self._length), mask)._cast_to(field.type, safe)
+
     def _check_structure(self) -> None:
         for field, child in zip(self._type.fields, self._children, strict=True):
             if len(child) < self._offset + self._length:
@@ -133,6 +179,18 @@ class StructArray(Array):
         result = make_array(type, length, [validity], count, 0, list(children))
         result.validate()
         return result
+
+
+def match(fields: Sequence[Field], wanted: Sequence[Field]) -> tuple[list[int | None], list[int]]:
+    """For each field wanted the position of the one with its name, or None, and the positions that are left.
+
+    Several fields with one name are taken in their order.
+    """
+    left: dict[str, list[int]] = {}
+    for i, field in enumerate(fields):
+        left.setdefault(field.name, []).append(i)
+    places = [left[field.name].pop(0) if left.get(field.name) else None for field in wanted]
+    return places, sorted(i for rest in left.values() for i in rest)
 
 
 def columns_of(type: Any, values: Sequence[Any]) -> list[list[Any]]:
