@@ -13,6 +13,7 @@ from shmarrow.convert.python import kinds_of
 from shmarrow.errors import InvalidType
 from shmarrow.layout.array import Array, checked_mask, make_array
 from shmarrow.layout.memory import Indices, read_only, validity_of
+from shmarrow.layout.primitive import cast_values
 from shmarrow.types import DataType
 
 if TYPE_CHECKING:
@@ -72,6 +73,9 @@ class BooleanArray(Array):
         from shmarrow.layout.codes import of_keys
 
         return of_keys(self.values.view(np.uint8), self._mask())
+
+    def _cast(self, target: Any, safe: bool) -> Any:
+        return cast_values(self, target, safe)
 
     @classmethod
     def from_pylist(cls, type: Any, values: Sequence[Any], mask: Mask | None) -> Any:

@@ -13,11 +13,11 @@ import numpy as np
 
 from shmarrow.bitmap import Mask
 from shmarrow.errors import InvalidArgument, InvalidData, InvalidType
-from shmarrow.extension import ExtensionType
 from shmarrow.layout.array import Array, blank_mask, concat_arrays, make_array
 from shmarrow.layout.memory import Indices, frozen, read_only, validity_of
 from shmarrow.layout.preview import Budget
 from shmarrow.types import DataType, DictionaryType
+from shmarrow.types.extension import ExtensionType
 
 if TYPE_CHECKING:
     import numpy.typing as npt

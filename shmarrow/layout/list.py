@@ -7,13 +7,13 @@ null, and an item; physically there is no difference.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
 from shmarrow.bitmap import Mask
-from shmarrow.errors import InvalidData, InvalidType
+from shmarrow.errors import InvalidData
 from shmarrow.layout.array import Array, checked_mask, concat_arrays, make_array, spread
 from shmarrow.layout.binary import (
     check_ends,
@@ -24,6 +24,8 @@ from shmarrow.layout.binary import (
     same_lengths,
     trimmed_offsets,
 )
+from shmarrow.layout.items import items_of_lists
+from shmarrow.layout.list_forms import cast_lists, list_codes
 from shmarrow.layout.memory import Indices, frozen, offsets_of, ranges, validity_of
 from shmarrow.layout.preview import Budget
 from shmarrow.types import Field
@@ -146,17 +148,14 @@ class ListArray(Array):
 
     @classmethod
     def from_pylist(cls, type: Any, values: Sequence[Any], mask: Mask | None) -> Any:
-        lengths, items = flatten_lists(type, values)
+        return cls._from_items(type, *items_of_lists(type, values), mask)
+
+    @classmethod
+    def _from_items(cls, type: Any, lengths: Indices, items: Any, valid: Mask | None) -> Any:
+        """Lists of some lengths from an array of all their items, one after another."""
         offsets = offsets_of(lengths, type.offset_dtype, f"{type} lists")
-        validity, nulls = validity_of(mask)
-        child = cls._child(type, items)
-        return make_array(type, len(values), [validity, frozen(offsets)], nulls, 0, [child])
-
-    @staticmethod
-    def _child(type: Any, items: list[Any]) -> Any:
-        from shmarrow.layout.from_values import array_from_pylist
-
-        return array_from_pylist(items, type.fields[0].type)
+        validity, nulls = validity_of(valid)
+        return make_array(type, len(lengths), [validity, frozen(offsets)], nulls, 0, [items])
 
     @classmethod
     def from_arrays(cls, type: Any, offsets: Any, values: Any, mask: Mask | None = None) -> Any:
@@ -177,98 +176,3 @@ class ListArray(Array):
         result = make_array(type, len(typed) - 1, [validity, frozen(typed)], nulls, 0, [values])
         result.validate()
         return result
-
-
-LISTS = ("list", "large_list", "list_view", "large_list_view", "fixed_size_list")
-"""The layouts of lists; maps are lists too, of entries."""
-
-
-def list_codes(array: Any) -> Indices:
-    """The codes of lists of any layout."""
-    from shmarrow.layout.codes import of_lists
-
-    starts, sizes, items = array._spans()
-    return of_lists(items, starts, sizes, array._mask())
-
-
-def cast_lists(array: Any, target: Any, safe: bool, convert: Callable[[Any], Any] | None = None) -> Any:
-    """Lists of any layout as lists of another; ``convert`` casts their items where names do not match them."""
-    if target.layout not in (*LISTS, "map"):
-        return None
-    convert = convert or (lambda items: items._cast_to(target.fields[0].type, safe))
-    starts, sizes, items = array._spans()
-    mask = array._mask()
-    fixed = target.layout == "fixed_size_list"
-    if fixed:
-        _check_lengths(sizes, mask, target)
-        if mask is not None and (sizes != target.list_size).any():
-            starts, items = _with_null_items(starts, mask, items, target.list_size)
-        else:
-            starts, items = _packed(starts, sizes, items)
-    try:
-        values = convert(items)
-    except InvalidData:
-        if mask is None:
-            raise
-        # What null slots hold need not fit.
-        if fixed:
-            starts, items = _with_null_items(starts, mask, items, target.list_size)
-        else:
-            sizes = np.where(mask, sizes, 0)
-            starts, items = _packed(starts, sizes, items)
-        values = convert(items)
-    if fixed:
-        buffers: list[Any] = []
-    elif "view" in target.layout:
-        if len(values) > np.iinfo(target.offset_dtype).max:
-            raise InvalidData(f"{target}: {len(values)} items are more than its offsets reach; use the large form")
-        buffers = [frozen(part.astype(target.offset_dtype)) for part in (starts, sizes)]
-    else:
-        _, values = _packed(starts, sizes, values)
-        buffers = [frozen(offsets_of(sizes, target.offset_dtype, f"{target} lists"))]
-    return make_array(target, len(array), [array._trimmed_validity(), *buffers], array.null_count, 0, [values])
-
-
-def _packed(starts: Indices, sizes: Indices, items: Any) -> tuple[Indices, Any]:
-    """Where lists start, and their items, when they lie one behind the other; no copy where they do."""
-    ends = np.cumsum(sizes)
-    packed = ends - sizes
-    moved = starts != packed
-    if moved.any() and (moved & (sizes > 0)).any():
-        return packed, items.take(ranges(starts, sizes))
-    return packed, items.slice(0, int(ends[-1]) if len(ends) else 0)
-
-
-def _check_lengths(sizes: Indices, mask: Mask | None, target: Any) -> None:
-    wrong = sizes != target.list_size if mask is None else (sizes != target.list_size) & mask
-    if wrong.any():
-        i = int(wrong.argmax())
-        raise InvalidData(f"{target}: the list at {i} has {int(sizes[i])} items, expected {target.list_size}")
-
-
-def _with_null_items(starts: Indices, mask: Mask, items: Any, size: int) -> tuple[Indices, Any]:
-    """Where lists of one length start, and their items, when they lie one behind the other and null ones have nulls."""
-    slots = np.repeat(mask, size)
-    positions = np.zeros(len(slots), np.int64)
-    positions[slots] = ranges(starts[mask], np.full(int(mask.sum()), size))
-    return np.arange(len(mask)) * size, items.take(positions, slots)
-
-
-def flatten_lists(type: Any, values: Sequence[Any]) -> tuple[Indices, list[Any]]:
-    """The length of each list and all items one after another; None has no items."""
-    lengths = np.zeros(len(values), np.int64)
-    items: list[Any] = []
-    for i, value in enumerate(values):
-        if value is None:
-            continue
-        if isinstance(value, np.ndarray):
-            value = value.tolist()
-        elif isinstance(value, Mapping) and type.layout == "map":
-            value = list(value.items())
-        elif isinstance(value, Array):
-            value = value.to_pylist()
-        elif not isinstance(value, (list, tuple, range, set, frozenset)):
-            raise InvalidType(f"{type}: cannot take {value!r:.80} of type {value.__class__.__name__}")
-        lengths[i] = len(value)
-        items += value
-    return lengths, items

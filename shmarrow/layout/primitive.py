@@ -15,12 +15,13 @@ import numpy as np
 
 from shmarrow import bitmap
 from shmarrow.bitmap import Mask
+from shmarrow.convert import convert, convertible
 from shmarrow.convert.python import DayTime, MonthDayNano, check_range, from_numbers, from_python, kinds_of, to_python
 from shmarrow.errors import CopyRequired, InvalidData, InvalidType
 from shmarrow.layout.array import Array, checked_mask, make_array
 from shmarrow.layout.binary import BINARY
 from shmarrow.layout.memory import EMPTY, Indices, check_expansion, frozen, read_only, validity_of, view_of
-from shmarrow.types import DataType, IntType, LargeBinaryType
+from shmarrow.types import DataType, LargeBinaryType
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -138,9 +139,7 @@ class PrimitiveArray(Array):
     def _cast(self, target: Any, safe: bool) -> Any:
         if self._type.descriptor.values == "bytes":
             return self._as_binary().cast(target) if target.layout in BINARY else None
-        if target.layout != "primitive":
-            return None
-        return _cast_numbers(self, target)
+        return cast_values(self, target, safe)
 
     def _as_binary(self) -> Any:
         """Byte strings of one length as binary with 64-bit offsets; copies no bytes."""
@@ -264,20 +263,13 @@ def _words(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
     return words if size == word else words.reshape(len(values), -1)
 
 
-def _cast_numbers(array: Any, target: DataType) -> Any:
-    mask = array._mask()
-    values: npt.NDArray[Any] = array.values
-    source = array.type
-    known = {np.dtype("<i4"), np.dtype("<i8")}
-    same_bits = source.storage == target.storage and source.storage in known
-    if same_bits and IntType in (source.__class__, target.__class__):
-        kept = array.trim()
-        return make_array(target, len(kept), kept._buffers, kept.null_count)
-    if source.numpy_dtype is None or target.numpy_dtype is None:
+def cast_values(array: Any, target: DataType, safe: bool) -> Any:
+    """Numbers, truth values and times as another of these types; None where there is no way."""
+    if target.layout not in ("primitive", "bool") or not convertible(array.type, target):
         return None
-    if mask is not None:
-        values = np.where(mask, values, values.dtype.type(0))
-    return PrimitiveArray.from_numpy(target, values.view(source.numpy_dtype), mask)
+    values = convert(array.values, array._mask(), array.type, target, safe)
+    data = read_only(bitmap.pack(values)) if target.layout == "bool" else frozen(values)
+    return make_array(target, len(array), [array._trimmed_validity(), data], array.null_count)
 
 
 _INTERVALS: dict[str, Any] = {"day_time": DayTime, "month_day_nano": MonthDayNano}

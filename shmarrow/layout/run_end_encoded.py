@@ -13,11 +13,11 @@ import numpy as np
 
 from shmarrow.bitmap import Mask
 from shmarrow.errors import InvalidData, InvalidType, LimitExceeded
-from shmarrow.extension import ExtensionType
 from shmarrow.layout.array import Array, check_slots, concat_arrays, make_array, nulls
 from shmarrow.layout.memory import Indices, check_expansion, frozen
 from shmarrow.layout.preview import Budget
 from shmarrow.types import DataType, Field, RunEndEncodedType
+from shmarrow.types.extension import ExtensionType
 
 if TYPE_CHECKING:
     import numpy.typing as npt
