@@ -13,6 +13,7 @@ import numpy as np
 
 from shmarrow.bitmap import Mask
 from shmarrow.errors import InvalidArgument, InvalidData, InvalidType
+from shmarrow.layout.arguments import as_array, checked_mask
 from shmarrow.layout.array import Array, blank_mask, concat_arrays, make_array
 from shmarrow.layout.memory import Indices, frozen, read_only, validity_of
 from shmarrow.layout.preview import Budget
@@ -50,7 +51,7 @@ class DictionaryArray(Array):
             If an index points outside of the dictionary.
         """
         mask = self._mask()
-        return self._dictionary_().take(self._checked(mask), mask)
+        return self._dictionary_()._take(self._checked(mask), mask)
 
     dictionary_decode = decode
 
@@ -90,19 +91,19 @@ class DictionaryArray(Array):
         assert self._dictionary is not None
         return self._dictionary
 
-    def _checked(self, mask: Mask | None) -> npt.NDArray[Any]:
+    def _checked(self, valid: Mask | None) -> npt.NDArray[Any]:
         """A copy of the indices, 0 where null, after a check that they lie in the dictionary.
 
         What is checked is what is used, also where another process writes to the memory in the meantime.
         """
         values: npt.NDArray[Any] = self.indices.values
-        indices = values.copy() if mask is None else np.where(mask, values, values.dtype.type(0))
-        self._check_indices(indices, mask)
+        indices = values.copy() if valid is None else np.where(valid, values, values.dtype.type(0))
+        self._check_indices(indices, valid)
         return indices
 
-    def _check_indices(self, indices: npt.NDArray[Any], mask: Mask | None) -> None:
+    def _check_indices(self, indices: npt.NDArray[Any], valid: Mask | None) -> None:
         size = len(self._dictionary_())
-        if len(indices) and (mask is None or mask.any()):
+        if len(indices) and (valid is None or valid.any()):
             low, high = int(indices.min()), int(indices.max())
             if low < 0 or high >= size:
                 wrong = (indices < 0) | (indices >= size)
@@ -133,14 +134,14 @@ class DictionaryArray(Array):
     def _value_preview(self, index: int, budget: Budget) -> str:
         return self._dictionary_()._item_preview(self._key(index), budget)
 
-    def _pylist(self, mask: Mask | None) -> list[Any]:
-        if mask is not None and not mask.any():
+    def _pylist(self, valid: Mask | None) -> list[Any]:
+        if valid is not None and not valid.any():
             return [None] * self._length
-        indices = self._checked(mask)
+        indices = self._checked(valid)
         dictionary = self._dictionary_()
         if len(dictionary) > 4 * self._length + 1024:
             used, indices = np.unique(indices, return_inverse=True)
-            dictionary = dictionary.take(used)
+            dictionary = dictionary._take(used)
         values = dictionary.to_pylist()
         return [values[i] for i in indices.tolist()]
 
@@ -185,7 +186,7 @@ class DictionaryArray(Array):
         mine, theirs = self._checked(self._mask())[slots], other._checked(other._mask())[slots]
         for start in (0, 256):  # indices that differ mostly mean values that differ
             stop = 256 if not start else len(slots)
-            if not dictionary.take(mine[start:stop]).equals(dictionary.take(theirs[start:stop])):
+            if not dictionary._take(mine[start:stop]).equals(dictionary._take(theirs[start:stop])):
                 return False
         return True
 
@@ -219,32 +220,68 @@ class DictionaryArray(Array):
         from shmarrow.layout.array import _zeros, nulls
 
         made = _zeros(type, length)
-        made._dictionary = nulls(type.value_type, 0)
+        made._dictionary = nulls(0, type.value_type)
         return made
 
     @classmethod
-    def from_pylist(cls, type: Any, values: Sequence[Any], mask: Mask | None) -> Any:
+    def from_pylist(cls, type: Any, values: Sequence[Any], valid: Mask | None) -> Any:
         from shmarrow.layout.from_values import array_from_pylist
 
         made = array_from_pylist(values, type.value_type)
-        return encode(made, "mask", type.index_type, type.ordered, mask)
+        return encode(made, "mask", type.index_type, type.ordered, valid)
 
     @classmethod
-    def from_arrays(cls, indices: Any, dictionary: Any, ordered: bool = False) -> Any:
-        """An array over an integer array of indices and an array of values; copies nothing.
+    def from_arrays(
+        cls,
+        indices: Any,
+        dictionary: Any,
+        mask: Any = None,
+        ordered: bool = False,
+        from_pandas: bool = False,
+        safe: bool = True,
+    ) -> Any:
+        """An array over indices and an array of values; copies nothing.
+
+        Parameters
+        ----------
+        indices : integer Array, or anything that :func:`shmarrow.array` makes one of
+            Shape (n,); positions in the dictionary, or null.
+        dictionary : Array, or anything that :func:`shmarrow.array` takes
+            The values.
+        mask : bool array, optional
+            Shape (n,), True where a slot is null.
+        ordered : bool
+            Whether the order of the values means something.
+        from_pandas : bool
+            True makes -1 null, as in the codes of a pandas Categorical.
+        safe : bool
+            False leaves the range of the indices unchecked until they are used.
 
         Raises
         ------
-        InvalidArgument
-            If the indices are no integers.
         InvalidType
-            If either is no array.
+            If the indices are no integers.
+        InvalidData
+            If an index points outside of the dictionary.
+        InvalidArgument
+            If the mask has another length.
         """
-        for name, part in (("indices", indices), ("the dictionary", dictionary)):
-            if not isinstance(part, Array):
-                raise InvalidType(f"expected {name} as an Array, found {part.__class__.__name__}")
-        type = DictionaryType(indices.type, dictionary.type, ordered)
-        return make_array(type, len(indices), indices._buffers, indices._null_count, indices.offset, (), dictionary)
+        keys, values = as_array(indices, "indices"), as_array(dictionary, "a dictionary")
+        if keys.type.descriptor.values != "integer":
+            raise InvalidType(f"indices are integers, found {keys.type}")
+        missing = None if mask is None else checked_mask(mask, len(keys))
+        if from_pandas:
+            missing = keys.values == -1 if missing is None else missing | (keys.values == -1)
+        if missing is not None:
+            own = keys._mask()
+            validity, count = validity_of(~missing if own is None else own & ~missing)
+            keys = keys._with(offset=0, buffers=[validity, frozen(keys.values)], null_count=count)
+        type = DictionaryType(keys.type, values.type, ordered)
+        result = make_array(type, len(keys), keys._buffers, keys._null_count, keys.offset, (), values)
+        result.validate()
+        if safe:
+            result._check_references()
+        return result
 
 
 def encode(
@@ -266,4 +303,4 @@ def encode(
     known = codes >= 0 if mask is None else (codes >= 0) & mask
     validity, count = validity_of(None if known.all() else known)
     indices = frozen(np.where(known, codes, 0).astype(type.storage))
-    return make_array(type, len(array), [validity, indices], count, 0, (), array.take(first))
+    return make_array(type, len(array), [validity, indices], count, 0, (), array._take(first))

@@ -89,7 +89,7 @@ def _packed(starts: Indices, sizes: Indices, items: Any) -> Any:
     ends = np.cumsum(sizes)
     moved = starts != ends - sizes
     if moved.any() and (moved & (sizes > 0)).any():
-        return items.take(ranges(starts, sizes))
+        return items._take(ranges(starts, sizes))
     return items.slice(0, int(ends[-1]) if len(ends) else 0)
 
 
@@ -113,4 +113,4 @@ def _of_one_length(array: Any, target: Any, starts: Indices, sizes: Indices, ite
     slots = np.repeat(mask, size)
     positions = np.zeros(len(slots), np.int64)
     positions[slots] = ranges(starts[mask], sizes[mask])
-    return items.take(positions, slots)
+    return items._take(positions, slots)
