@@ -57,7 +57,7 @@ def _of_arrays(values: Sequence[Any], item: DataType) -> Any:
 
 
 def _of_ndarrays(values: Sequence[npt.NDArray[Any]], item: DataType) -> Any:
-    """ndarrays one after another; those of one dtype at once."""
+    """Ndarrays one after another; those of one dtype at once."""
     groups: dict[Any, list[int]] = {}
     for i, value in enumerate(values):
         groups.setdefault((value.dtype, value.shape[1:], value.__class__), []).append(i)
