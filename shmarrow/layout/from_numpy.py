@@ -163,8 +163,11 @@ def _structs(values: Values, type: DataType, valid: Mask | None) -> Any:
     names = values.dtype.names or ()
     if type.layout != "struct":
         raise InvalidType(f"{type}: cannot take an ndarray of {values.dtype}")
-    if sorted(names) != sorted(field.name for field in type.fields):
-        raise InvalidType(f"{type}: expected its fields, found an ndarray of the fields {', '.join(names)}")
+    wanted = [field.name for field in type.fields]
+    if sorted(names) != sorted(wanted):
+        raise InvalidType(
+            f"{type}: expected an ndarray of the fields {', '.join(wanted)}, found one of {', '.join(names)}"
+        )
     children = [array_from_numpy(values[field.name], field.type) for field in type.fields]
     validity, nulls = validity_of(valid)
     return make_array(type, len(values), [validity], nulls, 0, children)
@@ -180,9 +183,7 @@ def _bytes(values: Values, valid: Mask | None) -> Any:
     """Binary from bytes of a fixed width, which end at their last byte other than NUL."""
     lengths = _lengths(values, valid)
     rows = np.ascontiguousarray(values).view("u1").reshape(len(values), values.dtype.itemsize)
-    data = [
-        part[_kept(part, size)] for part, size in zip(_blocks(rows), _blocks(lengths), strict=True)
-    ]
+    data = [part[_kept(part, size)] for part, size in zip(_blocks(rows), _blocks(lengths), strict=True)]
     return _variable(types.binary(), types.large_binary(), lengths, data, valid)
 
 

@@ -8,6 +8,7 @@ from typing import Any
 from shmarrow.bitmap import Mask
 from shmarrow.errors import InvalidData, InvalidType
 from shmarrow.layout.array import Array, checked_mask, concat_arrays, make_array, nulls
+from shmarrow.layout.items import columns_of_dicts
 from shmarrow.layout.memory import Indices, check_expansion, validity_of
 from shmarrow.layout.preview import Budget
 from shmarrow.types import DataType, Field
@@ -140,6 +141,9 @@ def columns_of(type: Any, values: Sequence[Any]) -> list[list[Any]]:
     names = type.names
     known = set(names)
     width = len(names)
+    whole = columns_of_dicts(values)
+    if whole is not None and known == whole.keys() and len(known) == width:
+        return [list(whole[name]) for name in names]
     empty = (None,) * width
     rows = []
     for value in values:
