@@ -147,7 +147,7 @@ def spread_lists(child: Any, size: int, lengths: Indices, valid: Mask | None) ->
     return child.take(at, filled)
 
 
-def columns_of_dicts(values: Sequence[Any]) -> dict[str, tuple[Any, ...]] | None:
+def columns_of_dicts(values: Sequence[Any]) -> dict[str, list[Any]] | None:
     """The values of dicts by key, where all are dicts with the same keys, which are strings; else None."""
     if not len(values) or kinds_of(values) != {dict} or not values[0]:
         return None
@@ -155,8 +155,6 @@ def columns_of_dicts(values: Sequence[Any]) -> dict[str, tuple[Any, ...]] | None
     if not all(isinstance(key, str) for key in keys) or set(map(len, values)) != {len(keys)}:
         return None
     try:
-        rows = map(operator.itemgetter(*keys), values)
-        columns = list(zip(*rows, strict=True)) if len(keys) > 1 else [tuple(rows)]
+        return {key: list(map(operator.itemgetter(key), values)) for key in keys}
     except KeyError:
         return None
-    return dict(zip(keys, columns, strict=True))

@@ -143,7 +143,7 @@ def columns_of(type: Any, values: Sequence[Any]) -> list[list[Any]]:
     width = len(names)
     whole = columns_of_dicts(values)
     if whole is not None and known == whole.keys() and len(known) == width:
-        return [list(whole[name]) for name in names]
+        return [whole[name] for name in names]
     empty = (None,) * width
     rows = []
     for value in values:
