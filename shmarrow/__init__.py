@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from shmarrow import interchange, ipc, segment
+from shmarrow import interchange, ipc, segment, types
 from shmarrow.batch import RecordBatch, record_batch
 from shmarrow.buffer import Buffer
 from shmarrow.build import array, infer_type
@@ -104,6 +104,7 @@ from shmarrow.types import (
     uint16,
     uint32,
     uint64,
+    unify_schemas,
     union,
     utf8,
 )
@@ -250,10 +251,12 @@ __all__ = [
     "time64",
     "timestamp",
     "timestamp_with_offset",
+    "types",
     "uint8",
     "uint16",
     "uint32",
     "uint64",
+    "unify_schemas",
     "union",
     "unregister_extension_type",
     "utf8",

@@ -214,6 +214,14 @@ def _chunked(values: Any, type: DataType | None) -> ChunkedArray:
     return ChunkedArray([chunk.cast(type) for chunk in values.chunks or [nulls(values.type, 0)]], type)
 
 
+def _empty_table(schema: Schema) -> Table:
+    """A table of the schema without rows."""
+    return Table(schema)
+
+
+Schema.empty_table = _empty_table
+
+
 def table(data: Any, names: Sequence[str] | None = None, schema: Schema | None = None) -> Table:
     """A table from a mapping of names to values, from record batches, or from arrays with names or a schema."""
     if isinstance(names, Schema):
