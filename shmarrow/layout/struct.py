@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
+
+import numpy as np
 
 from shmarrow.bitmap import Mask
 from shmarrow.errors import InvalidData, InvalidType
@@ -103,11 +106,9 @@ class StructArray(Array):
 
     @classmethod
     def from_pylist(cls, type: Any, values: Sequence[Any], mask: Mask | None) -> Any:
-        from shmarrow.layout.from_values import array_from_pylist
-
         validity, count = validity_of(mask)
         children = [
-            array_from_pylist(column, field.type)
+            _child(field.type, column, mask)
             for column, field in zip(columns_of(type, values), type.fields, strict=True)
         ]
         return make_array(type, len(values), [validity], count, 0, children)
@@ -134,6 +135,16 @@ class StructArray(Array):
         result = make_array(type, length, [validity], count, 0, list(children))
         result.validate()
         return result
+
+
+def _child(type: DataType, column: Sequence[Any], valid: Mask | None) -> Any:
+    """One column; unions, which have no nulls of their own, are made without the slots of structs that are null."""
+    from shmarrow.layout.from_values import array_from_pylist
+
+    if valid is None or type.layout not in ("dense_union", "sparse_union"):
+        return array_from_pylist(column, type)
+    known = array_from_pylist(list(itertools.compress(column, valid.tolist())), type)
+    return known.take(np.maximum(np.cumsum(valid) - 1, 0), valid)
 
 
 def columns_of(type: Any, values: Sequence[Any]) -> list[list[Any]]:
