@@ -94,6 +94,8 @@ def type_of_values(values: Sequence[Any], kinds: set[Any] | None = None, above: 
 def type_of_ndarray(values: npt.NDArray[Any], valid: Mask | None = None) -> DataType:
     """The type of an ndarray's values; with several dimensions lists of fixed sizes."""
     dtype = values.dtype
+    if values.ndim == 1 and not dtype.hasobject:
+        return type_of_dtype(dtype)
     if dtype.kind == "O":
         kept = values if valid is None else values[valid]
         return lists_of(type_of_values(kept.reshape(-1).tolist()), values.shape[1:])

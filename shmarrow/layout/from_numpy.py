@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -27,6 +28,7 @@ _COARSER = {"M": {"Y": "D", "M": "D", "W": "D", "h": "s", "m": "s"}, "m": {"W": 
 _HINTS = {"c": "make a struct of its .real and .imag", "g": "convert it with .astype('float64')"}
 
 
+@lru_cache
 def type_of_dtype(dtype: np.dtype[Any]) -> DataType:
     """The type of the values of a dtype other than object: text and bytes, structs of structured ones, lists of arrays.
 
