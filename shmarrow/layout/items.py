@@ -97,7 +97,7 @@ def _of_ndarrays(values: Sequence[npt.NDArray[Any]], item: DataType) -> Any:
     sizes = np.fromiter([len(values[i]) for i in order], np.int64, len(order))
     starts, lengths = np.zeros(len(order), np.int64), np.zeros(len(order), np.int64)
     starts[order], lengths[order] = np.cumsum(sizes) - sizes, sizes
-    return concat_arrays(parts).take(ranges(starts, lengths))
+    return concat_arrays(parts)._take(ranges(starts, lengths))
 
 
 def _of_one_dtype(values: Sequence[npt.NDArray[Any]], item: DataType) -> Any:
@@ -144,7 +144,7 @@ def spread_lists(child: Any, size: int, lengths: Indices, valid: Mask | None) ->
     filled = np.repeat(valid, size)
     at = np.zeros(len(filled), np.int64)
     at[filled] = np.arange(np.count_nonzero(filled))
-    return child.take(at, filled)
+    return child._take(at, filled)
 
 
 def columns_of_dicts(values: Sequence[Any]) -> dict[str, list[Any]] | None:
