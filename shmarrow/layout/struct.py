@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -11,6 +12,7 @@ from shmarrow.bitmap import Mask
 from shmarrow.errors import InvalidArgument, InvalidData, InvalidType
 from shmarrow.layout.arguments import as_array, masked_validity, refuse_type
 from shmarrow.layout.array import Array, check_slots, concat_arrays, make_array, nulls
+from shmarrow.layout.items import columns_of_dicts
 from shmarrow.layout.memory import Indices, check_expansion, validity_of
 from shmarrow.layout.preview import Budget
 from shmarrow.types import DataType, Field, struct
@@ -149,11 +151,9 @@ class StructArray(Array):
 
     @classmethod
     def from_pylist(cls, type: Any, values: Sequence[Any], valid: Mask | None) -> Any:
-        from shmarrow.layout.from_values import array_from_pylist
-
         validity, count = validity_of(valid)
         children = [
-            array_from_pylist(column, field.type)
+            _child(field.type, column, valid)
             for column, field in zip(columns_of(type, values), type.fields, strict=True)
         ]
         return make_array(type, len(values), [validity], count, 0, children)
@@ -231,11 +231,24 @@ def match(fields: Sequence[Field], wanted: Sequence[Field]) -> tuple[list[int | 
     return places, sorted(i for rest in left.values() for i in rest)
 
 
+def _child(type: DataType, column: Sequence[Any], valid: Mask | None) -> Any:
+    """One column; unions, which have no nulls of their own, are made without the slots of structs that are null."""
+    from shmarrow.layout.from_values import array_from_pylist
+
+    if valid is None or type.layout not in ("dense_union", "sparse_union"):
+        return array_from_pylist(column, type)
+    known = array_from_pylist(list(itertools.compress(column, valid.tolist())), type)
+    return known._take(np.maximum(np.cumsum(valid) - 1, 0), valid)
+
+
 def columns_of(type: Any, values: Sequence[Any]) -> list[list[Any]]:
     """For each field its value in each row; rows are dicts, where a missing key is None, or tuples, or pairs."""
     names = type.names
     known = set(names)
     width = len(names)
+    whole = columns_of_dicts(values)
+    if whole is not None and known == whole.keys() and len(known) == width:
+        return [whole[name] for name in names]
     empty = (None,) * width
     rows = []
     for value in values:
