@@ -7,7 +7,7 @@ first four bytes follow, the index of a data buffer, and the offset in it.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -17,8 +17,10 @@ from shmarrow.errors import EXPANDED_VALUES, InvalidData, LimitExceeded
 from shmarrow.layout.array import Array, make_array
 from shmarrow.layout.binary import (
     LOW_BYTES,
+    PIECE,
+    SLACK,
     check_utf8,
-    copy_runs,
+    copy_rest,
     decode,
     gather_bytes,
     is_ascii,
@@ -28,8 +30,9 @@ from shmarrow.layout.binary import (
     same_runs,
     slices,
     split,
+    write_words,
 )
-from shmarrow.layout.memory import Indices, frozen, read_only, validity_of, view_of
+from shmarrow.layout.memory import EMPTY, Indices, frozen, read_only, validity_of, view_of
 from shmarrow.layout.preview import Budget, preview_bytes
 
 if TYPE_CHECKING:
@@ -39,7 +42,6 @@ INLINE = 12
 _WORDS = np.dtype(("<i4", (4,)))
 _PAIR = np.dtype(("<u8", (2,)))
 _MAX = (1 << 31) - 1
-_PIECE = 1 << 14  # slots whose words stay in the processor's cache
 _SIZE = np.uint64(0xFFFFFFFF)
 _HALF = np.uint64(32)
 _HIGH_BITS = np.uint64(0x8080808080808080)
@@ -50,6 +52,26 @@ _PADDING_2 = np.array(
     [(~int(LOW_BYTES[max(size - 4, 0)])) & ((1 << 64) - 1) for size in range(INLINE + 1)] + [0], np.uint64
 )
 """For each length of a short value the bits of both words that are zero; none for long ones, which come last."""
+
+
+Sizes: TypeAlias = "npt.NDArray[np.uint32]"
+_NONE = np.empty(0, np.int64)
+
+
+class _Piece(NamedTuple):
+    """Some of the views, and where they lead."""
+
+    first: int
+    """The first slot."""
+    words: npt.NDArray[np.uint64]
+    sizes: Sizes
+    """The lengths, 0 where null."""
+    long: Mask | None
+    """True for long values, None where there are none."""
+    starts: Indices
+    """Where long values start in their buffers; 0 for others, and of no length where no value is long."""
+    numbers: Indices
+    """The indices of their buffers, likewise."""
 
 
 class BinaryViewArray(Array, late=True):
@@ -66,38 +88,53 @@ class BinaryViewArray(Array, late=True):
     @property
     def data_buffers(self) -> list[Bytes]:
         """The buffers that long values lie in."""
-        return [data for data in self._buffers[2:] if data is not None]
-
-    def _checked(self, mask: Mask | None) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.bool_]]:
-        """The views, all zero where null, and which of them are long, after a check of where they lead."""
-        words = self._words()
-        if mask is not None:
-            dead = np.flatnonzero(~mask)
-            if words[dead].any():
-                words = words.copy()
-                words[dead] = 0
-        views = words.view(np.int32)
-        if not len(views) or (int(views[:, 0].max()) <= INLINE and int(views[:, 0].min()) >= 0):
-            return views, np.zeros(len(views), np.bool_)
-        long = np.empty(len(views), np.bool_)
-        held = [len(data) for data in self.data_buffers]
-        room = np.array([*held, 0], np.uint64)  # none beyond the last buffer
-        for first in range(0, len(views), _PIECE):
-            piece = slice(first, first + _PIECE)
-            # Unsigned, so what is negative is too large.
-            sizes, places = words[piece, 0] & _SIZE, words[piece, 1]
-            starts, index = places >> _HALF, places & _SIZE
-            wrong = starts + sizes > (room[0] if len(held) == 1 else room[np.minimum(index, len(held))])
-            wrong |= (index >= len(held)) | (starts > _MAX) | (sizes > _MAX)
-            long[piece] = sizes > INLINE
-            wrong &= long[piece]
-            if wrong.any():
-                self._fail(first + int(wrong.argmax()))
-        return views, long
+        return [EMPTY if data is None else data for data in self._buffers[2:]]
 
     def _words(self) -> npt.NDArray[np.uint64]:
         """The views of shape (length, 2) as two little-endian numbers; the length is the low half of the first."""
         return view_of(self._buffers[1], _PAIR, self._offset, self._length)
+
+    def _sizes(self, mask: Mask | None) -> Sizes:
+        """The lengths of the values, 0 where null, of shape (length,); a copy."""
+        sizes: Sizes = self._words().view(np.uint32)[:, 0].copy()
+        if mask is not None:
+            sizes *= mask
+        return sizes
+
+    def _pieces(self, sizes: Sizes) -> Iterator[_Piece]:
+        """The views by some thousands, after a check of where they lead; ``sizes`` are their lengths."""
+        words = self._words()
+        held = [len(data) for data in self.data_buffers]
+        room = np.array([*held, 0], np.int64)
+        for first in range(0, len(sizes), PIECE):
+            part, own = words[first : first + PIECE], sizes[first : first + PIECE]
+            longest = int(own.max())
+            if longest <= INLINE:
+                yield _Piece(first, part, own, None, _NONE, _NONE)
+                continue
+            long = own > INLINE
+            places = part[:, 1] * long
+            starts, numbers = (places >> _HALF).view(np.int64), (places & _SIZE).view(np.int64)
+            ends = starts + own * long
+            if (
+                longest > _MAX
+                or int(starts.max()) > _MAX
+                or int(numbers.max()) >= len(held)
+                or (ends > (room[0] if len(held) == 1 else room[numbers])).any()
+            ):
+                wrong = (ends > room[np.minimum(numbers, len(held))]) | (starts > _MAX) | (own > _MAX)
+                self._fail(first + int(((wrong | (numbers >= len(held))) & long).argmax()))
+            yield _Piece(first, part, own, long, starts, numbers)
+
+    def _long(self, sizes: Sizes) -> tuple[Indices, Indices, Indices]:
+        """The slots of long values, the numbers of their buffers and where they start there, after the same check."""
+        parts: list[tuple[Indices, Indices, Indices]] = [(_NONE, _NONE, _NONE)]
+        for piece in self._pieces(sizes):
+            if piece.long is not None:
+                at = np.flatnonzero(piece.long)
+                parts.append((at + piece.first, piece.numbers[at], piece.starts[at]))
+        slots, numbers, starts = (np.concatenate(part) for part in zip(*parts, strict=True))
+        return slots, numbers, starts
 
     def _fail(self, slot: int) -> None:
         length, _, index, start = self.views[slot].tolist()
@@ -129,31 +166,37 @@ class BinaryViewArray(Array, late=True):
         return preview_bytes(head, size, self._type.text)
 
     def _pylist(self, mask: Mask | None) -> list[Any]:
-        views, long = self._checked(mask)
-        if int(views[:, 0].sum(dtype=np.int64)) > sum(map(len, self.data_buffers)) + 16 * self._length:
-            return self._distinct(views, long, mask)
+        sizes = self._sizes(mask)
+        if int(sizes.sum(dtype=np.int64)) > sum(map(len, self.data_buffers)) + 16 * self._length:
+            return self._distinct(sizes, mask)
         result: list[Any] = []
-        for start in range(0, self._length, 1 << 14):
-            part = slice(start, start + (1 << 14))
-            offsets, data = self._joined(views[part], long[part])
+        for piece in self._pieces(sizes):
+            offsets = _offsets(piece.sizes)
+            target = np.empty(int(offsets[-1]) + SLACK, np.uint8)
+            _join(target, offsets[:-1], piece, self.data_buffers)
+            data = target[:-SLACK]
             found = split(self._type, data, offsets[1:])
             if found is None:
-                at = offsets.tolist()
-                found = slices(self._type, data.tobytes(), at[:-1], at[1:], None if mask is None else mask[part], start)
+                at, first = offsets.tolist(), piece.first
+                part = None if mask is None else mask[first : first + len(piece.sizes)]
+                found = slices(self._type, data.tobytes(), at[:-1], at[1:], part, first)
             result += found
         return result
 
-    def _distinct(self, views: npt.NDArray[np.int32], long: npt.NDArray[np.bool_], mask: Mask | None) -> list[Any]:
+    def _distinct(self, sizes: Sizes, mask: Mask | None) -> list[Any]:
         """The values where long ones overlap; those of equal views are made once."""
-        at = np.flatnonzero(long)
-        short = views.copy()
+        at, numbers, places = self._long(sizes)
+        short = self._words().copy()
         short[at] = 0
         starts = np.arange(4, 16 * self._length + 4, 16)
-        result = slices(self._type, short.tobytes(), starts.tolist(), (starts + short[:, 0]).tolist(), mask)
-        distinct, inverse = np.unique(views[at][:, [0, 2, 3]], axis=0, return_inverse=True)
-        self._check_total(distinct[:, 0])
+        ends = starts + np.where(sizes <= INLINE, sizes, 0)
+        result = slices(self._type, short.tobytes(), starts.tolist(), ends.tolist(), mask)
+        distinct, inverse = np.unique(
+            np.stack([numbers, places, sizes[at].astype(np.int64)], 1), axis=0, return_inverse=True
+        )
+        self._check_total(distinct[:, 2])
         buffers = self.data_buffers
-        raw = [buffers[i][start : start + length].tobytes() for length, i, start in distinct.tolist()]
+        raw = [buffers[i][start : start + length].tobytes() for i, start, length in distinct.tolist()]
         values = [decode(self._type, value, 0) for value in raw] if self._type.text else raw
         for slot, i in zip(at.tolist(), inverse.reshape(-1).tolist(), strict=True):
             result[slot] = values[i]
@@ -175,55 +218,39 @@ class BinaryViewArray(Array, late=True):
         LimitExceeded
             If overlapping views add up to far more bytes than there are.
         """
-        views, long = self._checked(self._mask())
-        self._check_total(views[:, 0])
-        return self._joined(views, long)
-
-    def _joined(self, views: npt.NDArray[np.int32], long: npt.NDArray[np.bool_]) -> tuple[npt.NDArray[np.int64], Bytes]:
-        """The same for some of the views, which have been checked and add up to no more than there is."""
-        offsets = np.zeros(len(views) + 1, np.int64)
-        np.cumsum(views[:, 0], out=offsets[1:])
-        total = int(offsets[-1])
-        at = np.flatnonzero(long)
-        buffers = self.data_buffers
-        if not len(at):
-            inline = views[:, 1:].tobytes().translate(None, b"\0")
-            if len(inline) == total:  # no value holds a zero byte, so all that were are padding
-                return offsets, np.frombuffer(inline, np.uint8)
-        lengths = views[:, 0].astype(np.int64)
-        if len(at):
-            sizes, places = lengths[at], views.view(np.uint64)[:, 1][at]
-            index = places & _SIZE
-            if total == int(sizes.sum()) and bool((index == index[0]).all()):
-                return offsets, gather_bytes(buffers[int(index[0])], (places >> _HALF).view(np.int64), sizes)
-        data = np.empty(total, np.uint8)
-        short = np.flatnonzero(~long)
-        flat = np.ascontiguousarray(views).reshape(-1).view(np.uint8)
-        copy_runs(data, offsets[short], flat, short * 16 + 4, lengths[short])
-        for i, slots in _by_buffer(views, long):
-            copy_runs(data, offsets[slots], buffers[i], views[slots, 3].astype(np.int64), lengths[slots])
-        return offsets, read_only(data)
+        sizes = self._sizes(self._mask())
+        self._check_total(sizes)
+        offsets = _offsets(sizes)
+        target = np.empty(int(offsets[-1]) + SLACK, np.uint8)
+        for piece in self._pieces(sizes):
+            _join(target, offsets[piece.first : piece.first + len(piece.sizes)], piece, self.data_buffers)
+        return offsets, read_only(target[:-SLACK])
 
     def _gather(self, indices: Indices) -> Any:
         buffers = [None, frozen(self.views[indices]), *self._buffers[2:]]
         return make_array(self._type, len(indices), buffers, 0)
 
     def trim(self) -> Any:
-        views, long = self._checked(self._mask())
-        buffers = self.data_buffers
+        mask = self._mask()
+        words = self._words()
+        if mask is not None:
+            dead = np.flatnonzero(~mask)
+            if words[dead].any():
+                words = words.copy()
+                words[dead] = 0
+        sizes = self._sizes(mask)
+        slots, numbers, starts = self._long(sizes)
         kept: list[Bytes] = []
-        changed = views
-        for i, at in _by_buffer(views, long):
-            starts = views[at, 3].astype(np.int64)
-            low, high = int(starts.min()), int((starts + views[at, 0]).max())
-            if low or len(kept) != i:
-                changed = changed if changed is not views else views.copy()
-                changed[at, 3] = starts - low
-                changed[at, 2] = len(kept)
-            kept.append(buffers[i][low:high])
-        return self._with(
-            offset=0, buffers=[self._trimmed_validity(), frozen(changed), *kept], null_count=self.null_count
-        )
+        changed = words
+        for number, at in _groups(numbers):
+            own, begin = slots[at], starts[at]
+            data, places = _cut(self.data_buffers[number], begin, sizes[own].astype(np.int64))
+            if places is not begin or number != len(kept):
+                changed = words.copy() if changed is words else changed
+                changed[own, 1] = (places.view(np.uint64) << _HALF) | np.uint64(len(kept))
+            kept.append(data)
+        buffers = [self._trimmed_validity(), frozen(changed), *kept]
+        return self._with(offset=0, buffers=buffers, null_count=self.null_count)
 
     @classmethod
     def _join(cls, arrays: Sequence[Any]) -> Any:
@@ -239,152 +266,205 @@ class BinaryViewArray(Array, late=True):
 
     def _same(self, other: Any, live: Mask | None) -> bool:
         mine, theirs = self._words(), other._words()
-        long = (mine[:, 0] & _SIZE) > INLINE
-        differ = mine[:, 0] != theirs[:, 0]
-        differ |= (mine[:, 1] != theirs[:, 1]) & ~long
         valid: Mask | None = None
-        if differ.any():
-            valid = self._live(live)
-            if valid is None or (differ & valid).any():
+        known = same_views = True
+        for first in range(0, self._length, PIECE):
+            piece = slice(first, first + PIECE)
+            left, right = mine[piece], theirs[piece]
+            if np.array_equal(left, right):
+                continue
+            if known:
+                valid, known = self._live(live), False
+            heads, tails = left[:, 0] != right[:, 0], left[:, 1] != right[:, 1]
+            if valid is not None:
+                heads &= valid[piece]
+                tails &= valid[piece]
+            if heads.any():
                 return False
-        if not long.any():
+            if tails.any():
+                if (tails & (left.view(np.uint32)[:, 0] <= INLINE)).any():
+                    return False
+                same_views = False
+        sizes = self._sizes(self._live(live) if known else valid)
+        if not len(sizes) or int(sizes.max()) <= INLINE:
             return True
-        valid = self._live(live) if valid is None else valid
-        moved = (mine[:, 1] != theirs[:, 1]) & long
-        if not (moved if valid is None else moved & valid).any() and self._same_data(other, mine[:, 0] & _SIZE):
-            return True
-        return self._same_long(other, valid)
+        return (same_views and self._same_data(other, sizes)) or self._same_long(other, sizes)
 
-    def _same_data(self, other: Any, sizes: npt.NDArray[np.uint64]) -> bool:
+    def _same_data(self, other: Any, sizes: Sizes) -> bool:
         """Whether the data buffers are the same, which is only looked at where most of them is referred to."""
         left, right = self.data_buffers, other.data_buffers
         if len(left) != len(right):
             return False
         if all(mine is theirs for mine, theirs in zip(left, right, strict=True)):
             return True
-        most = sum(map(len, left)) <= 4 * int(sizes.sum()) + 1024
+        most = sum(map(len, left)) <= 4 * int(sizes.sum(dtype=np.int64)) + 1024
         return most and all(same_bytes(mine, theirs) for mine, theirs in zip(left, right, strict=True))
 
-    def _same_long(self, other: Any, valid: Mask | None) -> bool:
-        views, long = self._checked(valid)
-        their_views, _ = other._checked(valid)
-        for i, mine in _by_buffer(views, long):
-            rest = np.zeros(self._length, np.bool_)
-            rest[mine] = True
-            for j, at in _by_buffer(their_views, rest):
-                starts, their_starts = views[at, 3].astype(np.int64), their_views[at, 3].astype(np.int64)
-                lengths = views[at, 0].astype(np.int64)
-                if not same_runs(self.data_buffers[i], starts, other.data_buffers[j], their_starts, lengths):
+    def _same_long(self, other: Any, sizes: Sizes) -> bool:
+        slots, numbers, starts = self._long(sizes)
+        _, their_numbers, their_starts = other._long(sizes)
+        lengths = sizes[slots].astype(np.int64)
+        for i, mine in _groups(numbers):
+            for j, both in _groups(their_numbers[mine]):
+                at = mine[both]
+                left, right = self.data_buffers[i], other.data_buffers[j]
+                if not same_runs(left, starts[at], right, their_starts[at], lengths[at]):
                     return False
         return True
 
     def _check_references(self) -> None:
-        self._checked(self._mask())
+        for _ in self._pieces(self._sizes(self._mask())):
+            pass
 
     def _check_values(self) -> None:
         mask = self._mask()
-        views, long = self._checked(mask)
-        words = views.view(np.uint64)
-        ascii_ = self._type.text
-        for start in range(0, self._length, _PIECE):
-            piece = slice(start, start + _PIECE)
-            sizes = np.minimum(views[piece, 0], INLINE + 1)
-            first, second = words[piece, 0], words[piece, 1]
+        text = ascii_ = self._type.text
+        regions: dict[int, tuple[int, int]] = {}
+        for piece in self._pieces(self._sizes(mask)):
+            sizes = np.minimum(piece.sizes, INLINE + 1)
+            first, second = piece.words[:, 0], piece.words[:, 1]
             bad = (first & _PADDING[sizes]) | (second & _PADDING_2[sizes])
+            if mask is not None:
+                bad *= mask[piece.first : piece.first + len(sizes)]
             if bad.any():
-                slot = start + int((bad > 0).argmax())
+                slot = piece.first + int((bad > 0).argmax())
                 raise InvalidData(f"{self._type}: the view at {slot} has bytes other than 0 after its value")
-            ascii_ = ascii_ and not bool(((first >> _HALF | second) & _HIGH_BITS)[sizes <= INLINE].any())
+            if ascii_:
+                inline = second if piece.long is None else second * ~piece.long
+                ascii_ = not int(np.bitwise_or.reduce((first >> _HALF) | inline) & _HIGH_BITS)
+            if piece.long is not None:
+                self._check_prefixes(piece, regions)
         buffers = self.data_buffers
-        for i, at in _by_buffer(views, long):
-            starts = views[at, 3].astype(np.int64)
-            unequal = load_words(buffers[i], starts).astype(np.uint32) != views[at, 1].view(np.uint32)
-            if unequal.any():
-                slot = int(at[unequal.argmax()])
-                raise InvalidData(f"{self._type}: the view at {slot} has a prefix other than its value's first 4 bytes")
-            ascii_ = ascii_ and is_ascii(buffers[i][int(starts.min()) : int((starts + views[at, 0]).max())])
-        if self._type.text and not ascii_:
+        if text and not (ascii_ and all(is_ascii(buffers[i][low:high]) for i, (low, high) in regions.items())):
             for start in range(0, self._length, 1 << 18):
                 part = self.slice(start, 1 << 18)
                 offsets, data = part.contiguous()
-                check_utf8(_Plain(self._type, part, data), offsets, start)
+                check_utf8(part, data, offsets, start)
+
+    def _check_prefixes(self, piece: _Piece, regions: dict[int, tuple[int, int]]) -> None:
+        """The views of long values repeat their first four bytes; widens ``regions`` by the bytes that they are in."""
+        assert piece.long is not None
+        slots = np.flatnonzero(piece.long)
+        for number, at in _groups(piece.numbers[slots]):
+            own = slots[at]
+            starts = piece.starts[own]
+            heads = load_words(self.data_buffers[number], starts)
+            unequal = (heads ^ (piece.words[own, 0] >> _HALF)) & _SIZE
+            if unequal.any():
+                slot = piece.first + int(own[(unequal > 0).argmax()])
+                raise InvalidData(f"{self._type}: the view at {slot} has a prefix other than its value's first 4 bytes")
+            low, high = regions.get(number, (_MAX, 0))
+            regions[number] = min(low, int(starts.min())), max(high, int((starts + piece.sizes[own]).max()))
 
     @classmethod
     def from_pylist(cls, type: Any, values: Sequence[Any], mask: Mask | None) -> Any:
         data, lengths = join_bytes(type, values, mask)
-        starts = np.cumsum(lengths) - lengths
-        return cls.over(type, np.frombuffer(data, np.uint8), starts, lengths, mask)
+        return cls.over(type, np.frombuffer(data, np.uint8), _offsets(lengths), mask)
 
     @classmethod
-    def over(cls, type: Any, data: Bytes, starts: Indices, lengths: Indices, mask: Mask | None = None) -> Any:
-        """Views of runs of bytes: short ones are copied into the views, long ones stay where they are."""
-        if len(lengths) and int(lengths.max()) > _MAX:
-            raise InvalidData(f"{type}: a value of {int(lengths.max())} bytes is longer than 2147483647")
-        words = np.zeros((len(lengths), 2), np.uint64)
-        for first in range(0, len(lengths) if len(data) else 0, _PIECE):
-            piece = slice(first, first + _PIECE)
-            _write_short(words[piece], data, starts[piece], lengths[piece])
-        views = words.view(np.int32)
-        long = np.flatnonzero(lengths > INLINE)
-        buffers: list[Bytes | None] = []
-        if len(long):
-            places = starts if len(long) == len(starts) else starts[long]
-            low, high = int(places.min()), int((places + lengths[long]).max())
-            if high - low <= _MAX:
-                words[long, 1] = (places - low).view(np.uint64) << _HALF
-                validity, count = validity_of(mask)
-                return make_array(type, len(lengths), [validity, frozen(views), frozen(data[low:high])], count)
-            first = 0
-            while first < len(long):
-                base = int(starts[long[first]])
-                ends = starts[long[first:]] + lengths[long[first:]] - base
-                beyond = np.flatnonzero((ends > _MAX) | (starts[long[first:]] < base))
-                last = first + (int(beyond[0]) if len(beyond) else len(ends))
-                at = long[first:last]
-                views[at, 2] = len(buffers)
-                views[at, 3] = starts[at] - base
-                buffers.append(frozen(data[base : base + int(ends[: last - first].max())]))
-                first = last
+    def over(cls, type: Any, data: Bytes, offsets: npt.NDArray[Any], mask: Mask | None = None) -> Any:
+        """Views of runs of bytes between offsets of shape (n + 1,), which do not go back and lie within the data.
+
+        Short values are copied into the views, long ones stay where they are.
+
+        Raises
+        ------
+        InvalidData
+            If a value is longer than 2**31 - 1 bytes.
+        """
+        length = len(offsets) - 1
+        words = np.empty((length, 2), np.uint64)
+        buffers: list[Bytes] = []
+        end = int(offsets[-1])
+        first = 0
+        while first < length:
+            base, last = int(offsets[first]), length
+            if end - base > _MAX:  # more than one buffer holds
+                last = int(np.searchsorted(offsets, base + _MAX, "right")) - 1
+                if last <= first:
+                    size = int(offsets[first + 1]) - base
+                    raise InvalidData(f"{type}: a value of {size} bytes is longer than {_MAX}")
+            longest = 0
+            for start in range(first, last, PIECE):
+                stop = min(start + PIECE, last)
+                part = offsets[start : stop + 1]
+                longest = max(longest, _write_views(words[start:stop], data, part, base, len(buffers)))
+            if longest > INLINE:
+                buffers.append(frozen(data[base : int(offsets[last])]))
+            first = last
         validity, count = validity_of(mask)
-        return make_array(type, len(lengths), [validity, frozen(views), *buffers], count)
+        return make_array(type, length, [validity, frozen(words), *buffers], count)
 
 
-def _by_buffer(views: npt.NDArray[np.int32], long: npt.NDArray[np.bool_]) -> Iterator[tuple[int, Indices]]:
-    """The data buffers that long values lie in, in their order, and the slots of each."""
-    at = np.flatnonzero(long)
-    if not len(at):
+def _offsets(lengths: npt.NDArray[Any]) -> Indices:
+    """Offsets of shape (n + 1,) from n lengths."""
+    offsets = np.zeros(len(lengths) + 1, np.int64)
+    np.cumsum(lengths, dtype=np.int64, out=offsets[1:])
+    return offsets
+
+
+def _groups(numbers: Indices) -> Iterator[tuple[int, Indices]]:
+    """Each distinct number, the smallest first, and where it is found."""
+    if not len(numbers):
         return
-    numbers = views[at, 2]
     if (numbers == numbers[0]).all():
-        yield int(numbers[0]), at
+        yield int(numbers[0]), np.arange(len(numbers))
         return
     order = np.argsort(numbers, kind="stable")
     found, firsts = np.unique(numbers[order], return_index=True)
-    yield from zip(found.tolist(), np.split(at[order], firsts[1:]), strict=True)
+    yield from zip(found.tolist(), np.split(order, firsts[1:]), strict=True)
 
 
-def _write_short(words: npt.NDArray[np.uint64], data: Bytes, starts: Indices, lengths: Indices) -> None:
-    """The lengths and the first bytes of runs, up to :data:`INLINE` of them, into views as pairs of words."""
-    head = load_words(data, starts) & LOW_BYTES[np.minimum(lengths, 8)]
-    words[:, 0] = lengths.astype(np.uint64) | (head << _HALF)
-    words[:, 1] = head >> _HALF
-    more = np.flatnonzero((lengths > 8) & (lengths <= INLINE))
-    if len(more):
-        words[more, 1] |= (load_words(data, starts[more] + 8) & LOW_BYTES[lengths[more] - 8]) << _HALF
+def _cut(data: Bytes, starts: Indices, lengths: Indices) -> tuple[Bytes, Indices]:
+    """The part of a buffer that values need, and where they start in it; a copy where they need little of it."""
+    low, high = int(starts.min()), int((starts + lengths).max())
+    if 4 * int(lengths.sum()) + 4096 < high - low:
+        return gather_bytes(data, starts, lengths), np.cumsum(lengths) - lengths
+    return data[low:high], starts - low if low else starts
 
 
-class _Plain:
-    """Contiguous text in the shape that :func:`check_utf8` reads."""
+def _join(target: npt.NDArray[np.uint8], to: Indices, piece: _Piece, buffers: list[Bytes]) -> None:
+    """Write the values of some views, which follow one another, to their places."""
+    sizes, words, long = piece.sizes, piece.words, piece.long
+    heads = (words[:, 0] >> _HALF) | (words[:, 1] << _HALF)
+    more = sizes > 8
+    if long is not None:
+        slots = np.flatnonzero(long)
+        groups = list(_groups(piece.numbers[slots]))
+        for number, at in groups:
+            own = slots if len(groups) == 1 else slots[at]
+            starts, places, lengths = piece.starts[own], to[own], sizes[own].astype(np.int64)
+            source = buffers[number]
+            if len(groups) == 1 and (starts - places == starts[0] - places[0]).all():
+                # They lie in the buffer as they will in the target, so what is between them has its places too.
+                low, high = int(starts[0]), int(starts[-1] + lengths[-1])
+                target[int(places[0]) : int(places[0]) + high - low] = source[low:high]
+                if int(lengths.sum()) == int(sizes.sum(dtype=np.int64)):
+                    return
+            else:
+                copy_rest(target, places, source, starts, lengths)
+            heads[own] = load_words(source, starts)
+        more &= ~long
+    at = np.flatnonzero(more)
+    if len(at):
+        write_words(target, to[at] + 8, words[at, 1] >> _HALF)
+    write_words(target, to, heads)
 
-    __slots__ = ("_array", "data", "type")
 
-    def __init__(self, type: Any, array: BinaryViewArray, data: Bytes) -> None:
-        self.type = type
-        self.data = data
-        self._array = array
-
-    def __len__(self) -> int:
-        return len(self._array)
-
-    def is_valid(self) -> Mask:
-        return self._array.is_valid()
+def _write_views(words: npt.NDArray[np.uint64], data: Bytes, offsets: npt.NDArray[Any], base: int, number: int) -> int:
+    """Write the views of runs of bytes, the long ones into buffer ``number`` from ``base`` on; gives the most bytes."""
+    starts = offsets[:-1].astype(np.int64)
+    lengths = (offsets[1:] - offsets[:-1]).astype(np.int64)
+    longest = int(lengths.max())
+    heads = load_words(data, starts)
+    heads &= LOW_BYTES[lengths if longest <= 8 else np.minimum(lengths, 8)]
+    np.bitwise_or(heads << _HALF, lengths.view(np.uint64), out=words[:, 0])
+    heads >>= _HALF
+    if longest > 8:
+        at = np.flatnonzero((lengths > 8) & (lengths <= INLINE))
+        if len(at):
+            heads[at] |= (load_words(data, starts[at] + 8) & LOW_BYTES[lengths[at] - 8]) << _HALF
+        if longest > INLINE:
+            np.copyto(heads, ((starts - base).view(np.uint64) << _HALF) | np.uint64(number), where=lengths > INLINE)
+    words[:, 1] = heads
+    return longest

@@ -121,13 +121,12 @@ def _contiguous(array: Any) -> tuple[npt.NDArray[Any], npt.NDArray[np.uint8]]:
 def _cast_binary(array: Any, target: DataType) -> Any:
     if target.text and not array.type.text:  # type: ignore[attr-defined]
         _with_text(array).validate(full=True)
-    kept = array.trim()
-    validity, count = kept._buffers[0], kept.null_count
+    kept = array if array.type.layout == "binary_view" and target.layout != "binary_view" else array.trim()
+    validity, count = kept._trimmed_validity(), kept.null_count
     if isinstance(target, BinaryViewType):
         if array.type.layout == "binary_view":
             return make_array(target, len(kept), kept._buffers, count)
-        offsets = checked_offsets(kept, len(kept.data), "bytes").astype(np.int64)
-        made = BinaryViewArray.over(target, kept.data, offsets[:-1], np.diff(offsets))
+        made = BinaryViewArray.over(target, kept.data, checked_offsets(kept, len(kept.data), "bytes"))
         return make_array(target, len(kept), [validity, *made._buffers[1:]], count)
     assert isinstance(target, (BinaryType, LargeBinaryType))
     offsets, data = _contiguous(kept)
