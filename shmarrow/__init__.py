@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from shmarrow import interchange, ipc, segment
+from shmarrow import interchange, ipc, segment, types
 from shmarrow.batch import RecordBatch, record_batch
 from shmarrow.buffer import Buffer
 from shmarrow.build import array, infer_type
@@ -34,6 +34,7 @@ from shmarrow.errors import (
     Unsupported,
 )
 from shmarrow.extension import (
+    ExtensionArray,
     ExtensionType,
     register_extension_type,
     unregister_extension_type,
@@ -44,7 +45,6 @@ from shmarrow.layout import (
     BooleanArray,
     DayTime,
     DictionaryArray,
-    ExtensionArray,
     FixedSizeListArray,
     ListArray,
     MapArray,
@@ -104,12 +104,14 @@ from shmarrow.types import (
     uint16,
     uint32,
     uint64,
+    unify_schemas,
     union,
     utf8,
 )
 
 if TYPE_CHECKING:
     from shmarrow.extension import (
+        FixedShapeTensorArray,
         bool8,
         fixed_shape_tensor,
         json_,
@@ -122,7 +124,6 @@ if TYPE_CHECKING:
     from shmarrow.ipc import Bundle, load_tensors, save_tensors
     from shmarrow.layout import (
         BinaryViewArray,
-        FixedShapeTensorArray,
         ListViewArray,
         NullArray,
         RunEndEncodedArray,
@@ -250,10 +251,12 @@ __all__ = [
     "time64",
     "timestamp",
     "timestamp_with_offset",
+    "types",
     "uint8",
     "uint16",
     "uint32",
     "uint64",
+    "unify_schemas",
     "union",
     "unregister_extension_type",
     "utf8",
@@ -265,6 +268,7 @@ __version__ = "0.1.0"
 
 _TENSORS = {"SparseCOOTensor", "SparseCSCMatrix", "SparseCSFTensor", "SparseCSRMatrix", "SparseTensor", "Tensor"}
 _EXTENSIONS = {
+    "FixedShapeTensorArray",
     "bool8",
     "fixed_shape_tensor",
     "json_",
@@ -276,7 +280,6 @@ _EXTENSIONS = {
 }
 _LAYOUTS = {
     "BinaryViewArray",
-    "FixedShapeTensorArray",
     "ListViewArray",
     "NullArray",
     "RunEndEncodedArray",

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, ClassVar, Protocol
 
 from shmarrow.build import array
-from shmarrow.columns import Columns, Key, common_length, fields_at, renamed, several, wanted_types
+from shmarrow.columns import Columns, Key, by_name, common_length, fields_at, renamed, several, wanted_types
 from shmarrow.errors import InvalidArgument, InvalidData, full_name, not_expected
 from shmarrow.layout.array import checked_positions
 from shmarrow.layout.memory import check_expansion, slice_bounds
@@ -125,12 +125,8 @@ class RecordBatch(Columns):
     @classmethod
     def from_pydict(cls, mapping: Mapping[str, Any], schema: Schema | None = None) -> RecordBatch:
         """A batch from a mapping of column names to values."""
-        if schema is None:
-            return cls.from_arrays(list(mapping.values()), list(mapping))
-        missing = [name for name in schema.names if name not in mapping]
-        if missing or len(mapping) != len(schema):
-            raise InvalidArgument(f"the schema wants {schema.names[:20]}, the mapping has {list(mapping)[:20]}")
-        return cls.from_arrays([mapping[name] for name in schema.names], schema=schema)
+        names, columns = by_name(mapping, schema)
+        return cls.from_arrays(columns, names if schema is None else None, schema)
 
     @classmethod
     def from_pylist(cls, rows: Sequence[Mapping[str, Any]], schema: Schema | None = None) -> RecordBatch:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
+from shmarrow.build.sources import read_class
 from shmarrow.errors import CopyRequired, IndexOutOfRange, InvalidArgument, InvalidType, LimitExceeded
 from shmarrow.layout.array import concat_arrays, nulls
 from shmarrow.layout.memory import slice_bounds
@@ -185,3 +186,6 @@ def cut(parts: Iterable[Any], starts: npt.NDArray[np.int64], offset: int, length
         if low < high:
             found.append(part.slice(low, high - low))
     return found
+
+
+read_class(ChunkedArray, ChunkedArray.combine_chunks)

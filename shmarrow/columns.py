@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Self, TypeVar
 
-from shmarrow.errors import InvalidArgument, InvalidType
+from shmarrow.errors import FieldNotFound, InvalidArgument, InvalidType
 from shmarrow.types import DataType, Field, Schema
 
 Key = int | str
@@ -173,6 +173,30 @@ def wanted_types(count: int, names: Sequence[str] | None, schema: Schema | None)
     if len(found) != count:
         raise InvalidArgument(f"{count} arrays for {len(found)} fields")
     return found
+
+
+def by_name(mapping: Mapping[str, Any], schema: Schema | None) -> tuple[list[str], list[Any]]:
+    """The names and the columns of a mapping, in the order of the schema where there is one.
+
+    Raises
+    ------
+    FieldNotFound
+        If the schema has a name that the mapping does not have.
+    InvalidArgument
+        If the mapping has a name that the schema does not have, or the schema one twice.
+    """
+    if schema is None:
+        return list(mapping), list(mapping.values())
+    names = schema.names
+    missing = [name for name in names if name not in mapping]
+    if missing:
+        raise FieldNotFound(f"the mapping has no column for the fields {missing[:20]}, it has {list(mapping)[:20]}")
+    if len(mapping) != len(names):
+        known = set(names)
+        extra = [name for name in mapping if name not in known]
+        found = f"no field for the columns {extra[:20]}" if extra else "names that occur more than once"
+        raise InvalidArgument(f"the schema has {found}: {names[:20]}")
+    return names, [mapping[name] for name in names]
 
 
 def common_length(columns: Sequence[Any], schema: Schema) -> int:

@@ -14,7 +14,7 @@ import numpy as np
 from shmarrow.batch import RecordBatch
 from shmarrow.build import array
 from shmarrow.chunked import ChunkedArray, cut, starts_of
-from shmarrow.columns import Columns, Key, common_length, fields_at, renamed, several, wanted_types
+from shmarrow.columns import Columns, Key, by_name, common_length, fields_at, renamed, several, wanted_types
 from shmarrow.errors import (
     InvalidArgument,
     InvalidType,
@@ -113,10 +113,8 @@ class Table(Columns):
     @classmethod
     def from_pydict(cls, mapping: Mapping[str, Any], schema: Schema | None = None) -> Table:
         """A table from a mapping of column names to values."""
-        if any(isinstance(column, ChunkedArray) for column in mapping.values()):
-            return cls.from_arrays(list(mapping.values()), None if schema else list(mapping), schema)
-        batch = RecordBatch.from_pydict(mapping, schema)
-        return cls(batch.schema, [batch])
+        names, columns = by_name(mapping, schema)
+        return cls.from_arrays(columns, names if schema is None else None, schema)
 
     @classmethod
     def from_pylist(cls, rows: Sequence[Mapping[str, Any]], schema: Schema | None = None) -> Table:
@@ -214,6 +212,14 @@ def _chunked(values: Any, type: DataType | None) -> ChunkedArray:
     if type is None or values.type == type:
         return values
     return ChunkedArray([chunk.cast(type) for chunk in values.chunks or [nulls(values.type, 0)]], type)
+
+
+def _empty_table(schema: Schema) -> Table:
+    """A table of the schema without rows."""
+    return Table(schema)
+
+
+Schema.empty_table = _empty_table
 
 
 def table(data: Any, names: Sequence[str] | None = None, schema: Schema | None = None) -> Table:

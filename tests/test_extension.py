@@ -458,10 +458,10 @@ HOSTILE: list[tuple[str, Any, bytes]] = [
 )
 def test_what_does_not_fit_stays_its_storage(name: str, storage: Any, serialized: bytes) -> None:
     assert passes_through(storage, name, serialized)
-    types = [made for made in vars(extension.canonical).values() if isinstance(made, type)]
-    classes = {made.extension_name: made for made in types if issubclass(made, ExtensionType)}
+    canonical: type[ExtensionType] = getattr(extension, extension.CANONICAL[name][1])
+    assert canonical.extension_name == name
     with pytest.raises((sa.InvalidArgument, sa.Unsupported)):
-        classes[name].deserialize(storage.type, serialized)
+        canonical.deserialize(storage.type, serialized)
 
 
 def test_parameters_of_the_specification() -> None:
@@ -689,7 +689,7 @@ def moments(unit: str, rows: list[Any]) -> Any:
 
 def test_timestamp_with_offset() -> None:
     array = sa.array(MOMENTS, sa.timestamp_with_offset("us"))
-    assert isinstance(array, sa.layout.TimestampWithOffsetArray)
+    assert isinstance(array, extension.TimestampWithOffsetArray)
     assert array.type.unit == "us"
     assert [value.utcoffset() for value in array.to_pylist() if value] == [WEST.utcoffset(None), EAST.utcoffset(None)]
     assert array.timestamps[0] == dt.datetime(2025, 1, 1, 7, tzinfo=dt.UTC)
@@ -796,20 +796,43 @@ def test_no_variants(storage: Any) -> None:
     assert passes_through(sa.nulls(storage, 1), "arrow.parquet.variant", b"")
 
 
+def test_a_type_brings_its_own_file_only() -> None:
+    code = """if True:
+        import io, sys
+        import shmarrow as sa
+        def loaded():
+            found = [name for name in sys.modules if name.startswith("shmarrow.extension.")]
+            return sorted(name.rpartition(".")[2] for name in found)
+        field = sa.field("id", sa.binary(16), metadata={"ARROW:extension:name": "arrow.uuid"})
+        sink = io.BytesIO()
+        sa.ipc.new_stream(sink, sa.schema([field])).close()
+        print(loaded())
+        print(sa.ipc.open_stream(sink.getvalue()).schema.field(0).type, loaded())
+        sa.bool8()
+        print(loaded())
+    """
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert ran.stdout.splitlines() == [
+        "['array']",
+        "extension<arrow.uuid> ['array', 'uuids']",
+        "['array', 'booleans', 'uuids']",
+    ]
+
+
 def test_threads_that_meet_lazy_parts_have_them_whole() -> None:
-    """A thread makes a canonical type while another asks for the class of its arrays, in a fresh process."""
+    """Threads ask for a class that another one is importing, in a fresh process."""
     code = """if True:
         import threading, time
         import shmarrow as sa
-        from shmarrow import import_hooks
-        real, at_its_end, found = import_hooks.arrived, threading.Event(), []
-        def arrived(part):
-            at_its_end.set()
+        from shmarrow.layout.array import Array
+        real, half_done, found = Array.__init_subclass__.__func__, threading.Event(), []
+        def slow(cls, **keywords):
+            half_done.set()
             time.sleep(0.1)  # the others go on now
-            real(part)
-        import_hooks.arrived = arrived
+            real(cls, **keywords)
+        Array.__init_subclass__ = classmethod(slow)
         def ask():
-            at_its_end.wait()
+            half_done.wait()
             found.append(sa.FixedShapeTensorArray)
         asks = [threading.Thread(target=ask) for _ in range(3)]
         for thread in asks:
@@ -821,3 +844,17 @@ def test_threads_that_meet_lazy_parts_have_them_whole() -> None:
     """
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert ran.stdout == "[True, True, True] [[[1, 2], [3, 4]]]\n"
+
+
+def test_a_class_of_arrays_names_its_type() -> None:
+    class MetresType(ExtensionType):
+        extension_name = "test.metres"
+
+    class MetresArray(sa.ExtensionArray, of=MetresType):
+        def feet(self) -> Any:
+            return self.to_numpy() / 0.3048
+
+    assert sa.array([0.3048, 3.048], MetresType("float64")).feet().tolist() == [1.0, 10.0]
+    assert ExtensionType.array_class is sa.ExtensionArray
+    assert extension.UuidType.array_class is sa.ExtensionArray
+    assert extension.Bool8Type.array_class is extension.Bool8Array

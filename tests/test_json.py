@@ -578,6 +578,22 @@ ALSO_READ: dict[str, tuple[Any, list[Any]]] = {
         ),
         [8, None],
     ),
+    **{
+        f"the mode {mode}": (
+            document_of(
+                {"name": "union", "mode": mode, "typeIds": [0]},
+                {
+                    "count": 2,
+                    "TYPE_ID": [0, 0],
+                    **({"OFFSET": [0, 1]} if mode.upper() == "DENSE" else {}),
+                    "children": [{"name": "item", "count": 2, "VALIDITY": [1, 1], "DATA": [8, 9]}],
+                },
+                [ITEM],
+            ),
+            [8, 9],
+        )
+        for mode in ("Sparse", "Dense", "sparse", "DENSE")
+    },
     "a dictionary that is missing, of a column that needs none": (
         document_of(
             {"name": "utf8"},

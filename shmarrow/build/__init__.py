@@ -1,36 +1,57 @@
-"""Building arrays: from numpy without copying, from Python values with nulls, with the type given or inferred."""
+"""Building arrays: from numpy without copying, from Python values with nulls, from pandas and whatever holds values."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from shmarrow import types
 from shmarrow.bitmap import Mask
-from shmarrow.build.infer import infer_type
+from shmarrow.build.infer import type_of_ndarray, type_of_values
+from shmarrow.build.nulls import nan_to_null, without_nan
+from shmarrow.build.sources import plain
 from shmarrow.convert.python import kinds_of
-from shmarrow.errors import InvalidArgument, InvalidType
-from shmarrow.layout.array import Array
-from shmarrow.layout.from_values import array_from_numpy, array_from_pylist
+from shmarrow.errors import InvalidArgument, InvalidData, InvalidType
+from shmarrow.layout.array import Array, checked_mask
+from shmarrow.layout.from_numpy import array_from_numpy
+from shmarrow.layout.from_values import array_from_pylist
 from shmarrow.types import DataType
 
 __all__ = ["array", "infer_type"]
 
 
-def array(values: Any, type: DataType | str | None = None, mask: Any = None) -> Any:
+def array(
+    obj: Any,
+    type: DataType | str | None = None,
+    mask: Any = None,
+    size: int | None = None,
+    from_pandas: bool | None = None,
+    safe: bool = True,
+) -> Any:
     """An array from values of any kind.
 
     Parameters
     ----------
-    values : ndarray, Array, or iterable of Python values
-        An ndarray of numbers, dates or times in the order of memory is used as it is, without a copy; one of more
-        than one dimension becomes fixed-size lists. None stands for null. A masked ndarray brings its own mask.
+    obj : array-like or iterable
+        An ndarray of numbers, dates or times in the order of memory is used as it is, without a copy, as are pandas'
+        Series and indexes of such, and arrays of any library with an Arrow interface (pyarrow and polars among them),
+        which keep their types. ndarrays of several dimensions become fixed-size lists, structured ones structs, lists
+        of ndarrays lists, a categorical a dictionary array. A chunked array becomes one array, a copy where it has
+        several chunks.
+        Of Python values None, pandas' NA and NaT, and numpy's NaT are null.
     type : DataType or str, optional
-        The type; inferred from the values where it is not given.
-    mask : bool array, optional
-        True makes a slot null, as in pyarrow and ``numpy.ma``.
+        The type; inferred from the values where it is not given, see :func:`infer_type`.
+    mask : bool ndarray, Array or sequence of bool, optional
+        Shape (n,); True makes a slot null, beside those that are null already.
+    size : int, optional
+        The most values to take.
+    from_pandas : bool, optional
+        Whether NaN is null; by default it is in what comes from pandas, and nowhere else.
+    safe : bool
+        False takes values that do not fit ``type`` as ``cast(type, safe=False)`` does. Values of a wrong kind are
+        refused in any case.
 
     Raises
     ------
@@ -38,49 +59,145 @@ def array(values: Any, type: DataType | str | None = None, mask: Any = None) -> 
         If the values are of a kind that the type cannot take, or of several kinds that no type takes.
     InvalidData
         If a value does not fit the type without loss.
+    InvalidArgument
+        If the mask has another shape than the values, or ``obj`` is an ndarray without dimensions.
+    MissingExtra
+        If the values are read by way of pyarrow, and that is not installed.
+
+    Notes
+    -----
+    Other than in pyarrow text and bytes are not mixed; a date among moments, a nanosecond, or the time of a datetime is
+    never lost; integers beyond 2**63 are uint64; moments with and without a time zone are not mixed; a str, bytes or
+    dict is one value, not a list of them; and byte-swapped, structured and multi-dimensional ndarrays are taken.
     """
     wanted = None if type is None else types.as_type(type)
-    if isinstance(values, Array):
-        result = values if wanted is None else values.cast(wanted)
-        return result if mask is None else result.take(np.arange(len(result)), ~_as_mask(mask, len(result)))
-    if isinstance(values, np.ma.MaskedArray):
-        mask = np.ma.getmaskarray(values) if mask is None else _as_mask(mask, len(values)) | np.ma.getmaskarray(values)
-        values = values.data
-    if isinstance(values, np.ndarray):
-        if not values.ndim:
-            raise InvalidArgument("expected at least one dimension, found a 0-d ndarray")
-        valid = None if mask is None else ~_as_mask(mask, len(values))
-        return array_from_numpy(values, _type_of(values, valid) if wanted is None else wanted, valid)
-    items = values if isinstance(values, (list, tuple)) else list(_iterable(values))
-    if mask is not None:
-        drop = _as_mask(mask, len(items)).tolist()
-        items = [None if dropped else item for item, dropped in zip(items, drop, strict=True)]
-    kinds = kinds_of(items)
-    return array_from_pylist(items, wanted if wanted is not None else infer_type(items, kinds), kinds)
+    if not isinstance(obj, (list, tuple, np.ndarray, Array)):
+        obj, pandas = plain(obj, size, array)
+        from_pandas = pandas if from_pandas is None else from_pandas
+    if size is not None:
+        obj = _head(obj, size)
+    make: Callable[..., Any]
+    make = _of_ndarray if isinstance(obj, np.ndarray) else _of_array if isinstance(obj, Array) else _of_values
+    valid = None if mask is None else ~_as_mask(mask, len(obj) if getattr(obj, "ndim", 1) else 0)
+    try:
+        if safe or wanted is None:
+            return make(obj, wanted, valid, bool(from_pandas))
+        try:
+            return make(obj, wanted, valid, bool(from_pandas))
+        except (InvalidData, InvalidType):
+            return make(obj, None, valid, bool(from_pandas)).cast(wanted, safe=False)
+    except RecursionError:
+        raise InvalidType("the values nest too deep, or contain themselves") from None
 
 
-def _iterable(values: Any) -> Iterable[Any]:
-    if isinstance(values, (str, bytes, Mapping)) or not isinstance(values, Iterable):
-        raise InvalidType(f"expected an ndarray or an iterable of values, found {values.__class__.__name__}")
-    return values
+def infer_type(values: Any, mask: Any = None, from_pandas: bool = False) -> DataType:
+    """The type that :func:`array` gives values: that of arrays and ndarrays, else the narrowest that takes them all.
+
+    Parameters
+    ----------
+    values : array-like or iterable
+        The values.
+    mask : bool ndarray or sequence of bool, optional
+        True for values that do not count.
+    from_pandas : bool
+        Whether NaN does not count.
+
+    Raises
+    ------
+    InvalidType
+        If there is none.
+    """
+    if not isinstance(values, (list, tuple)) or mask is not None or from_pandas:
+        result: DataType = array(values, mask=mask, from_pandas=from_pandas or None).type
+        return result
+    return type_of_values(values)
+
+
+def _head(obj: Any, size: int) -> Any:
+    try:
+        count = size.__index__()
+    except AttributeError:
+        raise InvalidType(f"size is an int, found {size!r:.80}") from None
+    return obj if count < 0 or not getattr(obj, "ndim", 1) else obj[:count]
 
 
 def _as_mask(mask: Any, length: int) -> Mask:
-    result: Mask = np.asarray(mask, np.bool_)
-    if result.shape != (length,):
-        raise InvalidArgument(f"the mask has the shape {result.shape}, expected ({length},)")
-    return result
+    try:
+        values = np.asarray(mask)
+    except (TypeError, ValueError) as error:
+        raise InvalidType(f"a mask holds truth values: {error}") from None
+    return checked_mask(values, length)
 
 
-def _type_of(values: Any, valid: Mask | None) -> DataType:
-    """The type of the values of an ndarray; of more than one dimension lists of a fixed size."""
-    if values.dtype.kind in "OUST":
-        kept = values if valid is None else values[valid]
-        return _lists(infer_type(kept.reshape(-1).tolist()), values)
-    return _lists(types.from_numpy_dtype(values.dtype), values)
+def _of_array(values: Any, wanted: DataType | None, valid: Mask | None, nan_is_null: bool) -> Any:
+    result = nan_to_null(values) if nan_is_null else values
+    if wanted is not None and wanted != result.type:
+        result = result.cast(wanted)
+    return result if valid is None else result.take(np.arange(len(result)), valid)
 
 
-def _lists(type: DataType, values: Any) -> DataType:
-    for size in reversed(values.shape[1:]):
-        type = types.list_(type, size)
-    return type
+def _of_ndarray(values: Any, wanted: DataType | None, valid: Mask | None, nan_is_null: bool) -> Any:
+    if not values.ndim:
+        raise InvalidArgument("expected at least one dimension, found a 0-d ndarray")
+    if isinstance(values, np.ma.MaskedArray):
+        missing = np.ma.getmaskarray(values)
+        values = values.data
+        if missing.dtype.names is not None:
+            raise InvalidType("no struct is made of a masked structured ndarray, which has a mask for each field")
+        if missing.any():
+            valid = ~missing if valid is None else _deepened(valid, missing) & ~missing
+    if values.dtype.kind == "O":
+        items = values.reshape(-1).tolist()
+        if valid is not None and valid.ndim == values.ndim:
+            items = [item if keep else None for item, keep in zip(items, valid.reshape(-1).tolist(), strict=True)]
+            valid = None
+        if values.ndim == 1:
+            return _of_values(items, wanted, valid, nan_is_null)
+        kept = np.empty(len(items), object)
+        kept[:] = without_nan(items) if nan_is_null else items
+        values = kept.reshape(values.shape)
+    elif nan_is_null and values.dtype.kind == "f":
+        missing = np.isnan(values)
+        if missing.any():
+            valid = ~missing if valid is None else _deepened(valid, missing) & ~missing
+    return array_from_numpy(values, type_of_ndarray(values, valid) if wanted is None else wanted, valid)
+
+
+def _deepened(valid: Mask, like: Mask) -> Mask:
+    """A mask of rows as one of the innermost items."""
+    return np.broadcast_to(valid.reshape(len(valid), *[1] * (like.ndim - 1)), like.shape) if valid.ndim == 1 else valid
+
+
+def _of_values(values: Sequence[Any], wanted: DataType | None, valid: Mask | None, nan_is_null: bool) -> Any:
+    if nan_is_null:
+        values = without_nan(values)
+    if valid is not None:
+        values = [value if keep else None for value, keep in zip(values, valid.tolist(), strict=True)]
+    kinds = kinds_of(values)
+    type = type_of_values(values, kinds) if wanted is None else wanted
+    try:
+        result = array_from_pylist(values, type, kinds)
+    except (InvalidData, InvalidType) as error:
+        raise _located(error, values, type) from None
+    return nan_to_null(result) if nan_is_null else result
+
+
+def _located(error: InvalidData | InvalidType, values: Sequence[Any], type: DataType) -> InvalidData | InvalidType:
+    """The error of a list with the slot of the first value that cannot be taken, found by halving."""
+    if not type.fields and "slot" in str(error):
+        return error
+    start, stop = 0, len(values)
+    while stop - start > 1:
+        middle = (start + stop) // 2
+        try:
+            array_from_pylist(values[start:middle], type)
+        except (InvalidData, InvalidType) as found:
+            stop, error = middle, found
+        else:
+            start = middle
+    if start < stop:
+        try:
+            array_from_pylist(values[start:stop], type)
+        except (InvalidData, InvalidType) as found:
+            return found.__class__(f"slot {start}: {found}")
+    return error  # no single value is at fault

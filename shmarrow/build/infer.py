@@ -1,87 +1,140 @@
-"""The type of Python values that nobody gave a type for."""
+"""The type of values that nobody gave a type for."""
 
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
 from shmarrow import types
+from shmarrow.bitmap import Mask
 from shmarrow.convert.python import DayTime, MonthDayNano, kinds_of
 from shmarrow.errors import InvalidType
 from shmarrow.layout.array import Array
+from shmarrow.layout.from_numpy import lists_of, type_of_dtype
+from shmarrow.layout.from_values import null_kinds
 from shmarrow.types import DataType, from_numpy_dtype
 
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
 _NONE = type(None)
-
-
 _BY_CLASS: list[tuple[Any, DataType]] = [
     ((bool, np.bool_), types.bool_()),
     (str, types.string()),
     ((bytes, bytearray, memoryview), types.binary()),
     (dt.time, types.time64("us")),
-    (dt.timedelta, from_numpy_dtype(np.dtype("m8[us]"))),
     (MonthDayNano, types.month_day_nano_interval()),
     (DayTime, types.day_time_interval()),
 ]
+_UNITS = ("D", "s", "ms", "us", "ns")
+_LISTS = (list, tuple, np.ndarray, Array, range, set, frozenset)
+_DEPTH = 64
+
+_HINTS: dict[str, str] = {
+    "Enum": "take the .value of each member, or give a type",
+    "Period": "call .to_timestamp()",
+    "Interval": "make a struct of .left and .right",
+    "Series": "take .array, or the values, of each",
+    "Scalar": "call .as_py()",
+    "complex": "make structs of the real and the imaginary part",
+    "complexfloating": "make structs of the real and the imaginary part",
+    "BaseOffset": "make a shmarrow.MonthDayNano of each",
+}
+"""What to do with values of classes that have no type, by the name of the class or of one that it derives from."""
 
 
-def infer_type(values: Sequence[Any], kinds: set[Any] | None = None) -> DataType:
-    """The type that takes all values: the narrowest of those that pyarrow would choose.
-
-    Raises
-    ------
-    InvalidType
-        If there is none.
-    """
-    kinds = (kinds_of(values) if kinds is None else kinds) - {_NONE}
+def type_of_values(values: Sequence[Any], kinds: set[Any] | None = None, above: tuple[Any, ...] = ()) -> DataType:
+    """The type of Python values; ``kinds`` are their classes where known, ``above`` the lists that they lie in."""
+    kinds = kinds_of(values) if kinds is None else kinds
+    blank = null_kinds(kinds)
+    kinds = kinds - blank
     if not kinds:
         return types.null()
+    if blank - {_NONE}:
+        values = [value for value in values if value.__class__ not in blank]
     for classes, type in _BY_CLASS:
         if all(issubclass(kind, classes) for kind in kinds):
             return type
     integers = {kind for kind in kinds if issubclass(kind, (int, np.integer)) and not issubclass(kind, bool)}
     floats = {kind for kind in kinds if issubclass(kind, (float, np.floating))}
     if kinds == integers:
-        return _infer_integers(values, kinds)
+        return _integers(values, kinds)
     if kinds == integers | floats:
-        return types.FloatType(32) if kinds == {np.float32} else types.float64()
-    import decimal
+        if all(issubclass(kind, np.generic) for kind in kinds):
+            return from_numpy_dtype(np.result_type(*[np.dtype(kind) for kind in kinds]))
+        return types.float64()
+    names = {kind.__name__ for kind in kinds}
+    if names == {"MonthDayNano"} and all(issubclass(kind, tuple) for kind in kinds):  # also pyarrow's
+        return types.month_day_nano_interval()
+    if names == {"UUID"}:
+        from shmarrow.extension import uuid
 
-    decimals = {kind for kind in kinds if issubclass(kind, decimal.Decimal)}
-    if decimals and kinds == integers | decimals:
-        return _infer_decimals(values)
+        return uuid()
     if all(issubclass(kind, (dt.date, np.datetime64)) for kind in kinds):
-        return _infer_moments(values, kinds)
-    if all(issubclass(kind, np.timedelta64) for kind in kinds):
-        return from_numpy_dtype(np.array([value for value in values if value is not None]).dtype)
+        return _moments(values, kinds)
+    if all(issubclass(kind, (dt.timedelta, np.timedelta64)) for kind in kinds):
+        return _spans(values, kinds)
+    if any(kind.__module__ in ("decimal", "_decimal") for cls in kinds for kind in cls.__mro__):
+        import decimal
+
+        if kinds == integers | {kind for kind in kinds if issubclass(kind, decimal.Decimal)}:
+            return _decimals(values)
     if all(issubclass(kind, Mapping) for kind in kinds):
-        return _infer_struct(values)
-    if all(issubclass(kind, (list, tuple, np.ndarray, Array, range, set, frozenset)) for kind in kinds):
-        return _infer_list(values)
-    names = sorted(kind.__name__ for kind in kinds)[:8]
-    raise InvalidType(f"no type takes values of the kinds {', '.join(names)} together; give the type")
+        return _struct(values, above)
+    if all(issubclass(kind, _LISTS) for kind in kinds):
+        return _list(values, kinds, above)
+    _refuse(values, kinds)
 
 
-def _infer_integers(values: Sequence[Any], kinds: set[Any]) -> DataType:
-    if len(kinds) == 1 and issubclass(kind := kinds.pop(), np.integer):
-        return from_numpy_dtype(np.dtype(kind))
+def type_of_ndarray(values: npt.NDArray[Any], valid: Mask | None = None) -> DataType:
+    """The type of an ndarray's values; with several dimensions lists of fixed sizes."""
+    dtype = values.dtype
+    if dtype.kind == "O":
+        kept = values if valid is None else values[valid]
+        return lists_of(type_of_values(kept.reshape(-1).tolist()), values.shape[1:])
+    if dtype.names is not None and dtype.hasobject:
+        fields = {name: type_of_ndarray(values[name].reshape(-1)) for name in dtype.names}
+        return lists_of(types.struct(fields), values.shape[1:])
+    return lists_of(type_of_dtype(dtype), values.shape[1:])
+
+
+def _refuse(values: Sequence[Any], kinds: set[Any]) -> NoReturn:
+    """Name the first value that has no type, or none together with the first value."""
+    slots: dict[Any, int] = {}
+    for i, value in enumerate(values):
+        if value.__class__ in kinds:
+            slots.setdefault(value.__class__, i)
+    if len(slots) > 1:
+        found = ", ".join([f"slot {i} is of type {kind.__name__}" for kind, i in list(slots.items())[:4]])
+        raise InvalidType(f"no type takes all values: {found}; give the type")
+    ((kind, slot),) = slots.items()
+    hint = next((_HINTS[cls.__name__] for cls in kind.__mro__ if cls.__name__ in _HINTS), "give the type")
+    raise InvalidType(f"slot {slot} is {values[slot]!r:.80} of type {kind.__name__}, which no type takes: {hint}")
+
+
+def _integers(values: Sequence[Any], kinds: set[Any]) -> DataType:
+    if all(issubclass(kind, np.integer) for kind in kinds):
+        dtypes = [np.dtype(kind) for kind in kinds]
+        if len({dtype.kind for dtype in dtypes}) == 1:
+            return from_numpy_dtype(np.result_type(*dtypes))
+        values = [None if value is None else int(value) for value in values]
     if max(filter(None, values), default=0) >= 1 << 63 and min(filter(None, values)) >= 0:  # neither None nor 0 counts
         return types.uint64()
     return types.int64()
 
 
-def _infer_decimals(values: Sequence[Any]) -> DataType:
+def _decimals(values: Sequence[Any]) -> DataType:
     import decimal
 
     whole = scale = 0
-    for value in values:
+    for i, value in enumerate(values):
         if value is not None:
-            number = decimal.Decimal(value)
+            number = decimal.Decimal(int(value)) if isinstance(value, np.integer) else decimal.Decimal(value)
             if not number.is_finite():
-                raise InvalidType(f"no decimal type takes {number}")
+                raise InvalidType(f"slot {i} is {number}, which no decimal type takes")
             exponent = number.as_tuple().exponent
             assert isinstance(exponent, int)
             scale = max(scale, -exponent)
@@ -92,43 +145,124 @@ def _infer_decimals(values: Sequence[Any]) -> DataType:
     return types.decimal128(precision, scale) if precision <= 38 else types.decimal256(precision, scale)
 
 
-def _infer_moments(values: Sequence[Any], kinds: set[Any]) -> DataType:
-    if all(issubclass(kind, np.datetime64) for kind in kinds):
-        return from_numpy_dtype(np.array([value for value in values if value is not None]).dtype)
-    if not any(issubclass(kind, dt.datetime) for kind in kinds):
-        return types.date32()
-    zone = next((value.tzinfo for value in values if isinstance(value, dt.datetime) and value.tzinfo), None)
-    nanos = any(getattr(value, "nanosecond", 0) for value in values)
-    return types.timestamp("ns" if nanos else "us", None if zone is None else _zone_name(zone))
+# --- dates, moments and spans -----------------------------------------------------------------------------------
 
 
-def _zone_name(zone: dt.tzinfo) -> str:
-    key = getattr(zone, "key", None)
-    if isinstance(key, str):
-        return key
+def _numpy_units(values: Sequence[Any], kind: Any) -> set[str]:
+    """The units of numpy's moments or spans among the values, as Arrow has them."""
+    dtypes = {value.dtype for value in values if isinstance(value, kind)}
+    named = [dtype for dtype in dtypes if np.datetime_data(dtype)[0] != "generic"]
+    found = [type_of_dtype(dtype) for dtype in named]
+    if len(named) < len(dtypes) and any(not np.isnat(v) for v in values if isinstance(v, kind) and v.dtype not in named):
+        type_of_dtype(next(dtype for dtype in dtypes if dtype not in named))
+    return {"D" if type.unit == "day" else type.unit for type in found}  # type: ignore[attr-defined]
+
+
+def _finest(units: set[str]) -> str:
+    return max(units, key=_UNITS.index)
+
+
+def _spans(values: Sequence[Any], kinds: set[Any]) -> DataType:
+    units = _numpy_units(values, np.timedelta64)
+    python = [kind for kind in kinds if issubclass(kind, dt.timedelta) and not issubclass(kind, np.timedelta64)]
+    if python:
+        nanos = any(hasattr(kind, "nanoseconds") for kind in python)
+        units.add("ns" if nanos and any(getattr(value, "nanoseconds", 0) for value in values) else "us")
+    return types.duration(_finest(units)) if units else types.null()
+
+
+def _moments(values: Sequence[Any], kinds: set[Any]) -> DataType:
+    units = _numpy_units(values, np.datetime64)
+    classes = {kind for kind in kinds if issubclass(kind, dt.datetime)}
+    if not classes:
+        if not units and not any(issubclass(kind, dt.date) for kind in kinds):
+            return types.null()
+        return types.timestamp(_finest(units)) if units - {"D"} else types.date32()
+    moments = [value for value in values if value.__class__ in classes]
+    nanos = any(hasattr(kind, "nanosecond") for kind in classes)
+    units.add("ns" if nanos and any(getattr(value, "nanosecond", 0) for value in moments) else "us")
+    zones = list(dict.fromkeys([value.tzinfo for value in moments]))
+    aware = [zone for zone in zones if zone is not None]
+    if aware and (len(aware) < len(zones) or len(classes) < len(kinds)):
+        raise InvalidType("no type takes moments with a time zone and dates or moments without one; give the type")
+    return types.timestamp(_finest(units), zone_name(aware[0]) if aware else None)
+
+
+def zone_name(zone: dt.tzinfo) -> str:
+    """The name that Arrow has for a time zone: that of the zone database, or an offset such as ``+07:30``.
+
+    Raises
+    ------
+    InvalidType
+        If there is none.
+    """
+    for attribute in ("key", "zone"):  # of zoneinfo, and of pytz
+        name = getattr(zone, attribute, None)
+        if isinstance(name, str):
+            return name
     offset = zone.utcoffset(None)
-    if offset is None:
-        return str(zone)
+    if offset is None or offset.total_seconds() % 60:
+        raise InvalidType(f"the time zone {zone!r:.80} has no name in Arrow; use zoneinfo, or a whole number of minutes")
     if not offset:
         return "UTC"
     minutes = int(offset.total_seconds()) // 60
     return f"{'-' if minutes < 0 else '+'}{abs(minutes) // 60:02}:{abs(minutes) % 60:02}"
 
 
-def _infer_struct(values: Sequence[Any]) -> DataType:
+# --- values with parts ------------------------------------------------------------------------------------------
+
+
+def _below(values: Sequence[Any], above: tuple[Any, ...]) -> tuple[Any, ...]:
+    """What lies above the parts of these values; InvalidType where they contain themselves, or nest too deep."""
+    own = frozenset(map(id, values)) if len(above) > 2 else len(above)
+    if len(above) == _DEPTH or own in above:
+        raise InvalidType(f"the values nest deeper than {_DEPTH} levels, or contain themselves")
+    return (*above, own)
+
+
+def _struct(values: Sequence[Any], above: tuple[Any, ...]) -> DataType:
+    above = _below(values, above)
     columns: dict[str, list[Any]] = {}
-    for value in values:
+    for i, value in enumerate(values):
         if value is not None:
             for key, item in value.items():
                 if not isinstance(key, str):
-                    raise InvalidType(f"the keys of dicts become field names, found {key!r}; give a map type for maps")
+                    raise InvalidType(
+                        f"slot {i}: the keys of dicts become field names, found {key!r:.80}; give a map type for maps"
+                    )
                 columns.setdefault(key, []).append(item)
-    return types.struct({name: infer_type(column) for name, column in columns.items()})
+    return types.struct({name: type_of_values(column, above=above) for name, column in columns.items()})
 
 
-def _infer_list(values: Sequence[Any]) -> DataType:
+def _list(values: Sequence[Any], kinds: set[Any], above: tuple[Any, ...]) -> DataType:
+    above = _below(values, above)
+    known = [value for value in values if value is not None]
+    for value in known:
+        if isinstance(value, np.ndarray) and not value.ndim:
+            raise InvalidType("an ndarray without dimensions is no list")
+    if all(issubclass(kind, Array) for kind in kinds):
+        return types.list_(_one_type([value.type for value in known]))
+    if all(issubclass(kind, np.ndarray) for kind in kinds) and not any(value.dtype.hasobject for value in known):
+        shapes = {value.shape[1:] for value in known}
+        dtypes = {value.dtype for value in known}
+        if len(dtypes) == 1:
+            return types.list_(_one_type([lists_of(type_of_dtype(*dtypes), shape) for shape in shapes]))
+        samples = [np.zeros((), dtype)[()] for dtype in dtypes]
+        return types.list_(_one_type([lists_of(type_of_values(samples), shape) for shape in shapes]))
+    if sum(map(len, known)) > _MANY or len(above) > 3:
+        known = list({id(value): value for value in known}.values())
     items: list[Any] = []
-    for value in values:
-        if value is not None:
-            items += value
-    return types.list_(infer_type(items))
+    for value in known:
+        items += value
+    return types.list_(type_of_values(items, above=above))
+
+
+_MANY = 1 << 22
+"""Items from which on a list that stands in several places is looked at once, as it may contain itself."""
+
+
+def _one_type(found: Iterable[DataType]) -> DataType:
+    distinct = list(dict.fromkeys(found))
+    if len(distinct) > 1:
+        raise InvalidType(f"no list takes items of {distinct[0]} and of {distinct[1]}; give the type")
+    return distinct[0]

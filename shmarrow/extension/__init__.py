@@ -1,55 +1,67 @@
 """Extension types ("Extension Types"): a type with a name and parameters of its own, over a storage type.
 
-``base`` has what users derive their own types from, the registry and the form on the wire; ``canonical`` the types that
-Arrow itself names.
+What users derive their own types from is in ``types/extension``, the arrays of all of them in ``array``. Each other
+file has one of the types that Arrow itself names ("Canonical Extension Types") or a family of them, with the class of
+its arrays and its factory; it is imported when one of its names is asked for, or its type is met in data.
 """
 
 from __future__ import annotations
 
+from functools import partial
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from shmarrow.extension.base import (
+from shmarrow.extension.array import ExtensionArray
+from shmarrow.types.extension import (
     METADATA_KEY,
     NAME_KEY,
     ExtensionType,
     extension_type,
     generation,
+    provide_extension_type,
     register_extension_type,
     storage_field,
     unregister_extension_type,
 )
 
 if TYPE_CHECKING:
-    from shmarrow.extension.canonical import (
-        Bool8Type,
+    from shmarrow.extension.booleans import Bool8Array, Bool8Type, bool8
+    from shmarrow.extension.json import JsonArray, JsonType, json_
+    from shmarrow.extension.opaque_values import OpaqueType, opaque
+    from shmarrow.extension.tensors import (
+        FixedShapeTensorArray,
         FixedShapeTensorType,
-        JsonType,
-        OpaqueType,
-        TimestampWithOffsetType,
-        UuidType,
+        VariableShapeTensorArray,
         VariableShapeTensorType,
-        VariantType,
-        bool8,
         fixed_shape_tensor,
-        json_,
-        opaque,
-        parquet_variant,
-        timestamp_with_offset,
-        uuid,
         variable_shape_tensor,
+    )
+    from shmarrow.extension.uuids import UuidType, uuid
+    from shmarrow.extension.variants import VariantArray, VariantType, parquet_variant
+    from shmarrow.extension.zoned_timestamps import (
+        TimestampWithOffsetArray,
+        TimestampWithOffsetType,
+        timestamp_with_offset,
     )
 
 __all__ = [
     "METADATA_KEY",
     "NAME_KEY",
+    "Bool8Array",
     "Bool8Type",
+    "ExtensionArray",
     "ExtensionType",
+    "FixedShapeTensorArray",
     "FixedShapeTensorType",
+    "JsonArray",
     "JsonType",
     "OpaqueType",
+    "TimestampWithOffsetArray",
     "TimestampWithOffsetType",
     "UuidType",
+    "VariableShapeTensorArray",
     "VariableShapeTensorType",
+    "VariantArray",
     "VariantType",
     "bool8",
     "extension_type",
@@ -66,12 +78,36 @@ __all__ = [
     "variable_shape_tensor",
 ]
 
+CANONICAL = {
+    "arrow.bool8": ("booleans", "Bool8Type", "Bool8Array", "bool8"),
+    "arrow.fixed_shape_tensor": ("tensors", "FixedShapeTensorType", "FixedShapeTensorArray", "fixed_shape_tensor"),
+    "arrow.json": ("json", "JsonType", "JsonArray", "json_"),
+    "arrow.opaque": ("opaque_values", "OpaqueType", "opaque"),
+    "arrow.parquet.variant": ("variants", "VariantType", "VariantArray", "parquet_variant"),
+    "arrow.timestamp_with_offset": (
+        "zoned_timestamps", "TimestampWithOffsetType", "TimestampWithOffsetArray", "timestamp_with_offset",
+    ),
+    "arrow.uuid": ("uuids", "UuidType", "uuid"),
+    "arrow.variable_shape_tensor": (
+        "tensors", "VariableShapeTensorType", "VariableShapeTensorArray", "variable_shape_tensor",
+    ),
+}  # fmt: skip
+"""Arrow's own types by their names: the file, the class of the type, and what else of it is public."""
+
+_HOMES = {name: home for home, *names in CANONICAL.values() for name in names}
+
+
+def _load(name: str) -> Any:
+    return getattr(import_module(f"shmarrow.extension.{_HOMES[name]}"), name)
+
+
+for _name, _row in CANONICAL.items():
+    provide_extension_type(_name, partial(_load, _row[1]))
+
 
 def __getattr__(name: str) -> Any:
-    """Arrow's own types are imported when they are first asked for, or met in data."""
-    if name not in __all__:
+    """Arrow's own types are imported when they are first asked for."""
+    if name not in _HOMES:
         raise AttributeError(f"module 'shmarrow.extension' has no attribute {name!r}")
-    from shmarrow.extension import canonical
-
-    value = globals()[name] = getattr(canonical, name)
+    value = globals()[name] = _load(name)
     return value

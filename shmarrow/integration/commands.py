@@ -23,8 +23,8 @@ from typing import Any
 
 import shmarrow
 from shmarrow.errors import storage_error
-from shmarrow.extension import ExtensionType
 from shmarrow.types import Field, MapType
+from shmarrow.types.extension import ExtensionType
 
 _SHOWN = 20
 _ROWS = 1024

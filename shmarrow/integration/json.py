@@ -24,7 +24,6 @@ from shmarrow.batch import RecordBatch
 from shmarrow.bitmap import Mask
 from shmarrow.buffer import Bytes, as_bytes
 from shmarrow.errors import DEFAULT_LIMITS, InvalidData, InvalidType, LimitExceeded, Limits
-from shmarrow.extension import ExtensionType
 from shmarrow.integration.json_schema import member, read_schema, shown, write_schema
 from shmarrow.integration.json_values import (
     VALUES,
@@ -45,6 +44,7 @@ from shmarrow.layout.memory import check_expansion, frozen, offsets_of, read_onl
 from shmarrow.sources import open_sink, open_source
 from shmarrow.tables import Table
 from shmarrow.types import DataType
+from shmarrow.types.extension import ExtensionType
 
 GZIP = b"\x1f\x8b"
 _GZIP_WINDOW = 31

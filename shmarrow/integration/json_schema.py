@@ -13,11 +13,11 @@ from typing import Any
 
 from shmarrow import types
 from shmarrow.errors import InvalidArgument, InvalidData, InvalidType, LimitExceeded, Limits, Unsupported
-from shmarrow.extension import extension_type, storage_field
 from shmarrow.ipc.schema.decode import FieldLayout
 from shmarrow.ipc.schema.encode import DictionaryIds
 from shmarrow.types import DataType, Field, Metadata, Schema
 from shmarrow.types.descriptors import REQUIRED, TYPES, Enumeration, Parameter
+from shmarrow.types.extension import extension_type, storage_field
 
 # --- members of objects ------------------------------------------------------------------------------------------
 
@@ -97,9 +97,10 @@ def _read_parameter(parameter: Parameter, value: Any, where: str) -> Any:
     key, kind = parameter.json or parameter.slot, parameter.kind
     found = member(value, key, _CLASSES.get(kind, str), where, parameter.optional)
     if isinstance(kind, Enumeration):
-        if found not in kind.labels:
+        label = found.upper()  # modes of unions are specified as Sparse and Dense, and written SPARSE and DENSE
+        if label not in kind.labels:
             raise InvalidData(f"{where}.{key}: expected one of {', '.join(kind.labels)}, found {shown(found)}")
-        return kind.labels[found]
+        return kind.labels[label]
     if kind == "[i4]" and not all(item.__class__ is int for item in found):
         raise InvalidData(f"{where}.{key}: expected integers, found {shown(found)}")
     return found

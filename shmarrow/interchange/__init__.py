@@ -11,6 +11,7 @@ from typing import Any
 
 from shmarrow import import_hooks
 from shmarrow.batch import RecordBatch
+from shmarrow.build.sources import read_interface
 from shmarrow.chunked import ChunkedArray
 from shmarrow.layout import Array
 from shmarrow.tables import Table
@@ -43,6 +44,16 @@ _PYARROW: tuple[tuple[Any, str, str], ...] = (
 for _class, _reader, _writer in _PYARROW:
     _class.from_pyarrow = staticmethod(_pyarrow(_reader))
     _class.to_pyarrow = _pyarrow(_writer)
+
+
+def _array_from_arrow(value: Any) -> Any:
+    from shmarrow.interchange.arrow import array_from_arrow
+
+    return array_from_arrow(value)
+
+
+for _method in ("__arrow_array__", "__arrow_c_array__", "__arrow_c_stream__"):
+    read_interface(_method, _array_from_arrow)
 
 
 def _open_tensor_doors() -> None:

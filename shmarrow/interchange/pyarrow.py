@@ -26,7 +26,6 @@ from shmarrow.batch import RecordBatch
 from shmarrow.buffer import Bytes
 from shmarrow.chunked import ChunkedArray
 from shmarrow.errors import InvalidArgument, InvalidData, InvalidType, Unsupported
-from shmarrow.extension import NAME_KEY, ExtensionType, extension_type, storage_field
 from shmarrow.interchange.partner import needed
 from shmarrow.layout.array import Array, make_array
 from shmarrow.layout.listing import LISTING, walk_types
@@ -34,6 +33,7 @@ from shmarrow.layout.memory import EMPTY
 from shmarrow.tables import Table
 from shmarrow.types import DataType, Field, Metadata, Schema
 from shmarrow.types.descriptors import ALL, parse_format, simple_types
+from shmarrow.types.extension import NAME_KEY, ExtensionType, extension_type, storage_field
 
 
 @cache

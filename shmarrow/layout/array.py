@@ -107,7 +107,9 @@ class Array:
         self._children = children
         self._dictionary = dictionary
 
-    def __init_subclass__(cls, late: bool = False) -> None:
+    def __init_subclass__(cls, late: bool = False, of: type[DataType] | None = None) -> None:
+        if of is not None:
+            of.array_class = cls
         if not late:
             _CLASSES.update(dict.fromkeys(cls.layouts, cls))
 

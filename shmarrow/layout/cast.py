@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from shmarrow.errors import InvalidData, InvalidType
-from shmarrow.extension import ExtensionType
 from shmarrow.layout.array import check_slots, make_array, nulls
 from shmarrow.layout.binary import checked_offsets
 from shmarrow.layout.binary_view import BinaryViewArray
@@ -27,6 +26,7 @@ from shmarrow.types import (
     RunEndEncodedType,
     as_type,
 )
+from shmarrow.types.extension import ExtensionType
 
 if TYPE_CHECKING:
     import numpy.typing as npt

@@ -21,10 +21,10 @@ from shmarrow import types
 from shmarrow.bitmap import Mask
 from shmarrow.convert.python import DayTime, MonthDayNano
 from shmarrow.errors import InvalidType, ShmarrowError
-from shmarrow.extension import ExtensionType
 from shmarrow.layout.array import Array
-from shmarrow.layout.list import flatten_lists
+from shmarrow.layout.items import flatten_lists
 from shmarrow.layout.map import pair_of
+from shmarrow.types.extension import ExtensionType
 
 if TYPE_CHECKING:
     import numpy.typing as npt

@@ -10,7 +10,7 @@ import numpy as np
 from shmarrow.bitmap import Mask
 from shmarrow.errors import CopyRequired, InvalidData
 from shmarrow.layout.array import Array, checked_mask, concat_arrays, make_array, nulls, spread
-from shmarrow.layout.list import flatten_lists
+from shmarrow.layout.items import items_of_lists, spread_lists
 from shmarrow.layout.memory import Indices, check_expansion, ranges, validity_of
 from shmarrow.layout.preview import Budget
 from shmarrow.types import DataType, Field
@@ -108,20 +108,19 @@ class FixedSizeListArray(Array):
 
     @classmethod
     def from_pylist(cls, type: Any, values: Sequence[Any], mask: Mask | None) -> Any:
-        from shmarrow.layout.from_values import array_from_pylist
+        return cls._from_items(type, *items_of_lists(type, values), mask)
 
+    @classmethod
+    def _from_items(cls, type: Any, lengths: Indices, items: Any, valid: Mask | None) -> Any:
+        """Lists from an array of all their items, one after another; null ones have all of them or none."""
         size = type.list_size
-        lengths, items = flatten_lists(type, values)
-        wrong = lengths != size if mask is None else (lengths != size) & mask
+        wrong = lengths != size if valid is None else (lengths != size) & valid
         if wrong.any():
             i = int(wrong.argmax())
-            raise InvalidData(f"{type}: the list at {i} has {int(lengths[i])} items, expected {size}")
-        if mask is not None and size:
-            rest = iter(items)
-            items = [next(rest) if valid else None for valid in mask.tolist() for _ in range(size)]
-        validity, count = validity_of(mask)
-        child = array_from_pylist(items, type.fields[0].type)
-        return make_array(type, len(values), [validity], count, 0, [child])
+            raise InvalidData(f"{type}: the list in slot {i} has {int(lengths[i])} items, expected {size}")
+        validity, count = validity_of(valid)
+        child = spread_lists(items, size, lengths, valid)
+        return make_array(type, len(lengths), [validity], count, 0, [child])
 
     @classmethod
     def from_arrays(cls, type: Any, values: Any, mask: Mask | None = None) -> Any:

@@ -1,24 +1,21 @@
-"""Arrays of a given type from Python values and from ndarrays; each layout's class says how."""
+"""Arrays of a given type from Python values; each layout's class says how."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from shmarrow.bitmap import Mask
 from shmarrow.convert.python import kinds_of
-from shmarrow.errors import InvalidArgument, InvalidType
-from shmarrow.extension import ExtensionType
 from shmarrow.layout.array import array_class
-from shmarrow.layout.boolean import BooleanArray
-from shmarrow.layout.fixed_size_list import FixedSizeListArray
+from shmarrow.layout.from_numpy import array_from_numpy
 from shmarrow.layout.primitive import PrimitiveArray
 from shmarrow.types import DataType
+from shmarrow.types.extension import ExtensionType
 
-if TYPE_CHECKING:
-    import numpy.typing as npt
+__all__ = ["array_from_numpy", "array_from_pylist", "null_kinds", "without_missing"]
 
 _NONE = type(None)
 
@@ -26,6 +23,8 @@ _NONE = type(None)
 def array_from_pylist(values: Sequence[Any], type: DataType, kinds: set[Any] | None = None) -> Any:
     """An array of ``type`` from a list of Python values, None for null; ``kinds`` are their classes where known."""
     kinds = kinds_of(values) if kinds is None else kinds
+    if not _PLAIN.issuperset(kinds):
+        values, kinds = without_missing(values, kinds)
     nulls = _NONE in kinds
     number = None if isinstance(type, ExtensionType) else _NUMBERS.get(type.descriptor.values)
     all_numbers = number is not None and kinds <= {number, _NONE}
@@ -37,6 +36,35 @@ def array_from_pylist(values: Sequence[Any], type: DataType, kinds: set[Any] | N
     if all_numbers:
         return PrimitiveArray.from_numbers(type, values, mask)
     return array_class(type).from_pylist(type, values, mask)
+
+
+_PLAIN = {int, float, str, bytes, bool, list, dict, _NONE}
+"""Classes without values that stand for null; None itself is as it should be."""
+
+_MISSING = {"NAType", "NaTType"}
+"""The names of pandas' classes of the values that stand for null."""
+
+
+def null_kinds(kinds: set[Any]) -> set[Any]:
+    """Those of some classes whose values all stand for null: that of None, and pandas' own."""
+    return {
+        kind
+        for kind in kinds
+        if kind is _NONE or (kind.__name__ in _MISSING and kind.__module__.partition(".")[0] == "pandas")
+    }
+
+
+def without_missing(values: Sequence[Any], kinds: set[Any]) -> tuple[Sequence[Any], set[Any]]:
+    """The values with None for what stands for null in pandas and numpy, NA and NaT; and their classes."""
+    blank = null_kinds(kinds) - {_NONE}
+    moments = {kind for kind in kinds if issubclass(kind, (np.datetime64, np.timedelta64))}
+    if not (blank or moments):
+        return values, kinds
+    kept = [
+        None if value.__class__ in blank or (value.__class__ in moments and np.isnat(value)) else value
+        for value in values
+    ]
+    return kept, kinds_of(kept)
 
 
 _NUMBERS: dict[str, Any] = {"integer": int, "float": float}
@@ -82,30 +110,3 @@ def _integers_with_nulls(type: DataType, values: Sequence[Any]) -> Any:
 
 _EXACT = 1 << 52
 """Integers up to here are floats too."""
-
-
-def array_from_numpy(values: npt.NDArray[Any], type: DataType, valid: Mask | None = None) -> Any:
-    """An array of ``type`` from an ndarray of at least one dimension; ``valid`` is False where a slot is null."""
-    if isinstance(type, ExtensionType):
-        return type.array_class.from_numpy(type, values, valid)
-    if values.ndim > 1:
-        if type.layout != "fixed_size_list":
-            raise InvalidType(f"{type}: cannot take an ndarray of {values.ndim} dimensions")
-        if values.shape[1] != type.list_size:  # type: ignore[attr-defined]
-            raise InvalidArgument(f"{type}: cannot take an ndarray of the shape {values.shape}")
-        inner = type.fields[0].type
-        child = array_from_numpy(np.ascontiguousarray(values).reshape(-1, *values.shape[2:]), inner)
-        if not values.shape[1]:
-            valid = np.ones(len(values), np.bool_) if valid is None else valid
-        return FixedSizeListArray.from_arrays(type, child, valid)
-    if values.dtype.kind in "OUST" or type.layout not in ("primitive", "bool"):
-        items = values.tolist()
-        if valid is not None:
-            items = [item if keep else None for item, keep in zip(items, valid.tolist(), strict=True)]
-        return array_from_pylist(items, type)
-    if values.dtype.kind in "Mm":
-        known = ~np.isnat(values)
-        if not known.all():
-            valid = known if valid is None else valid & known
-            values = np.where(known, values, np.zeros((), values.dtype))
-    return (BooleanArray if type.layout == "bool" else PrimitiveArray).from_numpy(type, values, valid)

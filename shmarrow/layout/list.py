@@ -7,13 +7,13 @@ null, and an item; physically there is no difference.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
 from shmarrow.bitmap import Mask
-from shmarrow.errors import InvalidData, InvalidType
+from shmarrow.errors import InvalidData
 from shmarrow.layout.array import Array, checked_mask, concat_arrays, make_array, spread
 from shmarrow.layout.binary import (
     check_ends,
@@ -24,6 +24,7 @@ from shmarrow.layout.binary import (
     same_lengths,
     trimmed_offsets,
 )
+from shmarrow.layout.items import items_of_lists
 from shmarrow.layout.memory import Indices, frozen, offsets_of, ranges, validity_of
 from shmarrow.layout.preview import Budget
 from shmarrow.types import Field
@@ -134,17 +135,14 @@ class ListArray(Array):
 
     @classmethod
     def from_pylist(cls, type: Any, values: Sequence[Any], mask: Mask | None) -> Any:
-        lengths, items = flatten_lists(type, values)
+        return cls._from_items(type, *items_of_lists(type, values), mask)
+
+    @classmethod
+    def _from_items(cls, type: Any, lengths: Indices, items: Any, valid: Mask | None) -> Any:
+        """Lists of some lengths from an array of all their items, one after another."""
         offsets = offsets_of(lengths, type.offset_dtype, f"{type} lists")
-        validity, nulls = validity_of(mask)
-        child = cls._child(type, items)
-        return make_array(type, len(values), [validity, frozen(offsets)], nulls, 0, [child])
-
-    @staticmethod
-    def _child(type: Any, items: list[Any]) -> Any:
-        from shmarrow.layout.from_values import array_from_pylist
-
-        return array_from_pylist(items, type.fields[0].type)
+        validity, nulls = validity_of(valid)
+        return make_array(type, len(lengths), [validity, frozen(offsets)], nulls, 0, [items])
 
     @classmethod
     def from_arrays(cls, type: Any, offsets: Any, values: Any, mask: Mask | None = None) -> Any:
@@ -165,23 +163,3 @@ class ListArray(Array):
         result = make_array(type, len(typed) - 1, [validity, frozen(typed)], nulls, 0, [values])
         result.validate()
         return result
-
-
-def flatten_lists(type: Any, values: Sequence[Any]) -> tuple[Indices, list[Any]]:
-    """The length of each list and all items one after another; None has no items."""
-    lengths = np.zeros(len(values), np.int64)
-    items: list[Any] = []
-    for i, value in enumerate(values):
-        if value is None:
-            continue
-        if isinstance(value, np.ndarray):
-            value = value.tolist()
-        elif isinstance(value, Mapping) and type.layout == "map":
-            value = list(value.items())
-        elif isinstance(value, Array):
-            value = value.to_pylist()
-        elif not isinstance(value, (list, tuple, range, set, frozenset)):
-            raise InvalidType(f"{type}: cannot take {value!r:.80} of type {value.__class__.__name__}")
-        lengths[i] = len(value)
-        items += value
-    return lengths, items

@@ -11,8 +11,8 @@ from shmarrow.bitmap import Mask
 from shmarrow.errors import InvalidArgument, InvalidData
 from shmarrow.layout.array import Array, blank_mask, checked_mask, concat_arrays, make_array
 from shmarrow.layout.binary import exact_integers
-from shmarrow.layout.list import flatten_lists
-from shmarrow.layout.memory import Indices, check_expansion, frozen, ranges, validity_of, view_of
+from shmarrow.layout.items import items_of_lists
+from shmarrow.layout.memory import Indices, check_expansion, frozen, offsets_of, ranges, validity_of, view_of
 from shmarrow.layout.preview import Budget
 from shmarrow.types import Field
 
@@ -160,16 +160,15 @@ class ListViewArray(Array, late=True):
 
     @classmethod
     def from_pylist(cls, type: Any, values: Sequence[Any], mask: Mask | None) -> Any:
-        from shmarrow.layout.from_values import array_from_pylist
+        return cls._from_items(type, *items_of_lists(type, values), mask)
 
-        lengths, items = flatten_lists(type, values)
-        if len(items) > np.iinfo(type.offset_dtype).max:
-            raise InvalidData(f"{type}: {len(items)} items are more than its offsets reach; use the large form")
-        sizes = lengths.astype(type.offset_dtype)
-        starts = (np.cumsum(lengths) - lengths).astype(type.offset_dtype)
-        validity, count = validity_of(mask)
-        child = array_from_pylist(items, type.fields[0].type)
-        return make_array(type, len(values), [validity, frozen(starts), frozen(sizes)], count, 0, [child])
+    @classmethod
+    def _from_items(cls, type: Any, lengths: Indices, items: Any, valid: Mask | None) -> Any:
+        """Lists of some lengths from an array of all their items, one after another."""
+        starts = offsets_of(lengths, type.offset_dtype, f"{type} lists")[:-1]
+        validity, nulls = validity_of(valid)
+        buffers = [validity, frozen(starts), frozen(lengths.astype(type.offset_dtype))]
+        return make_array(type, len(lengths), buffers, nulls, 0, [items])
 
     @classmethod
     def from_arrays(cls, type: Any, offsets: Any, sizes: Any, values: Any, mask: Mask | None = None) -> Any:

@@ -7,15 +7,18 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Mapping, Sequence
+from itertools import chain
 from typing import Any
 
 import numpy as np
 
 from shmarrow.bitmap import Mask
+from shmarrow.convert.python import kinds_of
 from shmarrow.errors import InvalidData, InvalidType
 from shmarrow.layout.array import _check_no_nulls, make_array
+from shmarrow.layout.items import flatten_lists
 from shmarrow.layout.list import ListArray
-from shmarrow.layout.memory import check_expansion
+from shmarrow.layout.memory import Indices, check_expansion
 from shmarrow.types import DataType, EncodedType, Field, FixedSizeBinaryType, IntervalType
 
 
@@ -94,17 +97,35 @@ class MapArray(ListArray):
                 "but the type says that keys are sorted"
             )
 
-    @staticmethod
-    def _child(type: Any, items: list[Any]) -> Any:
+    @classmethod
+    def from_pylist(cls, type: Any, values: Sequence[Any], mask: Mask | None) -> Any:
+        """Maps from dicts, or from lists of (key, item) pairs."""
         from shmarrow.layout.from_values import array_from_pylist
 
+        lengths, keys, items = _pairs(type, values)
         entries = type.entries_field.type
-        pairs = [pair_of(type, item) for item in items]
-        keys = array_from_pylist([pair[0] for pair in pairs], entries.fields[0].type)
-        if keys.null_count:
-            raise InvalidData(f"{type}: a key is None")
-        values = array_from_pylist([pair[1] for pair in pairs], entries.fields[1].type)
-        return make_array(entries, len(pairs), [None], 0, 0, [keys, values])
+        key_array = array_from_pylist(keys, entries.fields[0].type)
+        missing = key_array._logical_nulls()
+        if missing is not None and missing.any():
+            slot = int(np.searchsorted(np.cumsum(lengths), int(missing.argmax()), "right"))
+            raise InvalidData(f"{type}: slot {slot} has a null key")
+        children = [key_array, array_from_pylist(items, entries.fields[1].type)]
+        child = make_array(entries, len(keys), [None], 0, 0, children)
+        return cls._from_items(type, lengths, child, mask)
+
+
+def _pairs(type: Any, values: Sequence[Any]) -> tuple[Indices, list[Any], list[Any]]:
+    """The length of each map, 0 for None, and the keys and items of all of them one after another."""
+    if kinds_of(values) <= {dict, _NONE}:
+        maps: list[dict[Any, Any]] = [{} if value is None else value for value in values]
+        lengths = np.fromiter(map(len, maps), np.int64, len(maps))
+        return lengths, list(chain.from_iterable(maps)), list(chain.from_iterable([each.values() for each in maps]))
+    lengths, pairs = flatten_lists(type, values)
+    found = [pair_of(type, pair) for pair in pairs]
+    return lengths, [pair[0] for pair in found], [pair[1] for pair in found]
+
+
+_NONE = type(None)
 
 
 def _falls(keys: Any) -> Mask | None:

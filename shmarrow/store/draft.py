@@ -21,7 +21,6 @@ import numpy as np
 from shmarrow import bitmap
 from shmarrow.buffer import PADDING, Bytes, padded
 from shmarrow.errors import Closed, FieldNotFound, InvalidArgument, InvalidData, InvalidType, Unsupported
-from shmarrow.extension import ExtensionType
 from shmarrow.ipc.file.writer import RecordBatchFileWriter
 from shmarrow.ipc.flatbuffers.tables import STRUCTS
 from shmarrow.ipc.message.encode import batch_message
@@ -31,6 +30,7 @@ from shmarrow.segment import SegmentWriter
 from shmarrow.sources import open_sink
 from shmarrow.store.kinds import RECORD_BATCH
 from shmarrow.types import DataType, Field, Schema
+from shmarrow.types.extension import ExtensionType
 
 if TYPE_CHECKING:
     import numpy.typing as npt

@@ -16,9 +16,9 @@ import numpy as np
 
 from shmarrow import types
 from shmarrow.errors import InvalidArgument, InvalidData, InvalidType, MissingExtra
-from shmarrow.extension import ExtensionType
 from shmarrow.types import DataType, Metadata, from_numpy_dtype
 from shmarrow.types.descriptors import parse_format, simple_types
+from shmarrow.types.extension import ExtensionType
 
 if TYPE_CHECKING:
     import numpy.typing as npt

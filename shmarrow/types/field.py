@@ -76,6 +76,22 @@ class Field:
     def with_metadata(self, metadata: MetadataLike | None) -> Field:
         return Field(self.name, self.type, self.nullable, metadata)
 
+    def remove_metadata(self) -> Field:
+        """The same field without its metadata."""
+        return Field(self.name, self.type, self.nullable)
+
+    def flatten(self) -> list[Field]:
+        """A field for each field of a struct, named ``struct.field``; a list of this field where it is no struct.
+
+        A field is nullable where it or the struct is.
+        """
+        if self.type.layout != "struct" or self.type.array_class is not None:
+            return [self]
+        return [
+            Field(f"{self.name}.{child.name}", child.type, self.nullable or child.nullable, child.metadata)
+            for child in self.type.fields
+        ]
+
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Field):
             return NotImplemented
@@ -108,9 +124,23 @@ def as_field(value: Field | DataType | str, name: str) -> Field:
 
 
 def as_fields(fields: FieldsLike) -> tuple[Field, ...]:
-    """Fields from fields, (name, type) tuples, or a mapping of names to types."""
+    """Fields from fields, (name, type) tuples, or a mapping of names to types.
+
+    Raises
+    ------
+    InvalidType
+        If it is nothing of the kind.
+    """
+    if isinstance(fields, (str, bytes)) or not isinstance(fields, Iterable):
+        raise InvalidType(f"expected fields, (name, type) tuples, or a mapping, found {fields!r:.80}")
     items = fields.items() if isinstance(fields, Mapping) else fields
-    return tuple([item if isinstance(item, Field) else Field(*item) for item in items])
+    return tuple([item if isinstance(item, Field) else _from_tuple(item) for item in items])
+
+
+def _from_tuple(item: Any) -> Field:
+    if not isinstance(item, (tuple, list)) or not 2 <= len(item) <= 4:
+        raise InvalidType(f"expected a Field or a (name, type) tuple, found {item!r:.80}")
+    return Field(*item)
 
 
 def field(name: str, type: DataType | str, nullable: bool = True, metadata: MetadataLike | None = None) -> Field:

@@ -59,6 +59,7 @@ class Schema:
 
     from_pyarrow: ClassVar[Callable[[Any], Schema]]
     to_pyarrow: Callable[[], Any]
+    empty_table: ClassVar[Callable[[Schema], Any]]
 
     def __init__(
         self,
@@ -179,26 +180,34 @@ class Schema:
         return self.with_metadata(None)
 
     def append(self, field: Field) -> Schema:
-        """A schema with one more field at the end."""
-        return Schema([*self.fields, field], self.metadata)
+        """A schema with one more field at the end; InvalidType for anything but a field."""
+        return self.insert(len(self), field)
 
-    def insert(self, index: int, field: Field) -> Schema:
-        """A schema with one more field before position ``index``."""
-        fields = self.fields
-        fields.insert(index, field)
-        return Schema(fields, self.metadata)
+    def insert(self, i: int, field: Field) -> Schema:
+        """A schema with one more field before position ``i``, which may be the end.
 
-    def set(self, index: int, field: Field) -> Schema:
-        """A schema with another field at position ``index``."""
+        Raises
+        ------
+        IndexOutOfRange
+            If there are fewer fields, or the position is negative.
+        InvalidType
+            If the field is no Field, or the position no int.
+        """
+        i = position(i, len(self) + 1)
         fields = self.fields
-        fields[self.index_of(index)] = field
-        return Schema(fields, self.metadata)
+        return Schema([*fields[:i], _checked(field), *fields[i:]], self.metadata)
 
-    def remove(self, index: int) -> Schema:
-        """A schema without the field at position ``index``."""
+    def set(self, i: int, field: Field) -> Schema:
+        """A schema with another field at position ``i``; the errors of :meth:`insert`."""
+        i = position(i, len(self))
         fields = self.fields
-        del fields[self.index_of(index)]
-        return Schema(fields, self.metadata)
+        return Schema([*fields[:i], _checked(field), *fields[i + 1 :]], self.metadata)
+
+    def remove(self, i: int) -> Schema:
+        """A schema without the field at position ``i``; the errors of :meth:`insert`."""
+        i = position(i, len(self))
+        fields = self.fields
+        return Schema(fields[:i] + fields[i + 1 :], self.metadata)
 
     def __len__(self) -> int:
         return self._length
@@ -232,6 +241,31 @@ class Schema:
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Schema, (self.fields, self.metadata)
+
+
+def position(i: int, count: int) -> int:
+    """A position at which something is changed; none from the end, as ``get_field_index`` says -1 for unknown names.
+
+    Raises
+    ------
+    IndexOutOfRange
+        If it is negative, or ``count`` and more.
+    InvalidType
+        If it is no int.
+    """
+    try:
+        found = i.__index__()
+    except AttributeError:
+        raise InvalidType(f"a field is changed by its position, found {i!r:.80}") from None
+    if not 0 <= found < count:
+        raise IndexOutOfRange(f"no position {found}: there are {count} to choose from, counted from 0")
+    return found
+
+
+def _checked(field: Field) -> Field:
+    if not isinstance(field, Field):
+        raise not_expected("a shmarrow.Field", field)
+    return field
 
 
 def _short(value: bytes) -> str:

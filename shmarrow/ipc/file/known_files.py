@@ -17,11 +17,11 @@ from collections.abc import Hashable
 from typing import TYPE_CHECKING, NamedTuple
 
 from shmarrow.errors import Limits
-from shmarrow.extension import generation
 from shmarrow.ipc.flatbuffers.reader import Offsets
 from shmarrow.ipc.schema.lazy import LazySchema
 from shmarrow.sources.base import Source
 from shmarrow.types import Schema
+from shmarrow.types.extension import generation
 
 if TYPE_CHECKING:
     Reference = weakref.ref[Schema]

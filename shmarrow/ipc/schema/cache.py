@@ -18,12 +18,12 @@ import numpy as np
 
 from shmarrow.buffer import U1, Bytes
 from shmarrow.errors import InvalidData, Limits
-from shmarrow.extension import generation
 from shmarrow.ipc.flatbuffers.reader import FlatBuffer, Reader
 from shmarrow.ipc.message.decode import read_key_values
 from shmarrow.ipc.schema.lazy import LazySchema, ignore_growth, lazy_schema
 from shmarrow.states import fork_safe_lock
 from shmarrow.types import Schema
+from shmarrow.types.extension import generation
 
 CACHE_BYTES = 64 << 20
 """Memory that the cached schemas of a process take at most."""

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from shmarrow import types
 from shmarrow.errors import InvalidArgument, InvalidData, LimitExceeded, Limits
-from shmarrow.extension import extension_type
 from shmarrow.ipc.flatbuffers.reader import TableView
 from shmarrow.ipc.message.decode import read_key_values
 from shmarrow.ipc.schema.types import read_index_type, read_type, text
 from shmarrow.layout.listing import walk
 from shmarrow.types import DataType, Field
+from shmarrow.types.extension import extension_type
 
 if TYPE_CHECKING:
     import numpy as np

@@ -16,7 +16,6 @@ import numpy as np
 
 from shmarrow import types
 from shmarrow.errors import Unsupported
-from shmarrow.extension import storage_field
 from shmarrow.ipc.flatbuffers import builder as flatbuf_writer
 from shmarrow.ipc.flatbuffers.builder import Built
 from shmarrow.ipc.flatbuffers.tables import ENUMS, UNIONS
@@ -27,6 +26,7 @@ from shmarrow.ipc.schema.decode import Positions
 from shmarrow.ipc.schema.types import FLAT_CLASSES, type_values
 from shmarrow.layout.memory import ranges
 from shmarrow.types import DataType, Field, Schema
+from shmarrow.types.extension import storage_field
 
 if TYPE_CHECKING:
     import flatbuffers

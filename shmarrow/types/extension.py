@@ -12,12 +12,27 @@ Rules kept here:
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 from shmarrow.errors import InvalidArgument, InvalidType
 from shmarrow.states import fork_safe_lock
-from shmarrow.types import DataType, DictionaryType, DType, Field, Metadata, as_type
+from shmarrow.types.base import DataType, DType, Metadata, as_type
 from shmarrow.types.descriptors import TypeDescriptor
+from shmarrow.types.field import Field
+from shmarrow.types.nested import DictionaryType
+
+__all__ = [
+    "METADATA_KEY",
+    "NAME_KEY",
+    "ExtensionType",
+    "extension_type",
+    "generation",
+    "provide_extension_type",
+    "register_extension_type",
+    "storage_field",
+    "unregister_extension_type",
+]
 
 NAME_KEY = b"ARROW:extension:name"
 METADATA_KEY = b"ARROW:extension:metadata"
@@ -126,16 +141,16 @@ def _rebuild(cls: type[ExtensionType], storage_type: DataType, serialized: bytes
 
 # --- the registry -----------------------------------------------------------------------------------------------
 
-_REGISTRY: dict[bytes, type[ExtensionType]] = {}
+_REGISTRY: dict[bytes, Callable[[], type[ExtensionType]]] = {}
+"""By the name of each registered type what gives its class: those of Arrow's own types are imported by it."""
+
 _LOCK = fork_safe_lock()
 _generation = 0
 
 
-def _registry() -> dict[bytes, type[ExtensionType]]:
-    """The registered types by their names; Arrow's own are imported, and so registered, when it is first asked."""
-    from shmarrow.extension import canonical  # noqa: F401
-
-    return _REGISTRY
+def provide_extension_type(name: str, load: Callable[[], type[ExtensionType]]) -> None:
+    """Register a type whose class is loaded when its name is first met in data; for Arrow's own types."""
+    _REGISTRY[name.encode()] = load
 
 
 def generation() -> int:
@@ -164,11 +179,10 @@ def register_extension_type(cls: type[ExtensionType]) -> None:
     name = cls.extension_name
     if not isinstance(name, str) or not name:
         raise InvalidArgument(f"{cls.__name__}.extension_name is a string that is not empty, found {name!r}")
-    registry = _registry()
     with _LOCK:
-        if name.encode() in registry:
+        if name.encode() in _REGISTRY:
             raise InvalidArgument(f"the extension name {name!r} is taken; unregister_extension_type({name!r}) frees it")
-        registry[name.encode()] = cls
+        _REGISTRY[name.encode()] = lambda: cls
         _generation += 1
 
 
@@ -181,10 +195,9 @@ def unregister_extension_type(name: str) -> None:
         If no type is registered under the name.
     """
     global _generation
-    registry = _registry()
     with _LOCK:
-        if registry.pop(name.encode(), None) is None:
-            known = sorted(known.decode() for known in registry)
+        if _REGISTRY.pop(name.encode(), None) is None:
+            known = sorted(known.decode() for known in _REGISTRY)
             raise InvalidArgument(f"no extension type is registered as {name!r}; there are {known}")
         _generation += 1
 
@@ -199,7 +212,7 @@ def extension_type(storage: DataType, metadata: Metadata | None) -> tuple[DataTy
     and the same way; the first is tried first.
     """
     name = None if metadata is None else metadata.get(NAME_KEY)
-    if name is None or name not in _registry():
+    if name is None or name not in _REGISTRY:
         return storage, metadata
     assert metadata is not None
     serialized = metadata.get(METADATA_KEY, b"")
@@ -215,9 +228,10 @@ def extension_type(storage: DataType, metadata: Metadata | None) -> tuple[DataTy
 
 def _fitting(name: bytes, storage: DataType, serialized: bytes) -> ExtensionType | None:
     """The registered type over this storage, or None where it does not fit."""
-    cls = _REGISTRY.get(name)
-    if cls is None:  # unregistered by another thread meanwhile
+    load = _REGISTRY.get(name)
+    if load is None:  # unregistered by another thread meanwhile
         return None
+    cls = load()
     try:
         made = cls.deserialize(storage, serialized)
     except Exception:  # the code of a user's type, over bytes of a stranger: whatever it raises, they do not fit

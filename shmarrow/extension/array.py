@@ -5,8 +5,7 @@ Rules kept here:
 * an extension array *is* its storage in memory, so whatever walks buffers and children takes it as it is; what slots
   mean, how they are gathered, joined and checked, is asked of the storage array, which is one view away;
 * values are those of the extension: the type turns the storage's Python values into its own and back;
-* the canonical types that have more to say about their data have a class of their own (``canonical``), which the type
-  names.
+* arrays of a type that has more to say about its data have a class of their own, which names the type.
 """
 
 from __future__ import annotations
@@ -16,18 +15,20 @@ from typing import TYPE_CHECKING, Any
 
 from shmarrow.bitmap import Mask
 from shmarrow.errors import InvalidType
-from shmarrow.extension import ExtensionType
 from shmarrow.layout.array import Array, array_class, nulls
 from shmarrow.layout.memory import Indices
 from shmarrow.layout.preview import Budget, clip
-from shmarrow.types import DataType, Field
+from shmarrow.types import DataType, ExtensionType, Field
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
 
-class ExtensionArray(Array):
-    """Values of an extension type."""
+class ExtensionArray(Array, of=ExtensionType):
+    """Values of an extension type.
+
+    A subclass names the type whose arrays are of it: ``class PointArray(ExtensionArray, of=PointType)``.
+    """
 
     __slots__ = ()
 
@@ -158,6 +159,3 @@ class ExtensionArray(Array):
 
 def _converts(type: Any) -> bool:
     return type.__class__.to_python is not ExtensionType.to_python
-
-
-ExtensionType.array_class = ExtensionArray

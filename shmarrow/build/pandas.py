@@ -1,0 +1,83 @@
+"""The values of pandas' Series, indexes and arrays, as they lie in memory.
+
+Rules kept here:
+
+* pandas is not imported: who has an object of its has imported it, and what the object is its classes' names say;
+* an object becomes an ndarray, a masked one where pandas has a mask, or an array; what has no type is refused by name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from shmarrow import types
+from shmarrow.build.infer import zone_name
+from shmarrow.errors import InvalidType
+from shmarrow.layout.array import make_array
+from shmarrow.layout.from_numpy import array_from_numpy
+from shmarrow.layout.memory import frozen, validity_of
+from shmarrow.types import from_numpy_dtype
+
+_BASES = {"Series", "Index", "ExtensionArray", "DataFrame"}
+
+
+@cache
+def is_pandas(kind: Any) -> bool:
+    """Whether a class is one of pandas' for values, or derives from one."""
+    return any(base.__name__ in _BASES and base.__module__.partition(".")[0] == "pandas" for base in kind.__mro__)
+
+
+def values_of(obj: Any, build: Callable[..., Any], read: Callable[[Any], Any]) -> Any:
+    """The values of a pandas object: an ndarray, a masked ndarray, or an array.
+
+    ``build`` makes an array of another pandas object, ``read`` one of an object with an Arrow interface.
+
+    Raises
+    ------
+    InvalidType
+        If no type has such values.
+    """
+    dtype = getattr(obj, "dtype", None)
+    if dtype is None:
+        raise InvalidType(f"expected the values of one column, found a pandas {obj.__class__.__name__}")
+    if isinstance(dtype, np.dtype):
+        return obj.to_numpy()
+    kind = dtype.__class__.__name__
+    found = obj if any(base.__name__ == "ExtensionArray" for base in obj.__class__.__mro__) else obj.array
+    if kind in _REFUSED:
+        raise InvalidType(f"no type has the values of pandas' {dtype}: {_REFUSED[kind]}")
+    if kind == "SparseDtype":
+        return np.asarray(found)
+    if kind == "CategoricalDtype":
+        return _categorical(found, build)
+    if kind == "DatetimeTZDtype":
+        moments = np.asarray(found, f"M8[{dtype.unit}]")
+        return array_from_numpy(moments, types.timestamp(dtype.unit, zone_name(dtype.tz)))
+    if kind == "StringDtype" and dtype.storage == "python":
+        return build(np.asarray(found, object), types.string(), from_pandas=True)
+    data, mask = getattr(found, "_data", None), getattr(found, "_mask", None)
+    if isinstance(data, np.ndarray) and isinstance(mask, np.ndarray):
+        return np.ma.MaskedArray(data, mask, copy=False)
+    if hasattr(found, "__arrow_array__"):
+        return read(found)
+    return found.to_numpy(object)
+
+
+_REFUSED = {
+    "PeriodDtype": "call .to_timestamp()",
+    "IntervalDtype": "make a struct of .left and .right",
+}
+
+
+def _categorical(values: Any, build: Callable[..., Any]) -> Any:
+    """A dictionary array over the codes, of which -1 stands for null; copies no code."""
+    codes = np.asarray(values.codes)
+    categories = build(values.categories)
+    type = types.dictionary(from_numpy_dtype(codes.dtype), categories.type, values.ordered)
+    valid = codes >= 0
+    validity, nulls = validity_of(None if valid.all() else valid)
+    return make_array(type, len(codes), [validity, frozen(codes)], nulls, 0, (), categories)

@@ -1,0 +1,73 @@
+"""What values come in: each kind of source as one of three that arrays are made of, an array, an ndarray or a list."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from itertools import islice
+from typing import Any
+
+import numpy as np
+
+from shmarrow.build import pandas
+from shmarrow.errors import InvalidType, MissingExtra, full_name
+
+Reader = Callable[[Any], Any]
+
+_READERS: dict[type, Reader] = {}
+_INTERFACES: dict[str, Reader] = {}
+
+
+def read_class(kind: type, reader: Reader) -> None:
+    """From now on ``reader`` makes an array of the objects of a class."""
+    _READERS[kind] = reader
+
+
+def read_interface(method: str, reader: Reader) -> None:
+    """From now on ``reader`` makes an array of objects that have a method of this name, and are of no class known."""
+    _INTERFACES[method] = reader
+
+
+def plain(obj: Any, size: int | None, build: Callable[..., Any]) -> tuple[Any, bool]:
+    """An object as an array, an ndarray or a list of Python values; and whether NaN in it is pandas' mark for null.
+
+    Parameters
+    ----------
+    obj : object
+        Anything that holds values.
+    size : int, optional
+        The number of values that are taken from an iterator.
+    build : callable
+        Makes an array of a part of the object.
+
+    Raises
+    ------
+    InvalidType
+        If it holds no values that could be one column.
+    MissingExtra
+        If it is read by way of pyarrow, and that is not installed.
+    """
+    kind = obj.__class__
+    for base in kind.__mro__:
+        if base in _READERS:
+            return _READERS[base](obj), False
+    if pandas.is_pandas(kind):
+        return pandas.values_of(obj, build, _by_interface), True
+    if any(hasattr(kind, method) for method in _INTERFACES):
+        return _by_interface(obj), False
+    if isinstance(obj, (str, bytes, bytearray, Mapping)):
+        raise InvalidType(f"expected an ndarray or an iterable of values, found {kind.__name__}")
+    if hasattr(kind, "__array__") or kind.__name__ in ("memoryview", "array"):
+        try:
+            return np.asarray(obj), False
+        except (TypeError, ValueError, RuntimeError, NotImplementedError) as error:
+            raise InvalidType(f"{full_name(obj)} gives no ndarray: {error}") from None
+    if not isinstance(obj, Iterable):
+        raise InvalidType(f"expected an ndarray or an iterable of values, found {full_name(obj)}")
+    return list(obj if size is None else islice(obj, size)), False
+
+
+def _by_interface(obj: Any) -> Any:
+    for method, reader in _INTERFACES.items():
+        if hasattr(obj.__class__, method):
+            return reader(obj)
+    raise MissingExtra(f"{full_name(obj)} is read by way of pyarrow: pip install 'shmarrow[arrow]'")

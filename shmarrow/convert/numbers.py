@@ -1,0 +1,78 @@
+"""Between truth values, integers and floats.
+
+What a conversion gives up where it need not be safe: truth values stand for any number that is not 0, fractions are
+dropped, integers become the nearest float, and numbers beyond the range of a float become infinities.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from shmarrow.convert.exact import Fault, Values, faults, outside
+
+Outcome = tuple[Values, list[Fault]]
+
+_MANTISSA = {2: 1 << 11, 4: 1 << 24, 8: 1 << 53}
+"""By the bytes of a float, up to where it has all integers."""
+
+
+def from_bools(values: Values, source: Any, target: Any, safe: bool) -> Outcome:
+    """Truth values as 0 and 1."""
+    return values.astype(target.storage), []
+
+
+def to_bools(values: Values, source: Any, target: Any, safe: bool) -> Outcome:
+    """0 and 1 as truth values."""
+    result = values != 0
+    other = result & (values != 1) if safe else None
+    return result, faults((other, "neither 0 nor 1"))
+
+
+def integers(values: Values, source: Any, target: Any, safe: bool) -> Outcome:
+    """Integers of one width as those of another."""
+    info = np.iinfo(target.storage)
+    over = outside(values, info.min, info.max)
+    return values.astype(target.storage), faults((over, f"not within {info.min} to {info.max}"))
+
+
+def integers_to_floats(values: Values, source: Any, target: Any, safe: bool) -> Outcome:
+    """Integers as floats."""
+    with np.errstate(over="ignore"):
+        result = values.astype(target.storage)
+    limit = _MANTISSA[target.storage.itemsize]
+    if not safe or outside(values, -limit, limit) is None:
+        return result, []
+    wide = result.astype(np.float64)
+    bits = 8 * values.dtype.itemsize
+    low, high = (0.0, 2.0**bits) if values.dtype.kind == "u" else (-(2.0 ** (bits - 1)), 2.0 ** (bits - 1))
+    fits = (wide >= low) & (wide < high)
+    exact = fits & (np.where(fits, wide, 0).astype(values.dtype) == values)
+    return result, faults((~exact, f"not a float of {8 * target.storage.itemsize} bits; safe=False rounds"))
+
+
+def floats_to_integers(values: Values, source: Any, target: Any, safe: bool) -> Outcome:
+    """Floats that are whole numbers as integers."""
+    wide = values.astype(np.float64, copy=False)
+    info = np.iinfo(target.storage)
+    whole = np.trunc(wide)
+    fits = (whole >= float(info.min)) & (whole < float(info.max + 1))
+    found = []
+    if not fits.all():
+        found = faults((~fits, f"not within {info.min} to {info.max}"))
+        whole = np.where(fits, whole, 0)
+        wide = np.where(fits, wide, 0)
+    if safe and not np.array_equal(whole, wide):
+        found += faults((whole != wide, "not a whole number; safe=False drops fractions"))
+    return whole.astype(target.storage), found
+
+
+def floats(values: Values, source: Any, target: Any, safe: bool) -> Outcome:
+    """Floats of one width as the nearest of another."""
+    with np.errstate(over="ignore"):
+        result = values.astype(target.storage)
+    if not safe or target.storage.itemsize >= values.dtype.itemsize or not np.isinf(result).any():
+        return result, []
+    over = np.isinf(result) & np.isfinite(values)
+    return result, faults((over, f"beyond the floats of {8 * target.storage.itemsize} bits"))

@@ -1,0 +1,224 @@
+"""Dates, moments, times of day and lengths of time as whole arrays: between their units, and between each other.
+
+What a conversion gives up where it need not be safe: parts of the coarser unit are dropped (toward zero), a timestamp
+loses its time of day as a date and its date as a time.
+
+A timestamp with a time zone counts from 1970-01-01 in UTC. As a date or a time it is what a clock in that zone shows;
+with another zone, or with none, it is the same count.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from typing import Any
+
+import numpy as np
+
+from shmarrow.bitmap import Mask
+from shmarrow.convert.exact import Fault, Values, divided, faults, multiplied, outside
+from shmarrow.errors import InvalidData, InvalidType
+
+Outcome = tuple[Values, list[Fault]]
+
+KINDS = ("date", "time", "timestamp", "timedelta")
+"""The kinds of values that are counts of a unit of time."""
+
+PER_SECOND = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
+DAY_SECONDS = 86_400
+
+_ATTO = 10**18
+_TICKS = {
+    **{unit: _ATTO // per for unit, per in PER_SECOND.items()},
+    "ps": 10**6, "fs": 10**3, "as": 1,
+    "m": 60 * _ATTO, "h": 3_600 * _ATTO, "D": DAY_SECONDS * _ATTO, "day": DAY_SECONDS * _ATTO,
+    "W": 7 * DAY_SECONDS * _ATTO,
+}  # fmt: skip
+"""The units of Arrow and of numpy in attoseconds."""
+
+FIRST_SECOND, LAST_SECOND = -62_135_596_800, 253_402_300_799
+"""The first second of the year 1 and the last one of the year 9999, since 1970."""
+
+
+def tick(type: Any) -> int:
+    """The unit of a type in attoseconds."""
+    return _TICKS[type.unit]
+
+
+# --- between types ------------------------------------------------------------------------------------------------
+
+
+def counted(
+    values: Values, per_source: int, per_target: int, floor: bool = False
+) -> tuple[Values, Mask | None, Mask | None]:
+    """Counts of one unit as int64 counts of another; which are cut, and which do not fit."""
+    values = values.astype(np.int64, copy=False)
+    if per_source % per_target == 0:
+        return (lambda found: (found[0], None, found[1]))(multiplied(values, per_source // per_target))
+    if per_target % per_source == 0:
+        return (*divided(values, per_target // per_source, floor), None)
+    up, _, over = counted(values, per_source, 1)
+    return (*divided(up, per_target, floor), over)
+
+
+def units(values: Values, source: Any, target: Any, safe: bool) -> Outcome:
+    """Values of one unit as those of another."""
+    return in_units(values, tick(source), target, safe)
+
+
+def in_units(values: Values, per_source: int, target: Any, safe: bool, floor: bool = False) -> Outcome:
+    """Counts of a unit, in attoseconds, as the storage of a type."""
+    result, cut, over = counted(values, per_source, tick(target), floor)
+    info = np.iinfo(target.storage)
+    beyond = outside(result, info.min, info.max)
+    found = faults(
+        (cut if safe else None, f"not a whole number of {_plural(target.unit)}; safe=False drops the rest"),
+        (over, f"beyond {target}"),
+        (beyond, f"beyond {target}"),
+    )
+    return result.astype(target.storage, copy=False), found + rule_faults(target, result)
+
+
+def _plural(unit: str) -> str:
+    return "days" if unit in ("day", "D") else unit
+
+
+def to_dates(values: Values, source: Any, target: Any, safe: bool) -> Outcome:
+    """Timestamps at midnight as dates."""
+    local, beyond = _local(values, source)
+    days, cut, _ = counted(local, tick(source), _TICKS["D"], floor=True)
+    result, found = in_units(days, _TICKS["D"], target, safe)
+    why = "not midnight; safe=False drops the time of day"
+    return result, faults((beyond, _NO_ZONE), (cut if safe else None, why)) + found
+
+
+def to_times(values: Values, source: Any, target: Any, safe: bool) -> Outcome:
+    """Timestamps of 1970-01-01 as times of day."""
+    local, beyond = _local(values, source)
+    day = DAY_SECONDS * PER_SECOND[source.unit]
+    other = outside(local, 0, day - 1) if safe else None
+    result, found = in_units(local % day, tick(source), target, safe)
+    return result, faults((beyond, _NO_ZONE), (other, "not on 1970-01-01; safe=False drops the date")) + found
+
+
+_NO_ZONE = "time zones are known for the years 1 to 9999"
+
+
+def _local(values: Values, source: Any) -> tuple[Values, Mask | None]:
+    """Timestamps as what clocks in their time zone show, and which are too far from now for time zones."""
+    if source.tz is None:
+        return values, None
+    zone = time_zone(source.tz)
+    if zone is dt.UTC:
+        return values, None
+    per = PER_SECOND[source.unit]
+    beyond = outside(values // per, FIRST_SECOND + DAY_SECONDS, LAST_SECOND - DAY_SECONDS)
+    if beyond is not None:
+        values = np.where(beyond, 0, values)
+    return values + offsets(values // per, zone) * per, beyond
+
+
+def offsets(seconds: Values, zone: dt.tzinfo) -> Values:
+    """How far ahead of UTC clocks in a zone are, in seconds, at moments in seconds since 1970; int64 of shape (n,).
+
+    Each day on which clocks do not change is looked up once.
+    """
+    days, inverse = np.unique(seconds // DAY_SECONDS, return_inverse=True)
+    starts = _offsets_at((days * DAY_SECONDS).tolist(), zone)
+    ends = _offsets_at((days * DAY_SECONDS + (DAY_SECONDS - 1)).tolist(), zone)
+    result: Values = starts[inverse]
+    changing = np.flatnonzero((starts != ends)[inverse])
+    if len(changing):
+        moments, at = np.unique(seconds[changing], return_inverse=True)
+        result[changing] = _offsets_at(moments.tolist(), zone)[at]
+    return result
+
+
+def _offsets_at(seconds: list[int], zone: dt.tzinfo) -> Values:
+    epoch = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+    found = []
+    for second in seconds:
+        offset = (epoch + dt.timedelta(seconds=second)).astimezone(zone).utcoffset()
+        found.append(0 if offset is None else offset.days * DAY_SECONDS + offset.seconds)
+    return np.array(found, np.int64)
+
+
+def time_zone(name: str) -> dt.tzinfo:
+    """The time zone of an Arrow timestamp: an Olson name, or an offset such as ``+07:30``.
+
+    Raises
+    ------
+    InvalidData
+        If there is no such zone.
+    """
+    if name.upper() in ("UTC", "Z"):
+        return dt.UTC
+    if len(name) in (5, 6) and name[0] in "+-":
+        digits = name[1:].replace(":", "")
+        if len(digits) == 4 and digits.isascii() and digits.isdigit() and int(digits[:2]) < 24 and int(digits[2:]) < 60:
+            delta = dt.timedelta(hours=int(digits[:2]), minutes=int(digits[2:]))
+            return dt.timezone(delta if name[0] == "+" else -delta, name)
+    import zoneinfo
+
+    try:
+        return zoneinfo.ZoneInfo(name)
+    except (KeyError, ValueError, OSError) as error:
+        raise InvalidData(
+            f"no time zone is named {name[:80]!r} ({error.__class__.__name__}); "
+            "if it should exist, install the tzdata package; to_numpy() needs no time zone"
+        ) from None
+
+
+# --- numpy --------------------------------------------------------------------------------------------------------
+
+
+def from_numpy_time(values: Values, target: Any, safe: bool) -> Outcome:
+    """The storage of ``M8`` and ``m8`` values, of which NaT may become anything.
+
+    Raises
+    ------
+    InvalidType
+        If the type has no values of this dtype.
+    """
+    dtype = values.dtype
+    kinds = ("date", "timestamp") if dtype.kind == "M" else ("time", "timedelta")
+    unit, count = np.datetime_data(dtype)
+    if target.descriptor.values not in kinds or unit == "generic" or (dtype.kind == "m" and unit in ("Y", "M")):
+        raise InvalidType(f"{target}: cannot take an ndarray of {dtype}")
+    counts = values.view(np.int64)
+    found = []
+    if unit in ("Y", "M"):
+        far = outside(counts, -_MONTHS // count, _MONTHS // count)
+        found = faults((far, f"beyond {target}"))
+        counts = (counts if far is None else np.where(far, 0, counts)).view(dtype).astype("M8[D]").view(np.int64)
+        unit, count = "D", 1
+    result, more = in_units(counts, _TICKS[unit] * count, target, safe, floor=target.descriptor.values == "date")
+    return result, found + more
+
+
+_MONTHS = 10**12
+"""Years and months up to here are days that fit 64 bits."""
+
+# --- what values promise ------------------------------------------------------------------------------------------
+
+
+def broken(type: Any, values: Values) -> tuple[Mask | None, str]:
+    """Which values of a storage break the rule of a date or a time, and the rule."""
+    kind = type.descriptor.values
+    if kind == "time":
+        limit = DAY_SECONDS * PER_SECOND[type.unit]
+        return outside(values, 0, limit - 1), f"a time lies in [0, {limit}) {type.unit}"
+    if kind == "date" and type.unit == "ms":
+        return divided(values, 1000 * DAY_SECONDS)[1], "a date64 is a whole number of days"
+    return None, ""
+
+
+def rule_faults(type: Any, values: Values) -> list[Fault]:
+    """The faults of a storage that breaks the rule of its type."""
+    return faults(broken(type, values))
+
+
+def shown(type: Any, values: Values) -> str:
+    """The only value of a storage as a date or a time."""
+    code = "D" if type.unit == "day" else type.unit
+    kind = "m" if type.descriptor.values in ("time", "timedelta") else "M"
+    return str(values.astype(np.int64).view(f"{kind}8[{code}]")[0])

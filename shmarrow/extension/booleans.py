@@ -1,0 +1,68 @@
+"""Truth values of one byte each (canonical extension types, "8-bit Boolean")."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from shmarrow import types
+from shmarrow.bitmap import Mask
+from shmarrow.errors import CopyRequired, InvalidArgument
+from shmarrow.extension.array import ExtensionArray
+from shmarrow.types import DataType, ExtensionType
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+
+class Bool8Type(ExtensionType):
+    """Truth values of one byte each, 0 for false (``arrow.bool8``)."""
+
+    __slots__ = ()
+    extension_name = "arrow.bool8"
+
+    def __init__(self, storage_type: DataType | None = None) -> None:
+        super().__init__(types.int8() if storage_type is None else storage_type)
+        if self.storage_type != types.int8():
+            raise InvalidArgument(f"{self.extension_name}: the storage is int8, found {storage_type}")
+
+    def to_python(self, value: Any) -> Any:
+        return value != 0
+
+    def from_python(self, value: Any) -> Any:
+        return int(value) if isinstance(value, (bool, np.bool_)) else value
+
+
+class Bool8Array(ExtensionArray, of=Bool8Type):
+    """Truth values of one byte each."""
+
+    __slots__ = ()
+
+    def to_numpy(self, zero_copy_only: bool = True) -> npt.NDArray[Any]:
+        """The values as a bool ndarray of shape (length,); a view, unless there are bytes other than 0 and 1.
+
+        With nulls, if it may be a copy, an object array of True, False and None.
+        """
+        if self.null_count:
+            if zero_copy_only:
+                raise CopyRequired(f"an array with {self.null_count} nulls has no zero-copy numpy form")
+            result = np.empty(self._length, object)
+            result[:] = self.to_pylist()
+            return result
+        values = self.storage.values
+        if not len(values) or int(values.view(np.uint8).max()) <= 1:
+            return values.view(np.bool_)  # type: ignore[no-any-return]
+        if zero_copy_only:
+            raise CopyRequired(f"{self._type}: a byte other than 0 and 1 is no numpy bool; pass zero_copy_only=False")
+        return values != 0  # type: ignore[no-any-return]
+
+    @classmethod
+    def from_numpy(cls, type: Any, values: npt.NDArray[Any], mask: Mask | None = None) -> Any:
+        """An array over bool or int8 values of shape (n,); copies nothing where they are contiguous."""
+        return super().from_numpy(type, values.view(np.int8) if values.dtype == np.bool_ else values, mask)
+
+
+def bool8() -> Bool8Type:
+    """Truth values of one byte each."""
+    return Bool8Type()

@@ -1,0 +1,62 @@
+"""Text that is JSON (canonical extension types, "JSON")."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from shmarrow.errors import InvalidArgument, InvalidData
+from shmarrow.extension.array import ExtensionArray
+from shmarrow.extension.parameters import parameters_of
+from shmarrow.types import DataType, ExtensionType
+
+
+class JsonType(ExtensionType):
+    """Text that is JSON (``arrow.json``)."""
+
+    __slots__ = ()
+    extension_name = "arrow.json"
+
+    def __init__(self, storage_type: DataType | str = "string") -> None:
+        super().__init__(storage_type)
+        if not getattr(self.storage_type, "text", False):
+            raise InvalidArgument(
+                f"{self.extension_name}: the storage is string, large_string or string_view, found {storage_type}"
+            )
+
+    @classmethod
+    def deserialize(cls, storage_type: DataType, serialized: bytes) -> JsonType:
+        parameters_of(cls.extension_name, serialized)
+        return cls(storage_type)
+
+
+class JsonArray(ExtensionArray, of=JsonType):
+    """Text that is JSON."""
+
+    __slots__ = ()
+
+    def parse(self) -> list[Any]:
+        """The values as Python's ``json`` reads them; None where a slot is null, and for JSON's ``null``.
+
+        Raises
+        ------
+        InvalidData
+            If a text is not JSON, or nests too deep.
+        """
+        import json
+
+        result: list[Any] = []
+        for i, text in enumerate(self.to_pylist()):
+            try:
+                result.append(None if text is None else json.loads(text))
+            except (ValueError, RecursionError) as error:
+                raise InvalidData(f"{self._type}: slot {i} holds {text[:80]!r}, which is not JSON: {error}") from None
+        return result
+
+    def _check_values(self) -> None:
+        super()._check_values()
+        self.parse()
+
+
+def json_(storage_type: DataType | str = "string") -> JsonType:
+    """Text that is JSON."""
+    return JsonType(storage_type)

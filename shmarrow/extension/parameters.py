@@ -1,0 +1,65 @@
+"""What canonical extension types share: their parameters as JSON, and checks of their storage.
+
+Parameters from a file are hostile: of bounded size and depth, and checked as those that a caller gives.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from shmarrow import types
+from shmarrow.errors import InvalidArgument
+from shmarrow.types import DataType, EncodedType
+
+_MOST_PARAMETERS = 1 << 16
+
+
+def parameters_of(what: str, serialized: bytes) -> dict[str, Any]:
+    """The JSON object in serialized parameters; empty bytes have none."""
+    if not serialized:
+        return {}
+    if len(serialized) > _MOST_PARAMETERS:
+        raise InvalidArgument(f"{what}: {len(serialized)} bytes of parameters, expected at most {_MOST_PARAMETERS}")
+    import json
+
+    try:
+        found = json.loads(serialized.decode())
+    except (ValueError, RecursionError) as error:
+        raise InvalidArgument(f"{what}: the parameters {serialized[:80]!r} are not JSON: {error}") from None
+    if not isinstance(found, dict):
+        raise InvalidArgument(f"{what}: the parameters are a JSON object, found {serialized[:80]!r}")
+    return found
+
+
+def as_json(parameters: dict[str, Any]) -> bytes:
+    """Parameters as compact JSON; those that are None are left out."""
+    import json
+
+    given = {name: value for name, value in parameters.items() if value is not None}
+    return json.dumps(given, ensure_ascii=False, separators=(",", ":")).encode()
+
+
+def checked_text(what: str, name: str, value: Any) -> str:
+    """A parameter that is a string with a UTF-8 form."""
+    if not isinstance(value, str):
+        raise InvalidArgument(f"{what}: {name} is a string, found {value!r:.80}")
+    try:
+        value.encode()
+    except UnicodeEncodeError as error:
+        raise InvalidArgument(f"{what}: {name} {value!a:.80} is not Unicode text: {error.reason}") from None
+    return value
+
+
+def children_of(what: str, storage_type: DataType) -> dict[str, DataType]:
+    """The types of a struct's fields by their names."""
+    if not isinstance(storage_type, types.StructType):
+        raise InvalidArgument(f"{what}: the storage is a struct, found {storage_type}")
+    found = {field.name: field.type for field in storage_type.fields}
+    if len(found) != len(storage_type.fields):
+        raise InvalidArgument(f"{what}: the storage has two fields of one name: {storage_type}")
+    return found
+
+
+def values_of(type: DataType) -> DataType:
+    """The type of the values, where they are encoded as a dictionary or as runs."""
+    return type.value_type if isinstance(type, EncodedType) else type

@@ -1,0 +1,447 @@
+"""Tensors of a fixed or a variable shape (canonical extension types, "Fixed shape tensor", "Variable shape tensor")."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from shmarrow import types
+from shmarrow.bitmap import Mask
+from shmarrow.errors import IndexOutOfRange, InvalidArgument, InvalidData, Unsupported
+from shmarrow.extension.array import ExtensionArray
+from shmarrow.extension.parameters import as_json, checked_text, children_of, parameters_of
+from shmarrow.layout.array import Array, make_array
+from shmarrow.types import DataType, ExtensionType, Field
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+_MOST_DIMENSIONS = 63
+"""What an ndarray has, less one for the rows."""
+
+
+class _TensorType(ExtensionType):
+    """What tensors of fixed and of variable shape share: names of the physical dimensions, and their logical order.
+
+    Attributes
+    ----------
+    dim_names : tuple of str or None
+        A name for each physical dimension.
+    permutation : tuple of int or None
+        For each logical dimension the physical one that it is; None where both are the same.
+    """
+
+    __slots__ = ("dim_names", "permutation")
+
+    dim_names: tuple[str, ...] | None
+    permutation: tuple[int, ...] | None
+
+    def logical(self, tensor: Any, first: int = 0) -> Any:
+        """The logical view of an ndarray in physical order; dimensions before ``first`` stay where they are."""
+        if self.permutation is None:
+            return tensor
+        return tensor.transpose(*range(first), *[first + axis for axis in self.permutation])
+
+    def physical(self, tensor: Any, first: int = 0) -> Any:
+        """The view in physical order of an ndarray in logical order."""
+        if self.permutation is None:
+            return tensor
+        axes = [first + self.permutation.index(axis) for axis in range(len(self.permutation))]
+        return tensor.transpose(*range(first), *axes)
+
+    def _text(self, **parameters: Any) -> str:
+        shown = {**parameters, "permutation": self.permutation, "dim_names": self.dim_names}
+        parts = [f"{name}={_shown(value)}" for name, value in shown.items() if value is not None]
+        return f"extension<{self.extension_name}[{', '.join(parts)}]>"
+
+
+def _shown(value: Any) -> str:
+    if not isinstance(value, tuple):
+        return str(value)
+    return f"[{','.join(['null' if part is None else str(part) for part in value])}]"
+
+
+# --- fixed shape ------------------------------------------------------------------------------------------------
+
+
+class FixedShapeTensorType(_TensorType):
+    """Tensors of one shape, each a fixed-size list of its elements in row-major order (``arrow.fixed_shape_tensor``).
+
+    Attributes
+    ----------
+    shape : tuple of int
+        The physical shape of each tensor.
+    """
+
+    __slots__ = ("shape",)
+    extension_name = "arrow.fixed_shape_tensor"
+
+    def __init__(
+        self,
+        storage_type: DataType,
+        shape: Sequence[int],
+        dim_names: Sequence[str] | None = None,
+        permutation: Sequence[int] | None = None,
+    ) -> None:
+        super().__init__(storage_type)
+        what = self.extension_name
+        self.shape: tuple[int, ...] = _sizes(what, "shape", shape)
+        self.dim_names = _dim_names(what, dim_names, len(self.shape))
+        self.permutation = _permutation(what, permutation, len(self.shape))
+        if not isinstance(storage_type, types.FixedSizeListType):
+            raise InvalidArgument(f"{what}: the storage is a fixed-size list, found {storage_type}")
+        if math.prod(self.shape) != storage_type.list_size:
+            raise InvalidArgument(
+                f"{what}: tensors of the shape {list(self.shape)[:64]} have {math.prod(self.shape)} elements, "
+                f"the storage has lists of {storage_type.list_size}"
+            )
+
+    @property
+    def value_type(self) -> DataType:
+        """The type of the elements."""
+        return self.storage_type.fields[0].type
+
+    @property
+    def logical_shape(self) -> tuple[int, ...]:
+        """The shape of each tensor in the order of its logical dimensions."""
+        return self.shape if self.permutation is None else tuple([self.shape[axis] for axis in self.permutation])
+
+    def serialize(self) -> bytes:
+        names, order = _listed(self.dim_names), _listed(self.permutation)
+        return as_json({"shape": list(self.shape), "dim_names": names, "permutation": order})
+
+    @classmethod
+    def deserialize(cls, storage_type: DataType, serialized: bytes) -> FixedShapeTensorType:
+        found = parameters_of(cls.extension_name, serialized)
+        return cls(storage_type, found.get("shape"), found.get("dim_names"), found.get("permutation"))  # type: ignore[arg-type]
+
+    def from_python(self, value: Any) -> Any:
+        if not isinstance(value, np.ndarray):
+            return value
+        if value.shape != self.logical_shape:
+            raise InvalidData(f"{self}: expected tensors of the shape {self.logical_shape}, found {value.shape}")
+        return self.physical(value).reshape(-1).tolist()
+
+    def _key(self) -> tuple[Any, ...]:
+        return (self.storage_type, self.shape, self.dim_names, self.permutation)
+
+    def _name(self) -> str:
+        return self._text(value_type=self.value_type, shape=self.shape)
+
+
+class FixedShapeTensorArray(ExtensionArray, of=FixedShapeTensorType):
+    """Tensors of one shape; together one ndarray.
+
+    ``to_pylist()`` gives the elements of each tensor as a flat list in physical order.
+    """
+
+    __slots__ = ()
+
+    def to_numpy_ndarray(self) -> npt.NDArray[Any]:
+        """All tensors as one ndarray, its shape the length and then the logical shape; a read-only view.
+
+        Raises
+        ------
+        CopyRequired
+            If tensors or elements are null, or numpy has no zero-copy form of the elements.
+        """
+        flat = self.storage.to_numpy(True)
+        try:
+            tensors = flat.reshape(self._length, *self._type.shape)
+        except ValueError as error:
+            raise InvalidData(f"{self._type}: no ndarray has this shape: {error}") from None
+        result: npt.NDArray[Any] = self._type.logical(tensors, 1)
+        return result
+
+    def to_numpy(self, zero_copy_only: bool = True) -> npt.NDArray[Any]:
+        """The ndarray of :meth:`to_numpy_ndarray`; with nulls that of the storage, if it may be a copy."""
+        if zero_copy_only or not self.null_count:
+            return self.to_numpy_ndarray()
+        return super().to_numpy(False)
+
+    def tensor(self, index: int) -> npt.NDArray[Any] | None:
+        """One tensor as an ndarray of its logical shape, a read-only view; None where it is null."""
+        _check_index(self, index)
+        row = self.slice(index, 1)
+        return None if row.null_count else row.to_numpy_ndarray()[0]
+
+    @classmethod
+    def from_numpy_ndarray(cls, values: npt.NDArray[Any], dim_names: Sequence[str] | None = None) -> Any:
+        """Tensors over an ndarray of shape (length, ...); copies only one that has gaps or runs backwards.
+
+        The dimensions lie in memory as they do in ``values``; the type's permutation says in which order they are.
+
+        Parameters
+        ----------
+        values : ndarray
+            At least one dimension; the first one, the rows, has the largest stride.
+        dim_names : sequence of str, optional
+            A name for each dimension but the first, in the order of ``values``.
+
+        Raises
+        ------
+        InvalidArgument
+            If the elements of one row are not together in memory.
+        """
+        from shmarrow.types import from_numpy_dtype
+
+        if not isinstance(values, np.ndarray) or not values.ndim:
+            raise InvalidArgument(f"expected an ndarray of at least one dimension, found {values!r:.80}")
+        order = sorted(range(values.ndim), key=lambda axis: -values.strides[axis])
+        if not values.size:
+            order = list(range(values.ndim))
+        if order[0] != 0:
+            raise InvalidArgument(
+                f"the first dimension needs the largest stride, found the strides {values.strides}; "
+                "copy with numpy.ascontiguousarray"
+            )
+        axes = [axis - 1 for axis in order[1:]]
+        shape = [values.shape[1:][axis] for axis in axes]
+        names = dim_names
+        if dim_names is not None and len(dim_names) == len(axes):
+            names = [dim_names[axis] for axis in axes]
+        permutation = [axes.index(axis) for axis in range(len(axes))]
+        type = fixed_shape_tensor(from_numpy_dtype(values.dtype), shape, names, permutation)
+        return cls.from_numpy(type, values)
+
+    @classmethod
+    def from_numpy(cls, type: Any, values: npt.NDArray[Any], mask: Mask | None = None) -> Any:
+        """Tensors over an ndarray as :meth:`to_numpy_ndarray` gives it; copies one in another order or with gaps."""
+        from shmarrow.layout.from_values import array_from_numpy
+        from shmarrow.layout.memory import validity_of
+
+        if values.dtype.kind == "O" and values.ndim == 1:
+            return super().from_numpy(type, values, mask)
+        if values.shape[1:] != type.logical_shape:
+            raise InvalidData(
+                f"{type}: expected rows of the shape {type.logical_shape}, found an ndarray {values.shape}"
+            )
+        flat = np.ascontiguousarray(type.physical(values, 1)).reshape(-1)
+        validity, count = validity_of(mask)
+        child = array_from_numpy(flat, type.value_type)
+        storage = make_array(type.storage_type, len(values), [validity], count, 0, [child])
+        return cls.from_storage(type, storage)
+
+
+def fixed_shape_tensor(
+    value_type: Field | DataType | str,
+    shape: Sequence[int],
+    dim_names: Sequence[str] | None = None,
+    permutation: Sequence[int] | None = None,
+) -> FixedShapeTensorType:
+    """Tensors that all have the physical shape ``shape``."""
+    count = math.prod(_sizes(FixedShapeTensorType.extension_name, "shape", shape))
+    return FixedShapeTensorType(types.FixedSizeListType(value_type, count), shape, dim_names, permutation)
+
+
+# --- variable shape ---------------------------------------------------------------------------------------------
+
+
+class VariableShapeTensorType(_TensorType):
+    """Tensors of one number of dimensions, each with a shape of its own (``arrow.variable_shape_tensor``).
+
+    Attributes
+    ----------
+    ndim : int
+        The number of dimensions.
+    uniform_shape : tuple of int or None, or None
+        The size of each physical dimension in which all tensors agree, None for the others.
+    """
+
+    __slots__ = ("ndim", "uniform_shape")
+    extension_name = "arrow.variable_shape_tensor"
+
+    def __init__(
+        self,
+        storage_type: DataType,
+        dim_names: Sequence[str] | None = None,
+        permutation: Sequence[int] | None = None,
+        uniform_shape: Sequence[int | None] | None = None,
+    ) -> None:
+        super().__init__(storage_type)
+        what = self.extension_name
+        children = children_of(what, storage_type)
+        data, shape = children.get("data"), children.get("shape")
+        if (
+            len(children) != 2
+            or not isinstance(data, types.ListType)
+            or not isinstance(shape, types.FixedSizeListType)
+            or shape.value_type != types.int32()
+        ):
+            raise InvalidArgument(
+                f"{what}: the storage is a struct of a list 'data' and a fixed-size list of int32 'shape', "
+                f"found {storage_type}"
+            )
+        self.ndim: int = shape.list_size
+        _check_ndim(what, self.ndim)
+        self.dim_names = _dim_names(what, dim_names, self.ndim)
+        self.permutation = _permutation(what, permutation, self.ndim)
+        self.uniform_shape: tuple[int | None, ...] | None = None
+        if uniform_shape is not None:
+            self.uniform_shape = _sizes(what, "uniform_shape", uniform_shape, null=True)
+            if len(self.uniform_shape) != self.ndim:
+                raise InvalidArgument(f"{what}: uniform_shape has {self.ndim} sizes, found {len(self.uniform_shape)}")
+
+    @property
+    def value_type(self) -> DataType:
+        """The type of the elements."""
+        return self.storage_type.field("data").type.fields[0].type
+
+    def serialize(self) -> bytes:
+        names, order, uniform = _listed(self.dim_names), _listed(self.permutation), _listed(self.uniform_shape)
+        return as_json({"dim_names": names, "permutation": order, "uniform_shape": uniform})
+
+    @classmethod
+    def deserialize(cls, storage_type: DataType, serialized: bytes) -> VariableShapeTensorType:
+        found = parameters_of(cls.extension_name, serialized)
+        return cls(storage_type, found.get("dim_names"), found.get("permutation"), found.get("uniform_shape"))
+
+    def from_python(self, value: Any) -> Any:
+        if not isinstance(value, np.ndarray):
+            return value
+        if value.ndim != self.ndim:
+            raise InvalidData(f"{self}: expected tensors of {self.ndim} dimensions, found the shape {value.shape}")
+        tensor = self.physical(value)
+        return {"data": tensor.reshape(-1).tolist(), "shape": list(tensor.shape)}
+
+    def _key(self) -> tuple[Any, ...]:
+        return (self.storage_type, self.dim_names, self.permutation, self.uniform_shape)
+
+    def _name(self) -> str:
+        return self._text(value_type=self.value_type, ndim=self.ndim, uniform_shape=self.uniform_shape)
+
+
+class VariableShapeTensorArray(ExtensionArray, of=VariableShapeTensorType):
+    """Tensors of one number of dimensions, each with a shape of its own.
+
+    ``to_pylist()`` gives dicts of ``data``, the elements in physical order, and ``shape``, the physical shape.
+    """
+
+    __slots__ = ()
+
+    def shapes(self) -> npt.NDArray[np.int32]:
+        """The physical shape of each tensor: int32 of shape (length, ndim), a view; null tensors have any."""
+        sizes = self.storage.field("shape")._window().values
+        return sizes.reshape(self._length, self._type.ndim)  # type: ignore[no-any-return]
+
+    def tensor(self, index: int) -> npt.NDArray[Any] | None:
+        """One tensor as an ndarray of its logical shape, a read-only view; None where it is null."""
+        _check_index(self, index)
+        return self.slice(index, 1).to_tensors()[0]  # type: ignore[no-any-return]
+
+    def to_tensors(self) -> list[npt.NDArray[Any] | None]:
+        """The tensors as ndarrays of their logical shapes, read-only views; None where a tensor is null.
+
+        Raises
+        ------
+        InvalidData
+            If a shape does not fit the number of elements.
+        CopyRequired
+            If elements are null, or numpy has no zero-copy form of them.
+        """
+        mask = self._mask()
+        offsets, shapes = self._checked(mask)
+        data = self.storage.field("data").values
+        first, last = (int(offsets[0]), int(offsets[-1])) if len(offsets) else (0, 0)
+        flat = data.slice(first, last - first).to_numpy(True)
+        valid = [True] * self._length if mask is None else mask.tolist()
+        starts, logical = (offsets - first).tolist(), self._type.logical
+        try:
+            return [
+                logical(flat[starts[i] : starts[i + 1]].reshape(shape)) if valid[i] else None
+                for i, shape in enumerate(shapes.tolist())
+            ]
+        except ValueError as error:
+            raise InvalidData(f"{self._type}: no ndarray has such a shape: {error}") from None
+
+    def _checked(self, mask: Mask | None) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
+        """Offsets into the elements, and shapes, after a check that they fit each other where ``mask`` is True."""
+        from shmarrow.layout.binary import checked_offsets
+
+        data, shape = self.storage.field("data"), self.storage.field("shape")
+        offsets = checked_offsets(data, len(data.values), "elements")
+        shapes = self.shapes()
+        counts = np.diff(offsets)
+        with np.errstate(over="ignore", invalid="ignore"):
+            # Numbers of elements are below 2**31, where float64 is exact, and no larger product is rounded to one.
+            wrong = shapes.astype(np.float64).prod(axis=1) != counts
+        missing = shape._window().is_null().reshape(shapes.shape)
+        wrong |= (shapes < 0).any(axis=1) | missing.any(axis=1) | shape.is_null() | data.is_null()
+        for axis, size in enumerate(self._type.uniform_shape or ()):
+            if size is not None:
+                wrong |= shapes[:, axis] != size
+        if mask is not None:
+            wrong &= mask
+        if wrong.any():
+            i = int(wrong.argmax())
+            raise InvalidData(f"{self._type}: tensor {i} has the shape {shape[i]} and {int(counts[i])} elements")
+        return offsets, shapes
+
+    def _check_values(self) -> None:
+        super()._check_values()
+        self._checked(self._mask())
+
+
+def variable_shape_tensor(
+    value_type: Field | DataType | str,
+    ndim: int,
+    dim_names: Sequence[str] | None = None,
+    permutation: Sequence[int] | None = None,
+    uniform_shape: Sequence[int | None] | None = None,
+) -> VariableShapeTensorType:
+    """Tensors of ``ndim`` dimensions, each with a shape of its own."""
+    storage = types.struct({"data": types.list_(value_type), "shape": types.FixedSizeListType("int32", ndim)})
+    return VariableShapeTensorType(storage, dim_names, permutation, uniform_shape)
+
+
+# --- parameters -------------------------------------------------------------------------------------------------
+
+
+def _sizes(what: str, name: str, sizes: Any, null: bool = False) -> tuple[Any, ...]:
+    if not isinstance(sizes, (list, tuple)):
+        raise InvalidArgument(f"{what}: {name} is a list of sizes, found {sizes!r:.80}")
+    _check_ndim(what, len(sizes))
+    for size in sizes:
+        whole = isinstance(size, (int, np.integer)) and not isinstance(size, bool) and 0 <= size < 1 << 31
+        if not whole and not (null and size is None):
+            raise InvalidArgument(f"{what}: {name} has sizes from 0 to {(1 << 31) - 1}, found {size!r:.80}")
+    return tuple([None if size is None else int(size) for size in sizes])
+
+
+def _check_ndim(what: str, ndim: int) -> None:
+    if ndim > _MOST_DIMENSIONS:
+        raise Unsupported(f"{what}: a tensor of {ndim} dimensions; up to {_MOST_DIMENSIONS} can be had as an ndarray")
+
+
+def _dim_names(what: str, names: Any, ndim: int) -> tuple[str, ...] | None:
+    if names is None:
+        return None
+    if not isinstance(names, (list, tuple)) or not all(isinstance(name, str) for name in names):
+        raise InvalidArgument(f"{what}: dim_names is a list of strings, found {names!r:.80}")
+    if len(names) != ndim:
+        raise InvalidArgument(f"{what}: {ndim} dimensions have as many names, found {len(names)}")
+    for name in names:
+        checked_text(what, "a dimension's name", name)
+    return tuple(names)
+
+
+def _permutation(what: str, order: Any, ndim: int) -> tuple[int, ...] | None:
+    """A permutation, or None for the one that changes nothing."""
+    if order is None:
+        return None
+    found = _sizes(what, "permutation", order)
+    if len(found) != ndim or sorted(found) != list(range(ndim)):
+        raise InvalidArgument(f"{what}: permutation has each of 0 to {ndim - 1} once, found {list(found)[:64]}")
+    return None if found == tuple(range(ndim)) else found
+
+
+def _listed(parameter: tuple[Any, ...] | None) -> list[Any] | None:
+    return None if parameter is None else list(parameter)
+
+
+def _check_index(array: Array, index: int) -> None:
+    if not 0 <= index < len(array):
+        raise IndexOutOfRange(f"no tensor {index}: the array has {len(array)}")

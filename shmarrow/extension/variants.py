@@ -1,0 +1,102 @@
+"""Values in the Variant encoding of Parquet (canonical extension types, "Parquet Variant")."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from shmarrow import types
+from shmarrow.errors import InvalidArgument
+from shmarrow.extension.array import ExtensionArray
+from shmarrow.extension.parameters import children_of, values_of
+from shmarrow.extension.uuids import UuidType
+from shmarrow.types import DataType, ExtensionType, Field
+
+_BINARY = (types.binary(), types.large_binary(), types.binary_view())
+
+
+class VariantType(ExtensionType):
+    """Values of many types in Parquet's Variant encoding (``arrow.parquet.variant``).
+
+    Some of the values may be shredded: they lie in columns of their own type.
+    """
+
+    __slots__ = ()
+    extension_name = "arrow.parquet.variant"
+
+    def __init__(self, storage_type: DataType) -> None:
+        super().__init__(storage_type)
+        children = children_of(self.extension_name, storage_type)
+        metadata = children.pop("metadata", None)
+        if metadata is None or values_of(metadata) not in _BINARY or storage_type.field("metadata").nullable:
+            raise InvalidArgument(f"{self.extension_name}: 'metadata' is binary and not nullable, found {storage_type}")
+        self._check_value(children)
+
+    def _check_value(self, children: dict[str, DataType]) -> None:
+        if not children or not set(children) <= {"value", "typed_value"}:
+            found = list(children)[:20]
+            raise InvalidArgument(f"{self.extension_name}: expected 'value', 'typed_value' or both, found {found}")
+        value, typed = children.get("value"), children.get("typed_value")
+        if value is not None and value not in _BINARY:
+            raise InvalidArgument(f"{self.extension_name}: 'value' is binary, found {value}")
+        if typed is not None:
+            self._check_typed(typed)
+
+    def _check_typed(self, typed: DataType) -> None:
+        lists = (types.ListType, types.LargeListType, types.ListViewType)
+        if isinstance(typed, (types.StructType, *lists)):
+            for field in typed.fields:
+                if field.nullable:
+                    raise InvalidArgument(f"{self.extension_name}: shredded fields are not nullable, found {field}")
+                self._check_value(children_of(self.extension_name, field.type))
+        elif not _is_variant_primitive(typed):
+            raise InvalidArgument(f"{self.extension_name}: a variant has no values of {typed}")
+
+    @property
+    def shredded(self) -> bool:
+        """Whether some of the values are in a column of their own type."""
+        return "typed_value" in self.storage_type.names  # type: ignore[attr-defined]
+
+
+def _is_variant_primitive(type: DataType) -> bool:
+    if isinstance(type, types.TimestampType):
+        return type.unit in ("us", "ns") and type.tz in (None, "UTC")
+    if isinstance(type, types.DecimalType):
+        return type.bits <= 128
+    if isinstance(type, types.FloatType):
+        return type.bits >= 32
+    if isinstance(type, types.TimeType):
+        return type.bits == 64
+    if isinstance(type, types.DateType):
+        return type.unit == "day"
+    binary = (types.BinaryType, types.LargeBinaryType, types.BinaryViewType)
+    return isinstance(type, (types.NullType, types.BoolType, types.IntType, UuidType, *binary))
+
+
+class VariantArray(ExtensionArray, of=VariantType):
+    """Values in Parquet's Variant encoding."""
+
+    __slots__ = ()
+
+    @property
+    def metadata(self) -> Any:
+        """The metadata of each value; copies nothing."""
+        return self.storage.field("metadata")
+
+    @property
+    def value(self) -> Any:
+        """The encoded values, or None where the type has no such field; copies nothing."""
+        return self._optional("value")
+
+    @property
+    def typed_value(self) -> Any:
+        """The shredded values, or None where the type has no such field; copies nothing."""
+        return self._optional("typed_value")
+
+    def _optional(self, name: str) -> Any:
+        return self.storage.field(name) if name in self._type.storage_type.names else None
+
+
+def parquet_variant(storage_type: DataType | None = None) -> VariantType:
+    """Values in Parquet's Variant encoding; not shredded unless the storage type says how."""
+    plain = [Field("metadata", types.binary(), nullable=False), Field("value", types.binary(), nullable=False)]
+    return VariantType(types.StructType(plain) if storage_type is None else storage_type)

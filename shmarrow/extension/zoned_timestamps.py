@@ -1,0 +1,99 @@
+"""Moments, each with the offset of its own zone (canonical extension types, "Timestamp With Offset")."""
+
+from __future__ import annotations
+
+import datetime as dt
+from typing import Any
+
+from shmarrow import types
+from shmarrow.errors import InvalidArgument, InvalidData, InvalidType
+from shmarrow.extension.array import ExtensionArray
+from shmarrow.extension.parameters import children_of, values_of
+from shmarrow.types import DataType, ExtensionType, Field
+
+
+class TimestampWithOffsetType(ExtensionType):
+    """Moments in UTC, each with the offset of its own zone in minutes (``arrow.timestamp_with_offset``).
+
+    Python values are datetimes with a fixed offset; a moment that Python's datetime cannot hold stays the dict of its
+    storage. The offsets may be encoded as a dictionary or as runs.
+    """
+
+    __slots__ = ()
+    extension_name = "arrow.timestamp_with_offset"
+    LOWEST, HIGHEST = -779, 780
+
+    def __init__(self, storage_type: DataType) -> None:
+        super().__init__(storage_type)
+        children = children_of(self.extension_name, storage_type)
+        moment, offset = children.get("timestamp"), children.get("offset_minutes")
+        if (
+            list(children) != ["timestamp", "offset_minutes"]
+            or not isinstance(moment, types.TimestampType)
+            or moment.tz != "UTC"
+            or offset is None
+            or values_of(offset) != types.int16()
+        ):
+            raise InvalidArgument(
+                f"{self.extension_name}: the storage is a struct of a timestamp in UTC 'timestamp' and an int16 "
+                f"'offset_minutes', found {storage_type}"
+            )
+
+    @property
+    def unit(self) -> str:
+        """The unit of the timestamps: ``"s"``, ``"ms"``, ``"us"`` or ``"ns"``."""
+        return self.storage_type.field("timestamp").type.unit  # type: ignore[attr-defined, no-any-return]
+
+    def to_python(self, value: Any) -> Any:
+        moment, minutes = value["timestamp"], value["offset_minutes"] or 0
+        if moment is None or not isinstance(moment, dt.datetime):
+            return None if moment is None else value
+        try:
+            return moment.astimezone(dt.timezone(dt.timedelta(minutes=minutes)))
+        except (ValueError, OverflowError):
+            return value
+
+    def from_python(self, value: Any) -> Any:
+        if not isinstance(value, dt.datetime):
+            return value
+        offset = value.utcoffset()
+        if offset is None:
+            raise InvalidType(f"{self}: expected datetimes with a time zone, found {value!r}")
+        minutes, rest = divmod(offset, dt.timedelta(minutes=1))
+        if rest or not self.LOWEST <= minutes <= self.HIGHEST:
+            raise InvalidData(f"{self}: offsets are {self.LOWEST} to {self.HIGHEST} whole minutes, found {value!r}")
+        return {"timestamp": value, "offset_minutes": minutes}
+
+
+class TimestampWithOffsetArray(ExtensionArray, of=TimestampWithOffsetType):
+    """Moments in UTC, each with the offset of its own zone."""
+
+    __slots__ = ()
+
+    @property
+    def timestamps(self) -> Any:
+        """The moments as a timestamp array in UTC; copies nothing."""
+        return self.storage.field("timestamp")
+
+    @property
+    def offset_minutes(self) -> Any:
+        """The offsets in minutes as an int16 array; a copy only where they are dictionary or run-end encoded."""
+        offsets = self.storage.field("offset_minutes")
+        return offsets if offsets.type.layout == "primitive" else offsets.decode()
+
+    def _check_values(self) -> None:
+        super()._check_values()
+        offsets = self.offset_minutes
+        low, high = self._type.LOWEST, self._type.HIGHEST
+        values = offsets.values
+        wrong = ((values < low) | (values > high)) & offsets.is_valid() & self.is_valid()
+        if wrong.any():
+            i = int(wrong.argmax())
+            raise InvalidData(f"{self._type}: slot {i} is {int(values[i])} minutes off UTC, expected {low} to {high}")
+
+
+def timestamp_with_offset(unit: str, offset_type: DataType | str = "int16") -> TimestampWithOffsetType:
+    """Moments in UTC, each with the offset of its own zone; the offsets may be dictionary or run-end encoded."""
+    moment = Field("timestamp", types.timestamp(unit, "UTC"), nullable=False)
+    offset = Field("offset_minutes", types.as_type(offset_type), nullable=False)
+    return TimestampWithOffsetType(types.StructType([moment, offset]))

@@ -1,0 +1,118 @@
+"""The items of lists from the lists that people have: Python's, ndarrays, arrays; one after another, as one array."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from shmarrow.bitmap import Mask
+from shmarrow.convert.python import kinds_of
+from shmarrow.errors import InvalidType
+from shmarrow.layout.array import Array, concat_arrays
+from shmarrow.layout.memory import Indices, ranges
+from shmarrow.types import DataType
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+_NONE = type(None)
+
+
+def items_of_lists(type: Any, values: Sequence[Any]) -> tuple[Indices, Any]:
+    """The length of each list, 0 for None, and an array of all items one after another.
+
+    ndarrays and arrays are joined as they are; only Python's own sequences are taken item by item.
+
+    Raises
+    ------
+    InvalidType
+        If a value is no list.
+    """
+    from shmarrow.layout.from_values import array_from_pylist
+
+    item = type.fields[0].type
+    kinds = kinds_of(values) - {_NONE}
+    join = next((join for kind, join in _JOINS if kinds and all(issubclass(each, kind) for each in kinds)), None)
+    if join is None:
+        lengths, items = flatten_lists(type, values)
+        return lengths, array_from_pylist(items, item)
+    slots = np.flatnonzero(np.fromiter([value is not None for value in values], np.bool_, len(values)))
+    known = [values[i] for i in slots.tolist()] if len(slots) < len(values) else values
+    for i, value in zip(slots.tolist(), known, strict=True):
+        if isinstance(value, np.ndarray) and not value.ndim:
+            raise InvalidType(f"{type}: slot {i} is an ndarray without dimensions, expected a list")
+    lengths = np.zeros(len(values), np.int64)
+    lengths[slots] = np.fromiter(map(len, known), np.int64, len(known))
+    return lengths, join(known, item)
+
+
+def _of_arrays(values: Sequence[Any], item: DataType) -> Any:
+    """Arrays one after another."""
+    if any(value.type != values[0].type for value in values):
+        return concat_arrays([value.cast(item) for value in values])
+    joined = concat_arrays(values)
+    return joined if joined.type == item else joined.cast(item)
+
+
+def _of_ndarrays(values: Sequence[npt.NDArray[Any]], item: DataType) -> Any:
+    """ndarrays one after another; those of one dtype at once."""
+    groups: dict[Any, list[int]] = {}
+    for i, value in enumerate(values):
+        groups.setdefault((value.dtype, value.shape[1:], value.__class__), []).append(i)
+    parts = [_of_one_dtype([values[i] for i in group], item) for group in groups.values()]
+    if len(parts) == 1:
+        return parts[0]
+    order = [i for group in groups.values() for i in group]
+    sizes = np.fromiter([len(values[i]) for i in order], np.int64, len(order))
+    starts, lengths = np.zeros(len(order), np.int64), np.zeros(len(order), np.int64)
+    starts[order], lengths[order] = np.cumsum(sizes) - sizes, sizes
+    return concat_arrays(parts).take(ranges(starts, lengths))
+
+
+def _of_one_dtype(values: list[npt.NDArray[Any]], item: DataType) -> Any:
+    from shmarrow.layout.from_numpy import array_from_numpy
+
+    if isinstance(values[0], np.ma.MaskedArray):
+        masked = np.ma.concatenate(values)
+        return array_from_numpy(masked.data, item, ~np.ma.getmaskarray(masked))
+    return array_from_numpy(np.concatenate(values), item)
+
+
+_JOINS: list[tuple[Any, Callable[[Sequence[Any], DataType], Any]]] = [
+    (np.ndarray, _of_ndarrays),
+    (Array, _of_arrays),
+]
+
+
+def flatten_lists(type: Any, values: Sequence[Any]) -> tuple[Indices, list[Any]]:
+    """The length of each list and all items one after another; None has no items."""
+    from shmarrow.layout.from_numpy import items_of
+
+    lengths = np.zeros(len(values), np.int64)
+    items: list[Any] = []
+    for i, value in enumerate(values):
+        if value is None:
+            continue
+        if isinstance(value, np.ndarray) and value.ndim:
+            value = items_of(value) if value.ndim == 1 else list(value)
+        elif isinstance(value, Mapping) and type.layout == "map":
+            value = list(value.items())
+        elif isinstance(value, Array):
+            value = value.to_pylist()
+        elif not isinstance(value, (list, tuple, range, set, frozenset)):
+            raise InvalidType(f"{type}: slot {i} is {value!r:.80} of type {value.__class__.__name__}, expected a list")
+        lengths[i] = len(value)
+        items += value
+    return lengths, items
+
+
+def spread_lists(child: Any, size: int, lengths: Indices, valid: Mask | None) -> Any:
+    """The items of lists that all have ``size`` places, those of lists that are null filled with nulls."""
+    if valid is None or len(child) == size * len(lengths):
+        return child
+    filled = np.repeat(valid, size)
+    at = np.zeros(len(filled), np.int64)
+    at[filled] = np.arange(np.count_nonzero(filled))
+    return child.take(at, filled)

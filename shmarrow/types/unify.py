@@ -1,0 +1,194 @@
+"""One schema for several: their fields by name, each with a type that takes the values of all.
+
+What becomes of two types is decided here and nowhere else; that every value fits is for the cast to check.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from shmarrow.errors import InvalidArgument, InvalidType, not_expected
+from shmarrow.types.base import DataType
+from shmarrow.types.field import Field
+from shmarrow.types.nested import (
+    DictionaryType,
+    FixedSizeListType,
+    LargeListType,
+    ListType,
+    MapType,
+    StructType,
+)
+from shmarrow.types.primitive import (
+    BinaryType,
+    DateType,
+    DecimalType,
+    DurationType,
+    FixedSizeBinaryType,
+    FloatType,
+    IntType,
+    LargeBinaryType,
+    NullType,
+    TimestampType,
+    TimeType,
+)
+from shmarrow.types.schema import Schema
+
+__all__ = ["unify_schemas"]
+
+_LISTS = (ListType, LargeListType, FixedSizeListType)
+_UNITS = ("s", "ms", "us", "ns")
+_FLOAT_FOR = {8: 16, 16: 32, 32: 64, 64: 64}
+"""The bits of the smallest float for integers of so many bits; not every integer of 64 bits fits."""
+
+
+def unify_schemas(schemas: Iterable[Schema], *, promote_options: str = "default") -> Schema:
+    """One schema with the fields of several, by name; those that are new in a later schema come at the end.
+
+    Parameters
+    ----------
+    schemas : iterable of Schema
+        The metadata of the first is that of the result, and that of a field comes from the first that has it.
+    promote_options : str
+        With ``"default"`` fields of one name have the same type, or one is null; a field is nullable where any is, and
+        the fields of structs, and the items of lists, are unified alike. With ``"permissive"`` numbers and decimals
+        may have different widths, integers may meet floats and decimals, times different units, binary and text
+        different offsets, and lists different layouts. Decimals do not meet floats, as most have no exact float.
+
+    Raises
+    ------
+    InvalidArgument
+        If there is no schema, if one has a name twice, or the option is unknown.
+    InvalidType
+        If fields of one name have types that no type takes together.
+    """
+    if promote_options not in ("default", "permissive"):
+        raise InvalidArgument(f"promote_options is 'default' or 'permissive', found {promote_options!r:.80}")
+    found = list(schemas)
+    for schema in found:
+        if not isinstance(schema, Schema):
+            raise not_expected("a list of shmarrow.Schema", schema)
+    if not found:
+        raise InvalidArgument("expected at least one schema")
+    fields = _merged_fields([list(schema) for schema in found], promote_options == "permissive")
+    return Schema(fields, found[0].metadata)
+
+
+def _merged_fields(several: Sequence[Sequence[Field]], permissive: bool) -> list[Field]:
+    merged: dict[str, Field] = {}
+    for fields in several:
+        names = [field.name for field in fields]
+        if len(set(names)) != len(names):
+            twice = next(name for i, name in enumerate(names) if name in names[:i])
+            raise InvalidArgument(f"fields are unified by their names, and {twice!r} occurs more than once")
+        for field in fields:
+            known = merged.get(field.name)
+            merged[field.name] = field if known is None else _merged_field(known, field, permissive)
+    return list(merged.values())
+
+
+def _merged_field(a: Field, b: Field, permissive: bool) -> Field:
+    type = _merged(a.type, b.type, permissive)
+    if type is None:
+        raise InvalidType(f"cannot unify the fields named {a.name!r}: {a.type} and {b.type}")
+    return Field(a.name, type, a.nullable or b.nullable, a.metadata if a.metadata else b.metadata)
+
+
+def _merged(a: Any, b: Any, permissive: bool) -> DataType | None:
+    """The type that takes the values of both; None where there is none."""
+    if a == b:
+        return a  # type: ignore[no-any-return]
+    if isinstance(a, NullType) or isinstance(b, NullType):
+        return b if isinstance(a, NullType) else a  # type: ignore[no-any-return]
+    if isinstance(a, StructType) and isinstance(b, StructType):
+        return StructType(_merged_fields([a.fields, b.fields], permissive))
+    if isinstance(a, MapType) and isinstance(b, MapType):
+        return _merged_maps(a, b, permissive)
+    if isinstance(a, _LISTS) and isinstance(b, _LISTS) and (permissive or a.__class__ is b.__class__):
+        return _merged_lists(a, b, permissive)
+    if permissive:
+        for first, second in ((a, b), (b, a)):
+            merge = _PAIRS.get((first.__class__, second.__class__))
+            if merge is not None:
+                return merge(first, second)
+    return None
+
+
+def _merged_lists(a: Any, b: Any, permissive: bool) -> DataType:
+    item = _merged_field(a.value_field, b.value_field, permissive)
+    if isinstance(a, FixedSizeListType) and isinstance(b, FixedSizeListType) and a.list_size == b.list_size:
+        return FixedSizeListType(item, a.list_size)
+    return LargeListType(item) if LargeListType in (a.__class__, b.__class__) else ListType(item)
+
+
+def _merged_maps(a: MapType, b: MapType, permissive: bool) -> DataType:
+    key = _merged_field(a.key_field, b.key_field.with_name(a.key_field.name), permissive)
+    item = _merged_field(a.item_field, b.item_field.with_name(a.item_field.name), permissive)
+    return MapType(a.entries_field.with_type(StructType([key, item])), a.keys_sorted and b.keys_sorted)
+
+
+def _integers(a: IntType, b: IntType) -> DataType:
+    if a.signed == b.signed:
+        return a if a.bits >= b.bits else b
+    signed, unsigned = (a, b) if a.signed else (b, a)
+    return IntType(max(signed.bits, min(2 * unsigned.bits, 64)), True)
+
+
+def _integer_and_float(a: IntType, b: FloatType) -> DataType:
+    return FloatType(max(_FLOAT_FOR[a.bits], b.bits))
+
+
+def _decimal(digits: int, scale: int, bits: int) -> DataType | None:
+    """The decimal of at least so many bits with so many digits before the point and after it."""
+    for width, most in ((32, 9), (64, 18), (128, 38), (256, 76)):
+        if width >= bits and digits + scale <= most:
+            return DecimalType(width, digits + scale, scale)
+    return None
+
+
+def _decimals(a: DecimalType, b: DecimalType) -> DataType | None:
+    digits = max(a.precision - a.scale, b.precision - b.scale)
+    return _decimal(digits, max(a.scale, b.scale), max(a.bits, b.bits))
+
+
+def _integer_and_decimal(a: IntType, b: DecimalType) -> DataType | None:
+    digits = len(str(1 << (a.bits - a.signed)))
+    return _decimal(max(digits, b.precision - b.scale), max(b.scale, 0), b.bits)
+
+
+def _finer(a: Any, b: Any) -> str:
+    return _UNITS[max(_UNITS.index(a.unit), _UNITS.index(b.unit))]
+
+
+def _binaries(a: Any, b: Any) -> DataType:
+    large = LargeBinaryType in (a.__class__, b.__class__)
+    text = all(getattr(type, "text", False) for type in (a, b))
+    return LargeBinaryType(text) if large else BinaryType(text)
+
+
+def _dictionaries(a: DictionaryType, b: DictionaryType) -> DataType | None:
+    values = _merged(a.value_type, b.value_type, True)
+    if values is None or a.ordered != b.ordered:
+        return None
+    return DictionaryType(_integers(a.index_type, b.index_type), values, a.ordered)
+
+
+_PAIRS: dict[tuple[type, type], Callable[[Any, Any], DataType | None]] = {
+    (IntType, IntType): _integers,
+    (IntType, FloatType): _integer_and_float,
+    (FloatType, FloatType): lambda a, b: FloatType(max(a.bits, b.bits)),
+    (IntType, DecimalType): _integer_and_decimal,
+    (DecimalType, DecimalType): _decimals,
+    (DateType, DateType): lambda a, b: DateType("ms"),
+    (TimeType, TimeType): lambda a, b: TimeType(_finer(a, b)),
+    (TimestampType, TimestampType): lambda a, b: TimestampType(_finer(a, b), a.tz) if a.tz == b.tz else None,
+    (DurationType, DurationType): lambda a, b: DurationType(_finer(a, b)),
+    (BinaryType, BinaryType): _binaries,
+    (BinaryType, LargeBinaryType): _binaries,
+    (BinaryType, FixedSizeBinaryType): _binaries,
+    (LargeBinaryType, LargeBinaryType): _binaries,
+    (LargeBinaryType, FixedSizeBinaryType): _binaries,
+    (FixedSizeBinaryType, FixedSizeBinaryType): _binaries,
+    (DictionaryType, DictionaryType): _dictionaries,
+}
+"""What becomes of two types of different parameters or classes, in either order, when promotion is permissive."""
