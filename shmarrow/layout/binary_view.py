@@ -68,10 +68,10 @@ class _Piece(NamedTuple):
     """The lengths, 0 where null."""
     long: Mask | None
     """True for long values, None where there are none."""
+    source: Bytes
+    """What long values lie in."""
     starts: Indices
-    """Where long values start in their buffers; 0 for others, and of no length where no value is long."""
-    numbers: Indices
-    """The indices of their buffers, likewise."""
+    """Where they start there; of no length where no value is long."""
 
 
 class BinaryViewArray(Array, late=True):
@@ -104,37 +104,65 @@ class BinaryViewArray(Array, late=True):
     def _pieces(self, sizes: Sizes) -> Iterator[_Piece]:
         """The views by some thousands, after a check of where they lead; ``sizes`` are their lengths."""
         words = self._words()
-        held = [len(data) for data in self.data_buffers]
-        room = np.array([*held, 0], np.int64)
+        buffers = self.data_buffers
+        merged: tuple[Bytes, Indices] | None = None
         for first in range(0, len(sizes), PIECE):
             part, own = words[first : first + PIECE], sizes[first : first + PIECE]
-            longest = int(own.max())
-            if longest <= INLINE:
-                yield _Piece(first, part, own, None, _NONE, _NONE)
+            if int(own.max()) <= INLINE:
+                yield _Piece(first, part, own, None, EMPTY, _NONE)
                 continue
-            long = own > INLINE
-            places = part[:, 1] * long
-            starts, numbers = (places >> _HALF).view(np.int64), (places & _SIZE).view(np.int64)
-            ends = starts + own * long
-            if (
-                longest > _MAX
-                or int(starts.max()) > _MAX
-                or int(numbers.max()) >= len(held)
-                or (ends > (room[0] if len(held) == 1 else room[numbers])).any()
-            ):
-                wrong = (ends > room[np.minimum(numbers, len(held))]) | (starts > _MAX) | (own > _MAX)
-                self._fail(first + int(((wrong | (numbers >= len(held))) & long).argmax()))
-            yield _Piece(first, part, own, long, starts, numbers)
+            long, numbers, starts = self._places(first, part, own)
+            if len(buffers) == 1:
+                yield _Piece(first, part, own, long, buffers[0], starts)
+                continue
+            at = np.flatnonzero(long)
+            used = numbers[at]
+            low, high = int(used.min()), int(used.max())
+            if low == high:
+                yield _Piece(first, part, own, long, buffers[low], starts)
+            elif merged is None and _worth(buffers[low : high + 1], own):
+                source, bases = _merge(buffers[low : high + 1])
+                starts[at] += bases[used - low]
+                yield _Piece(first, part, own, long, source, starts)
+            elif merged is not None or _worth(buffers, sizes):
+                merged = _merge(buffers) if merged is None else merged
+                yield _Piece(first, part, own, long, merged[0], starts + merged[1][numbers])
+            else:
+                parts, to = [], 0
+                for number, places in _groups(used):
+                    slots = at[places]
+                    lengths = own[slots].astype(np.int64)
+                    parts.append(gather_bytes(buffers[number], starts[slots], lengths))
+                    starts[slots] = np.cumsum(lengths) - lengths + to
+                    to += len(parts[-1])
+                yield _Piece(first, part, own, long, np.concatenate(parts), starts)
 
-    def _long(self, sizes: Sizes) -> tuple[Indices, Indices, Indices]:
-        """The slots of long values, the numbers of their buffers and where they start there, after the same check."""
-        parts: list[tuple[Indices, Indices, Indices]] = [(_NONE, _NONE, _NONE)]
-        for piece in self._pieces(sizes):
-            if piece.long is not None:
-                at = np.flatnonzero(piece.long)
-                parts.append((at + piece.first, piece.numbers[at], piece.starts[at]))
-        slots, numbers, starts = (np.concatenate(part) for part in zip(*parts, strict=True))
-        return slots, numbers, starts
+    def _places(self, first: int, words: npt.NDArray[np.uint64], sizes: Sizes) -> tuple[Mask, Indices, Indices]:
+        """Which of some views are long, the numbers of their buffers and where they start there; 0 for others."""
+        held = [len(data) for data in self.data_buffers]
+        long = sizes > INLINE
+        places = words[:, 1] * long
+        numbers, starts = (places & _SIZE).view(np.int64), (places >> _HALF).view(np.int64)
+        ends = starts + sizes
+        most = int(numbers.max())
+        inside = most < len(held) and int(ends.max()) <= (held[0] if len(held) == 1 else min(held[: most + 1]))
+        if not inside or int(starts.max()) > _MAX or int(sizes.max()) > _MAX:
+            room = np.array([*held, -1], np.int64)
+            wrong = (ends > room[np.minimum(numbers, len(held))]) | (starts > _MAX) | (sizes > _MAX)
+            wrong &= long
+            if wrong.any():
+                self._fail(first + int(wrong.argmax()))
+        return long, numbers, starts
+
+    def _long(self, sizes: Sizes) -> Iterator[tuple[Indices, Indices, Indices]]:
+        """The slots of long values, the numbers of their buffers and where they start there, by some thousands."""
+        words = self._words()
+        for first in range(0, len(sizes), PIECE):
+            own = sizes[first : first + PIECE]
+            if int(own.max()) > INLINE:
+                long, numbers, starts = self._places(first, words[first : first + PIECE], own)
+                at = np.flatnonzero(long)
+                yield at + first, numbers[at], starts[at]
 
     def _fail(self, slot: int) -> None:
         length, _, index, start = self.views[slot].tolist()
@@ -152,10 +180,11 @@ class BinaryViewArray(Array, late=True):
         length, _, buffer, start = view[0].tolist()
         if 0 <= length <= INLINE:
             return view.tobytes()[4 : 4 + min(length, most)], length
-        data = self.data_buffers
-        if length < 0 or not 0 <= buffer < len(data) or start < 0 or start + length > len(data[buffer]):
+        data = self._buffers[buffer + 2] if 0 <= buffer < len(self._buffers) - 2 else None
+        if data is None or length < 0 or start < 0 or start + length > len(data):
             self._fail(index)
-        return data[buffer][start : start + min(length, most)].tobytes(), length
+        assert data is not None
+        return data[start : start + min(length, most)].tobytes(), length
 
     def _value(self, index: int) -> Any:
         value, _ = self._bytes(index)
@@ -173,7 +202,7 @@ class BinaryViewArray(Array, late=True):
         for piece in self._pieces(sizes):
             offsets = _offsets(piece.sizes)
             target = np.empty(int(offsets[-1]) + SLACK, np.uint8)
-            _join(target, offsets[:-1], piece, self.data_buffers)
+            _join(target, offsets[:-1], piece)
             data = target[:-SLACK]
             found = split(self._type, data, offsets[1:])
             if found is None:
@@ -185,7 +214,7 @@ class BinaryViewArray(Array, late=True):
 
     def _distinct(self, sizes: Sizes, mask: Mask | None) -> list[Any]:
         """The values where long ones overlap; those of equal views are made once."""
-        at, numbers, places = self._long(sizes)
+        at, numbers, places = (np.concatenate(part) for part in zip(*self._long(sizes), strict=True))
         short = self._words().copy()
         short[at] = 0
         starts = np.arange(4, 16 * self._length + 4, 16)
@@ -223,7 +252,7 @@ class BinaryViewArray(Array, late=True):
         offsets = _offsets(sizes)
         target = np.empty(int(offsets[-1]) + SLACK, np.uint8)
         for piece in self._pieces(sizes):
-            _join(target, offsets[piece.first : piece.first + len(piece.sizes)], piece, self.data_buffers)
+            _join(target, offsets[piece.first : piece.first + len(piece.sizes)], piece)
         return offsets, read_only(target[:-SLACK])
 
     def _gather(self, indices: Indices) -> Any:
@@ -239,18 +268,21 @@ class BinaryViewArray(Array, late=True):
                 words = words.copy()
                 words[dead] = 0
         sizes = self._sizes(mask)
-        slots, numbers, starts = self._long(sizes)
-        kept: list[Bytes] = []
-        changed = words
-        for number, at in _groups(numbers):
-            own, begin = slots[at], starts[at]
-            data, places = _cut(self.data_buffers[number], begin, sizes[own].astype(np.int64))
-            if places is not begin or number != len(kept):
-                changed = words.copy() if changed is words else changed
-                changed[own, 1] = (places.view(np.uint64) << _HALF) | np.uint64(len(kept))
-            kept.append(data)
-        buffers = [self._trimmed_validity(), frozen(changed), *kept]
-        return self._with(offset=0, buffers=buffers, null_count=self.null_count)
+        data = self.data_buffers
+        needed, low, high = _extents(self._long(sizes), sizes, len(data))
+        kept = np.flatnonzero(high)
+        if 4 * int(needed.sum()) + 4096 < int((high - low)[kept].sum()):  # little of much data
+            offsets, raw = self.contiguous()
+            _, *buffers = BinaryViewArray.over(self._type, raw, offsets)._buffers
+        else:
+            if low[kept].any() or len(kept) <= int(kept.max(initial=-1)):
+                words = words.copy()
+                moved = np.cumsum(high > 0) - 1
+                for slots, numbers, starts in self._long(sizes):
+                    places = (starts - low[numbers]) << 32 | moved[numbers]
+                    words[slots, 1] = places.view(np.uint64)
+            buffers = [frozen(words), *[data[i][low[i] : high[i]] for i in kept.tolist()]]
+        return self._with(offset=0, buffers=[self._trimmed_validity(), *buffers], null_count=self.null_count)
 
     @classmethod
     def _join(cls, arrays: Sequence[Any]) -> Any:
@@ -291,36 +323,32 @@ class BinaryViewArray(Array, late=True):
         return (same_views and self._same_data(other, sizes)) or self._same_long(other, sizes)
 
     def _same_data(self, other: Any, sizes: Sizes) -> bool:
-        """Whether the data buffers are the same, which is only looked at where most of them is referred to."""
-        left, right = self.data_buffers, other.data_buffers
+        """Whether equal views lead to equal buffers, which is only looked at where most of them is referred to."""
+        most = int((self._words()[:, 1] * (sizes > INLINE) & _SIZE).max()) + 1
+        left, right = self.data_buffers[:most], other.data_buffers[:most]
         if len(left) != len(right):
             return False
-        if all(mine is theirs for mine, theirs in zip(left, right, strict=True)):
-            return True
-        most = sum(map(len, left)) <= 4 * int(sizes.sum(dtype=np.int64)) + 1024
-        return most and all(same_bytes(mine, theirs) for mine, theirs in zip(left, right, strict=True))
+        pairs = [(one, two) for one, two in zip(left, right, strict=True) if not _is_same_memory(one, two)]
+        return (not pairs or _worth(left, sizes)) and all(same_bytes(one, two) for one, two in pairs)
 
     def _same_long(self, other: Any, sizes: Sizes) -> bool:
-        slots, numbers, starts = self._long(sizes)
-        _, their_numbers, their_starts = other._long(sizes)
-        lengths = sizes[slots].astype(np.int64)
-        for i, mine in _groups(numbers):
-            for j, both in _groups(their_numbers[mine]):
-                at = mine[both]
-                left, right = self.data_buffers[i], other.data_buffers[j]
-                if not same_runs(left, starts[at], right, their_starts[at], lengths[at]):
+        for mine, theirs in zip(self._pieces(sizes), other._pieces(sizes), strict=True):
+            if mine.long is not None:
+                at = np.flatnonzero(mine.long)
+                starts, lengths = mine.starts[at], mine.sizes[at].astype(np.int64)
+                if not same_runs(mine.source, starts, theirs.source, theirs.starts[at], lengths):
                     return False
         return True
 
     def _check_references(self) -> None:
-        for _ in self._pieces(self._sizes(self._mask())):
+        for _ in self._long(self._sizes(self._mask())):
             pass
 
     def _check_values(self) -> None:
         mask = self._mask()
+        all_sizes = self._sizes(mask)
         text = ascii_ = self._type.text
-        regions: dict[int, tuple[int, int]] = {}
-        for piece in self._pieces(self._sizes(mask)):
+        for piece in self._pieces(all_sizes):
             sizes = np.minimum(piece.sizes, INLINE + 1)
             first, second = piece.words[:, 0], piece.words[:, 1]
             bad = (first & _PADDING[sizes]) | (second & _PADDING_2[sizes])
@@ -333,28 +361,20 @@ class BinaryViewArray(Array, late=True):
                 inline = second if piece.long is None else second * ~piece.long
                 ascii_ = not int(np.bitwise_or.reduce((first >> _HALF) | inline) & _HIGH_BITS)
             if piece.long is not None:
-                self._check_prefixes(piece, regions)
+                at = np.flatnonzero(piece.long)
+                heads = load_words(piece.source, piece.starts[at])
+                unequal = (heads ^ (first[at] >> _HALF)) & _SIZE
+                if unequal.any():
+                    slot = piece.first + int(at[(unequal > 0).argmax()])
+                    raise InvalidData(
+                        f"{self._type}: the view at {slot} has a prefix other than its value's first 4 bytes"
+                    )
         buffers = self.data_buffers
-        if text and not (ascii_ and all(is_ascii(buffers[i][low:high]) for i, (low, high) in regions.items())):
+        if text and not (ascii_ and _worth(buffers, all_sizes) and all(map(is_ascii, buffers))):
             for start in range(0, self._length, 1 << 18):
                 part = self.slice(start, 1 << 18)
                 offsets, data = part.contiguous()
                 check_utf8(part, data, offsets, start)
-
-    def _check_prefixes(self, piece: _Piece, regions: dict[int, tuple[int, int]]) -> None:
-        """The views of long values repeat their first four bytes; widens ``regions`` by the bytes that they are in."""
-        assert piece.long is not None
-        slots = np.flatnonzero(piece.long)
-        for number, at in _groups(piece.numbers[slots]):
-            own = slots[at]
-            starts = piece.starts[own]
-            heads = load_words(self.data_buffers[number], starts)
-            unequal = (heads ^ (piece.words[own, 0] >> _HALF)) & _SIZE
-            if unequal.any():
-                slot = piece.first + int(own[(unequal > 0).argmax()])
-                raise InvalidData(f"{self._type}: the view at {slot} has a prefix other than its value's first 4 bytes")
-            low, high = regions.get(number, (_MAX, 0))
-            regions[number] = min(low, int(starts.min())), max(high, int((starts + piece.sizes[own]).max()))
 
     @classmethod
     def from_pylist(cls, type: Any, values: Sequence[Any], mask: Mask | None) -> Any:
@@ -403,52 +423,87 @@ def _offsets(lengths: npt.NDArray[Any]) -> Indices:
     return offsets
 
 
-def _groups(numbers: Indices) -> Iterator[tuple[int, Indices]]:
-    """Each distinct number, the smallest first, and where it is found."""
+def _groups(numbers: Indices) -> Iterator[tuple[int, Any]]:
+    """Each distinct number, the smallest first, and where it is found: positions or a slice."""
     if not len(numbers):
         return
-    if (numbers == numbers[0]).all():
-        yield int(numbers[0]), np.arange(len(numbers))
-        return
-    order = np.argsort(numbers, kind="stable")
-    found, firsts = np.unique(numbers[order], return_index=True)
-    yield from zip(found.tolist(), np.split(order, firsts[1:]), strict=True)
+    steps = np.diff(numbers)
+    order: Indices | None = None
+    if (steps < 0).any():
+        order = np.argsort(numbers, kind="stable")
+        numbers = numbers[order]
+        steps = np.diff(numbers)
+    ends = np.append(np.flatnonzero(steps) + 1, len(numbers))
+    start = 0
+    for number, end in zip(numbers[ends - 1].tolist(), ends.tolist(), strict=True):
+        yield number, slice(start, end) if order is None else order[start:end]
+        start = end
 
 
-def _cut(data: Bytes, starts: Indices, lengths: Indices) -> tuple[Bytes, Indices]:
-    """The part of a buffer that values need, and where they start in it; a copy where they need little of it."""
-    low, high = int(starts.min()), int((starts + lengths).max())
-    if 4 * int(lengths.sum()) + 4096 < high - low:
-        return gather_bytes(data, starts, lengths), np.cumsum(lengths) - lengths
-    return data[low:high], starts - low if low else starts
+def _worth(buffers: Sequence[Bytes], sizes: Sizes) -> bool:
+    """Whether values of these lengths are so much of the buffers that all of these can be read for them."""
+    return sum(map(len, buffers)) <= 4 * int(sizes.sum(dtype=np.int64)) + (1 << 16)
 
 
-def _join(target: npt.NDArray[np.uint8], to: Indices, piece: _Piece, buffers: list[Bytes]) -> None:
+def _merge(buffers: Sequence[Bytes]) -> tuple[Bytes, Indices]:
+    """Buffers one after another, and where each starts."""
+    return np.concatenate(buffers), _offsets(np.array([len(data) for data in buffers]))
+
+
+def _is_same_memory(left: Bytes, right: Bytes) -> bool:
+    return len(left) == len(right) and left.ctypes.data == right.ctypes.data
+
+
+def _extents(
+    long: Iterator[tuple[Indices, Indices, Indices]], sizes: Sizes, count: int
+) -> tuple[Indices, Indices, Indices]:
+    """Of each of ``count`` buffers, how many bytes long values have in it, and from where to where; 0 to 0 if none."""
+    needed, low, high = np.zeros(count, np.int64), np.full(count, _MAX), np.zeros(count, np.int64)
+    for slots, numbers, starts in long:
+        lengths = sizes[slots].astype(np.int64)
+        ends = starts + lengths
+        for number, at in _groups(numbers):
+            needed[number] += lengths[at].sum()
+            low[number] = min(low[number], starts[at].min())
+            high[number] = max(high[number], ends[at].max())
+    return needed, np.where(high > 0, low, 0), high
+
+
+def _join(target: npt.NDArray[np.uint8], to: Indices, piece: _Piece) -> None:
     """Write the values of some views, which follow one another, to their places."""
-    sizes, words, long = piece.sizes, piece.words, piece.long
+    sizes, words = piece.sizes, piece.words
     heads = (words[:, 0] >> _HALF) | (words[:, 1] << _HALF)
     more = sizes > 8
-    if long is not None:
-        slots = np.flatnonzero(long)
-        groups = list(_groups(piece.numbers[slots]))
-        for number, at in groups:
-            own = slots if len(groups) == 1 else slots[at]
-            starts, places, lengths = piece.starts[own], to[own], sizes[own].astype(np.int64)
-            source = buffers[number]
-            if len(groups) == 1 and (starts - places == starts[0] - places[0]).all():
-                # They lie in the buffer as they will in the target, so what is between them has its places too.
-                low, high = int(starts[0]), int(starts[-1] + lengths[-1])
-                target[int(places[0]) : int(places[0]) + high - low] = source[low:high]
-                if int(lengths.sum()) == int(sizes.sum(dtype=np.int64)):
-                    return
-            else:
-                copy_rest(target, places, source, starts, lengths)
-            heads[own] = load_words(source, starts)
-        more &= ~long
+    if piece.long is not None:
+        at = np.flatnonzero(piece.long)
+        starts, places, lengths = piece.starts[at], to[at], sizes[at].astype(np.int64)
+        if not _copy_stretches(target, places, piece.source, starts, lengths):
+            copy_rest(target, places, piece.source, starts, lengths)
+        elif int(lengths.sum()) == int(sizes.sum(dtype=np.int64)):
+            return
+        heads[at] = load_words(piece.source, starts)
+        more &= ~piece.long
     at = np.flatnonzero(more)
     if len(at):
         write_words(target, to[at] + 8, words[at, 1] >> _HALF)
     write_words(target, to, heads)
+
+
+def _copy_stretches(
+    target: npt.NDArray[np.uint8], to: Indices, source: Bytes, starts: Indices, lengths: Indices
+) -> bool:
+    """Copy runs that lie in the source as in the target, with what is between them; False where they seldom do."""
+    shifts = starts - to
+    ends = np.append(np.flatnonzero(shifts[1:] != shifts[:-1]) + 1, len(to))
+    if 16 * len(ends) > len(to) + 256:
+        return False
+    first = 0
+    for end in ends.tolist():
+        low, high = int(starts[first]), int(starts[end - 1] + lengths[end - 1])
+        place = int(to[first])
+        target[place : place + high - low] = source[low:high]
+        first = end
+    return True
 
 
 def _write_views(words: npt.NDArray[np.uint64], data: Bytes, offsets: npt.NDArray[Any], base: int, number: int) -> int:
