@@ -105,13 +105,14 @@ class BinaryViewArray(Array, late=True):
         """The views by some thousands, after a check of where they lead; ``sizes`` are their lengths."""
         words = self._words()
         buffers = self.data_buffers
+        room = self._room()
         merged: tuple[Bytes, Indices] | None = None
         for first in range(0, len(sizes), PIECE):
             part, own = words[first : first + PIECE], sizes[first : first + PIECE]
             if int(own.max()) <= INLINE:
                 yield _Piece(first, part, own, None, EMPTY, _NONE)
                 continue
-            long, numbers, starts = self._places(first, part, own)
+            long, numbers, starts = self._places(first, part, own, room)
             if len(buffers) == 1:
                 yield _Piece(first, part, own, long, buffers[0], starts)
                 continue
@@ -137,18 +138,24 @@ class BinaryViewArray(Array, late=True):
                     to += len(parts[-1])
                 yield _Piece(first, part, own, long, np.concatenate(parts), starts)
 
-    def _places(self, first: int, words: npt.NDArray[np.uint64], sizes: Sizes) -> tuple[Mask, Indices, Indices]:
+    def _room(self) -> Indices:
+        """The sizes of the buffers, and -1 behind them."""
+        return np.array([*map(len, self.data_buffers), -1], np.int64)
+
+    def _places(
+        self, first: int, words: npt.NDArray[np.uint64], sizes: Sizes, room: Indices
+    ) -> tuple[Mask, Indices, Indices]:
         """Which of some views are long, the numbers of their buffers and where they start there; 0 for others."""
-        held = [len(data) for data in self.data_buffers]
         long = sizes > INLINE
         places = words[:, 1] * long
         numbers, starts = (places & _SIZE).view(np.int64), (places >> _HALF).view(np.int64)
         ends = starts + sizes
-        most = int(numbers.max())
-        inside = most < len(held) and int(ends.max()) <= (held[0] if len(held) == 1 else min(held[: most + 1]))
+        beyond = len(room) - 1
+        inside = int(numbers.max()) < beyond and (
+            int(ends.max()) <= int(room[0]) if beyond == 1 else not (ends > room[numbers]).any()
+        )
         if not inside or int(starts.max()) > _MAX or int(sizes.max()) > _MAX:
-            room = np.array([*held, -1], np.int64)
-            wrong = (ends > room[np.minimum(numbers, len(held))]) | (starts > _MAX) | (sizes > _MAX)
+            wrong = (ends > room[np.minimum(numbers, beyond)]) | (starts > _MAX) | (sizes > _MAX)
             wrong &= long
             if wrong.any():
                 self._fail(first + int(wrong.argmax()))
@@ -157,10 +164,11 @@ class BinaryViewArray(Array, late=True):
     def _long(self, sizes: Sizes) -> Iterator[tuple[Indices, Indices, Indices]]:
         """The slots of long values, the numbers of their buffers and where they start there, by some thousands."""
         words = self._words()
+        room = self._room()
         for first in range(0, len(sizes), PIECE):
             own = sizes[first : first + PIECE]
             if int(own.max()) > INLINE:
-                long, numbers, starts = self._places(first, words[first : first + PIECE], own)
+                long, numbers, starts = self._places(first, words[first : first + PIECE], own, room)
                 at = np.flatnonzero(long)
                 yield at + first, numbers[at], starts[at]
 
