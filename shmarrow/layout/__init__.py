@@ -15,7 +15,7 @@ from shmarrow.layout.binary import BinaryArray
 from shmarrow.layout.boolean import BooleanArray
 from shmarrow.layout.dictionary import DictionaryArray
 from shmarrow.layout.fixed_size_list import FixedSizeListArray
-from shmarrow.layout.list import ListArray
+from shmarrow.layout.list import LargeListArray, ListArray
 from shmarrow.layout.listing import LATE_CLASSES, LISTING, BufferSpec, Layout
 from shmarrow.layout.map import MapArray
 from shmarrow.layout.primitive import PrimitiveArray
@@ -30,6 +30,7 @@ __all__ = [
     "DayTime",
     "DictionaryArray",
     "FixedSizeListArray",
+    "LargeListArray",
     "Layout",
     "ListArray",
     "MapArray",

@@ -16,11 +16,12 @@ import numpy as np
 from shmarrow.bitmap import Mask
 from shmarrow.buffer import Bytes
 from shmarrow.convert.python import kinds_of
-from shmarrow.errors import InvalidArgument, InvalidData, InvalidType
-from shmarrow.layout.array import Array, checked_mask, make_array
+from shmarrow.errors import InvalidData, InvalidType
+from shmarrow.layout.arguments import exact_integers, masked_validity, refuse_type
+from shmarrow.layout.array import Array, make_array
 from shmarrow.layout.memory import EMPTY, Indices, frozen, offsets_of, read_only, validity_of
 from shmarrow.layout.preview import Budget, preview_bytes
-from shmarrow.types import DataType
+from shmarrow.types import DataType, binary
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -60,7 +61,7 @@ class BinaryArray(Array):
         start, end = self._bounds(index)
         return preview_bytes(self.data[start : min(end, start + 100)].tobytes(), end - start, self._type.text)
 
-    def _pylist(self, mask: Mask | None) -> list[Any]:
+    def _pylist(self, valid: Mask | None) -> list[Any]:
         offsets = checked_offsets(self, len(self.data), "bytes")
         data = self.data
         result: list[Any] = []
@@ -73,7 +74,7 @@ class BinaryArray(Array):
             found = split(self._type, data[start:end], bounds[1:])
             if found is None:
                 listed = bounds.tolist()
-                part = mask if mask is None else mask[first : first + _BLOCK]
+                part = valid if valid is None else valid[first : first + _BLOCK]
                 found = slices(self._type, data[start:end].tobytes(), listed[:-1], listed[1:], part, first)
             result += found
         return result
@@ -129,68 +130,54 @@ class BinaryArray(Array):
             check_utf8(self, self.data, self.offsets)
 
     @classmethod
-    def from_pylist(cls, type: Any, values: Sequence[Any], mask: Mask | None) -> Any:
-        data, lengths = join_bytes(type, values, mask)
+    def from_pylist(cls, type: Any, values: Sequence[Any], valid: Mask | None) -> Any:
+        data, lengths = join_bytes(type, values, valid)
         offsets = offsets_of(lengths, type.offset_dtype, f"{type} values")
-        validity, nulls = validity_of(mask)
+        validity, nulls = validity_of(valid)
         return make_array(type, len(values), [validity, frozen(offsets), np.frombuffer(data, np.uint8)], nulls)
 
     @classmethod
-    def from_buffers(cls, type: DataType, offsets: npt.NDArray[Any], data: Any, mask: Mask | None = None) -> Any:
-        """An array over offsets of shape (n + 1,) and the bytes that they point into; copies nothing that fits.
+    def from_arrays(cls, offsets: Any, data: Any, type: DataType | str | None = None, mask: Any = None) -> Any:
+        """Byte strings or text from offsets of shape (n + 1,) and the bytes that they point into.
+
+        Copies nothing that fits.
+
+        Parameters
+        ----------
+        offsets : integer ndarray, integer Array or sequence of int
+            Where each value starts, and the end of the last one.
+        data : buffer
+            Contiguous bytes.
+        type : DataType or str, optional
+            Binary or text with offsets; ``binary`` where it is not given.
+        mask : bool array, optional
+            Shape (n,), True where a slot is null.
 
         Raises
         ------
         InvalidData
             If the ends of the offsets do not lie within the data.
+        InvalidType
+            If the offsets are no integers, the data no bytes, or the type has another layout.
         InvalidArgument
             If the mask has another length.
         """
-        cls._expect(type)
-        typed = exact_integers(offsets, type.offset_dtype, "offsets")  # type: ignore[attr-defined]
+        refuse_type(offsets, "offsets")
+        made: Any = cls._expect(binary() if type is None else type)
+        typed = exact_integers(offsets, made.offset_dtype, "offsets")
         if not len(typed):
-            raise InvalidData(f"{type}: offsets have the shape (n + 1,), found none")
-        validity, nulls = validity_of(None if mask is None else checked_mask(mask, len(typed) - 1))
+            raise InvalidData(f"{made}: offsets have the shape (n + 1,), found none")
+        validity, nulls = masked_validity(mask, len(typed) - 1)
         try:
             raw = np.frombuffer(data, "u1") if memoryview(data).nbytes else EMPTY
         except (TypeError, ValueError, BufferError) as error:
-            raise InvalidType(f"{type}: data are contiguous bytes, found {data.__class__.__name__}: {error}") from None
-        result = make_array(type, len(typed) - 1, [validity, frozen(typed), frozen(raw)], nulls)
+            raise InvalidType(f"{made}: data are contiguous bytes, found {data.__class__.__name__}: {error}") from None
+        result = make_array(made, len(typed) - 1, [validity, frozen(typed), frozen(raw)], nulls)
         result.validate()
         return result
 
 
 # --- offsets, which lists have too ------------------------------------------------------------------------------
-
-
-def exact_integers(values: Any, dtype: np.dtype[Any], what: str) -> npt.NDArray[Any]:
-    """Integers of shape (n,) in another dtype that holds all of them; a view where they have it already.
-
-    Raises
-    ------
-    InvalidType
-        If they are not integers, or one is null.
-    InvalidData
-        If one does not fit the dtype.
-    """
-    if isinstance(values, Array):
-        if values.null_count or values.type.layout != "primitive":
-            raise InvalidType(f"{what} are integers that are not null, found {values.type}, {values.null_count} nulls")
-        values = values.values  # type: ignore[attr-defined]
-    try:
-        given = np.asarray(values)
-    except (TypeError, ValueError) as error:
-        raise InvalidType(f"{what} are integers: {error}") from None
-    if given.dtype.kind not in "iu" and given.size:
-        raise InvalidType(f"{what} are integers, found {given.dtype}")
-    if given.ndim != 1:
-        raise InvalidArgument(f"{what} have one dimension, found the shape {given.shape}")
-    if given.dtype != dtype and given.size:
-        info = np.iinfo(dtype)
-        low, high = int(given.min()), int(given.max())
-        if low < info.min or high > info.max:
-            raise InvalidData(f"{what} run from {low} to {high}, which {dtype.name} does not hold")
-    return np.ascontiguousarray(given, dtype)
 
 
 def offsets_view(array: Any) -> npt.NDArray[Any]:
@@ -288,7 +275,7 @@ def split(type: Any, data: Bytes, ends: npt.NDArray[Any]) -> list[Any] | None:
 
 
 def slices(
-    type: Any, region: bytes, starts: Sequence[int], ends: Sequence[int], mask: Mask | None, first: int = 0
+    type: Any, region: bytes, starts: Sequence[int], ends: Sequence[int], valid: Mask | None, first: int = 0
 ) -> list[Any]:
     """The runs of ``region`` as bytes or text; null slots, which may hold anything, come as None or anything.
 
@@ -302,14 +289,14 @@ def slices(
     try:
         return [str(region[start:end], "utf-8") for start, end in zip(starts, ends, strict=True)]
     except UnicodeDecodeError:
-        valid = [True] * len(starts) if mask is None else mask.tolist()
-        slots = enumerate(zip(starts, ends, valid, strict=True), first)
+        keep = [True] * len(starts) if valid is None else valid.tolist()
+        slots = enumerate(zip(starts, ends, keep, strict=True), first)
         return [decode(type, region[start:end], i) if ok else None for i, (start, end, ok) in slots]
 
 
-def join_bytes(type: Any, values: Sequence[Any], mask: Mask | None) -> tuple[bytes, Indices]:
+def join_bytes(type: Any, values: Sequence[Any], valid: Mask | None) -> tuple[bytes, Indices]:
     """The bytes of all values one after another, and the length of each; None takes none."""
-    known = values if mask is None else list(itertools.compress(values, mask.tobytes()))
+    known = values if valid is None else list(itertools.compress(values, valid.tobytes()))
     if type.text:
         try:
             text = "".join(known)
@@ -328,10 +315,10 @@ def join_bytes(type: Any, values: Sequence[Any], mask: Mask | None) -> tuple[byt
         known = [value.tobytes() if isinstance(value, memoryview) else value for value in known]
         data = b"".join(known)
     lengths = np.fromiter(map(len, known), np.int64, len(known))
-    if mask is None:
+    if valid is None:
         return data, lengths
     filled = np.zeros(len(values), np.int64)
-    filled[mask] = lengths
+    filled[valid] = lengths
     return data, filled
 
 

@@ -94,11 +94,11 @@ class BinaryViewArray(Array, late=True):
         """The views of shape (length, 2) as two little-endian numbers; the length is the low half of the first."""
         return view_of(self._buffers[1], _PAIR, self._offset, self._length)
 
-    def _sizes(self, mask: Mask | None) -> Sizes:
+    def _sizes(self, valid: Mask | None) -> Sizes:
         """The lengths of the values, 0 where null, of shape (length,); a copy."""
         sizes: Sizes = self._words().view(np.uint32)[:, 0].copy()
-        if mask is not None:
-            sizes *= mask
+        if valid is not None:
+            sizes *= valid
         return sizes
 
     def _pieces(self, sizes: Sizes) -> Iterator[_Piece]:
@@ -202,10 +202,10 @@ class BinaryViewArray(Array, late=True):
         head, size = self._bytes(index, 100)
         return preview_bytes(head, size, self._type.text)
 
-    def _pylist(self, mask: Mask | None) -> list[Any]:
-        sizes = self._sizes(mask)
+    def _pylist(self, valid: Mask | None) -> list[Any]:
+        sizes = self._sizes(valid)
         if int(sizes.sum(dtype=np.int64)) > sum(map(len, self.data_buffers)) + 16 * self._length:
-            return self._distinct(sizes, mask)
+            return self._distinct(sizes, valid)
         result: list[Any] = []
         for piece in self._pieces(sizes):
             offsets = _offsets(piece.sizes)
@@ -215,19 +215,19 @@ class BinaryViewArray(Array, late=True):
             found = split(self._type, data, offsets[1:])
             if found is None:
                 at, first = offsets.tolist(), piece.first
-                part = None if mask is None else mask[first : first + len(piece.sizes)]
+                part = None if valid is None else valid[first : first + len(piece.sizes)]
                 found = slices(self._type, data.tobytes(), at[:-1], at[1:], part, first)
             result += found
         return result
 
-    def _distinct(self, sizes: Sizes, mask: Mask | None) -> list[Any]:
+    def _distinct(self, sizes: Sizes, valid: Mask | None) -> list[Any]:
         """The values where long ones overlap; those of equal views are made once."""
         at, numbers, places = (np.concatenate(part) for part in zip(*self._long(sizes), strict=True))
         short = self._words().copy()
         short[at] = 0
         starts = np.arange(4, 16 * self._length + 4, 16)
         ends = starts + np.where(sizes <= INLINE, sizes, 0)
-        result = slices(self._type, short.tobytes(), starts.tolist(), ends.tolist(), mask)
+        result = slices(self._type, short.tobytes(), starts.tolist(), ends.tolist(), valid)
         distinct, inverse = np.unique(
             np.stack([numbers, places, sizes[at].astype(np.int64)], 1), axis=0, return_inverse=True
         )
@@ -268,14 +268,14 @@ class BinaryViewArray(Array, late=True):
         return make_array(self._type, len(indices), buffers, 0)
 
     def trim(self) -> Any:
-        mask = self._mask()
+        valid = self._mask()
         words = self._words()
-        if mask is not None:
-            dead = np.flatnonzero(~mask)
+        if valid is not None:
+            dead = np.flatnonzero(~valid)
             if words[dead].any():
                 words = words.copy()
                 words[dead] = 0
-        sizes = self._sizes(mask)
+        sizes = self._sizes(valid)
         data = self.data_buffers
         needed, low, high = _extents(self._long(sizes), sizes, len(data))
         kept = np.flatnonzero(high)
@@ -353,15 +353,15 @@ class BinaryViewArray(Array, late=True):
             pass
 
     def _check_values(self) -> None:
-        mask = self._mask()
-        all_sizes = self._sizes(mask)
+        valid = self._mask()
+        all_sizes = self._sizes(valid)
         text = ascii_ = self._type.text
         for piece in self._pieces(all_sizes):
             sizes = np.minimum(piece.sizes, INLINE + 1)
             first, second = piece.words[:, 0], piece.words[:, 1]
             bad = (first & _PADDING[sizes]) | (second & _PADDING_2[sizes])
-            if mask is not None:
-                bad *= mask[piece.first : piece.first + len(sizes)]
+            if valid is not None:
+                bad *= valid[piece.first : piece.first + len(sizes)]
             if bad.any():
                 slot = piece.first + int((bad > 0).argmax())
                 raise InvalidData(f"{self._type}: the view at {slot} has bytes other than 0 after its value")
@@ -385,12 +385,12 @@ class BinaryViewArray(Array, late=True):
                 check_utf8(part, data, offsets, start)
 
     @classmethod
-    def from_pylist(cls, type: Any, values: Sequence[Any], mask: Mask | None) -> Any:
-        data, lengths = join_bytes(type, values, mask)
-        return cls.over(type, np.frombuffer(data, np.uint8), _offsets(lengths), mask)
+    def from_pylist(cls, type: Any, values: Sequence[Any], valid: Mask | None) -> Any:
+        data, lengths = join_bytes(type, values, valid)
+        return cls.over(type, np.frombuffer(data, np.uint8), _offsets(lengths), valid)
 
     @classmethod
-    def over(cls, type: Any, data: Bytes, offsets: npt.NDArray[Any], mask: Mask | None = None) -> Any:
+    def over(cls, type: Any, data: Bytes, offsets: npt.NDArray[Any], valid: Mask | None = None) -> Any:
         """Views of runs of bytes between offsets of shape (n + 1,), which do not go back and lie within the data.
 
         Short values are copied into the views, long ones stay where they are.
@@ -420,7 +420,7 @@ class BinaryViewArray(Array, late=True):
             if longest > INLINE:
                 buffers.append(frozen(data[base : int(offsets[last])]))
             first = last
-        validity, count = validity_of(mask)
+        validity, count = validity_of(valid)
         return make_array(type, length, [validity, frozen(words), *buffers], count)
 
 

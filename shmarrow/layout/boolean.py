@@ -11,7 +11,8 @@ from shmarrow import bitmap
 from shmarrow.bitmap import Mask
 from shmarrow.convert.python import kinds_of
 from shmarrow.errors import InvalidType
-from shmarrow.layout.array import Array, checked_mask, make_array
+from shmarrow.layout.arguments import checked_mask
+from shmarrow.layout.array import Array, make_array
 from shmarrow.layout.memory import Indices, read_only, validity_of
 from shmarrow.types import DataType
 
@@ -42,7 +43,7 @@ class BooleanArray(Array):
         assert data is not None
         return bitmap.get(data, self._offset + index)
 
-    def _pylist(self, mask: Mask | None) -> list[Any]:
+    def _pylist(self, valid: Mask | None) -> list[Any]:
         values: list[Any] = self.values.tolist()
         return values
 
@@ -69,19 +70,19 @@ class BooleanArray(Array):
         return valid is not None and not bool(((self.values != other.values) & valid).any())
 
     @classmethod
-    def from_pylist(cls, type: Any, values: Sequence[Any], mask: Mask | None) -> Any:
+    def from_pylist(cls, type: Any, values: Sequence[Any], valid: Mask | None) -> Any:
         for kind in kinds_of(values):
             if not issubclass(kind, (bool, np.bool_)) and kind is not _NONE:
                 wrong = next(value for value in values if value.__class__ is kind)
                 raise InvalidType(f"bool: cannot take {wrong!r:.80} of type {kind.__name__}")
-        return cls.from_numpy(type, np.array([bool(value) for value in values], np.bool_), mask)
+        return cls.from_numpy(type, np.array([bool(value) for value in values], np.bool_), valid)
 
     @classmethod
-    def from_numpy(cls, type: DataType, values: npt.NDArray[Any], mask: Mask | None = None) -> Any:
+    def from_numpy(cls, type: DataType, values: npt.NDArray[Any], valid: Mask | None = None) -> Any:
         """An array from truth values of shape (n,); a copy, as the format has bits."""
         if values.dtype != np.bool_ or type.layout != "bool":
             raise InvalidType(f"{type}: cannot take an ndarray of {values.dtype}")
-        validity, nulls = validity_of(None if mask is None else checked_mask(mask, len(values)))
+        validity, nulls = validity_of(None if valid is None else checked_mask(valid, len(values)))
         return make_array(type, len(values), [validity, read_only(bitmap.pack(values))], nulls)
 
 

@@ -13,7 +13,6 @@ from shmarrow.errors import InvalidData, InvalidType
 from shmarrow.layout.array import check_slots, make_array, nulls
 from shmarrow.layout.binary import checked_offsets
 from shmarrow.layout.binary_view import BinaryViewArray
-from shmarrow.layout.dictionary import DictionaryArray
 from shmarrow.layout.memory import frozen, ranges, validity_of
 from shmarrow.layout.run_end_encoded import _run_end_array
 from shmarrow.types import (
@@ -81,7 +80,7 @@ def cast(array: Any, type: DataType | str) -> Any:
         return make_array(target, len(kept), kept._buffers, kept.null_count, 0, children)
     if source.layout == "null":
         check_slots(array)
-        return nulls(target, len(array))
+        return nulls(len(array), target)
     if source.layout == target.layout == "primitive":
         return _cast_numbers(array, target)
     raise InvalidType(f"cannot cast {source} to {target}: they are not forms of the same values")
@@ -152,7 +151,7 @@ def _cast_list(array: Any, target: DataType) -> Any:
         return make_array(target, length, [validity, *parts], count, 0, [values])
     if target.layout == "fixed_size_list":
         size = target.list_size  # type: ignore[attr-defined]
-        valid = array.is_valid()
+        valid = array._valid()
         wrong = (sizes != size) & valid
         if wrong.any():
             i = int(wrong.argmax())
@@ -161,14 +160,14 @@ def _cast_list(array: Any, target: DataType) -> Any:
         slots = np.repeat(valid, size)
         positions = np.zeros(len(slots), np.int64)
         positions[slots] = items
-        packed = values.take(positions, slots)
+        packed = values._take(positions, slots)
         return make_array(target, length, [validity], count, 0, [packed])
     dtype = target.offset_dtype  # type: ignore[attr-defined]
     offsets = np.zeros(length + 1, np.int64)
     np.cumsum(sizes, out=offsets[1:])
     _check_reach(target, dtype, int(offsets[-1]))
     if not np.array_equal(starts[sizes > 0], offsets[:-1][sizes > 0]):
-        values = values.take(ranges(starts, sizes))
+        values = values._take(ranges(starts, sizes))
     else:
         values = values.slice(0, int(offsets[-1]))
     return make_array(target, length, [validity, frozen(offsets.astype(dtype))], count, 0, [values])
@@ -181,13 +180,13 @@ def _runs(array: Any) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], Any
         return (*array._runs(array._mask()), array.values)
     if layout == "fixed_size_list":
         size = array.type.list_size
-        sizes = np.where(array.is_valid(), size, 0).astype(np.int64)
+        sizes = np.where(array._valid(), size, 0).astype(np.int64)
         return np.arange(len(array), dtype=np.int64) * size, sizes, array._window()
     kept = array.trim()
     offsets = checked_offsets(kept, len(kept.values), "values").astype(np.int64)
     sizes = np.diff(offsets)
     if array.null_count:
-        sizes = np.where(array.is_valid(), sizes, 0)
+        sizes = np.where(array._valid(), sizes, 0)
     return offsets[:-1], sizes, kept.values
 
 
@@ -199,7 +198,7 @@ def _check_reach(target: DataType, dtype: Any, size: int) -> None:
 def _recode(array: Any, target: DictionaryType) -> Any:
     values = cast(array.dictionary, target.value_type)
     indices = cast(array.indices, target.index_type)
-    return DictionaryArray.from_arrays(indices, values, target.ordered)
+    return make_array(target, len(indices), indices._buffers, indices._null_count, indices.offset, (), values)
 
 
 # --- encoding ---------------------------------------------------------------------------------------------------
@@ -262,7 +261,7 @@ def dictionary_encode(array: Any, index_type: DataType | str = "int32", ordered:
     known = codes >= 0
     validity, count = validity_of(None if known.all() else known)
     indices = frozen(np.where(known, codes, 0).astype(type.storage))
-    return make_array(type, len(array), [validity, indices], count, 0, (), array.take(first))
+    return make_array(type, len(array), [validity, indices], count, 0, (), array._take(first))
 
 
 def run_end_encode(array: Any, run_end_type: DataType | str = "int32", type: RunEndEncodedType | None = None) -> Any:
@@ -279,4 +278,4 @@ def run_end_encode(array: Any, run_end_type: DataType | str = "int32", type: Run
     codes, _ = codes_of(array)
     starts = np.flatnonzero(np.diff(codes, prepend=-2)) if len(codes) else codes
     ends = np.append(starts[1:], len(codes)) if len(codes) else starts
-    return make_array(made, len(array), [], 0, 0, [_run_end_array(made, ends), array.take(starts)])
+    return make_array(made, len(array), [], 0, 0, [_run_end_array(made, ends), array._take(starts)])

@@ -13,9 +13,11 @@ import numpy as np
 
 from shmarrow.bitmap import Mask
 from shmarrow.errors import InvalidData, InvalidType
+from shmarrow.layout.arguments import as_array, checked_mask
 from shmarrow.layout.array import Array, blank_mask, concat_arrays, make_array
 from shmarrow.layout.memory import Indices, frozen, read_only, validity_of
 from shmarrow.layout.preview import Budget
+from shmarrow.types import DictionaryType
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -48,25 +50,25 @@ class DictionaryArray(Array):
             If an index points outside of the dictionary.
         """
         mask = self._mask()
-        return self._dictionary_().take(self._checked(mask), mask)
+        return self._dictionary_()._take(self._checked(mask), mask)
 
     def _dictionary_(self) -> Array:
         assert self._dictionary is not None
         return self._dictionary
 
-    def _checked(self, mask: Mask | None) -> npt.NDArray[Any]:
+    def _checked(self, valid: Mask | None) -> npt.NDArray[Any]:
         """A copy of the indices, 0 where null, after a check that they lie in the dictionary.
 
         What is checked is what is used, also where another process writes to the memory in the meantime.
         """
         values: npt.NDArray[Any] = self.indices.values
-        indices = values.copy() if mask is None else np.where(mask, values, values.dtype.type(0))
-        self._check_indices(indices, mask)
+        indices = values.copy() if valid is None else np.where(valid, values, values.dtype.type(0))
+        self._check_indices(indices, valid)
         return indices
 
-    def _check_indices(self, indices: npt.NDArray[Any], mask: Mask | None) -> None:
+    def _check_indices(self, indices: npt.NDArray[Any], valid: Mask | None) -> None:
         size = len(self._dictionary_())
-        if len(indices) and (mask is None or mask.any()):
+        if len(indices) and (valid is None or valid.any()):
             low, high = int(indices.min()), int(indices.max())
             if low < 0 or high >= size:
                 wrong = (indices < 0) | (indices >= size)
@@ -97,14 +99,14 @@ class DictionaryArray(Array):
     def _value_preview(self, index: int, budget: Budget) -> str:
         return self._dictionary_()._item_preview(self._key(index), budget)
 
-    def _pylist(self, mask: Mask | None) -> list[Any]:
-        if mask is not None and not mask.any():
+    def _pylist(self, valid: Mask | None) -> list[Any]:
+        if valid is not None and not valid.any():
             return [None] * self._length
-        indices = self._checked(mask)
+        indices = self._checked(valid)
         dictionary = self._dictionary_()
         if len(dictionary) > 4 * self._length + 1024:
             used, indices = np.unique(indices, return_inverse=True)
-            dictionary = dictionary.take(used)
+            dictionary = dictionary._take(used)
         values = dictionary.to_pylist()
         return [values[i] for i in indices.tolist()]
 
@@ -149,7 +151,7 @@ class DictionaryArray(Array):
         mine, theirs = self._checked(self._mask())[slots], other._checked(other._mask())[slots]
         for start in (0, 256):  # indices that differ mostly mean values that differ
             stop = 256 if not start else len(slots)
-            if not dictionary.take(mine[start:stop]).equals(dictionary.take(theirs[start:stop])):
+            if not dictionary._take(mine[start:stop]).equals(dictionary._take(theirs[start:stop])):
                 return False
         return True
 
@@ -183,11 +185,11 @@ class DictionaryArray(Array):
         from shmarrow.layout.array import _zeros, nulls
 
         made = _zeros(type, length)
-        made._dictionary = nulls(type.value_type, 0)
+        made._dictionary = nulls(0, type.value_type)
         return made
 
     @classmethod
-    def from_pylist(cls, type: Any, values: Sequence[Any], mask: Mask | None) -> Any:
+    def from_pylist(cls, type: Any, values: Sequence[Any], valid: Mask | None) -> Any:
         from shmarrow.layout.from_values import array_from_pylist
 
         positions: dict[Any, int] = {}
@@ -206,25 +208,59 @@ class DictionaryArray(Array):
             codes[i] = code
         if len(known) > np.iinfo(type.storage).max + 1:
             raise InvalidData(f"{type}: {len(known)} distinct values are more than its indices reach")
-        validity, count = validity_of(mask)
+        validity, count = validity_of(valid)
         dictionary = array_from_pylist(known, type.value_type)
         return make_array(type, len(values), [validity, frozen(codes.astype(type.storage))], count, 0, (), dictionary)
 
     @classmethod
-    def from_arrays(cls, indices: Any, dictionary: Any, ordered: bool = False) -> Any:
-        """An array over an integer array of indices and an array of values; copies nothing.
+    def from_arrays(
+        cls,
+        indices: Any,
+        dictionary: Any,
+        mask: Any = None,
+        ordered: bool = False,
+        from_pandas: bool = False,
+        safe: bool = True,
+    ) -> Any:
+        """An array over indices and an array of values; copies nothing.
+
+        Parameters
+        ----------
+        indices : integer Array, or anything that :func:`shmarrow.array` makes one of
+            Shape (n,); positions in the dictionary, or null.
+        dictionary : Array, or anything that :func:`shmarrow.array` takes
+            The values.
+        mask : bool array, optional
+            Shape (n,), True where a slot is null.
+        ordered : bool
+            Whether the order of the values means something.
+        from_pandas : bool
+            True makes -1 null, as in the codes of a pandas Categorical.
+        safe : bool
+            False leaves the range of the indices unchecked until they are used.
 
         Raises
         ------
-        InvalidArgument
-            If the indices are no integers.
         InvalidType
-            If either is no array.
+            If the indices are no integers.
+        InvalidData
+            If an index points outside of the dictionary.
+        InvalidArgument
+            If the mask has another length.
         """
-        from shmarrow.types import DictionaryType
-
-        for name, part in (("indices", indices), ("the dictionary", dictionary)):
-            if not isinstance(part, Array):
-                raise InvalidType(f"expected {name} as an Array, found {part.__class__.__name__}")
-        type = DictionaryType(indices.type, dictionary.type, ordered)
-        return make_array(type, len(indices), indices._buffers, indices._null_count, indices.offset, (), dictionary)
+        keys, values = as_array(indices, "indices"), as_array(dictionary, "a dictionary")
+        if keys.type.descriptor.values != "integer":
+            raise InvalidType(f"indices are integers, found {keys.type}")
+        missing = None if mask is None else checked_mask(mask, len(keys))
+        if from_pandas:
+            missing = keys.values == -1 if missing is None else missing | (keys.values == -1)
+        if missing is not None:
+            own = keys._mask()
+            validity, count = validity_of(~missing if own is None else own & ~missing)
+            keys = keys._with(offset=0, buffers=[validity, frozen(keys.values)], null_count=count)
+        type = DictionaryType(keys.type, values.type, ordered)
+        result = make_array(type, len(keys), keys._buffers, keys._null_count, keys.offset, (), values)
+        result.validate()
+        if safe:
+            result._check_references()
+        return result

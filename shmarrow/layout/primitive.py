@@ -16,7 +16,8 @@ from shmarrow import bitmap
 from shmarrow.bitmap import Mask
 from shmarrow.convert.python import DayTime, MonthDayNano, check_range, from_numbers, from_python, kinds_of, to_python
 from shmarrow.errors import CopyRequired, InvalidData, InvalidType
-from shmarrow.layout.array import Array, checked_mask, make_array
+from shmarrow.layout.arguments import checked_mask
+from shmarrow.layout.array import Array, make_array
 from shmarrow.layout.memory import Indices, check_expansion, frozen, read_only, validity_of, view_of
 from shmarrow.types import DataType
 
@@ -66,7 +67,7 @@ class PrimitiveArray(Array):
     def _value(self, index: int) -> Any:
         return to_python(self._type, self.values[index : index + 1])[0]
 
-    def _pylist(self, mask: Mask | None) -> list[Any]:
+    def _pylist(self, valid: Mask | None) -> list[Any]:
         if not self._type.byte_width:
             check_expansion(self._length, str(self._type))
         make = _INTERVALS.get(getattr(self._type, "unit", "")) if self._type.descriptor.values == "interval" else None
@@ -137,31 +138,33 @@ class PrimitiveArray(Array):
                 raise InvalidData(f"{self._type}: slot {position} holds {value}; {rule}")
 
     @classmethod
-    def from_pylist(cls, type: Any, values: Sequence[Any], mask: Mask | None) -> Any:
+    def from_pylist(cls, type: Any, values: Sequence[Any], valid: Mask | None) -> Any:
         if type.descriptor.values == "bytes" and memoryview in kinds_of(values):
             values = [value.tobytes() if isinstance(value, memoryview) else value for value in values]
-        if mask is None:
+        if valid is None:
             return make_array(type, len(values), [None, frozen(from_python(type, values))], 0)
         known = from_python(type, [value for value in values if value is not None])
         width = type.byte_width
         data = np.zeros((len(values), width), np.uint8)
-        data[mask] = np.ascontiguousarray(known).view(np.uint8).reshape(-1, width) if width else data[mask]
+        data[valid] = np.ascontiguousarray(known).view(np.uint8).reshape(-1, width) if width else data[valid]
         nulls = len(values) - len(known)
-        return make_array(type, len(values), [read_only(bitmap.pack(mask)), read_only(data)], nulls)
+        return make_array(type, len(values), [read_only(bitmap.pack(valid)), read_only(data)], nulls)
 
     @classmethod
-    def from_numbers(cls, type: Any, values: Sequence[Any], mask: Mask | None) -> Any:
-        """An array of integers or floats from numbers of the same kind, and None where ``mask`` is False."""
-        known = values if mask is None else list(itertools.compress(values, mask.tobytes()))
+    def from_numbers(cls, type: Any, values: Sequence[Any], valid: Mask | None) -> Any:
+        """An array of integers or floats from numbers of the same kind, and None where ``valid`` is False."""
+        known = values if valid is None else list(itertools.compress(values, valid.tobytes()))
         numbers = from_numbers(type, known)
-        if mask is None:
+        if valid is None:
             return make_array(type, len(values), [None, frozen(numbers)], 0)
         filled = np.zeros(len(values), type.storage)
-        filled[mask] = numbers
-        return make_array(type, len(values), [read_only(bitmap.pack(mask)), read_only(filled)], len(mask) - len(known))
+        filled[valid] = numbers
+        return make_array(
+            type, len(values), [read_only(bitmap.pack(valid)), read_only(filled)], len(valid) - len(known)
+        )
 
     @classmethod
-    def from_numpy(cls, type: DataType, values: npt.NDArray[Any], mask: Mask | None = None) -> Any:
+    def from_numpy(cls, type: DataType, values: npt.NDArray[Any], valid: Mask | None = None) -> Any:
         """An array over the values of an ndarray; copies nothing where that is contiguous and of the same storage.
 
         Parameters
@@ -170,7 +173,7 @@ class PrimitiveArray(Array):
             A type of this layout.
         values : ndarray
             Shape (n,); a dtype that is the type's storage, or converts to it without changing a value.
-        mask : bool ndarray, optional
+        valid : bool ndarray, optional
             False where a slot is null.
         """
         storage = type.storage
@@ -183,7 +186,7 @@ class PrimitiveArray(Array):
         elif values.dtype != storage:
             values = _cast_exactly(type, values, storage)
         data = frozen(values)
-        validity, nulls = validity_of(None if mask is None else checked_mask(mask, len(values)))
+        validity, nulls = validity_of(None if valid is None else checked_mask(valid, len(values)))
         return make_array(type, len(values), [validity, data], nulls)
 
 

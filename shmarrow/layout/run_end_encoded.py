@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from shmarrow.bitmap import Mask
-from shmarrow.errors import InvalidData, InvalidType, LimitExceeded
+from shmarrow.errors import InvalidData, LimitExceeded
+from shmarrow.layout.arguments import as_array
 from shmarrow.layout.array import Array, concat_arrays, make_array, nulls
 from shmarrow.layout.memory import Indices, check_expansion, frozen
 from shmarrow.layout.preview import Budget
-from shmarrow.types import DataType, Field
+from shmarrow.types import DataType, Field, RunEndEncodedType
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -74,7 +75,7 @@ class RunEndEncodedArray(Array, late=True):
         first, ends = self._window()
         values = self.values.slice(first, len(ends))
         try:
-            return values.take(np.repeat(np.arange(len(ends)), np.diff(ends, prepend=0)))
+            return values._take(np.repeat(np.arange(len(ends)), np.diff(ends, prepend=0)))
         except (MemoryError, ValueError, OverflowError) as error:
             if isinstance(error, InvalidData):
                 raise
@@ -99,7 +100,7 @@ class RunEndEncodedArray(Array, late=True):
     def _value_preview(self, index: int, budget: Budget) -> str:
         return str(self.values._item_preview(self._run_of(index), budget))
 
-    def _pylist(self, mask: Mask | None) -> list[Any]:
+    def _pylist(self, valid: Mask | None) -> list[Any]:
         check_expansion(self._length, str(self._type))
         first, ends = self._window()
         result: list[Any] = []
@@ -112,7 +113,7 @@ class RunEndEncodedArray(Array, late=True):
         runs = np.searchsorted(self._ends(), indices + self._offset, "right")
         starts = np.flatnonzero(np.diff(runs, prepend=-1))
         ends = np.append(starts[1:], len(indices)) if len(indices) else starts
-        return self._build(ends, self.values.take(runs[starts]), len(indices))
+        return self._build(ends, self.values._take(runs[starts]), len(indices))
 
     def _build(self, ends: Indices, values: Any, length: int) -> Any:
         return make_array(self._type, length, [], 0, 0, [_run_end_array(self._type, ends), values])
@@ -137,8 +138,8 @@ class RunEndEncodedArray(Array, late=True):
             runs = len(mine)
             return bool(self.values.slice(mine_first, runs)._equal(other.values.slice(their_first, runs), None))
         ends = np.union1d(mine, theirs)
-        left = self.values.take(mine_first + np.searchsorted(mine, ends, "left"))
-        right = other.values.take(their_first + np.searchsorted(theirs, ends, "left"))
+        left = self.values._take(mine_first + np.searchsorted(mine, ends, "left"))
+        right = other.values._take(their_first + np.searchsorted(theirs, ends, "left"))
         used = None
         if live is not None and len(ends):
             used = np.logical_or.reduceat(live, np.concatenate(([0], ends[:-1])))
@@ -185,11 +186,11 @@ class RunEndEncodedArray(Array, late=True):
     @classmethod
     def _nulls(cls, type: DataType, length: int) -> Any:
         ends = np.array([length] if length else [], np.int64)
-        values = nulls(type.fields[1].type, len(ends))
+        values = nulls(len(ends), type.fields[1].type)
         return make_array(type, length, [], 0, 0, [_run_end_array(type, ends), values])
 
     @classmethod
-    def from_pylist(cls, type: Any, values: Sequence[Any], mask: Mask | None) -> Any:
+    def from_pylist(cls, type: Any, values: Sequence[Any], valid: Mask | None) -> Any:
         from shmarrow.layout.from_values import array_from_pylist
 
         starts = [i for i, value in enumerate(values) if not i or not _same_value(value, values[i - 1])]
@@ -198,26 +199,33 @@ class RunEndEncodedArray(Array, late=True):
         return make_array(type, len(values), [], 0, 0, [_run_end_array(type, ends), kept])
 
     @classmethod
-    def from_arrays(cls, run_ends: Any, values: Any, type: Any = None) -> Any:
+    def from_arrays(cls, run_ends: Any, values: Any, type: DataType | str | None = None) -> Any:
         """Runs over an array of run ends and an array of values; copies nothing.
+
+        Parameters
+        ----------
+        run_ends : integer Array, or anything that :func:`shmarrow.array` makes one of
+            Where each run ends; the last one is the length.
+        values : Array, or anything that :func:`shmarrow.array` takes
+            The value of each run.
+        type : DataType or str, optional
+            The type; one with the types of both where it is not given.
 
         Raises
         ------
         InvalidArgument
             If the run ends are not integers of 16, 32 or 64 bits.
+        InvalidType
+            If the type is not one of runs.
         InvalidData
-            If the children have other types than ``type`` says, or there are fewer values than runs.
+            If the children have other types than ``type`` says, there are fewer values than runs, or a run end is null.
         """
-        from shmarrow.types import RunEndEncodedType
-
-        for name, child in (("run ends", run_ends), ("values", values)):
-            if not isinstance(child, Array):
-                raise InvalidType(f"{name} are an Array, found {child.__class__.__name__}")
-        derived = RunEndEncodedType(run_ends.type, values.type)
-        made = derived if type is None else type
-        cls._expect(made)
-        length = int(run_ends.values[-1]) if len(run_ends) else 0
-        result = make_array(made, length, [], 0, 0, [run_ends, values])
+        made: Any = None if type is None else cls._expect(type)
+        ends = as_array(run_ends, "run ends", None if made is None else made.run_end_type)
+        runs = as_array(values, "values", None if made is None else made.value_type)
+        derived = RunEndEncodedType(ends.type, runs.type)
+        length = max(int(ends.values[-1]), 0) if len(ends) else 0
+        result = make_array(made or derived, length, [], 0, 0, [ends, runs])
         result.validate()
         return result
 
