@@ -45,13 +45,9 @@ _MAX = (1 << 31) - 1
 _SIZE = np.uint64(0xFFFFFFFF)
 _HALF = np.uint64(32)
 _HIGH_BITS = np.uint64(0x8080808080808080)
-_PADDING = np.array(
-    [(~int(LOW_BYTES[min(size + 4, 8)])) & ((1 << 64) - 1) for size in range(INLINE + 1)] + [0], np.uint64
-)
-_PADDING_2 = np.array(
-    [(~int(LOW_BYTES[max(size - 4, 0)])) & ((1 << 64) - 1) for size in range(INLINE + 1)] + [0], np.uint64
-)
-"""For each length of a short value the bits of both words that are zero; none for long ones, which come last."""
+_PADDING = ~np.array([int(LOW_BYTES[min(size + 4, 8)]) for size in range(INLINE + 1)], np.uint64)
+_PADDING_2 = ~np.array([int(LOW_BYTES[max(size - 4, 0)]) for size in range(INLINE + 1)], np.uint64)
+"""For each length of a short value the bits of both words that are zero."""
 
 
 Sizes: TypeAlias = "npt.NDArray[np.uint32]"
@@ -349,36 +345,39 @@ class BinaryViewArray(Array, late=True):
         return True
 
     def _check_references(self) -> None:
-        for _ in self._long(self._sizes(self._mask())):
-            pass
+        sizes, words, room = self._sizes(self._mask()), self._words(), self._room()
+        for first in range(0, len(sizes), PIECE):
+            own = sizes[first : first + PIECE]
+            if int(own.max()) > INLINE:
+                self._places(first, words[first : first + PIECE], own, room)
 
     def _check_values(self) -> None:
         valid = self._mask()
-        all_sizes = self._sizes(valid)
+        sizes = self._sizes(valid)
         text = ascii_ = self._type.text
-        for piece in self._pieces(all_sizes):
-            sizes = np.minimum(piece.sizes, INLINE + 1)
-            first, second = piece.words[:, 0], piece.words[:, 1]
-            bad = (first & _PADDING[sizes]) | (second & _PADDING_2[sizes])
-            if valid is not None:
-                bad *= valid[piece.first : piece.first + len(sizes)]
-            if bad.any():
-                slot = piece.first + int((bad > 0).argmax())
-                raise InvalidData(f"{self._type}: the view at {slot} has bytes other than 0 after its value")
-            if ascii_:
-                inline = second if piece.long is None else second * ~piece.long
-                ascii_ = not int(np.bitwise_or.reduce((first >> _HALF) | inline) & _HIGH_BITS)
+        for piece in self._pieces(sizes):
+            short: Any = slice(None)
             if piece.long is not None:
+                short = np.flatnonzero(~piece.long)
                 at = np.flatnonzero(piece.long)
-                heads = load_words(piece.source, piece.starts[at])
-                unequal = (heads ^ (first[at] >> _HALF)) & _SIZE
+                heads = load_words(piece.source, piece.starts[at]) ^ (piece.words[at, 0] >> _HALF)
+                unequal = (heads & _SIZE) != 0
                 if unequal.any():
-                    slot = piece.first + int(at[(unequal > 0).argmax()])
+                    slot = piece.first + int(at[unequal.argmax()])
                     raise InvalidData(
                         f"{self._type}: the view at {slot} has a prefix other than its value's first 4 bytes"
                     )
+            words, own = piece.words[short], piece.sizes[short]
+            bad = (words[:, 0] & _PADDING[own]) | (words[:, 1] & _PADDING_2[own])
+            if valid is not None:
+                bad *= valid[piece.first : piece.first + PIECE][short]
+            if bad.any():
+                slot = piece.first + int(np.arange(len(piece.sizes))[short][(bad != 0).argmax()])
+                raise InvalidData(f"{self._type}: the view at {slot} has bytes other than 0 after its value")
+            if ascii_:
+                ascii_ = not int(np.bitwise_or.reduce((words[:, 0] >> _HALF) | words[:, 1]) & _HIGH_BITS)
         buffers = self.data_buffers
-        if text and not (ascii_ and _worth(buffers, all_sizes) and all(map(is_ascii, buffers))):
+        if text and not (ascii_ and _worth(buffers, sizes) and all(map(is_ascii, buffers))):
             for start in range(0, self._length, 1 << 18):
                 part = self.slice(start, 1 << 18)
                 offsets, data = part.contiguous()
