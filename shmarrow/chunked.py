@@ -213,8 +213,8 @@ class ChunkedArray:
         """The same values in another form of their type; see :meth:`Array.cast`."""
         target = as_type(target_type)
         if not self.chunks and target != self.type:
-            _cast(nulls(0, self.type), target, safe)  # whether there is a cast at all
-        return self._each(lambda chunk: _cast(chunk, target, safe), target)
+            nulls(0, self.type).cast(target, safe)  # whether there is a cast at all
+        return self._each(lambda chunk: chunk.cast(target, safe), target)
 
     def unique(self) -> Any:
         """The distinct values as one array, in the order of their first appearance; see :meth:`Array.unique`."""
@@ -224,8 +224,7 @@ class ChunkedArray:
         """The same chunks as indices into one dictionary of all values; see :meth:`Array.dictionary_encode`."""
         if self.type.layout == "dictionary":
             return self
-        options = {} if null_encoding == "mask" else {"null_encoding": null_encoding}
-        return self._cut_like(self.combine_chunks().dictionary_encode(**options))
+        return self._cut_like(self.combine_chunks().dictionary_encode(null_encoding=null_encoding))
 
     def unify_dictionaries(self) -> ChunkedArray:
         """The same chunks with one dictionary for all, at any depth of the type; the same object where there is none.
@@ -293,10 +292,6 @@ class ChunkedArray:
         shown = ",\n ".join(str(chunk) for chunk in self.chunks[:5])
         more = f",\n ... {len(self.chunks) - 5} more chunks" if len(self.chunks) > 5 else ""
         return f"<shmarrow.ChunkedArray {self.type}, length {len(self)}, {len(self.chunks)} chunks>\n[{shown}{more}]"
-
-
-def _cast(chunk: Any, target: DataType, safe: bool) -> Any:
-    return chunk.cast(target) if safe else chunk.cast(target, safe=False)
 
 
 def chunked_array(arrays: Any, type: DataType | str | None = None) -> ChunkedArray:

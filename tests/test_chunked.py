@@ -106,7 +106,7 @@ WRONG: dict[str, tuple[Callable[[Any], Any], type[Exception], str]] = {
     "take before": (lambda c: c.take([-1]), sa.IndexOutOfRange, "from -1 to -1"),
     "take a mask": (lambda c: c.take([True] * 5), sa.InvalidType, "truth values"),
     "take floats": (lambda c: c.take([1.0]), sa.InvalidType, "integers"),
-    "take rows": (lambda c: c.take([[1]]), sa.InvalidType, "integers"),
+    "take rows": (lambda c: c.take([[1]]), sa.InvalidArgument, "shape"),
     "short mask": (lambda c: c.filter([True]), sa.InvalidArgument, r"shape \(1,\), expected \(5,\)"),
     "positions as mask": (lambda c: c.filter([1, 0, 1, 0, 1]), sa.InvalidType, "truth values, found int64"),
     "numbers as mask": (lambda c: c.filter(np.zeros(5)), sa.InvalidType, "truth values, found float64"),
@@ -186,6 +186,9 @@ def test_chunks_are_encoded_with_one_dictionary(array: Any, cuts: str) -> None:
     for chunk in ours.chunks:
         assert chunk.dictionary.to_pylist() == theirs.chunk(0).dictionary.to_pylist()
     assert ours.dictionary_encode() is ours
+    assert (
+        chunked(array, CUTS[cuts]).unique().to_pylist() == chunked(array, CUTS[cuts]).to_pyarrow().unique().to_pylist()
+    )
 
 
 def encoded(*values: Any, type: Any = None) -> Any:
