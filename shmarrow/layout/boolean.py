@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
@@ -51,7 +51,7 @@ class BooleanArray(Array):
     def _gather(self, indices: Indices) -> Any:
         return make_array(self._type, len(indices), [None, read_only(bitmap.pack(self.values[indices]))], 0)
 
-    def trim(self) -> Any:
+    def trim(self) -> Self:
         data = self._buffers[1]
         assert data is not None
         bits = bitmap.realign(data, self._offset, self._length)
@@ -79,7 +79,7 @@ class BooleanArray(Array):
         return cast_values(self, target, safe)
 
     @classmethod
-    def from_pylist(cls, type: Any, values: Sequence[Any], valid: Mask | None) -> Any:
+    def from_pylist(cls, type: Any, values: Sequence[Any], valid: Mask | None) -> Self:
         for kind in kinds_of(values):
             if not issubclass(kind, (bool, np.bool_)) and kind is not _NONE:
                 wrong = next(value for value in values if value.__class__ is kind)
@@ -87,12 +87,12 @@ class BooleanArray(Array):
         return cls.from_numpy(type, np.array([bool(value) for value in values], np.bool_), valid)
 
     @classmethod
-    def from_numpy(cls, type: DataType, values: npt.NDArray[Any], valid: Mask | None = None) -> Any:
+    def from_numpy(cls, type: DataType, values: npt.NDArray[Any], valid: Mask | None = None) -> Self:
         """An array from truth values of shape (n,); a copy, as the format has bits."""
         if values.dtype != np.bool_ or type.layout != "bool":
             raise InvalidType(f"{type}: cannot take an ndarray of {values.dtype}")
         validity, nulls = validity_of(None if valid is None else checked_mask(valid, len(values)))
-        return make_array(type, len(values), [validity, read_only(bitmap.pack(values))], nulls)
+        return cls._made(type, len(values), [validity, read_only(bitmap.pack(values))], nulls)
 
 
 _NONE = type(None)
