@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self, SupportsIndex, TypeVar, overload
 
 import numpy as np
 
@@ -42,6 +42,10 @@ if TYPE_CHECKING:
     from shmarrow.layout.boolean import BooleanArray
     from shmarrow.layout.dictionary import DictionaryArray
     from shmarrow.layout.run_end_encoded import RunEndEncodedArray
+
+
+Slice = slice
+AnyArray = TypeVar("AnyArray", bound="Array")
 
 
 class _Classes(dict[str, "type[Array]"]):
@@ -217,7 +221,13 @@ class Array:
     def __len__(self) -> int:
         return self._length
 
-    def __getitem__(self, key: Any) -> Any:
+    @overload
+    def __getitem__(self, key: Slice) -> Self: ...
+
+    @overload
+    def __getitem__(self, key: SupportsIndex) -> Any: ...
+
+    def __getitem__(self, key: Slice | SupportsIndex) -> Any:
         """One value as a Python object, or a slice as an array without copying."""
         if isinstance(key, slice):
             start, stop, step = key.indices(self._length)
@@ -867,7 +877,7 @@ def _zeros(type: DataType, length: int) -> Any:
     return make_array(type, length, buffers, length, 0, children)
 
 
-def concat_arrays(arrays: Sequence[Any]) -> Any:
+def concat_arrays(arrays: Sequence[AnyArray]) -> AnyArray:
     """Arrays of one type as one, a copy; a single one comes back as it is.
 
     Raises
@@ -886,9 +896,9 @@ def concat_arrays(arrays: Sequence[Any]) -> Any:
     if len(arrays) == 1:
         return first
     trimmed = [array.trim() for array in arrays]
-    result = type(first)._join(trimmed)
+    result: AnyArray = type(first)._join(trimmed)
     if LISTING[first.type.layout].has_validity and any(array.null_count for array in trimmed):
-        return result._masked(np.concatenate([array._valid() for array in trimmed]))
+        result = result._masked(np.concatenate([array._valid() for array in trimmed]))
     return result
 
 
