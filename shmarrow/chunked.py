@@ -10,7 +10,7 @@ import numpy as np
 
 from shmarrow.build.sources import read_class
 from shmarrow.errors import CopyRequired, IndexOutOfRange, InvalidArgument, InvalidType, LimitExceeded
-from shmarrow.layout.array import concat_arrays, nulls
+from shmarrow.layout.making import concat_arrays, nulls
 from shmarrow.layout.memory import slice_bounds
 from shmarrow.types import DataType, as_type
 

@@ -21,7 +21,7 @@ from shmarrow.errors import (
     full_name,
     not_expected,
 )
-from shmarrow.layout.array import nulls
+from shmarrow.layout.making import nulls
 from shmarrow.layout.memory import slice_bounds
 from shmarrow.types import DataType, Field, MetadataLike, Schema
 

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from shmarrow.errors import InvalidData, InvalidType
-from shmarrow.layout.array import check_slots, make_array, nulls
 from shmarrow.layout.binary import checked_offsets
 from shmarrow.layout.binary_view import BinaryViewArray
+from shmarrow.layout.making import check_slots, make_array, nulls
 from shmarrow.layout.memory import frozen, ranges, validity_of
 from shmarrow.layout.run_end_encoded import _run_end_array
 from shmarrow.types import (

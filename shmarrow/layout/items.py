@@ -10,7 +10,8 @@ import numpy as np
 from shmarrow.bitmap import Mask
 from shmarrow.convert.python import kinds_of
 from shmarrow.errors import InvalidType
-from shmarrow.layout.array import Array, concat_arrays
+from shmarrow.layout.array import Array
+from shmarrow.layout.making import concat_arrays
 from shmarrow.layout.memory import Indices, ranges
 from shmarrow.types import DataType
 
@@ -75,7 +76,7 @@ def _of_one_dtype(values: list[npt.NDArray[Any]], item: DataType) -> Any:
     from shmarrow.layout.from_numpy import array_from_numpy
 
     if isinstance(values[0], np.ma.MaskedArray):
-        masked = np.ma.concatenate(values)
+        masked = np.ma.concatenate(values)  # type: ignore[no-untyped-call]
         return array_from_numpy(masked.data, item, ~np.ma.getmaskarray(masked))
     return array_from_numpy(np.concatenate(values), item)
 

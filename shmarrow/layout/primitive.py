@@ -17,7 +17,8 @@ from shmarrow.bitmap import Mask
 from shmarrow.convert.python import DayTime, MonthDayNano, check_range, from_numbers, from_python, kinds_of, to_python
 from shmarrow.errors import CopyRequired, InvalidData, InvalidType
 from shmarrow.layout.arguments import checked_mask
-from shmarrow.layout.array import Array, make_array
+from shmarrow.layout.array import Array
+from shmarrow.layout.making import make_array
 from shmarrow.layout.memory import Indices, check_expansion, frozen, read_only, validity_of, view_of
 from shmarrow.types import DataType
 

@@ -8,7 +8,8 @@ from typing import Any
 from shmarrow.bitmap import Mask
 from shmarrow.errors import InvalidArgument, InvalidData, InvalidType
 from shmarrow.layout.arguments import as_array, masked_validity, refuse_type
-from shmarrow.layout.array import Array, concat_arrays, make_array, nulls
+from shmarrow.layout.array import Array
+from shmarrow.layout.making import concat_arrays, make_array, nulls
 from shmarrow.layout.memory import Indices, check_expansion, validity_of
 from shmarrow.layout.preview import Budget
 from shmarrow.types import DataType, Field, struct
@@ -95,7 +96,7 @@ class StructArray(Array):
 
     @classmethod
     def _nulls(cls, type: DataType, length: int) -> Any:
-        from shmarrow.layout.array import _zeros
+        from shmarrow.layout.making import _zeros
 
         made = _zeros(type, length)
         made._children = [nulls(length, field.type) for field in type.fields]

@@ -26,8 +26,9 @@ from shmarrow.ipc.flatbuffers.tables import ENUMS
 from shmarrow.ipc.message.decode import Message
 from shmarrow.ipc.schema.decode import FieldLayout
 from shmarrow.ipc.schema.lazy import LazySchema
-from shmarrow.layout.array import Array, make_array, nulls
+from shmarrow.layout.array import Array
 from shmarrow.layout.listing import LISTING, swapped, swapped_views
+from shmarrow.layout.making import make_array, nulls
 from shmarrow.layout.memory import EMPTY
 from shmarrow.layout.primitive import PrimitiveArray
 from shmarrow.types import Schema
