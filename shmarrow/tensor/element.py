@@ -159,7 +159,10 @@ def as_storage(array: NDArray, type: DataType | None) -> tuple[NDArray, Element]
     if array.dtype == _DAYS and isinstance(found.type, types.DateType) and found.type.unit == "day":
         if np.isnat(array).any():
             raise InvalidData("a tensor has no nulls, and these days have NaT among them")
-        return array.astype(np.int64).astype(dtype), found
+        days = array.astype(np.int64)
+        if days.size and not (int(days.min()) >= -(1 << 31) and int(days.max()) < 1 << 31):
+            raise InvalidData("a tensor's days have 32 bits, and some of these are further from 1970 than 2**31 days")
+        return days.astype(dtype), found
     if isinstance(type, (types.IntType, types.FloatType)) or array.dtype.kind not in "iuV":
         raise InvalidType(f"elements of {found} are values of {dtype}, found {array.dtype}; see ndarray.astype")
     if array.dtype.itemsize != dtype.itemsize or not array.dtype.isnative:
