@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+
 class Same(NamedTuple):
     """Calls that give the same on both sides."""
 

@@ -247,8 +247,8 @@ class Array:
             If ``length`` is negative.
         """
         offset, length = slice_bounds(offset, length, self._length, "array")
-        nulls = 0 if self._null_count == 0 else self._null_count if length == self._length else -1
-        return self._with(offset=self._offset + offset, length=length, null_count=nulls)
+        count = 0 if self._null_count == 0 else self._null_count if length == self._length else -1
+        return self._with(offset=self._offset + offset, length=length, null_count=count)
 
     def _with(self, **changes: Any) -> Any:
         values: dict[str, Any] = {
