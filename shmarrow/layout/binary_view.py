@@ -17,6 +17,7 @@ from shmarrow.errors import EXPANDED_VALUES, InvalidData, LimitExceeded
 from shmarrow.layout.array import Array
 from shmarrow.layout.binary import (
     LOW_BYTES,
+    cast_binary,
     check_utf8,
     copy_runs,
     decode,
@@ -280,6 +281,17 @@ class BinaryViewArray(Array, late=True):
                 if not same_runs(self.data_buffers[i], starts, other.data_buffers[j], their_starts, lengths):
                     return False
         return True
+
+    def _codes(self) -> Indices:
+        from shmarrow.layout.codes import of_runs
+
+        offsets, data = self.contiguous()
+        return of_runs(data, offsets[:-1], np.diff(offsets), self._mask())
+
+    def _cast(self, target: Any, safe: bool) -> Any:
+        return cast_binary(self, target)
+
+    _contiguous = contiguous
 
     def _check_references(self) -> None:
         self._checked(self._mask())
