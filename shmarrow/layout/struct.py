@@ -13,6 +13,7 @@ from shmarrow.errors import InvalidArgument, InvalidData, InvalidType
 from shmarrow.layout.arguments import as_array, masked_validity, refuse_type
 from shmarrow.layout.array import Array
 from shmarrow.layout.items import columns_of_dicts
+from shmarrow.layout.listing import LISTING
 from shmarrow.layout.making import check_slots, concat_arrays, make_array, nulls
 from shmarrow.layout.memory import Indices, check_expansion, validity_of
 from shmarrow.layout.preview import Budget
@@ -33,6 +34,11 @@ class StructArray(Array):
         field = self._type.field(key)
         index = self._type.fields.index(field) if isinstance(key, str) else key
         return self._children[index].slice(self._offset, self._length)
+
+    def flatten(self) -> list[Any]:
+        """The child arrays with the slots of this array, null where the struct is; copies what becomes null only."""
+        valid = self._mask()
+        return self._windows() if valid is None else [_under(child, valid) for child in self._windows()]
 
     def _windows(self) -> list[Any]:
         return [child.slice(self._offset, self._length) for child in self._children]
@@ -240,6 +246,13 @@ def _child(type: DataType, column: Sequence[Any], valid: Mask | None) -> Any:
         return array_from_pylist(column, type)
     known = array_from_pylist(list(itertools.compress(column, valid.tolist())), type)
     return known._take(np.maximum(np.cumsum(valid) - 1, 0), valid)
+
+
+def _under(child: Any, valid: Mask) -> Any:
+    """A child with its slots null where ``valid`` is False."""
+    if not LISTING[child.type.layout].has_validity:
+        return child._take(np.arange(len(child)), valid)
+    return child.trim()._masked(child._valid() & valid)
 
 
 def columns_of(type: Any, values: Sequence[Any]) -> list[list[Any]]:
