@@ -39,12 +39,12 @@ def columns(size: int) -> dict[str, Callable[[], Any]]:
 
     def structs() -> Any:
         children = [sa.array(numbers, mask=~valid), sa.array(words)]
-        return sa.StructArray.from_arrays(sa.struct({"n": sa.int64(), "w": sa.string()}), children, valid)
+        return sa.StructArray.from_arrays(children, type=sa.struct({"n": sa.int64(), "w": sa.string()}), mask=~valid)
 
     wide = np.stack([numbers.astype("u8"), np.zeros(size, "u8")], 1)
     union = {"i": sa.int64(), "s": sa.string(), "f": sa.float64()}
     made: dict[str, Callable[[], Any]] = {
-        "null": lambda: sa.nulls(sa.null(), size),
+        "null": lambda: sa.nulls(size, sa.null()),
         "bool": lambda: sa.array(numbers % 2 == 0, mask=~valid),
         "int8": lambda: sa.array((numbers % 100).astype("i1"), mask=~valid),
         "int64": lambda: sa.array(numbers, mask=~valid),
@@ -59,12 +59,12 @@ def columns(size: int) -> dict[str, Callable[[], Any]]:
         "large_binary": lambda: sa.array(texts).cast(sa.large_binary()),
         "string_view": lambda: sa.array(words, sa.string_view()),
         "string_view, long": lambda: sa.array(texts, sa.string_view()),
-        "list": lambda: sa.ListArray.from_arrays(sa.list_(sa.int64()), offsets, sa.array(items), valid),
+        "list": lambda: sa.ListArray.from_arrays(offsets, sa.array(items), sa.list_(sa.int64()), mask=~valid),
         "list_view": lambda: sa.ListViewArray.from_arrays(
-            sa.list_view(sa.int64()), offsets[:-1], lengths, sa.array(items), valid
+            offsets[:-1], lengths, sa.array(items), sa.list_view(sa.int64()), mask=~valid
         ),
         "fixed_size_list": lambda: sa.FixedSizeListArray.from_arrays(
-            sa.list_(sa.int64(), 2), sa.array(np.arange(2 * size)), valid
+            sa.array(np.arange(2 * size)), type=sa.list_(sa.int64(), 2), mask=~valid
         ),
         "struct": structs,
         "dictionary": lambda: sa.array(few).dictionary_encode(),

@@ -46,6 +46,7 @@ from shmarrow.layout import (
     DayTime,
     DictionaryArray,
     FixedSizeListArray,
+    LargeListArray,
     ListArray,
     MapArray,
     MonthDayNano,
@@ -54,6 +55,7 @@ from shmarrow.layout import (
     concat_arrays,
     nulls,
 )
+from shmarrow.layout.listing import LATE_CLASSES
 from shmarrow.tables import Table, table
 from shmarrow.types import (
     DataType,
@@ -124,6 +126,7 @@ if TYPE_CHECKING:
     from shmarrow.ipc import Bundle, load_tensors, save_tensors
     from shmarrow.layout import (
         BinaryViewArray,
+        LargeListViewArray,
         ListViewArray,
         NullArray,
         RunEndEncodedArray,
@@ -164,6 +167,8 @@ __all__ = [
     "InvalidArgument",
     "InvalidData",
     "InvalidType",
+    "LargeListArray",
+    "LargeListViewArray",
     "LimitExceeded",
     "Limits",
     "ListArray",
@@ -278,13 +283,7 @@ _EXTENSIONS = {
     "uuid",
     "variable_shape_tensor",
 }
-_LAYOUTS = {
-    "BinaryViewArray",
-    "ListViewArray",
-    "NullArray",
-    "RunEndEncodedArray",
-    "UnionArray",
-}
+_LAYOUTS = {*LATE_CLASSES}
 _BUNDLES = {"Bundle", "load_tensors", "save_tensors"}
 
 

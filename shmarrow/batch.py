@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Protocol
 from shmarrow.build import array
 from shmarrow.columns import Columns, Key, by_name, common_length, fields_at, renamed, several, wanted_types
 from shmarrow.errors import InvalidArgument, InvalidData, full_name, not_expected
-from shmarrow.layout.array import checked_positions
+from shmarrow.layout.arguments import checked_positions
 from shmarrow.layout.memory import check_expansion, slice_bounds
 from shmarrow.types import Field, Metadata, MetadataLike, Schema, as_metadata
 
@@ -248,7 +248,7 @@ class RecordBatch(Columns):
     def take(self, indices: Any) -> RecordBatch:
         """The rows at ``indices``, with the same metadata; a copy. The arguments and errors of :meth:`Array.take`."""
         positions, mask = checked_positions(indices)
-        columns = [column.take(positions, mask) for column in self.columns]
+        columns = [column._take(positions, mask) for column in self.columns]
         return RecordBatch(self.schema, len(positions), columns, metadata=self.metadata)
 
     # --- Python values ---

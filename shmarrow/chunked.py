@@ -93,7 +93,7 @@ class ChunkedArray:
 
     def combine_chunks(self) -> Any:
         """One array; a copy if there is more than one chunk."""
-        return concat_arrays(self.chunks) if self.chunks else nulls(self.type, 0)
+        return concat_arrays(self.chunks) if self.chunks else nulls(0, self.type)
 
     def to_pylist(self) -> list[Any]:
         """The values as Python objects, None for null; a copy."""
@@ -106,7 +106,7 @@ class ChunkedArray:
             return found
         if zero_copy_only:
             raise CopyRequired(f"{len(self.chunks)} chunks have no zero-copy numpy form; go through .chunks")
-        parts = [chunk.to_numpy(False) for chunk in self.chunks] or [nulls(self.type, 0).to_numpy(False)]
+        parts = [chunk.to_numpy(False) for chunk in self.chunks] or [nulls(0, self.type).to_numpy(False)]
         return np.concatenate(parts)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> npt.NDArray[Any]:

@@ -211,7 +211,7 @@ def _chunked(values: Any, type: DataType | None) -> ChunkedArray:
         return ChunkedArray([array(values, type)])
     if type is None or values.type == type:
         return values
-    return ChunkedArray([chunk.cast(type) for chunk in values.chunks or [nulls(values.type, 0)]], type)
+    return ChunkedArray([chunk.cast(type) for chunk in values.chunks or [nulls(0, values.type)]], type)
 
 
 def _empty_table(schema: Schema) -> Table:

@@ -344,7 +344,7 @@ def _nested(words: list[str], rows: list[list[int]], indices: list[int]) -> sa.R
     """A dictionary of lists whose items are dictionary-encoded."""
     flat = coded([i for row in rows for i in row], words)
     ends = np.cumsum([0, *map(len, rows)]).astype("i4")
-    lists = sa.ListArray.from_arrays(sa.list_(flat.type), ends, flat)
+    lists = sa.ListArray.from_arrays(ends, flat, sa.list_(flat.type))
     return sa.record_batch([DictionaryArray.from_arrays(sa.array(indices, sa.int8()), lists)], names=["d"])
 
 

@@ -109,21 +109,21 @@ def test_the_same_under_a_struct_a_union_and_runs(name: str) -> None:
     outer = sa.struct({"c": type})
 
     def struct(values: list[Any]) -> Any:
-        return sa.StructArray.from_arrays(outer, [sa.array(values, type)], valid)
+        return sa.StructArray.from_arrays([sa.array(values, type)], type=outer, mask=~valid)
 
     assert struct([first, second, third]).equals(struct([first, third, third]))
     assert not struct([first, second, third]).equals(struct([first, second, second]))
 
     def union(values: list[Any]) -> Any:
         made = sa.sparse_union({"c": type, "n": sa.int8()})
-        return sa.UnionArray.from_arrays(made, [0, 1, 0], [sa.array(values, type), sa.array([0, 1, 2], "int8")])
+        return sa.UnionArray.from_sparse([0, 1, 0], [sa.array(values, type), sa.array([0, 1, 2], "int8")], type=made)
 
     assert union([first, second, third]).equals(union([first, third, third]))
     assert not union([first, second, third]).equals(union([first, second, second]))
 
     def dense(values: list[Any], offsets: list[int]) -> Any:
-        return sa.UnionArray.from_arrays(
-            sa.dense_union({"c": type}), [0] * len(offsets), [sa.array(values, type)], offsets
+        return sa.UnionArray.from_dense(
+            [0] * len(offsets), offsets, [sa.array(values, type)], type=sa.dense_union({"c": type})
         )
 
     assert dense([first, second, third], [0, 2]).equals(dense([first, third], [0, 1]))

@@ -95,16 +95,6 @@ def test_null_indices_hold_anything() -> None:
     assert sa.array(NUMBERS).take(indices).to_pylist() == [None, 20]
 
 
-@pytest.mark.parametrize(
-    ("mask", "error"),
-    [([True], sa.InvalidArgument), (np.ones((2, 1), bool), sa.InvalidArgument), ([1, 0], sa.InvalidType)],
-)
-def test_the_mask_of_take_is_checked(mask: Any, error: Any) -> None:
-    with pytest.raises(error, match="mask"):
-        sa.array(NUMBERS).take([0, 1], mask)
-    assert sa.array(NUMBERS).take([0, 1], [True, False]).to_pylist() == [10, None]
-
-
 @settings(max_examples=60, deadline=None, derandomize=True)
 @given(
     st.lists(st.none() | st.integers(-(1 << 63), (1 << 63) - 1), max_size=6),

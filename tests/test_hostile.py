@@ -219,11 +219,11 @@ def _dictionary_of_itself() -> bytes:
 
 
 BOMBS: dict[str, tuple[str, Callable[[], bytes]]] = {
-    "nulls": ("valid", lambda: ours(nulls(sa.null(), HUGE))),
+    "nulls": ("valid", lambda: ours(nulls(HUGE, sa.null()))),
     "structs without fields": ("valid", lambda: ours(make_array(sa.struct([]), HUGE, [None], 0))),
     "structs of nulls": (
         "valid",
-        lambda: ours(make_array(sa.struct({"a": sa.null()}), HUGE, [None], 0, 0, [nulls(sa.null(), HUGE)])),
+        lambda: ours(make_array(sa.struct({"a": sa.null()}), HUGE, [None], 0, 0, [nulls(HUGE, sa.null())])),
     ),
     "lists of size 0": (
         "valid",
@@ -232,15 +232,15 @@ BOMBS: dict[str, tuple[str, Callable[[], bytes]]] = {
     "lists of nulls of a large size": (
         "valid",
         lambda: ours(
-            make_array(sa.list_(sa.null(), 2**31 - 1), MANY, [None], 0, 0, [nulls(sa.null(), (2**31 - 1) * MANY)])
+            make_array(sa.list_(sa.null(), 2**31 - 1), MANY, [None], 0, 0, [nulls((2**31 - 1) * MANY, sa.null())])
         ),
     ),
     "binary of width 0": ("valid", lambda: ours(make_array(sa.binary(0), HUGE, [None, _bytes(b"")], 0))),
     "one run": ("valid", lambda: ours(_runs(sa.array([1]), HUGE))),
     "one run of a long string": ("valid", lambda: ours(_runs(sa.array([LONG], sa.large_string()), MANY))),
     "one run of a long list": ("valid", lambda: ours(_runs(sa.array([[1] * len(LONG)], sa.large_list("int8")), MANY))),
-    "a list of nulls": ("valid", lambda: ours(_list_of(nulls(sa.null(), 2**31 - 1)))),
-    "a list of a run": ("valid", lambda: ours(_list_of(_runs(nulls(sa.null(), 1), 2**31 - 1)))),
+    "a list of nulls": ("valid", lambda: ours(_list_of(nulls(2**31 - 1, sa.null())))),
+    "a list of a run": ("valid", lambda: ours(_list_of(_runs(nulls(1, sa.null()), 2**31 - 1)))),
     "views of all": ("valid", lambda: theirs(_all_views(30_000, pa.array(np.zeros(30_000, "i1"))))),
     "views of all nulls": ("valid", lambda: theirs(_all_views(30_000, pa.nulls(30_000)))),
     "views of views": ("valid", lambda: theirs(_views_of_views(40))),

@@ -183,7 +183,7 @@ def many(*batches: list[int]) -> sa.Table:
 def union(codes: list[int]) -> sa.Table:
     type = sa.sparse_union({"a": sa.int32(), "b": sa.int32()})
     children = [sa.array([5, 5], sa.int32())] * 2
-    return sa.Table.from_arrays([sa.UnionArray.from_arrays(type, codes, children)], names=["f"])
+    return sa.Table.from_arrays([sa.UnionArray.from_sparse(codes, children, type=type)], names=["f"])
 
 
 NAN = float("nan")

@@ -502,7 +502,7 @@ def test_names_that_end_in_gz_are_compressed(tmp_path: Path) -> None:
 
 
 def test_a_failed_write_leaves_nothing(tmp_path: Path) -> None:
-    broken = sa.BinaryArray.from_buffers(sa.string(), [0, 1], b"\xff")
+    broken = sa.BinaryArray.from_arrays([0, 1], b"\xff", sa.string())
     with pytest.raises(sa.InvalidData, match=r"column 'c': .*UTF-8"):
         write_json(tmp_path / "t.json", sa.record_batch([broken], names=["c"]))
     assert list(tmp_path.iterdir()) == []

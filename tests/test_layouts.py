@@ -104,7 +104,7 @@ def test_take(case: Case) -> None:
         taken.validate(full=True)
         assert taken.to_pylist() == [values[i] for i in picks]
         mask = np.array([i % 3 > 0 for i in picks], bool)
-        masked = array.take(picks, mask)
+        masked = array.take([pick if keep else None for pick, keep in zip(picks, mask, strict=True)])
         masked.validate(full=True)
         assert masked.to_pylist() == [values[i] if keep else None for i, keep in zip(picks, mask, strict=True)]
         for wrong in (len(values), -1):
@@ -164,7 +164,7 @@ def test_equality(case: Case) -> None:
             assert array != array.slice(1)
             assert array.slice(0, 0) == array.slice(len(values))
         other = sa.int8() if case.type != sa.int8() else sa.int16()
-        assert array != sa.nulls(other, len(values))
+        assert array != sa.nulls(len(values), other)
 
 
 @every_case
@@ -192,7 +192,7 @@ every_type = pytest.mark.parametrize("type", TYPES, ids=str)
 @every_type
 @pytest.mark.parametrize("length", [0, 1, 17])
 def test_nulls(type: Any, length: int) -> None:
-    array = sa.nulls(type, length)
+    array = sa.nulls(length, type)
     array.validate(full=True)
     assert array.type == type
     assert array.to_pylist() == [None] * length
@@ -228,7 +228,7 @@ def test_repr_of_much() -> None:
     assert len(repr(sa.array(["x" * 1_000_000] * 3))) < 2_000
     assert len(repr(sa.array([[["y" * 100] * 100] * 100] * 10))) < 30_000
     wide = sa.struct({f"column{i}": sa.int8() for i in range(5_000)})
-    assert len(repr(sa.nulls(wide, 100))) < 30_000
+    assert len(repr(sa.nulls(100, wide))) < 30_000
     assert len(repr(sa.array([{f"column{i}": 1 for i in range(5_000)}] * 3, wide))) < 30_000
 
 
@@ -247,7 +247,7 @@ ENCODED = [case for case in CASES if case.type.layout not in ("dictionary", "run
 @pytest.mark.parametrize("case", ENCODED, ids=ids(ENCODED))
 def test_dictionary_encode(case: Case) -> None:
     for array, values in pieces(case):
-        encoded = array.dictionary_encode("int8")
+        encoded = array.dictionary_encode(index_type="int8")
         encoded.validate(full=True)
         assert encoded.type == sa.dictionary(sa.int8(), case.type)
         assert encoded.to_pylist() == values
@@ -302,7 +302,7 @@ def test_decode_runs(case: Case) -> None:
 
 def test_too_many_for_the_index_or_run_ends() -> None:
     with pytest.raises(sa.InvalidData, match="200 distinct values"):
-        sa.array(range(200)).dictionary_encode("int8")
+        sa.array(range(200)).dictionary_encode(index_type="int8")
     with pytest.raises(sa.InvalidData, match="40000 slots"):
         sa.array(np.zeros(40_000)).run_end_encode("int16")
 
@@ -391,7 +391,7 @@ def test_cast_through_encodings_and_nesting() -> None:
     struct = sa.array(rows, sa.struct({"a": sa.int32(), "b": sa.list_(sa.string())}))
     target = sa.struct({"a": sa.int64(), "b": sa.list_view(sa.large_string())})
     assert struct.slice(1).cast(target).to_pylist() == rows[1:]
-    assert sa.nulls(sa.null(), 3).cast("string").to_pylist() == [None] * 3
+    assert sa.nulls(3, sa.null()).cast("string").to_pylist() == [None] * 3
 
 
 def test_casts_that_are_none() -> None:
@@ -598,12 +598,12 @@ def test_text_that_is_wrong_far_behind_is_named() -> None:
     raw = b"ok" * 30_000
     offsets = np.arange(0, 60_001, 2, dtype=np.int32)
     wrong = raw[:40_002] + b"\xff\xff" + raw[40_004:]
-    made = sa.BinaryArray.from_buffers(sa.string(), offsets, wrong)
+    made = sa.BinaryArray.from_arrays(offsets, wrong, sa.string())
     with pytest.raises(sa.InvalidData, match="slot 20001 is not UTF-8"):
         made.to_pylist()
     valid = np.ones(30_000, np.bool_)
     valid[20_001] = False
-    masked = sa.BinaryArray.from_buffers(sa.string(), offsets, wrong, valid)
+    masked = sa.BinaryArray.from_arrays(offsets, wrong, sa.string(), mask=~valid)
     assert masked.to_pylist() == ["ok"] * 20_001 + [None] + ["ok"] * 9_998
 
 

@@ -220,7 +220,7 @@ def test_threads_that_read_dictionaries_count_them_once() -> None:
 def test_values_that_no_bytes_stand_for_are_bounded() -> None:
     """2**24 of them are made at once, and no more."""
     for array in (
-        sa.nulls(sa.null(), (1 << 24) + 1),
+        sa.nulls((1 << 24) + 1, sa.null()),
         sa.array([{}] * 3, sa.struct({})).take(np.zeros((1 << 24) + 1, "i8")),
     ):
         with pytest.raises(sa.LimitExceeded, match=r"16777217 values .* the 16777216 that are made at once"):

@@ -55,7 +55,7 @@ def test_a_column_holds_about_its_own_size(how: Callable[[Any], Any], size: int)
 def test_children_hold_no_other_children() -> None:
     children = [sa.array(np.arange(60_000) % 100 + i) for i in range(10)]
     type = sa.struct([(f"c{i}", sa.int64()) for i in range(10)])
-    made = sa.record_batch({"s": sa.StructArray.from_arrays(type, children)})
+    made = sa.record_batch({"s": sa.StructArray.from_arrays(children, type=type)})
     place = io.BytesIO()
     with sa.ipc.new_file(place, made.schema, sa.ipc.IpcWriteOptions(compression="zstd")) as writer:
         writer.write(made)

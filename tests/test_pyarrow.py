@@ -255,7 +255,7 @@ def test_an_extension_type_that_pyarrow_does_not_know() -> None:
     assert theirs.type == ours.type.storage_type.to_pyarrow()
     assert theirs.metadata[b"ARROW:extension:name"] == b"arrow.timestamp_with_offset"
     assert sa.Field.from_pyarrow(theirs) == ours
-    batch = sa.RecordBatch(sa.schema([ours]), 2, [sa.nulls(ours.type, 2)])
+    batch = sa.RecordBatch(sa.schema([ours]), 2, [sa.nulls(2, ours.type)])
     assert sa.RecordBatch.from_pyarrow(batch.to_pyarrow()) == batch
 
 
@@ -442,7 +442,7 @@ def test_types_that_pyarrow_lacks(type: Any) -> None:
     with pytest.raises(sa.Unsupported, match=f"pyarrow has no type for {type}"):
         type.to_pyarrow()
     with pytest.raises(sa.Unsupported, match=f"pyarrow has no type for {type}"):
-        sa.nulls(sa.list_(type), 3).to_pyarrow()
+        sa.nulls(3, sa.list_(type)).to_pyarrow()
 
 
 @pytest.mark.parametrize(

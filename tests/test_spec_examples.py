@@ -87,5 +87,5 @@ def test_bitmaps_are_least_significant_bit_first() -> None:
 def test_offsets_need_not_start_at_0_and_lengths_are_differences() -> None:
     """ "Variable-size Binary Layout": slot j is ``[offsets[j], offsets[j + 1])``."""
     data = to_bytes("78 78 6a 6f 65 6d 61 72 6b 78")
-    array = sa.BinaryArray.from_buffers(sa.string(), np.array([2, 5, 5, 9], "i4"), data)
+    array = sa.BinaryArray.from_arrays(np.array([2, 5, 5, 9], "i4"), data, sa.string())
     assert array.to_pylist() == ["joe", "", "mark"]

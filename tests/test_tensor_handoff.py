@@ -173,7 +173,7 @@ def test_a_gpu_has_it_after_one_transfer(torch: Any, shm_name: str) -> None:
 
 def test_columns_are_tensors(torch: Any, shm_name: str) -> None:
     numbers = np.arange(12.0)
-    pairs = sa.FixedSizeListArray.from_arrays(sa.list_(sa.float64(), 2), sa.array(numbers))
+    pairs = sa.FixedSizeListArray.from_arrays(sa.array(numbers), type=sa.list_(sa.float64(), 2))
     cubes = sa.FixedShapeTensorArray.from_numpy_ndarray(numbers.reshape(3, 2, 2))
     schema = sa.schema([("pairs", pairs.type), ("numbers", sa.float64())])
     with sa.ipc.new_file(shm_name, schema) as writer:

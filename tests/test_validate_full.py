@@ -73,67 +73,70 @@ def test_the_names_of_a_maps_entries_are_no_part_of_its_type() -> None:
 
 
 FROM_ARRAYS: dict[str, tuple[Any, Any]] = {
-    "struct-type": (lambda: sa.StructArray.from_arrays(sa.struct({"a": sa.string()}), [ints(1)]), sa.InvalidData),
+    "struct-type": (lambda: sa.StructArray.from_arrays([ints(1)], type=sa.struct({"a": sa.string()})), sa.InvalidData),
     "struct-lengths": (
-        lambda: sa.StructArray.from_arrays(sa.struct({"a": sa.int8(), "b": sa.int8()}), [ints(1), ints(1, 2)]),
+        lambda: sa.StructArray.from_arrays([ints(1), ints(1, 2)], type=sa.struct({"a": sa.int8(), "b": sa.int8()})),
         sa.InvalidData,
     ),
-    "struct-count": (lambda: sa.StructArray.from_arrays(sa.struct({"a": sa.int8()}), []), sa.InvalidData),
+    "struct-count": (lambda: sa.StructArray.from_arrays([], type=sa.struct({"a": sa.int8()})), sa.InvalidArgument),
     "struct-mask": (
-        lambda: sa.StructArray.from_arrays(sa.struct({"a": sa.int8()}), [ints(1)], np.array([True, False])),
+        lambda: sa.StructArray.from_arrays([ints(1)], type=sa.struct({"a": sa.int8()}), mask=np.array([False, True])),
         sa.InvalidArgument,
     ),
-    "struct-no-arrays": (lambda: sa.StructArray.from_arrays(sa.struct({"a": sa.int8()}), [[1]]), sa.InvalidType),
-    "struct-of-list-type": (lambda: sa.StructArray.from_arrays(sa.list_(sa.int8()), [ints(1)]), sa.InvalidType),
-    "list-type": (lambda: sa.ListArray.from_arrays(sa.list_(sa.string()), [0, 1], ints(1)), sa.InvalidData),
+    "struct-no-arrays": (lambda: sa.StructArray.from_arrays([1], type=sa.struct({"a": sa.int8()})), sa.InvalidType),
+    "struct-of-list-type": (lambda: sa.StructArray.from_arrays([ints(1)], type=sa.list_(sa.int8())), sa.InvalidType),
+    "list-type": (lambda: sa.ListArray.from_arrays([0, 1], ints(1), sa.list_(sa.string())), sa.InvalidData),
     "list-mask": (
-        lambda: sa.ListArray.from_arrays(sa.list_(sa.int8()), [0, 1], ints(1), np.array([True, False])),
+        lambda: sa.ListArray.from_arrays([0, 1], ints(1), sa.list_(sa.int8()), mask=np.array([False, True])),
         sa.InvalidArgument,
     ),
     "list-mask-of-numbers": (
-        lambda: sa.ListArray.from_arrays(sa.list_(sa.int8()), [0, 1], ints(1), np.array([1])), sa.InvalidType
+        lambda: sa.ListArray.from_arrays([0, 1], ints(1), sa.list_(sa.int8()), mask=np.array([1])), sa.InvalidType
     ),
-    "list-float-offsets": (lambda: sa.ListArray.from_arrays(sa.list_(sa.int8()), [0.0, 1.5], ints(1)), sa.InvalidType),
+    "list-float-offsets": (lambda: sa.ListArray.from_arrays([0.0, 1.5], ints(1), sa.list_(sa.int8())), sa.InvalidType),
     "list-wide-offsets": (
-        lambda: sa.ListArray.from_arrays(sa.list_(sa.int8()), [1 << 32, 1 + (1 << 32)], ints(1)), sa.InvalidData
+        lambda: sa.ListArray.from_arrays([1 << 32, 1 + (1 << 32)], ints(1), sa.list_(sa.int8())), sa.InvalidData
     ),
-    "list-no-offsets": (lambda: sa.ListArray.from_arrays(sa.list_(sa.int8()), [], ints(1)), sa.InvalidData),
-    "list-in-pyarrows-order": (lambda: sa.ListArray.from_arrays([0, 1], ints(1), None), sa.InvalidType),
-    "list-null-offsets": (
-        lambda: sa.ListArray.from_arrays(sa.list_(sa.int8()), ints(0, None, 1), ints(1)), sa.InvalidType
+    "list-no-offsets": (lambda: sa.ListArray.from_arrays([], ints(1), sa.list_(sa.int8())), sa.InvalidData),
+    "list-type-first": (lambda: sa.ListArray.from_arrays(sa.list_(sa.int8()), [0, 1], ints(1)), sa.InvalidType),
+    "list-null-end": (
+        lambda: sa.ListArray.from_arrays(ints(0, None), ints(1), sa.list_(sa.int8())), sa.InvalidData
     ),
     "list-view-sizes": (
-        lambda: sa.ListViewArray.from_arrays(sa.list_view(sa.int8()), [0, 0], [1], ints(1)), sa.InvalidArgument
+        lambda: sa.ListViewArray.from_arrays([0, 0], [1], ints(1), sa.list_view(sa.int8())), sa.InvalidArgument
     ),
     "list-view-mask": (
-        lambda: sa.ListViewArray.from_arrays(sa.list_view(sa.int8()), [0], [1], ints(1), [True, True]),
+        lambda: sa.ListViewArray.from_arrays([0], [1], ints(1), sa.list_view(sa.int8()), mask=[False, False]),
         sa.InvalidArgument,
     ),
     "list-view-type": (
-        lambda: sa.ListViewArray.from_arrays(sa.list_view(sa.string()), [0], [1], ints(1)), sa.InvalidData
+        lambda: sa.ListViewArray.from_arrays([0], [1], ints(1), sa.list_view(sa.string())), sa.InvalidData
     ),
-    "fixed-rest": (lambda: sa.FixedSizeListArray.from_arrays(sa.list_(sa.int8(), 2), ints(1, 2, 3)), sa.InvalidData),
+    "fixed-rest": (lambda: sa.FixedSizeListArray.from_arrays(ints(1, 2, 3), 2), sa.InvalidData),
     "fixed-mask": (
-        lambda: sa.FixedSizeListArray.from_arrays(sa.list_(sa.int8(), 2), ints(1, 2, 3, 4), [True]), sa.InvalidArgument
+        lambda: sa.FixedSizeListArray.from_arrays(ints(1, 2, 3, 4), type=sa.list_(sa.int8(), 2), mask=[False]),
+        sa.InvalidArgument,
     ),
-    "fixed-type": (lambda: sa.FixedSizeListArray.from_arrays(sa.list_(sa.string(), 1), ints(1)), sa.InvalidData),
+    "fixed-type": (lambda: sa.FixedSizeListArray.from_arrays(ints(1), type=sa.list_(sa.string(), 1)), sa.InvalidData),
     "union-no-offsets": (
-        lambda: sa.UnionArray.from_arrays(sa.dense_union({"a": sa.int8()}), [0], [ints(1)]), sa.InvalidArgument
+        lambda: sa.UnionArray.from_sparse([0], [ints(1)], type=sa.dense_union({"a": sa.int8()})), sa.InvalidType
     ),
     "union-offsets": (
-        lambda: sa.UnionArray.from_arrays(sa.dense_union({"a": sa.int8()}), [0], [ints(1)], [0, 0]), sa.InvalidArgument
+        lambda: sa.UnionArray.from_dense([0], [0, 0], [ints(1)], type=sa.dense_union({"a": sa.int8()})),
+        sa.InvalidArgument,
     ),
     "union-sparse-offsets": (
-        lambda: sa.UnionArray.from_arrays(sa.sparse_union({"a": sa.int8()}), [0], [ints(1)], [0]), sa.InvalidArgument
+        lambda: sa.UnionArray.from_dense([0], [0], [ints(1)], type=sa.sparse_union({"a": sa.int8()})),
+        sa.InvalidType,
     ),
     "union-sparse-length": (
-        lambda: sa.UnionArray.from_arrays(sa.sparse_union({"a": sa.int8()}), [0], [ints(1, 2)]), sa.InvalidData
+        lambda: sa.UnionArray.from_sparse([0], [ints(1, 2)], type=sa.sparse_union({"a": sa.int8()})), sa.InvalidData
     ),
     "union-ids-wrap": (
-        lambda: sa.UnionArray.from_arrays(sa.sparse_union({"a": sa.int8()}), [256], [ints(1)]), sa.InvalidData
+        lambda: sa.UnionArray.from_sparse([256], [ints(1)], type=sa.sparse_union({"a": sa.int8()})), sa.InvalidData
     ),
     "union-type": (
-        lambda: sa.UnionArray.from_arrays(sa.sparse_union({"a": sa.string()}), [0], [ints(1)]), sa.InvalidData
+        lambda: sa.UnionArray.from_sparse([0], [ints(1)], type=sa.sparse_union({"a": sa.string()})), sa.InvalidData
     ),
     "runs-type": (
         lambda: sa.RunEndEncodedArray.from_arrays(
@@ -142,14 +145,15 @@ FROM_ARRAYS: dict[str, tuple[Any, Any]] = {
         sa.InvalidData,
     ),
     "runs-float": (lambda: sa.RunEndEncodedArray.from_arrays(sa.array([1.0]), ints(1)), sa.InvalidArgument),
-    "runs-list": (lambda: sa.RunEndEncodedArray.from_arrays([1], ints(1)), sa.InvalidType),
-    "dictionary-list": (lambda: sa.DictionaryArray.from_arrays([0], ["a"]), sa.InvalidType),
+    "runs-text": (lambda: sa.RunEndEncodedArray.from_arrays(["a"], ints(1)), sa.InvalidArgument),
+    "dictionary-text": (lambda: sa.DictionaryArray.from_arrays(["a"], ["a"]), sa.InvalidType),
+    "dictionary-beyond": (lambda: sa.DictionaryArray.from_arrays(ints(1), ["a"]), sa.InvalidData),
     "binary-mask": (
-        lambda: sa.BinaryArray.from_buffers(sa.string(), [0, 1], b"a", np.array([True, True])), sa.InvalidArgument
+        lambda: sa.BinaryArray.from_arrays([0, 1], b"a", sa.string(), mask=np.array([False, False])), sa.InvalidArgument
     ),
-    "binary-offsets": (lambda: sa.BinaryArray.from_buffers(sa.string(), [0.5, 1.0], b"a"), sa.InvalidType),
-    "binary-data": (lambda: sa.BinaryArray.from_buffers(sa.string(), [0, 1], "a"), sa.InvalidType),
-    "binary-type": (lambda: sa.BinaryArray.from_buffers(sa.string_view(), [0, 1], b"a"), sa.InvalidType),
+    "binary-offsets": (lambda: sa.BinaryArray.from_arrays([0.5, 1.0], b"a", sa.string()), sa.InvalidType),
+    "binary-data": (lambda: sa.BinaryArray.from_arrays([0, 1], "a", sa.string()), sa.InvalidType),
+    "binary-type": (lambda: sa.BinaryArray.from_arrays([0, 1], b"a", sa.string_view()), sa.InvalidType),
     "numbers-mask": (
         lambda: sa.PrimitiveArray.from_numpy(sa.int8(), np.zeros(2, "i1"), np.array([True])), sa.InvalidArgument
     ),
@@ -167,12 +171,15 @@ def test_parts_are_checked_when_they_are_put_together(name: str) -> None:
 
 
 def test_parts_that_fit() -> None:
-    made = sa.ListArray.from_arrays(sa.list_(sa.int8()), ints(0, 1, 3), ints(1, 2, 3), [True, True])
+    made = sa.ListArray.from_arrays(ints(0, 1, 3), ints(1, 2, 3), sa.list_(sa.int8()), mask=[False, False])
     assert made.to_pylist() == [[1], [2, 3]]
-    assert sa.FixedSizeListArray.from_arrays(sa.list_(sa.int8(), 0), ints(), [True, False]).to_pylist() == [[], None]
-    assert sa.BinaryArray.from_buffers(sa.string(), [0, 1], b"a", [False]).to_pylist() == [None]
-    assert sa.BinaryArray.from_buffers(sa.string(), [0], b"").to_pylist() == []
-    ids = sa.UnionArray.from_arrays(sa.dense_union({"a": sa.int8()}), np.array([0, 0], "i8"), [ints(5)], [0, 0])
+    assert sa.FixedSizeListArray.from_arrays(ints(), type=sa.list_(sa.int8(), 0), mask=[False, True]).to_pylist() == [
+        [],
+        None,
+    ]
+    assert sa.BinaryArray.from_arrays([0, 1], b"a", sa.string(), mask=[True]).to_pylist() == [None]
+    assert sa.BinaryArray.from_arrays([0], b"", sa.string()).to_pylist() == []
+    ids = sa.UnionArray.from_dense(np.array([0, 0], "i8"), [0, 0], [ints(5)], type=sa.dense_union({"a": sa.int8()}))
     assert ids.to_pylist() == [5, 5]
 
 
@@ -183,15 +190,15 @@ NULLED = ints(1, None, 3)
 
 
 def lists(offsets: list[int], mask: list[bool] | None = None) -> Any:
-    return sa.ListArray.from_arrays(LIST, offsets, NULLED, mask)
+    return sa.ListArray.from_arrays(offsets, NULLED, LIST, mask=mask)
 
 
 def views(starts: list[int], sizes: list[int], mask: list[bool] | None = None) -> Any:
-    return sa.ListViewArray.from_arrays(sa.list_view(REQUIRED), starts, sizes, NULLED, mask)
+    return sa.ListViewArray.from_arrays(starts, sizes, NULLED, sa.list_view(REQUIRED), mask=mask)
 
 
 def dense(offsets: list[int]) -> Any:
-    return sa.UnionArray.from_arrays(sa.dense_union([REQUIRED]), [0] * len(offsets), [NULLED], offsets)
+    return sa.UnionArray.from_dense([0] * len(offsets), offsets, [NULLED], type=sa.dense_union([REQUIRED]))
 
 
 TWO = sa.sparse_union([REQUIRED, sa.field("o", sa.int8())])
@@ -199,49 +206,53 @@ RUNS = sa.run_end_encoded(sa.int32(), REQUIRED)
 ENDS = ints(2, 4, 6, type="int32")
 IN_DICTIONARY = sa.DictionaryArray.from_arrays(ints(0, 1, 0), ints(7, None))
 IN_RUNS = sa.RunEndEncodedArray.from_arrays(ints(1, 3, type="int32"), ints(7, None))
-IN_UNION = sa.UnionArray.from_arrays(sa.dense_union({"a": sa.int8()}), [0, 0, 0], [NULLED], [0, 1, 1])
+IN_UNION = sa.UnionArray.from_dense([0, 0, 0], [0, 1, 1], [NULLED], type=sa.dense_union({"a": sa.int8()}))
 
 
 def required(child: Any) -> Any:
-    return sa.StructArray.from_arrays(sa.struct([sa.field("n", child.type, nullable=False)]), [child])
+    return sa.StructArray.from_arrays([child], type=sa.struct([sa.field("n", child.type, nullable=False)]))
 
 
 ALLOWED: dict[str, Any] = {
     "list-gap": lambda: lists([0, 1]),
     "list-slice": lambda: lists([0, 1, 2, 3]).slice(2),
-    "list-under-null": lambda: lists([0, 1, 2, 3], [True, False, True]),
+    "list-under-null": lambda: lists([0, 1, 2, 3], [False, True, False]),
     "list-view-gap": lambda: views([0, 2], [1, 1]),
-    "list-view-under-null": lambda: views([0, 1], [1, 2], [True, False]),
+    "list-view-under-null": lambda: views([0, 1], [1, 2], [False, True]),
     "list-view-slice": lambda: views([0, 1], [1, 2]).slice(0, 1),
-    "fixed-under-null": lambda: sa.FixedSizeListArray.from_arrays(sa.list_(REQUIRED, 1), NULLED, [True, False, True]),
-    "fixed-slice": lambda: sa.FixedSizeListArray.from_arrays(sa.list_(REQUIRED, 1), NULLED).slice(2),
+    "fixed-under-null": lambda: sa.FixedSizeListArray.from_arrays(
+        NULLED, type=sa.list_(REQUIRED, 1), mask=[False, True, False]
+    ),
+    "fixed-slice": lambda: sa.FixedSizeListArray.from_arrays(NULLED, type=sa.list_(REQUIRED, 1)).slice(2),
     "dense-union-unused": lambda: dense([0, 2]),
-    "sparse-union-unused": lambda: sa.UnionArray.from_arrays(TWO, [0, 1, 0], [NULLED, NULLED]),
+    "sparse-union-unused": lambda: sa.UnionArray.from_sparse([0, 1, 0], [NULLED, NULLED], type=TWO),
     "runs-slice": lambda: sa.RunEndEncodedArray.from_arrays(ENDS, NULLED, RUNS).slice(4),
     "struct-slice": lambda: required(NULLED).slice(2),
     "dictionary-unused": lambda: required(IN_DICTIONARY.slice(2)),
     "dictionary-of-structs-unused": lambda: sa.DictionaryArray.from_arrays(ints(0, 2), required(NULLED)),
     "runs-in-slice": lambda: required(IN_RUNS).slice(0, 1),
     "list-of-structs-under-null": lambda: sa.ListArray.from_arrays(
-        sa.list_(required(NULLED).type), [0, 1, 2, 3], required(NULLED), [True, False, True]
+        [0, 1, 2, 3], required(NULLED), sa.list_(required(NULLED).type), mask=[False, True, False]
     ),
     "runs-of-structs-under-null": lambda: sa.StructArray.from_arrays(
-        sa.struct({"r": sa.run_end_encoded(sa.int32(), required(NULLED).type)}),
         [sa.RunEndEncodedArray.from_arrays(ints(1, 2, 3, type="int32"), required(NULLED))],
-        [True, False, True],
+        type=sa.struct({"r": sa.run_end_encoded(sa.int32(), required(NULLED).type)}),
+        mask=[False, True, False],
     ),
-    "required-null-type": lambda: required(sa.nulls(sa.null(), 3)),
+    "required-null-type": lambda: required(sa.nulls(3, sa.null())),
 }
 
 REFUSED: dict[str, Any] = {
     "list": lambda: lists([0, 1, 2]),
-    "list-beside-null": lambda: lists([0, 1, 3], [False, True]),
+    "list-beside-null": lambda: lists([0, 1, 3], [True, False]),
     "list-view": lambda: views([0, 1], [1, 1]),
-    "list-view-beside-null": lambda: views([0, 0], [1, 2], [False, True]),
-    "fixed-beside-null": lambda: sa.FixedSizeListArray.from_arrays(sa.list_(REQUIRED, 1), NULLED, [False, True, True]),
-    "fixed": lambda: sa.FixedSizeListArray.from_arrays(sa.list_(REQUIRED, 3), NULLED),
+    "list-view-beside-null": lambda: views([0, 0], [1, 2], [True, False]),
+    "fixed-beside-null": lambda: sa.FixedSizeListArray.from_arrays(
+        NULLED, type=sa.list_(REQUIRED, 1), mask=[True, False, False]
+    ),
+    "fixed": lambda: sa.FixedSizeListArray.from_arrays(NULLED, type=sa.list_(REQUIRED, 3)),
     "dense-union": lambda: dense([0, 1]),
-    "sparse-union": lambda: sa.UnionArray.from_arrays(TWO, [1, 0, 0], [NULLED, NULLED]),
+    "sparse-union": lambda: sa.UnionArray.from_sparse([1, 0, 0], [NULLED, NULLED], type=TWO),
     "runs": lambda: sa.RunEndEncodedArray.from_arrays(ENDS, NULLED, RUNS),
     "runs-slice": lambda: sa.RunEndEncodedArray.from_arrays(ENDS, NULLED, RUNS).slice(3, 1),
     "struct": lambda: required(NULLED),
@@ -250,7 +261,7 @@ REFUSED: dict[str, Any] = {
     "dictionary-of-structs": lambda: sa.DictionaryArray.from_arrays(ints(1), required(NULLED)),
     "runs-in-struct": lambda: required(IN_RUNS),
     "union-in-struct": lambda: required(IN_UNION),
-    "list-of-structs": lambda: sa.ListArray.from_arrays(sa.list_(required(NULLED).type), [1, 2], required(NULLED)),
+    "list-of-structs": lambda: sa.ListArray.from_arrays([1, 2], required(NULLED), sa.list_(required(NULLED).type)),
 }
 
 
@@ -259,7 +270,7 @@ def test_nulls_that_no_valid_slot_refers_to_are_allowed(name: str) -> None:
     array = ALLOWED[name]()
     array.validate(full=True)
     sa.struct([("a", array.type)])
-    sa.StructArray.from_arrays(sa.struct({"a": array.type}), [array]).validate(full=True)
+    sa.StructArray.from_arrays([array], type=sa.struct({"a": array.type})).validate(full=True)
 
 
 @pytest.mark.parametrize("name", REFUSED)
@@ -268,21 +279,26 @@ def test_nulls_in_required_fields_are_named(name: str) -> None:
     array.validate()
     with pytest.raises(sa.InvalidData, match=r"'n' is not nullable but has [12] nulls"):
         array.validate(full=True)
-    outer = sa.StructArray.from_arrays(sa.struct({"a": array.type}), [array])
+    outer = sa.StructArray.from_arrays([array], type=sa.struct({"a": array.type}))
     with pytest.raises(sa.InvalidData, match=r"child 'a': .*'n' is not nullable"):
         outer.validate(full=True)
-    hidden = sa.StructArray.from_arrays(sa.struct({"a": array.type}), [array], np.zeros(len(array), bool))
+    hidden = sa.StructArray.from_arrays([array], type=sa.struct({"a": array.type}), mask=np.ones(len(array), bool))
     hidden.validate(full=True)
 
 
 def test_keys_are_never_null_where_a_map_is_valid() -> None:
     names = sa.struct([sa.field("key", sa.string()), sa.field("value", sa.int8())])
     type = MapType(sa.field("entries", names))
-    entries = sa.StructArray.from_arrays(names, [sa.array(["a", None, "c"]), ints(1, 2, 3)])
-    sa.MapArray.from_arrays(type, [0, 1, 2, 3], entries, [True, False, True]).validate(full=True)
-    sa.MapArray.from_arrays(type, [2, 3], entries).validate(full=True)
+    entries = sa.StructArray.from_arrays([sa.array(["a", None, "c"]), ints(1, 2, 3)], type=names)
+
+    def maps(offsets: list[int], valid: int) -> Any:
+        buffers = [np.array([valid], np.uint8), np.array(offsets, "<i4").view(np.uint8)]
+        return sa.MapArray(type, len(offsets) - 1, buffers, -1, 0, [entries])
+
+    maps([0, 1, 2, 3], 0b101).validate(full=True)
+    maps([2, 3], 1).validate(full=True)
     with pytest.raises(sa.InvalidData, match="keys of a map are not null"):
-        sa.MapArray.from_arrays(type, [0, 1, 2, 3], entries, [False, True, True]).validate(full=True)
+        maps([0, 1, 2, 3], 0b110).validate(full=True)
 
 
 def test_virtual_slots_take_no_memory_to_check() -> None:
@@ -333,7 +349,7 @@ def test_sorted_keys_are_sorted(key: Any, values: list[Any]) -> None:
         broken.validate(full=True)
     broken.validate()
     broken.slice(0, 2).validate(full=True)
-    masked = sa.MapArray.from_arrays(type, broken.offsets, broken.values, [True, True, False])
+    masked = sa.MapArray.from_arrays(broken.offsets, broken.keys, broken.items, type, [False, False, True])
     masked.validate(full=True)
 
 

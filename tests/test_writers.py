@@ -55,7 +55,7 @@ def _zeros(size: int) -> Any:
 
 ROWS = (1 << 31) + 10
 BEYOND: dict[str, Callable[[], Any]] = {
-    "null": lambda: sa.nulls(sa.null(), ROWS),
+    "null": lambda: sa.nulls(ROWS, sa.null()),
     "int8": lambda: make_array(sa.int8(), ROWS, [None, _zeros(ROWS)], 0),
     "bool": lambda: make_array(sa.bool_(), ROWS, [None, _zeros((ROWS + 7) // 8)], 0),
     "large-string": lambda: make_array(sa.large_string(), ROWS, [None, _zeros(8 * (ROWS + 1)), np.zeros(0, "u1")], 0),

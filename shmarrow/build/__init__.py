@@ -14,7 +14,8 @@ from shmarrow.build.nulls import nan_to_null, without_nan
 from shmarrow.build.sources import plain
 from shmarrow.convert.python import kinds_of
 from shmarrow.errors import InvalidArgument, InvalidData, InvalidType
-from shmarrow.layout.array import Array, checked_mask
+from shmarrow.layout import arguments
+from shmarrow.layout.array import Array
 from shmarrow.layout.from_numpy import array_from_numpy
 from shmarrow.layout.from_values import array_from_pylist
 from shmarrow.types import DataType
@@ -78,7 +79,7 @@ def array(
         obj = _head(obj, size)
     make: Callable[..., Any]
     make = _of_ndarray if isinstance(obj, np.ndarray) else _of_array if isinstance(obj, Array) else _of_values
-    valid = None if mask is None else ~_as_mask(mask, len(obj) if getattr(obj, "ndim", 1) else 0)
+    valid = None if mask is None else ~arguments.checked_mask(mask, len(obj) if getattr(obj, "ndim", 1) else 0)
     try:
         if safe or wanted is None:
             return make(obj, wanted, valid, bool(from_pandas))
@@ -121,19 +122,17 @@ def _head(obj: Any, size: int) -> Any:
     return obj if count < 0 or not getattr(obj, "ndim", 1) else obj[:count]
 
 
-def _as_mask(mask: Any, length: int) -> Mask:
-    try:
-        values = np.asarray(mask)
-    except (TypeError, ValueError) as error:
-        raise InvalidType(f"a mask holds truth values: {error}") from None
-    return checked_mask(values, length)
-
-
 def _of_array(values: Any, wanted: DataType | None, valid: Mask | None, nan_is_null: bool) -> Any:
     result = nan_to_null(values) if nan_is_null else values
     if wanted is not None and wanted != result.type:
         result = result.cast(wanted)
-    return result if valid is None else result.take(np.arange(len(result)), valid)
+    return result if valid is None else result._take(np.arange(len(result)), valid)
+
+
+def _lists(type: DataType, values: Any) -> DataType:
+    for size in reversed(values.shape[1:]):
+        type = types.list_(type, size)
+    return type
 
 
 def _of_ndarray(values: Any, wanted: DataType | None, valid: Mask | None, nan_is_null: bool) -> Any:
@@ -201,3 +200,6 @@ def _located(error: InvalidData | InvalidType, values: Sequence[Any], type: Data
         except (InvalidData, InvalidType) as found:
             return found.__class__(f"slot {start}: {found}")
     return error  # no single value is at fault
+
+
+arguments.builder = array

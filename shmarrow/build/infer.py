@@ -153,7 +153,9 @@ def _numpy_units(values: Sequence[Any], kind: Any) -> set[str]:
     dtypes = {value.dtype for value in values if isinstance(value, kind)}
     named = [dtype for dtype in dtypes if np.datetime_data(dtype)[0] != "generic"]
     found = [type_of_dtype(dtype) for dtype in named]
-    if len(named) < len(dtypes) and any(not np.isnat(v) for v in values if isinstance(v, kind) and v.dtype not in named):
+    if len(named) < len(dtypes) and any(
+        not np.isnat(v) for v in values if isinstance(v, kind) and v.dtype not in named
+    ):
         type_of_dtype(next(dtype for dtype in dtypes if dtype not in named))
     return {"D" if type.unit == "day" else type.unit for type in found}  # type: ignore[attr-defined]
 
@@ -202,7 +204,9 @@ def zone_name(zone: dt.tzinfo) -> str:
             return name
     offset = zone.utcoffset(None)
     if offset is None or offset.total_seconds() % 60:
-        raise InvalidType(f"the time zone {zone!r:.80} has no name in Arrow; use zoneinfo, or a whole number of minutes")
+        raise InvalidType(
+            f"the time zone {zone!r:.80} has no name in Arrow; use zoneinfo, or a whole number of minutes"
+        )
     if not offset:
         return "UTC"
     minutes = int(offset.total_seconds()) // 60

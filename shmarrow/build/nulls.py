@@ -35,7 +35,7 @@ def nan_to_null(array: Array) -> Any:
         missing = np.isnan(values)
         if not missing.any():
             return array
-        validity, nulls = validity_of(array.is_valid() & ~missing)
+        validity, nulls = validity_of(array._valid() & ~missing)
         return array._with(offset=0, buffers=[validity, frozen(values)], null_count=nulls)
     children = [nan_to_null(child) for child in array.children]
     if all(new is old for new, old in zip(children, array.children, strict=True)):

@@ -57,7 +57,7 @@ def _trips_of(batch: sa.RecordBatch) -> Iterator[Trips]:
     origin = batch["origin"].dictionary_encode()
     codes = origin.indices.values
     delay, distance, hour = [batch[name].values for name in ("arr_delay", "distance", "time_hour")]
-    arrived = batch["arr_delay"].is_valid()
+    arrived = np.asarray(batch["arr_delay"].is_valid())
     for code, name in enumerate(origin.dictionary.to_pylist()):
         rows = codes == code
         known = rows & arrived

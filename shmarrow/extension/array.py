@@ -61,8 +61,8 @@ class ExtensionArray(Array, of=ExtensionType):
     def _count_nulls(self) -> int:
         return self.storage._count_nulls()  # type: ignore[no-any-return]
 
-    def is_valid(self) -> Mask:
-        return self.storage.is_valid()  # type: ignore[no-any-return]
+    def _valid(self) -> Mask:
+        return self.storage._valid()  # type: ignore[no-any-return]
 
     def drop_null(self) -> Any:
         return self._under(self.storage.drop_null())
@@ -84,6 +84,27 @@ class ExtensionArray(Array, of=ExtensionType):
 
     def _same(self, other: Any, live: Mask | None) -> bool:
         return self.storage._same(other.storage, live)  # type: ignore[no-any-return]
+
+    def _codes(self) -> Indices:
+        from shmarrow.layout.codes import slot_codes
+
+        return slot_codes(self.storage)
+
+    def _run_starts(self) -> Indices:
+        return self.storage._run_starts()  # type: ignore[no-any-return]
+
+    def _cast(self, target: Any, safe: bool) -> Any:
+        return self.storage._cast_to(target, safe)
+
+    @classmethod
+    def _cast_from(cls, array: Any, target: Any, safe: bool) -> Any:
+        """From the storage, or from the same extension with the same parameters over another storage."""
+        source = array.type
+        if isinstance(source, ExtensionType):
+            if source.__class__ is not target.__class__ or source.serialize() != target.serialize():
+                raise InvalidType(f"cannot cast {source} to {target}: they are not forms of the same values")
+            array = array.storage
+        return cls.from_storage(target, array._cast_to(target.storage_type, safe))
 
     def _check_structure(self) -> None:
         self.storage._check_structure()
@@ -112,7 +133,7 @@ class ExtensionArray(Array, of=ExtensionType):
         value = self.storage._item(index)
         return None if value is None else self._type.to_python(value)
 
-    def _pylist(self, mask: Mask | None) -> list[Any]:
+    def _pylist(self, valid: Mask | None) -> list[Any]:
         values: list[Any] = self.storage.to_pylist()
         if not _converts(self._type):
             return values
@@ -126,13 +147,13 @@ class ExtensionArray(Array, of=ExtensionType):
         return "null" if value is None else clip(str(value), 100)
 
     @classmethod
-    def from_pylist(cls, type: Any, values: Sequence[Any], mask: Mask | None) -> Any:
+    def from_pylist(cls, type: Any, values: Sequence[Any], valid: Mask | None) -> Any:
         items = [None if value is None else type.from_python(value) for value in values]
-        storage = array_class(type.storage_type).from_pylist(type.storage_type, items, mask)
+        storage = array_class(type.storage_type).from_pylist(type.storage_type, items, valid)
         return cls.from_storage(type, storage)
 
     @classmethod
-    def from_numpy(cls, type: Any, values: npt.NDArray[Any], mask: Mask | None = None) -> Any:
+    def from_numpy(cls, type: Any, values: npt.NDArray[Any], valid: Mask | None = None) -> Any:
         """An array over an ndarray that the storage type takes; copies where the storage does.
 
         Parameters
@@ -141,20 +162,20 @@ class ExtensionArray(Array, of=ExtensionType):
             The type.
         values : ndarray
             Shape (n,); with dtype object the extension's Python values.
-        mask : bool ndarray, optional
+        valid : bool ndarray, optional
             False where a slot is null.
         """
         from shmarrow.layout.from_values import array_from_numpy, array_from_pylist
 
         if values.dtype.kind == "O" and values.ndim == 1:
-            valid = [True] * len(values) if mask is None else mask.tolist()
-            items = [item if keep else None for item, keep in zip(values.tolist(), valid, strict=True)]
+            keep = [True] * len(values) if valid is None else valid.tolist()
+            items = [item if kept else None for item, kept in zip(values.tolist(), keep, strict=True)]
             return array_from_pylist(items, type)
-        return cls.from_storage(type, array_from_numpy(values, type.storage_type, mask))
+        return cls.from_storage(type, array_from_numpy(values, type.storage_type, valid))
 
     @classmethod
     def _nulls(cls, type: Any, length: int) -> Any:
-        return cls.from_storage(type, nulls(type.storage_type, length))
+        return cls.from_storage(type, nulls(length, type.storage_type))
 
 
 def _converts(type: Any) -> bool:

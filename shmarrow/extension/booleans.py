@@ -58,9 +58,9 @@ class Bool8Array(ExtensionArray, of=Bool8Type):
         return values != 0  # type: ignore[no-any-return]
 
     @classmethod
-    def from_numpy(cls, type: Any, values: npt.NDArray[Any], mask: Mask | None = None) -> Any:
+    def from_numpy(cls, type: Any, values: npt.NDArray[Any], valid: Mask | None = None) -> Any:
         """An array over bool or int8 values of shape (n,); copies nothing where they are contiguous."""
-        return super().from_numpy(type, values.view(np.int8) if values.dtype == np.bool_ else values, mask)
+        return super().from_numpy(type, values.view(np.int8) if values.dtype == np.bool_ else values, valid)
 
 
 def bool8() -> Bool8Type:

@@ -208,19 +208,19 @@ class FixedShapeTensorArray(ExtensionArray, of=FixedShapeTensorType):
         return cls.from_numpy(type, values)
 
     @classmethod
-    def from_numpy(cls, type: Any, values: npt.NDArray[Any], mask: Mask | None = None) -> Any:
+    def from_numpy(cls, type: Any, values: npt.NDArray[Any], valid: Mask | None = None) -> Any:
         """Tensors over an ndarray as :meth:`to_numpy_ndarray` gives it; copies one in another order or with gaps."""
         from shmarrow.layout.from_values import array_from_numpy
         from shmarrow.layout.memory import validity_of
 
         if values.dtype.kind == "O" and values.ndim == 1:
-            return super().from_numpy(type, values, mask)
+            return super().from_numpy(type, values, valid)
         if values.shape[1:] != type.logical_shape:
             raise InvalidData(
                 f"{type}: expected rows of the shape {type.logical_shape}, found an ndarray {values.shape}"
             )
         flat = np.ascontiguousarray(type.physical(values, 1)).reshape(-1)
-        validity, count = validity_of(mask)
+        validity, count = validity_of(valid)
         child = array_from_numpy(flat, type.value_type)
         storage = make_array(type.storage_type, len(values), [validity], count, 0, [child])
         return cls.from_storage(type, storage)
@@ -357,8 +357,8 @@ class VariableShapeTensorArray(ExtensionArray, of=VariableShapeTensorType):
         except ValueError as error:
             raise InvalidData(f"{self._type}: no ndarray has such a shape: {error}") from None
 
-    def _checked(self, mask: Mask | None) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
-        """Offsets into the elements, and shapes, after a check that they fit each other where ``mask`` is True."""
+    def _checked(self, valid: Mask | None) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
+        """Offsets into the elements, and shapes, after a check that they fit each other where ``valid`` is True."""
         from shmarrow.layout.binary import checked_offsets
 
         data, shape = self.storage.field("data"), self.storage.field("shape")
@@ -368,13 +368,13 @@ class VariableShapeTensorArray(ExtensionArray, of=VariableShapeTensorType):
         with np.errstate(over="ignore", invalid="ignore"):
             # Numbers of elements are below 2**31, where float64 is exact, and no larger product is rounded to one.
             wrong = shapes.astype(np.float64).prod(axis=1) != counts
-        missing = shape._window().is_null().reshape(shapes.shape)
-        wrong |= (shapes < 0).any(axis=1) | missing.any(axis=1) | shape.is_null() | data.is_null()
+        missing = (~shape._window()._valid()).reshape(shapes.shape)
+        wrong |= (shapes < 0).any(axis=1) | missing.any(axis=1) | ~shape._valid() | ~data._valid()
         for axis, size in enumerate(self._type.uniform_shape or ()):
             if size is not None:
                 wrong |= shapes[:, axis] != size
-        if mask is not None:
-            wrong &= mask
+        if valid is not None:
+            wrong &= valid
         if wrong.any():
             i = int(wrong.argmax())
             raise InvalidData(f"{self._type}: tensor {i} has the shape {shape[i]} and {int(counts[i])} elements")

@@ -86,7 +86,7 @@ class TimestampWithOffsetArray(ExtensionArray, of=TimestampWithOffsetType):
         offsets = self.offset_minutes
         low, high = self._type.LOWEST, self._type.HIGHEST
         values = offsets.values
-        wrong = ((values < low) | (values > high)) & offsets.is_valid() & self.is_valid()
+        wrong = ((values < low) | (values > high)) & offsets._valid() & self._valid()
         if wrong.any():
             i = int(wrong.argmax())
             raise InvalidData(f"{self._type}: slot {i} is {int(values[i])} minutes off UTC, expected {low} to {high}")

@@ -314,7 +314,7 @@ class _Columns:
             return self._made[key]
         if id not in self._dictionaries:
             if unused:
-                return nulls(wire.type.value_type, 0)
+                return nulls(0, wire.type.value_type)
             raise InvalidData(f"{where}: its dictionary, id {id}, is not among {sorted(self._dictionaries)[:20]}")
         value, at = self._dictionaries[id]
         if id in self._busy:
@@ -474,7 +474,7 @@ def _write_column(name: str, column: Any) -> dict[str, Any]:
 
 
 def _write_validity(spec: BufferSpec, array: Any) -> dict[str, Any]:
-    return {_KEYS[spec.role]: array.is_valid().view(np.uint8).tolist()}
+    return {_KEYS[spec.role]: array._valid().view(np.uint8).tolist()}
 
 
 def _write_numbers(spec: BufferSpec, array: Any) -> dict[str, Any]:
@@ -485,7 +485,7 @@ def _write_values(spec: BufferSpec, array: Any) -> dict[str, Any]:
     values = (array.indices if array.type.layout == "dictionary" else array).values
     if array.null_count:
         values = values.copy()
-        values[~array.is_valid()] = np.zeros(values.shape[1:], values.dtype)
+        values[~array._valid()] = np.zeros(values.shape[1:], values.dtype)
     return {_KEYS[spec.role]: VALUES[array.type.descriptor.values].write(array.type, values)}
 
 
@@ -493,7 +493,7 @@ def _write_data(spec: BufferSpec, array: Any) -> dict[str, Any]:
     """The values, and offsets in which null slots take no bytes."""
     type = array.type
     texts = ["" if value is None else value if type.text else upper_hex(value) for value in array.to_pylist()]
-    lengths = np.diff(array.offsets).astype(np.int64)[: len(array)] * array.is_valid()
+    lengths = np.diff(array.offsets).astype(np.int64)[: len(array)] * array._valid()
     return {
         _KEYS["offsets"]: write_integers(offsets_of(lengths, type.offset_dtype, f"{type} values")),
         _KEYS[spec.role]: texts,

@@ -1,7 +1,7 @@
 """Physical memory layouts (columnar format, "Physical Memory Layout"): one file a layout, the class of its arrays.
 
-``listing`` holds the buffer listing as a table, ``array`` what all arrays share and :func:`make_array`, ``build`` makes
-arrays from Python values and numpy, ``cast`` changes their form.
+``listing`` holds the buffer listing as a table, ``array`` what all arrays share and :func:`make_array`, ``from_values``
+makes arrays from Python values and numpy, ``codes`` finds which slots hold the same value.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from shmarrow.layout.binary import BinaryArray
 from shmarrow.layout.boolean import BooleanArray
 from shmarrow.layout.dictionary import DictionaryArray
 from shmarrow.layout.fixed_size_list import FixedSizeListArray
-from shmarrow.layout.list import ListArray
+from shmarrow.layout.list import LargeListArray, ListArray
 from shmarrow.layout.listing import LATE_CLASSES, LISTING, BufferSpec, Layout
 from shmarrow.layout.map import MapArray
 from shmarrow.layout.primitive import PrimitiveArray
@@ -30,6 +30,7 @@ __all__ = [
     "DayTime",
     "DictionaryArray",
     "FixedSizeListArray",
+    "LargeListArray",
     "Layout",
     "ListArray",
     "MapArray",

@@ -29,11 +29,12 @@ from shmarrow.errors import (
     InvalidData,
     InvalidType,
     LimitExceeded,
+    ShmarrowError,
 )
-from shmarrow.layout.listing import LATE_CLASSES, LISTING, bytes_needed
+from shmarrow.layout.listing import LISTING, bytes_needed
 from shmarrow.layout.memory import Indices, check_expansion, read_only, slice_bounds
 from shmarrow.layout.preview import Budget, clip
-from shmarrow.types import DataType, Field
+from shmarrow.types import DataType, Field, as_type, bool_, null
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -43,9 +44,8 @@ class _Classes(dict[str, "type[Array]"]):
     """The class of each layout; those of rarer layouts come when they are first asked for, with their whole module."""
 
     def __missing__(self, layout: str) -> type[Array]:
-        module = import_module(f"shmarrow.layout.{LISTING[layout].late}")
-        (made,) = [getattr(module, name) for name, late in LATE_CLASSES.items() if late == LISTING[layout].late]
-        found: type[Array] = made
+        module, _, name = LISTING[layout].late.partition(".")
+        found: type[Array] = getattr(import_module(f"shmarrow.layout.{module}"), name)
         self.update(dict.fromkeys(found.layouts, found))
         return found
 
@@ -164,7 +164,7 @@ class Array:
         validity = self._validity()
         return None if validity is None else bitmap.unpack(validity, self._offset, self._length)
 
-    def is_valid(self) -> Mask:
+    def _valid(self) -> Mask:
         """A bool ndarray of shape (length,), True for valid slots; a copy.
 
         Raises
@@ -178,9 +178,32 @@ class Array:
             return np.ones(self._length, np.bool_)
         return mask
 
-    def is_null(self) -> Mask:
-        """A bool ndarray of shape (length,), True for null slots; a copy. The errors are those of :meth:`is_valid`."""
-        return ~self.is_valid()
+    def is_null(self, nan_is_null: bool = False) -> Any:
+        """A BooleanArray, True for slots that are null, also where a child, a run or a dictionary's value is; a copy.
+
+        Parameters
+        ----------
+        nan_is_null : bool
+            True counts the NaN of floats as null.
+
+        Raises
+        ------
+        LimitExceeded
+            If slots that take no bytes of their own would make more than 2**24 values.
+        """
+        check_slots(self)
+        missing = self._logical_nulls()
+        if missing is None:
+            missing = np.zeros(self._length, np.bool_)
+        if nan_is_null and self._type.layout == "primitive" and _has_floats(self._type):
+            missing |= np.isnan(self.values)  # type: ignore[attr-defined]
+        return booleans(missing)
+
+    def is_valid(self) -> Any:
+        """A BooleanArray, False for slots that are null; the opposite of :meth:`is_null`, and its errors."""
+        check_slots(self)
+        missing = self._logical_nulls()
+        return booleans(self._valid() if missing is None else ~missing)
 
     # --- access ---
 
@@ -193,7 +216,7 @@ class Array:
             start, stop, step = key.indices(self._length)
             if step == 1:
                 return self.slice(start, max(stop - start, 0))
-            return self.take(np.arange(start, stop, step))
+            return self._take(np.arange(start, stop, step))
         try:
             index = key.__index__()
         except AttributeError:
@@ -258,8 +281,8 @@ class Array:
 
     tolist = to_pylist
 
-    def _pylist(self, mask: Mask | None) -> list[Any]:
-        """The values as Python objects; slots that ``mask`` says are null may hold anything."""
+    def _pylist(self, valid: Mask | None) -> list[Any]:
+        """The values as Python objects; slots that ``valid`` says are null may hold anything."""
         raise NotImplementedError
 
     def to_numpy(self, zero_copy_only: bool = True) -> npt.NDArray[Any]:
@@ -289,44 +312,45 @@ class Array:
 
     # --- gathering ---
 
-    def take(self, indices: Any, mask: Mask | None = None) -> Any:
+    def take(self, indices: Any) -> Any:
         """The slots at ``indices``, in that order; a copy of what the layout needs to copy.
 
         Parameters
         ----------
         indices : integer ndarray, integer Array or sequence of int
             Positions from 0, of shape (n,); a null index, or None, gives a null.
-        mask : bool ndarray, optional
-            Shape (n,); False makes a slot null whatever its index.
 
         Raises
         ------
         InvalidType
             If the indices are not integers; truth values and floating-point numbers are never taken for positions.
         InvalidArgument
-            If the indices or the mask have another shape.
+            If the indices have another shape.
         IndexOutOfRange
             If an index is negative or beyond the end.
         """
-        indices, known = checked_positions(indices)
-        if mask is not None:
-            mask = checked_mask(mask, len(indices))
-        if known is not None:
-            mask = known if mask is None else mask & known
-        if mask is not None:
-            if mask.all():
-                mask = None
+        from shmarrow.layout.arguments import checked_positions
+
+        return self._take(*checked_positions(indices))
+
+    def _take(self, indices: npt.NDArray[Any], valid: Mask | None = None) -> Any:
+        """The slots at integers of shape (n,); where ``valid`` is False a null, whatever the index."""
+        indices = indices.astype(np.int64, copy=False)
+        if valid is not None:
+            if valid.all():
+                valid = None
             elif not LISTING[self._type.layout].has_validity or not self._length:
                 extended = concat_arrays([self, one_null(self._type)])
-                return extended.take(np.where(mask, indices, self._length))
+                return extended._take(np.where(valid, indices, self._length))
             else:
-                indices = np.where(mask, indices, 0)
+                indices = np.where(valid, indices, 0)
         if len(indices) and not (int(indices.min()) >= 0 and int(indices.max()) < self._length):
             raise IndexOutOfRange(
                 f"indices run from {int(indices.min())} to {int(indices.max())}: the array has {self._length} values"
             )
         own = self._mask()
-        valid = mask if own is None else own[indices] if mask is None else own[indices] & mask
+        if own is not None:
+            valid = own[indices] if valid is None else own[indices] & valid
         result = self._gather(indices)
         return result if valid is None else result._masked(valid)
 
@@ -339,7 +363,7 @@ class Array:
     def drop_null(self) -> Any:
         """The slots that are not null."""
         mask = self._mask()
-        return self if mask is None else self.take(np.flatnonzero(mask))
+        return self if mask is None else self._take(np.flatnonzero(mask))
 
     def _gather(self, indices: Indices) -> Any:
         """The slots at ``indices``, which are in range, without validity and with offset 0."""
@@ -374,7 +398,7 @@ class Array:
         theirs = other._validity() if other.null_count else None
         if mine is not None or theirs is not None:
             if live is not None:
-                if ((self.is_valid() != other.is_valid()) & live).any():
+                if ((self._valid() != other._valid()) & live).any():
                     return False
             elif mine is None or theirs is None or not self._same_validity(mine, theirs, other):
                 return False
@@ -535,14 +559,12 @@ class Array:
     # --- building ---
 
     @classmethod
-    def _expect(cls, type: Any, **children: Any) -> None:
-        """Refuse a type of another layout than this class has, and children that are no arrays."""
-        if not isinstance(type, DataType) or type.layout not in cls.layouts:
-            found = type if isinstance(type, DataType) else f"{type!r:.80}"
-            raise InvalidType(f"{cls.__name__}: expected a type of layout {' or '.join(cls.layouts)}, found {found}")
-        for name, child in children.items():
-            if not isinstance(child, Array):
-                raise InvalidType(f"{cls.__name__}: {name} are an Array, found {child.__class__.__name__}")
+    def _expect(cls, type: Any) -> DataType:
+        """A type of a layout that this class has; anything else is refused."""
+        made = as_type(type)
+        if made.layout not in cls.layouts:
+            raise InvalidType(f"{cls.__name__}: expected a type of layout {' or '.join(cls.layouts)}, found {made}")
+        return made
 
     @classmethod
     def _nulls(cls, type: DataType, length: int) -> Any:
@@ -550,29 +572,108 @@ class Array:
         return _zeros(type, length)
 
     @classmethod
-    def from_pylist(cls, type: Any, values: Sequence[Any], mask: Mask | None) -> Any:
-        """An array of ``type`` from Python values; ``mask`` is False where a value is None, None where none is."""
+    def from_pylist(cls, type: Any, values: Sequence[Any], valid: Mask | None) -> Any:
+        """An array of ``type`` from Python values; ``valid`` is False where a value is None, None where none is."""
         raise NotImplementedError
 
-    # --- casting and encoding: shmarrow.layout.cast has the code ---
+    # --- casting and encoding ---
 
-    def cast(self, type: DataType | str) -> Any:
-        """The same values in another form of their type; see :func:`shmarrow.layout.cast.cast`."""
-        from shmarrow.layout.cast import cast
+    def cast(self, target_type: DataType | str, safe: bool = True) -> Any:
+        """The same values as another type; ``docs/casts.md`` lists what can be cast to what.
 
-        return cast(self, type)
+        Parameters
+        ----------
+        target_type : DataType or str
+            The type.
+        safe : bool
+            True refuses to change a value. False gives up what does not fit: fractions of a number or of a unit of
+            time, digits beyond a precision, fields that the target does not name.
 
-    def dictionary_encode(self, index_type: DataType | str = "int32") -> Any:
-        """Indices into the distinct values, in the order of their first appearance; nulls stay null indices."""
-        from shmarrow.layout.cast import dictionary_encode
+        Raises
+        ------
+        InvalidType
+            If values of the one type are never values of the other.
+        InvalidData
+            If a value does not fit the target, or a null comes under a field that is not nullable.
+        """
+        target = as_type(target_type)
+        result = self._cast_to(target, safe)
+        if result is not self and _has_required(target):
+            result._check_nullability(None)
+        return result
 
-        return dictionary_encode(self, index_type)
+    def _cast_to(self, target: DataType, safe: bool) -> Any:
+        """As :meth:`cast`, for children; nullability is checked once, for the whole array."""
+        return self if self._type == target else array_class(target)._cast_from(self, target, safe)
+
+    @classmethod
+    def _cast_from(cls, array: Any, target: Any, safe: bool) -> Any:
+        """An array as a type of this class; for classes over arrays of any type."""
+        result = array._cast(target, safe)
+        if result is None:
+            raise InvalidType(f"cannot cast {array.type} to {target}: they are not forms of the same values")
+        return result
+
+    def _cast(self, target: Any, safe: bool) -> Any:
+        """The array as another type; None where values of the one are never values of the other."""
+        return None
+
+    def unique(self) -> Any:
+        """The distinct values in the order of their first appearance, null once; a copy.
+
+        Values are the same when their bits are: 0.0 and -0.0 are two values, and NaNs with the same bits are one.
+        """
+        from shmarrow.layout.codes import codes_of
+
+        return self._take(codes_of(self, with_null=True)[1])
+
+    def dictionary_encode(self, null_encoding: str = "mask", index_type: DataType | str | None = None) -> Any:
+        """Indices into the distinct values, in the order of their first appearance.
+
+        Values are the same when their bits are: 0.0 and -0.0 are two values.
+
+        Parameters
+        ----------
+        null_encoding : {"mask", "encode"}
+            Whether nulls are null indices, or indices of a null in the dictionary.
+        index_type : DataType or str, optional
+            The integer type of the indices, int32 unless given. An array that is dictionary-encoded already stays as
+            it is, with the index type given.
+
+        Raises
+        ------
+        InvalidArgument
+            If ``null_encoding`` is neither of the two.
+        InvalidData
+            If there are more distinct values than the index type reaches.
+        """
+        from shmarrow.layout.dictionary import encode
+
+        return self if self._type.layout == "dictionary" else encode(self, null_encoding, index_type)
 
     def run_end_encode(self, run_end_type: DataType | str = "int32") -> Any:
-        """Runs of equal neighbours; neighbouring nulls are one run."""
-        from shmarrow.layout.cast import run_end_encode
+        """Runs of equal neighbours; neighbouring nulls are one run.
 
-        return run_end_encode(self, run_end_type)
+        Neighbours are equal when their bits are. An array that is run-end encoded already stays as it is.
+
+        Raises
+        ------
+        InvalidData
+            If the array is longer than the run end type reaches.
+        """
+        from shmarrow.layout.run_end_encoded import encode
+
+        return self if self._type.layout == "run_end_encoded" else encode(self, run_end_type)
+
+    def _codes(self) -> Indices:
+        """For each slot the first slot with the same value, -1 for null; see ``codes``, which asks for them."""
+        raise NotImplementedError
+
+    def _run_starts(self) -> Indices:
+        """The slots that differ from the slot before them."""
+        from shmarrow.layout.codes import slot_codes
+
+        return np.flatnonzero(np.diff(slot_codes(self), prepend=-2))
 
     # --- showing ---
 
@@ -676,73 +777,40 @@ def spread(live: Mask | None, counts: Any, child: Any) -> Mask | None:
     return np.repeat(live, counts)
 
 
-def checked_positions(indices: Any) -> tuple[Indices, Mask | None]:
-    """Positions of dtype int64 and shape (n,), and which of them are not null; None where all are not."""
-    known: Mask | None = None
-    if isinstance(indices, np.ndarray) and indices.dtype == np.int64 and indices.ndim == 1:
-        return indices, None
-    if isinstance(indices, Array) and indices.type.layout == "primitive":
-        known = indices._mask()
-        values = np.asarray(indices.values)  # type: ignore[attr-defined]
-        if known is not None and values.dtype.kind in "iu":
-            values = np.where(known, values, 0)
-    else:
-        if getattr(indices, "null_count", 0):  # arrays of any library, which numpy would make floats of
-            indices = indices.to_pylist()
-        try:
-            if isinstance(indices, (list, tuple)):
-                if None in indices:
-                    known = np.array([index is not None for index in indices], np.bool_)
-                    indices = [0 if index is None else index for index in indices]
-                kinds = set(map(type, indices))
-                if bool in kinds or np.bool_ in kinds:
-                    values = np.empty(len(indices), np.bool_)
-                else:
-                    exact = all(issubclass(kind, (int, np.integer)) for kind in kinds)
-                    values = np.array(indices, np.int64 if exact else None)
-            else:
-                values = np.asarray(indices)
-        except OverflowError:
-            raise IndexOutOfRange(f"an index of {max(indices, key=abs)} is beyond what an array can have") from None
-        except (TypeError, ValueError) as error:
-            raise InvalidType(f"indices are integers, found {indices.__class__.__name__}: {error}") from None
-    if values.dtype.kind == "b":
-        raise InvalidType(
-            "indices are positions, found truth values; for the slots where a mask is True, "
-            "take numpy.flatnonzero(mask)"
-        )
-    if values.ndim != 1:
-        raise InvalidArgument(f"indices have the shape (n,), found {values.shape}")
-    if not len(values):
-        return np.empty(0, np.int64), None
-    if values.dtype.kind not in "iu":
-        raise InvalidType(f"indices are integers, found {values.dtype}")
-    if values.dtype.kind == "u" and int(values.max()) >= 1 << 63:
-        raise IndexOutOfRange(f"an index of {int(values.max())} is beyond what an array can have")
-    return values.astype(np.int64, copy=False), known
+def booleans(values: Mask) -> Any:
+    """Truth values as an array."""
+    return make_array(bool_(), len(values), [None, read_only(bitmap.pack(values))], 0)
 
 
-def checked_mask(mask: Any, length: int) -> Mask:
-    """A mask as truth values of shape (length,).
+def nulls(size: int, type: DataType | str | None = None) -> Any:
+    """An array of ``size`` nulls.
+
+    Parameters
+    ----------
+    size : int
+        Number of slots.
+    type : DataType or str, optional
+        The type; that of nulls where it is not given.
 
     Raises
     ------
     InvalidType
-        If it holds anything but truth values.
+        If ``size`` is no int, or ``type`` no type; or for a union without children, which has no nulls.
     InvalidArgument
-        If it has another shape.
+        If ``size`` is negative.
+    LimitExceeded
+        If there is no memory for that many.
     """
-    values = np.asarray(mask)
-    if values.dtype != np.bool_ and values.size:
-        raise InvalidType(f"a mask holds truth values, found {values.dtype}")
-    if values.shape != (length,):
-        raise InvalidArgument(f"the mask has the shape {values.shape}, expected ({length},)")
-    return values.astype(np.bool_, copy=False)
+    from shmarrow.layout.arguments import checked_size
 
-
-def nulls(type: DataType, length: int) -> Any:
-    """An array of ``length`` nulls."""
-    return array_class(type)._nulls(type, length)
+    size = checked_size(size, "the number of nulls")
+    made = null() if type is None else as_type(type)
+    try:
+        return array_class(made)._nulls(made, size)
+    except (MemoryError, ValueError, OverflowError) as error:
+        if isinstance(error, ShmarrowError):
+            raise
+        raise LimitExceeded(f"no memory for {size} nulls of {clip(str(made), 200)}") from None
 
 
 def one_null(type: DataType) -> Any:
@@ -759,7 +827,7 @@ def one_null(type: DataType) -> Any:
             f"a null of {clip(str(type), 200)} would take {size} bytes that the data do not have, "
             f"more than the {EXPANDED_VALUES} that are made at once"
         )
-    return nulls(type, 1)
+    return nulls(1, type)
 
 
 def _slot_bytes(type: DataType) -> int:
@@ -774,7 +842,7 @@ def _slot_bytes(type: DataType) -> int:
 def _zeros(type: DataType, length: int) -> Any:
     rows = LISTING[type.layout].buffers
     buffers: list[Bytes | None] = [read_only(np.zeros(bytes_needed(row, type, length), np.uint8)) for row in rows]
-    children = [nulls(field.type, 0) for field in type.fields]
+    children = [nulls(0, field.type) for field in type.fields]
     return make_array(type, length, buffers, length, 0, children)
 
 
@@ -799,7 +867,7 @@ def concat_arrays(arrays: Sequence[Any]) -> Any:
     trimmed = [array.trim() for array in arrays]
     result = type(first)._join(trimmed)
     if LISTING[first.type.layout].has_validity and any(array.null_count for array in trimmed):
-        return result._masked(np.concatenate([array.is_valid() for array in trimmed]))
+        return result._masked(np.concatenate([array._valid() for array in trimmed]))
     return result
 
 

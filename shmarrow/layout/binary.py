@@ -16,16 +16,19 @@ import numpy as np
 from shmarrow.bitmap import Mask
 from shmarrow.buffer import Bytes
 from shmarrow.convert.python import kinds_of
-from shmarrow.errors import InvalidArgument, InvalidData, InvalidType
-from shmarrow.layout.array import Array, checked_mask, make_array
+from shmarrow.errors import InvalidData, InvalidType
+from shmarrow.layout.arguments import exact_integers, masked_validity, refuse_type
+from shmarrow.layout.array import Array, array_class, make_array
 from shmarrow.layout.memory import EMPTY, Indices, frozen, offsets_of, read_only, validity_of
 from shmarrow.layout.preview import Budget, preview_bytes
-from shmarrow.types import DataType
+from shmarrow.types import DataType, binary
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
 CHUNK = 1 << 20
+BINARY = ("binary", "large_binary", "binary_view")
+"""The layouts of bytes and text."""
 
 
 class BinaryArray(Array):
@@ -60,7 +63,7 @@ class BinaryArray(Array):
         start, end = self._bounds(index)
         return preview_bytes(self.data[start : min(end, start + 100)].tobytes(), end - start, self._type.text)
 
-    def _pylist(self, mask: Mask | None) -> list[Any]:
+    def _pylist(self, valid: Mask | None) -> list[Any]:
         offsets = checked_offsets(self, len(self.data), "bytes")
         data = self.data
         result: list[Any] = []
@@ -73,7 +76,7 @@ class BinaryArray(Array):
             found = split(self._type, data[start:end], bounds[1:])
             if found is None:
                 listed = bounds.tolist()
-                part = mask if mask is None else mask[first : first + _BLOCK]
+                part = valid if valid is None else valid[first : first + _BLOCK]
                 found = slices(self._type, data[start:end].tobytes(), listed[:-1], listed[1:], part, first)
             result += found
         return result
@@ -118,6 +121,19 @@ class BinaryArray(Array):
             self.data, starts, other.data, their_starts, lengths
         )
 
+    def _codes(self) -> Indices:
+        from shmarrow.layout.codes import of_runs
+
+        offsets = checked_offsets(self, len(self.data), "bytes").astype(np.int64)
+        return of_runs(self.data, offsets[:-1], np.diff(offsets), self._mask())
+
+    def _cast(self, target: Any, safe: bool) -> Any:
+        return cast_binary(self, target)
+
+    def _contiguous(self) -> tuple[npt.NDArray[Any], Bytes]:
+        """Checked offsets, and the bytes that they point into; copies nothing."""
+        return checked_offsets(self, len(self.data), "bytes"), self.data
+
     def _check_structure(self) -> None:
         check_ends(self, len(self.data), "bytes")
 
@@ -129,68 +145,97 @@ class BinaryArray(Array):
             check_utf8(self, self.offsets)
 
     @classmethod
-    def from_pylist(cls, type: Any, values: Sequence[Any], mask: Mask | None) -> Any:
-        data, lengths = join_bytes(type, values, mask)
+    def from_pylist(cls, type: Any, values: Sequence[Any], valid: Mask | None) -> Any:
+        data, lengths = join_bytes(type, values, valid)
         offsets = offsets_of(lengths, type.offset_dtype, f"{type} values")
-        validity, nulls = validity_of(mask)
+        validity, nulls = validity_of(valid)
         return make_array(type, len(values), [validity, frozen(offsets), np.frombuffer(data, np.uint8)], nulls)
 
     @classmethod
-    def from_buffers(cls, type: DataType, offsets: npt.NDArray[Any], data: Any, mask: Mask | None = None) -> Any:
-        """An array over offsets of shape (n + 1,) and the bytes that they point into; copies nothing that fits.
+    def from_arrays(cls, offsets: Any, data: Any, type: DataType | str | None = None, mask: Any = None) -> Any:
+        """Byte strings or text from offsets of shape (n + 1,) and the bytes that they point into.
+
+        Copies nothing that fits.
+
+        Parameters
+        ----------
+        offsets : integer ndarray, integer Array or sequence of int
+            Where each value starts, and the end of the last one.
+        data : buffer
+            Contiguous bytes.
+        type : DataType or str, optional
+            Binary or text with offsets; ``binary`` where it is not given.
+        mask : bool array, optional
+            Shape (n,), True where a slot is null.
 
         Raises
         ------
         InvalidData
             If the ends of the offsets do not lie within the data.
+        InvalidType
+            If the offsets are no integers, the data no bytes, or the type has another layout.
         InvalidArgument
             If the mask has another length.
         """
-        cls._expect(type)
-        typed = exact_integers(offsets, type.offset_dtype, "offsets")  # type: ignore[attr-defined]
+        refuse_type(offsets, "offsets")
+        made: Any = cls._expect(binary() if type is None else type)
+        typed = exact_integers(offsets, made.offset_dtype, "offsets")
         if not len(typed):
-            raise InvalidData(f"{type}: offsets have the shape (n + 1,), found none")
-        validity, nulls = validity_of(None if mask is None else checked_mask(mask, len(typed) - 1))
+            raise InvalidData(f"{made}: offsets have the shape (n + 1,), found none")
+        validity, nulls = masked_validity(mask, len(typed) - 1)
         try:
             raw = np.frombuffer(data, "u1") if memoryview(data).nbytes else EMPTY
         except (TypeError, ValueError, BufferError) as error:
-            raise InvalidType(f"{type}: data are contiguous bytes, found {data.__class__.__name__}: {error}") from None
-        result = make_array(type, len(typed) - 1, [validity, frozen(typed), frozen(raw)], nulls)
+            raise InvalidType(f"{made}: data are contiguous bytes, found {data.__class__.__name__}: {error}") from None
+        result = make_array(made, len(typed) - 1, [validity, frozen(typed), frozen(raw)], nulls)
         result.validate()
         return result
 
 
+def cast_binary(array: Any, target: Any) -> Any:
+    """Bytes or text of any layout as another one, or as bytes of one length; bytes are checked to be UTF-8."""
+    if target.layout not in BINARY:
+        return _cast_to_fixed(array, target) if target.descriptor.values == "bytes" else None
+    if target.text and not array.type.text:
+        array._with(type=array.type.__class__(True)).validate(full=True)
+    kept = array.trim()
+    validity, count = kept._buffers[0], kept.null_count
+    if target.layout == "binary_view":
+        if array.type.layout == "binary_view":
+            return make_array(target, len(kept), kept._buffers, count)
+        starts, lengths = _starts_and_lengths(kept)
+        made = array_class(target).over(target, kept.data, starts, lengths)  # type: ignore[attr-defined]
+        return make_array(target, len(kept), [validity, *made._buffers[1:]], count)
+    offsets, data = kept._contiguous()
+    if int(offsets[-1]) > np.iinfo(target.offset_dtype).max:
+        raise InvalidData(f"{target}: {int(offsets[-1])} bytes are more than its offsets reach; use the large form")
+    return make_array(target, len(kept), [validity, frozen(offsets.astype(target.offset_dtype)), data], count)
+
+
+def _starts_and_lengths(array: Any) -> tuple[Indices, Indices]:
+    offsets = array._contiguous()[0].astype(np.int64)
+    return offsets[:-1], np.diff(offsets)
+
+
+def _cast_to_fixed(array: Any, target: Any) -> Any:
+    width, mask = target.byte_width, array._mask()
+    offsets, data = array._contiguous()
+    starts, lengths = offsets[:-1].astype(np.int64), np.diff(offsets).astype(np.int64)
+    wrong = lengths != width if mask is None else (lengths != width) & mask
+    if wrong.any():
+        i = int(wrong.argmax())
+        raise InvalidData(f"{target}: the value at {i} has {int(lengths[i])} bytes")
+    if mask is None:
+        values = data[int(offsets[0]) : int(offsets[-1])]
+    else:
+        filled = np.zeros((len(mask), width), np.uint8)
+        filled[mask] = gather_bytes(data, starts[mask], lengths[mask]).reshape(-1, width) if width else 0
+        values = read_only(filled)
+    validity, count = validity_of(mask)
+    return make_array(target, len(array), [validity, values], count)
+
+
 # --- offsets, which lists have too ------------------------------------------------------------------------------
-
-
-def exact_integers(values: Any, dtype: np.dtype[Any], what: str) -> npt.NDArray[Any]:
-    """Integers of shape (n,) in another dtype that holds all of them; a view where they have it already.
-
-    Raises
-    ------
-    InvalidType
-        If they are not integers, or one is null.
-    InvalidData
-        If one does not fit the dtype.
-    """
-    if isinstance(values, Array):
-        if values.null_count or values.type.layout != "primitive":
-            raise InvalidType(f"{what} are integers that are not null, found {values.type}, {values.null_count} nulls")
-        values = values.values  # type: ignore[attr-defined]
-    try:
-        given = np.asarray(values)
-    except (TypeError, ValueError) as error:
-        raise InvalidType(f"{what} are integers: {error}") from None
-    if given.dtype.kind not in "iu" and given.size:
-        raise InvalidType(f"{what} are integers, found {given.dtype}")
-    if given.ndim != 1:
-        raise InvalidArgument(f"{what} have one dimension, found the shape {given.shape}")
-    if given.dtype != dtype and given.size:
-        info = np.iinfo(dtype)
-        low, high = int(given.min()), int(given.max())
-        if low < info.min or high > info.max:
-            raise InvalidData(f"{what} run from {low} to {high}, which {dtype.name} does not hold")
-    return np.ascontiguousarray(given, dtype)
 
 
 def offsets_view(array: Any) -> npt.NDArray[Any]:
@@ -288,7 +333,7 @@ def split(type: Any, data: Bytes, ends: npt.NDArray[Any]) -> list[Any] | None:
 
 
 def slices(
-    type: Any, region: bytes, starts: Sequence[int], ends: Sequence[int], mask: Mask | None, first: int = 0
+    type: Any, region: bytes, starts: Sequence[int], ends: Sequence[int], valid: Mask | None, first: int = 0
 ) -> list[Any]:
     """The runs of ``region`` as bytes or text; null slots, which may hold anything, come as None or anything.
 
@@ -302,14 +347,14 @@ def slices(
     try:
         return [str(region[start:end], "utf-8") for start, end in zip(starts, ends, strict=True)]
     except UnicodeDecodeError:
-        valid = [True] * len(starts) if mask is None else mask.tolist()
-        slots = enumerate(zip(starts, ends, valid, strict=True), first)
+        keep = [True] * len(starts) if valid is None else valid.tolist()
+        slots = enumerate(zip(starts, ends, keep, strict=True), first)
         return [decode(type, region[start:end], i) if ok else None for i, (start, end, ok) in slots]
 
 
-def join_bytes(type: Any, values: Sequence[Any], mask: Mask | None) -> tuple[bytes, Indices]:
+def join_bytes(type: Any, values: Sequence[Any], valid: Mask | None) -> tuple[bytes, Indices]:
     """The bytes of all values one after another, and the length of each; None takes none."""
-    known = values if mask is None else list(itertools.compress(values, mask.tobytes()))
+    known = values if valid is None else list(itertools.compress(values, valid.tobytes()))
     if type.text:
         try:
             text = "".join(known)
@@ -328,10 +373,10 @@ def join_bytes(type: Any, values: Sequence[Any], mask: Mask | None) -> tuple[byt
         known = [value.tobytes() if isinstance(value, memoryview) else value for value in known]
         data = b"".join(known)
     lengths = np.fromiter(map(len, known), np.int64, len(known))
-    if mask is None:
+    if valid is None:
         return data, lengths
     filled = np.zeros(len(values), np.int64)
-    filled[mask] = lengths
+    filled[valid] = lengths
     return data, filled
 
 
@@ -479,7 +524,7 @@ def check_utf8(array: Any, offsets: npt.NDArray[Any], first: int = 0) -> None:
         end = min(max(end, start + 1), length)
         region = data[int(offsets[start]) : int(offsets[end])]
         if not is_ascii(region) and not _splits_well(region, offsets[start:end] - offsets[start]):
-            mask = array.is_valid()
+            mask = array._valid()
             for i in range(start, end):
                 if mask[i]:
                     decode(array.type, data[int(offsets[i]) : int(offsets[i + 1])].tobytes(), first + i)

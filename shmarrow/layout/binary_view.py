@@ -17,6 +17,7 @@ from shmarrow.errors import EXPANDED_VALUES, InvalidData, LimitExceeded
 from shmarrow.layout.array import Array, make_array
 from shmarrow.layout.binary import (
     LOW_BYTES,
+    cast_binary,
     check_utf8,
     copy_runs,
     decode,
@@ -68,11 +69,11 @@ class BinaryViewArray(Array, late=True):
         """The buffers that long values lie in."""
         return [data for data in self._buffers[2:] if data is not None]
 
-    def _checked(self, mask: Mask | None) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.bool_]]:
+    def _checked(self, valid: Mask | None) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.bool_]]:
         """The views, all zero where null, and which of them are long, after a check of where they lead."""
         words = self._words()
-        if mask is not None:
-            dead = np.flatnonzero(~mask)
+        if valid is not None:
+            dead = np.flatnonzero(~valid)
             if words[dead].any():
                 words = words.copy()
                 words[dead] = 0
@@ -128,10 +129,10 @@ class BinaryViewArray(Array, late=True):
         head, size = self._bytes(index, 100)
         return preview_bytes(head, size, self._type.text)
 
-    def _pylist(self, mask: Mask | None) -> list[Any]:
-        views, long = self._checked(mask)
+    def _pylist(self, valid: Mask | None) -> list[Any]:
+        views, long = self._checked(valid)
         if int(views[:, 0].sum(dtype=np.int64)) > sum(map(len, self.data_buffers)) + 16 * self._length:
-            return self._distinct(views, long, mask)
+            return self._distinct(views, long, valid)
         result: list[Any] = []
         for start in range(0, self._length, 1 << 14):
             part = slice(start, start + (1 << 14))
@@ -139,17 +140,19 @@ class BinaryViewArray(Array, late=True):
             found = split(self._type, data, offsets[1:])
             if found is None:
                 at = offsets.tolist()
-                found = slices(self._type, data.tobytes(), at[:-1], at[1:], None if mask is None else mask[part], start)
+                found = slices(
+                    self._type, data.tobytes(), at[:-1], at[1:], None if valid is None else valid[part], start
+                )
             result += found
         return result
 
-    def _distinct(self, views: npt.NDArray[np.int32], long: npt.NDArray[np.bool_], mask: Mask | None) -> list[Any]:
+    def _distinct(self, views: npt.NDArray[np.int32], long: npt.NDArray[np.bool_], valid: Mask | None) -> list[Any]:
         """The values where long ones overlap; those of equal views are made once."""
         at = np.flatnonzero(long)
         short = views.copy()
         short[at] = 0
         starts = np.arange(4, 16 * self._length + 4, 16)
-        result = slices(self._type, short.tobytes(), starts.tolist(), (starts + short[:, 0]).tolist(), mask)
+        result = slices(self._type, short.tobytes(), starts.tolist(), (starts + short[:, 0]).tolist(), valid)
         distinct, inverse = np.unique(views[at][:, [0, 2, 3]], axis=0, return_inverse=True)
         self._check_total(distinct[:, 0])
         buffers = self.data_buffers
@@ -278,6 +281,17 @@ class BinaryViewArray(Array, late=True):
                     return False
         return True
 
+    def _codes(self) -> Indices:
+        from shmarrow.layout.codes import of_runs
+
+        offsets, data = self.contiguous()
+        return of_runs(data, offsets[:-1], np.diff(offsets), self._mask())
+
+    def _cast(self, target: Any, safe: bool) -> Any:
+        return cast_binary(self, target)
+
+    _contiguous = contiguous
+
     def _check_references(self) -> None:
         self._checked(self._mask())
 
@@ -310,13 +324,13 @@ class BinaryViewArray(Array, late=True):
                 check_utf8(_Plain(self._type, part, data), offsets, start)
 
     @classmethod
-    def from_pylist(cls, type: Any, values: Sequence[Any], mask: Mask | None) -> Any:
-        data, lengths = join_bytes(type, values, mask)
+    def from_pylist(cls, type: Any, values: Sequence[Any], valid: Mask | None) -> Any:
+        data, lengths = join_bytes(type, values, valid)
         starts = np.cumsum(lengths) - lengths
-        return cls.over(type, np.frombuffer(data, np.uint8), starts, lengths, mask)
+        return cls.over(type, np.frombuffer(data, np.uint8), starts, lengths, valid)
 
     @classmethod
-    def over(cls, type: Any, data: Bytes, starts: Indices, lengths: Indices, mask: Mask | None = None) -> Any:
+    def over(cls, type: Any, data: Bytes, starts: Indices, lengths: Indices, valid: Mask | None = None) -> Any:
         """Views of runs of bytes: short ones are copied into the views, long ones stay where they are."""
         if len(lengths) and int(lengths.max()) > _MAX:
             raise InvalidData(f"{type}: a value of {int(lengths.max())} bytes is longer than 2147483647")
@@ -332,7 +346,7 @@ class BinaryViewArray(Array, late=True):
             low, high = int(places.min()), int((places + lengths[long]).max())
             if high - low <= _MAX:
                 words[long, 1] = (places - low).view(np.uint64) << _HALF
-                validity, count = validity_of(mask)
+                validity, count = validity_of(valid)
                 return make_array(type, len(lengths), [validity, frozen(views), frozen(data[low:high])], count)
             first = 0
             while first < len(long):
@@ -345,7 +359,7 @@ class BinaryViewArray(Array, late=True):
                 views[at, 3] = starts[at] - base
                 buffers.append(frozen(data[base : base + int(ends[: last - first].max())]))
                 first = last
-        validity, count = validity_of(mask)
+        validity, count = validity_of(valid)
         return make_array(type, len(lengths), [validity, frozen(views), *buffers], count)
 
 
@@ -386,5 +400,5 @@ class _Plain:
     def __len__(self) -> int:
         return len(self._array)
 
-    def is_valid(self) -> Mask:
-        return self._array.is_valid()
+    def _valid(self) -> Mask:
+        return self._array._valid()

@@ -12,8 +12,10 @@ from shmarrow.bitmap import Mask
 from shmarrow.convert.ndarray import from_ndarray
 from shmarrow.convert.python import kinds_of
 from shmarrow.errors import InvalidType
-from shmarrow.layout.array import Array, checked_mask, make_array
+from shmarrow.layout.arguments import checked_mask
+from shmarrow.layout.array import Array, make_array
 from shmarrow.layout.memory import Indices, read_only, validity_of
+from shmarrow.layout.primitive import cast_values
 from shmarrow.types import DataType
 
 if TYPE_CHECKING:
@@ -43,7 +45,7 @@ class BooleanArray(Array):
         assert data is not None
         return bitmap.get(data, self._offset + index)
 
-    def _pylist(self, mask: Mask | None) -> list[Any]:
+    def _pylist(self, valid: Mask | None) -> list[Any]:
         values: list[Any] = self.values.tolist()
         return values
 
@@ -69,13 +71,21 @@ class BooleanArray(Array):
         valid = self._live(live)
         return valid is not None and not bool(((self.values != other.values) & valid).any())
 
+    def _codes(self) -> Indices:
+        from shmarrow.layout.codes import of_keys
+
+        return of_keys(self.values.view(np.uint8), self._mask())
+
+    def _cast(self, target: Any, safe: bool) -> Any:
+        return cast_values(self, target, safe)
+
     @classmethod
-    def from_pylist(cls, type: Any, values: Sequence[Any], mask: Mask | None) -> Any:
+    def from_pylist(cls, type: Any, values: Sequence[Any], valid: Mask | None) -> Any:
         for kind in kinds_of(values):
             if not issubclass(kind, (bool, np.bool_)) and kind is not _NONE:
                 wrong = next(value for value in values if value.__class__ is kind)
                 raise InvalidType(f"bool: cannot take {wrong!r:.80} of type {kind.__name__}")
-        return cls.from_numpy(type, np.array([bool(value) for value in values], np.bool_), mask)
+        return cls.from_numpy(type, np.array([bool(value) for value in values], np.bool_), valid)
 
     @classmethod
     def from_numpy(cls, type: DataType, values: npt.NDArray[Any], valid: Mask | None = None, safe: bool = True) -> Any:

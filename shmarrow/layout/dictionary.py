@@ -12,10 +12,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from shmarrow.bitmap import Mask
-from shmarrow.errors import InvalidData, InvalidType
+from shmarrow.errors import InvalidArgument, InvalidData, InvalidType
+from shmarrow.layout.arguments import as_array, checked_mask
 from shmarrow.layout.array import Array, blank_mask, concat_arrays, make_array
 from shmarrow.layout.memory import Indices, frozen, read_only, validity_of
 from shmarrow.layout.preview import Budget
+from shmarrow.types import DataType, DictionaryType
+from shmarrow.types.extension import ExtensionType
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -48,25 +51,59 @@ class DictionaryArray(Array):
             If an index points outside of the dictionary.
         """
         mask = self._mask()
-        return self._dictionary_().take(self._checked(mask), mask)
+        return self._dictionary_()._take(self._checked(mask), mask)
+
+    dictionary_decode = decode
+
+    def _codes(self) -> Indices:
+        from shmarrow.layout.codes import first_slots, slot_codes
+
+        mask = self._mask()
+        if mask is not None and not mask.any():
+            return np.full(self._length, -1, np.int64)
+        codes = slot_codes(self._dictionary_())[self._checked(mask)]
+        return first_slots(codes if mask is None else np.where(mask, codes, -1))
+
+    def _cast(self, target: Any, safe: bool) -> Any:
+        return self.decode()._cast_to(target, safe)
+
+    @classmethod
+    def _cast_from(cls, array: Any, target: Any, safe: bool) -> Any:
+        """From an array of another index type or of values in another form, or from values that are then encoded."""
+        if isinstance(array.type, ExtensionType) and array.type != target.value_type:
+            return array.storage._cast_to(target, safe)
+        if array.type.__class__ is DictionaryType:
+            try:
+                indices = array.indices._cast_to(target.index_type, safe)
+                values = array.dictionary._cast_to(target.value_type, safe)
+                return make_array(target, len(array), indices._buffers, indices._null_count, indices.offset, (), values)
+            except InvalidData:  # then what no slot refers to may be in the way
+                array = array.decode()
+        return encode(array._cast_to(target.value_type, safe), "mask", target.index_type, target.ordered)
+
+    def dictionary_encode(self, null_encoding: str = "mask", index_type: DataType | str | None = None) -> Any:
+        """The array itself, or with indices of another type."""
+        if index_type is None:
+            return self
+        return self._cast_to(DictionaryType(index_type, self._type.value_type, self._type.ordered), True)
 
     def _dictionary_(self) -> Array:
         assert self._dictionary is not None
         return self._dictionary
 
-    def _checked(self, mask: Mask | None) -> npt.NDArray[Any]:
+    def _checked(self, valid: Mask | None) -> npt.NDArray[Any]:
         """A copy of the indices, 0 where null, after a check that they lie in the dictionary.
 
         What is checked is what is used, also where another process writes to the memory in the meantime.
         """
         values: npt.NDArray[Any] = self.indices.values
-        indices = values.copy() if mask is None else np.where(mask, values, values.dtype.type(0))
-        self._check_indices(indices, mask)
+        indices = values.copy() if valid is None else np.where(valid, values, values.dtype.type(0))
+        self._check_indices(indices, valid)
         return indices
 
-    def _check_indices(self, indices: npt.NDArray[Any], mask: Mask | None) -> None:
+    def _check_indices(self, indices: npt.NDArray[Any], valid: Mask | None) -> None:
         size = len(self._dictionary_())
-        if len(indices) and (mask is None or mask.any()):
+        if len(indices) and (valid is None or valid.any()):
             low, high = int(indices.min()), int(indices.max())
             if low < 0 or high >= size:
                 wrong = (indices < 0) | (indices >= size)
@@ -97,14 +134,14 @@ class DictionaryArray(Array):
     def _value_preview(self, index: int, budget: Budget) -> str:
         return self._dictionary_()._item_preview(self._key(index), budget)
 
-    def _pylist(self, mask: Mask | None) -> list[Any]:
-        if mask is not None and not mask.any():
+    def _pylist(self, valid: Mask | None) -> list[Any]:
+        if valid is not None and not valid.any():
             return [None] * self._length
-        indices = self._checked(mask)
+        indices = self._checked(valid)
         dictionary = self._dictionary_()
         if len(dictionary) > 4 * self._length + 1024:
             used, indices = np.unique(indices, return_inverse=True)
-            dictionary = dictionary.take(used)
+            dictionary = dictionary._take(used)
         values = dictionary.to_pylist()
         return [values[i] for i in indices.tolist()]
 
@@ -149,7 +186,7 @@ class DictionaryArray(Array):
         mine, theirs = self._checked(self._mask())[slots], other._checked(other._mask())[slots]
         for start in (0, 256):  # indices that differ mostly mean values that differ
             stop = 256 if not start else len(slots)
-            if not dictionary.take(mine[start:stop]).equals(dictionary.take(theirs[start:stop])):
+            if not dictionary._take(mine[start:stop]).equals(dictionary._take(theirs[start:stop])):
                 return False
         return True
 
@@ -183,48 +220,87 @@ class DictionaryArray(Array):
         from shmarrow.layout.array import _zeros, nulls
 
         made = _zeros(type, length)
-        made._dictionary = nulls(type.value_type, 0)
+        made._dictionary = nulls(0, type.value_type)
         return made
 
     @classmethod
-    def from_pylist(cls, type: Any, values: Sequence[Any], mask: Mask | None) -> Any:
+    def from_pylist(cls, type: Any, values: Sequence[Any], valid: Mask | None) -> Any:
         from shmarrow.layout.from_values import array_from_pylist
 
-        positions: dict[Any, int] = {}
-        known: list[Any] = []
-        codes = np.zeros(len(values), np.int64)
-        for i, value in enumerate(values):
-            if value is None:
-                continue
-            key = (value.__class__, value) if value.__hash__ is not None else repr(value)
-            try:
-                code = positions.setdefault(key, len(known))
-            except TypeError:  # a tuple of lists
-                code = positions.setdefault(repr(value), len(known))
-            if code == len(known):
-                known.append(value)
-            codes[i] = code
-        if len(known) > np.iinfo(type.storage).max + 1:
-            raise InvalidData(f"{type}: {len(known)} distinct values are more than its indices reach")
-        validity, count = validity_of(mask)
-        dictionary = array_from_pylist(known, type.value_type)
-        return make_array(type, len(values), [validity, frozen(codes.astype(type.storage))], count, 0, (), dictionary)
+        made = array_from_pylist(values, type.value_type)
+        return encode(made, "mask", type.index_type, type.ordered, valid)
 
     @classmethod
-    def from_arrays(cls, indices: Any, dictionary: Any, ordered: bool = False) -> Any:
-        """An array over an integer array of indices and an array of values; copies nothing.
+    def from_arrays(
+        cls,
+        indices: Any,
+        dictionary: Any,
+        mask: Any = None,
+        ordered: bool = False,
+        from_pandas: bool = False,
+        safe: bool = True,
+    ) -> Any:
+        """An array over indices and an array of values; copies nothing.
+
+        Parameters
+        ----------
+        indices : integer Array, or anything that :func:`shmarrow.array` makes one of
+            Shape (n,); positions in the dictionary, or null.
+        dictionary : Array, or anything that :func:`shmarrow.array` takes
+            The values.
+        mask : bool array, optional
+            Shape (n,), True where a slot is null.
+        ordered : bool
+            Whether the order of the values means something.
+        from_pandas : bool
+            True makes -1 null, as in the codes of a pandas Categorical.
+        safe : bool
+            False leaves the range of the indices unchecked until they are used.
 
         Raises
         ------
-        InvalidArgument
-            If the indices are no integers.
         InvalidType
-            If either is no array.
+            If the indices are no integers.
+        InvalidData
+            If an index points outside of the dictionary.
+        InvalidArgument
+            If the mask has another length.
         """
-        from shmarrow.types import DictionaryType
+        keys, values = as_array(indices, "indices"), as_array(dictionary, "a dictionary")
+        if keys.type.descriptor.values != "integer":
+            raise InvalidType(f"indices are integers, found {keys.type}")
+        missing = None if mask is None else checked_mask(mask, len(keys))
+        if from_pandas:
+            missing = keys.values == -1 if missing is None else missing | (keys.values == -1)
+        if missing is not None:
+            own = keys._mask()
+            validity, count = validity_of(~missing if own is None else own & ~missing)
+            keys = keys._with(offset=0, buffers=[validity, frozen(keys.values)], null_count=count)
+        type = DictionaryType(keys.type, values.type, ordered)
+        result = make_array(type, len(keys), keys._buffers, keys._null_count, keys.offset, (), values)
+        result.validate()
+        if safe:
+            result._check_references()
+        return result
 
-        for name, part in (("indices", indices), ("the dictionary", dictionary)):
-            if not isinstance(part, Array):
-                raise InvalidType(f"expected {name} as an Array, found {part.__class__.__name__}")
-        type = DictionaryType(indices.type, dictionary.type, ordered)
-        return make_array(type, len(indices), indices._buffers, indices._null_count, indices.offset, (), dictionary)
+
+def encode(
+    array: Any,
+    null_encoding: str = "mask",
+    index_type: DataType | str | None = None,
+    ordered: bool = False,
+    mask: Mask | None = None,
+) -> Any:
+    """See :meth:`Array.dictionary_encode`; slots where ``mask`` is False become null indices too."""
+    if null_encoding not in ("mask", "encode"):
+        raise InvalidArgument(f"null_encoding is 'mask' or 'encode', found {null_encoding!r:.80}")
+    type = DictionaryType("int32" if index_type is None else index_type, array.type, ordered)
+    from shmarrow.layout.codes import codes_of
+
+    codes, first = codes_of(array, null_encoding == "encode")
+    if len(first) > np.iinfo(type.storage).max + 1:
+        raise InvalidData(f"{type}: {len(first)} distinct values are more than its indices reach")
+    known = codes >= 0 if mask is None else (codes >= 0) & mask
+    validity, count = validity_of(None if known.all() else known)
+    indices = frozen(np.where(known, codes, 0).astype(type.storage))
+    return make_array(type, len(array), [validity, indices], count, 0, (), array._take(first))

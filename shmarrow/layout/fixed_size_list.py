@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from shmarrow.bitmap import Mask
-from shmarrow.errors import CopyRequired, InvalidData
-from shmarrow.layout.array import Array, checked_mask, concat_arrays, make_array, nulls, spread
+from shmarrow.errors import CopyRequired, InvalidArgument, InvalidData
+from shmarrow.layout.arguments import as_array, checked_size, masked_validity, refuse_type
+from shmarrow.layout.array import Array, check_slots, concat_arrays, make_array, nulls, spread
 from shmarrow.layout.items import items_of_lists, spread_lists
+from shmarrow.layout.list_forms import cast_lists, list_codes
 from shmarrow.layout.memory import Indices, check_expansion, ranges, validity_of
 from shmarrow.layout.preview import Budget
-from shmarrow.types import DataType, Field
+from shmarrow.types import DataType, Field, list_
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -59,7 +61,7 @@ class FixedSizeListArray(Array):
         size = self._type.list_size
         return str(self.values.slice((self._offset + index) * size, size)._preview(budget))
 
-    def _pylist(self, mask: Mask | None) -> list[Any]:
+    def _pylist(self, valid: Mask | None) -> list[Any]:
         size = self._type.list_size
         if not size:
             check_expansion(self._length, str(self._type))
@@ -69,7 +71,7 @@ class FixedSizeListArray(Array):
     def _gather(self, indices: Indices) -> Any:
         size = self._type.list_size
         starts = (indices + self._offset) * size
-        child = self.values.take(ranges(starts, np.full(len(indices), size, np.int64)))
+        child = self.values._take(ranges(starts, np.full(len(indices), size, np.int64)))
         return make_array(self._type, len(indices), [None], 0, 0, [child])
 
     def trim(self) -> Any:
@@ -89,6 +91,18 @@ class FixedSizeListArray(Array):
         valid = self._live(live)
         return valid is not None and bool(mine._equal(theirs, spread(valid, self._type.list_size, mine)))
 
+    def _spans(self) -> tuple[Indices, Indices, Any]:
+        """Where each list starts and how long it is, and what these lie in; null slots have items like others."""
+        check_slots(self)
+        size = self._type.list_size
+        return np.arange(self._length) * size, np.full(self._length, size, np.int64), self._window()
+
+    def _codes(self) -> Indices:
+        return list_codes(self)
+
+    def _cast(self, target: Any, safe: bool) -> Any:
+        return cast_lists(self, target, safe)
+
     def _check_structure(self) -> None:
         needed = (self._offset + self._length) * self._type.list_size
         if len(self.values) < needed:
@@ -103,12 +117,12 @@ class FixedSizeListArray(Array):
         from shmarrow.layout.array import _zeros
 
         made = _zeros(type, length)
-        made._children = [nulls(type.fields[0].type, length * type.list_size)]  # type: ignore[attr-defined]
+        made._children = [nulls(length * type.list_size, type.fields[0].type)]  # type: ignore[attr-defined]
         return made
 
     @classmethod
-    def from_pylist(cls, type: Any, values: Sequence[Any], mask: Mask | None) -> Any:
-        return cls._from_items(type, *items_of_lists(type, values), mask)
+    def from_pylist(cls, type: Any, values: Sequence[Any], valid: Mask | None) -> Any:
+        return cls._from_items(type, *items_of_lists(type, values), valid)
 
     @classmethod
     def _from_items(cls, type: Any, lengths: Indices, items: Any, valid: Mask | None) -> Any:
@@ -123,24 +137,45 @@ class FixedSizeListArray(Array):
         return make_array(type, len(lengths), [validity], count, 0, [child])
 
     @classmethod
-    def from_arrays(cls, type: Any, values: Any, mask: Mask | None = None) -> Any:
+    def from_arrays(
+        cls, values: Any, list_size: int | None = None, type: DataType | str | None = None, mask: Any = None
+    ) -> Any:
         """Lists over a child array of ``n * list_size`` values; copies nothing.
 
-        Lists of size 0 are as many as the mask says.
+        Parameters
+        ----------
+        values : Array, or anything that :func:`shmarrow.array` takes
+            The items of all lists, those of null lists included.
+        list_size : int, optional
+            The number of items in each list.
+        type : DataType or str, optional
+            The type of the lists, in place of ``list_size``.
+        mask : bool array, optional
+            Shape (n,), True where a list is null. It also says how many lists of size 0 there are.
 
         Raises
         ------
         InvalidData
             If the child has another number of values, or another type.
+        InvalidType
+            If the type is not one of these lists.
         InvalidArgument
-            If the mask has another length than the array.
+            If neither or both of ``list_size`` and ``type`` are given, or the mask has another length than the array.
         """
-        cls._expect(type, values=values)
-        size = type.list_size
-        length = len(values) // size if size else 0 if mask is None else len(mask)
-        if length * size != len(values):
-            raise InvalidData(f"{type}: a child of {len(values)} values makes no whole number of lists of {size}")
-        validity, count = validity_of(None if mask is None else checked_mask(mask, length))
-        result = make_array(type, length, [validity], count, 0, [values])
+        refuse_type(values, "values")
+        if (list_size is None) == (type is None):
+            raise InvalidArgument("FixedSizeListArray: expected either list_size or type")
+        if type is None:
+            child = as_array(values, "values")
+            made: Any = list_(child.type, checked_size(list_size, "list_size"))
+        else:
+            made = cls._expect(type)
+            child = as_array(values, "values", made.fields[0].type)
+        size = made.list_size
+        length = len(child) // size if size else 0 if mask is None else len(mask)
+        if length * size != len(child):
+            raise InvalidData(f"{made}: a child of {len(child)} values makes no whole number of lists of {size}")
+        validity, count = masked_validity(mask, length)
+        result = make_array(made, length, [validity], count, 0, [child])
         result.validate()
         return result

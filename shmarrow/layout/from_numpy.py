@@ -180,9 +180,7 @@ def _bytes(values: Values, valid: Mask | None) -> Any:
     """Binary from bytes of a fixed width, which end at their last byte other than NUL."""
     lengths = _lengths(values, valid)
     rows = np.ascontiguousarray(values).view("u1").reshape(len(values), values.dtype.itemsize)
-    data = [
-        part[_kept(part, size)] for part, size in zip(_blocks(rows), _blocks(lengths), strict=True)
-    ]
+    data = [part[_kept(part, size)] for part, size in zip(_blocks(rows), _blocks(lengths), strict=True)]
     return _variable(types.binary(), types.large_binary(), lengths, data, valid)
 
 

@@ -57,7 +57,7 @@ def _of_arrays(values: Sequence[Any], item: DataType) -> Any:
 
 
 def _of_ndarrays(values: Sequence[npt.NDArray[Any]], item: DataType) -> Any:
-    """ndarrays one after another; those of one dtype at once."""
+    """Ndarrays one after another; those of one dtype at once."""
     groups: dict[Any, list[int]] = {}
     for i, value in enumerate(values):
         groups.setdefault((value.dtype, value.shape[1:], value.__class__), []).append(i)
@@ -68,7 +68,7 @@ def _of_ndarrays(values: Sequence[npt.NDArray[Any]], item: DataType) -> Any:
     sizes = np.fromiter([len(values[i]) for i in order], np.int64, len(order))
     starts, lengths = np.zeros(len(order), np.int64), np.zeros(len(order), np.int64)
     starts[order], lengths[order] = np.cumsum(sizes) - sizes, sizes
-    return concat_arrays(parts).take(ranges(starts, lengths))
+    return concat_arrays(parts)._take(ranges(starts, lengths))
 
 
 def _of_one_dtype(values: list[npt.NDArray[Any]], item: DataType) -> Any:
@@ -115,4 +115,4 @@ def spread_lists(child: Any, size: int, lengths: Indices, valid: Mask | None) ->
     filled = np.repeat(valid, size)
     at = np.zeros(len(filled), np.int64)
     at[filled] = np.arange(np.count_nonzero(filled))
-    return child.take(at, filled)
+    return child._take(at, filled)

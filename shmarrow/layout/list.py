@@ -14,20 +14,21 @@ import numpy as np
 
 from shmarrow.bitmap import Mask
 from shmarrow.errors import InvalidData
-from shmarrow.layout.array import Array, checked_mask, concat_arrays, make_array, spread
+from shmarrow.layout.arguments import as_array, masked_validity, offsets_and_nulls, refuse_type
+from shmarrow.layout.array import Array, concat_arrays, make_array, spread
 from shmarrow.layout.binary import (
     check_ends,
     checked_offsets,
-    exact_integers,
     joined_offsets,
     offsets_view,
     same_lengths,
     trimmed_offsets,
 )
 from shmarrow.layout.items import items_of_lists
+from shmarrow.layout.list_forms import cast_lists, list_codes
 from shmarrow.layout.memory import Indices, frozen, offsets_of, ranges, validity_of
 from shmarrow.layout.preview import Budget
-from shmarrow.types import Field
+from shmarrow.types import DataType, Field, large_list, list_
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -37,7 +38,7 @@ class ListArray(Array):
     """Lists of any length."""
 
     __slots__ = ()
-    layouts: ClassVar[tuple[str, ...]] = ("list", "large_list")
+    layouts: ClassVar[tuple[str, ...]] = ("list",)
 
     @property
     def values(self) -> Any:
@@ -75,7 +76,7 @@ class ListArray(Array):
         items: list[Any] = self.values.slice(start, length).to_pylist()
         return items
 
-    def _pylist(self, mask: Mask | None) -> list[Any]:
+    def _pylist(self, valid: Mask | None) -> list[Any]:
         offsets = checked_offsets(self, len(self.values), "values")
         first, last = int(offsets[0]), int(offsets[-1])
         items = self._run(first, last - first)
@@ -87,7 +88,7 @@ class ListArray(Array):
         starts = offsets[indices].astype(np.int64)
         lengths = offsets[indices + 1] - starts
         ends = offsets_of(lengths, self._type.offset_dtype, f"{self._type} lists")
-        child = self.values.take(ranges(starts, lengths))
+        child = self.values._take(ranges(starts, lengths))
         return make_array(self._type, len(indices), [None, frozen(ends)], 0, 0, [child])
 
     def trim(self) -> Any:
@@ -118,8 +119,20 @@ class ListArray(Array):
         sizes = mine[slots + 1].astype(np.int64) - mine[slots]
         if not np.array_equal(sizes, theirs[slots + 1] - theirs[slots]):
             return False
-        left, right = (each.values.take(ranges(at[slots].astype(np.int64), sizes)) for each, at in sides)
+        left, right = (each.values._take(ranges(at[slots].astype(np.int64), sizes)) for each, at in sides)
         return bool(left._equal(right, None))
+
+    def _spans(self) -> tuple[Indices, Indices, Any]:
+        """Where each list starts and how long it is, and what these lie in; null slots may have items."""
+        offsets = checked_offsets(self, len(self.values), "values").astype(np.int64)
+        first = int(offsets[0])
+        return offsets[:-1] - first, np.diff(offsets), self.values.slice(first, int(offsets[-1]) - first)
+
+    def _codes(self) -> Indices:
+        return list_codes(self)
+
+    def _cast(self, target: Any, safe: bool) -> Any:
+        return cast_lists(self, target, safe)
 
     def _check_structure(self) -> None:
         check_ends(self, len(self.values), "values")
@@ -134,8 +147,8 @@ class ListArray(Array):
         yield self._type.fields[0], child, spread(live, np.diff(offsets), child)
 
     @classmethod
-    def from_pylist(cls, type: Any, values: Sequence[Any], mask: Mask | None) -> Any:
-        return cls._from_items(type, *items_of_lists(type, values), mask)
+    def from_pylist(cls, type: Any, values: Sequence[Any], valid: Mask | None) -> Any:
+        return cls._from_items(type, *items_of_lists(type, values), valid)
 
     @classmethod
     def _from_items(cls, type: Any, lengths: Indices, items: Any, valid: Mask | None) -> Any:
@@ -145,21 +158,57 @@ class ListArray(Array):
         return make_array(type, len(lengths), [validity, frozen(offsets)], nulls, 0, [items])
 
     @classmethod
-    def from_arrays(cls, type: Any, offsets: Any, values: Any, mask: Mask | None = None) -> Any:
+    def from_arrays(cls, offsets: Any, values: Any, type: DataType | str | None = None, mask: Any = None) -> Any:
         """Lists from offsets of shape (n + 1,) and the child array; copies nothing that fits.
+
+        Parameters
+        ----------
+        offsets : integer Array, integer ndarray or sequence of int
+            Where each list starts, and the end of the last one. A null offset makes its list null.
+        values : Array, or anything that :func:`shmarrow.array` takes
+            The items of all lists.
+        type : DataType or str, optional
+            The type of the lists; one of lists of the values where it is not given.
+        mask : bool array, optional
+            Shape (n,), True where a list is null.
 
         Raises
         ------
         InvalidData
             If the ends of the offsets do not lie within the child, or its type is not that of the lists' items.
+        InvalidType
+            If the offsets are no integers, or the type is not one of these lists.
         InvalidArgument
-            If the mask has another length.
+            If the mask has another length, or offsets are null too.
         """
-        cls._expect(type, values=values)
-        typed = exact_integers(offsets, type.offset_dtype, "offsets")
+        refuse_type(offsets, "offsets")
+        wanted = None if type is None else cls._expect(type)
+        child = as_array(values, "values", None if wanted is None else wanted.fields[0].type)
+        return cls._from_child(offsets, child, wanted or cls._type_over(child.type), mask)
+
+    @classmethod
+    def _type_over(cls, item: DataType) -> DataType:
+        return list_(item)
+
+    @classmethod
+    def _from_child(cls, offsets: Any, child: Any, type: Any, mask: Any) -> Any:
+        typed, known = offsets_and_nulls(offsets, type.offset_dtype)
         if not len(typed):
             raise InvalidData(f"{type}: offsets have the shape (n + 1,), found none")
-        validity, nulls = validity_of(None if mask is None else checked_mask(mask, len(typed) - 1))
-        result = make_array(type, len(typed) - 1, [validity, frozen(typed)], nulls, 0, [values])
+        if known is not None and not known[-1]:
+            raise InvalidData(f"{type}: the last offset, which ends the last list, is null")
+        validity, nulls = masked_validity(mask, len(typed) - 1, None if known is None else known[:-1])
+        result = make_array(type, len(typed) - 1, [validity, frozen(typed)], nulls, 0, [child])
         result.validate()
         return result
+
+
+class LargeListArray(ListArray):
+    """Lists of any length, with offsets of 64 bits."""
+
+    __slots__ = ()
+    layouts = ("large_list",)
+
+    @classmethod
+    def _type_over(cls, item: DataType) -> DataType:
+        return large_list(item)

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
 from shmarrow.bitmap import Mask
 from shmarrow.errors import InvalidArgument, InvalidData
-from shmarrow.layout.array import Array, blank_mask, checked_mask, concat_arrays, make_array
-from shmarrow.layout.binary import exact_integers
+from shmarrow.layout.arguments import as_array, exact_integers, masked_validity, offsets_and_nulls, refuse_type
+from shmarrow.layout.array import Array, blank_mask, concat_arrays, make_array
 from shmarrow.layout.items import items_of_lists
+from shmarrow.layout.list_forms import cast_lists, list_codes
 from shmarrow.layout.memory import Indices, check_expansion, frozen, offsets_of, ranges, validity_of, view_of
 from shmarrow.layout.preview import Budget
-from shmarrow.types import Field
+from shmarrow.types import DataType, Field, large_list_view, list_view
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -24,7 +25,7 @@ class ListViewArray(Array, late=True):
     """Lists by offset and size."""
 
     __slots__ = ()
-    layouts = ("large_list_view", "list_view")
+    layouts: ClassVar[tuple[str, ...]] = ("list_view",)
 
     @property
     def values(self) -> Any:
@@ -41,11 +42,11 @@ class ListViewArray(Array, late=True):
         """The sizes of shape (length,), int32 or int64; a read-only view."""
         return view_of(self._buffers[2], self._type.offset_dtype, self._offset, self._length)
 
-    def _runs(self, mask: Mask | None) -> tuple[Indices, Indices]:
+    def _runs(self, valid: Mask | None) -> tuple[Indices, Indices]:
         """Where each list starts and how long it is, 0 and 0 where null or empty, after a check of both."""
         starts, sizes = self.offsets.astype(np.int64), self.sizes.astype(np.int64)
-        if mask is not None:
-            sizes = np.where(mask, sizes, 0)
+        if valid is not None:
+            sizes = np.where(valid, sizes, 0)
         starts = np.where(sizes == 0, 0, starts)
         size = len(self.values)
         wrong = (starts < 0) | (sizes < 0) | (starts > size) | (sizes > size - starts)
@@ -61,7 +62,7 @@ class ListViewArray(Array, late=True):
         """The values of all lists that are not null, one list after another; a copy."""
         starts, sizes = self._runs(self._mask())
         self._check_total(sizes)
-        return self.values.take(ranges(starts, sizes))
+        return self.values._take(ranges(starts, sizes))
 
     def _check_total(self, sizes: Indices) -> None:
         total = int(sizes.sum())
@@ -80,8 +81,8 @@ class ListViewArray(Array, late=True):
     def _value_preview(self, index: int, budget: Budget) -> str:
         return str(self._item_run(index)._preview(budget))
 
-    def _pylist(self, mask: Mask | None) -> list[Any]:
-        starts, sizes = self._runs(mask)
+    def _pylist(self, valid: Mask | None) -> list[Any]:
+        starts, sizes = self._runs(valid)
         self._check_total(sizes)
         used = sizes > 0
         if not used.any():
@@ -142,7 +143,22 @@ class ListViewArray(Array, late=True):
             return self.values.slice(0, 0)
         if np.array_equal(starts[1:], starts[:-1] + sizes[:-1]):
             return self.values.slice(int(starts[0]), int(sizes.sum()))
-        return self.values.take(ranges(starts, sizes))
+        return self.values._take(ranges(starts, sizes))
+
+    def _spans(self) -> tuple[Indices, Indices, Any]:
+        """Where each list starts and how long it is, and what these lie in; null slots have no items."""
+        starts, sizes = self._runs(self._mask())
+        self._check_total(sizes)
+        used = sizes > 0
+        first = int(starts[used].min()) if used.any() else 0
+        last = int((starts + sizes).max()) if used.any() else 0
+        return np.where(used, starts - first, 0), sizes, self.values.slice(first, last - first)
+
+    def _codes(self) -> Indices:
+        return list_codes(self)
+
+    def _cast(self, target: Any, safe: bool) -> Any:
+        return cast_lists(self, target, safe)
 
     def _check_references(self) -> None:
         starts, sizes, size = self.offsets.astype(np.int64), self.sizes.astype(np.int64), len(self.values)
@@ -159,8 +175,8 @@ class ListViewArray(Array, late=True):
         yield self._type.fields[0], self.values, np.cumsum(changes[:-1]) > 0
 
     @classmethod
-    def from_pylist(cls, type: Any, values: Sequence[Any], mask: Mask | None) -> Any:
-        return cls._from_items(type, *items_of_lists(type, values), mask)
+    def from_pylist(cls, type: Any, values: Sequence[Any], valid: Mask | None) -> Any:
+        return cls._from_items(type, *items_of_lists(type, values), valid)
 
     @classmethod
     def _from_items(cls, type: Any, lengths: Indices, items: Any, valid: Mask | None) -> Any:
@@ -171,22 +187,59 @@ class ListViewArray(Array, late=True):
         return make_array(type, len(lengths), buffers, nulls, 0, [items])
 
     @classmethod
-    def from_arrays(cls, type: Any, offsets: Any, sizes: Any, values: Any, mask: Mask | None = None) -> Any:
+    def from_arrays(
+        cls, offsets: Any, sizes: Any, values: Any, type: DataType | str | None = None, mask: Any = None
+    ) -> Any:
         """Lists from offsets and sizes of shape (n,) and the child array; copies nothing that fits.
+
+        Parameters
+        ----------
+        offsets : integer Array, integer ndarray or sequence of int
+            Where each list starts. A null offset makes its list null.
+        sizes : integer Array, integer ndarray or sequence of int
+            How many items each list has.
+        values : Array, or anything that :func:`shmarrow.array` takes
+            What the lists lie in.
+        type : DataType or str, optional
+            The type of the lists; one of lists of the values where it is not given.
+        mask : bool array, optional
+            Shape (n,), True where a list is null.
 
         Raises
         ------
         InvalidArgument
-            If there are not as many offsets as sizes, or the mask has another length.
+            If there are not as many offsets as sizes, or the mask has another length, or offsets are null too.
+        InvalidType
+            If offsets or sizes are no integers, or the type is not one of these lists.
         InvalidData
             If the child has another type than the lists' items.
         """
-        cls._expect(type, values=values)
-        starts = exact_integers(offsets, type.offset_dtype, "offsets")
-        lengths = exact_integers(sizes, type.offset_dtype, "sizes")
+        refuse_type(offsets, "offsets")
+        wanted = None if type is None else cls._expect(type)
+        child = as_array(values, "values", None if wanted is None else wanted.fields[0].type)
+        made: Any = wanted or cls._type_over(child.type)
+        starts, known = offsets_and_nulls(offsets, made.offset_dtype)
+        lengths = exact_integers(sizes, made.offset_dtype, "sizes")
         if len(starts) != len(lengths):
-            raise InvalidArgument(f"{type}: {len(starts)} offsets but {len(lengths)} sizes")
-        validity, count = validity_of(None if mask is None else checked_mask(mask, len(starts)))
-        result = make_array(type, len(starts), [validity, frozen(starts), frozen(lengths)], count, 0, [values])
+            raise InvalidArgument(f"{made}: {len(starts)} offsets but {len(lengths)} sizes")
+        if known is not None:
+            starts, lengths = (np.where(known, part, part.dtype.type(0)) for part in (starts, lengths))
+        validity, count = masked_validity(mask, len(starts), known)
+        result = make_array(made, len(starts), [validity, frozen(starts), frozen(lengths)], count, 0, [child])
         result.validate()
         return result
+
+    @classmethod
+    def _type_over(cls, item: DataType) -> DataType:
+        return list_view(item)
+
+
+class LargeListViewArray(ListViewArray, late=True):
+    """Lists by offset and size, both of 64 bits."""
+
+    __slots__ = ()
+    layouts = ("large_list_view",)
+
+    @classmethod
+    def _type_over(cls, item: DataType) -> DataType:
+        return large_list_view(item)

@@ -45,7 +45,7 @@ class Layout(NamedTuple):
     v4_validity : bool
         Whether a validity bitmap stands before them in metadata version 4, as Arrow C++ writes and reads it.
     late : str
-        The module here that has the class of the arrays, where it is imported when it is first needed.
+        Module and class of the arrays, where they are imported when they are first needed.
     """
 
     buffers: tuple[BufferSpec, ...]
@@ -67,29 +67,33 @@ _VALIDITY = BufferSpec("validity", 1)
 _DATA = BufferSpec("data", -1)
 
 LISTING: dict[str, Layout] = {
-    "null": Layout((), late="null"),
+    "null": Layout((), late="null.NullArray"),
     "bool": Layout((_VALIDITY, BufferSpec("values", 1))),
     "primitive": Layout((_VALIDITY, BufferSpec("values", 0))),
     "binary": Layout((_VALIDITY, BufferSpec("offsets", 32, 1), _DATA)),
     "large_binary": Layout((_VALIDITY, BufferSpec("offsets", 64, 1), _DATA)),
-    "binary_view": Layout((_VALIDITY, BufferSpec("views", 128)), variadic=True, late="binary_view"),
+    "binary_view": Layout((_VALIDITY, BufferSpec("views", 128)), variadic=True, late="binary_view.BinaryViewArray"),
     "list": Layout((_VALIDITY, BufferSpec("offsets", 32, 1))),
     "large_list": Layout((_VALIDITY, BufferSpec("offsets", 64, 1))),
     "map": Layout((_VALIDITY, BufferSpec("offsets", 32, 1))),
-    "list_view": Layout((_VALIDITY, BufferSpec("offsets", 32), BufferSpec("sizes", 32)), late="list_view"),
-    "large_list_view": Layout((_VALIDITY, BufferSpec("offsets", 64), BufferSpec("sizes", 64)), late="list_view"),
+    "list_view": Layout(
+        (_VALIDITY, BufferSpec("offsets", 32), BufferSpec("sizes", 32)), late="list_view.ListViewArray"
+    ),
+    "large_list_view": Layout(
+        (_VALIDITY, BufferSpec("offsets", 64), BufferSpec("sizes", 64)), late="list_view.LargeListViewArray"
+    ),
     "fixed_size_list": Layout((_VALIDITY,)),
     "struct": Layout((_VALIDITY,)),
-    "sparse_union": Layout((BufferSpec("type_ids", 8),), v4_validity=True, late="union"),
-    "dense_union": Layout((BufferSpec("type_ids", 8), BufferSpec("offsets", 32)), v4_validity=True, late="union"),
+    "sparse_union": Layout((BufferSpec("type_ids", 8),), v4_validity=True, late="union.UnionArray"),
+    "dense_union": Layout(
+        (BufferSpec("type_ids", 8), BufferSpec("offsets", 32)), v4_validity=True, late="union.UnionArray"
+    ),
     "dictionary": Layout((_VALIDITY, BufferSpec("values", 0))),
-    "run_end_encoded": Layout((), v4_validity=True, late="run_end_encoded"),
+    "run_end_encoded": Layout((), v4_validity=True, late="run_end_encoded.RunEndEncodedArray"),
 }
 
 LATE_CLASSES = {
-    "".join([part.title() for part in layout.late.split("_")]) + "Array": layout.late
-    for layout in LISTING.values()
-    if layout.late
+    name: module for module, _, name in [layout.late.partition(".") for layout in LISTING.values()] if module
 }
 """The modules that are imported late, by the names of their classes."""
 

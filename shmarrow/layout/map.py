@@ -15,11 +15,13 @@ import numpy as np
 from shmarrow.bitmap import Mask
 from shmarrow.convert.python import kinds_of
 from shmarrow.errors import InvalidData, InvalidType
+from shmarrow.layout.arguments import as_array, refuse_type
 from shmarrow.layout.array import _check_no_nulls, make_array
 from shmarrow.layout.items import flatten_lists
 from shmarrow.layout.list import ListArray
+from shmarrow.layout.list_forms import LISTS, cast_lists
 from shmarrow.layout.memory import Indices, check_expansion
-from shmarrow.types import DataType, EncodedType, Field, FixedSizeBinaryType, IntervalType
+from shmarrow.types import DataType, EncodedType, Field, FixedSizeBinaryType, IntervalType, StructType, map_
 
 
 class MapArray(ListArray):
@@ -62,6 +64,18 @@ class MapArray(ListArray):
             (each.type, each.nullable) for each in wanted
         ]
 
+    def _cast(self, target: Any, safe: bool) -> Any:
+        return _cast_entries(self, target, safe)
+
+    @classmethod
+    def _cast_from(cls, array: Any, target: Any, safe: bool) -> Any:
+        if array.type.layout not in LISTS:
+            return super()._cast_from(array, target, safe)
+        made = _cast_entries(array, target, safe)
+        if made is None:
+            raise InvalidType(f"cannot cast {array.type} to {target}: the entries of a map are structs of two fields")
+        return made
+
     def _check_nullability(self, live: Mask | None) -> None:
         for field, entries, used in self._referenced(self._live(live)):
             assert field is not None
@@ -98,7 +112,46 @@ class MapArray(ListArray):
             )
 
     @classmethod
-    def from_pylist(cls, type: Any, values: Sequence[Any], mask: Mask | None) -> Any:
+    def from_arrays(  # type: ignore[override]  # as pyarrow's: keys and items for the child
+        cls, offsets: Any, keys: Any, items: Any, type: DataType | str | None = None, mask: Any = None
+    ) -> Any:
+        """Maps from offsets of shape (n + 1,), keys and items; copies nothing that fits.
+
+        Parameters
+        ----------
+        offsets : integer Array, integer ndarray or sequence of int
+            Where each map starts, and the end of the last one. A null offset makes its map null.
+        keys, items : Array, or anything that :func:`shmarrow.array` takes
+            The keys and the items of all maps, as many of one as of the other.
+        type : DataType or str, optional
+            The type of the maps; one of maps from keys to items where it is not given.
+        mask : bool array, optional
+            Shape (n,), True where a map is null.
+
+        Raises
+        ------
+        InvalidData
+            If the ends of the offsets do not lie within the keys, a key is null, there are not as many items as keys,
+            or one of them has another type than ``type`` says.
+        InvalidType
+            If the offsets are no integers, or the type is not one of maps.
+        InvalidArgument
+            If the mask has another length, or offsets are null too.
+        """
+        refuse_type(offsets, "offsets")
+        made: Any = None if type is None else cls._expect(type)
+        wanted = (None, None) if made is None else (made.key_field.type, made.item_field.type)
+        parts = [as_array(keys, "keys", wanted[0]), as_array(items, "items", wanted[1])]
+        if len(parts[0]) != len(parts[1]):
+            raise InvalidData(f"maps have as many items as keys, found {len(parts[0])} keys and {len(parts[1])} items")
+        if parts[0].null_count:
+            raise InvalidData(f"the keys of maps are not null, found {parts[0].null_count} nulls")
+        made = made or map_(parts[0].type, parts[1].type)
+        entries = make_array(made.entries_field.type, len(parts[0]), [None], 0, 0, parts)
+        return cls._from_child(offsets, entries, made, mask)
+
+    @classmethod
+    def from_pylist(cls, type: Any, values: Sequence[Any], valid: Mask | None) -> Any:
         """Maps from dicts, or from lists of (key, item) pairs."""
         from shmarrow.layout.from_values import array_from_pylist
 
@@ -111,7 +164,7 @@ class MapArray(ListArray):
             raise InvalidData(f"{type}: slot {slot} has a null key")
         children = [key_array, array_from_pylist(items, entries.fields[1].type)]
         child = make_array(entries, len(keys), [None], 0, 0, children)
-        return cls._from_items(type, lengths, child, mask)
+        return cls._from_items(type, lengths, child, valid)
 
 
 def _pairs(type: Any, values: Sequence[Any]) -> tuple[Indices, list[Any], list[Any]]:
@@ -126,6 +179,19 @@ def _pairs(type: Any, values: Sequence[Any]) -> tuple[Indices, list[Any], list[A
 
 
 _NONE = type(None)
+
+
+def _cast_entries(array: Any, target: Any, safe: bool) -> Any:
+    """Lists of structs of two fields, or maps, as others; fields go by position, as maps do not go by their names."""
+    if target.layout not in (*LISTS, "map"):
+        return None
+    inner = target.fields[0].type
+    if any(type.__class__ is not StructType or len(type.fields) != 2 for type in (array.type.fields[0].type, inner)):
+        return None
+    made = cast_lists(array, target, safe, lambda entries: entries._cast_fields(inner, [0, 1], safe))
+    if target.layout == "map" and target.keys_sorted:
+        made._check_order()
+    return made
 
 
 def _falls(keys: Any) -> Mask | None:

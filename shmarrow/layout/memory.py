@@ -42,11 +42,11 @@ def view_of(data: Any, dtype: np.dtype[Any], offset: int, length: int) -> npt.ND
     return np.ndarray((length, *dtype.shape), base, data, offset * dtype.itemsize)
 
 
-def validity_of(mask: Mask | None) -> tuple[Any, int]:
-    """A validity bitmap and its number of nulls from a mask."""
-    if mask is None:
+def validity_of(valid: Mask | None) -> tuple[Any, int]:
+    """A validity bitmap and its number of nulls from the slots that are valid."""
+    if valid is None:
         return None, 0
-    return read_only(pack(mask)), len(mask) - int(np.count_nonzero(mask))
+    return read_only(pack(valid)), len(valid) - int(np.count_nonzero(valid))
 
 
 def ranges(starts: Indices, lengths: Indices) -> Indices:

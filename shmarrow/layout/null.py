@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from shmarrow.bitmap import Mask
 from shmarrow.errors import InvalidType
-from shmarrow.layout.array import Array, make_array
+from shmarrow.layout.array import Array, make_array, nulls
 from shmarrow.layout.memory import Indices, check_expansion
 
 
@@ -30,13 +32,16 @@ class NullArray(Array, late=True):
     def _item_preview(self, index: int, budget: Any) -> str:
         return "null"
 
-    def _pylist(self, mask: Mask | None) -> list[Any]:
+    def _pylist(self, valid: Mask | None) -> list[Any]:
         check_expansion(self._length, "null")
         return [None] * self._length
 
-    def is_valid(self) -> Any:
+    def _valid(self) -> Any:
         check_expansion(self._length, "null")
-        return ~super().is_valid()
+        return ~super()._valid()
+
+    def _logical_nulls(self) -> Mask:
+        return np.broadcast_to(np.True_, self._length)  # takes no memory
 
     def _gather(self, indices: Indices) -> Any:
         return make_array(self._type, len(indices), [], len(indices))
@@ -55,11 +60,18 @@ class NullArray(Array, late=True):
     def _same(self, other: Any, live: Mask | None) -> bool:
         return True
 
+    def _codes(self) -> Indices:
+        return np.full(self._length, -1, np.int64)
+
+    def _cast(self, target: Any, safe: bool) -> Any:
+        check_expansion(self._length, "null")
+        return nulls(self._length, target)
+
     def _check_null_count(self) -> None:
         """A null array needs no count."""
 
     @classmethod
-    def from_pylist(cls, type: Any, values: Sequence[Any], mask: Mask | None) -> Any:
+    def from_pylist(cls, type: Any, values: Sequence[Any], valid: Mask | None) -> Any:
         for value in values:
             if value is not None:
                 raise InvalidType(f"null: cannot take {value!r:.80} of type {value.__class__.__name__}")

@@ -7,6 +7,7 @@ only.
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -14,16 +15,19 @@ import numpy as np
 
 from shmarrow import bitmap
 from shmarrow.bitmap import Mask
+from shmarrow.convert import convert, convertible
 from shmarrow.convert.ndarray import from_ndarray
 from shmarrow.convert.python import from_numbers, from_python, kinds_of
 from shmarrow.convert.storage import broken, shown
 from shmarrow.convert.time import KINDS
 from shmarrow.convert.to_python import to_python
 from shmarrow.errors import CopyRequired, InvalidData
-from shmarrow.layout.array import Array, checked_mask, make_array
-from shmarrow.layout.memory import Indices, check_expansion, frozen, read_only, validity_of, view_of
+from shmarrow.layout.arguments import checked_mask
+from shmarrow.layout.array import Array, make_array
+from shmarrow.layout.binary import BINARY
+from shmarrow.layout.memory import EMPTY, Indices, check_expansion, frozen, read_only, validity_of, view_of
 from shmarrow.layout.preview import Budget
-from shmarrow.types import DataType
+from shmarrow.types import DataType, LargeBinaryType
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -79,10 +83,10 @@ class PrimitiveArray(Array):
                 return shown(self._type, self.values[index : index + 1])
         return super()._value_preview(index, budget)
 
-    def _pylist(self, mask: Mask | None) -> list[Any]:
+    def _pylist(self, valid: Mask | None) -> list[Any]:
         if not self._type.byte_width:
             check_expansion(self._length, str(self._type))
-        return to_python(self._type, self.values, mask)
+        return to_python(self._type, self.values, valid)
 
     def _gather(self, indices: Indices) -> Any:
         return make_array(self._type, len(indices), [None, frozen(self.values[indices])], 0)
@@ -121,6 +125,39 @@ class PrimitiveArray(Array):
                 return False
         return True
 
+    def _codes(self) -> Indices:
+        from shmarrow.layout.codes import of_keys, of_runs
+
+        width, mask = self._type.byte_width, self._mask()
+        if width in (1, 2, 4, 8):
+            return of_keys(self.values, mask)
+        data = self.values.view(np.uint8).reshape(-1) if width else EMPTY
+        return of_runs(data, np.arange(self._length) * width, np.full(self._length, width, np.int64), mask)
+
+    def _run_starts(self) -> Indices:
+        if not self._type.byte_width or not self._length:
+            return super()._run_starts()
+        words = _words(self.values)
+        differ = words[1:] != words[:-1]
+        if differ.ndim == 2:
+            differ = differ.any(axis=1)
+        mask = self._mask()
+        if mask is not None:
+            differ = np.where(mask[1:] & mask[:-1], differ, mask[1:] != mask[:-1])
+        return np.flatnonzero(np.concatenate(([True], differ)))
+
+    def _cast(self, target: Any, safe: bool) -> Any:
+        if self._type.descriptor.values == "bytes":
+            return self._as_binary().cast(target) if target.layout in BINARY else None
+        return cast_values(self, target, safe)
+
+    def _as_binary(self) -> Any:
+        """Byte strings of one length as binary with 64-bit offsets; copies no bytes."""
+        kept = self.trim()
+        offsets = np.arange(len(kept) + 1, dtype=np.int64) * self._type.byte_width
+        buffers = [kept._buffers[0], frozen(offsets), kept._buffers[1]]
+        return make_array(LargeBinaryType(False), len(kept), buffers, kept.null_count)
+
     def _check_values(self) -> None:
         values = self.values
         for start in range(0, self._length, _PIECE) if self._type.byte_width else ():
@@ -136,28 +173,30 @@ class PrimitiveArray(Array):
                 raise InvalidData(f"{self._type}: slot {slot} holds {held}; {rule}")
 
     @classmethod
-    def from_pylist(cls, type: Any, values: Sequence[Any], mask: Mask | None) -> Any:
+    def from_pylist(cls, type: Any, values: Sequence[Any], valid: Mask | None) -> Any:
         if type.descriptor.values == "bytes" and memoryview in kinds_of(values):
             values = [value.tobytes() if isinstance(value, memoryview) else value for value in values]
-        if mask is None:
+        if valid is None:
             return make_array(type, len(values), [None, frozen(from_python(type, values))], 0)
         known = from_python(type, [value for value in values if value is not None])
         width = type.byte_width
         data = np.zeros((len(values), width), np.uint8)
-        data[mask] = np.ascontiguousarray(known).view(np.uint8).reshape(-1, width) if width else data[mask]
+        data[valid] = np.ascontiguousarray(known).view(np.uint8).reshape(-1, width) if width else data[valid]
         nulls = len(values) - len(known)
-        return make_array(type, len(values), [read_only(bitmap.pack(mask)), read_only(data)], nulls)
+        return make_array(type, len(values), [read_only(bitmap.pack(valid)), read_only(data)], nulls)
 
     @classmethod
-    def from_numbers(cls, type: Any, values: Sequence[Any], mask: Mask | None) -> Any:
-        """An array of integers or floats from numbers of the same kind, and None where ``mask`` is False."""
-        known = values if mask is None else list(itertools.compress(values, mask.tobytes()))
+    def from_numbers(cls, type: Any, values: Sequence[Any], valid: Mask | None) -> Any:
+        """An array of integers or floats from numbers of the same kind, and None where ``valid`` is False."""
+        known = values if valid is None else list(itertools.compress(values, valid.tobytes()))
         numbers = from_numbers(type, known)
-        if mask is None:
+        if valid is None:
             return make_array(type, len(values), [None, frozen(numbers)], 0)
         filled = np.zeros(len(values), type.storage)
-        filled[mask] = numbers
-        return make_array(type, len(values), [read_only(bitmap.pack(mask)), read_only(filled)], len(mask) - len(known))
+        filled[valid] = numbers
+        return make_array(
+            type, len(values), [read_only(bitmap.pack(valid)), read_only(filled)], len(valid) - len(known)
+        )
 
     @classmethod
     def from_numpy(cls, type: DataType, values: npt.NDArray[Any], valid: Mask | None = None, safe: bool = True) -> Any:
@@ -192,12 +231,24 @@ _PIECE = 1 << 17
 
 def _comparable(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """Numbers as they are, other values as words of shape (n,) or (n, words) that are equal when the values are."""
-    if values.dtype.kind in "iuf":
-        return values
-    size = values.dtype.itemsize
+    return values if values.dtype.kind in "iuf" else _words(values)
+
+
+def _words(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """The bits of values as words of shape (n,) or (n, words)."""
+    size = values.dtype.itemsize * math.prod(values.shape[1:])
     word = next(width for width in (8, 4, 2, 1) if size % width == 0)
     words = values.view(f"<u{word}")
     return words if size == word else words.reshape(len(values), -1)
+
+
+def cast_values(array: Any, target: DataType, safe: bool) -> Any:
+    """Numbers, truth values and times as another of these types; None where there is no way."""
+    if target.layout not in ("primitive", "bool") or not convertible(array.type, target):
+        return None
+    values = convert(array.values, array._mask(), array.type, target, safe)
+    data = read_only(bitmap.pack(values)) if target.layout == "bool" else frozen(values)
+    return make_array(target, len(array), [array._trimmed_validity(), data], array.null_count)
 
 
 def _copied_dtype(type: DataType) -> np.dtype[Any] | None:

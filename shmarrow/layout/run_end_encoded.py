@@ -12,11 +12,13 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from shmarrow.bitmap import Mask
-from shmarrow.errors import InvalidData, InvalidType, LimitExceeded
-from shmarrow.layout.array import Array, concat_arrays, make_array, nulls
+from shmarrow.errors import InvalidData, LimitExceeded
+from shmarrow.layout.arguments import as_array
+from shmarrow.layout.array import Array, check_slots, concat_arrays, make_array, nulls
 from shmarrow.layout.memory import Indices, check_expansion, frozen
 from shmarrow.layout.preview import Budget
-from shmarrow.types import DataType, Field
+from shmarrow.types import DataType, Field, RunEndEncodedType
+from shmarrow.types.extension import ExtensionType
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -74,11 +76,34 @@ class RunEndEncodedArray(Array, late=True):
         first, ends = self._window()
         values = self.values.slice(first, len(ends))
         try:
-            return values.take(np.repeat(np.arange(len(ends)), np.diff(ends, prepend=0)))
+            return values._take(np.repeat(np.arange(len(ends)), np.diff(ends, prepend=0)))
         except (MemoryError, ValueError, OverflowError) as error:
             if isinstance(error, InvalidData):
                 raise
             raise LimitExceeded(f"{self._type}: no memory for {self._length} values; take slices") from None
+
+    def _codes(self) -> Indices:
+        from shmarrow.layout.codes import slot_codes
+
+        check_expansion(self._length, str(self._type))
+        first, ends = self._window()
+        codes = slot_codes(self.values.slice(first, len(ends)))
+        sizes = np.diff(ends, prepend=0)
+        return np.repeat(np.where(codes < 0, -1, (ends - sizes)[codes]), sizes)
+
+    def _cast(self, target: Any, safe: bool) -> Any:
+        return self.decode()._cast_to(target, safe)
+
+    @classmethod
+    def _cast_from(cls, array: Any, target: Any, safe: bool) -> Any:
+        """From runs with ends or values in another form, or from values that are then encoded."""
+        if isinstance(array.type, ExtensionType) and array.type != target.value_type:
+            return array.storage._cast_to(target, safe)
+        if array.type.__class__ is not RunEndEncodedType:
+            return encode(array._cast_to(target.value_type, safe), target)
+        first, ends = array._window()
+        values = array.values.slice(first, len(ends))._cast_to(target.value_type, safe)
+        return make_array(target, len(array), [], 0, 0, [_run_end_array(target, ends), values])
 
     def to_numpy(self, zero_copy_only: bool = True) -> npt.NDArray[Any]:
         if zero_copy_only:
@@ -99,7 +124,7 @@ class RunEndEncodedArray(Array, late=True):
     def _value_preview(self, index: int, budget: Budget) -> str:
         return str(self.values._item_preview(self._run_of(index), budget))
 
-    def _pylist(self, mask: Mask | None) -> list[Any]:
+    def _pylist(self, valid: Mask | None) -> list[Any]:
         check_expansion(self._length, str(self._type))
         first, ends = self._window()
         result: list[Any] = []
@@ -112,7 +137,7 @@ class RunEndEncodedArray(Array, late=True):
         runs = np.searchsorted(self._ends(), indices + self._offset, "right")
         starts = np.flatnonzero(np.diff(runs, prepend=-1))
         ends = np.append(starts[1:], len(indices)) if len(indices) else starts
-        return self._build(ends, self.values.take(runs[starts]), len(indices))
+        return self._build(ends, self.values._take(runs[starts]), len(indices))
 
     def _build(self, ends: Indices, values: Any, length: int) -> Any:
         return make_array(self._type, length, [], 0, 0, [_run_end_array(self._type, ends), values])
@@ -137,8 +162,8 @@ class RunEndEncodedArray(Array, late=True):
             runs = len(mine)
             return bool(self.values.slice(mine_first, runs)._equal(other.values.slice(their_first, runs), None))
         ends = np.union1d(mine, theirs)
-        left = self.values.take(mine_first + np.searchsorted(mine, ends, "left"))
-        right = other.values.take(their_first + np.searchsorted(theirs, ends, "left"))
+        left = self.values._take(mine_first + np.searchsorted(mine, ends, "left"))
+        right = other.values._take(their_first + np.searchsorted(theirs, ends, "left"))
         used = None
         if live is not None and len(ends):
             used = np.logical_or.reduceat(live, np.concatenate(([0], ends[:-1])))
@@ -185,39 +210,43 @@ class RunEndEncodedArray(Array, late=True):
     @classmethod
     def _nulls(cls, type: DataType, length: int) -> Any:
         ends = np.array([length] if length else [], np.int64)
-        values = nulls(type.fields[1].type, len(ends))
+        values = nulls(len(ends), type.fields[1].type)
         return make_array(type, length, [], 0, 0, [_run_end_array(type, ends), values])
 
     @classmethod
-    def from_pylist(cls, type: Any, values: Sequence[Any], mask: Mask | None) -> Any:
+    def from_pylist(cls, type: Any, values: Sequence[Any], valid: Mask | None) -> Any:
         from shmarrow.layout.from_values import array_from_pylist
 
-        starts = [i for i, value in enumerate(values) if not i or not _same_value(value, values[i - 1])]
-        ends = np.array([*starts[1:], len(values)] if starts else [], np.int64)
-        kept = array_from_pylist([values[i] for i in starts], type.value_type)
-        return make_array(type, len(values), [], 0, 0, [_run_end_array(type, ends), kept])
+        return encode(array_from_pylist(values, type.value_type), type)
 
     @classmethod
-    def from_arrays(cls, run_ends: Any, values: Any, type: Any = None) -> Any:
+    def from_arrays(cls, run_ends: Any, values: Any, type: DataType | str | None = None) -> Any:
         """Runs over an array of run ends and an array of values; copies nothing.
+
+        Parameters
+        ----------
+        run_ends : integer Array, or anything that :func:`shmarrow.array` makes one of
+            Where each run ends; the last one is the length.
+        values : Array, or anything that :func:`shmarrow.array` takes
+            The value of each run.
+        type : DataType or str, optional
+            The type; one with the types of both where it is not given.
 
         Raises
         ------
         InvalidArgument
             If the run ends are not integers of 16, 32 or 64 bits.
+        InvalidType
+            If the type is not one of runs.
         InvalidData
-            If the children have other types than ``type`` says, or there are fewer values than runs.
+            If the children have other types than ``type`` says, there are fewer values than runs, or a run end is null.
         """
-        from shmarrow.types import RunEndEncodedType
-
-        for name, child in (("run ends", run_ends), ("values", values)):
-            if not isinstance(child, Array):
-                raise InvalidType(f"{name} are an Array, found {child.__class__.__name__}")
-        derived = RunEndEncodedType(run_ends.type, values.type)
-        made = derived if type is None else type
-        cls._expect(made)
-        length = int(run_ends.values[-1]) if len(run_ends) else 0
-        result = make_array(made, length, [], 0, 0, [run_ends, values])
+        made: Any = None if type is None else cls._expect(type)
+        ends = as_array(run_ends, "run ends", None if made is None else made.run_end_type)
+        runs = as_array(values, "values", None if made is None else made.value_type)
+        derived = RunEndEncodedType(ends.type, runs.type)
+        length = max(int(ends.values[-1]), 0) if len(ends) else 0
+        result = make_array(made or derived, length, [], 0, 0, [ends, runs])
         result.validate()
         return result
 
@@ -227,8 +256,13 @@ def _find(ends: npt.NDArray[Any], slot: int, side: Literal["left", "right"]) -> 
     return int(np.searchsorted(ends, ends.dtype.type(min(slot, np.iinfo(ends.dtype).max)), side))
 
 
-def _same_value(left: Any, right: Any) -> bool:
-    return left is right or (left.__class__ is right.__class__ and bool(left == right))
+def encode(array: Any, type: DataType | str) -> Any:
+    """See :meth:`Array.run_end_encode`; ``type`` is that of the run ends, or of the result."""
+    made = type if isinstance(type, RunEndEncodedType) else RunEndEncodedType(type, array.type)
+    check_slots(array)
+    starts = array._run_starts()
+    ends = np.append(starts[1:], len(array)) if len(array) else starts
+    return make_array(made, len(array), [], 0, 0, [_run_end_array(made, ends), array._take(starts)])
 
 
 def _run_end_array(type: DataType, ends: Indices) -> Any:

@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from shmarrow.bitmap import Mask
-from shmarrow.errors import InvalidData, InvalidType
-from shmarrow.layout.array import Array, checked_mask, concat_arrays, make_array, nulls
+from shmarrow.errors import InvalidArgument, InvalidData, InvalidType
+from shmarrow.layout.arguments import as_array, masked_validity, refuse_type
+from shmarrow.layout.array import Array, check_slots, concat_arrays, make_array, nulls
 from shmarrow.layout.memory import Indices, check_expansion, validity_of
 from shmarrow.layout.preview import Budget
-from shmarrow.types import DataType, Field
+from shmarrow.types import DataType, Field, struct
 
 
 class StructArray(Array):
@@ -49,7 +52,7 @@ class StructArray(Array):
             parts.append(f"{field.name}: {child._item_preview(self._offset + index, budget)}")
         return "{" + ", ".join(parts) + "}"
 
-    def _pylist(self, mask: Mask | None) -> list[Any]:
+    def _pylist(self, valid: Mask | None) -> list[Any]:
         names = self._type.names
         if not names:
             check_expansion(self._length, str(self._type))
@@ -60,7 +63,7 @@ class StructArray(Array):
         return [list(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
 
     def _gather(self, indices: Indices) -> Any:
-        children = [child.take(indices) for child in self._windows()]
+        children = [child._take(indices) for child in self._windows()]
         return make_array(self._type, len(indices), [None], 0, 0, children)
 
     def trim(self) -> Any:
@@ -81,6 +84,50 @@ class StructArray(Array):
         valid = self._live(live)
         return valid is not None and all(mine._equal(theirs, valid) for mine, theirs in pairs)
 
+    def _codes(self) -> Indices:
+        from shmarrow.layout.codes import of_parts, slot_codes
+
+        return of_parts([slot_codes(child) for child in self._windows()], self._length, self._mask())
+
+    def _cast(self, target: Any, safe: bool) -> Any:
+        """Fields go by their names; of several with one name the first to the first, the second to the second."""
+        if target.layout != "struct":
+            return None
+        places, left = match(self._type.fields, target.fields)
+        for field, place in zip(target.fields, places, strict=True):
+            if place is None and not field.nullable:
+                raise InvalidType(f"cannot cast {self._type} to {target}: no field for {field}, which is not nullable")
+        if left and safe:
+            names = [self._type.fields[i].name for i in left[:8]]
+            raise InvalidType(f"cannot cast {self._type} to {target}: the fields {names} would be lost")
+        return self._cast_fields(target, places, safe)
+
+    def _cast_fields(self, target: Any, places: Sequence[int | None], safe: bool) -> Any:
+        """The same structs with other fields, cast from those at some positions; None makes nulls."""
+        windows = self._windows()
+        children = []
+        for field, place in zip(target.fields, places, strict=True):
+            try:
+                child = self._nulls_of(field) if place is None else self._cast_child(windows[place], field, safe)
+            except (InvalidData, InvalidType) as error:
+                raise type(error)(f"field {field.name!r}: {error}") from None
+            children.append(child)
+        return make_array(target, self._length, [self._trimmed_validity()], self.null_count, 0, children)
+
+    def _nulls_of(self, field: Field) -> Any:
+        check_slots(self)
+        return nulls(self._length, field.type)
+
+    def _cast_child(self, child: Any, field: Field, safe: bool) -> Any:
+        try:
+            return child._cast_to(field.type, safe)
+        except InvalidData:
+            mask = self._mask()
+            if mask is None:
+                raise
+            # What null slots hold need not fit.
+            return child._take(np.arange(self._length), mask)._cast_to(field.type, safe)
+
     def _check_structure(self) -> None:
         for field, child in zip(self._type.fields, self._children, strict=True):
             if len(child) < self._offset + self._length:
@@ -97,14 +144,14 @@ class StructArray(Array):
         from shmarrow.layout.array import _zeros
 
         made = _zeros(type, length)
-        made._children = [nulls(field.type, length) for field in type.fields]
+        made._children = [nulls(length, field.type) for field in type.fields]
         return made
 
     @classmethod
-    def from_pylist(cls, type: Any, values: Sequence[Any], mask: Mask | None) -> Any:
+    def from_pylist(cls, type: Any, values: Sequence[Any], valid: Mask | None) -> Any:
         from shmarrow.layout.from_values import array_from_pylist
 
-        validity, count = validity_of(mask)
+        validity, count = validity_of(valid)
         children = [
             array_from_pylist(column, field.type)
             for column, field in zip(columns_of(type, values), type.fields, strict=True)
@@ -112,27 +159,76 @@ class StructArray(Array):
         return make_array(type, len(values), [validity], count, 0, children)
 
     @classmethod
-    def from_arrays(cls, type: Any, children: Sequence[Any], mask: Mask | None = None) -> Any:
+    def from_arrays(
+        cls,
+        arrays: Sequence[Any],
+        names: Sequence[str] | None = None,
+        fields: Sequence[Field] | None = None,
+        mask: Any = None,
+        type: DataType | str | None = None,
+    ) -> Any:
         """Structs over child arrays of one length; copies nothing.
 
-        Structs without fields are as many as the mask says.
+        Parameters
+        ----------
+        arrays : sequence of Array, or of anything that :func:`shmarrow.array` takes
+            A child for each field.
+        names : sequence of str, optional
+            The names of the fields, which have the types of the arrays.
+        fields : sequence of Field, optional
+            The fields, in place of names.
+        mask : bool array, optional
+            Shape (n,), True where a struct is null. It also says how many structs without fields there are.
+        type : DataType or str, optional
+            The type of the structs, in place of names and fields.
 
         Raises
         ------
         InvalidData
             If the children have several lengths, or other types than the fields.
+        InvalidType
+            If the type is not one of structs.
         InvalidArgument
-            If the mask has another length than the children.
+            If not exactly one of names, fields and type is given, there are not as many names or fields as arrays, or
+            the mask has another length than the children.
         """
-        cls._expect(type, **{f"child {i}": child for i, child in enumerate(children)})
+        refuse_type(arrays, "arrays")
+        if [names, fields, type].count(None) != 2:
+            raise InvalidArgument("StructArray: expected one of names, fields and type")
+        if names is not None:
+            children = [as_array(child, f"child {i}") for i, child in enumerate(arrays)]
+            names = list(names)
+            if len(names) != len(children):
+                raise InvalidArgument(f"StructArray: {len(names)} names for {len(children)} arrays")
+            made: Any = struct([Field(name, child.type) for name, child in zip(names, children, strict=True)])
+        else:
+            made = cls._expect(struct(fields or ()) if type is None else type)
+            if len(arrays) != len(made.fields):
+                raise InvalidArgument(f"{made}: {len(made.fields)} fields for {len(arrays)} arrays")
+            children = [
+                as_array(child, f"child {field.name!r}", field.type)
+                for child, field in zip(arrays, made.fields, strict=True)
+            ]
         lengths = {len(child) for child in children} or {0 if mask is None else len(mask)}
         if len(lengths) > 1:
-            raise InvalidData(f"{type}: children of one struct have one length, found {sorted(lengths)[:8]}")
+            raise InvalidData(f"{made}: children of one struct have one length, found {sorted(lengths)[:8]}")
         length = lengths.pop()
-        validity, count = validity_of(None if mask is None else checked_mask(mask, length))
-        result = make_array(type, length, [validity], count, 0, list(children))
+        validity, count = masked_validity(mask, length)
+        result = make_array(made, length, [validity], count, 0, children)
         result.validate()
         return result
+
+
+def match(fields: Sequence[Field], wanted: Sequence[Field]) -> tuple[list[int | None], list[int]]:
+    """For each field wanted the position of the one with its name, or None, and the positions that are left.
+
+    Several fields with one name are taken in their order.
+    """
+    left: dict[str, list[int]] = {}
+    for i, field in enumerate(fields):
+        left.setdefault(field.name, []).append(i)
+    places = [left[field.name].pop(0) if left.get(field.name) else None for field in wanted]
+    return places, sorted(i for rest in left.values() for i in rest)
 
 
 def columns_of(type: Any, values: Sequence[Any]) -> list[list[Any]]:

@@ -14,11 +14,12 @@ import numpy as np
 from shmarrow.bitmap import Mask
 from shmarrow.buffer import Bytes
 from shmarrow.errors import InvalidArgument, InvalidData, InvalidType
+from shmarrow.layout.arguments import as_array, exact_integers, refuse_type
 from shmarrow.layout.array import Array, blank_mask, concat_arrays, make_array, nulls, one_null
-from shmarrow.layout.binary import exact_integers
 from shmarrow.layout.memory import Indices, frozen, read_only, view_of
 from shmarrow.layout.preview import Budget
-from shmarrow.types import DataType, Field
+from shmarrow.layout.struct import match
+from shmarrow.types import DataType, Field, union
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -111,12 +112,12 @@ class UnionArray(Array, late=True):
             parts.append((slots, number, at))
         return parts
 
-    def _pylist(self, mask: Mask | None) -> list[Any]:
+    def _pylist(self, valid: Mask | None) -> list[Any]:
         result: list[Any] = [None] * self._length
         for slots, number, at in self._each():
             # Slots may share what they lead to, which then need not be converted more than once.
             distinct, places = np.unique(at, return_inverse=True)
-            values = self._children[number].take(distinct).to_pylist()
+            values = self._children[number]._take(distinct).to_pylist()
             for slot, place in zip(slots.tolist(), places.tolist(), strict=True):
                 result[slot] = values[place]
         return result
@@ -126,7 +127,7 @@ class UnionArray(Array, late=True):
         if self._dense:
             offsets = frozen(self.offsets[indices])
             return make_array(self._type, len(indices), [ids, offsets], 0, 0, self._children)._in_order()
-        children = [child.slice(self._offset, self._length).take(indices) for child in self._children]
+        children = [child.slice(self._offset, self._length)._take(indices) for child in self._children]
         return make_array(self._type, len(indices), [ids], 0, 0, children)
 
     def _in_order(self) -> Any:
@@ -135,7 +136,7 @@ class UnionArray(Array, late=True):
         children = [child.slice(0, 0) for child in self._children]
         for slots, number, at in self._each():
             offsets[slots] = np.arange(len(slots))
-            children[number] = self._children[number].take(at)
+            children[number] = self._children[number]._take(at)
         return self._with(offset=0, buffers=[frozen(self.type_ids), read_only(offsets)], children=children)
 
     def trim(self) -> Any:
@@ -203,6 +204,48 @@ class UnionArray(Array, late=True):
                 result[number] = (slots, at)
         return result
 
+    def _codes(self) -> Indices:
+        from shmarrow.layout.codes import of_keys, pairs, slot_codes
+
+        bound = max([len(child) for child in self._children], default=0)
+        keys = np.zeros(self._length, np.uint64)
+        for slots, number, at in self._each():
+            codes = slot_codes(self._children[number])[at]
+            keys[slots] = pairs(np.full(len(slots), number), codes, bound)
+        return of_keys(keys, None)
+
+    def _cast(self, target: Any, safe: bool) -> Any:
+        """Children go by their names; the union may be dense or sparse."""
+        if target.layout not in self.layouts:
+            return None
+        places, left = match(self._type.fields, target.fields)
+        if left:
+            names = [self._type.fields[i].name for i in left[:8]]
+            raise InvalidType(f"cannot cast {self._type} to {target}: it has no children for {names}")
+        parts = {number: (slots, at) for slots, number, at in self._each()}
+        dense, length = target.mode == "dense", self._length
+        ids = np.full(length, target.type_codes[0] if target.type_codes else 0, _ID)
+        offsets = np.zeros(length, _OFFSET)
+        children = []
+        for field, code, place in zip(target.fields, target.type_codes, places, strict=True):
+            if place not in parts:
+                children.append(nulls(0 if dense else length, field.type))
+                continue
+            slots, at = parts[place]
+            ids[slots] = code
+            offsets[slots] = np.arange(len(slots))
+            try:
+                child = self._children[place]._take(at)._cast_to(field.type, safe)
+            except (InvalidData, InvalidType) as error:
+                raise type(error)(f"child {field.name!r}: {error}") from None
+            if not dense and len(slots) < length:
+                used = np.zeros(length, np.bool_)
+                used[slots] = True
+                child = child._take(offsets, used)
+            children.append(child)
+        buffers: list[Bytes | None] = [read_only(ids), frozen(offsets)] if dense else [read_only(ids)]
+        return make_array(target, length, buffers, 0, 0, children)
+
     def _check_structure(self) -> None:
         if self._dense:
             return
@@ -248,12 +291,12 @@ class UnionArray(Array, late=True):
         code = type.type_codes[0]  # type: ignore[attr-defined]
         ids = read_only(np.full(length, code, np.int8))
         if type.mode == "dense":  # type: ignore[attr-defined]
-            children = [nulls(type.fields[0].type, min(length, 1))] + [
-                nulls(field.type, 0) for field in type.fields[1:]
+            children = [nulls(min(length, 1), type.fields[0].type)] + [
+                nulls(0, field.type) for field in type.fields[1:]
             ]
             buffers: list[Bytes | None] = [ids, read_only(np.zeros(4 * length, np.uint8))]
             return make_array(type, length, buffers, 0, 0, children)
-        return make_array(type, length, [ids], 0, 0, [nulls(field.type, length) for field in type.fields])
+        return make_array(type, length, [ids], 0, 0, [nulls(length, field.type) for field in type.fields])
 
     def with_nulls(self, valid: Mask) -> Any:
         """The same slots, those null that ``valid`` is False for, as unions of metadata version 4 have them; a copy."""
@@ -266,12 +309,12 @@ class UnionArray(Array, late=True):
             offsets = np.where(valid, self.offsets, len(first) - 1).astype(_OFFSET)
             buffers = [read_only(ids), frozen(offsets)]
             return self._with(offset=0, buffers=buffers, children=[first, *self._children[1:]])._in_order()
-        kept = self.take(np.arange(self._length))
-        children = [child.take(np.arange(len(valid)), valid) for child in kept._children]
+        kept = self._take(np.arange(self._length))
+        children = [child._take(np.arange(len(valid)), valid) for child in kept._children]
         return self._with(offset=0, buffers=[read_only(ids)], children=children)
 
     @classmethod
-    def from_pylist(cls, type: Any, values: Sequence[Any], mask: Mask | None) -> Any:
+    def from_pylist(cls, type: Any, values: Sequence[Any], valid: Mask | None) -> Any:
         """Each value goes to the child whose values are nearest to it, None to a child of nulls or a nullable one.
 
         Raises
@@ -303,33 +346,99 @@ class UnionArray(Array, late=True):
         return make_array(type, len(values), buffers, 0, 0, children)
 
     @classmethod
-    def from_arrays(cls, type: Any, type_ids: Any, children: Sequence[Any], offsets: Any = None) -> Any:
-        """A union over type ids of shape (n,), the children, and for a dense one offsets; copies nothing that fits.
+    def from_dense(
+        cls,
+        types: Any,
+        value_offsets: Any,
+        children: Sequence[Any],
+        field_names: Sequence[str] | None = None,
+        type_codes: Sequence[int] | None = None,
+        type: DataType | str | None = None,
+    ) -> Any:
+        """A dense union of type ids, offsets and children; copies nothing that fits.
+
+        Parameters
+        ----------
+        types : integer ndarray, integer Array or sequence of int
+            Shape (n,), the type id of each slot.
+        value_offsets : integer ndarray, integer Array or sequence of int
+            Shape (n,), the slot of the child for each slot.
+        children : sequence of Array, or of anything that :func:`shmarrow.array` takes
+            The children, of any lengths.
+        field_names : sequence of str, optional
+            Their names; "0", "1" and so on where not given.
+        type_codes : sequence of int, optional
+            Their type ids; 0, 1 and so on where not given.
+        type : DataType or str, optional
+            The type of the union, in place of names and type ids.
 
         Raises
         ------
         InvalidArgument
-            If a dense union has not as many offsets as type ids, or a sparse one has offsets.
+            If there are not as many offsets as type ids, or not as many names or type ids as children.
+        InvalidType
+            If the type is not one of such unions, or type ids or offsets are no integers.
         InvalidData
-            If a child has another type than its field, or, in a sparse union, another length than the union.
+            If a child has another type than its field.
         """
-        cls._expect(type, **{f"child {i}": child for i, child in enumerate(children)})
-        ids = exact_integers(type_ids, _ID, "type ids")
-        buffers = [frozen(ids)]
-        if type.mode == "dense":
-            if offsets is None:
-                raise InvalidArgument(f"{type}: a dense union has offsets, found none")
-            at = exact_integers(offsets, _OFFSET, "offsets")
-            if len(at) != len(ids):
-                raise InvalidArgument(f"{type}: {len(ids)} type ids but {len(at)} offsets")
-            buffers.append(frozen(at))
-        elif offsets is not None:
-            raise InvalidArgument(f"{type}: a sparse union has no offsets")
-        elif any(len(child) != len(ids) for child in children):
-            raise InvalidData(f"{type}: {len(ids)} type ids but children of {[len(child) for child in children][:8]}")
-        result = make_array(type, len(ids), list(buffers), 0, 0, list(children))
+        made, arrays = cls._over("dense", children, field_names, type_codes, type)
+        ids = exact_integers(types, _ID, "type ids")
+        at = exact_integers(value_offsets, _OFFSET, "offsets")
+        if len(at) != len(ids):
+            raise InvalidArgument(f"{made}: {len(ids)} type ids but {len(at)} offsets")
+        result = make_array(made, len(ids), [frozen(ids), frozen(at)], 0, 0, arrays)
         result.validate()
         return result
+
+    @classmethod
+    def from_sparse(
+        cls,
+        types: Any,
+        children: Sequence[Any],
+        field_names: Sequence[str] | None = None,
+        type_codes: Sequence[int] | None = None,
+        type: DataType | str | None = None,
+    ) -> Any:
+        """A sparse union of type ids and children of the same length; copies nothing that fits.
+
+        The parameters and the errors are those of :meth:`from_dense`; a child of another length is InvalidData.
+        """
+        made, arrays = cls._over("sparse", children, field_names, type_codes, type)
+        ids = exact_integers(types, _ID, "type ids")
+        if any(len(child) != len(ids) for child in arrays):
+            raise InvalidData(f"{made}: {len(ids)} type ids but children of {[len(child) for child in arrays][:8]}")
+        result = make_array(made, len(ids), [frozen(ids)], 0, 0, arrays)
+        result.validate()
+        return result
+
+    @classmethod
+    def _over(
+        cls,
+        mode: str,
+        children: Sequence[Any],
+        names: Sequence[str] | None,
+        codes: Sequence[int] | None,
+        type: DataType | str | None,
+    ) -> tuple[Any, list[Any]]:
+        """The type of a union over children, and these as arrays."""
+        refuse_type(children, "children")
+        if type is not None:
+            made: Any = cls._expect(type)
+            if made.mode != mode:
+                raise InvalidType(f"expected a {mode} union, found {made}")
+            if names is not None or codes is not None:
+                raise InvalidArgument(f"{made}: the type has names and type ids; expected no others")
+            if len(children) != len(made.fields):
+                raise InvalidArgument(f"{made}: {len(made.fields)} fields for {len(children)} children")
+            wanted = [field.type for field in made.fields]
+            pairs = zip(children, wanted, strict=True)
+            return made, [as_array(child, f"child {i}", type) for i, (child, type) in enumerate(pairs)]
+        arrays = [as_array(child, f"child {i}") for i, child in enumerate(children)]
+        names = [str(i) for i in range(len(arrays))] if names is None else list(names)
+        if len(names) != len(arrays):
+            raise InvalidArgument(f"UnionArray: {len(names)} names for {len(arrays)} children")
+        fields = [Field(name, child.type) for name, child in zip(names, arrays, strict=True)]
+        return union(fields, mode, codes), arrays
 
 
 def _pick(child: Any, at: Indices) -> Any:
@@ -337,4 +446,4 @@ def _pick(child: Any, at: Indices) -> Any:
     first, last = int(at[0]), int(at[-1])
     if last - first + 1 == len(at) and bool((at[1:] == at[:-1] + 1).all()):
         return child.slice(first, len(at))
-    return child.take(at)
+    return child._take(at)

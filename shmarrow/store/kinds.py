@@ -1,47 +1,59 @@
 """What a store holds: for each kind of object how it is written, and how it is known and read again.
 
-Every object is what Arrow has for it, so others can read it without this package: a file for batches and tables (a
-stream where a table's batches have different dictionaries, which a file cannot hold), a Tensor or SparseTensor message
-for arrays. Rules kept here:
+Every object is what Arrow has for it, so others can read it without this package: a file for batches, tables, arrays
+and chunked arrays (a stream where batches have different dictionaries, which a file cannot hold), a Tensor or
+SparseTensor message for tensors and ndarrays. Rules kept here:
 
-* what is read is told by its bytes; which of two kinds that share a format it was, by the key ``shmarrow:kind`` of its
-  metadata;
+* what is read is told by its bytes; which of two kinds that share a format it was, by the key ``shmarrow:kind`` in the
+  metadata of the file, of a stream's first batch or of the tensor;
+* what comes back has the values and the type of what was put, or it was refused;
 * a row of :data:`KINDS` is all that a store knows of a kind.
 """
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from shmarrow.batch import RecordBatch
-from shmarrow.errors import DEFAULT_LIMITS, InvalidData, InvalidType
+from shmarrow.build import array
+from shmarrow.chunked import ChunkedArray
+from shmarrow.errors import DEFAULT_LIMITS, InvalidData, InvalidType, full_name
 from shmarrow.ipc.batch.encode import dictionaries_of, encode_batch
 from shmarrow.ipc.file.footer import MAGIC
 from shmarrow.ipc.file.reader import RecordBatchFileReader
 from shmarrow.ipc.file.writer import RecordBatchFileWriter
 from shmarrow.ipc.message.decode import read_message
 from shmarrow.ipc.options import DEFAULT_OPTIONS, IpcWriteOptions
+from shmarrow.ipc.schema.cache import read_schema
+from shmarrow.ipc.schema.encode import encode_schema, schema_message
 from shmarrow.ipc.stream.reader import MappedStreamReader
 from shmarrow.ipc.stream.writer import RecordBatchStreamWriter
 from shmarrow.ipc.tensor.bundle import BUNDLE_KEY, Bundle, load_tensors, save_tensors
 from shmarrow.ipc.tensor.reader import read_tensor
 from shmarrow.ipc.tensor.writer import get_tensor_size, write_tensor
+from shmarrow.layout import Array
+from shmarrow.layout.listing import walk
 from shmarrow.segment import Segment, SegmentWriter
 from shmarrow.sources import open_sink, open_source
 from shmarrow.tables import Table
 from shmarrow.tensor import SparseTensor, Tensor
 from shmarrow.tensor.convert import as_tensor
-from shmarrow.types import Metadata, Schema
+from shmarrow.tensor.element import is_column
+from shmarrow.types import DataType, DateType, DictionaryType, ExtensionType, Field, Metadata, Schema
 
 _PREFIX = struct.Struct("<ii")
 
 KIND = b"shmarrow:kind"
 RECORD_BATCH = {KIND: b"record_batch"}
+ARRAY = {KIND: b"array"}
+CHUNKED_ARRAY = {KIND: b"chunked_array"}
 NDARRAY = {KIND: b"ndarray"}
+COLUMN = "values"
+"""The name of the column that an array lies in."""
 
 Options = IpcWriteOptions | None
 
@@ -52,24 +64,25 @@ class Description(NamedTuple):
     Attributes
     ----------
     kind : str
-        ``"record_batch"``, ``"table"``, ``"tensor"``, ``"sparse_tensor"``, ``"ndarray"`` or ``"bundle"``.
+        ``"record_batch"``, ``"table"``, ``"array"``, ``"chunked_array"``, ``"tensor"``, ``"sparse_tensor"``,
+        ``"ndarray"`` or ``"bundle"``.
     schema : Schema or None
         Of batches and tables.
     num_rows : int or None
-        Of batches and tables.
+        Of batches and tables; of arrays and chunked arrays their length.
     num_batches : int or None
-        Of batches and tables.
+        Of batches and tables; of arrays and chunked arrays the number of chunks.
     type : DataType or None
-        Of the elements of tensors and arrays.
+        Of arrays and chunked arrays, and of the elements of tensors and ndarrays.
     shape : tuple of int or None
-        Of tensors and arrays; of bundles how many tensors they have.
+        Of tensors and ndarrays; of bundles how many tensors they have.
     """
 
     kind: str
     schema: Schema | None = None
     num_rows: int | None = None
     num_batches: int | None = None
-    type: Any = None
+    type: DataType | None = None
     shape: tuple[int, ...] | None = None
 
 
@@ -94,15 +107,39 @@ class Kind(NamedTuple):
     size: Callable[[Any], int]
 
 
-def _write_batch(batch: RecordBatch, writer: SegmentWriter, options: Options) -> None:
-    with RecordBatchFileWriter(open_sink(writer), batch.schema, options, RECORD_BATCH) as file:
+def _write_batch(
+    batch: RecordBatch, writer: SegmentWriter, options: Options, metadata: Metadata = RECORD_BATCH
+) -> None:
+    with RecordBatchFileWriter(open_sink(writer), batch.schema, options, metadata) as file:
         file.write_batch(batch)
 
 
-def _write_table(table: Table, writer: SegmentWriter, options: Options) -> None:
-    form = RecordBatchFileWriter if _one_dictionary_each(table) else RecordBatchStreamWriter
-    with form(open_sink(writer), table.schema, options) as file:
-        file.write_table(table)
+def _write_table(table: Table, writer: SegmentWriter, options: Options, metadata: Metadata | None = None) -> None:
+    if _one_dictionary_each(table):
+        with RecordBatchFileWriter(open_sink(writer), table.schema, options, metadata) as file:
+            file.write_table(table)
+        return
+    with RecordBatchStreamWriter(open_sink(writer), table.schema, options) as stream:
+        for batch in table.batches:
+            stream.write_batch(batch, None if metadata is None else {**(batch.metadata or {}), **metadata})
+
+
+def _write_array(values: Array, writer: SegmentWriter, options: Options) -> None:
+    _write_batch(_batch_of(values), writer, options, ARRAY)
+
+
+def _write_chunked_array(values: ChunkedArray, writer: SegmentWriter, options: Options) -> None:
+    _write_table(_table_of(values), writer, options, CHUNKED_ARRAY)
+
+
+def _batch_of(values: Array) -> RecordBatch:
+    """An array as the only column of a batch."""
+    return RecordBatch(Schema([Field(COLUMN, values.type)]), len(values), [values])
+
+
+def _table_of(values: ChunkedArray) -> Table:
+    """A chunked array as the only column of a table, which has a batch for each chunk."""
+    return Table(Schema([Field(COLUMN, values.type)]), list(map(_batch_of, values.chunks)))
 
 
 def _one_dictionary_each(table: Table) -> bool:
@@ -118,8 +155,8 @@ def _write_tensor(tensor: Tensor | SparseTensor, writer: SegmentWriter, options:
         write_tensor(tensor, writer, options)
 
 
-def _write_ndarray(array: Any, writer: SegmentWriter, options: Options) -> None:
-    _write_tensor(Tensor.from_numpy(array, metadata=NDARRAY), writer, options)
+def _write_ndarray(values: Any, writer: SegmentWriter, options: Options) -> None:
+    _write_tensor(Tensor.from_numpy(values, metadata=NDARRAY), writer, options)
 
 
 def _write_bundle(tensors: Mapping[str, Any], writer: SegmentWriter, options: Options) -> None:
@@ -142,9 +179,11 @@ def _bundle_size(tensors: Mapping[str, Any]) -> int:
 KINDS = (
     Kind("record_batch", (RecordBatch,), _write_batch, _batch_size),
     Kind("table", (Table,), _write_table, _table_size),
+    Kind("array", (Array,), _write_array, lambda values: _batch_size(_batch_of(values))),
+    Kind("chunked_array", (ChunkedArray,), _write_chunked_array, lambda values: _table_size(_table_of(values))),
     Kind("tensor", (Tensor,), _write_tensor, get_tensor_size),
     Kind("sparse_tensor", (SparseTensor,), _write_tensor, get_tensor_size),
-    Kind("ndarray", (np.ndarray,), _write_ndarray, lambda array: int(array.nbytes)),
+    Kind("ndarray", (np.ndarray, np.generic), _write_ndarray, lambda values: int(values.nbytes)),
     Kind("bundle", (Mapping,), _write_bundle, _bundle_size),
 )
 
@@ -159,18 +198,72 @@ def storable(value: Any) -> tuple[Any, Kind]:
     """
     for kind in KINDS:
         if isinstance(value, kind.classes):
+            _check(value)
             return value, kind
-    if type(value).__module__.partition(".")[0] == "pyarrow" and hasattr(value, "schema"):
+    name = full_name(value)
+    if name.startswith("pyarrow.") and hasattr(value, "schema"):
         return storable((RecordBatch if hasattr(value, "__arrow_c_array__") else Table).from_pyarrow(value))
-    if hasattr(value, "__arrow_c_stream__"):
-        raise InvalidType(f"a {type(value).__name__} goes into a store as a pyarrow.Table: pyarrow.table(...)")
+    if hasattr(value, "columns"):
+        raise InvalidType(f"a {name} goes into a store as a pyarrow.Table: pyarrow.table(...)")
+    if is_column(value):
+        _check_index(value)
+        chunked = name == "pyarrow.ChunkedArray"
+        return storable(ChunkedArray.from_pyarrow(value) if chunked else array(value, from_pandas=False))
     try:
         return storable(as_tensor(value))
-    except InvalidType:
+    except InvalidType as error:
         raise InvalidType(
-            "a store takes a RecordBatch, a Table, a tensor, an ndarray, or a mapping of names to tensors, "
-            f"found {type(value).__name__}"
+            "a store takes a RecordBatch, a Table, an Array, a ChunkedArray, a tensor, an ndarray, or a mapping of "
+            f"names to tensors, found {name}: {error}"
         ) from None
+
+
+def _check(value: Any) -> None:
+    """Refuse what would come back with another type."""
+    if isinstance(value, (Array, ChunkedArray)):
+        _check_type(value.type)
+    elif isinstance(value, np.ndarray) and (value.dtype.kind in "OSTU" or isinstance(value, np.ma.MaskedArray)):
+        raise InvalidType(
+            f"a store keeps an ndarray as a tensor, which has numbers and no nulls, found {full_name(value)} of "
+            f"{value.dtype}: put the column shmarrow.array(values)"
+        )
+
+
+def _check_type(type: DataType) -> None:
+    """Refuse types that a reader would take for others, as it knows extension types by no more than their names."""
+    if not any(isinstance(each, ExtensionType) for each in walk([type], _parts_of)):
+        return
+    found = _as_read(Field(COLUMN, type)).type
+    if found != type:
+        raise InvalidType(
+            f"an array of {type} would come back as one of {found}; "
+            "shmarrow.register_extension_type makes a type known, and a batch keeps the name of one that is not"
+        )
+
+
+def _parts_of(type: Any) -> list[DataType]:
+    parts = [field.type for field in type.fields]
+    if isinstance(type, DictionaryType):
+        parts.append(type.value_type)
+    return parts
+
+
+def _as_read(field: Field) -> Field:
+    """The field that a reader makes of the message of a field."""
+    data = schema_message(encode_schema(Schema([field]), DEFAULT_OPTIONS), DEFAULT_OPTIONS)
+    found = read_message(np.frombuffer(data, np.uint8), 0, "schema", DEFAULT_LIMITS)
+    assert found is not None
+    header = found[0].header
+    return read_schema(header.reader.data, header.position, "schema", DEFAULT_LIMITS).field(0)
+
+
+def _check_index(value: Any) -> None:
+    """Refuse a Series of pandas whose index says more than which value comes where."""
+    index = getattr(value, "index", None)
+    if hasattr(index, "equals") and not np.array_equal(np.asarray(index), np.arange(len(value))):
+        raise InvalidType(
+            "a store does not keep the index of a Series: put shmarrow.array(series), or a pyarrow.Table of both"
+        )
 
 
 # --- reading ----------------------------------------------------------------------------------------------------
@@ -187,11 +280,45 @@ def read(segment: Segment) -> Any:
         metadata = reader.metadata or {}
         if BUNDLE_KEY in metadata:
             return load_tensors(segment)
-        return reader.get_batch(0) if _is_batch(reader, metadata) else reader.read_all()
+        return _taken(reader.read_all(), metadata)
     if form == "stream":
-        return MappedStreamReader(open_source(segment), DEFAULT_LIMITS).read_all()
+        table = MappedStreamReader(open_source(segment), DEFAULT_LIMITS).read_all()
+        return _taken(table, _first_metadata(table.batches))
     tensor = read_tensor(segment)
-    return _known_array(segment, tensor.to_numpy()) if _is_ndarray(tensor.metadata) else tensor
+    return _ndarray(segment, tensor) if _is_ndarray(tensor.metadata) else tensor
+
+
+class _Mark(NamedTuple):
+    """What the mark of an object says of a table: how many batches and columns it has, and what of it was put."""
+
+    num_batches: int | None
+    num_columns: int | None
+    take: Callable[[Table], Any]
+
+
+_MARKS = {
+    RECORD_BATCH[KIND]: _Mark(1, None, lambda table: table.batches[0]),
+    ARRAY[KIND]: _Mark(1, 1, lambda table: table.batches[0].column(0)),
+    CHUNKED_ARRAY[KIND]: _Mark(None, 1, lambda table: table.column(0)),
+}
+
+
+def _mark(metadata: Metadata, num_batches: int, num_columns: int) -> bytes:
+    """The mark of an object, where it is one that fits; else that of a table."""
+    found = metadata.get(KIND, b"")
+    mark = _MARKS.get(found)
+    fits = mark is not None and mark.num_batches in (None, num_batches) and mark.num_columns in (None, num_columns)
+    return found if fits else b"table"
+
+
+def _taken(table: Table, metadata: Metadata) -> Any:
+    found = _mark(metadata, len(table.batches), table.num_columns)
+    return _MARKS[found].take(table) if found in _MARKS else table
+
+
+def _first_metadata(batches: Iterable[RecordBatch]) -> Metadata:
+    """The metadata of the first of several batches, where a stream has its mark."""
+    return next((batch.metadata for batch in batches), None) or {}
 
 
 class _Known(NamedTuple):
@@ -219,8 +346,11 @@ def _metadata_of(segment: Segment) -> bytes:
     return data[: 8 + size].tobytes() if marker == -1 and 0 < size <= _LARGEST else b""
 
 
-def _known_array(segment: Segment, array: Any) -> Any:
-    """An ndarray, which is remembered for others like it."""
+def _ndarray(segment: Segment, tensor: Any) -> Any:
+    """An ndarray; where its elements lie is remembered for others like it."""
+    array = tensor.to_numpy()
+    if isinstance(tensor.type, DateType):  # numpy's days have 64 bits, those of a tensor 32
+        return array.astype("M8[D]")
     metadata = _metadata_of(segment)
     offset = _address(array) - _address(segment.data)
     if metadata and 0 <= offset < segment.size and array.nbytes:
@@ -243,12 +373,15 @@ def describe(segment: Segment) -> Description:
         reader: Any = (RecordBatchFileReader if form == "file" else MappedStreamReader)(
             open_source(segment), DEFAULT_LIMITS
         )
-        rows = sum([batch.num_rows for batch in reader])
-        metadata = (reader.metadata or {}) if form == "file" else {}
+        batches = list(reader)
+        rows = sum([batch.num_rows for batch in batches])
+        metadata = (reader.metadata or {}) if form == "file" else _first_metadata(batches)
         if BUNDLE_KEY in metadata:
             return Description("bundle", shape=(rows,))
-        kind = "record_batch" if _is_batch(reader, metadata) else "table"
-        return Description(kind, reader.schema, rows, reader.num_record_batches)
+        kind = _mark(metadata, len(batches), len(reader.schema)).decode()
+        if kind in ("array", "chunked_array"):
+            return Description(kind, None, rows, len(batches), reader.schema.field(0).type)
+        return Description(kind, reader.schema, rows, len(batches))
     tensor = read_tensor(segment)
     kind = "sparse_tensor" if isinstance(tensor, SparseTensor) else "tensor"
     return Description("ndarray" if _is_ndarray(tensor.metadata) else kind, type=tensor.type, shape=tuple(tensor.shape))
@@ -263,10 +396,6 @@ def _form(segment: Segment) -> str:
     if found is None:
         raise InvalidData(f"{segment.name}: expected a file, a stream or a tensor of Arrow's, found none of them")
     return "stream" if found[0].kind == "Schema" else "tensor"
-
-
-def _is_batch(reader: RecordBatchFileReader, metadata: Metadata) -> bool:
-    return reader.num_record_batches == 1 and metadata.get(KIND) == RECORD_BATCH[KIND]
 
 
 def _is_ndarray(metadata: Metadata | None) -> bool:

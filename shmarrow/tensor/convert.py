@@ -7,8 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from shmarrow.errors import InvalidType
+from shmarrow.build import array
+from shmarrow.errors import InvalidType, full_name
 from shmarrow.tensor.dense import Tensor
+from shmarrow.tensor.element import is_column
 from shmarrow.tensor.sparse import SparseTensor
 
 CONVERTERS: dict[str, Callable[[Any], Tensor | SparseTensor]] = {}
@@ -16,12 +18,14 @@ CONVERTERS: dict[str, Callable[[Any], Tensor | SparseTensor]] = {}
 
 
 def as_tensor(value: Any) -> Tensor | SparseTensor:
-    """A tensor over the memory of an ndarray, or of a tensor of another package.
+    """A tensor over the memory of an ndarray, of a column without nulls, or of a tensor of another package.
 
     Raises
     ------
     InvalidType
-        If it is neither, or its elements are of no fixed-width type.
+        If it is none of these, or its elements are of no fixed-width type.
+    CopyRequired
+        If a column has nulls, or numpy has no zero-copy form of its values.
     """
     if isinstance(value, (Tensor, SparseTensor)):
         return value
@@ -31,6 +35,12 @@ def as_tensor(value: Any) -> Tensor | SparseTensor:
         convert = CONVERTERS.get(cls.__module__.partition(".")[0])
         if convert is not None:
             return convert(value)
+    if is_column(value) and not isinstance(getattr(value, "dtype", None), np.dtype):
+        return Tensor.from_array(array(value, from_pandas=False))
+    if hasattr(value, "columns") or hasattr(value, "schema"):
+        raise InvalidType(
+            f"a {full_name(value)} is no tensor, as its columns have types of their own; give its ndarray"
+        )
     if hasattr(value, "__array__"):
-        return Tensor.from_numpy(np.asarray(value))
-    raise InvalidType(f"expected a tensor or an array, found {type(value).__name__}")
+        return Tensor.from_numpy(value)
+    raise InvalidType(f"expected a tensor or an array, found {full_name(value)}")

@@ -21,8 +21,8 @@ from shmarrow.buffer import Bytes
 from shmarrow.errors import ExportRefused, InvalidArgument, InvalidType
 from shmarrow.layout import Array
 from shmarrow.layout.memory import check_expansion
-from shmarrow.tensor.element import DType, Element, NDArray, as_storage, checked_bools, element_values
-from shmarrow.types import DataType, Metadata, MetadataLike, as_metadata
+from shmarrow.tensor.element import DType, Element, NDArray, as_ndarray, as_storage, checked_bools, element_values
+from shmarrow.types import DataType, ExtensionType, Metadata, MetadataLike, as_metadata
 
 DimNames = tuple[str, ...]
 Shape = tuple[int, ...]
@@ -110,7 +110,7 @@ class Tensor:
         """
         if isinstance(array, np.ma.MaskedArray):
             raise InvalidType("a tensor has no nulls; fill the masked array first: array.filled()")
-        storage, element = as_storage(np.asarray(array), type)
+        storage, element = as_storage(as_ndarray(array), type)
         if any(stride < 0 for stride in storage.strides):
             storage = storage.copy(order="C")
         return cls(storage, element, as_dim_names(dim_names, storage.ndim), as_metadata(metadata))
@@ -121,7 +121,8 @@ class Tensor:
     ) -> Tensor:
         """A tensor over a column: of numbers, of fixed-size lists of them, or of tensors of one shape; never a copy.
 
-        The first dimension is the rows.
+        The first dimension is the rows. The elements have the type of the column's values; of an extension type those
+        of its storage.
 
         Raises
         ------
@@ -130,7 +131,8 @@ class Tensor:
         """
         if not isinstance(array, Array):
             raise InvalidType(f"expected an Array, found {type(array).__name__}")
-        return cls.from_numpy(array.to_numpy(zero_copy_only=True), dim_names, metadata=metadata)
+        values = as_ndarray(array)
+        return cls.from_numpy(values, dim_names, type=_element_type(array.type, values), metadata=metadata)
 
     # --- what it is ---
 
@@ -484,3 +486,12 @@ _capsule_name.argtypes = [ctypes.py_object]
 _capsule_pointer = ctypes.pythonapi.PyCapsule_GetPointer
 _capsule_pointer.restype = ctypes.c_void_p
 _capsule_pointer.argtypes = [ctypes.py_object, ctypes.c_char_p]
+
+
+def _element_type(type: DataType, values: NDArray) -> DataType | None:
+    """The type of the values of a column, which the dtype of an ndarray over them does not tell: time zones, dates."""
+    while type.fields:
+        type = type.fields[0].type
+    if isinstance(type, ExtensionType):
+        type = type.storage_type
+    return type if type.layout == "primitive" and type.numpy_dtype == values.dtype else None
