@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from shmarrow.bitmap import Mask
+from shmarrow.convert.python import kinds_of
 from shmarrow.errors import InvalidData, InvalidType
 from shmarrow.layout.arguments import as_array, checked_mask
 from shmarrow.layout.array import Array, blank_mask, concat_arrays, make_array
@@ -23,6 +24,10 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from shmarrow.types import Field
+
+
+_HASHED = {str, bytes, type(None)}
+"""Classes whose equal values are the same in memory, and whose hash is quicker than the encoding of an array."""
 
 
 class DictionaryArray(Array):
@@ -192,25 +197,17 @@ class DictionaryArray(Array):
     def from_pylist(cls, type: Any, values: Sequence[Any], valid: Mask | None) -> Any:
         from shmarrow.layout.from_values import array_from_pylist
 
+        if not kinds_of(values) <= _HASHED:
+            return array_from_pylist(values, type.value_type).cast(type)
         positions: dict[Any, int] = {}
-        known: list[Any] = []
-        codes = np.zeros(len(values), np.int64)
-        for i, value in enumerate(values):
-            if value is None:
-                continue
-            key = (value.__class__, value) if value.__hash__ is not None else repr(value)
-            try:
-                code = positions.setdefault(key, len(known))
-            except TypeError:  # a tuple of lists
-                code = positions.setdefault(repr(value), len(known))
-            if code == len(known):
-                known.append(value)
-            codes[i] = code
+        codes = np.array([-1 if value is None else positions.setdefault(value, len(positions)) for value in values])
+        known = list(positions)
         if len(known) > np.iinfo(type.storage).max + 1:
             raise InvalidData(f"{type}: {len(known)} distinct values are more than its indices reach")
         validity, count = validity_of(valid)
         dictionary = array_from_pylist(known, type.value_type)
-        return make_array(type, len(values), [validity, frozen(codes.astype(type.storage))], count, 0, (), dictionary)
+        indices = np.maximum(codes, 0).astype(type.storage)
+        return make_array(type, len(values), [validity, frozen(indices)], count, 0, (), dictionary)
 
     @classmethod
     def from_arrays(

@@ -193,10 +193,7 @@ class RunEndEncodedArray(Array, late=True):
     def from_pylist(cls, type: Any, values: Sequence[Any], valid: Mask | None) -> Any:
         from shmarrow.layout.from_values import array_from_pylist
 
-        starts = [i for i, value in enumerate(values) if not i or not _same_value(value, values[i - 1])]
-        ends = np.array([*starts[1:], len(values)] if starts else [], np.int64)
-        kept = array_from_pylist([values[i] for i in starts], type.value_type)
-        return make_array(type, len(values), [], 0, 0, [_run_end_array(type, ends), kept])
+        return array_from_pylist(values, type.value_type).cast(type)
 
     @classmethod
     def from_arrays(cls, run_ends: Any, values: Any, type: DataType | str | None = None) -> Any:
@@ -233,10 +230,6 @@ class RunEndEncodedArray(Array, late=True):
 def _find(ends: npt.NDArray[Any], slot: int, side: Literal["left", "right"]) -> int:
     """Where ``slot`` stands among run ends; as a number of their dtype, or numpy would convert them all."""
     return int(np.searchsorted(ends, ends.dtype.type(min(slot, np.iinfo(ends.dtype).max)), side))
-
-
-def _same_value(left: Any, right: Any) -> bool:
-    return left is right or (left.__class__ is right.__class__ and bool(left == right))
 
 
 def _run_end_array(type: DataType, ends: Indices) -> Any:
