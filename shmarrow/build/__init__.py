@@ -83,7 +83,7 @@ def array(
     if not isinstance(obj, (list, tuple, np.ndarray, Array)):
         obj, pandas = plain(obj, count, array)
         from_pandas = pandas if from_pandas is None else from_pandas
-    if count is not None and getattr(obj, "ndim", 1):
+    if count is not None and getattr(obj, "ndim", None) != 0:
         obj = obj[:count]
     make: Callable[..., Any]
     make = _of_ndarray if isinstance(obj, np.ndarray) else _of_array if isinstance(obj, Array) else _of_values
