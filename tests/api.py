@@ -10,7 +10,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 from api_classes import CLASSES
-from api_kinds import Class, Entry, Instead, Out, Same
+from api_kinds import Class, Entry, Instead, Same
 from api_module import MODULE
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "pyarrow.md"
@@ -23,6 +23,7 @@ pairs = pa.array([[1, 2], None, [3, 4]], pa.list_(pa.int16(), 2))
 maps = pa.array([[("a", 1)], None, [("b", 2), ("c", None)]], pa.map_(pa.string(), pa.int8()))
 structs = pa.array([{"x": 1, "y": "a"}, None, {"x": None, "y": "b"}], pa.struct([("x", pa.int8()), ("y", pa.string())]))
 mask = pa.array([True, None, False, True])
+masked = pa.array([True, False])
 encoded = words.dictionary_encode()
 chunks = pa.chunked_array([[1, None], [], [2, 1]], pa.int32())
 schema = pa.schema([pa.field("n", pa.int8(), metadata={"unit": "m"}), pa.field("s", pa.string())], metadata={"k": "v"})
@@ -90,7 +91,12 @@ def page() -> str:
     """The page as it should be."""
     lines = [INTRODUCTION + NAMES + "```\n"]
     for section, table in SECTIONS.items():
-        lines += [f"## {f'`pyarrow.{section}`' if section else 'The module'}", "", "| pyarrow | shmarrow |", "| --- | --- |"]
+        lines += [
+            f"## {f'`pyarrow.{section}`' if section else 'The module'}",
+            "",
+            "| pyarrow | shmarrow |",
+            "| --- | --- |",
+        ]
         rows: dict[str, list[str]] = {}
         for name, entry in table.items():
             rows.setdefault(_row(entry), []).append(_code(name))

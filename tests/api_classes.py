@@ -3,12 +3,22 @@
 from __future__ import annotations
 
 from api_kinds import (
-    COMPUTE, DEVICE, INSIDE, PANDAS, SCALARS, SORT, STRUCTURE, TEXT, Entry, Instead, Out, Same, same,
+    COMPUTE,
+    DEVICE,
+    INSIDE,
+    PANDAS,
+    SCALARS,
+    SORT,
+    STRUCTURE,
+    TEXT,
+    Entry,
+    Instead,
+    Out,
+    Same,
+    same,
 )  # fmt: skip
 
 _SHARED: dict[str, Entry] = {
-    "copy_to": DEVICE,
-    "device_type": DEVICE,
     "is_cpu": DEVICE,
     "to_string": TEXT,
     "to_pandas": PANDAS,
@@ -21,6 +31,8 @@ _SHARED: dict[str, Entry] = {
 
 ARRAY: dict[str, Entry] = {
     **_SHARED,
+    "copy_to": DEVICE,
+    "device_type": DEVICE,
     "from_dlpack": DEVICE,
     "diff": COMPUTE,
     "sum": COMPUTE,
@@ -36,7 +48,9 @@ ARRAY: dict[str, Entry] = {
     ),
     "dictionary_encode": same("words.dictionary_encode()", 'words.dictionary_encode(null_encoding="mask")'),
     "drop_null": same("numbers.drop_null()", "lists.drop_null()"),
-    "equals": same("numbers.equals(numbers.slice(0))", "numbers.equals(words)", "numbers.equals(other=numbers.slice(1))"),
+    "equals": same(
+        "numbers.equals(numbers.slice(0))", "numbers.equals(words)", "numbers.equals(other=numbers.slice(1))"
+    ),
     "fill_null": same("numbers.fill_null(7)", 'words.fill_null("z")', "mask.fill_null(fill_value=True)"),
     "filter": same(
         "numbers.filter(mask)",
@@ -51,12 +65,19 @@ ARRAY: dict[str, Entry] = {
         "pa.Array.from_buffers(type=pa.string(), length=4, buffers=words.buffers(), offset=0)",
     ),
     "from_pandas": Instead(
-        "pa.Array.from_pandas(np.array([1.0, np.nan]))", "pa.array(np.array([1.0, np.nan]), from_pandas=True)", "one function builds arrays"
+        "pa.Array.from_pandas(np.array([1.0, np.nan]))",
+        "pa.array(np.array([1.0, np.nan]), from_pandas=True)",
+        "one function builds arrays",
     ),
     "get_total_buffer_size": same("pa.array(np.arange(9)).slice(2, 3).get_total_buffer_size()"),
     "is_null": same("numbers.is_null()", "pa.array([1.0, float('nan'), None]).is_null(nan_is_null=True)"),
     "is_valid": same("numbers.is_valid()"),
-    "nbytes": same("numbers.nbytes", "pa.array(np.arange(9)).slice(2, 3).nbytes", 'words.slice(2, 1).nbytes', "lists.slice(3, 1).nbytes"),
+    "nbytes": same(
+        "numbers.nbytes",
+        "pa.array(np.arange(9)).slice(2, 3).nbytes",
+        "words.slice(2, 1).nbytes",
+        "lists.slice(3, 1).nbytes",
+    ),
     "null_count": same("numbers.null_count", "numbers.slice(2).null_count"),
     "offset": same("numbers.offset", "numbers.slice(2).offset"),
     "slice": same("numbers.slice(1)", "numbers.slice(1, 2)", "numbers.slice(offset=1, length=9)"),
@@ -70,7 +91,9 @@ ARRAY: dict[str, Entry] = {
     "to_pylist": same("numbers.to_pylist()", "lists.to_pylist()", "maps.to_pylist()", "structs.to_pylist()"),
     "tolist": same("numbers.tolist()"),
     "to_tensor": Instead(
-        "pa.array([1.5, 2.5]).to_tensor().to_numpy()", "pa.Tensor.from_numpy(pa.array([1.5, 2.5]).to_numpy()).to_numpy()", "numpy stands between; nothing is copied"
+        "pa.array([1.5, 2.5]).to_tensor().to_numpy()",
+        "pa.Tensor.from_numpy(pa.array([1.5, 2.5]).to_numpy()).to_numpy()",
+        "numpy stands between; nothing is copied",
     ),
     "type": same("numbers.type"),
     "unique": same("words.unique()", "numbers.unique()"),
@@ -121,24 +144,35 @@ def _tabular(it: str, column: str) -> dict[str, Entry]:
     """What record batches and tables share, for one of them by its name in the calls."""
     kind = "pa.RecordBatch" if it == "batch" else "pa.Table"
     return {
-        "copy_to": DEVICE,
-        "device_type": DEVICE,
         "is_cpu": DEVICE,
         "to_string": TEXT,
         "to_pandas": PANDAS,
         "sort_by": SORT,
         "from_pandas": PANDAS,
-        "add_column": same(f'{it}.add_column(1, "x", {column})', f"{it}.add_column(0, field.with_nullable(True), {column})"),
-        "append_column": same(f'{it}.append_column("x", {column})', f'{it}.append_column(pa.field("x", pa.int8()), {column})'),
-        "cast": same(f'{it}.cast(pa.schema([("n", pa.int64()), ("s", pa.large_string())]))', f"{it}.cast(target_schema=schema, safe=True)"),
+        "add_column": same(
+            f'{it}.add_column(1, "x", {column})', f"{it}.add_column(0, field.with_nullable(True), {column})"
+        ),
+        "append_column": same(
+            f'{it}.append_column("x", {column})', f'{it}.append_column(pa.field("x", pa.int8()), {column})'
+        ),
+        "cast": same(
+            f'{it}.cast(pa.schema([("n", pa.int64()), ("s", pa.large_string())]))',
+            f"{it}.cast(target_schema=schema, safe=True)",
+        ),
         "column": same(f"{it}.column(0)", f'{it}.column("s")'),
         "column_names": same(f"{it}.column_names"),
         "columns": same(f"{it}.columns"),
         "drop_columns": same(f'{it}.drop_columns("n")', f'{it}.drop_columns(["n"])'),
         "drop_null": same(f"{it}.drop_null()"),
-        "equals": same(f"{it}.equals({it}.slice(0))", f"{it}.equals({it}.slice(1))", f"{it}.equals({it}.replace_schema_metadata(), check_metadata=True)"),
+        "equals": same(
+            f"{it}.equals({it}.slice(0))",
+            f"{it}.equals({it}.slice(1))",
+            f"{it}.equals({it}.replace_schema_metadata(), check_metadata=True)",
+        ),
         "field": same(f"{it}.field(0)", f'{it}.field("s")'),
-        "filter": same(f"{it}.slice(0, 4).filter(mask)", f"{it}.slice(0, 4).filter(mask, null_selection_behavior='emit_null')"),
+        "filter": same(
+            f"{it}.slice(0, 4).filter(mask)", f"{it}.slice(0, 4).filter(mask, null_selection_behavior='emit_null')"
+        ),
         "from_arrays": same(
             f'{kind}.from_arrays([numbers, words], ["a", "b"])',
             f"{kind}.from_arrays([numbers, words], schema=schema)",
@@ -162,10 +196,14 @@ def _tabular(it: str, column: str) -> dict[str, Entry]:
         "num_rows": same(f"{it}.num_rows"),
         "remove_column": same(f"{it}.remove_column(1)"),
         "rename_columns": same(f'{it}.rename_columns(["a", "b"])', f'{it}.rename_columns({{"n": "m"}})'),
-        "replace_schema_metadata": same(f"{it}.replace_schema_metadata()", f'{it}.replace_schema_metadata({{"k": "w"}})'),
+        "replace_schema_metadata": same(
+            f"{it}.replace_schema_metadata()", f'{it}.replace_schema_metadata({{"k": "w"}})'
+        ),
         "schema": same(f"{it}.schema"),
         "select": same(f'{it}.select(["s"])', f"{it}.select([1, 0])"),
-        "set_column": same(f'{it}.set_column(1, "x", {column})', f'{it}.set_column(0, pa.field("x", pa.int8()), {column})'),
+        "set_column": same(
+            f'{it}.set_column(1, "x", {column})', f'{it}.set_column(0, pa.field("x", pa.int8()), {column})'
+        ),
         "shape": same(f"{it}.shape"),
         "slice": same(f"{it}.slice(1)", f"{it}.slice(offset=1, length=2)"),
         "take": same(f"{it}.take([3, 0])", f"{it}.take(pa.array([1, None]))"),
@@ -173,7 +211,9 @@ def _tabular(it: str, column: str) -> dict[str, Entry]:
         "to_pylist": same(f"{it}.to_pylist()"),
         "to_struct_array": same(f"{it}.to_struct_array()"),
         "to_tensor": Instead(
-            f'{it}.select(["n"]).to_tensor(null_to_nan=True, row_major=True).shape', f'np.asarray({it}.select(["n"])).shape', "an ndarray of rows and columns"
+            f'{it}.select(["n"]).to_tensor(null_to_nan=True, row_major=True).shape',
+            f'np.asarray({it}.select(["n"])).shape',
+            "an ndarray of rows and columns",
         ),
         "validate": same(f"{it}.validate()", f"{it}.validate(full=True)"),
     }
@@ -181,7 +221,13 @@ def _tabular(it: str, column: str) -> dict[str, Entry]:
 
 BATCH: dict[str, Entry] = {
     **_tabular("batch", "numbers"),
-    "serialize": Instead("pa.ipc.open_stream(stream).read_next_batch()", "pa.ipc.open_stream(stream).read_next_batch()", "messages go through streams"),
+    "copy_to": DEVICE,
+    "device_type": DEVICE,
+    "serialize": Instead(
+        "pa.ipc.open_stream(stream).read_next_batch()",
+        "pa.ipc.open_stream(stream).read_next_batch()",
+        "messages go through streams",
+    ),
 }
 
 TABLE: dict[str, Entry] = {
@@ -204,7 +250,9 @@ SCHEMA: dict[str, Entry] = {
     "add_metadata": Out("an old name of `with_metadata`"),
     "append": same('schema.append(pa.field("x", pa.int8()))'),
     "empty_table": same("schema.empty_table()"),
-    "equals": same("schema.equals(schema.remove_metadata())", "schema.equals(schema.remove_metadata(), check_metadata=True)"),
+    "equals": same(
+        "schema.equals(schema.remove_metadata())", "schema.equals(schema.remove_metadata(), check_metadata=True)"
+    ),
     "field": same("schema.field(1)", 'schema.field("n")'),
     "field_by_name": Out("an old name of `field`"),
     "from_pandas": PANDAS,
@@ -224,7 +272,9 @@ SCHEMA: dict[str, Entry] = {
 }
 
 FIELD: dict[str, Entry] = {
-    "equals": same("field.equals(field.remove_metadata())", "field.equals(field.remove_metadata(), check_metadata=True)"),
+    "equals": same(
+        "field.equals(field.remove_metadata())", "field.equals(field.remove_metadata(), check_metadata=True)"
+    ),
     "flatten": same("field.flatten()", 'pa.field("f", structs.type).flatten()'),
     "metadata": same("field.metadata"),
     "name": same("field.name"),
@@ -254,7 +304,7 @@ LISTS: dict[str, Entry] = {
     "from_arrays": same(
         "pa.ListArray.from_arrays([0, 2, 2, 3], [1, 2, 3])",
         "pa.ListArray.from_arrays(pa.array([0, 2, 3]), numbers)",
-        "pa.ListArray.from_arrays(pa.array([0, 2, 3], pa.int32()), pa.array([1, 2, 3]), mask=pa.array([True, False]))",
+        "pa.ListArray.from_arrays(pa.array([0, 2, 3], pa.int32()), pa.array([1, 2, 3]), mask=masked)",
         "pa.ListArray.from_arrays([0, 1], pa.array([1], pa.int8()), type=pa.list_(pa.field('x', pa.int8())))",
         "pa.ListArray.from_arrays(pa.array([0, None, 3]), [1, 2, 3])",
     ),
@@ -265,7 +315,11 @@ LISTS: dict[str, Entry] = {
 }
 
 LARGE_LISTS: dict[str, Entry] = {
-    **{name: same(f"lists.cast(pa.large_list(pa.int16())).{name}{'' if name in ('offsets', 'values') else '()'}") for name in LISTS if name != "from_arrays"},
+    **{
+        name: same(f"lists.cast(pa.large_list(pa.int16())).{name}{'' if name in ('offsets', 'values') else '()'}")
+        for name in LISTS
+        if name != "from_arrays"
+    },
     "from_arrays": same("pa.LargeListArray.from_arrays([0, 2, 2, 3], [1, 2, 3])"),
 }
 
@@ -274,7 +328,7 @@ VIEWS: dict[str, Entry] = {
     "flatten": same(f"{_VIEWS}.flatten()"),
     "from_arrays": same(
         "pa.ListViewArray.from_arrays([0, 1, 0], [2, 2, 0], [1, 2, 3])",
-        "pa.ListViewArray.from_arrays([0, 1], [2, 2], pa.array([1, 2, 3]), mask=pa.array([True, False]))",
+        "pa.ListViewArray.from_arrays([0, 1], [2, 2], pa.array([1, 2, 3]), mask=masked)",
     ),
     "offsets": same("pa.ListViewArray.from_arrays([0, 1, 0], [2, 2, 0], [1, 2, 3]).offsets"),
     "sizes": same("pa.ListViewArray.from_arrays([0, 1, 0], [2, 2, 0], [1, 2, 3]).sizes"),
@@ -283,7 +337,9 @@ VIEWS: dict[str, Entry] = {
     "values": same(f"{_VIEWS}.values"),
 }
 LARGE_VIEWS: dict[str, Entry] = {
-    name: Same(tuple(call.replace("list_view", "large_list_view").replace("ListView", "LargeListView") for call in entry.calls))
+    name: Same(
+        tuple(call.replace("list_view", "large_list_view").replace("ListView", "LargeListView") for call in entry.calls)
+    )
     for name, entry in VIEWS.items()
     if isinstance(entry, Same)
 }
@@ -292,7 +348,7 @@ FIXED_SIZE_LISTS: dict[str, Entry] = {
     "flatten": same("pairs.flatten()"),
     "from_arrays": same(
         "pa.FixedSizeListArray.from_arrays([1, 2, 3, 4], 2)",
-        "pa.FixedSizeListArray.from_arrays(pa.array([1, 2]), type=pa.list_(pa.int64(), 1), mask=pa.array([False, True]))",
+        "pa.FixedSizeListArray.from_arrays(pa.array([1, 2]), type=pa.list_(pa.int64(), 1), mask=masked)",
     ),
     "value_lengths": same("pairs.value_lengths()"),
     "value_parent_indices": same("pairs.value_parent_indices()"),
@@ -303,7 +359,7 @@ MAPS: dict[str, Entry] = {
     "flatten": Instead("maps.values", "maps.flatten()", "pyarrow's refuses maps"),
     "from_arrays": same(
         'pa.MapArray.from_arrays([0, 2, 3], ["a", "b", "c"], [1, 2, None])',
-        'pa.MapArray.from_arrays(pa.array([0, 1, 2], pa.int32()), pa.array(["a", "b"]), pa.array([1, 2]), mask=pa.array([True, False]))',
+        'pa.MapArray.from_arrays(pa.array([0, 1, 2], pa.int32()), ["a", "b"], [1, 2], mask=masked)',
         'pa.MapArray.from_arrays([0, 1], ["a"], pa.array([1], pa.int8()), maps.type)',
     ),
     "items": same("maps.items"),
@@ -330,7 +386,7 @@ DICTIONARIES: dict[str, Entry] = {
     "dictionary_decode": same("encoded.dictionary_decode()"),
     "from_arrays": same(
         'pa.DictionaryArray.from_arrays([0, 1, None], ["a", "b"])',
-        'pa.DictionaryArray.from_arrays(pa.array([0, 1], pa.int8()), words, mask=np.array([True, False]), ordered=True)',
+        "pa.DictionaryArray.from_arrays(np.array([0, 2]), words, mask=np.array([True, False]), ordered=True)",
         'pa.DictionaryArray.from_arrays(np.array([0, 1]), ["a", "b"], safe=True)',
     ),
     "indices": same("encoded.indices"),
@@ -342,13 +398,13 @@ RUNS: dict[str, Entry] = {
     "find_physical_offset": same(f"{_RUNS}.slice(3).find_physical_offset()"),
     "from_arrays": same(
         "pa.RunEndEncodedArray.from_arrays([2, 5], ['a', None]).to_pylist()",
-        "pa.RunEndEncodedArray.from_arrays(pa.array([2, 5], pa.int16()), words.slice(0, 2), pa.run_end_encoded(pa.int16(), pa.string()))",
+        "pa.RunEndEncodedArray.from_arrays([2, 5], words.slice(0, 2), pa.run_end_encoded(pa.int16(), pa.string()))",
     ),
     "run_ends": same(f"{_RUNS}.run_ends.to_pylist()"),
     "values": same(f"{_RUNS}.values.to_pylist()"),
 }
 
-_DENSE = 'pa.UnionArray.from_dense(pa.array([0, 1, 1], pa.int8()), pa.array([0, 0, 1], pa.int32()), [numbers, words]'
+_DENSE = "pa.UnionArray.from_dense(pa.array([0, 1, 1], pa.int8()), pa.array([0, 0, 1], pa.int32()), [numbers, words]"
 UNIONS: dict[str, Entry] = {
     "child": Out("an old name of `field`"),
     "field": same(f"{_DENSE}).field(1)"),
@@ -368,10 +424,16 @@ STRUCT_TYPES: dict[str, Entry] = {
     "names": same("structs.type.names"),
 }
 
-MAP_TYPES: dict[str, Entry] = {name: same(f"maps.type.{name}") for name in ["item_field", "item_type", "key_field", "key_type", "keys_sorted"]}
+MAP_TYPES: dict[str, Entry] = {
+    name: same(f"maps.type.{name}") for name in ["item_field", "item_type", "key_field", "key_type", "keys_sorted"]
+}
 LIST_TYPES: dict[str, Entry] = {name: same(f"pairs.type.{name}") for name in ["list_size", "value_field", "value_type"]}
-DICTIONARY_TYPES: dict[str, Entry] = {name: same(f"encoded.type.{name}") for name in ["index_type", "ordered", "value_type"]}
-RUN_TYPES: dict[str, Entry] = {name: same(f"pa.run_end_encoded(pa.int16(), pa.int8()).{name}") for name in ["run_end_type", "value_type"]}
+DICTIONARY_TYPES: dict[str, Entry] = {
+    name: same(f"encoded.type.{name}") for name in ["index_type", "ordered", "value_type"]
+}
+RUN_TYPES: dict[str, Entry] = {
+    name: same(f"pa.run_end_encoded(pa.int16(), pa.int8()).{name}") for name in ["run_end_type", "value_type"]
+}
 UNION_TYPES: dict[str, Entry] = {name: same(f"pa.dense_union([field], [5]).{name}") for name in ["mode", "type_codes"]}
 TIMESTAMP_TYPES: dict[str, Entry] = {name: same(f'pa.timestamp("ms", "UTC").{name}') for name in ["unit", "tz"]}
 DECIMAL_TYPES: dict[str, Entry] = {name: same(f"pa.decimal128(9, 2).{name}") for name in ["precision", "scale"]}
@@ -390,19 +452,34 @@ TYPES: dict[str, Entry] = {
 IPC: dict[str, Entry] = {
     "new_file": same("pa.ipc.open_file(file).num_record_batches"),
     "new_stream": same("pa.ipc.open_stream(stream).read_all()"),
-    "open_file": same("pa.ipc.open_file(file).get_batch(0)", "pa.ipc.open_file(file).schema", "pa.ipc.open_file(file).read_all()"),
+    "open_file": same(
+        "pa.ipc.open_file(file).get_batch(0)", "pa.ipc.open_file(file).schema", "pa.ipc.open_file(file).read_all()"
+    ),
     "open_stream": same("[b for b in pa.ipc.open_stream(stream)]", "pa.ipc.open_stream(stream).schema"),
-    "read_tensor": Out("takes a name, a path or bytes; see [the guide](tensors.md)"),
-    "write_tensor": Out("takes a name, a path or a file object; see [the guide](tensors.md)"),
+    "read_tensor": Instead("pa.ipc.read_tensor.__name__", "pa.ipc.read_tensor.__name__", "takes names, paths, bytes"),
+    "write_tensor": Instead("pa.ipc.write_tensor.__name__", "pa.ipc.write_tensor.__name__", "takes names and files"),
+    "get_tensor_size": same("pa.ipc.get_tensor_size(pa.Tensor.from_numpy(np.arange(3)))"),
+    "IpcWriteOptions": same('pa.ipc.IpcWriteOptions(compression="zstd", emit_dictionary_deltas=True).compression'),
     "IpcReadOptions": Out("what a reader accepts is set by `Limits`, and which columns it reads by `columns`"),
-    "IpcWriteOptions": Out("options are arguments of `new_file` and `new_stream`"),
     **{
         name: same(f"pa.ipc.{name}.__name__")
-        for name in ["RecordBatchFileReader", "RecordBatchFileWriter", "RecordBatchStreamReader", "RecordBatchStreamWriter"]
+        for name in [
+            "RecordBatchFileReader",
+            "RecordBatchFileWriter",
+            "RecordBatchStreamReader",
+            "RecordBatchStreamWriter",
+        ]
     },
     "RecordBatchReader": Out("streams that are mapped, read in order or come from a table have a class each"),
     **dict.fromkeys(
-        ["Message", "MessageReader", "read_message", "read_record_batch", "read_schema", "get_record_batch_size", "get_tensor_size"],
+        [
+            "Message",
+            "MessageReader",
+            "read_message",
+            "read_record_batch",
+            "read_schema",
+            "get_record_batch_size",
+        ],
         Out("messages are read and written as parts of streams and files; `shmarrow inspect` shows them"),
     ),
     **dict.fromkeys(["serialize_pandas", "deserialize_pandas"], PANDAS),
@@ -441,4 +518,3 @@ CLASSES: dict[str, dict[str, Entry]] = {
     "ipc": IPC,
 }
 """The tables by the class or module of pyarrow; methods that a class inherits stand with the class that has them."""
-

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+
 class Same(NamedTuple):
     """Calls that give the same on both sides."""
 
@@ -54,3 +55,13 @@ STRUCTURE = Out("the buffer listing is not public")
 BY_LAYOUT = "one class of arrays for each layout, not for each type"
 BY_KIND = "one class of types for each kind; the parameters are attributes"
 PYTHON_VALUE = "values are Python's own, there are no scalars"
+
+
+def named(names: str, entry: Entry) -> dict[str, Entry]:
+    """The same entry for each of some names."""
+    return dict.fromkeys(names.split(), entry)
+
+
+def classes(ours: str, reason: str, *rows: tuple[str, str]) -> dict[str, Entry]:
+    """An entry for each name of a class of pyarrow and an example, all of one class here."""
+    return {name: Class(example, name, ours, reason) for name, example in rows}

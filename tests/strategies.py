@@ -151,7 +151,9 @@ def timestamps(type: TimestampType) -> Strategy:
         return whole(-most, most).map(lambda number: np.datetime64(number, "ns"))
     per_second = PER_SECOND[type.unit]
     margin = _DAY if type.tz else dt.timedelta(0)
-    low, high = [(end - EPOCH) // dt.timedelta(seconds=1) for end in (dt.datetime.min + margin, dt.datetime.max - margin)]
+    low, high = [
+        (end - EPOCH) // dt.timedelta(seconds=1) for end in (dt.datetime.min + margin, dt.datetime.max - margin)
+    ]
     known = [moment for moment in DST if type.tz] or [dt.datetime(2024, 2, 29, 12), EPOCH]
     ticks = whole(low * per_second, high * per_second) | st.sampled_from(known).map(
         lambda moment: (moment - EPOCH) // dt.timedelta(seconds=1) * per_second
@@ -252,9 +254,7 @@ _UUIDS = st.binary(min_size=16, max_size=16).map(lambda data: uuid.UUID(bytes=da
 def _moments_with_offset(type: Any) -> Strategy:
     offsets = whole(-779, 780)
     if type.unit == "ns":
-        return st.fixed_dictionaries(
-            {"timestamp": timestamps(sa.timestamp("ns", "UTC")), "offset_minutes": offsets}
-        )
+        return st.fixed_dictionaries({"timestamp": timestamps(sa.timestamp("ns", "UTC")), "offset_minutes": offsets})
     return st.builds(
         lambda moment, minutes: moment.astimezone(dt.timezone(dt.timedelta(minutes=minutes))),
         timestamps(sa.timestamp(type.unit, "UTC")),

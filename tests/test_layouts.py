@@ -247,7 +247,7 @@ ENCODED = [case for case in CASES if case.type.layout not in ("dictionary", "run
 @pytest.mark.parametrize("case", ENCODED, ids=ids(ENCODED))
 def test_dictionary_encode(case: Case) -> None:
     for array, values in pieces(case):
-        encoded = array.dictionary_encode("int8")
+        encoded = array.dictionary_encode(index_type="int8")
         encoded.validate(full=True)
         assert encoded.type == sa.dictionary(sa.int8(), case.type)
         assert encoded.to_pylist() == values
@@ -302,7 +302,7 @@ def test_decode_runs(case: Case) -> None:
 
 def test_too_many_for_the_index_or_run_ends() -> None:
     with pytest.raises(sa.InvalidData, match="200 distinct values"):
-        sa.array(range(200)).dictionary_encode("int8")
+        sa.array(range(200)).dictionary_encode(index_type="int8")
     with pytest.raises(sa.InvalidData, match="40000 slots"):
         sa.array(np.zeros(40_000)).run_end_encode("int16")
 

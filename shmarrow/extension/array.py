@@ -85,6 +85,27 @@ class ExtensionArray(Array, of=ExtensionType):
     def _same(self, other: Any, live: Mask | None) -> bool:
         return self.storage._same(other.storage, live)  # type: ignore[no-any-return]
 
+    def _codes(self) -> Indices:
+        from shmarrow.layout.codes import slot_codes
+
+        return slot_codes(self.storage)
+
+    def _run_starts(self) -> Indices:
+        return self.storage._run_starts()  # type: ignore[no-any-return]
+
+    def _cast(self, target: Any, safe: bool) -> Any:
+        return self.storage._cast_to(target, safe)
+
+    @classmethod
+    def _cast_from(cls, array: Any, target: Any, safe: bool) -> Any:
+        """From the storage, or from the same extension with the same parameters over another storage."""
+        source = array.type
+        if isinstance(source, ExtensionType):
+            if source.__class__ is not target.__class__ or source.serialize() != target.serialize():
+                raise InvalidType(f"cannot cast {source} to {target}: they are not forms of the same values")
+            array = array.storage
+        return cls.from_storage(target, array._cast_to(target.storage_type, safe))
+
     def _check_structure(self) -> None:
         self.storage._check_structure()
 

@@ -8,7 +8,8 @@ from shmarrow.build import array
 from shmarrow.errors import InvalidType, full_name
 from shmarrow.interchange.pyarrow import partner
 from shmarrow.tensor import SparseCOOTensor, SparseCSCMatrix, SparseCSRMatrix, SparseTensor, Tensor
-from shmarrow.tensor.convert import CONVERTERS, is_column
+from shmarrow.tensor.convert import CONVERTERS
+from shmarrow.tensor.element import is_column
 
 _SPARSE: dict[str, Any] = {
     "SparseCOOTensor": SparseCOOTensor,
@@ -34,7 +35,7 @@ def tensor_from_pyarrow(value: Any) -> Tensor | SparseTensor:
         made: SparseTensor = form.from_numpy(*value.to_numpy(), value.shape, dim_names=value.dim_names or None)
         return made
     if is_column(value):
-        return Tensor.from_array(array(value))
+        return Tensor.from_array(array(value, from_pandas=False))
     if type(value).__name__ == "SparseCSFTensor":
         raise InvalidType("pyarrow does not tell which dimension each level of a SparseCSFTensor is; pass to_tensor()")
     raise InvalidType(f"expected a tensor or an array, found {full_name(value)}")

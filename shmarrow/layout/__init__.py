@@ -1,7 +1,7 @@
 """Physical memory layouts (columnar format, "Physical Memory Layout"): one file a layout, the class of its arrays.
 
-``listing`` holds the buffer listing as a table, ``array`` what all arrays share and :func:`make_array`, ``build`` makes
-arrays from Python values and numpy, ``cast`` changes their form.
+``listing`` holds the buffer listing as a table, ``array`` what all arrays share and :func:`make_array`, ``from_values``
+makes arrays from Python values and numpy, ``codes`` finds which slots hold the same value.
 """
 
 from __future__ import annotations

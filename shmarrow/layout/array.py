@@ -576,25 +576,104 @@ class Array:
         """An array of ``type`` from Python values; ``valid`` is False where a value is None, None where none is."""
         raise NotImplementedError
 
-    # --- casting and encoding: shmarrow.layout.cast has the code ---
+    # --- casting and encoding ---
 
-    def cast(self, type: DataType | str) -> Any:
-        """The same values in another form of their type; see :func:`shmarrow.layout.cast.cast`."""
-        from shmarrow.layout.cast import cast
+    def cast(self, target_type: DataType | str, safe: bool = True) -> Any:
+        """The same values as another type; ``docs/casts.md`` lists what can be cast to what.
 
-        return cast(self, type)
+        Parameters
+        ----------
+        target_type : DataType or str
+            The type.
+        safe : bool
+            True refuses to change a value. False gives up what does not fit: fractions of a number or of a unit of
+            time, digits beyond a precision, fields that the target does not name.
 
-    def dictionary_encode(self, index_type: DataType | str = "int32") -> Any:
-        """Indices into the distinct values, in the order of their first appearance; nulls stay null indices."""
-        from shmarrow.layout.cast import dictionary_encode
+        Raises
+        ------
+        InvalidType
+            If values of the one type are never values of the other.
+        InvalidData
+            If a value does not fit the target, or a null comes under a field that is not nullable.
+        """
+        target = as_type(target_type)
+        result = self._cast_to(target, safe)
+        if result is not self and _has_required(target):
+            result._check_nullability(None)
+        return result
 
-        return dictionary_encode(self, index_type)
+    def _cast_to(self, target: DataType, safe: bool) -> Any:
+        """As :meth:`cast`, for children; nullability is checked once, for the whole array."""
+        return self if self._type == target else array_class(target)._cast_from(self, target, safe)
+
+    @classmethod
+    def _cast_from(cls, array: Any, target: Any, safe: bool) -> Any:
+        """An array as a type of this class; for classes over arrays of any type."""
+        result = array._cast(target, safe)
+        if result is None:
+            raise InvalidType(f"cannot cast {array.type} to {target}: they are not forms of the same values")
+        return result
+
+    def _cast(self, target: Any, safe: bool) -> Any:
+        """The array as another type; None where values of the one are never values of the other."""
+        return None
+
+    def unique(self) -> Any:
+        """The distinct values in the order of their first appearance, null once; a copy.
+
+        Values are the same when their bits are: 0.0 and -0.0 are two values, and NaNs with the same bits are one.
+        """
+        from shmarrow.layout.codes import codes_of
+
+        return self._take(codes_of(self, with_null=True)[1])
+
+    def dictionary_encode(self, null_encoding: str = "mask", index_type: DataType | str | None = None) -> Any:
+        """Indices into the distinct values, in the order of their first appearance.
+
+        Values are the same when their bits are: 0.0 and -0.0 are two values.
+
+        Parameters
+        ----------
+        null_encoding : {"mask", "encode"}
+            Whether nulls are null indices, or indices of a null in the dictionary.
+        index_type : DataType or str, optional
+            The integer type of the indices, int32 unless given. An array that is dictionary-encoded already stays as
+            it is, with the index type given.
+
+        Raises
+        ------
+        InvalidArgument
+            If ``null_encoding`` is neither of the two.
+        InvalidData
+            If there are more distinct values than the index type reaches.
+        """
+        from shmarrow.layout.dictionary import encode
+
+        return self if self._type.layout == "dictionary" else encode(self, null_encoding, index_type)
 
     def run_end_encode(self, run_end_type: DataType | str = "int32") -> Any:
-        """Runs of equal neighbours; neighbouring nulls are one run."""
-        from shmarrow.layout.cast import run_end_encode
+        """Runs of equal neighbours; neighbouring nulls are one run.
 
-        return run_end_encode(self, run_end_type)
+        Neighbours are equal when their bits are. An array that is run-end encoded already stays as it is.
+
+        Raises
+        ------
+        InvalidData
+            If the array is longer than the run end type reaches.
+        """
+        from shmarrow.layout.run_end_encoded import encode
+
+        return self if self._type.layout == "run_end_encoded" else encode(self, run_end_type)
+
+    def _codes(self) -> Indices:
+        """For each slot the first slot with the same value, -1 for null; see ``codes``, which asks for them."""
+        raise NotImplementedError
+
+    def _run_starts(self) -> Indices:
+        """The slots that differ from the slot before them."""
+        from shmarrow.layout.codes import slot_codes
+
+        return np.flatnonzero(np.diff(slot_codes(self), prepend=-2))
 
     # --- showing ---
 

@@ -18,7 +18,7 @@ from shmarrow.buffer import Bytes
 from shmarrow.convert.python import kinds_of
 from shmarrow.errors import InvalidData, InvalidType
 from shmarrow.layout.arguments import exact_integers, masked_validity, refuse_type
-from shmarrow.layout.array import Array, make_array
+from shmarrow.layout.array import Array, array_class, make_array
 from shmarrow.layout.memory import EMPTY, Indices, frozen, offsets_of, read_only, validity_of
 from shmarrow.layout.preview import Budget, preview_bytes
 from shmarrow.types import DataType, binary
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
 CHUNK = 1 << 20
+BINARY = ("binary", "large_binary", "binary_view")
+"""The layouts of bytes and text."""
 
 
 class BinaryArray(Array):
@@ -119,6 +121,19 @@ class BinaryArray(Array):
             self.data, starts, other.data, their_starts, lengths
         )
 
+    def _codes(self) -> Indices:
+        from shmarrow.layout.codes import of_runs
+
+        offsets = checked_offsets(self, len(self.data), "bytes").astype(np.int64)
+        return of_runs(self.data, offsets[:-1], np.diff(offsets), self._mask())
+
+    def _cast(self, target: Any, safe: bool) -> Any:
+        return cast_binary(self, target)
+
+    def _contiguous(self) -> tuple[npt.NDArray[Any], Bytes]:
+        """Checked offsets, and the bytes that they point into; copies nothing."""
+        return checked_offsets(self, len(self.data), "bytes"), self.data
+
     def _check_structure(self) -> None:
         check_ends(self, len(self.data), "bytes")
 
@@ -175,6 +190,44 @@ class BinaryArray(Array):
         result = make_array(made, len(typed) - 1, [validity, frozen(typed), frozen(raw)], nulls)
         result.validate()
         return result
+
+
+def cast_binary(array: Any, target: Any) -> Any:
+    """Bytes or text of any layout as another one, or as bytes of one length; bytes are checked to be UTF-8."""
+    if target.layout not in BINARY:
+        return _cast_to_fixed(array, target) if target.descriptor.values == "bytes" else None
+    if target.text and not array.type.text:
+        array._with(type=array.type.__class__(True)).validate(full=True)
+    kept = array if array.type.layout == "binary_view" and target.layout != "binary_view" else array.trim()
+    validity, count = kept._trimmed_validity(), kept.null_count
+    if target.layout == "binary_view":
+        if array.type.layout == "binary_view":
+            return make_array(target, len(kept), kept._buffers, count)
+        offsets = checked_offsets(kept, len(kept.data), "bytes")
+        made = array_class(target).over(target, kept.data, offsets)  # type: ignore[attr-defined]
+        return make_array(target, len(kept), [validity, *made._buffers[1:]], count)
+    offsets, data = kept._contiguous()
+    if int(offsets[-1]) > np.iinfo(target.offset_dtype).max:
+        raise InvalidData(f"{target}: {int(offsets[-1])} bytes are more than its offsets reach; use the large form")
+    return make_array(target, len(kept), [validity, frozen(offsets.astype(target.offset_dtype)), data], count)
+
+
+def _cast_to_fixed(array: Any, target: Any) -> Any:
+    width, mask = target.byte_width, array._mask()
+    offsets, data = array._contiguous()
+    starts, lengths = offsets[:-1].astype(np.int64), np.diff(offsets).astype(np.int64)
+    wrong = lengths != width if mask is None else (lengths != width) & mask
+    if wrong.any():
+        i = int(wrong.argmax())
+        raise InvalidData(f"{target}: the value at {i} has {int(lengths[i])} bytes")
+    if mask is None:
+        values = data[int(offsets[0]) : int(offsets[-1])]
+    else:
+        filled = np.zeros((len(mask), width), np.uint8)
+        filled[mask] = gather_bytes(data, starts[mask], lengths[mask]).reshape(-1, width) if width else 0
+        values = read_only(filled)
+    validity, count = validity_of(mask)
+    return make_array(target, len(array), [validity, values], count)
 
 
 # --- offsets, which lists have too ------------------------------------------------------------------------------

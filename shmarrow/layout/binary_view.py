@@ -19,6 +19,7 @@ from shmarrow.layout.binary import (
     LOW_BYTES,
     PIECE,
     SLACK,
+    cast_binary,
     check_utf8,
     copy_rest,
     decode,
@@ -343,6 +344,17 @@ class BinaryViewArray(Array, late=True):
                 if not same_runs(mine.source, starts, theirs.source, theirs.starts[at], lengths):
                     return False
         return True
+
+    def _codes(self) -> Indices:
+        from shmarrow.layout.codes import of_runs
+
+        offsets, data = self.contiguous()
+        return of_runs(data, offsets[:-1], np.diff(offsets), self._mask())
+
+    def _cast(self, target: Any, safe: bool) -> Any:
+        return cast_binary(self, target)
+
+    _contiguous = contiguous
 
     def _check_references(self) -> None:
         sizes, words, room = self._sizes(self._mask()), self._words(), self._room()

@@ -14,6 +14,7 @@ from shmarrow.errors import InvalidType
 from shmarrow.layout.arguments import checked_mask
 from shmarrow.layout.array import Array, make_array
 from shmarrow.layout.memory import Indices, read_only, validity_of
+from shmarrow.layout.primitive import cast_values
 from shmarrow.types import DataType
 
 if TYPE_CHECKING:
@@ -68,6 +69,14 @@ class BooleanArray(Array):
             return True
         valid = self._live(live)
         return valid is not None and not bool(((self.values != other.values) & valid).any())
+
+    def _codes(self) -> Indices:
+        from shmarrow.layout.codes import of_keys
+
+        return of_keys(self.values.view(np.uint8), self._mask())
+
+    def _cast(self, target: Any, safe: bool) -> Any:
+        return cast_values(self, target, safe)
 
     @classmethod
     def from_pylist(cls, type: Any, values: Sequence[Any], valid: Mask | None) -> Any:

@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from shmarrow.bitmap import Mask
-from shmarrow.errors import InvalidData, InvalidType
+from shmarrow.errors import InvalidArgument, InvalidData, InvalidType
 from shmarrow.layout.arguments import as_array, checked_mask
 from shmarrow.layout.array import Array, blank_mask, concat_arrays, make_array
 from shmarrow.layout.memory import Indices, frozen, read_only, validity_of
 from shmarrow.layout.preview import Budget
-from shmarrow.types import DictionaryType
+from shmarrow.types import DataType, DictionaryType
+from shmarrow.types.extension import ExtensionType
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -51,6 +52,40 @@ class DictionaryArray(Array):
         """
         mask = self._mask()
         return self._dictionary_()._take(self._checked(mask), mask)
+
+    dictionary_decode = decode
+
+    def _codes(self) -> Indices:
+        from shmarrow.layout.codes import first_slots, slot_codes
+
+        mask = self._mask()
+        if mask is not None and not mask.any():
+            return np.full(self._length, -1, np.int64)
+        codes = slot_codes(self._dictionary_())[self._checked(mask)]
+        return first_slots(codes if mask is None else np.where(mask, codes, -1))
+
+    def _cast(self, target: Any, safe: bool) -> Any:
+        return self.decode()._cast_to(target, safe)
+
+    @classmethod
+    def _cast_from(cls, array: Any, target: Any, safe: bool) -> Any:
+        """From an array of another index type or of values in another form, or from values that are then encoded."""
+        if isinstance(array.type, ExtensionType) and array.type != target.value_type:
+            return array.storage._cast_to(target, safe)
+        if array.type.__class__ is DictionaryType:
+            try:
+                indices = array.indices._cast_to(target.index_type, safe)
+                values = array.dictionary._cast_to(target.value_type, safe)
+                return make_array(target, len(array), indices._buffers, indices._null_count, indices.offset, (), values)
+            except InvalidData:  # then what no slot refers to may be in the way
+                array = array.decode()
+        return encode(array._cast_to(target.value_type, safe), "mask", target.index_type, target.ordered)
+
+    def dictionary_encode(self, null_encoding: str = "mask", index_type: DataType | str | None = None) -> Any:
+        """The array itself, or with indices of another type."""
+        if index_type is None:
+            return self
+        return self._cast_to(DictionaryType(index_type, self._type.value_type, self._type.ordered), True)
 
     def _dictionary_(self) -> Array:
         assert self._dictionary is not None
@@ -192,25 +227,8 @@ class DictionaryArray(Array):
     def from_pylist(cls, type: Any, values: Sequence[Any], valid: Mask | None) -> Any:
         from shmarrow.layout.from_values import array_from_pylist
 
-        positions: dict[Any, int] = {}
-        known: list[Any] = []
-        codes = np.zeros(len(values), np.int64)
-        for i, value in enumerate(values):
-            if value is None:
-                continue
-            key = (value.__class__, value) if value.__hash__ is not None else repr(value)
-            try:
-                code = positions.setdefault(key, len(known))
-            except TypeError:  # a tuple of lists
-                code = positions.setdefault(repr(value), len(known))
-            if code == len(known):
-                known.append(value)
-            codes[i] = code
-        if len(known) > np.iinfo(type.storage).max + 1:
-            raise InvalidData(f"{type}: {len(known)} distinct values are more than its indices reach")
-        validity, count = validity_of(valid)
-        dictionary = array_from_pylist(known, type.value_type)
-        return make_array(type, len(values), [validity, frozen(codes.astype(type.storage))], count, 0, (), dictionary)
+        made = array_from_pylist(values, type.value_type)
+        return encode(made, "mask", type.index_type, type.ordered, valid)
 
     @classmethod
     def from_arrays(
@@ -264,3 +282,25 @@ class DictionaryArray(Array):
         if safe:
             result._check_references()
         return result
+
+
+def encode(
+    array: Any,
+    null_encoding: str = "mask",
+    index_type: DataType | str | None = None,
+    ordered: bool = False,
+    mask: Mask | None = None,
+) -> Any:
+    """See :meth:`Array.dictionary_encode`; slots where ``mask`` is False become null indices too."""
+    if null_encoding not in ("mask", "encode"):
+        raise InvalidArgument(f"null_encoding is 'mask' or 'encode', found {null_encoding!r:.80}")
+    type = DictionaryType("int32" if index_type is None else index_type, array.type, ordered)
+    from shmarrow.layout.codes import codes_of
+
+    codes, first = codes_of(array, null_encoding == "encode")
+    if len(first) > np.iinfo(type.storage).max + 1:
+        raise InvalidData(f"{type}: {len(first)} distinct values are more than its indices reach")
+    known = codes >= 0 if mask is None else (codes >= 0) & mask
+    validity, count = validity_of(None if known.all() else known)
+    indices = frozen(np.where(known, codes, 0).astype(type.storage))
+    return make_array(type, len(array), [validity, indices], count, 0, (), array._take(first))

@@ -10,8 +10,9 @@ import numpy as np
 from shmarrow.bitmap import Mask
 from shmarrow.errors import CopyRequired, InvalidArgument, InvalidData
 from shmarrow.layout.arguments import as_array, checked_size, masked_validity, refuse_type
-from shmarrow.layout.array import Array, concat_arrays, make_array, nulls, spread
+from shmarrow.layout.array import Array, check_slots, concat_arrays, make_array, nulls, spread
 from shmarrow.layout.items import items_of_lists, spread_lists
+from shmarrow.layout.list_forms import cast_lists, list_codes
 from shmarrow.layout.memory import Indices, check_expansion, ranges, validity_of
 from shmarrow.layout.preview import Budget
 from shmarrow.types import DataType, Field, list_
@@ -89,6 +90,18 @@ class FixedSizeListArray(Array):
             return True
         valid = self._live(live)
         return valid is not None and bool(mine._equal(theirs, spread(valid, self._type.list_size, mine)))
+
+    def _spans(self) -> tuple[Indices, Indices, Any]:
+        """Where each list starts and how long it is, and what these lie in; null slots have items like others."""
+        check_slots(self)
+        size = self._type.list_size
+        return np.arange(self._length) * size, np.full(self._length, size, np.int64), self._window()
+
+    def _codes(self) -> Indices:
+        return list_codes(self)
+
+    def _cast(self, target: Any, safe: bool) -> Any:
+        return cast_lists(self, target, safe)
 
     def _check_structure(self) -> None:
         needed = (self._offset + self._length) * self._type.list_size

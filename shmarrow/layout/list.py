@@ -25,6 +25,7 @@ from shmarrow.layout.binary import (
     trimmed_offsets,
 )
 from shmarrow.layout.items import items_of_lists
+from shmarrow.layout.list_forms import cast_lists, list_codes
 from shmarrow.layout.memory import Indices, frozen, offsets_of, ranges, validity_of
 from shmarrow.layout.preview import Budget
 from shmarrow.types import DataType, Field, large_list, list_
@@ -120,6 +121,18 @@ class ListArray(Array):
             return False
         left, right = (each.values._take(ranges(at[slots].astype(np.int64), sizes)) for each, at in sides)
         return bool(left._equal(right, None))
+
+    def _spans(self) -> tuple[Indices, Indices, Any]:
+        """Where each list starts and how long it is, and what these lie in; null slots may have items."""
+        offsets = checked_offsets(self, len(self.values), "values").astype(np.int64)
+        first = int(offsets[0])
+        return offsets[:-1] - first, np.diff(offsets), self.values.slice(first, int(offsets[-1]) - first)
+
+    def _codes(self) -> Indices:
+        return list_codes(self)
+
+    def _cast(self, target: Any, safe: bool) -> Any:
+        return cast_lists(self, target, safe)
 
     def _check_structure(self) -> None:
         check_ends(self, len(self.values), "values")

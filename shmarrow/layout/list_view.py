@@ -12,6 +12,7 @@ from shmarrow.errors import InvalidArgument, InvalidData
 from shmarrow.layout.arguments import as_array, exact_integers, masked_validity, offsets_and_nulls, refuse_type
 from shmarrow.layout.array import Array, blank_mask, concat_arrays, make_array
 from shmarrow.layout.items import items_of_lists
+from shmarrow.layout.list_forms import cast_lists, list_codes
 from shmarrow.layout.memory import Indices, check_expansion, frozen, offsets_of, ranges, validity_of, view_of
 from shmarrow.layout.preview import Budget
 from shmarrow.types import DataType, Field, large_list_view, list_view
@@ -143,6 +144,21 @@ class ListViewArray(Array, late=True):
         if np.array_equal(starts[1:], starts[:-1] + sizes[:-1]):
             return self.values.slice(int(starts[0]), int(sizes.sum()))
         return self.values._take(ranges(starts, sizes))
+
+    def _spans(self) -> tuple[Indices, Indices, Any]:
+        """Where each list starts and how long it is, and what these lie in; null slots have no items."""
+        starts, sizes = self._runs(self._mask())
+        self._check_total(sizes)
+        used = sizes > 0
+        first = int(starts[used].min()) if used.any() else 0
+        last = int((starts + sizes).max()) if used.any() else 0
+        return np.where(used, starts - first, 0), sizes, self.values.slice(first, last - first)
+
+    def _codes(self) -> Indices:
+        return list_codes(self)
+
+    def _cast(self, target: Any, safe: bool) -> Any:
+        return cast_lists(self, target, safe)
 
     def _check_references(self) -> None:
         starts, sizes, size = self.offsets.astype(np.int64), self.sizes.astype(np.int64), len(self.values)

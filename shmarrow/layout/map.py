@@ -19,8 +19,9 @@ from shmarrow.layout.arguments import as_array, refuse_type
 from shmarrow.layout.array import _check_no_nulls, make_array
 from shmarrow.layout.items import flatten_lists
 from shmarrow.layout.list import ListArray
+from shmarrow.layout.list_forms import LISTS, cast_lists
 from shmarrow.layout.memory import Indices, check_expansion
-from shmarrow.types import DataType, EncodedType, Field, FixedSizeBinaryType, IntervalType, map_
+from shmarrow.types import DataType, EncodedType, Field, FixedSizeBinaryType, IntervalType, StructType, map_
 
 
 class MapArray(ListArray):
@@ -62,6 +63,18 @@ class MapArray(ListArray):
         return found.layout == "struct" and [(each.type, each.nullable) for each in found.fields] == [
             (each.type, each.nullable) for each in wanted
         ]
+
+    def _cast(self, target: Any, safe: bool) -> Any:
+        return _cast_entries(self, target, safe)
+
+    @classmethod
+    def _cast_from(cls, array: Any, target: Any, safe: bool) -> Any:
+        if array.type.layout not in LISTS:
+            return super()._cast_from(array, target, safe)
+        made = _cast_entries(array, target, safe)
+        if made is None:
+            raise InvalidType(f"cannot cast {array.type} to {target}: the entries of a map are structs of two fields")
+        return made
 
     def _check_nullability(self, live: Mask | None) -> None:
         for field, entries, used in self._referenced(self._live(live)):
@@ -166,6 +179,19 @@ def _pairs(type: Any, values: Sequence[Any]) -> tuple[Indices, list[Any], list[A
 
 
 _NONE = type(None)
+
+
+def _cast_entries(array: Any, target: Any, safe: bool) -> Any:
+    """Lists of structs of two fields, or maps, as others; fields go by position, as maps do not go by their names."""
+    if target.layout not in (*LISTS, "map"):
+        return None
+    inner = target.fields[0].type
+    if any(type.__class__ is not StructType or len(type.fields) != 2 for type in (array.type.fields[0].type, inner)):
+        return None
+    made = cast_lists(array, target, safe, lambda entries: entries._cast_fields(inner, [0, 1], safe))
+    if target.layout == "map" and target.keys_sorted:
+        made._check_order()
+    return made
 
 
 def _falls(keys: Any) -> Mask | None:

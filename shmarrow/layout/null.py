@@ -9,7 +9,7 @@ import numpy as np
 
 from shmarrow.bitmap import Mask
 from shmarrow.errors import InvalidType
-from shmarrow.layout.array import Array, make_array
+from shmarrow.layout.array import Array, make_array, nulls
 from shmarrow.layout.memory import Indices, check_expansion
 
 
@@ -59,6 +59,13 @@ class NullArray(Array, late=True):
 
     def _same(self, other: Any, live: Mask | None) -> bool:
         return True
+
+    def _codes(self) -> Indices:
+        return np.full(self._length, -1, np.int64)
+
+    def _cast(self, target: Any, safe: bool) -> Any:
+        check_expansion(self._length, "null")
+        return nulls(self._length, target)
 
     def _check_null_count(self) -> None:
         """A null array needs no count."""

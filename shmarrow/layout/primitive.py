@@ -7,6 +7,7 @@ only.
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -14,12 +15,14 @@ import numpy as np
 
 from shmarrow import bitmap
 from shmarrow.bitmap import Mask
+from shmarrow.convert import convert, convertible
 from shmarrow.convert.python import DayTime, MonthDayNano, check_range, from_numbers, from_python, kinds_of, to_python
 from shmarrow.errors import CopyRequired, InvalidData, InvalidType
 from shmarrow.layout.arguments import checked_mask
 from shmarrow.layout.array import Array, make_array
-from shmarrow.layout.memory import Indices, check_expansion, frozen, read_only, validity_of, view_of
-from shmarrow.types import DataType
+from shmarrow.layout.binary import BINARY
+from shmarrow.layout.memory import EMPTY, Indices, check_expansion, frozen, read_only, validity_of, view_of
+from shmarrow.types import DataType, LargeBinaryType
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -112,6 +115,39 @@ class PrimitiveArray(Array):
             if ((differ if differ.ndim == 1 else differ.any(axis=1)) & valid[piece]).any():
                 return False
         return True
+
+    def _codes(self) -> Indices:
+        from shmarrow.layout.codes import of_keys, of_runs
+
+        width, mask = self._type.byte_width, self._mask()
+        if width in (1, 2, 4, 8):
+            return of_keys(self.values, mask)
+        data = self.values.view(np.uint8).reshape(-1) if width else EMPTY
+        return of_runs(data, np.arange(self._length) * width, np.full(self._length, width, np.int64), mask)
+
+    def _run_starts(self) -> Indices:
+        if not self._type.byte_width or not self._length:
+            return super()._run_starts()
+        words = _words(self.values)
+        differ = words[1:] != words[:-1]
+        if differ.ndim == 2:
+            differ = differ.any(axis=1)
+        mask = self._mask()
+        if mask is not None:
+            differ = np.where(mask[1:] & mask[:-1], differ, mask[1:] != mask[:-1])
+        return np.flatnonzero(np.concatenate(([True], differ)))
+
+    def _cast(self, target: Any, safe: bool) -> Any:
+        if self._type.descriptor.values == "bytes":
+            return self._as_binary().cast(target) if target.layout in BINARY else None
+        return cast_values(self, target, safe)
+
+    def _as_binary(self) -> Any:
+        """Byte strings of one length as binary with 64-bit offsets; copies no bytes."""
+        kept = self.trim()
+        offsets = np.arange(len(kept) + 1, dtype=np.int64) * self._type.byte_width
+        buffers = [kept._buffers[0], frozen(offsets), kept._buffers[1]]
+        return make_array(LargeBinaryType(False), len(kept), buffers, kept.null_count)
 
     def _check_values(self) -> None:
         if not self._type.byte_width:
@@ -219,12 +255,24 @@ _WORD = (1 << 64) - 1
 
 def _comparable(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """Numbers as they are, other values as words of shape (n,) or (n, words) that are equal when the values are."""
-    if values.dtype.kind in "iuf":
-        return values
-    size = values.dtype.itemsize
+    return values if values.dtype.kind in "iuf" else _words(values)
+
+
+def _words(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """The bits of values as words of shape (n,) or (n, words)."""
+    size = values.dtype.itemsize * math.prod(values.shape[1:])
     word = next(width for width in (8, 4, 2, 1) if size % width == 0)
     words = values.view(f"<u{word}")
     return words if size == word else words.reshape(len(values), -1)
+
+
+def cast_values(array: Any, target: DataType, safe: bool) -> Any:
+    """Numbers, truth values and times as another of these types; None where there is no way."""
+    if target.layout not in ("primitive", "bool") or not convertible(array.type, target):
+        return None
+    values = convert(array.values, array._mask(), array.type, target, safe)
+    data = read_only(bitmap.pack(values)) if target.layout == "bool" else frozen(values)
+    return make_array(target, len(array), [array._trimmed_validity(), data], array.null_count)
 
 
 _INTERVALS: dict[str, Any] = {"day_time": DayTime, "month_day_nano": MonthDayNano}

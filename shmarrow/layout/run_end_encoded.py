@@ -14,10 +14,11 @@ import numpy as np
 from shmarrow.bitmap import Mask
 from shmarrow.errors import InvalidData, LimitExceeded
 from shmarrow.layout.arguments import as_array
-from shmarrow.layout.array import Array, concat_arrays, make_array, nulls
+from shmarrow.layout.array import Array, check_slots, concat_arrays, make_array, nulls
 from shmarrow.layout.memory import Indices, check_expansion, frozen
 from shmarrow.layout.preview import Budget
 from shmarrow.types import DataType, Field, RunEndEncodedType
+from shmarrow.types.extension import ExtensionType
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -80,6 +81,29 @@ class RunEndEncodedArray(Array, late=True):
             if isinstance(error, InvalidData):
                 raise
             raise LimitExceeded(f"{self._type}: no memory for {self._length} values; take slices") from None
+
+    def _codes(self) -> Indices:
+        from shmarrow.layout.codes import slot_codes
+
+        check_expansion(self._length, str(self._type))
+        first, ends = self._window()
+        codes = slot_codes(self.values.slice(first, len(ends)))
+        sizes = np.diff(ends, prepend=0)
+        return np.repeat(np.where(codes < 0, -1, (ends - sizes)[codes]), sizes)
+
+    def _cast(self, target: Any, safe: bool) -> Any:
+        return self.decode()._cast_to(target, safe)
+
+    @classmethod
+    def _cast_from(cls, array: Any, target: Any, safe: bool) -> Any:
+        """From runs with ends or values in another form, or from values that are then encoded."""
+        if isinstance(array.type, ExtensionType) and array.type != target.value_type:
+            return array.storage._cast_to(target, safe)
+        if array.type.__class__ is not RunEndEncodedType:
+            return encode(array._cast_to(target.value_type, safe), target)
+        first, ends = array._window()
+        values = array.values.slice(first, len(ends))._cast_to(target.value_type, safe)
+        return make_array(target, len(array), [], 0, 0, [_run_end_array(target, ends), values])
 
     def to_numpy(self, zero_copy_only: bool = True) -> npt.NDArray[Any]:
         if zero_copy_only:
@@ -193,10 +217,7 @@ class RunEndEncodedArray(Array, late=True):
     def from_pylist(cls, type: Any, values: Sequence[Any], valid: Mask | None) -> Any:
         from shmarrow.layout.from_values import array_from_pylist
 
-        starts = [i for i, value in enumerate(values) if not i or not _same_value(value, values[i - 1])]
-        ends = np.array([*starts[1:], len(values)] if starts else [], np.int64)
-        kept = array_from_pylist([values[i] for i in starts], type.value_type)
-        return make_array(type, len(values), [], 0, 0, [_run_end_array(type, ends), kept])
+        return encode(array_from_pylist(values, type.value_type), type)
 
     @classmethod
     def from_arrays(cls, run_ends: Any, values: Any, type: DataType | str | None = None) -> Any:
@@ -235,8 +256,13 @@ def _find(ends: npt.NDArray[Any], slot: int, side: Literal["left", "right"]) -> 
     return int(np.searchsorted(ends, ends.dtype.type(min(slot, np.iinfo(ends.dtype).max)), side))
 
 
-def _same_value(left: Any, right: Any) -> bool:
-    return left is right or (left.__class__ is right.__class__ and bool(left == right))
+def encode(array: Any, type: DataType | str) -> Any:
+    """See :meth:`Array.run_end_encode`; ``type`` is that of the run ends, or of the result."""
+    made = type if isinstance(type, RunEndEncodedType) else RunEndEncodedType(type, array.type)
+    check_slots(array)
+    starts = array._run_starts()
+    ends = np.append(starts[1:], len(array)) if len(array) else starts
+    return make_array(made, len(array), [], 0, 0, [_run_end_array(made, ends), array._take(starts)])
 
 
 def _run_end_array(type: DataType, ends: Indices) -> Any:

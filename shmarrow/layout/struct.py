@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
+
+import numpy as np
 
 from shmarrow.bitmap import Mask
 from shmarrow.errors import InvalidArgument, InvalidData, InvalidType
 from shmarrow.layout.arguments import as_array, masked_validity, refuse_type
-from shmarrow.layout.array import Array, concat_arrays, make_array, nulls
+from shmarrow.layout.array import Array, check_slots, concat_arrays, make_array, nulls
+from shmarrow.layout.items import columns_of_dicts
+from shmarrow.layout.listing import LISTING
 from shmarrow.layout.memory import Indices, check_expansion, validity_of
 from shmarrow.layout.preview import Budget
 from shmarrow.types import DataType, Field, struct
@@ -28,6 +33,11 @@ class StructArray(Array):
         field = self._type.field(key)
         index = self._type.fields.index(field) if isinstance(key, str) else key
         return self._children[index].slice(self._offset, self._length)
+
+    def flatten(self) -> list[Any]:
+        """The child arrays with the slots of this array, null where the struct is; copies what becomes null only."""
+        valid = self._mask()
+        return self._windows() if valid is None else [_under(child, valid) for child in self._windows()]
 
     def _windows(self) -> list[Any]:
         return [child.slice(self._offset, self._length) for child in self._children]
@@ -82,6 +92,50 @@ class StructArray(Array):
         valid = self._live(live)
         return valid is not None and all(mine._equal(theirs, valid) for mine, theirs in pairs)
 
+    def _codes(self) -> Indices:
+        from shmarrow.layout.codes import of_parts, slot_codes
+
+        return of_parts([slot_codes(child) for child in self._windows()], self._length, self._mask())
+
+    def _cast(self, target: Any, safe: bool) -> Any:
+        """Fields go by their names; of several with one name the first to the first, the second to the second."""
+        if target.layout != "struct":
+            return None
+        places, left = match(self._type.fields, target.fields)
+        for field, place in zip(target.fields, places, strict=True):
+            if place is None and not field.nullable:
+                raise InvalidType(f"cannot cast {self._type} to {target}: no field for {field}, which is not nullable")
+        if left and safe:
+            names = [self._type.fields[i].name for i in left[:8]]
+            raise InvalidType(f"cannot cast {self._type} to {target}: the fields {names} would be lost")
+        return self._cast_fields(target, places, safe)
+
+    def _cast_fields(self, target: Any, places: Sequence[int | None], safe: bool) -> Any:
+        """The same structs with other fields, cast from those at some positions; None makes nulls."""
+        windows = self._windows()
+        children = []
+        for field, place in zip(target.fields, places, strict=True):
+            try:
+                child = self._nulls_of(field) if place is None else self._cast_child(windows[place], field, safe)
+            except (InvalidData, InvalidType) as error:
+                raise type(error)(f"field {field.name!r}: {error}") from None
+            children.append(child)
+        return make_array(target, self._length, [self._trimmed_validity()], self.null_count, 0, children)
+
+    def _nulls_of(self, field: Field) -> Any:
+        check_slots(self)
+        return nulls(self._length, field.type)
+
+    def _cast_child(self, child: Any, field: Field, safe: bool) -> Any:
+        try:
+            return child._cast_to(field.type, safe)
+        except InvalidData:
+            mask = self._mask()
+            if mask is None:
+                raise
+            # What null slots hold need not fit.
+            return child._take(np.arange(self._length), mask)._cast_to(field.type, safe)
+
     def _check_structure(self) -> None:
         for field, child in zip(self._type.fields, self._children, strict=True):
             if len(child) < self._offset + self._length:
@@ -103,11 +157,9 @@ class StructArray(Array):
 
     @classmethod
     def from_pylist(cls, type: Any, values: Sequence[Any], valid: Mask | None) -> Any:
-        from shmarrow.layout.from_values import array_from_pylist
-
         validity, count = validity_of(valid)
         children = [
-            array_from_pylist(column, field.type)
+            _child(field.type, column, valid)
             for column, field in zip(columns_of(type, values), type.fields, strict=True)
         ]
         return make_array(type, len(values), [validity], count, 0, children)
@@ -173,11 +225,43 @@ class StructArray(Array):
         return result
 
 
+def match(fields: Sequence[Field], wanted: Sequence[Field]) -> tuple[list[int | None], list[int]]:
+    """For each field wanted the position of the one with its name, or None, and the positions that are left.
+
+    Several fields with one name are taken in their order.
+    """
+    left: dict[str, list[int]] = {}
+    for i, field in enumerate(fields):
+        left.setdefault(field.name, []).append(i)
+    places = [left[field.name].pop(0) if left.get(field.name) else None for field in wanted]
+    return places, sorted(i for rest in left.values() for i in rest)
+
+
+def _child(type: DataType, column: Sequence[Any], valid: Mask | None) -> Any:
+    """One column; unions, which have no nulls of their own, are made without the slots of structs that are null."""
+    from shmarrow.layout.from_values import array_from_pylist
+
+    if valid is None or type.layout not in ("dense_union", "sparse_union"):
+        return array_from_pylist(column, type)
+    known = array_from_pylist(list(itertools.compress(column, valid.tolist())), type)
+    return known._take(np.maximum(np.cumsum(valid) - 1, 0), valid)
+
+
+def _under(child: Any, valid: Mask) -> Any:
+    """A child with its slots null where ``valid`` is False."""
+    if not LISTING[child.type.layout].has_validity:
+        return child._take(np.arange(len(child)), valid)
+    return child.trim()._masked(child._valid() & valid)
+
+
 def columns_of(type: Any, values: Sequence[Any]) -> list[list[Any]]:
     """For each field its value in each row; rows are dicts, where a missing key is None, or tuples, or pairs."""
     names = type.names
     known = set(names)
     width = len(names)
+    whole = columns_of_dicts(values)
+    if whole is not None and known == whole.keys() and len(known) == width:
+        return [whole[name] for name in names]
     empty = (None,) * width
     rows = []
     for value in values:

@@ -18,6 +18,7 @@ from shmarrow.layout.arguments import as_array, exact_integers, refuse_type
 from shmarrow.layout.array import Array, blank_mask, concat_arrays, make_array, nulls, one_null
 from shmarrow.layout.memory import Indices, frozen, read_only, view_of
 from shmarrow.layout.preview import Budget
+from shmarrow.layout.struct import match
 from shmarrow.types import DataType, Field, union
 
 if TYPE_CHECKING:
@@ -202,6 +203,48 @@ class UnionArray(Array, late=True):
             if len(slots):
                 result[number] = (slots, at)
         return result
+
+    def _codes(self) -> Indices:
+        from shmarrow.layout.codes import of_keys, pairs, slot_codes
+
+        bound = max([len(child) for child in self._children], default=0)
+        keys = np.zeros(self._length, np.uint64)
+        for slots, number, at in self._each():
+            codes = slot_codes(self._children[number])[at]
+            keys[slots] = pairs(np.full(len(slots), number), codes, bound)
+        return of_keys(keys, None)
+
+    def _cast(self, target: Any, safe: bool) -> Any:
+        """Children go by their names; the union may be dense or sparse."""
+        if target.layout not in self.layouts:
+            return None
+        places, left = match(self._type.fields, target.fields)
+        if left:
+            names = [self._type.fields[i].name for i in left[:8]]
+            raise InvalidType(f"cannot cast {self._type} to {target}: it has no children for {names}")
+        parts = {number: (slots, at) for slots, number, at in self._each()}
+        dense, length = target.mode == "dense", self._length
+        ids = np.full(length, target.type_codes[0] if target.type_codes else 0, _ID)
+        offsets = np.zeros(length, _OFFSET)
+        children = []
+        for field, code, place in zip(target.fields, target.type_codes, places, strict=True):
+            if place not in parts:
+                children.append(nulls(0 if dense else length, field.type))
+                continue
+            slots, at = parts[place]
+            ids[slots] = code
+            offsets[slots] = np.arange(len(slots))
+            try:
+                child = self._children[place]._take(at)._cast_to(field.type, safe)
+            except (InvalidData, InvalidType) as error:
+                raise type(error)(f"child {field.name!r}: {error}") from None
+            if not dense and len(slots) < length:
+                used = np.zeros(length, np.bool_)
+                used[slots] = True
+                child = child._take(offsets, used)
+            children.append(child)
+        buffers: list[Bytes | None] = [read_only(ids), frozen(offsets)] if dense else [read_only(ids)]
+        return make_array(target, length, buffers, 0, 0, children)
 
     def _check_structure(self) -> None:
         if self._dense:

@@ -41,7 +41,8 @@ from shmarrow.segment import Segment, SegmentWriter
 from shmarrow.sources import open_sink, open_source
 from shmarrow.tables import Table
 from shmarrow.tensor import SparseTensor, Tensor
-from shmarrow.tensor.convert import as_tensor, is_column
+from shmarrow.tensor.convert import as_tensor
+from shmarrow.tensor.element import is_column
 from shmarrow.types import DataType, DateType, DictionaryType, ExtensionType, Field, Metadata, Schema
 
 _PREFIX = struct.Struct("<ii")
@@ -206,7 +207,8 @@ def storable(value: Any) -> tuple[Any, Kind]:
         raise InvalidType(f"a {name} goes into a store as a pyarrow.Table: pyarrow.table(...)")
     if is_column(value):
         _check_index(value)
-        return storable(ChunkedArray.from_pyarrow(value) if name == "pyarrow.lib.ChunkedArray" else array(value))
+        chunked = name == "pyarrow.ChunkedArray"
+        return storable(ChunkedArray.from_pyarrow(value) if chunked else array(value, from_pandas=False))
     try:
         return storable(as_tensor(value))
     except InvalidType as error:
@@ -234,8 +236,8 @@ def _check_type(type: DataType) -> None:
     found = _as_read(Field(COLUMN, type)).type
     if found != type:
         raise InvalidType(
-            f"an array of {type} would come back as one of {found}; sa.register_extension_type makes a type known, "
-            "and a batch keeps the name of one that is not"
+            f"an array of {type} would come back as one of {found}; "
+            "shmarrow.register_extension_type makes a type known, and a batch keeps the name of one that is not"
         )
 
 

@@ -148,8 +148,10 @@ class Store:
         ----------
         name : str or None
             Its name; None makes one up.
-        obj : RecordBatch, Table, Tensor, SparseTensor, ndarray, mapping, or pyarrow's batches and tables
-            The object; its values are copied once, into place. A mapping of names to tensors becomes a bundle.
+        obj : object
+            A RecordBatch, Table, Array, ChunkedArray, Tensor or SparseTensor, or what pyarrow has for these; an
+            ndarray; a mapping of names to tensors, which becomes a bundle. An array or Series of another library
+            becomes an Array. The values are copied once, into place.
         overwrite : bool
             Replace an object of this name. Who has the old one keeps it whole.
         expire_after : float, optional
@@ -169,7 +171,9 @@ class Store:
         StoreFull
             If there is no room.
         InvalidType
-            If a store has no form for such an object.
+            If a store has no form for such an object that keeps all its values and its type.
+        CopyRequired
+            If an array in a mapping of tensors has nulls, which no tensor has.
         """
         value, kind = storable(obj)
         name, writer = self._start(name, overwrite, expire_after)
@@ -307,6 +311,10 @@ class Store:
 
     def get(self, name: str, timeout: float | None = None) -> Any:
         """An object, as it was put; its arrays lie in the store, and keep it attached for as long as they live.
+
+        What came from pyarrow is the RecordBatch, Table, Array, ChunkedArray, Tensor or SparseTensor of this package,
+        what came from pandas or polars an Array. A chunked array comes in the chunks that it had. ndarrays come in the
+        byte order of the machine.
 
         Parameters
         ----------

@@ -8,26 +8,13 @@ from typing import Any
 import numpy as np
 
 from shmarrow.build import array
-from shmarrow.chunked import ChunkedArray
 from shmarrow.errors import InvalidType, full_name
-from shmarrow.layout import Array
 from shmarrow.tensor.dense import Tensor
+from shmarrow.tensor.element import is_column
 from shmarrow.tensor.sparse import SparseTensor
 
 CONVERTERS: dict[str, Callable[[Any], Tensor | SparseTensor]] = {}
 """By the name of a package, what makes a tensor of its objects; each door adds its own."""
-
-
-_COLUMN = ("__arrow_c_array__", "__arrow_c_stream__", "__arrow_array__")
-
-
-def is_column(value: Any) -> bool:
-    """Whether a value is an array or a Series of this package or another, which may have nulls and types of its own."""
-    if isinstance(value, (Array, ChunkedArray)):
-        return True
-    if hasattr(value, "columns") or hasattr(value, "schema"):
-        return False
-    return any(hasattr(value, name) for name in _COLUMN) or type(value).__module__.partition(".")[0] == "pandas"
 
 
 def as_tensor(value: Any) -> Tensor | SparseTensor:
@@ -48,14 +35,12 @@ def as_tensor(value: Any) -> Tensor | SparseTensor:
         convert = CONVERTERS.get(cls.__module__.partition(".")[0])
         if convert is not None:
             return convert(value)
-    if is_column(value):
-        if isinstance(getattr(value, "dtype", None), np.dtype):
-            return Tensor.from_numpy(np.asarray(value))
-        return Tensor.from_array(array(value))
+    if is_column(value) and not isinstance(getattr(value, "dtype", None), np.dtype):
+        return Tensor.from_array(array(value, from_pandas=False))
     if hasattr(value, "columns") or hasattr(value, "schema"):
         raise InvalidType(
             f"a {full_name(value)} is no tensor, as its columns have types of their own; give its ndarray"
         )
     if hasattr(value, "__array__"):
-        return Tensor.from_numpy(np.asarray(value))
+        return Tensor.from_numpy(value)
     raise InvalidType(f"expected a tensor or an array, found {full_name(value)}")

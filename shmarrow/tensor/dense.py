@@ -21,7 +21,7 @@ from shmarrow.buffer import Bytes
 from shmarrow.errors import ExportRefused, InvalidArgument, InvalidType
 from shmarrow.layout import Array
 from shmarrow.layout.memory import check_expansion
-from shmarrow.tensor.element import DType, Element, NDArray, as_storage, checked_bools, element_values
+from shmarrow.tensor.element import DType, Element, NDArray, as_ndarray, as_storage, checked_bools, element_values
 from shmarrow.types import DataType, ExtensionType, Metadata, MetadataLike, as_metadata
 
 DimNames = tuple[str, ...]
@@ -110,7 +110,7 @@ class Tensor:
         """
         if isinstance(array, np.ma.MaskedArray):
             raise InvalidType("a tensor has no nulls; fill the masked array first: array.filled()")
-        storage, element = as_storage(np.asarray(array), type)
+        storage, element = as_storage(as_ndarray(array), type)
         if any(stride < 0 for stride in storage.strides):
             storage = storage.copy(order="C")
         return cls(storage, element, as_dim_names(dim_names, storage.ndim), as_metadata(metadata))
@@ -131,7 +131,7 @@ class Tensor:
         """
         if not isinstance(array, Array):
             raise InvalidType(f"expected an Array, found {type(array).__name__}")
-        values = array.to_numpy(zero_copy_only=True)
+        values = as_ndarray(array)
         return cls.from_numpy(values, dim_names, type=_element_type(array.type, values), metadata=metadata)
 
     # --- what it is ---

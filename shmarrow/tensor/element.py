@@ -15,7 +15,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 import numpy as np
 
 from shmarrow import types
-from shmarrow.errors import InvalidArgument, InvalidData, InvalidType, MissingExtra
+from shmarrow.build import array
+from shmarrow.chunked import ChunkedArray
+from shmarrow.errors import CopyRequired, InvalidArgument, InvalidData, InvalidType, MissingExtra
+from shmarrow.layout import Array
 from shmarrow.types import DataType, Metadata, from_numpy_dtype
 from shmarrow.types.descriptors import parse_format, simple_types
 from shmarrow.types.extension import ExtensionType
@@ -138,36 +141,36 @@ def as_element(type: DataType | DType | str) -> Element:
     return element_of(np.dtype(type))
 
 
-def as_storage(array: NDArray, type: DataType | None) -> tuple[NDArray, Element]:
-    """An array as the elements of a tensor have it in memory, a view where it can be; and its element.
+def as_storage(values: NDArray, type: DataType | None) -> tuple[NDArray, Element]:
+    """An ndarray as the elements of a tensor have it in memory, a view where it can be; and its element.
 
     Parameters
     ----------
-    array : ndarray
+    values : ndarray
         Of any dtype that Arrow has a fixed-width type for.
     type : DataType, optional
         The type that the values stand for, where it is not that of the dtype: dates and decimals over integers.
     """
-    found = element_of(array.dtype) if type is None else Element(type)
+    found = element_of(values.dtype) if type is None else Element(type)
     dtype = found.dtype
-    if array.dtype == dtype:
-        return array, found
+    if values.dtype == dtype:
+        return values, found
     if found.ml_dtype is not None:
-        return array.view(dtype), found
-    if array.dtype.newbyteorder("<") == dtype:
-        return array.astype(dtype), found
-    if array.dtype == _DAYS and isinstance(found.type, types.DateType) and found.type.unit == "day":
-        if np.isnat(array).any():
+        return values.view(dtype), found
+    if values.dtype.newbyteorder("<") == dtype:
+        return values.astype(dtype), found
+    if values.dtype == _DAYS and isinstance(found.type, types.DateType) and found.type.unit == "day":
+        if np.isnat(values).any():
             raise InvalidData("a tensor has no nulls, and these days have NaT among them")
-        days = array.astype(np.int64)
+        days = values.astype(np.int64)
         if days.size and not (int(days.min()) >= -(1 << 31) and int(days.max()) < 1 << 31):
             raise InvalidData("a tensor's days have 32 bits, and some of these are further from 1970 than 2**31 days")
         return days.astype(dtype), found
-    if isinstance(type, (types.IntType, types.FloatType)) or array.dtype.kind not in "iuV":
-        raise InvalidType(f"elements of {found} are values of {dtype}, found {array.dtype}; see ndarray.astype")
-    if array.dtype.itemsize != dtype.itemsize or not array.dtype.isnative:
-        raise InvalidType(f"elements of {found} take {dtype.itemsize} bytes of native integers, found {array.dtype}")
-    return array.view(dtype), found
+    if isinstance(type, (types.IntType, types.FloatType)) or values.dtype.kind not in "iuV":
+        raise InvalidType(f"elements of {found} are values of {dtype}, found {values.dtype}; see ndarray.astype")
+    if values.dtype.itemsize != dtype.itemsize or not values.dtype.isnative:
+        raise InvalidType(f"elements of {found} take {dtype.itemsize} bytes of native integers, found {values.dtype}")
+    return values.view(dtype), found
 
 
 _DAYS = np.dtype("M8[D]")
@@ -188,6 +191,37 @@ def checked_bools(array: NDArray) -> NDArray:
     if array.dtype.kind == "b" and array.size and array.view(np.uint8).max() > 1:
         raise InvalidData(f"a bool is a byte of 0 or 1, found {int(array.view(np.uint8).max())}")
     return array
+
+
+# --- from other values ------------------------------------------------------------------------------------------
+
+_COLUMN = ("__arrow_c_array__", "__arrow_c_stream__", "__arrow_array__")
+
+
+def is_column(value: Any) -> bool:
+    """Whether a value is an array or a Series, of any package, that may have nulls, or types that numpy has not."""
+    if isinstance(value, (Array, ChunkedArray)):
+        return True
+    if hasattr(value, "columns") or hasattr(value, "schema"):
+        return False
+    return any(hasattr(value, name) for name in _COLUMN) or type(value).__module__.partition(".")[0] == "pandas"
+
+
+def as_ndarray(value: Any) -> NDArray:
+    """The ndarray that a value has; of a column its values, without a copy.
+
+    Raises
+    ------
+    CopyRequired
+        If a column has nulls, which no ndarray has, or numpy has no zero-copy form of its values.
+    """
+    if isinstance(getattr(value, "dtype", None), np.dtype) or not is_column(value):
+        return np.asarray(value)
+    column = array(value, from_pandas=False)
+    if column.null_count:
+        raise CopyRequired(f"a tensor has no nulls, and the column has {column.null_count}; replace them first")
+    values: NDArray = column.to_numpy(zero_copy_only=True)
+    return values
 
 
 # --- on the wire ------------------------------------------------------------------------------------------------

@@ -19,7 +19,7 @@ import numpy as np
 
 from shmarrow.errors import InvalidArgument, InvalidData, InvalidType, LimitExceeded
 from shmarrow.tensor.dense import DimNames, Tensor, as_dim_names, same_values
-from shmarrow.tensor.element import DType, Element, NDArray, as_storage, checked_bools, element_values
+from shmarrow.tensor.element import DType, Element, NDArray, as_ndarray, as_storage, checked_bools, element_values
 from shmarrow.types import DataType, IntType, Metadata, MetadataLike, as_metadata, as_type
 
 if TYPE_CHECKING:
@@ -380,7 +380,7 @@ def values_of(data: Any, type: DataType | None) -> tuple[NDArray, Element]:
     if isinstance(data, Tensor) and type is None:
         storage, element = data.storage, data._element
     else:
-        storage, element = as_storage(np.asarray(data), type)
+        storage, element = as_storage(as_ndarray(data), type)
     if storage.ndim == 2 and storage.shape[1] == 1:
         storage = storage[:, 0]
     if storage.ndim != 1:
@@ -390,7 +390,7 @@ def values_of(data: Any, type: DataType | None) -> tuple[NDArray, Element]:
 
 def index_of(values: Any, what: str) -> NDArray:
     """A caller's index, of integers in the byte order of the format."""
-    index = np.asarray(values)
+    index = as_ndarray(values)
     if index.dtype.kind not in "iu":
         raise InvalidType(f"{what} are integers, found {index.dtype}")
     index = index.astype(index.dtype.newbyteorder("<"), copy=False)

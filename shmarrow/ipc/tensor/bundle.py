@@ -26,6 +26,7 @@ from shmarrow.buffer import Bytes, padded
 from shmarrow.errors import (
     DEFAULT_LIMITS,
     Closed,
+    CopyRequired,
     FieldNotFound,
     InvalidArgument,
     InvalidData,
@@ -79,8 +80,9 @@ def save_tensors(
     Parameters
     ----------
     tensors : mapping of str to tensor
-        Tensors of this package, dense and sparse, ndarrays, and those of torch, JAX, scipy and sparse. Elements that
-        lie together are written from where they are.
+        Tensors of this package, dense and sparse, ndarrays, and those of torch, JAX, scipy, sparse and pyarrow; arrays
+        and Series without nulls whose values numpy can view. Elements that lie together are written from where they
+        are.
     target : path, ``shm:NAME`` or file object
         A path or a name appears whole or not at all.
     metadata : mapping, optional
@@ -99,6 +101,8 @@ def save_tensors(
     ------
     InvalidType
         If a value is no tensor or a name no string.
+    CopyRequired
+        If an array has nulls, or values that only a copy brings into the form of a tensor.
     ObjectExists
         If the name is taken and ``overwrite`` is False.
 
@@ -119,7 +123,10 @@ def save_tensors(
             name.encode()
         except UnicodeEncodeError as error:
             raise InvalidArgument(f"the name {name!r} of a tensor has no form in UTF-8: {error.reason}") from None
-        made[name] = as_tensor(value)
+        try:
+            made[name] = as_tensor(value)
+        except (CopyRequired, InvalidData, InvalidType) as error:
+            raise type(error)(f"tensor {name!r}: {error}") from None
     given = as_metadata(metadata) or {}
     if BUNDLE_KEY in given:
         raise InvalidArgument(

@@ -1,0 +1,235 @@
+"""Which slots of an array hold the same value: what dictionaries, runs and distinct values are made from.
+
+Rules kept here:
+
+* values are the same when their bits are: 0.0 and -0.0 differ, and so do NaNs with other bits. Values of different
+  children of a union differ, whatever they are;
+* all layouts ask one question of whole arrays: which is the first row with the same key? Its position is the code of
+  the row, and -1 that of a null, so that the codes of children are keys of their parents;
+* keys are numbers of 64 bits, or runs of bytes. A list is a run of the codes of its items;
+* a hash only says which rows to compare: keys with the same hash cost time, never the result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from shmarrow.bitmap import Mask
+from shmarrow.layout.array import check_slots
+from shmarrow.layout.binary import LOW_BYTES, load_words
+from shmarrow.layout.memory import Indices
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    Keys = npt.NDArray[np.uint64]
+
+
+def codes_of(array: Any, with_null: bool = False) -> tuple[Indices, Indices]:
+    """The distinct values of an array, numbered in the order of their first appearance.
+
+    Parameters
+    ----------
+    array : Array
+        Any array.
+    with_null : bool
+        Whether null is one of the values.
+
+    Returns
+    -------
+    codes : int64 ndarray
+        Shape (length,), the number of each slot's value; -1 for null, unless it is one of the values.
+    first : int64 ndarray
+        The slot where each value appears first, in rising order.
+
+    Raises
+    ------
+    LimitExceeded
+        If there are more than 2**24 slots that take no bytes of their own.
+    """
+    codes = slot_codes(array)
+    if with_null:
+        missing = np.flatnonzero(codes < 0)
+        if len(missing):
+            codes = codes.copy()
+            codes[missing] = missing[0]
+    leads = codes == np.arange(len(codes))
+    first = np.flatnonzero(leads)
+    numbers = np.cumsum(leads) - 1
+    known = codes >= 0
+    return np.where(known, numbers[codes], -1) if len(codes) else codes, first
+
+
+# --- codes of slots -----------------------------------------------------------------------------------------------
+
+
+def slot_codes(array: Any) -> Indices:
+    """For each slot the first slot with the same value, and -1 for null, of shape (length,)."""
+    check_slots(array)
+    codes: Indices = array._codes()
+    return codes
+
+
+def of_keys(keys: npt.NDArray[Any], mask: Mask | None) -> Indices:
+    """Codes of slots with keys of up to 64 bits; slots where ``mask`` is False are null."""
+    words = keys.view(f"<u{keys.dtype.itemsize}").astype(np.uint64, copy=False)
+    if mask is None:
+        return _first_key(words)
+    rows = np.flatnonzero(mask)
+    codes = np.full(len(mask), -1, np.int64)
+    codes[rows] = rows[_first_key(words[rows])]
+    return codes
+
+
+def of_runs(data: npt.NDArray[np.uint8], starts: Indices, lengths: Indices, mask: Mask | None) -> Indices:
+    """Codes of slots with runs of bytes as keys, all of which lie within the data."""
+    if mask is None:
+        return _first_run(data, starts, lengths)
+    rows = np.flatnonzero(mask)
+    codes = np.full(len(mask), -1, np.int64)
+    codes[rows] = rows[_first_run(data, starts[rows], lengths[rows])]
+    return codes
+
+
+def of_lists(items: Any, starts: Indices, lengths: Indices, mask: Mask | None) -> Indices:
+    """Codes of slots with runs of the slots of an array as keys."""
+    data = slot_codes(items).view(np.uint8)
+    return of_runs(data, starts * 8, lengths * 8, mask)
+
+
+def of_parts(parts: Sequence[Indices], length: int, mask: Mask | None) -> Indices:
+    """Codes of slots with several codes each as key, none of which is ``length`` or more."""
+    keys = np.zeros(length, np.int64)
+    for i, part in enumerate(parts):
+        keys = part if not i else _first_key(pairs(keys, part, length))
+    return of_keys(keys + 1, mask)
+
+
+def pairs(left: Indices, right: Indices, bound: int) -> Keys:
+    """Two codes each as one key; those on the right are less than ``bound``."""
+    result: Keys = (left + 1).view(np.uint64) * np.uint64(bound + 1) + (right + 1).view(np.uint64)
+    return result
+
+
+def first_slots(codes: Indices) -> Indices:
+    """The slot where each slot's value appears first, from codes that are any numbers of at least -1."""
+    first = np.empty(int(codes.max()) + 1 if len(codes) else 0, np.int64)
+    known = np.flatnonzero(codes >= 0)[::-1]
+    first[codes[known]] = known  # of several slots the last one written stays, which is the first
+    slots = np.full(len(codes), -1, np.int64)
+    slots[known] = first[codes[known]]
+    return slots
+
+
+# --- the first row with the same key ------------------------------------------------------------------------------
+
+_MIX = np.uint64(0x9E3779B97F4A7C15)
+_ROUNDS = [np.uint64((0x9E3779B97F4A7C15 * (2 * i + 1) ** 5 | 1) & ((1 << 64) - 1)) for i in range(8)]
+"""Odd numbers to spread hashes with, one for each round."""
+
+
+def _first(
+    hashes: Keys, same: Callable[[Indices, Indices], Mask], exact: Callable[[Indices], Sequence[bytes]]
+) -> Indices:
+    """For each row the first row with the same key.
+
+    In each round the rows that are left are written into a table by their hash, so that the first of those with one
+    hash stays; what is the same as that row is found. What is left after all rounds, where many hashes are the same,
+    goes through a dict.
+
+    Parameters
+    ----------
+    hashes : uint64 ndarray
+        Shape (n,), the same for the same keys.
+    same : callable
+        Whether the keys of rows are those of other rows, one by one.
+    exact : callable
+        The keys of rows as bytes.
+    """
+    count = len(hashes)
+    first = np.empty(count, np.int64)
+    rest = np.arange(count)
+    for odd in _ROUNDS:
+        if not len(rest):
+            return first
+        bits = max(len(rest).bit_length() + 1, 4)
+        table = np.empty(1 << bits, np.int64)
+        places = (hashes[rest] * odd) >> np.uint64(64 - bits)
+        table[places[::-1]] = rest[::-1]
+        found = table[places]
+        equal = same(found, rest)
+        first[rest[equal]] = found[equal]
+        rest = rest[~equal]
+    seen: dict[bytes, int] = {}
+    first[rest] = [seen.setdefault(key, row) for row, key in zip(rest.tolist(), exact(rest), strict=True)]
+    return first
+
+
+def _first_key(keys: npt.NDArray[Any]) -> Indices:
+    words: Keys = keys.view(np.uint64)
+    return _first(
+        words, lambda left, right: words[left] == words[right], lambda rows: [key.tobytes() for key in words[rows]]
+    )
+
+
+_HEAD = 128
+"""Bytes from the front of a run that its hash is made of; of longer runs the last eight are too."""
+
+_LONG = 1024
+"""Runs of more bytes are compared one by one."""
+
+
+def _first_run(data: npt.NDArray[np.uint8], starts: Indices, lengths: Indices) -> Indices:
+    return _first(
+        _hashes(data, starts, lengths),
+        lambda left, right: _same_runs(data, starts[left], lengths[left], starts[right], lengths[right]),
+        lambda rows: [data[start : start + size].tobytes() for start, size in _bounds(starts[rows], lengths[rows])],
+    )
+
+
+def _bounds(starts: Indices, lengths: Indices) -> Any:
+    return zip(starts.tolist(), lengths.tolist(), strict=True)
+
+
+def _mixed(hashes: Keys, words: Keys) -> Keys:
+    hashes = (hashes ^ words) * _MIX
+    return hashes ^ (hashes >> np.uint64(29))
+
+
+def _hashes(data: npt.NDArray[np.uint8], starts: Indices, lengths: Indices) -> Keys:
+    starts = np.where(lengths > 0, starts, 0)
+    words = load_words(data, starts) & LOW_BYTES[np.minimum(lengths, 8)]
+    hashes = _mixed(lengths.astype(np.uint64), words)
+    more = np.flatnonzero(lengths > 8)
+    position = 8
+    while len(more):
+        last = position >= _HEAD
+        at = lengths[more] - 8 if last else np.minimum(position, lengths[more] - 8)
+        hashes[more] = _mixed(hashes[more], load_words(data, starts[more] + at))
+        position += 8
+        more = more[:0] if last else more[lengths[more] > position]
+    return hashes
+
+
+def _same_runs(
+    data: npt.NDArray[np.uint8], starts: Indices, lengths: Indices, other_starts: Indices, other_lengths: Indices
+) -> Mask:
+    """Whether runs of bytes are the same as others, one by one."""
+    same: Mask = lengths == other_lengths
+    rows = np.flatnonzero(same & (lengths > 0) & (starts != other_starts))
+    position = 0
+    while len(rows):
+        left, right, size = starts[rows], other_starts[rows], lengths[rows]
+        if position >= _LONG:
+            pairs = zip(left.tolist(), right.tolist(), size.tolist(), strict=True)
+            same[rows] = [np.array_equal(data[a : a + n], data[b : b + n]) for a, b, n in pairs]
+            return same
+        at = np.minimum(position, np.maximum(size - 8, 0))
+        differ = (load_words(data, left + at) ^ load_words(data, right + at)) & LOW_BYTES[np.minimum(size, 8)]
+        same[rows[differ != 0]] = False
+        position += 8
+        rows = rows[(differ == 0) & (size > position)]
+    return same

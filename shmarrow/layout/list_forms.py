@@ -1,0 +1,116 @@
+"""Lists of all layouts as lists of another, and which of them are the same.
+
+Each layout says where its lists start, how long they are, and what they lie in (``_spans``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from shmarrow.errors import InvalidData, InvalidType
+from shmarrow.layout.array import make_array
+from shmarrow.layout.binary import checked_offsets, trimmed_offsets
+from shmarrow.layout.memory import Indices, frozen, offsets_of, ranges
+from shmarrow.types import Field
+
+_BY_OFFSETS = ("list", "large_list", "map")
+LISTS = ("list", "large_list", "list_view", "large_list_view", "fixed_size_list")
+"""The layouts of lists; maps are lists too, of entries."""
+
+
+def list_codes(array: Any) -> Indices:
+    """The codes of lists of any layout."""
+    from shmarrow.layout.codes import of_lists
+
+    starts, sizes, items = array._spans()
+    return of_lists(items, starts, sizes, array._mask())
+
+
+def cast_lists(array: Any, target: Any, safe: bool, convert: Callable[[Any], Any] | None = None) -> Any:
+    """Lists of any layout as lists of another; ``convert`` casts their items where names do not match them."""
+    if target.layout not in (*LISTS, "map"):
+        return None
+    convert = convert or (lambda items: _cast_items(items, target.fields[0], safe))
+    try:
+        return _cast_all(array, target, convert)
+    except InvalidData:
+        if not array.null_count:
+            raise
+        # What null slots hold need not fit.
+        return _cast_spans(array, target, convert, *_of_valid_slots(array))
+
+
+def _cast_items(items: Any, field: Field, safe: bool) -> Any:
+    try:
+        return items._cast_to(field.type, safe)
+    except (InvalidData, InvalidType) as error:
+        raise type(error)(f"items {field.name!r}: {error}") from None
+
+
+def _cast_all(array: Any, target: Any, convert: Callable[[Any], Any]) -> Any:
+    if array.type.layout not in _BY_OFFSETS or target.layout not in _BY_OFFSETS:
+        return _cast_spans(array, target, convert, *array._spans())
+    checked_offsets(array, len(array.values), "values")
+    offsets, run = trimmed_offsets(array, len(array.values))
+    _check_reach(target, run.stop - run.start)
+    values = convert(array.values.slice(run.start, run.stop - run.start))
+    return _made(array, target, [offsets.astype(target.offset_dtype, copy=False)], values)
+
+
+def _cast_spans(
+    array: Any, target: Any, convert: Callable[[Any], Any], starts: Indices, sizes: Indices, items: Any
+) -> Any:
+    """Lists that start somewhere in items and are so long, as lists of another layout."""
+    if target.layout == "fixed_size_list":
+        return _made(array, target, [], convert(_of_one_length(array, target, starts, sizes, items)))
+    if target.layout in _BY_OFFSETS:
+        offsets = offsets_of(sizes, target.offset_dtype, f"{target} lists")
+        return _made(array, target, [offsets], convert(_packed(starts, sizes, items)))
+    _check_reach(target, len(items))
+    parts = [part.astype(target.offset_dtype, copy=False) for part in (starts, sizes)]
+    return _made(array, target, parts, convert(items))
+
+
+def _made(array: Any, target: Any, parts: list[Any], values: Any) -> Any:
+    buffers = [array._trimmed_validity(), *[frozen(part) for part in parts]]
+    return make_array(target, len(array), buffers, array.null_count, 0, [values])
+
+
+def _check_reach(target: Any, size: int) -> None:
+    if size > np.iinfo(target.offset_dtype).max:
+        raise InvalidData(f"{target}: {size} items are more than its offsets reach; use the large form")
+
+
+def _packed(starts: Indices, sizes: Indices, items: Any) -> Any:
+    """The items of lists one list behind the other; a slice where they lie so."""
+    ends = np.cumsum(sizes)
+    moved = starts != ends - sizes
+    if moved.any() and (moved & (sizes > 0)).any():
+        return items._take(ranges(starts, sizes))
+    return items.slice(0, int(ends[-1]) if len(ends) else 0)
+
+
+def _of_valid_slots(array: Any) -> tuple[Indices, Indices, Any]:
+    """Where lists start, how long they are, and items that no null slot has a part in."""
+    starts, sizes, items = array._spans()
+    sizes = np.where(array._mask(), sizes, 0)
+    return np.cumsum(sizes) - sizes, sizes, _packed(starts, sizes, items)
+
+
+def _of_one_length(array: Any, target: Any, starts: Indices, sizes: Indices, items: Any) -> Any:
+    """The items of lists one list behind the other; null slots have as many as others."""
+    size, mask = target.list_size, array._mask()
+    other = sizes != size
+    if not other.any():
+        return _packed(starts, sizes, items)
+    wrong = other if mask is None else other & mask
+    if wrong.any():
+        i = int(wrong.argmax())
+        raise InvalidData(f"{target}: the list at {i} has {int(sizes[i])} items, expected {size}")
+    slots = np.repeat(mask, size)
+    positions = np.zeros(len(slots), np.int64)
+    positions[slots] = ranges(starts[mask], sizes[mask])
+    return items._take(positions, slots)

@@ -1,0 +1,396 @@
+"""A store keeps values: what is put comes back with its type and its values, or is refused by name.
+
+Expectations are the values and types that went in, and what pyarrow reads from the files.
+"""
+
+from __future__ import annotations
+
+import gc
+import io
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import cases
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+
+import shmarrow as sa
+
+BIG = 2**53 + 1
+"""An integer that is no float64."""
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[sa.Store]:
+    with sa.Store(tmp_path / "store") as made:
+        yield made
+
+
+def there_and_back(store: sa.Store, value: Any) -> Any:
+    return store.get(store.put(None, value))
+
+
+def same(mine: list[Any], theirs: list[Any]) -> bool:
+    """Whether two lists of Python values are equal and of the same classes; NaN is like NaN."""
+    return repr(mine) == repr(theirs)
+
+
+# --- arrays -----------------------------------------------------------------------------------------------------
+
+
+TYPES = [
+    case
+    for case in cases.CASES
+    if case.name.endswith("-nulls") or case in cases.SPECIFIED or case in cases.ODD
+    if "dictionary-dictionary" not in case.name
+]
+
+
+@pytest.mark.parametrize("case", TYPES, ids=cases.ids(TYPES))
+def test_arrays_of_every_type(store: sa.Store, case: cases.Case) -> None:
+    values = case.array()
+    found = there_and_back(store, values)
+    found.validate(full=True)
+    assert isinstance(found, sa.Array)
+    assert found.type == case.type
+    assert same(found.to_pylist(), values.to_pylist())
+    part = there_and_back(store, values[1:3])
+    assert same(part.to_pylist(), values.to_pylist()[1:3])
+
+
+def test_integers_beyond_floats_beside_nulls(store: sa.Store) -> None:
+    found = there_and_back(store, sa.array([BIG, None]))
+    assert (found.type, found.to_pylist()) == (sa.int64(), [BIG, None])
+
+
+EXTENSIONS = {
+    "uuid": sa.array([b"0123456789abcdef", None], sa.uuid()),
+    "bool8": sa.array([True, None, False], sa.bool8()),
+    "json": sa.array(['{"a": 1}', None], sa.json_("string_view")),
+    "opaque": sa.array([1, None], sa.opaque("int8", "counter", "x")),
+    "tensors": sa.array([[1, 2, 3, 4], None], sa.fixed_shape_tensor("int8", [2, 2], permutation=[1, 0])),
+    "within a list": sa.array([[True], None, [None]], sa.list_(sa.bool8())),
+    "of a dictionary": sa.array([True, None, True], sa.bool8()).dictionary_encode("int8"),
+}
+
+
+@pytest.mark.parametrize("name", EXTENSIONS)
+def test_arrays_of_extension_types(store: sa.Store, name: str) -> None:
+    values = EXTENSIONS[name]
+    found = there_and_back(store, values)
+    assert found.type == values.type
+    assert type(found) is type(values)
+    assert found.to_pylist() == values.to_pylist()
+
+
+class Celsius(sa.ExtensionType):
+    extension_name = "store.celsius"
+
+
+@pytest.mark.parametrize("type", [Celsius("double"), sa.list_(Celsius("double"))], ids=["itself", "within a list"])
+def test_a_type_that_nobody_registered_is_refused(store: sa.Store, type: Any) -> None:
+    values = sa.array([None], type)
+    with pytest.raises(sa.InvalidType, match=r"store\.celsius.*register_extension_type"):
+        store.put("x", values)
+    assert store.names() == []
+    sa.register_extension_type(Celsius)
+    try:
+        assert there_and_back(store, values).type == type
+    finally:
+        sa.unregister_extension_type("store.celsius")
+
+
+def test_types_that_look_alike_in_messages_are_refused(store: sa.Store) -> None:
+    """A message says of a dictionary of an extension type what it says of an extension type over a dictionary."""
+    inner = sa.opaque("string", "a", "b")
+    with pytest.raises(sa.InvalidType, match=r"would come back as one of extension<arrow\.opaque"):
+        store.put("x", sa.array(["x"], inner).dictionary_encode())
+    outer = sa.opaque(sa.dictionary("int32", "string"), "a", "b")
+    values = sa.ExtensionArray.from_storage(outer, sa.array(["x"]).dictionary_encode())
+    assert there_and_back(store, values).type == outer
+
+
+def test_others_read_an_array_as_a_column(store: sa.Store) -> None:
+    store.put("x", sa.array(["a", None]))
+    with store.attach("x") as found:
+        table = pa.ipc.open_file(pa.py_buffer(found.data)).read_all()
+    assert table.to_pydict() == {"values": ["a", None]}
+
+
+def test_an_array_is_a_view_of_the_store(store: sa.Store) -> None:
+    store.put("x", sa.array(np.arange(1000)))
+    found = store.get("x")
+    assert store.info("x").pins == 1
+    del found
+    gc.collect()
+    assert store.info("x").pins == 0
+
+
+def test_what_the_store_says_of_arrays(store: sa.Store) -> None:
+    store.put("one", sa.array(["a", None]))
+    store.put("many", sa.ChunkedArray([sa.array([1]), sa.array([2, 3])]))
+    one, many = store.info("one").description, store.info("many").description
+    assert (one.kind, one.num_rows, one.num_batches, one.type, one.schema) == ("array", 2, 1, sa.string(), None)
+    assert (many.kind, many.num_rows, many.num_batches, many.type) == ("chunked_array", 3, 2, sa.int64())
+
+
+def test_a_batch_that_looks_like_an_array_stays_a_batch(store: sa.Store) -> None:
+    store.put("x", sa.array([1]))
+    with store.attach("x") as found:
+        table = sa.ipc.open_file(found).read_all()
+    assert isinstance(there_and_back(store, table), sa.Table)
+    assert isinstance(there_and_back(store, table.batches[0]), sa.RecordBatch)
+
+
+def test_a_mark_that_does_not_fit_is_none(store: sa.Store, tmp_path: Path) -> None:
+    """A file of two columns that says it is an array is a table."""
+    batch = sa.record_batch({"a": [1], "b": [2]})
+    for kind in ("array", "chunked_array", "record_batch", "table", "unknown"):
+        path = tmp_path / kind
+        with sa.ipc.new_file(path, batch.schema, metadata={"shmarrow:kind": kind}) as writer:
+            writer.write(batch)
+            writer.write(batch)
+        store.put_file(kind, path)
+        assert isinstance(store.get(kind), sa.Table)
+        assert store.info(kind).kind == "table"
+
+
+def test_room_is_made_for_arrays(tmp_path: Path) -> None:
+    with sa.Store(tmp_path / "small", capacity=100_000) as store:
+        for i in range(4):
+            store.put(str(i), sa.array(np.arange(5000)))
+        assert store.names() == ["2", "3"]
+        with pytest.raises(sa.StoreFull):
+            store.put("large", sa.ChunkedArray([sa.array(np.arange(50_000))]))
+
+
+# --- chunked arrays ---------------------------------------------------------------------------------------------
+
+CHUNKED = {
+    "numbers": (sa.int64(), [[BIG, None], [], [3]]),
+    "strings": (sa.string(), [["a", None], ["b"]]),
+    "one chunk": (sa.list_(sa.bool_()), [[[True], None]]),
+    "no chunks": (sa.decimal128(5, 2), []),
+    "different dictionaries": (sa.dictionary("int8", "string"), [["a", None], ["b", "c"]]),
+}
+
+
+@pytest.mark.parametrize("name", CHUNKED)
+def test_chunked_arrays_come_back_in_their_chunks(store: sa.Store, name: str) -> None:
+    type, chunks = CHUNKED[name]
+    found = there_and_back(store, sa.ChunkedArray([sa.array(chunk, type) for chunk in chunks], type))
+    assert isinstance(found, sa.ChunkedArray)
+    assert found.type == type
+    assert [chunk.to_pylist() for chunk in found.chunks] == chunks
+
+
+# --- what others have -------------------------------------------------------------------------------------------
+
+PYARROW = {
+    "numbers": pa.array([BIG, None]),
+    "bytes": pa.array([b"\xff", None], pa.large_binary()),
+    "truth values": pa.array([True, None]),
+    "decimals": pa.array([None, 1], pa.decimal256(50, 3)),
+    "moments": pa.array([1, None], pa.timestamp("ns", "Europe/Rome")),
+    "maps": pa.array([[("a", 1)], None], pa.map_(pa.string(), pa.int8())),
+    "dictionaries": pa.array(["a", None, "a"]).dictionary_encode(),
+    "slices": pa.array(["a", "b", None, "c"]).slice(1, 2),
+    "nothing": pa.nulls(3),
+    "extensions": pa.ExtensionArray.from_storage(pa.uuid(), pa.array([b"0123456789abcdef", None], pa.binary(16))),
+    "chunks": pa.chunked_array([[1, None], [2]], pa.int8()),
+    "no chunks": pa.chunked_array([], pa.float16()),
+    "a batch": pa.record_batch({"a": pa.array([BIG, None]), "b": pa.array(["x", None])}),
+    "a table": pa.table({"a": pa.chunked_array([[BIG], [None]])}),
+}
+
+
+@pytest.mark.parametrize("name", PYARROW)
+def test_what_pyarrow_has_comes_back_the_same(store: sa.Store, name: str) -> None:
+    value = PYARROW[name]
+    back = there_and_back(store, value).to_pyarrow()
+    assert type(back) is type(value)
+    assert back.equals(value)
+    if hasattr(value, "chunks"):
+        assert [len(chunk) for chunk in back.chunks] == [len(chunk) for chunk in value.chunks]
+
+
+def test_tensors_of_pyarrow(store: sa.Store) -> None:
+    dense = np.array([[0, 5, 0], [7, 0, 0]], np.int16)
+    found = there_and_back(store, pa.Tensor.from_numpy(dense.T, ["x", "y"]))
+    assert (found.dim_names, found.strides, found.to_numpy().tolist()) == (("x", "y"), (2, 6), dense.T.tolist())
+    for form in ("SparseCOOTensor", "SparseCSRMatrix", "SparseCSCMatrix"):
+        sparse = there_and_back(store, getattr(pa, form).from_dense_numpy(dense, ["x", "y"]))
+        assert isinstance(sparse, getattr(sa, form))
+        assert (sparse.dim_names, sparse.to_dense().tolist()) == (("x", "y"), dense.tolist())
+    with pytest.raises(sa.InvalidType, match="which dimension each level"):
+        store.put("x", pa.SparseCSFTensor.from_dense_numpy(dense))
+
+
+def pandas_values() -> dict[str, tuple[Any, Any, list[Any]]]:
+    return {
+        "numbers": (pd.Series([1, 2], dtype="int8"), sa.int8(), [1, 2]),
+        "nullable": (pd.Series([BIG, None], dtype="Int64"), sa.int64(), [BIG, None]),
+        "NaN": (pd.Series([0.5, np.nan]), sa.float64(), [0.5, np.nan]),
+        "truth values": (pd.Series([True, None], dtype="boolean"), sa.bool_(), [True, None]),
+        "of pyarrow": (pd.Series([1, None], dtype="uint8[pyarrow]"), sa.uint8(), [1, None]),
+        "an array": (pd.array([1, None], dtype="Int16"), sa.int16(), [1, None]),
+        "categories": (pd.Categorical([1, None, 1]), sa.dictionary("int8", "int64"), [1, None, 1]),
+        "an index": (pd.Index([3, 4]), sa.int64(), [3, 4]),
+    }
+
+
+@pytest.mark.parametrize("name", list(pandas_values()))
+def test_what_pandas_has(store: sa.Store, name: str) -> None:
+    value, type, expected = pandas_values()[name]
+    found = there_and_back(store, value)
+    assert isinstance(found, sa.Array)
+    assert found.type == type
+    assert same(found.to_pylist(), expected)
+
+
+def test_what_polars_has(store: sa.Store) -> None:
+    pl = pytest.importorskip("polars")
+    found = there_and_back(store, pl.Series("x", [1, None], dtype=pl.UInt16))
+    assert (found.type, found.to_pylist()) == (sa.uint16(), [1, None])
+
+
+def test_an_index_is_not_dropped(store: sa.Store) -> None:
+    for series in (pd.Series([1, 2], index=[1, 0]), pd.Series([1, 2], index=["a", "b"])):
+        with pytest.raises(sa.InvalidType, match="does not keep the index of a Series"):
+            store.put("x", series)
+    assert there_and_back(store, pd.Series([1, 2, 3])).to_pylist() == [1, 2, 3]
+    assert there_and_back(store, pd.Series([1, 2, 3], index=[0, 1, 2])).to_pylist() == [1, 2, 3]
+
+
+def test_a_dictionary_of_a_dictionary_is_refused(store: sa.Store) -> None:
+    """No message holds one."""
+    with pytest.raises(sa.Unsupported, match="a dictionary whose values are themselves dictionary-encoded"):
+        store.put("x", cases.by_name("dictionary-dictionary").array())
+    assert store.names() == []
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        (pd.DataFrame({"a": [1]}), r"pandas.DataFrame goes into a store as a pyarrow.Table"),
+        (pa.scalar(1), r"found pyarrow.Int64Scalar"),
+        ([1, 2], r"found list"),
+        (np.array(["a"]), r"put the column shmarrow.array\(values\)"),
+        (np.array([1, None]), r"put the column shmarrow.array\(values\)"),
+        (np.ma.array([1, 2], mask=[True, False]), r"MaskedArray .* put the column shmarrow.array\(values\)"),
+        (np.array([1j]), r"complex128"),
+        (np.array([1], "m8[D]"), r"timedelta64\[D\]"),
+        (np.array(["2024-01-01", "NaT"], "M8[D]"), r"NaT"),
+        (np.array([2**31], "M8[D]"), r"further from 1970"),
+    ],
+    ids=["frame", "scalar", "list", "strings", "objects", "masked", "complex", "days of a span", "no day", "far day"],
+)
+def test_what_cannot_be_kept_is_refused(store: sa.Store, value: Any, message: str) -> None:
+    with pytest.raises((sa.InvalidType, sa.InvalidData), match=message):
+        store.put("x", value)
+    assert store.names() == []
+
+
+def test_frames_of_polars_are_refused(store: sa.Store) -> None:
+    pl = pytest.importorskip("polars")
+    with pytest.raises(sa.InvalidType, match=r"polars.DataFrame goes into a store as a pyarrow.Table"):
+        store.put("x", pl.DataFrame({"a": [1]}))
+
+
+# --- ndarrays ---------------------------------------------------------------------------------------------------
+
+NDARRAYS = {
+    "integers": np.array([[BIG, -1]]),
+    "halves": np.array([0.5, np.nan, -0.0], np.float16),
+    "truth values": np.array([True, False]),
+    "moments": np.array(["2024-02-29T12:00", "NaT"], "M8[us]"),
+    "days": np.array(["2024-02-29", "0001-01-01"], "M8[D]"),
+    "spans": np.array([1, 2], "m8[ns]"),
+    "bytes": np.array([b"ab", b"c"], "V2"),
+    "columns first": np.asfortranarray(np.arange(6).reshape(2, 3)),
+    "a number": np.float32(0.1),
+}
+
+
+@pytest.mark.parametrize("name", NDARRAYS)
+def test_ndarrays_come_back_with_their_dtype(store: sa.Store, name: str) -> None:
+    value = NDARRAYS[name]
+    for _ in range(2):  # the second is read by what is known of the first
+        found = there_and_back(store, value)
+        assert isinstance(found, np.ndarray)
+        assert found.dtype == value.dtype
+        assert found.tobytes() == value.tobytes()
+        assert found.shape == value.shape
+
+
+# --- tensors of columns -----------------------------------------------------------------------------------------
+
+WITH_NULLS = {
+    "array": sa.array([BIG, None]),
+    "chunked array": sa.ChunkedArray([sa.array([1, None])]),
+    "pyarrow": pa.array([BIG, None]),
+    "pandas": pd.Series([BIG, None], dtype="Int64"),
+    "pandas over pyarrow": pd.array([1, None], dtype="int64[pyarrow]"),
+}
+
+
+@pytest.mark.parametrize("name", WITH_NULLS)
+def test_nulls_become_no_tensor(store: sa.Store, name: str, tmp_path: Path) -> None:
+    value = WITH_NULLS[name]
+    with pytest.raises(sa.CopyRequired, match="tensor 'a': a tensor has no nulls, and the column has 1"):
+        store.put("x", {"a": value})
+    with pytest.raises(sa.CopyRequired, match="tensor 'a': a tensor has no nulls, and the column has 1"):
+        sa.save_tensors({"a": value}, tmp_path / "bundle")
+    with pytest.raises(sa.CopyRequired, match="a tensor has no nulls, and the column has 1"):
+        sa.Tensor.from_numpy(value)
+    with pytest.raises(sa.CopyRequired, match="a tensor has no nulls, and the column has 1"):
+        sa.SparseCOOTensor.from_numpy(value, [[0], [1]], (2,))
+    assert store.names() == []
+    assert list(tmp_path.glob("bundle*")) == []
+
+
+def test_columns_without_nulls_are_tensors(store: sa.Store) -> None:
+    columns = {
+        "array": sa.array([BIG]),
+        "pyarrow": pa.array([BIG]),
+        "pandas": pd.Series([BIG]),
+        "nullable": pd.Series([BIG], dtype="Int64"),
+        "truth values": pd.Series([True]),
+    }
+    found = there_and_back(store, columns)
+    assert {name: found[name].to_numpy().tolist() for name in columns} == {
+        "array": [BIG], "pyarrow": [BIG], "pandas": [BIG], "nullable": [BIG], "truth values": [True],
+    }  # fmt: skip
+
+
+def test_frames_are_no_tensors(store: sa.Store) -> None:
+    """numpy would make floats of all columns of one that has floats."""
+    for frame in (pd.DataFrame({"a": [BIG], "b": [0.5]}), sa.record_batch({"a": [BIG], "b": [0.5]})):
+        with pytest.raises(sa.InvalidType, match=r"tensor 'x': a \w+\.\w+ is no tensor"):
+            store.put("x", {"x": frame})
+
+
+TYPED = {
+    "date64": sa.array([86_400_000], "date64"),
+    "time zone": sa.array([1], sa.timestamp("us", "Europe/Rome")),
+    "months": sa.array([5], sa.month_interval()),
+    "within lists": sa.array([[1, 2]], sa.list_(sa.timestamp("s", "UTC"), 2)),
+    "identifiers": sa.array([b"0123456789abcdef"], sa.uuid()),
+}
+ELEMENTS = {
+    "within lists": sa.timestamp("s", "UTC"),
+    "identifiers": sa.binary(16),
+}
+
+
+@pytest.mark.parametrize("name", TYPED)
+def test_tensors_over_columns_have_their_type(name: str) -> None:
+    tensor = sa.Tensor.from_array(TYPED[name])
+    expected = ELEMENTS.get(name, TYPED[name].type)
+    assert tensor.type == expected
+    sink = io.BytesIO()
+    sa.ipc.write_tensor(tensor, sink)
+    assert sa.ipc.read_tensor(sink.getvalue()).type == expected
