@@ -12,7 +12,7 @@ from shmarrow import interchange, ipc, segment, types
 from shmarrow.batch import RecordBatch, record_batch
 from shmarrow.buffer import Buffer
 from shmarrow.build import array, infer_type
-from shmarrow.chunked import ChunkedArray
+from shmarrow.chunked import ChunkedArray, chunked_array
 from shmarrow.errors import (
     Closed,
     CopyRequired,
@@ -56,7 +56,7 @@ from shmarrow.layout import (
     nulls,
 )
 from shmarrow.layout.listing import LATE_CLASSES
-from shmarrow.tables import Table, table
+from shmarrow.tables import RecordBatchReader, Table, concat_batches, concat_tables, table
 from shmarrow.types import (
     DataType,
     Field,
@@ -181,6 +181,7 @@ __all__ = [
     "ObjectNotFound",
     "PrimitiveArray",
     "RecordBatch",
+    "RecordBatchReader",
     "RunEndEncodedArray",
     "Schema",
     "ShmarrowError",
@@ -202,7 +203,10 @@ __all__ = [
     "binary_view",
     "bool8",
     "bool_",
+    "chunked_array",
     "concat_arrays",
+    "concat_batches",
+    "concat_tables",
     "date32",
     "date64",
     "day_time_interval",

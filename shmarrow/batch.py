@@ -9,15 +9,22 @@ Rules kept here:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, Protocol
 
-from shmarrow.build import array
-from shmarrow.columns import Columns, Key, by_name, common_length, fields_at, renamed, several, wanted_types
-from shmarrow.errors import InvalidArgument, InvalidData, full_name, not_expected
-from shmarrow.layout.arguments import checked_positions
-from shmarrow.layout.memory import check_expansion, slice_bounds
-from shmarrow.types import Field, Metadata, MetadataLike, Schema, as_metadata
+import numpy as np
+
+from shmarrow.bitmap import Mask
+from shmarrow.chunked import one_array
+from shmarrow.columns import Columns, Key
+from shmarrow.errors import InvalidArgument, InvalidData, InvalidType, not_expected
+from shmarrow.inputs import as_column, made_from
+from shmarrow.layout.array import make_array
+from shmarrow.layout.memory import Indices, check_expansion, slice_bounds
+from shmarrow.layout.struct import StructArray
+from shmarrow.naming import with_nulls
+from shmarrow.places import check_range
+from shmarrow.types import DataType, Metadata, MetadataLike, Schema, as_metadata, struct
 
 
 class ColumnSource(Protocol):
@@ -38,18 +45,28 @@ class ColumnView:
     batch : RecordBatch
         The batch that the columns come from; it builds and caches them.
     indices : sequence of int, optional
-        The positions of the columns in that batch; without it all of them in order.
+        The positions of the columns in that batch; without it all of them in order, -1 for one that is not from there.
     offset, length : int
         The rows.
+    own : mapping of int to Array
+        The columns that are not from that batch, by their places; whoever has the view has them already.
     """
 
-    __slots__ = ("batch", "indices", "length", "offset")
+    __slots__ = ("batch", "indices", "length", "offset", "own")
 
-    def __init__(self, batch: RecordBatch, indices: Sequence[int] | None, offset: int, length: int) -> None:
+    def __init__(
+        self,
+        batch: RecordBatch,
+        indices: Sequence[int] | None,
+        offset: int,
+        length: int,
+        own: Mapping[int, Any],
+    ) -> None:
         self.batch = batch
         self.indices = indices
         self.offset = offset
         self.length = length
+        self.own = own
 
     def column(self, index: int) -> Any:
         return self._cut(self.batch.column(index if self.indices is None else self.indices[index]))
@@ -106,38 +123,32 @@ class RecordBatch(Columns):
         self._columns: dict[int, Any] = {} if columns is None else dict(enumerate(columns))
 
     @classmethod
-    def from_arrays(
-        cls, arrays: Sequence[Any], names: Sequence[str] | None = None, schema: Schema | None = None
-    ) -> RecordBatch:
-        """A batch over arrays, with their names or their schema; copies nothing that is an array already.
+    def _as_column(cls, values: Any, type: DataType | None) -> Any:
+        column = one_array(as_column(values, type))
+        return column if type is None else column.cast(type)
+
+    @classmethod
+    def _over(cls, schema: Schema, columns: Sequence[Any], num_rows: int) -> RecordBatch:
+        return cls(schema, num_rows, columns)
+
+    @classmethod
+    def from_struct_array(cls, struct_array: Any) -> RecordBatch:
+        """The fields of structs as columns, null where the struct is; copies what becomes null and no more.
 
         Raises
         ------
-        InvalidArgument
-            If neither or both are given, the numbers differ, or the arrays have different lengths.
+        InvalidType
+            If it is no array of structs.
         """
-        wanted = wanted_types(len(arrays), names, schema)
-        columns = [array(values, type) for values, type in zip(arrays, wanted, strict=True)]
-        if schema is None:
-            schema = Schema([Field(name, col.type) for name, col in zip(names or (), columns, strict=True)])
-        return cls(schema, common_length(columns, schema), columns)
-
-    @classmethod
-    def from_pydict(cls, mapping: Mapping[str, Any], schema: Schema | None = None) -> RecordBatch:
-        """A batch from a mapping of column names to values."""
-        names, columns = by_name(mapping, schema)
-        return cls.from_arrays(columns, names if schema is None else None, schema)
-
-    @classmethod
-    def from_pylist(cls, rows: Sequence[Mapping[str, Any]], schema: Schema | None = None) -> RecordBatch:
-        """A batch from rows as dicts; a missing key is null. Without a schema the first row names the columns."""
-        names = schema.names if schema is not None else list(rows[0]) if rows else []
-        columns = {name: [row.get(name) for row in rows] for name in names}
-        return cls.from_pydict(columns, schema)
+        array = one_array(struct_array)
+        if not isinstance(array, StructArray):
+            raise not_expected("an array of structs", struct_array)
+        schema = Schema(array.type.fields)
+        return cls(with_nulls(schema) if array.null_count else schema, len(array), array.flatten())
 
     # --- columns ---
 
-    def column(self, key: Key) -> Any:
+    def column(self, i: Key) -> Any:
         """A column by position or by name; made at the first call, copied never.
 
         Raises
@@ -149,9 +160,9 @@ class RecordBatch(Columns):
         InvalidData
             If the bytes that the batch came from break the format's rules for this column.
         """
-        found = self._columns.get(key) if key.__class__ is int else None
+        found = self._columns.get(i) if i.__class__ is int else None
         if found is None:
-            index = self._schema.index_of(key)
+            index = self._schema.index_of(i)
             found = self._columns.get(index)
             if found is None:
                 assert self._source is not None
@@ -177,7 +188,7 @@ class RecordBatch(Columns):
 
     @property
     def nbytes(self) -> int:
-        """Bytes of all buffers of all columns."""
+        """Bytes that the rows take in all columns; see :attr:`Array.nbytes`."""
         return sum([column.nbytes for column in self.columns])
 
     # --- other batches ---
@@ -195,61 +206,81 @@ class RecordBatch(Columns):
         offset, length = slice_bounds(offset, length, self.num_rows, "batch")
         return self._view(self._schema, None, offset, length)
 
-    def select(self, keys: Iterable[Key]) -> RecordBatch:
-        """The columns at the positions or of the names given, in that order; builds and copies nothing."""
-        indices = [self._schema.index_of(key) for key in several(keys, "positions and names")]
-        return self._view(fields_at(self._schema, indices), indices, 0, self.num_rows)
-
-    def rename_columns(self, names: Sequence[str]) -> RecordBatch:
-        """The same columns under other names; builds and copies nothing.
-
-        Raises
-        ------
-        InvalidArgument
-            If there are more or fewer names than columns.
-        InvalidType
-            When a field is asked for whose name is not a string.
-        """
-        return self._with_schema(renamed(self._schema, names))
-
     def _with_schema(self, schema: Schema) -> RecordBatch:
         """The same columns under other fields or metadata; both batches share what they have built."""
         made = RecordBatch(schema, self.num_rows, source=self._source)
         made.metadata, made._columns = self.metadata, self._columns
         return made
 
-    def _view(self, schema: Schema, indices: Sequence[int] | None, offset: int, length: int) -> RecordBatch:
+    def _view(
+        self,
+        schema: Schema,
+        indices: Sequence[int] | None,
+        offset: int,
+        length: int,
+        new: Mapping[int, Any] | None = None,
+    ) -> RecordBatch:
+        """The columns at ``indices`` cut to rows; those of ``new``, at their places, are as long already."""
         base, source = self, self._source
+        own = {} if new is None else dict(new)
         if source.__class__ is ColumnView:
+            if source.own:
+                places = range(len(self._schema)) if indices is None else indices
+                own |= {to: source.own[at].slice(offset, length) for to, at in enumerate(places) if at in source.own}
             base, offset, within = source.batch, offset + source.offset, source.indices
             if within is not None:
-                indices = within if indices is None else [within[i] for i in indices]
+                indices = within if indices is None else [-1 if i < 0 else within[i] for i in indices]
         if indices is not None:
             # With a cache of its own, the view holds no column that it does not have itself.
             built = base._columns
             base = RecordBatch(base._schema, base.num_rows, source=base._source)
             base._columns = {i: built[i] for i in indices if i in built}
-        made = RecordBatch(schema, length, source=ColumnView(base, indices, offset, length))
+        made = RecordBatch(schema, length, source=ColumnView(base, indices, offset, length, own))
         made.metadata = self.metadata
+        made._columns.update(own)
         return made
 
-    def append_column(self, field: Field | str, values: Any) -> RecordBatch:
-        """A batch with one more column at the end."""
-        column = array(values, field.type if isinstance(field, Field) else None)
-        if len(column) != self.num_rows:
-            raise InvalidArgument(f"a column of {len(column)} values for a batch of {self.num_rows} rows")
-        made = field if isinstance(field, Field) else Field(field, column.type)
-        return RecordBatch(self.schema.append(made), self.num_rows, [*self.columns, column], metadata=self.metadata)
+    def _arranged(self, schema: Schema, indices: Sequence[int], new: Mapping[int, Any]) -> RecordBatch:
+        return self._view(schema, indices, 0, self.num_rows, new)
 
-    def replace_schema_metadata(self, metadata: MetadataLike | None = None) -> RecordBatch:
-        """The same columns with other metadata in the schema; builds and copies nothing."""
-        return self._with_schema(self._schema.with_metadata(metadata))
+    def _gathered(self, positions: Indices, valid: Mask | None) -> RecordBatch:
+        check_range(positions, valid, self.num_rows, "batch")
+        columns = [column._take(positions, valid) for column in self.columns]
+        schema = self._schema if valid is None or valid.all() else with_nulls(self._schema)
+        return RecordBatch(schema, len(positions), columns, metadata=self.metadata)
 
-    def take(self, indices: Any) -> RecordBatch:
-        """The rows at ``indices``, with the same metadata; a copy. The arguments and errors of :meth:`Array.take`."""
-        positions, mask = checked_positions(indices)
-        columns = [column._take(positions, mask) for column in self.columns]
-        return RecordBatch(self.schema, len(positions), columns, metadata=self.metadata)
+    _rows = _gathered
+
+    def drop_null(self) -> RecordBatch:
+        """The rows that have no null in any column; a copy of those rows."""
+        complete: Mask | None = None
+        for column in self.columns:
+            missing = column._logical_nulls()
+            if missing is not None:
+                complete = ~missing if complete is None else complete & ~missing
+        return self if complete is None else self._rows(np.flatnonzero(complete), None)
+
+    def to_batches(self, max_chunksize: int | None = None) -> list[RecordBatch]:
+        """The batch itself, on request in pieces of at most ``max_chunksize`` rows; builds and copies nothing.
+
+        Raises
+        ------
+        InvalidArgument
+            If ``max_chunksize`` is less than 1.
+        InvalidType
+            If it is no int.
+        """
+        if max_chunksize is None:
+            return [self]
+        if not isinstance(max_chunksize, (int, np.integer)):
+            raise InvalidType(f"max_chunksize is an int, found {max_chunksize!r:.80}")
+        if max_chunksize < 1:
+            raise InvalidArgument(f"max_chunksize is at least 1, found {max_chunksize}")
+        return [self.slice(start, max_chunksize) for start in range(0, self.num_rows, max_chunksize)]
+
+    def to_struct_array(self) -> Any:
+        """The rows as structs, without a copy."""
+        return make_array(struct(self.schema.fields), self.num_rows, [None], 0, 0, self.columns)
 
     # --- Python values ---
 
@@ -265,16 +296,12 @@ class RecordBatch(Columns):
     # --- comparing, checking, showing ---
 
     def equals(self, other: Any, check_metadata: bool = False) -> bool:
-        """Same schema, and columns that are equal; on request the metadata too."""
-        return (
-            isinstance(other, RecordBatch)
-            and self.num_rows == other.num_rows
-            and self.schema.equals(other.schema, check_metadata)
-            and (not check_metadata or (self.metadata or {}) == (other.metadata or {}))
-            and all(mine.equals(theirs) for mine, theirs in zip(self.columns, other.columns, strict=True))
-        )
+        """Same schema, and columns that are equal; on request the metadata too, those of the schema and the batch."""
+        if check_metadata and isinstance(other, RecordBatch) and (self.metadata or {}) != (other.metadata or {}):
+            return False
+        return super().equals(other, check_metadata)
 
-    def validate(self, full: bool = False) -> None:
+    def validate(self, *, full: bool = False) -> None:
         """Check every column, by structure or with ``full`` by value; see :meth:`Array.validate`.
 
         Raises
@@ -286,7 +313,7 @@ class RecordBatch(Columns):
             field = self.schema.field(i)
             try:
                 column = self.column(i)
-                column.validate(full)
+                column.validate(full=full)
                 if column.type != field.type:
                     raise InvalidData(f"expected {field.type}, found {column.type}")
                 if len(column) != self.num_rows:
@@ -304,12 +331,14 @@ def _rebuild_batch(schema: Schema, num_rows: int, columns: list[Any], metadata: 
     return RecordBatch(schema, num_rows, columns, metadata=metadata)
 
 
-def record_batch(data: Any, names: Sequence[str] | None = None, schema: Schema | None = None) -> RecordBatch:
-    """A record batch from a mapping of names to values, or from arrays with names or a schema."""
-    if isinstance(names, Schema):
-        names, schema = None, names
-    if isinstance(data, Mapping):
-        return RecordBatch.from_pydict(data, schema)
-    if full_name(data).startswith("pyarrow.") and hasattr(data, "schema"):
-        raise not_expected("a mapping or arrays", data)
-    return RecordBatch.from_arrays(list(data), names, schema)
+def record_batch(
+    data: Any,
+    names: Sequence[str] | Schema | None = None,
+    schema: Schema | None = None,
+    metadata: MetadataLike | None = None,
+) -> RecordBatch:
+    """A record batch from a mapping of names to values, from arrays with names or a schema, or from a data frame.
+
+    The arguments and errors are those of :func:`shmarrow.table`.
+    """
+    return made_from(RecordBatch, data, names, schema, metadata)

@@ -1,38 +1,32 @@
-"""Chunked arrays: a column in several arrays of one type."""
+"""Chunked arrays: a column in several arrays of one type.
+
+Rules kept here:
+
+* what a chunk can do by itself is left to it, and the result has the same chunks; what depends on the whole column,
+  such as a dictionary or the dtype of an ndarray, is decided for all chunks together;
+* nothing is copied until somebody asks for one array over all chunks.
+"""
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING, Any, ClassVar
+from operator import index as as_index
+from typing import TYPE_CHECKING, Any, ClassVar, SupportsIndex
 
 import numpy as np
 
+from shmarrow.bitmap import Mask
+from shmarrow.build import array
 from shmarrow.build.sources import read_class
-from shmarrow.errors import CopyRequired, IndexOutOfRange, InvalidArgument, InvalidType, LimitExceeded
-from shmarrow.layout.array import concat_arrays, nulls
-from shmarrow.layout.memory import slice_bounds
-from shmarrow.types import DataType, as_type
+from shmarrow.errors import CopyRequired, IndexOutOfRange, InvalidArgument, InvalidData, InvalidType
+from shmarrow.layout.arguments import checked_mask, checked_positions
+from shmarrow.layout.array import Array, concat_arrays, make_array, nulls
+from shmarrow.layout.memory import Indices, frozen, slice_bounds, validity_of
+from shmarrow.places import Places, cut, places, sorted_places, starts_of
+from shmarrow.types import DataType, as_type, bool_
 
 if TYPE_CHECKING:
     import numpy.typing as npt
-
-
-_MOST = (1 << 63) - 1
-
-
-def starts_of(lengths: list[int], parts: str) -> npt.NDArray[np.int64]:
-    """Where each part starts in the whole, and its end, of shape (n + 1,).
-
-    Raises
-    ------
-    LimitExceeded
-        If the end is more than 2**63 - 1.
-    """
-    total = sum(lengths)
-    if total > _MOST:
-        raise LimitExceeded(f"{len(lengths)} {parts} have {total} rows, more than the {_MOST} that can be counted")
-    return np.cumsum([0, *lengths], dtype=np.int64)
 
 
 class ChunkedArray:
@@ -64,8 +58,18 @@ class ChunkedArray:
         for chunk in self.chunks:
             if chunk.type != type:
                 raise InvalidType(f"a chunk of {chunk.type} in a column of {type}")
-        self.type = type
+        self.type: Any = type
         self._starts = starts_of([len(chunk) for chunk in self.chunks], "chunks")
+
+    def _each(self, change: Callable[[Any], Any], type: DataType | None = None) -> ChunkedArray:
+        """Each chunk changed by itself, to values of the type given, or of the same."""
+        return ChunkedArray([change(chunk) for chunk in self.chunks], self.type if type is None else type)
+
+    def _cut_like(self, whole: Any) -> ChunkedArray:
+        """An array of this length in chunks as long as these."""
+        starts = self._starts.tolist()
+        parts = [whole.slice(start, len(chunk)) for start, chunk in zip(starts, self.chunks, strict=False)]
+        return ChunkedArray(parts, whole.type)
 
     @property
     def num_chunks(self) -> int:
@@ -78,40 +82,87 @@ class ChunkedArray:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of all buffers of all chunks."""
+        """Bytes that the slots of all chunks take; see :attr:`Array.nbytes`."""
         return sum([chunk.nbytes for chunk in self.chunks])
 
-    def chunk(self, index: int) -> Any:
-        """One of the arrays."""
-        if not -len(self.chunks) <= index < len(self.chunks):
-            raise IndexOutOfRange(f"no chunk {index}: there are {len(self.chunks)}")
-        return self.chunks[index]
+    def length(self) -> int:
+        """Number of slots, as ``len()``."""
+        return len(self)
+
+    def chunk(self, i: SupportsIndex) -> Any:
+        """One of the arrays, by number from 0.
+
+        Raises
+        ------
+        IndexOutOfRange
+            If there are fewer, or the number is negative.
+        InvalidType
+            If it is no int.
+        """
+        try:
+            number = as_index(i)
+        except TypeError:
+            raise InvalidType(f"a chunk is chosen by its number, found {i!r:.80}") from None
+        if not 0 <= number < len(self.chunks):
+            raise IndexOutOfRange(f"no chunk {number}: there are {len(self.chunks)}")
+        return self.chunks[number]
 
     def iterchunks(self) -> Iterator[Any]:
         """The arrays one after another."""
         return iter(self.chunks)
 
+    def pieces(self, cuts: npt.NDArray[np.int64]) -> Iterator[Any]:
+        """The arrays between positions that rise from 0 to the end; the ends of all chunks are among them."""
+        numbers = np.searchsorted(self._starts, cuts[:-1], "right") - 1
+        offsets, lengths = cuts[:-1] - self._starts[numbers], np.diff(cuts)
+        for number, offset, length in zip(numbers.tolist(), offsets.tolist(), lengths.tolist(), strict=True):
+            yield self.chunks[number].slice(offset, length)
+
     def combine_chunks(self) -> Any:
         """One array; a copy if there is more than one chunk."""
         return concat_arrays(self.chunks) if self.chunks else nulls(0, self.type)
+
+    # --- values ---
 
     def to_pylist(self) -> list[Any]:
         """The values as Python objects, None for null; a copy."""
         return [value for chunk in self.chunks for value in chunk.to_pylist()]
 
     def to_numpy(self, zero_copy_only: bool = False) -> npt.NDArray[Any]:
-        """The values as one ndarray of shape (length,); a copy unless there is one chunk that needs none."""
+        """The values as one ndarray of shape (length,); a copy unless there is one chunk that needs none.
+
+        The dtype is that of one array with the same values, also where chunks by themselves would have several, as
+        those of integers with nulls and without. See :meth:`Array.to_numpy`.
+
+        Raises
+        ------
+        CopyRequired
+            If a copy is needed and ``zero_copy_only`` is True.
+        """
         if len(self.chunks) == 1:
             found: npt.NDArray[Any] = self.chunks[0].to_numpy(zero_copy_only)
             return found
         if zero_copy_only:
             raise CopyRequired(f"{len(self.chunks)} chunks have no zero-copy numpy form; go through .chunks")
-        parts = [chunk.to_numpy(False) for chunk in self.chunks] or [nulls(0, self.type).to_numpy(False)]
-        return np.concatenate(parts)
+        parts = [chunk.to_numpy(False) for chunk in self.chunks if len(chunk)]
+        if parts and len({(part.dtype, part.shape[1:]) for part in parts}) == 1:
+            return np.concatenate(parts)
+        whole: npt.NDArray[Any] = self.combine_chunks().to_numpy(False)
+        return whole
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> npt.NDArray[Any]:
         result = self.to_numpy(zero_copy_only=copy is False)
         return np.array(result, dtype, copy=copy) if dtype is not None or copy else result
+
+    def is_null(self, *, nan_is_null: bool = False) -> ChunkedArray:
+        """True for null slots, in chunks of :class:`BooleanArray`; see :meth:`Array.is_null`."""
+        return self._each(lambda chunk: chunk.is_null(nan_is_null=nan_is_null), bool_())
+
+    def is_valid(self) -> ChunkedArray:
+        """True for slots that are not null, in chunks of :class:`BooleanArray`; see :meth:`Array.is_valid`."""
+        return self._each(lambda chunk: chunk.is_valid(), bool_())
+
+    # --- selecting ---
 
     def slice(self, offset: int = 0, length: int | None = None) -> ChunkedArray:
         """The values from ``offset`` on, ``length`` of them or as many as there are; copies nothing.
@@ -126,26 +177,88 @@ class ChunkedArray:
         offset, length = slice_bounds(offset, length, len(self), "column")
         return ChunkedArray(cut(self.chunks, self._starts, offset, length), self.type)
 
-    def cast(self, type: DataType | str) -> ChunkedArray:
-        """The same values in another form of their type; see :meth:`Array.cast`."""
-        target = as_type(type)
-        return ChunkedArray([chunk.cast(target) for chunk in self.chunks], target)
+    def take(self, indices: Any) -> ChunkedArray:
+        """The slots at ``indices``, in that order, in one chunk; a copy of those slots.
 
-    def validate(self, full: bool = False) -> None:
+        The arguments and errors are those of :meth:`Array.take`; a chunked array of indices is taken too.
+        """
+        positions, valid = checked_positions(one_array(indices))
+        return self._gather(places(self._starts, positions, valid, "column"))
+
+    def _gather(self, places: Places) -> ChunkedArray:
+        parts = [self.chunks[number]._take(local) for number, local in places.parts]
+        found = concat_arrays(parts) if parts else nulls(0, self.type)
+        return ChunkedArray([found if places.back is None else found._take(places.back, places.valid)], self.type)
+
+    def filter(self, mask: Any, null_selection_behavior: str = "drop") -> ChunkedArray:
+        """The slots where ``mask`` is True, in the same chunks but for those that have none; a copy.
+
+        The arguments and errors are those of :meth:`Array.filter`; a chunked mask, in any chunks, is taken too.
+        """
+        positions, valid = selection(mask, len(self), null_selection_behavior)
+        parts = [self.chunks[i]._take(*part) for i, *part in sorted_places(self._starts, positions, valid)]
+        return ChunkedArray(parts, self.type)
+
+    def drop_null(self) -> ChunkedArray:
+        """The slots that are not null, in the same chunks."""
+        return self._each(lambda chunk: chunk.drop_null())
+
+    def fill_null(self, fill_value: Any) -> ChunkedArray:
+        """A value in the place of nulls; see :meth:`Array.fill_null`."""
+        return self._each(lambda chunk: chunk.fill_null(fill_value))
+
+    # --- other forms ---
+
+    def cast(self, target_type: DataType | str, safe: bool = True) -> ChunkedArray:
+        """The same values in another form of their type; see :meth:`Array.cast`."""
+        target = as_type(target_type)
+        if not self.chunks and target != self.type:
+            _cast(nulls(0, self.type), target, safe)  # whether there is a cast at all
+        return self._each(lambda chunk: _cast(chunk, target, safe), target)
+
+    def unique(self) -> Any:
+        """The distinct values as one array, in the order of their first appearance; see :meth:`Array.unique`."""
+        return self.combine_chunks().unique()
+
+    def dictionary_encode(self, null_encoding: str = "mask") -> ChunkedArray:
+        """The same chunks as indices into one dictionary of all values; see :meth:`Array.dictionary_encode`."""
+        if self.type.layout == "dictionary":
+            return self
+        return self._cut_like(self.combine_chunks().dictionary_encode(null_encoding=null_encoding))
+
+    def unify_dictionaries(self) -> ChunkedArray:
+        """The same chunks with one dictionary for all, at any depth of the type; the same object where there is none.
+
+        Raises
+        ------
+        InvalidData
+            If there are more distinct values than the indices reach.
+        """
+        return self if len(self.chunks) < 2 else ChunkedArray(_unified(self.chunks), self.type)
+
+    def flatten(self) -> list[ChunkedArray]:
+        """A column for each field of structs, null where the struct is; a list of this one where it has no fields."""
+        if self.type.layout != "struct" or self.type.array_class is not None:
+            return [self]
+        parts = [chunk.flatten() for chunk in self.chunks]
+        return [ChunkedArray([part[i] for part in parts], field.type) for i, field in enumerate(self.type.fields)]
+
+    # --- checking and comparing ---
+
+    def validate(self, *, full: bool = False) -> None:
         """Check every chunk; see :meth:`Array.validate`."""
-        for chunk in self.chunks:
-            chunk.validate(full)
+        for i, chunk in enumerate(self.chunks):
+            try:
+                chunk.validate(full=full)
+            except InvalidData as error:
+                raise type(error)(f"chunk {i}: {error}") from None
 
     def equals(self, other: Any) -> bool:
         """Same type and same values, whatever the chunks."""
         if not isinstance(other, ChunkedArray) or self.type != other.type or len(self) != len(other):
             return False
-        cuts = np.union1d(self._starts, other._starts).tolist()
-        for start, end in itertools.pairwise(cuts):
-            mine, theirs = (part.slice(start, end - start).combine_chunks() for part in (self, other))
-            if not mine.equals(theirs):
-                return False
-        return True
+        cuts = np.union1d(self._starts, other._starts)
+        return all(mine.equals(theirs) for mine, theirs in zip(self.pieces(cuts), other.pieces(cuts), strict=True))
 
     def __len__(self) -> int:
         return int(self._starts[-1])
@@ -154,9 +267,12 @@ class ChunkedArray:
         if isinstance(key, slice):
             start, stop, step = key.indices(len(self))
             if step != 1:
-                return self.combine_chunks()[key]
+                return self.take(np.arange(start, stop, step))
             return self.slice(start, max(stop - start, 0))
-        index = key.__index__()
+        try:
+            index = as_index(key)
+        except TypeError:
+            raise InvalidType(f"a column is indexed by int or slice, found {type(key).__name__}") from None
         if not -len(self) <= index < len(self):
             raise IndexOutOfRange(f"index {index} is out of range: the column has {len(self)} values")
         index += len(self) if index < 0 else 0
@@ -178,14 +294,121 @@ class ChunkedArray:
         return f"<shmarrow.ChunkedArray {self.type}, length {len(self)}, {len(self.chunks)} chunks>\n[{shown}{more}]"
 
 
-def cut(parts: Iterable[Any], starts: npt.NDArray[np.int64], offset: int, length: int) -> list[Any]:
-    """The parts of a slice of arrays or batches, which start at ``starts``; empty parts are left out."""
-    found = []
-    for start, part in zip(starts.tolist(), parts, strict=False):
-        low, high = max(offset - start, 0), min(offset + length - start, len(part))
-        if low < high:
-            found.append(part.slice(low, high - low))
-    return found
+def _cast(chunk: Any, target: DataType, safe: bool) -> Any:
+    return chunk.cast(target) if safe else chunk.cast(target, safe=False)
+
+
+def chunked_array(arrays: Any, type: DataType | str | None = None) -> ChunkedArray:
+    """A chunked array over arrays of one type, without a copy; or over lists of values, each of which is a chunk.
+
+    Parameters
+    ----------
+    arrays : iterable of Array or of values, Array, or ChunkedArray
+        The chunks; values are those that :func:`shmarrow.array` takes.
+    type : DataType or str, optional
+        The type; that of the first chunk where it is not given. Arrays have it already, other values are built with
+        it.
+
+    Raises
+    ------
+    InvalidArgument
+        If there is neither a chunk nor a type.
+    InvalidType
+        If an array has another type, or it is no iterable of chunks.
+    InvalidData
+        If a value does not fit the type.
+    """
+    wanted = None if type is None else as_type(type)
+    if isinstance(arrays, ChunkedArray):
+        return ChunkedArray(arrays.chunks, arrays.type if wanted is None else wanted)
+    if isinstance(arrays, (str, bytes)) or not isinstance(arrays, Iterable):
+        raise InvalidType(f"expected an iterable of arrays, found {arrays!r:.80}")
+    chunks: list[Any] = []
+    for item in [arrays] if isinstance(arrays, Array) else arrays:
+        made = item if isinstance(item, (Array, ChunkedArray)) else array(item, wanted)
+        chunks.extend(made.chunks if isinstance(made, ChunkedArray) else [made])
+        if wanted is None and chunks:
+            wanted = chunks[0].type
+    return ChunkedArray(chunks, wanted)
+
+
+def one_array(values: Any) -> Any:
+    """The values of a chunked array as one array; anything else as it is."""
+    return values.combine_chunks() if isinstance(values, ChunkedArray) else values
+
+
+def selection(mask: Any, length: int, null_selection_behavior: str = "drop") -> tuple[Indices, Mask | None]:
+    """The positions where a mask is True, and which of them are valid: with ``"emit_null"`` null in the mask is null.
+
+    Raises
+    ------
+    InvalidType
+        If the mask holds anything but truth values and nulls.
+    InvalidArgument
+        If it has another length, or the behaviour is unknown.
+    """
+    if null_selection_behavior not in ("drop", "emit_null"):
+        raise InvalidArgument(
+            f"null_selection_behavior is 'drop' or 'emit_null', found {null_selection_behavior!r:.80}"
+        )
+    mask = one_array(mask)
+    if not isinstance(mask, (Array, np.ndarray)) or (isinstance(mask, np.ndarray) and mask.dtype == object):
+        mask = one_array(array(mask))
+    known = None
+    if isinstance(mask, Array):
+        if mask.type != bool_() and len(mask) != mask.null_count:
+            raise InvalidType(f"a mask holds truth values, found {mask.type}")
+        known = mask._mask()
+        mask = mask.values if mask.type == bool_() else np.zeros(len(mask), np.bool_)  # type: ignore[attr-defined]
+    keep = checked_mask(mask, length)
+    if known is None:
+        return np.flatnonzero(keep), None
+    if null_selection_behavior == "drop":
+        return np.flatnonzero(keep & known), None
+    positions = np.flatnonzero(keep | ~known)
+    return positions, known[positions]
+
+
+# --- one dictionary for several arrays --------------------------------------------------------------------------
+
+
+def _unified(arrays: Iterable[Any]) -> list[Any]:
+    """The same arrays of one type, with one dictionary for all wherever the type has one."""
+    arrays = list(arrays)
+    type = arrays[0].type
+    if type.layout == "dictionary" and type.array_class is None and type.value_type.layout != "dictionary":
+        return _with_one_dictionary(arrays)
+    if not type.fields:
+        return arrays
+    children = [_unified([array._children[i] for array in arrays]) for i in range(len(type.fields))]
+    return [array._with(children=list(parts)) for array, parts in zip(arrays, zip(*children, strict=True), strict=True)]
+
+
+def _with_one_dictionary(arrays: list[Any]) -> list[Any]:
+    first = arrays[0].dictionary
+    if all(array.dictionary is first for array in arrays):
+        return arrays
+    merged = concat_arrays([array.dictionary for array in arrays]).dictionary_encode()
+    type, dictionary, known = arrays[0].type, merged.dictionary, merged._mask()
+    most = int(np.iinfo(type.storage).max) + 1
+    if len(dictionary) > most:
+        raise InvalidData(f"{type}: {len(dictionary)} distinct values are more than the {most} that its indices reach")
+    codes = merged.indices.values
+    made, shift = [], 0
+    for part in arrays:
+        valid = part._mask()
+        indices = part._checked(valid)
+        slots = slice(None) if valid is None else np.flatnonzero(valid)
+        used = indices[slots].astype(np.int64) + shift
+        if known is not None and not known[used].all():  # a dictionary may hold nulls, but not the one for all
+            valid = np.ones(len(part), np.bool_) if valid is None else valid
+            valid[slots] = known[used]
+        data = np.zeros(len(part), type.storage)
+        data[slots] = np.where(codes[used] < 0, 0, codes[used])
+        shift += len(part.dictionary)
+        validity, count = validity_of(valid)
+        made.append(make_array(type, len(part), [validity, frozen(data)], count, 0, (), dictionary))
+    return made
 
 
 read_class(ChunkedArray, ChunkedArray.combine_chunks)

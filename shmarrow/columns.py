@@ -1,15 +1,32 @@
-"""What record batches and tables share: named columns of one length."""
+"""What record batches and tables do alike: named columns of one length.
+
+Rules kept here:
+
+* an operation stands here once, in terms of a few that a batch and a table each do in their own way: what a column
+  is, how columns are arranged anew, how rows are gathered;
+* what only arranges columns builds none: a column of a batch that was read is built when it is asked for;
+* mappings are matched with schemas by name, and sequences by position.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, Self, TypeVar
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
-from shmarrow.errors import FieldNotFound, InvalidArgument, InvalidType
-from shmarrow.types import DataType, Field, Schema
+import numpy as np
+
+from shmarrow.chunked import one_array, selection
+from shmarrow.errors import CopyRequired, InvalidArgument, InvalidData, InvalidType, not_expected
+from shmarrow.layout.arguments import checked_positions
+from shmarrow.naming import by_name, checked_schema, common_length, fields_at, given_fields, renamed, several
+from shmarrow.types import DataType, Field, MetadataLike, Schema
+from shmarrow.types.schema import position
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
 
 Key = int | str
-T = TypeVar("T")
+Slice = slice
 
 
 class Columns:
@@ -18,19 +35,168 @@ class Columns:
     __slots__ = ()
     _schema: Schema
     num_rows: int
+    from_pyarrow: ClassVar[Callable[[Any], Any]]
+
+    # --- what a batch and a table do in their own way ---
+
+    def column(self, i: Key) -> Any:
+        """A column by position or by name."""
+        raise NotImplementedError
+
+    @property
+    def columns(self) -> list[Any]:
+        """All columns, as a new list."""
+        raise NotImplementedError
+
+    def slice(self, offset: int = 0, length: int | None = None) -> Self:
+        """The rows from ``offset`` on, ``length`` of them or as many as there are; builds and copies nothing.
+
+        Raises
+        ------
+        IndexOutOfRange
+            If ``offset`` is negative or beyond the end.
+        InvalidArgument
+            If ``length`` is negative.
+        """
+        raise NotImplementedError
+
+    @classmethod
+    def _as_column(cls, values: Any, type: DataType | None) -> Any:
+        """Values as a column, of the type given or their own."""
+        raise NotImplementedError
+
+    @classmethod
+    def _over(cls, schema: Schema, columns: Sequence[Any], num_rows: int) -> Self:
+        """Columns that have been checked."""
+        raise NotImplementedError
+
+    def _with_schema(self, schema: Schema) -> Self:
+        """The same columns under other fields or metadata."""
+        raise NotImplementedError
+
+    def _arranged(self, schema: Schema, indices: Sequence[int], new: Mapping[int, Any]) -> Self:
+        """The columns at ``indices``, without building them; where ``new`` has a column for a place, that one."""
+        raise NotImplementedError
+
+    def _rows(self, positions: npt.NDArray[np.int64], valid: npt.NDArray[np.bool_] | None) -> Self:
+        """The rows at positions that rise, null where they are not valid."""
+        raise NotImplementedError
+
+    def _gathered(self, positions: npt.NDArray[np.int64], valid: npt.NDArray[np.bool_] | None) -> Self:
+        """The rows at positions in any order, null where they are not valid."""
+        raise NotImplementedError
+
+    # --- making them ---
+
+    @classmethod
+    def from_arrays(
+        cls,
+        arrays: Sequence[Any],
+        names: Sequence[str] | None = None,
+        schema: Schema | None = None,
+        metadata: MetadataLike | None = None,
+    ) -> Self:
+        """Columns with their names or their schema; copies nothing that is an array already.
+
+        Parameters
+        ----------
+        arrays : sequence
+            Arrays, chunked arrays, or values as :func:`shmarrow.array` takes them.
+        names : sequence of str, optional
+            A name for each; their types are those of the arrays.
+        schema : Schema, optional
+            A field for each, in place of names; an array of another type is cast.
+        metadata : mapping, optional
+            Metadata of the schema, with names only.
+
+        Raises
+        ------
+        InvalidArgument
+            If neither or both of names and schema are given, if their number is another than that of the arrays, or
+            if the arrays have several lengths.
+        InvalidData
+            If a value does not fit the type that the schema says.
+        InvalidType
+            If an array cannot be cast to that type at all.
+        """
+        columns = several(arrays, "arrays")
+        given = given_fields(columns, names, schema, metadata)
+        made = [cls._named_column(values, field) for values, field in zip(columns, given, strict=True)]
+        if schema is None:
+            fields = [Field(str(name), column.type) for name, column in zip(given, made, strict=True)]
+            schema = Schema(fields, metadata)
+        return cls._over(schema, made, common_length(made, schema))
+
+    @classmethod
+    def from_struct_array(cls, struct_array: Any) -> Self:
+        """The fields of structs as columns, null where the struct is."""
+        raise NotImplementedError
+
+    @classmethod
+    def _named_column(cls, values: Any, field: Field | str) -> Any:
+        """Values as the column of a field, or with a name; errors say which column."""
+        name, type = (field.name, field.type) if isinstance(field, Field) else (field, None)
+        try:
+            return cls._as_column(values, type)
+        except (InvalidArgument, InvalidData, InvalidType) as error:
+            raise error.__class__(f"column {name!r}: {error}") from None
+
+    @classmethod
+    def from_pydict(
+        cls, mapping: Mapping[str, Any], schema: Schema | None = None, metadata: MetadataLike | None = None
+    ) -> Self:
+        """Columns from a mapping of their names to arrays or values; a schema is matched by name.
+
+        Raises
+        ------
+        FieldNotFound
+            If the schema has a name that the mapping does not have.
+        InvalidArgument
+            If the mapping has a name that the schema does not have. The other errors are those of
+            :meth:`from_arrays`.
+        """
+        if not isinstance(mapping, Mapping):
+            raise InvalidType(f"expected a mapping of names to columns, found {mapping.__class__.__name__}")
+        names, columns = by_name(mapping, schema)
+        return cls.from_arrays(columns, names if schema is None else None, schema, metadata)
+
+    @classmethod
+    def from_pylist(
+        cls, mapping: Sequence[Mapping[str, Any]], schema: Schema | None = None, metadata: MetadataLike | None = None
+    ) -> Self:
+        """Columns from rows as dicts; a missing key is null.
+
+        Without a schema the first row names the columns.
+
+        Raises
+        ------
+        InvalidArgument
+            If a row has a key that the schema, or the first row, does not have. The other errors are those of
+            :meth:`from_arrays`.
+        InvalidType
+            If a row is no mapping.
+        """
+        rows = several(mapping, "rows")
+        for i, row in enumerate(rows):
+            if not isinstance(row, Mapping):
+                raise InvalidType(f"row {i}: expected a mapping of names to values, found {row.__class__.__name__}")
+        names = list(rows[0]) if schema is None and rows else [] if schema is None else checked_schema(schema).names
+        known = set(names)
+        for i, row in enumerate(rows):
+            if not known.issuperset(row):
+                extra = [name for name in row if name not in known]
+                raise InvalidArgument(f"row {i}: no column for {extra[:20]}; a schema names all columns: {names[:20]}")
+        columns = [[row.get(name) for row in rows] for name in names]
+        if not names:
+            return cls._over(schema or Schema((), metadata), [], len(rows))
+        return cls.from_arrays(columns, names if schema is None else None, schema, metadata)
+
+    # --- what they are ---
 
     @property
     def schema(self) -> Schema:
         """Names and types of the columns."""
         return self._schema.detach()
-
-    def column(self, key: Key) -> Any:
-        """A column by position or by name."""
-        raise NotImplementedError
-
-    def equals(self, other: Any, check_metadata: bool = False) -> bool:
-        """Same schema and same values."""
-        raise NotImplementedError
 
     @property
     def num_columns(self) -> int:
@@ -50,37 +216,246 @@ class Columns:
         for i in range(self.num_columns):
             yield self.column(i)
 
-    def field(self, key: Key) -> Field:
-        """The field of a column."""
-        return self.schema.field(key)
-
-    def __getitem__(self, key: Key | slice) -> Any:
-        """A column by position or name, or rows by slice."""
-        if isinstance(key, slice):
-            start, stop, step = key.indices(self.num_rows)
-            if step != 1:
-                raise InvalidArgument(f"rows are sliced by step 1, found {step}")
-            return self.slice(start, max(stop - start, 0))
-        return self.column(key)
-
-    def slice(self, offset: int = 0, length: int | None = None) -> Self:
-        """The rows from ``offset`` on, ``length`` of them or as many as there are; builds and copies nothing.
-
-        Raises
-        ------
-        IndexOutOfRange
-            If ``offset`` is negative or beyond the end.
-        InvalidArgument
-            If ``length`` is negative.
-        """
-        raise NotImplementedError
+    def field(self, i: Key) -> Field:
+        """The field of a column, by position or by name; the errors of :meth:`Schema.field`."""
+        return self.schema.field(i)
 
     def __len__(self) -> int:
         return self.num_rows
 
+    def __getitem__(self, key: Key | Slice) -> Any:
+        """A column by position or name, or rows by slice."""
+        if isinstance(key, slice):
+            start, stop, step = key.indices(self.num_rows)
+            if step != 1:
+                return self.take(np.arange(start, stop, step))
+            return self.slice(start, max(stop - start, 0))
+        return self.column(key)
+
+    # --- other columns ---
+
+    def select(self, columns: Iterable[Key]) -> Self:
+        """The columns at the positions or of the names given, in that order; builds and copies nothing."""
+        return self._selected([self._schema.index_of(key) for key in several(columns, "positions and names")])
+
+    def _selected(self, indices: Sequence[int]) -> Self:
+        return self._arranged(fields_at(self._schema, indices), indices, {})
+
+    def drop_columns(self, columns: Iterable[Key] | Key) -> Self:
+        """All columns but those of the names, or at the positions, given; builds and copies nothing.
+
+        Raises
+        ------
+        FieldNotFound
+            If a name is not there or stands there more than once.
+        """
+        keys = (columns,) if isinstance(columns, (str, int)) else several(columns, "positions and names")
+        dropped = {self._schema.index_of(key) for key in keys}
+        return self._selected([i for i in range(self.num_columns) if i not in dropped])
+
+    drop = drop_columns
+
+    def remove_column(self, i: int) -> Self:
+        """All columns but the one at position ``i``, which is not negative; builds and copies nothing."""
+        i = position(i, self.num_columns)
+        return self._selected([other for other in range(self.num_columns) if other != i])
+
+    def add_column(self, i: int, field_: Field | str, column: Any) -> Self:
+        """One more column before position ``i``, which may be the end; builds none of the others.
+
+        Parameters
+        ----------
+        i : int
+            A position, not negative.
+        field_ : Field or str
+            The field, or a name; then the type is that of the column.
+        column : Array, ChunkedArray, or values
+            As many values as there are rows; an array of another type than that of the field is cast.
+
+        Raises
+        ------
+        IndexOutOfRange
+            If there is no such position.
+        InvalidArgument
+            If the column has another length.
+        InvalidData
+            If a value does not fit the type of the field.
+        """
+        i = position(i, self.num_columns + 1)
+        field, made = self._new(field_, column)
+        indices = [*range(i), -1, *range(i, self.num_columns)]
+        return self._arranged(self._schema.insert(i, field), indices, {i: made})
+
+    def append_column(self, field_: Field | str, column: Any) -> Self:
+        """One more column at the end; see :meth:`add_column`."""
+        return self.add_column(self.num_columns, field_, column)
+
+    def set_column(self, i: int, field_: Field | str, column: Any) -> Self:
+        """Another column at position ``i``; the arguments and errors of :meth:`add_column`."""
+        i = position(i, self.num_columns)
+        field, made = self._new(field_, column)
+        indices = [*range(i), -1, *range(i + 1, self.num_columns)]
+        return self._arranged(self._schema.set(i, field), indices, {i: made})
+
+    def _new(self, field: Field | str, values: Any) -> tuple[Field, Any]:
+        if not isinstance(field, (Field, str)):
+            raise not_expected("a name or a shmarrow.Field", field)
+        column = self._named_column(values, field)
+        made = field if isinstance(field, Field) else Field(field, column.type)
+        if len(column) != self.num_rows:
+            raise InvalidArgument(
+                f"column {made.name!r} has {len(column)} values, expected one for {self.num_rows} rows"
+            )
+        return made, column
+
+    def rename_columns(self, names: Sequence[str] | Mapping[str, str]) -> Self:
+        """The same columns under other names; builds and copies nothing.
+
+        Parameters
+        ----------
+        names : sequence of str, or mapping of str to str
+            A name for each column, or new names by old ones for some.
+
+        Raises
+        ------
+        InvalidArgument
+            If there are more or fewer names than columns.
+        FieldNotFound
+            If a mapping has a name that is not there or stands there more than once.
+        InvalidType
+            When a field is asked for whose name is not a string.
+        """
+        if isinstance(names, Mapping):
+            new = {self._schema.index_of(several((old,), "names")[0]): name for old, name in names.items()}
+            names = [new.get(i, name) for i, name in enumerate(self._schema.names)]
+        return self._with_schema(renamed(self._schema, names))
+
+    def replace_schema_metadata(self, metadata: MetadataLike | None = None) -> Self:
+        """The same columns with other metadata in the schema; builds and copies nothing."""
+        return self._with_schema(self._schema.with_metadata(metadata))
+
+    def cast(self, target_schema: Schema, safe: bool = True) -> Self:
+        """The same columns in the types of another schema, whose metadata and nullability the result has.
+
+        Columns that have their type already are not built.
+
+        Parameters
+        ----------
+        target_schema : Schema
+            Fields of the same names in the same order.
+        safe : bool
+            See :meth:`Array.cast`.
+
+        Raises
+        ------
+        InvalidArgument
+            If the names differ.
+        InvalidData
+            If a value does not fit, or a column with nulls would not be nullable.
+        InvalidType
+            If there is no cast between two types.
+        """
+        target = checked_schema(target_schema)
+        if self._schema.names != target.names:
+            raise InvalidArgument(
+                f"the names of the schema are {target.names[:20]}, expected those of the columns: "
+                f"{self._schema.names[:20]}; select() brings columns into another order"
+            )
+        new: dict[int, Any] = {}
+        for i, (mine, wanted) in enumerate(zip(self._schema, target, strict=True)):
+            if mine.type != wanted.type:
+                try:
+                    new[i] = self.column(i).cast(wanted.type, **({} if safe else {"safe": False}))
+                except (InvalidData, InvalidType) as error:
+                    raise error.__class__(f"column {mine.name!r}: {error}") from None
+            if mine.nullable and not wanted.nullable and (new[i] if i in new else self.column(i)).null_count:
+                raise InvalidData(f"column {mine.name!r} holds nulls, which the schema does not allow there")
+        return self._arranged(target, [-1 if i in new else i for i in range(self.num_columns)], new)
+
+    def flatten(self) -> Self:
+        """The columns with structs replaced by their fields, as ``struct.field``; a field is null where its struct is.
+
+        Columns of other types are not built.
+        """
+        fields: list[Field] = []
+        indices: list[int] = []
+        new: dict[int, Any] = {}
+        for i, field in enumerate(self._schema):
+            inner = field.flatten()
+            if inner != [field]:
+                new.update(enumerate(self.column(i).flatten(), len(fields)))
+            fields += inner
+            indices += [i] if inner == [field] else [-1] * len(inner)
+        return self._arranged(Schema(fields, self._schema.metadata), indices, new)
+
+    # --- other rows ---
+
+    def take(self, indices: Any) -> Self:
+        """The rows at ``indices``, in that order; a copy. A null index gives a row of nulls.
+
+        Raises
+        ------
+        InvalidType
+            If the indices are not integers.
+        InvalidArgument
+            If they have another shape than (n,).
+        IndexOutOfRange
+            If an index is negative or beyond the end.
+        """
+        return self._gathered(*checked_positions(one_array(indices)))
+
+    def filter(self, mask: Any, null_selection_behavior: str = "drop") -> Self:
+        """The rows where ``mask`` is True; a copy of those rows.
+
+        Parameters
+        ----------
+        mask : bool ndarray, BooleanArray, ChunkedArray, or sequence of bool
+            A truth value for each row; it may have nulls.
+        null_selection_behavior : str
+            With ``"drop"`` null counts as False, with ``"emit_null"`` it gives a row of nulls.
+
+        Raises
+        ------
+        InvalidType
+            If the mask holds anything but truth values and nulls.
+        InvalidArgument
+            If it has another length.
+        """
+        positions, valid = selection(mask, self.num_rows, null_selection_behavior)
+        return self if valid is None and len(positions) == self.num_rows else self._rows(positions, valid)
+
+    # --- values ---
+
     def to_pydict(self) -> dict[str, list[Any]]:
         """A list of Python values for each column, by name; of columns with the same name the last."""
-        return {name: self.column(i).to_pylist() for i, name in enumerate(self.schema.names)}
+        return {name: column.to_pylist() for name, column in zip(self.schema.names, self.columns, strict=True)}
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> npt.NDArray[Any]:
+        """The values as an ndarray of shape (rows, columns); a copy.
+
+        Numbers are brought to one dtype, exactly; columns that have no dtype in common are Python values.
+
+        Raises
+        ------
+        InvalidData
+            If integers of 64 bits meet floats, and one has no exact float.
+        """
+        if copy is False:
+            raise CopyRequired("columns lie apart in memory, so that an ndarray of all of them is a copy")
+        result = as_matrix(self.schema.names, self.columns, self.num_rows)
+        return result if dtype is None else result.astype(dtype, copy=False)
+
+    def equals(self, other: Any, check_metadata: bool = False) -> bool:
+        """Same schema and same values; on request the same metadata too. A batch equals no table."""
+        if self is other and not len(self._schema):
+            return True
+        return (
+            isinstance(other, Columns)
+            and other.__class__ is self.__class__
+            and self.num_rows == other.num_rows
+            and self._schema.equals(other._schema, check_metadata)
+            and all(mine.equals(theirs) for mine, theirs in zip(self.columns, other.columns, strict=True))
+        )
 
     def __eq__(self, other: object) -> bool:
         return self.equals(other) if type(other) is type(self) else NotImplemented
@@ -99,110 +474,32 @@ class Columns:
     __str__ = __repr__
 
 
-class _RenamedFields:
-    """The fields of a schema under other names, which are checked when they are asked for.
-
-    See :class:`~shmarrow.types.schema.FieldSource`.
-    """
-
-    __slots__ = ("_names", "_schema")
-
-    def __init__(self, schema: Schema, names: tuple[str, ...]) -> None:
-        self._schema = schema
-        self._names = names
-
-    def __len__(self) -> int:
-        return len(self._names)
-
-    def field(self, index: int) -> Field:
-        return self._schema.field(index).with_name(self._names[index])
-
-    def fields(self) -> list[Field]:
-        return [field.with_name(name) for field, name in zip(self._schema.fields, self._names, strict=True)]
-
-    def names(self) -> list[str]:
-        for name in self._names:
-            if not isinstance(name, str):
-                raise InvalidType(f"the name of a field is a string, found {name!r}")
-        return list(self._names)
-
-    def find(self, name: str) -> list[int]:
-        return [i for i, other in enumerate(self._names) if other == name]
-
-    def detach(self) -> None:
-        self._schema.detach()
+def as_matrix(names: Sequence[str], columns: Sequence[Any], num_rows: int) -> npt.NDArray[Any]:
+    """Columns as an ndarray of shape (rows, columns); see :meth:`Columns.__array__`."""
+    parts = [column.to_numpy(zero_copy_only=False) for column in columns]
+    dtypes = {part.dtype for part in parts}
+    if all(part.ndim == 1 and part.dtype.kind in "biuf" for part in parts):
+        dtype = np.result_type(*dtypes) if dtypes else np.dtype(np.float64)
+        result = np.empty((num_rows, len(parts)), dtype)
+        for i, part in enumerate(parts):
+            if part.dtype.kind in "iu" and dtype.kind == "f":
+                _check_exact(names[i], part, dtype)
+            result[:, i] = part
+        return result
+    if len(dtypes) == 1 and all(part.ndim == 1 and part.dtype.kind in "mM" for part in parts):
+        return np.stack(parts, axis=1)
+    result = np.empty((num_rows, len(parts)), object)
+    for i, column in enumerate(columns):
+        result[:, i] = np.fromiter(column.to_pylist(), object, num_rows)
+    return result
 
 
-def several(values: Iterable[T], what: str) -> tuple[T, ...]:
-    """An argument that is to be a list; InvalidType for a string, which would be taken letter by letter."""
-    if isinstance(values, (str, bytes)) or not hasattr(values, "__iter__"):
-        raise InvalidType(f"expected a list of {what}, found {values!r:.80}; write [{values!r:.80}] for one")
-    return tuple(values)
-
-
-def renamed(schema: Schema, names: Sequence[str]) -> Schema:
-    """The same fields under other names; parses no field.
-
-    Raises
-    ------
-    InvalidArgument
-        If there are more or fewer names than fields.
-    """
-    names = several(names, "names")
-    if len(names) != len(schema):
-        raise InvalidArgument(f"{len(names)} names for {len(schema)} columns")
-    return Schema(metadata=schema.metadata, source=_RenamedFields(schema, names))
-
-
-def fields_at(schema: Schema, indices: Sequence[int]) -> Schema:
-    """The fields of a schema at some positions, with its metadata."""
-    return Schema([schema.field(i) for i in indices], schema.metadata)
-
-
-def wanted_types(count: int, names: Sequence[str] | None, schema: Schema | None) -> Sequence[DataType | None]:
-    """The types that ``count`` columns must have, None where the columns say it; checks the arguments.
-
-    Raises
-    ------
-    InvalidArgument
-        If neither or both of names and schema are given, or there are more or fewer of them than columns.
-    """
-    if (names is None) == (schema is None):
-        raise InvalidArgument("expected either names or a schema")
-    found: Sequence[DataType | None] = [None] * len(names) if schema is None else schema.types  # type: ignore[arg-type]
-    if len(found) != count:
-        raise InvalidArgument(f"{count} arrays for {len(found)} fields")
-    return found
-
-
-def by_name(mapping: Mapping[str, Any], schema: Schema | None) -> tuple[list[str], list[Any]]:
-    """The names and the columns of a mapping, in the order of the schema where there is one.
-
-    Raises
-    ------
-    FieldNotFound
-        If the schema has a name that the mapping does not have.
-    InvalidArgument
-        If the mapping has a name that the schema does not have, or the schema one twice.
-    """
-    if schema is None:
-        return list(mapping), list(mapping.values())
-    names = schema.names
-    missing = [name for name in names if name not in mapping]
-    if missing:
-        raise FieldNotFound(f"the mapping has no column for the fields {missing[:20]}, it has {list(mapping)[:20]}")
-    if len(mapping) != len(names):
-        known = set(names)
-        extra = [name for name in mapping if name not in known]
-        found = f"no field for the columns {extra[:20]}" if extra else "names that occur more than once"
-        raise InvalidArgument(f"the schema has {found}: {names[:20]}")
-    return names, [mapping[name] for name in names]
-
-
-def common_length(columns: Sequence[Any], schema: Schema) -> int:
-    """The one length of columns; InvalidArgument where they differ."""
-    lengths = {len(column) for column in columns}
-    if len(lengths) > 1:
-        found = ", ".join(f"{schema.field(i).name!r}: {len(column)}" for i, column in enumerate(columns[:20]))
-        raise InvalidArgument(f"the columns of a batch have one length, found {found}")
-    return lengths.pop() if lengths else 0
+def _check_exact(name: str, values: npt.NDArray[Any], dtype: np.dtype[Any]) -> None:
+    most = 1 << (np.finfo(dtype).nmant + 1)
+    if most > np.iinfo(values.dtype).max:
+        return
+    for value in values[(values > most) | (values < -most)].tolist():
+        if int(float(value)) != value:
+            raise InvalidData(
+                f"column {name!r} holds {value}, which has no exact {dtype}; cast or select() columns first"
+            )

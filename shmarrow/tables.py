@@ -5,28 +5,23 @@ Nothing is copied until somebody asks for one array over all chunks.
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
 from shmarrow.batch import RecordBatch
+from shmarrow.bitmap import Mask
 from shmarrow.build import array
-from shmarrow.chunked import ChunkedArray, cut, starts_of
-from shmarrow.columns import Columns, Key, by_name, common_length, fields_at, renamed, several, wanted_types
-from shmarrow.errors import (
-    InvalidArgument,
-    InvalidType,
-    full_name,
-    not_expected,
-)
-from shmarrow.layout.array import nulls
-from shmarrow.layout.memory import slice_bounds
-from shmarrow.types import DataType, Field, MetadataLike, Schema
-
-if TYPE_CHECKING:
-    pass
+from shmarrow.chunked import ChunkedArray
+from shmarrow.columns import Columns, Key
+from shmarrow.errors import Closed, InvalidArgument, InvalidData, InvalidType, not_expected
+from shmarrow.inputs import as_column, made_from
+from shmarrow.layout.array import Array, nulls
+from shmarrow.layout.memory import Indices, slice_bounds
+from shmarrow.naming import checked_schema, several, with_nulls
+from shmarrow.places import cut, places, sorted_places, starts_of
+from shmarrow.types import DataType, MetadataLike, Schema, struct, unify_schemas
 
 
 class Table(Columns):
@@ -80,56 +75,51 @@ class Table(Columns):
         return cls(schema, items)
 
     @classmethod
-    def from_arrays(
-        cls, arrays: Sequence[Any], names: Sequence[str] | None = None, schema: Schema | None = None
-    ) -> Table:
-        """A table over arrays, or chunked arrays, with their names or their schema.
+    def _as_column(cls, values: Any, type: DataType | None) -> Any:
+        if isinstance(values, (list, tuple)) and values and all(isinstance(item, Array) for item in values):
+            column: Any = ChunkedArray(values)
+        else:
+            chunked = hasattr(values, "iterchunks") and not isinstance(values, ChunkedArray) and values.num_chunks
+            column = ChunkedArray(map(array, values.iterchunks())) if chunked else as_column(values, type)
+            column = column if isinstance(column, ChunkedArray) else ChunkedArray([column])
+        return column if type is None else column.cast(type)
 
-        Copies nothing that is an array already, but where a chunk of one column ends within a chunk of another, that
-        other column is cut too.
+    @classmethod
+    def _over(cls, schema: Schema, columns: Sequence[Any], num_rows: int) -> Table:
+        if not columns:
+            return cls(schema, [RecordBatch(schema, num_rows, [])])
+        cuts = _cuts([column._starts for column in columns])
+        if len(cuts) < 2:  # no rows: the arrays stay, as they may have dictionaries
+            return cls(schema, [RecordBatch(schema, 0, [column.combine_chunks() for column in columns])])
+        lengths = np.diff(cuts).tolist()
+        parts = zip(*[column.pieces(cuts) for column in columns], strict=True)
+        return cls(schema, [RecordBatch(schema, length, part) for length, part in zip(lengths, parts, strict=True)])
 
-        Raises
-        ------
-        InvalidArgument
-            If neither names nor a schema are given or both, the numbers differ, or the columns have different lengths.
-        InvalidType
-            If a column cannot be cast to the type that the schema says.
-        """
-        if not any(isinstance(column, ChunkedArray) for column in arrays):
-            batch = RecordBatch.from_arrays(arrays, names, schema)
-            return cls(batch.schema, [batch])
-        wanted = wanted_types(len(arrays), names, schema)
-        columns = [_chunked(column, type) for column, type in zip(arrays, wanted, strict=True)]
-        if schema is None:
-            schema = Schema([Field(name, col.type) for name, col in zip(names or (), columns, strict=True)])
-        common_length(columns, schema)
-        cuts: list[int] = np.unique(np.concatenate([column._starts for column in columns])).tolist()
-        batches = []
-        for start, end in itertools.pairwise(cuts):
-            parts = [column.slice(start, end - start).combine_chunks() for column in columns]
-            batches.append(RecordBatch(schema, end - start, parts))
+    @classmethod
+    def from_struct_array(cls, struct_array: Any) -> Table:
+        """The fields of structs, in an array or chunks, as columns; see :meth:`RecordBatch.from_struct_array`."""
+        if not isinstance(struct_array, ChunkedArray):
+            return cls._of([RecordBatch.from_struct_array(struct_array)])
+        chunks = struct_array.chunks or [nulls(0, struct_array.type)]
+        return cls._of([RecordBatch.from_struct_array(chunk) for chunk in chunks])
+
+    @classmethod
+    def _of(cls, batches: Sequence[RecordBatch]) -> Table:
+        """Batches whose fields differ in what is nullable at most."""
+        schema = batches[0]._schema
+        if any(not batch._schema.equals(schema) for batch in batches[1:]):
+            schema = with_nulls(schema)
+            batches = [batch._with_schema(schema) for batch in batches]
         return cls(schema, batches)
-
-    @classmethod
-    def from_pydict(cls, mapping: Mapping[str, Any], schema: Schema | None = None) -> Table:
-        """A table from a mapping of column names to values."""
-        names, columns = by_name(mapping, schema)
-        return cls.from_arrays(columns, names if schema is None else None, schema)
-
-    @classmethod
-    def from_pylist(cls, rows: Sequence[Mapping[str, Any]], schema: Schema | None = None) -> Table:
-        """A table from rows as dicts; see :meth:`RecordBatch.from_pylist`."""
-        batch = RecordBatch.from_pylist(rows, schema)
-        return cls(batch.schema, [batch])
 
     @property
     def nbytes(self) -> int:
-        """Bytes of all buffers of all batches."""
+        """Bytes that the rows take in all columns of all batches; see :attr:`Array.nbytes`."""
         return sum([batch.nbytes for batch in self.batches])
 
-    def column(self, key: Key) -> ChunkedArray:
+    def column(self, i: Key) -> ChunkedArray:
         """A column by position or by name; copies nothing. Errors as :meth:`RecordBatch.column`."""
-        index = self.schema.index_of(key)
+        index = self._schema.index_of(i)
         return ChunkedArray([batch.column(index) for batch in self.batches], self.schema.field(index).type)
 
     @property
@@ -138,18 +128,22 @@ class Table(Columns):
         return [self.column(i) for i in range(self.num_columns)]
 
     def to_batches(self, max_chunksize: int | None = None) -> list[RecordBatch]:
-        """The batches, on request in pieces of at most ``max_chunksize`` rows; copies nothing."""
-        if max_chunksize is None:
-            return list(self.batches)
-        if not isinstance(max_chunksize, (int, np.integer)):
-            raise InvalidType(f"max_chunksize is an int, found {max_chunksize!r:.80}")
-        if max_chunksize < 1:
-            raise InvalidArgument(f"max_chunksize is at least 1, found {max_chunksize}")
-        return [
-            batch.slice(start, max_chunksize)
-            for batch in self.batches
-            for start in range(0, batch.num_rows, max_chunksize)
-        ]
+        """The batches, on request in pieces of at most ``max_chunksize`` rows; builds and copies nothing.
+
+        The errors are those of :meth:`RecordBatch.to_batches`.
+        """
+        if not self.batches:
+            RecordBatch(self._schema, 0).to_batches(max_chunksize)  # checks the argument
+        return [piece for batch in self.batches for piece in batch.to_batches(max_chunksize)]
+
+    def to_reader(self, max_chunksize: int | None = None) -> RecordBatchReader:
+        """A reader over the batches, on request in pieces of at most ``max_chunksize`` rows; copies nothing."""
+        return RecordBatchReader.from_batches(self.schema, self.to_batches(max_chunksize))
+
+    def to_struct_array(self, max_chunksize: int | None = None) -> ChunkedArray:
+        """The rows as structs, a chunk for each batch of :meth:`to_batches`; copies nothing."""
+        chunks = [batch.to_struct_array() for batch in self.to_batches(max_chunksize)]
+        return ChunkedArray(chunks, struct(self.schema.fields))
 
     def combine_chunks(self) -> Table:
         """A table of at most one batch; a copy if there was more than one."""
@@ -166,52 +160,78 @@ class Table(Columns):
         offset, length = slice_bounds(offset, length, self.num_rows, "table")
         return Table(self._schema, cut(self.batches, self._starts, offset, length))
 
-    def select(self, keys: Iterable[Key]) -> Table:
-        """The columns at the positions or of the names given, in that order; builds and copies nothing."""
-        indices = [self._schema.index_of(key) for key in several(keys, "positions and names")]
-        schema = fields_at(self._schema, indices)
-        return Table(schema, [batch._view(schema, indices, 0, batch.num_rows) for batch in self.batches])
+    def unify_dictionaries(self) -> Table:
+        """The same table with one dictionary for all batches in each column that has some, at any depth of its type.
 
-    def rename_columns(self, names: Sequence[str]) -> Table:
-        """The same columns under other names; see :meth:`RecordBatch.rename_columns`."""
-        return self._with_schema(renamed(self._schema, names))
+        Columns without dictionaries are not built. The errors are those of :meth:`ChunkedArray.unify_dictionaries`.
+        """
+        found = [i for i, field in enumerate(self._schema) if has_dictionary(field.type)]
+        new = {i: self.column(i).unify_dictionaries() for i in found}
+        return self._arranged(self._schema, [-1 if i in new else i for i in range(self.num_columns)], new)
 
-    def replace_schema_metadata(self, metadata: MetadataLike | None = None) -> Table:
-        """The same columns with other metadata in the schema; builds and copies nothing."""
-        return self._with_schema(self._schema.with_metadata(metadata))
+    def drop_null(self) -> Table:
+        """The rows that have no null in any column, in the same batches; a copy of those rows."""
+        return Table(self._schema, [batch.drop_null() for batch in self.batches])
 
     def _with_schema(self, schema: Schema) -> Table:
         return Table(schema, [batch._with_schema(schema) for batch in self.batches])
+
+    def _arranged(self, schema: Schema, indices: Sequence[int], new: Mapping[int, Any]) -> Table:
+        if not new:
+            return Table(schema, [batch._arranged(schema, indices, new) for batch in self.batches])
+        cuts = _cuts([self._starts, *[column._starts for column in new.values()]])
+        numbers = (np.searchsorted(self._starts, cuts[:-1], "right") - 1).tolist()
+        pieces = zip(*[column.pieces(cuts) for column in new.values()], strict=True)
+        made = []
+        for number, start, end, parts in zip(numbers, cuts.tolist(), cuts[1:].tolist(), pieces, strict=False):
+            batch = self.batches[number]
+            if end - start < batch.num_rows:
+                batch = batch.slice(start - int(self._starts[number]), end - start)
+            made.append(batch._arranged(schema, indices, dict(zip(new, parts, strict=True))))
+        if not made:  # no rows: the arrays stay, as they may have dictionaries
+            batch = (
+                self.batches[0]
+                if self.batches
+                else RecordBatch(self._schema, 0, [nulls(0, t) for t in self._schema.types])
+            )
+            made.append(batch._arranged(schema, indices, {i: column.combine_chunks() for i, column in new.items()}))
+        return Table(schema, made)
+
+    def _rows(self, positions: Indices, valid: Mask | None) -> Table:
+        found = sorted_places(self._starts, positions, valid)
+        batches = [self.batches[number]._rows(local, known) for number, local, known in found]
+        return self._of(batches) if batches else Table(self._schema)
+
+    def _gathered(self, positions: Indices, valid: Mask | None) -> Table:
+        found = places(self._starts, positions, valid, "table")
+        schema = self._schema if valid is None or valid.all() else with_nulls(self._schema)
+        columns = [column._gather(found).chunks[0] for column in self.columns]
+        return Table(schema, [RecordBatch(schema, len(positions), columns)])
 
     def to_pylist(self) -> list[dict[str, Any]]:
         """A dict of Python values for each row; of columns with the same name the last."""
         return [row for batch in self.batches for row in batch.to_pylist()]
 
-    def equals(self, other: Any, check_metadata: bool = False) -> bool:
-        """Same schema and same values, however they are cut into batches; on request the schema's metadata too."""
-        return (
-            isinstance(other, Table)
-            and self.num_rows == other.num_rows
-            and self.schema.equals(other.schema, check_metadata)
-            and all(mine.equals(theirs) for mine, theirs in zip(self.columns, other.columns, strict=True))
-        )
-
-    def validate(self, full: bool = False) -> None:
+    def validate(self, *, full: bool = False) -> None:
         """Check every batch; see :meth:`RecordBatch.validate`."""
-        for batch in self.batches:
-            batch.validate(full)
+        for i, batch in enumerate(self.batches):
+            try:
+                batch.validate(full=full)
+            except InvalidData as error:
+                raise type(error)(f"batch {i}: {error}") from None
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Table, (self.schema, self.batches)
 
 
-def _chunked(values: Any, type: DataType | None) -> ChunkedArray:
-    """Values as a chunked array; cast to a type, where one is given."""
-    if not isinstance(values, ChunkedArray):
-        return ChunkedArray([array(values, type)])
-    if type is None or values.type == type:
-        return values
-    return ChunkedArray([chunk.cast(type) for chunk in values.chunks or [nulls(0, values.type)]], type)
+def _cuts(starts: Sequence[Any]) -> Any:
+    """Where any of several columns has a chunk that starts or ends, of dtype int64, rising."""
+    return starts[0] if len(starts) == 1 and len(starts[0]) == 2 else np.unique(np.concatenate(starts))
+
+
+def has_dictionary(type: DataType) -> bool:
+    """Whether a type, or one of its children at any depth, is dictionary-encoded."""
+    return type.layout == "dictionary" or any(has_dictionary(field.type) for field in type.fields)
 
 
 def _empty_table(schema: Schema) -> Table:
@@ -222,17 +242,216 @@ def _empty_table(schema: Schema) -> Table:
 Schema.empty_table = _empty_table
 
 
-def table(data: Any, names: Sequence[str] | None = None, schema: Schema | None = None) -> Table:
-    """A table from a mapping of names to values, from record batches, or from arrays with names or a schema."""
-    if isinstance(names, Schema):
+class RecordBatchReader:
+    """Batches of one schema, one after another; the base of all readers of streams.
+
+    Attributes
+    ----------
+    schema : Schema
+        The schema of all batches; it stays when the reader is closed.
+    """
+
+    schema: Schema
+
+    @staticmethod
+    def from_batches(schema: Schema, batches: Iterable[RecordBatch]) -> RecordBatchReader:
+        """A reader over batches, which are taken from the iterable when they are read.
+
+        Raises
+        ------
+        InvalidType
+            If the schema is none, or when a batch is read that has other fields.
+        """
+        return _Batches(checked_schema(schema), iter(batches))
+
+    def read_next_batch(self) -> RecordBatch:
+        """The next batch.
+
+        Raises
+        ------
+        StopIteration
+            At the end.
+        InvalidData
+            If what comes next breaks the format.
+        Closed
+            After :meth:`close`.
+        """
+        raise NotImplementedError
+
+    def __iter__(self) -> Iterator[RecordBatch]:
+        return self
+
+    def __next__(self) -> RecordBatch:
+        return self.read_next_batch()
+
+    def read_all(self) -> Table:
+        """All batches that are left, as a table."""
+        return Table(self.schema, list(self))
+
+    def close(self) -> None:
+        """Release the source; batches that were handed out stay. A second call does nothing."""
+        raise NotImplementedError
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+class _Batches(RecordBatchReader):
+    """A reader over batches that are there already, or that an iterator makes."""
+
+    def __init__(self, schema: Schema, batches: Iterator[RecordBatch]) -> None:
+        self.schema = schema
+        self._batches: Iterator[RecordBatch] | None = batches
+
+    def read_next_batch(self) -> RecordBatch:
+        if self._batches is None:
+            raise Closed("the reader of batches is closed")
+        batch = next(self._batches)
+        if not isinstance(batch, RecordBatch):
+            raise not_expected("a shmarrow.RecordBatch", batch)
+        if not batch._schema.equals(self.schema):
+            raise InvalidType(f"a batch has other fields than the reader:\n{batch.schema}\nexpected\n{self.schema}")
+        return batch
+
+    def close(self) -> None:
+        self._batches = None
+
+
+def table(
+    data: Any,
+    names: Sequence[str] | Schema | None = None,
+    schema: Schema | None = None,
+    metadata: MetadataLike | None = None,
+) -> Table:
+    """A table from a mapping of names to values, from arrays, from a data frame, or from record batches.
+
+    Parameters
+    ----------
+    data : mapping, sequence of arrays, DataFrame, record batches, or reader
+        Columns by name; or columns whose names, or schema, are given; or a data frame of pandas or polars, whose
+        columns are used without a copy where :func:`shmarrow.array` needs none. The index of pandas becomes a column
+        at the end, named as it is or ``__index_level_0__``, unless it is a RangeIndex; with a schema, if that names
+        it. Batches, tables and readers keep their columns.
+    names : sequence of str, optional
+        The names of the arrays.
+    schema : Schema, optional
+        The fields, matched by name with a mapping or a data frame, and by position with arrays. Arrays of other types
+        are cast.
+    metadata : mapping, optional
+        Metadata of the schema, where none is given.
+
+    Raises
+    ------
+    FieldNotFound
+        If the schema has a name that the mapping does not have.
+    InvalidArgument
+        If names are missing, or too many; if columns have several lengths; if arguments exclude each other.
+    InvalidType
+        If the data are nothing of the kind, or cannot be cast to the schema.
+    InvalidData
+        If a value does not fit the schema.
+    """
+    if isinstance(names, Schema) and schema is None:
         names, schema = None, names
+    found = _batches_of(data)
+    if found is None:
+        return made_from(Table, data, names, schema, metadata)
+    if names is not None:
+        raise InvalidArgument("record batches bring their names; expected them without others")
+    if schema is not None and metadata is not None:
+        raise InvalidArgument("a schema brings its metadata; expected one or the other")
+    own, batches = found
+    result = Table.from_batches(batches, own or (None if batches else schema))
+    if schema is not None:
+        result = result if result.schema.equals(schema, check_metadata=True) else result.cast(schema)
+    return result if metadata is None else result.replace_schema_metadata(metadata)
+
+
+def _batches_of(data: Any) -> tuple[Schema | None, Sequence[RecordBatch]] | None:
+    """The schema, where one is known, and the record batches that data are; None where they are none."""
     if isinstance(data, RecordBatch):
-        data = [data]
-    if isinstance(data, Mapping):
-        return Table.from_pydict(data, schema)
-    if full_name(data).startswith("pyarrow.") and hasattr(data, "schema"):
-        raise not_expected("a mapping, record batches or arrays", data)
-    items = list(data)
-    if names is None and all(isinstance(item, RecordBatch) for item in items):
-        return Table.from_batches(items, schema)
-    return Table.from_arrays(items, names, schema)
+        return data.schema, [data]
+    if isinstance(data, Table):
+        return data.schema, data.batches
+    if isinstance(getattr(data, "schema", None), Schema) and hasattr(data, "read_all"):
+        return data.schema, data.read_all().batches
+    if isinstance(data, (list, tuple)) and data and all(isinstance(item, RecordBatch) for item in data):
+        return None, data
+    return None
+
+
+# --- one after another ------------------------------------------------------------------------------------------
+
+
+def concat_tables(tables: Iterable[Table], promote_options: str = "none") -> Table:
+    """Tables one after another; copies nothing but columns that are cast.
+
+    Parameters
+    ----------
+    tables : iterable of Table
+        At least one; the schema's metadata are those of the first.
+    promote_options : str
+        ``"none"`` wants the same fields in all. ``"default"`` and ``"permissive"`` bring them to one schema, as
+        :func:`unify_schemas` does: columns are matched by name, and those that a table does not have are null.
+
+    Raises
+    ------
+    InvalidArgument
+        If there is no table, or the option is unknown.
+    InvalidType
+        If the tables have different fields, or such as no type takes together.
+    InvalidData
+        If a value does not fit the type that takes both.
+    """
+    found = several(tables, "tables")
+    for item in found:
+        if not isinstance(item, Table):
+            raise not_expected("a list of shmarrow.Table", item)
+    if not found:
+        raise InvalidArgument("expected at least one table")
+    if promote_options not in ("none", "default", "permissive"):
+        raise InvalidArgument(f"promote_options is 'none', 'default' or 'permissive', found {promote_options!r:.80}")
+    schema = found[0].schema
+    if promote_options != "none":
+        schema = unify_schemas([item.schema for item in found], promote_options=promote_options)
+        missing = {name for name in schema.names for item in found if name not in item._schema}
+        if missing:
+            fields = [field.with_nullable(field.nullable or field.name in missing) for field in schema]
+            schema = Schema(fields, schema.metadata)
+        found = tuple([_in_schema(item, schema) for item in found])
+    for i, item in enumerate(found):
+        if not item._schema.equals(schema):
+            raise InvalidType(f"table {i} has other fields than the first:\n{item.schema}\nexpected\n{schema}")
+    return Table(schema, [batch for item in found for batch in item.batches])
+
+
+def _in_schema(table: Table, schema: Schema) -> Table:
+    """A table with the columns of a schema, by name; those that it does not have are null."""
+    names = [name for name in schema.names if name in table._schema]
+    result = table.select(names)
+    fields = {field.name: field for field in schema}
+    result = result.cast(Schema([fields[name].with_nullable(True) for name in names], schema.metadata))
+    for i, field in enumerate(schema):
+        if field.name not in table._schema:
+            result = result.add_column(i, field, nulls(table.num_rows, field.type))
+    return result._with_schema(schema)
+
+
+def concat_batches(recordbatches: Iterable[RecordBatch]) -> RecordBatch:
+    """Batches of the same fields as one; a copy, but a single one comes back as it is.
+
+    Raises
+    ------
+    InvalidArgument
+        If there is no batch.
+    InvalidType
+        If their fields differ.
+    """
+    found = several(recordbatches, "record batches")
+    if not found:
+        raise InvalidArgument("expected at least one record batch")
+    whole = Table.from_batches(found)
+    return found[0] if len(found) == 1 else whole.combine_chunks().batches[0]

@@ -287,7 +287,7 @@ def test_ranges_are_fetched_before_columns_are_built(codec: str | None) -> None:
 def test_tables_from_chunks_are_checked() -> None:
     """Numbers of columns and their types, also where there are no values that could show it."""
     empty = sa.ChunkedArray([], sa.struct({"x": sa.int8()}))
-    with pytest.raises(sa.InvalidArgument, match="1 arrays for 2 fields"):
+    with pytest.raises(sa.InvalidArgument, match="1 arrays for 2 names"):
         sa.Table.from_arrays([empty], names=["a", "b"])
     with pytest.raises(sa.InvalidArgument, match="2 arrays for 1 fields"):
         sa.Table.from_arrays([empty, empty], schema=sa.schema([("a", sa.int8())]))

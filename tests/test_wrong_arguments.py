@@ -131,9 +131,6 @@ def test_what_is_pyarrows_is_said_to_be_so() -> None:
         (lambda: writer.write(table), "a shmarrow.RecordBatch", "Table"),
         (lambda: writer.write_table(table), "a shmarrow.Table", "Table"),
         (lambda: sa.ipc.new_file(io.BytesIO(), batch.schema), "a shmarrow.Schema", "Schema"),
-        (lambda: sa.record_batch(batch), "a mapping or arrays", "RecordBatch"),
-        (lambda: sa.record_batch(table), "a mapping or arrays", "Table"),
-        (lambda: sa.table(table), "a mapping, record batches or arrays", "Table"),
         (lambda: sa.schema(batch.schema), "fields, pairs or a mapping", "Schema"),
         (lambda: sa.Table.from_batches([batch]), "a list of shmarrow.RecordBatch", "RecordBatch"),
     ):

@@ -15,10 +15,12 @@ from shmarrow.build.sources import plain
 from shmarrow.convert.python import kinds_of
 from shmarrow.errors import InvalidArgument, InvalidData, InvalidType
 from shmarrow.layout import arguments
-from shmarrow.layout.array import Array
+from shmarrow.layout.array import Array, make_array
 from shmarrow.layout.from_numpy import array_from_numpy
 from shmarrow.layout.from_values import array_from_pylist
+from shmarrow.layout.memory import frozen
 from shmarrow.types import DataType
+from shmarrow.types.descriptors import simple_types
 
 __all__ = ["array", "infer_type"]
 
@@ -71,6 +73,10 @@ def array(
     never lost; integers beyond 2**63 are uint64; moments with and without a time zone are not mixed; a str, bytes or
     dict is one value, not a list of them; and byte-swapped, structured and multi-dimensional ndarrays are taken.
     """
+    if obj.__class__ is np.ndarray and type is mask is size is None and not from_pandas and obj.ndim == 1:
+        number = _NUMBERS.get(obj.dtype)
+        if number is not None:
+            return make_array(number, len(obj), [None, frozen(obj)], 0)
     wanted = None if type is None else types.as_type(type)
     if not isinstance(obj, (list, tuple, np.ndarray, Array)):
         obj, pandas = plain(obj, size, array)
@@ -89,6 +95,10 @@ def array(
             return make(obj, None, valid, bool(from_pandas)).cast(wanted, safe=False)
     except RecursionError:
         raise InvalidType("the values nest too deep, or contain themselves") from None
+
+
+_NUMBERS = {type.storage: type for type in simple_types().values() if type.descriptor.values in ("integer", "float")}
+"""The types of numbers by the dtypes that have them in memory as Arrow does."""
 
 
 def infer_type(values: Any, mask: Any = None, from_pandas: bool = False) -> DataType:

@@ -15,6 +15,7 @@ from shmarrow.errors import InvalidType
 from shmarrow.layout.array import Array
 from shmarrow.layout.from_numpy import lists_of, type_of_dtype
 from shmarrow.layout.from_values import null_kinds
+from shmarrow.layout.items import columns_of_dicts, forms_of
 from shmarrow.types import DataType, from_numpy_dtype
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ _BY_CLASS: list[tuple[Any, DataType]] = [
     (MonthDayNano, types.month_day_nano_interval()),
     (DayTime, types.day_time_interval()),
 ]
+_NO_INTEGERS = (bool, np.timedelta64)  # which derive from integers
 _UNITS = ("D", "s", "ms", "us", "ns")
 _LISTS = (list, tuple, np.ndarray, Array, range, set, frozenset)
 _DEPTH = 64
@@ -58,13 +60,13 @@ def type_of_values(values: Sequence[Any], kinds: set[Any] | None = None, above: 
     for classes, type in _BY_CLASS:
         if all(issubclass(kind, classes) for kind in kinds):
             return type
-    integers = {kind for kind in kinds if issubclass(kind, (int, np.integer)) and not issubclass(kind, bool)}
+    integers = {kind for kind in kinds if issubclass(kind, (int, np.integer)) and not issubclass(kind, _NO_INTEGERS)}
     floats = {kind for kind in kinds if issubclass(kind, (float, np.floating))}
     if kinds == integers:
         return _integers(values, kinds)
     if kinds == integers | floats:
         if all(issubclass(kind, np.generic) for kind in kinds):
-            return from_numpy_dtype(np.result_type(*[np.dtype(kind) for kind in kinds]))
+            return type_of_dtype(np.result_type(*[np.dtype(kind) for kind in kinds]))
         return types.float64()
     names = {kind.__name__ for kind in kinds}
     if names == {"MonthDayNano"} and all(issubclass(kind, tuple) for kind in kinds):  # also pyarrow's
@@ -92,6 +94,8 @@ def type_of_values(values: Sequence[Any], kinds: set[Any] | None = None, above: 
 def type_of_ndarray(values: npt.NDArray[Any], valid: Mask | None = None) -> DataType:
     """The type of an ndarray's values; with several dimensions lists of fixed sizes."""
     dtype = values.dtype
+    if values.ndim == 1 and not dtype.hasobject:
+        return type_of_dtype(dtype)
     if dtype.kind == "O":
         kept = values if valid is None else values[valid]
         return lists_of(type_of_values(kept.reshape(-1).tolist()), values.shape[1:])
@@ -112,7 +116,8 @@ def _refuse(values: Sequence[Any], kinds: set[Any]) -> NoReturn:
         raise InvalidType(f"no type takes all values: {found}; give the type")
     ((kind, slot),) = slots.items()
     hint = next((_HINTS[cls.__name__] for cls in kind.__mro__ if cls.__name__ in _HINTS), "give the type")
-    raise InvalidType(f"slot {slot} is {values[slot]!r:.80} of type {kind.__name__}, which no type takes: {hint}")
+    shown = " ".join(repr(values[slot]).split())
+    raise InvalidType(f"slot {slot} is {shown:.80} of type {kind.__name__}, which no type takes: {hint}")
 
 
 def _integers(values: Sequence[Any], kinds: set[Any]) -> DataType:
@@ -149,15 +154,16 @@ def _decimals(values: Sequence[Any]) -> DataType:
 
 
 def _numpy_units(values: Sequence[Any], kind: Any) -> set[str]:
-    """The units of numpy's moments or spans among the values, as Arrow has them."""
-    dtypes = {value.dtype for value in values if isinstance(value, kind)}
-    named = [dtype for dtype in dtypes if np.datetime_data(dtype)[0] != "generic"]
-    found = [type_of_dtype(dtype) for dtype in named]
-    if len(named) < len(dtypes) and any(
-        not np.isnat(v) for v in values if isinstance(v, kind) and v.dtype not in named
-    ):
-        type_of_dtype(next(dtype for dtype in dtypes if dtype not in named))
-    return {"D" if type.unit == "day" else type.unit for type in found}  # type: ignore[attr-defined]
+    """The units of numpy's moments or spans among the values, as Arrow has them; those of NaT only if they have one."""
+    found = set()
+    for dtype in {value.dtype for value in values if isinstance(value, kind) and not _is_blank(value)}:
+        type: Any = type_of_dtype(dtype)
+        found.add("D" if type.unit == "day" else type.unit)
+    return found
+
+
+def _is_blank(value: Any) -> bool:
+    return bool(np.isnat(value)) and np.datetime_data(value.dtype)[0] == "generic"
 
 
 def _finest(units: set[str]) -> str:
@@ -226,6 +232,9 @@ def _below(values: Sequence[Any], above: tuple[Any, ...]) -> tuple[Any, ...]:
 
 def _struct(values: Sequence[Any], above: tuple[Any, ...]) -> DataType:
     above = _below(values, above)
+    whole = columns_of_dicts(values)
+    if whole is not None:
+        return types.struct({name: type_of_values(column, above=above) for name, column in whole.items()})
     columns: dict[str, list[Any]] = {}
     for i, value in enumerate(values):
         if value is not None:
@@ -241,24 +250,28 @@ def _struct(values: Sequence[Any], above: tuple[Any, ...]) -> DataType:
 def _list(values: Sequence[Any], kinds: set[Any], above: tuple[Any, ...]) -> DataType:
     above = _below(values, above)
     known = [value for value in values if value is not None]
-    for value in known:
-        if isinstance(value, np.ndarray) and not value.ndim:
-            raise InvalidType("an ndarray without dimensions is no list")
     if all(issubclass(kind, Array) for kind in kinds):
         return types.list_(_one_type([value.type for value in known]))
-    if all(issubclass(kind, np.ndarray) for kind in kinds) and not any(value.dtype.hasobject for value in known):
-        shapes = {value.shape[1:] for value in known}
-        dtypes = {value.dtype for value in known}
-        if len(dtypes) == 1:
-            return types.list_(_one_type([lists_of(type_of_dtype(*dtypes), shape) for shape in shapes]))
-        samples = [np.zeros((), dtype)[()] for dtype in dtypes]
-        return types.list_(_one_type([lists_of(type_of_values(samples), shape) for shape in shapes]))
-    if sum(map(len, known)) > _MANY or len(above) > 3:
+    if all(issubclass(kind, np.ndarray) for kind in kinds):
+        forms = forms_of(known)
+        dtypes, shapes = {dtype for dtype, _, _ in forms}, {shape for _, shape, _ in forms}
+        if not any(dtype.hasobject for dtype in dtypes):
+            if len(dtypes) == 1:
+                return types.list_(_one_type([lists_of(type_of_dtype(*dtypes), shape) for shape in shapes]))
+            samples = [np.zeros((), dtype)[()] for dtype in dtypes]
+            return types.list_(_one_type([lists_of(type_of_values(samples), shape) for shape in shapes]))
+    if len(above) > 3 or sum(map(_length, known)) > _MANY:
         known = list({id(value): value for value in known}.values())
     items: list[Any] = []
     for value in known:
-        items += value
+        if isinstance(value, np.ndarray) and not value.ndim:
+            raise InvalidType("an ndarray without dimensions is no list")
+        items.extend(value)
     return types.list_(type_of_values(items, above=above))
+
+
+def _length(value: Any) -> int:
+    return len(value) if getattr(value, "ndim", 1) else 0
 
 
 _MANY = 1 << 22

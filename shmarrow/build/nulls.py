@@ -7,25 +7,32 @@ from typing import Any
 
 import numpy as np
 
+from shmarrow.convert.python import kinds_of
 from shmarrow.layout.array import Array
 from shmarrow.layout.memory import frozen, validity_of
 
 
-def without_nan(values: Sequence[Any]) -> list[Any]:
+def without_nan(values: Sequence[Any]) -> Sequence[Any]:
     """Python values with None for NaN, also within lists and dicts; ndarrays stay as they are."""
-    return [_without_nan(value) for value in values]
+    kinds = kinds_of(values)
+    numbers = {kind for kind in kinds if issubclass(kind, (float, np.floating)) or kind.__name__ == "Decimal"}
+    whole = {kind for kind in kinds if kind in (list, tuple) or issubclass(kind, Mapping)}
+    if whole:
+        return [
+            None if value.__class__ in numbers and value != value
+            else _without_nan(value) if value.__class__ in whole
+            else value
+            for value in values
+        ]  # fmt: skip
+    if numbers:
+        return [None if value.__class__ in numbers and value != value else value for value in values]
+    return values
 
 
 def _without_nan(value: Any) -> Any:
-    if isinstance(value, (float, np.floating)):
-        return None if value != value else value
-    if value.__class__ in (list, tuple):
-        return without_nan(value)
     if isinstance(value, Mapping):
-        return {key: _without_nan(item) for key, item in value.items()}
-    if value.__class__.__name__ == "Decimal":
-        return None if value.is_nan() else value
-    return value
+        return dict(zip(value, without_nan(list(value.values())), strict=True))
+    return without_nan(value)
 
 
 def nan_to_null(array: Array) -> Any:

@@ -1,4 +1,4 @@
-"""From objects of any library with an Arrow interface: a method that gives pyarrow arrays, or capsules of the C one."""
+"""From objects of any library with an Arrow interface: methods that give a pyarrow array, or capsules."""
 
 from __future__ import annotations
 

@@ -142,7 +142,7 @@ class BinaryArray(Array):
 
     def _check_values(self) -> None:
         if self._type.text:
-            check_utf8(self, self.offsets)
+            check_utf8(self, self.data, self.offsets)
 
     @classmethod
     def from_pylist(cls, type: Any, values: Sequence[Any], valid: Mask | None) -> Any:
@@ -198,23 +198,18 @@ def cast_binary(array: Any, target: Any) -> Any:
         return _cast_to_fixed(array, target) if target.descriptor.values == "bytes" else None
     if target.text and not array.type.text:
         array._with(type=array.type.__class__(True)).validate(full=True)
-    kept = array.trim()
-    validity, count = kept._buffers[0], kept.null_count
+    kept = array if array.type.layout == "binary_view" and target.layout != "binary_view" else array.trim()
+    validity, count = kept._trimmed_validity(), kept.null_count
     if target.layout == "binary_view":
         if array.type.layout == "binary_view":
             return make_array(target, len(kept), kept._buffers, count)
-        starts, lengths = _starts_and_lengths(kept)
-        made = array_class(target).over(target, kept.data, starts, lengths)  # type: ignore[attr-defined]
+        offsets = checked_offsets(kept, len(kept.data), "bytes")
+        made = array_class(target).over(target, kept.data, offsets)  # type: ignore[attr-defined]
         return make_array(target, len(kept), [validity, *made._buffers[1:]], count)
     offsets, data = kept._contiguous()
     if int(offsets[-1]) > np.iinfo(target.offset_dtype).max:
         raise InvalidData(f"{target}: {int(offsets[-1])} bytes are more than its offsets reach; use the large form")
     return make_array(target, len(kept), [validity, frozen(offsets.astype(target.offset_dtype)), data], count)
-
-
-def _starts_and_lengths(array: Any) -> tuple[Indices, Indices]:
-    offsets = array._contiguous()[0].astype(np.int64)
-    return offsets[:-1], np.diff(offsets)
 
 
 def _cast_to_fixed(array: Any, target: Any) -> Any:
@@ -391,47 +386,57 @@ def gather_bytes(data: Bytes, starts: Indices, lengths: Indices) -> Bytes:
     total = int(ends[-1]) if len(ends) else 0
     if total and np.array_equal(starts[1:], starts[:-1] + lengths[:-1]):
         return read_only(data[int(starts[0]) : int(starts[0]) + total].copy())
-    result = np.empty(total, np.uint8)
-    copy_runs(result, ends - lengths, data, starts, lengths)
-    return read_only(result)
+    target = np.empty(total + SLACK, np.uint8)
+    to = ends - lengths
+    for first in range(0, len(starts) if total else 0, PIECE):
+        piece = slice(first, first + PIECE)
+        copy_rest(target, to[piece], data, starts[piece], lengths[piece])
+        write_words(target, to[piece], load_words(data, starts[piece]))
+    return read_only(target[:total])
 
+
+PIECE = 1 << 14
+"""Slots whose numbers stay in the processor's cache."""
 
 _LONG = 1024
 
+SLACK = 8
+"""Bytes behind a target, which the last word of a run may reach into."""
 
-def copy_runs(target: npt.NDArray[np.uint8], to: Indices, source: Bytes, starts: Indices, lengths: Indices) -> None:
-    """Copy runs of bytes to their places; all lie within source and target.
 
-    A run is copied as words of a width that fits it, of which the last may overlap the one before: all runs of similar
-    length by two array operations, and nothing is written outside of a run.
+def write_words(target: npt.NDArray[np.uint8], to: Indices, words: npt.NDArray[np.uint64]) -> None:
+    """Write eight bytes to each position; joining runs that follow one another ends with their first eight bytes.
+
+    These are written whole, also of shorter runs: what is too much goes into the first bytes of the runs that follow,
+    which are written after it, as numpy assigns in the order of the indices.
     """
-    for width in (1, 2, 4):
-        at = np.flatnonzero((lengths >= width) & (lengths < 2 * width))
-        if len(at):
-            write, read = _words_at(target, width), _words_at(source, width)
-            write[to[at]] = read[starts[at]]
-            if width > 1:
-                rest = lengths[at] - width
-                write[to[at] + rest] = read[starts[at] + rest]
+    _words_at(target, 8)[to] = words
+
+
+def copy_rest(target: npt.NDArray[np.uint8], to: Indices, source: Bytes, starts: Indices, lengths: Indices) -> None:
+    """Copy what runs have beyond their first eight bytes to their places, for runs that follow one another.
+
+    The last word of a run may reach into the first eight bytes of those that follow, which :func:`write_words` writes
+    after this, or into the :data:`SLACK` behind the last.
+    """
+    if not len(lengths) or int(lengths.max()) <= 8:
+        return
     at = np.flatnonzero(lengths > _LONG)
     for i, start, size in zip(to[at].tolist(), starts[at].tolist(), lengths[at].tolist(), strict=True):
         target[i : i + size] = source[start : start + size]
-    at = np.flatnonzero((lengths >= 8) & (lengths <= _LONG))
-    if not len(at):
-        return
-    write, read = _words_at(target, 8), _words_at(source, 8)
-    to, starts, lengths = to[at], starts[at], lengths[at]
-    write[to] = read[starts]
+    some = lengths > 8
+    if len(at):
+        some &= lengths <= _LONG
+    if not some.all():
+        to, starts, lengths = to[some], starts[some], lengths[some]
+    write = _words_at(target, 8)
     position = 8
-    while True:
+    while len(to):
+        write[to + position] = load_words(source, starts + position)
+        position += 8
         more = lengths > position
         if not more.all():
             to, starts, lengths = to[more], starts[more], lengths[more]
-            if not len(to):
-                return
-        step = np.minimum(position, lengths - 8)
-        write[to + step] = read[starts + step]
-        position += 8
 
 
 def _words_at(data: npt.NDArray[np.uint8], width: int) -> npt.NDArray[Any]:
@@ -505,14 +510,13 @@ def same_runs(left: Bytes, starts: Indices, right: Bytes, right_starts: Indices,
         position += 8
 
 
-def check_utf8(array: Any, offsets: npt.NDArray[Any], first: int = 0) -> None:
+def check_utf8(array: Any, data: Bytes, offsets: npt.NDArray[Any], first: int = 0) -> None:
     """Every slot that is not null is UTF-8 by itself; ``first`` is the number of the first slot, for messages.
 
     The bytes of all slots are checked in large pieces; nothing more is to be done where they are ASCII. A piece that is
     not UTF-8, or a slot that starts within a character, may still be right where null slots hold other bytes, so only
     then the slots are looked at one by one.
     """
-    data = array.data
     length = len(array)
     if is_ascii(data[int(offsets[0]) : int(offsets[-1])]):
         return
@@ -524,9 +528,9 @@ def check_utf8(array: Any, offsets: npt.NDArray[Any], first: int = 0) -> None:
         end = min(max(end, start + 1), length)
         region = data[int(offsets[start]) : int(offsets[end])]
         if not is_ascii(region) and not _splits_well(region, offsets[start:end] - offsets[start]):
-            mask = array._valid()
+            mask = array._mask()
             for i in range(start, end):
-                if mask[i]:
+                if mask is None or mask[i]:
                     decode(array.type, data[int(offsets[i]) : int(offsets[i + 1])].tobytes(), first + i)
         start = end
 

@@ -7,7 +7,7 @@ first four bytes follow, the index of a data buffer, and the offset in it.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -17,9 +17,11 @@ from shmarrow.errors import EXPANDED_VALUES, InvalidData, LimitExceeded
 from shmarrow.layout.array import Array, make_array
 from shmarrow.layout.binary import (
     LOW_BYTES,
+    PIECE,
+    SLACK,
     cast_binary,
     check_utf8,
-    copy_runs,
+    copy_rest,
     decode,
     gather_bytes,
     is_ascii,
@@ -29,8 +31,9 @@ from shmarrow.layout.binary import (
     same_runs,
     slices,
     split,
+    write_words,
 )
-from shmarrow.layout.memory import Indices, frozen, read_only, validity_of, view_of
+from shmarrow.layout.memory import EMPTY, Indices, frozen, read_only, validity_of, view_of
 from shmarrow.layout.preview import Budget, preview_bytes
 
 if TYPE_CHECKING:
@@ -40,17 +43,32 @@ INLINE = 12
 _WORDS = np.dtype(("<i4", (4,)))
 _PAIR = np.dtype(("<u8", (2,)))
 _MAX = (1 << 31) - 1
-_PIECE = 1 << 14  # slots whose words stay in the processor's cache
 _SIZE = np.uint64(0xFFFFFFFF)
 _HALF = np.uint64(32)
 _HIGH_BITS = np.uint64(0x8080808080808080)
-_PADDING = np.array(
-    [(~int(LOW_BYTES[min(size + 4, 8)])) & ((1 << 64) - 1) for size in range(INLINE + 1)] + [0], np.uint64
-)
-_PADDING_2 = np.array(
-    [(~int(LOW_BYTES[max(size - 4, 0)])) & ((1 << 64) - 1) for size in range(INLINE + 1)] + [0], np.uint64
-)
-"""For each length of a short value the bits of both words that are zero; none for long ones, which come last."""
+_PADDING = ~np.array([int(LOW_BYTES[min(size + 4, 8)]) for size in range(INLINE + 1)], np.uint64)
+_PADDING_2 = ~np.array([int(LOW_BYTES[max(size - 4, 0)]) for size in range(INLINE + 1)], np.uint64)
+"""For each length of a short value the bits of both words that are zero."""
+
+
+Sizes: TypeAlias = "npt.NDArray[np.uint32]"
+_NONE = np.empty(0, np.int64)
+
+
+class _Piece(NamedTuple):
+    """Some of the views, and where they lead."""
+
+    first: int
+    """The first slot."""
+    words: npt.NDArray[np.uint64]
+    sizes: Sizes
+    """The lengths, 0 where null."""
+    long: Mask | None
+    """True for long values, None where there are none."""
+    source: Bytes
+    """What long values lie in."""
+    starts: Indices
+    """Where they start there; of no length where no value is long."""
 
 
 class BinaryViewArray(Array, late=True):
@@ -67,38 +85,89 @@ class BinaryViewArray(Array, late=True):
     @property
     def data_buffers(self) -> list[Bytes]:
         """The buffers that long values lie in."""
-        return [data for data in self._buffers[2:] if data is not None]
-
-    def _checked(self, valid: Mask | None) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.bool_]]:
-        """The views, all zero where null, and which of them are long, after a check of where they lead."""
-        words = self._words()
-        if valid is not None:
-            dead = np.flatnonzero(~valid)
-            if words[dead].any():
-                words = words.copy()
-                words[dead] = 0
-        views = words.view(np.int32)
-        if not len(views) or (int(views[:, 0].max()) <= INLINE and int(views[:, 0].min()) >= 0):
-            return views, np.zeros(len(views), np.bool_)
-        long = np.empty(len(views), np.bool_)
-        held = [len(data) for data in self.data_buffers]
-        room = np.array([*held, 0], np.uint64)  # none beyond the last buffer
-        for first in range(0, len(views), _PIECE):
-            piece = slice(first, first + _PIECE)
-            # Unsigned, so what is negative is too large.
-            sizes, places = words[piece, 0] & _SIZE, words[piece, 1]
-            starts, index = places >> _HALF, places & _SIZE
-            wrong = starts + sizes > (room[0] if len(held) == 1 else room[np.minimum(index, len(held))])
-            wrong |= (index >= len(held)) | (starts > _MAX) | (sizes > _MAX)
-            long[piece] = sizes > INLINE
-            wrong &= long[piece]
-            if wrong.any():
-                self._fail(first + int(wrong.argmax()))
-        return views, long
+        return [EMPTY if data is None else data for data in self._buffers[2:]]
 
     def _words(self) -> npt.NDArray[np.uint64]:
         """The views of shape (length, 2) as two little-endian numbers; the length is the low half of the first."""
         return view_of(self._buffers[1], _PAIR, self._offset, self._length)
+
+    def _sizes(self, valid: Mask | None) -> Sizes:
+        """The lengths of the values, 0 where null, of shape (length,); a copy."""
+        sizes: Sizes = self._words().view(np.uint32)[:, 0].copy()
+        if valid is not None:
+            sizes *= valid
+        return sizes
+
+    def _pieces(self, sizes: Sizes) -> Iterator[_Piece]:
+        """The views by some thousands, after a check of where they lead; ``sizes`` are their lengths."""
+        words = self._words()
+        buffers = self.data_buffers
+        room = self._room()
+        merged: tuple[Bytes, Indices] | None = None
+        for first in range(0, len(sizes), PIECE):
+            part, own = words[first : first + PIECE], sizes[first : first + PIECE]
+            if int(own.max()) <= INLINE:
+                yield _Piece(first, part, own, None, EMPTY, _NONE)
+                continue
+            long, numbers, starts = self._places(first, part, own, room)
+            if len(buffers) == 1:
+                yield _Piece(first, part, own, long, buffers[0], starts)
+                continue
+            at = np.flatnonzero(long)
+            used = numbers[at]
+            low, high = int(used.min()), int(used.max())
+            if low == high:
+                yield _Piece(first, part, own, long, buffers[low], starts)
+            elif merged is None and _worth(buffers[low : high + 1], own):
+                source, bases = _merge(buffers[low : high + 1])
+                starts[at] += bases[used - low]
+                yield _Piece(first, part, own, long, source, starts)
+            elif merged is not None or _worth(buffers, sizes):
+                merged = _merge(buffers) if merged is None else merged
+                yield _Piece(first, part, own, long, merged[0], starts + merged[1][numbers])
+            else:
+                parts, to = [], 0
+                for number, places in _groups(used):
+                    slots = at[places]
+                    lengths = own[slots].astype(np.int64)
+                    parts.append(gather_bytes(buffers[number], starts[slots], lengths))
+                    starts[slots] = np.cumsum(lengths) - lengths + to
+                    to += len(parts[-1])
+                yield _Piece(first, part, own, long, np.concatenate(parts), starts)
+
+    def _room(self) -> Indices:
+        """The sizes of the buffers, and -1 behind them."""
+        return np.array([*map(len, self.data_buffers), -1], np.int64)
+
+    def _places(
+        self, first: int, words: npt.NDArray[np.uint64], sizes: Sizes, room: Indices
+    ) -> tuple[Mask, Indices, Indices]:
+        """Which of some views are long, the numbers of their buffers and where they start there; 0 for others."""
+        long = sizes > INLINE
+        places = words[:, 1] * long
+        numbers, starts = (places & _SIZE).view(np.int64), (places >> _HALF).view(np.int64)
+        ends = starts + sizes
+        beyond = len(room) - 1
+        inside = int(numbers.max()) < beyond and (
+            int(ends.max()) <= int(room[0]) if beyond == 1 else not (ends > room[numbers]).any()
+        )
+        if not inside or int(starts.max()) > _MAX or int(sizes.max()) > _MAX:
+            wrong = (ends > room[np.minimum(numbers, beyond)]) | (starts > _MAX) | (sizes > _MAX)
+            wrong &= long
+            if wrong.any():
+                self._fail(first + int(wrong.argmax()))
+        return long, numbers, starts
+
+    def _long(self, sizes: Sizes) -> Iterator[tuple[Indices, Indices, Indices]]:
+        """The slots of long values, the numbers of their buffers and where they start there, by some thousands."""
+        words = self._words()
+        room = self._room()
+        for first in range(0, len(sizes), PIECE):
+            own = sizes[first : first + PIECE]
+            if int(own.max()) > INLINE:
+                long, numbers, starts = self._places(first, words[first : first + PIECE], own, room)
+                at = np.flatnonzero(long)
+                yield at + first, numbers[at], starts[at]
 
     def _fail(self, slot: int) -> None:
         length, _, index, start = self.views[slot].tolist()
@@ -116,10 +185,11 @@ class BinaryViewArray(Array, late=True):
         length, _, buffer, start = view[0].tolist()
         if 0 <= length <= INLINE:
             return view.tobytes()[4 : 4 + min(length, most)], length
-        data = self.data_buffers
-        if length < 0 or not 0 <= buffer < len(data) or start < 0 or start + length > len(data[buffer]):
+        data = self._buffers[buffer + 2] if 0 <= buffer < len(self._buffers) - 2 else None
+        if data is None or length < 0 or start < 0 or start + length > len(data):
             self._fail(index)
-        return data[buffer][start : start + min(length, most)].tobytes(), length
+        assert data is not None
+        return data[start : start + min(length, most)].tobytes(), length
 
     def _value(self, index: int) -> Any:
         value, _ = self._bytes(index)
@@ -130,33 +200,37 @@ class BinaryViewArray(Array, late=True):
         return preview_bytes(head, size, self._type.text)
 
     def _pylist(self, valid: Mask | None) -> list[Any]:
-        views, long = self._checked(valid)
-        if int(views[:, 0].sum(dtype=np.int64)) > sum(map(len, self.data_buffers)) + 16 * self._length:
-            return self._distinct(views, long, valid)
+        sizes = self._sizes(valid)
+        if int(sizes.sum(dtype=np.int64)) > sum(map(len, self.data_buffers)) + 16 * self._length:
+            return self._distinct(sizes, valid)
         result: list[Any] = []
-        for start in range(0, self._length, 1 << 14):
-            part = slice(start, start + (1 << 14))
-            offsets, data = self._joined(views[part], long[part])
+        for piece in self._pieces(sizes):
+            offsets = _offsets(piece.sizes)
+            target = np.empty(int(offsets[-1]) + SLACK, np.uint8)
+            _join(target, offsets[:-1], piece)
+            data = target[:-SLACK]
             found = split(self._type, data, offsets[1:])
             if found is None:
-                at = offsets.tolist()
-                found = slices(
-                    self._type, data.tobytes(), at[:-1], at[1:], None if valid is None else valid[part], start
-                )
+                at, first = offsets.tolist(), piece.first
+                part = None if valid is None else valid[first : first + len(piece.sizes)]
+                found = slices(self._type, data.tobytes(), at[:-1], at[1:], part, first)
             result += found
         return result
 
-    def _distinct(self, views: npt.NDArray[np.int32], long: npt.NDArray[np.bool_], valid: Mask | None) -> list[Any]:
+    def _distinct(self, sizes: Sizes, valid: Mask | None) -> list[Any]:
         """The values where long ones overlap; those of equal views are made once."""
-        at = np.flatnonzero(long)
-        short = views.copy()
+        at, numbers, places = (np.concatenate(part) for part in zip(*self._long(sizes), strict=True))
+        short = self._words().copy()
         short[at] = 0
         starts = np.arange(4, 16 * self._length + 4, 16)
-        result = slices(self._type, short.tobytes(), starts.tolist(), (starts + short[:, 0]).tolist(), valid)
-        distinct, inverse = np.unique(views[at][:, [0, 2, 3]], axis=0, return_inverse=True)
-        self._check_total(distinct[:, 0])
+        ends = starts + np.where(sizes <= INLINE, sizes, 0)
+        result = slices(self._type, short.tobytes(), starts.tolist(), ends.tolist(), valid)
+        distinct, inverse = np.unique(
+            np.stack([numbers, places, sizes[at].astype(np.int64)], 1), axis=0, return_inverse=True
+        )
+        self._check_total(distinct[:, 2])
         buffers = self.data_buffers
-        raw = [buffers[i][start : start + length].tobytes() for length, i, start in distinct.tolist()]
+        raw = [buffers[i][start : start + length].tobytes() for i, start, length in distinct.tolist()]
         values = [decode(self._type, value, 0) for value in raw] if self._type.text else raw
         for slot, i in zip(at.tolist(), inverse.reshape(-1).tolist(), strict=True):
             result[slot] = values[i]
@@ -178,55 +252,42 @@ class BinaryViewArray(Array, late=True):
         LimitExceeded
             If overlapping views add up to far more bytes than there are.
         """
-        views, long = self._checked(self._mask())
-        self._check_total(views[:, 0])
-        return self._joined(views, long)
-
-    def _joined(self, views: npt.NDArray[np.int32], long: npt.NDArray[np.bool_]) -> tuple[npt.NDArray[np.int64], Bytes]:
-        """The same for some of the views, which have been checked and add up to no more than there is."""
-        offsets = np.zeros(len(views) + 1, np.int64)
-        np.cumsum(views[:, 0], out=offsets[1:])
-        total = int(offsets[-1])
-        at = np.flatnonzero(long)
-        buffers = self.data_buffers
-        if not len(at):
-            inline = views[:, 1:].tobytes().translate(None, b"\0")
-            if len(inline) == total:  # no value holds a zero byte, so all that were are padding
-                return offsets, np.frombuffer(inline, np.uint8)
-        lengths = views[:, 0].astype(np.int64)
-        if len(at):
-            sizes, places = lengths[at], views.view(np.uint64)[:, 1][at]
-            index = places & _SIZE
-            if total == int(sizes.sum()) and bool((index == index[0]).all()):
-                return offsets, gather_bytes(buffers[int(index[0])], (places >> _HALF).view(np.int64), sizes)
-        data = np.empty(total, np.uint8)
-        short = np.flatnonzero(~long)
-        flat = np.ascontiguousarray(views).reshape(-1).view(np.uint8)
-        copy_runs(data, offsets[short], flat, short * 16 + 4, lengths[short])
-        for i, slots in _by_buffer(views, long):
-            copy_runs(data, offsets[slots], buffers[i], views[slots, 3].astype(np.int64), lengths[slots])
-        return offsets, read_only(data)
+        sizes = self._sizes(self._mask())
+        self._check_total(sizes)
+        offsets = _offsets(sizes)
+        target = np.empty(int(offsets[-1]) + SLACK, np.uint8)
+        for piece in self._pieces(sizes):
+            _join(target, offsets[piece.first : piece.first + len(piece.sizes)], piece)
+        return offsets, read_only(target[:-SLACK])
 
     def _gather(self, indices: Indices) -> Any:
         buffers = [None, frozen(self.views[indices]), *self._buffers[2:]]
         return make_array(self._type, len(indices), buffers, 0)
 
     def trim(self) -> Any:
-        views, long = self._checked(self._mask())
-        buffers = self.data_buffers
-        kept: list[Bytes] = []
-        changed = views
-        for i, at in _by_buffer(views, long):
-            starts = views[at, 3].astype(np.int64)
-            low, high = int(starts.min()), int((starts + views[at, 0]).max())
-            if low or len(kept) != i:
-                changed = changed if changed is not views else views.copy()
-                changed[at, 3] = starts - low
-                changed[at, 2] = len(kept)
-            kept.append(buffers[i][low:high])
-        return self._with(
-            offset=0, buffers=[self._trimmed_validity(), frozen(changed), *kept], null_count=self.null_count
-        )
+        valid = self._mask()
+        words = self._words()
+        if valid is not None:
+            dead = np.flatnonzero(~valid)
+            if words[dead].any():
+                words = words.copy()
+                words[dead] = 0
+        sizes = self._sizes(valid)
+        data = self.data_buffers
+        needed, low, high = _extents(self._long(sizes), sizes, len(data))
+        kept = np.flatnonzero(high)
+        if 4 * int(needed.sum()) + 4096 < int((high - low)[kept].sum()):  # little of much data
+            offsets, raw = self.contiguous()
+            _, *buffers = BinaryViewArray.over(self._type, raw, offsets)._buffers
+        else:
+            if low[kept].any() or len(kept) <= int(kept.max(initial=-1)):
+                words = words.copy()
+                moved = np.cumsum(high > 0) - 1
+                for slots, numbers, starts in self._long(sizes):
+                    places = (starts - low[numbers]) << 32 | moved[numbers]
+                    words[slots, 1] = places.view(np.uint64)
+            buffers = [frozen(words), *[data[i][low[i] : high[i]] for i in kept.tolist()]]
+        return self._with(offset=0, buffers=[self._trimmed_validity(), *buffers], null_count=self.null_count)
 
     @classmethod
     def _join(cls, arrays: Sequence[Any]) -> Any:
@@ -242,42 +303,45 @@ class BinaryViewArray(Array, late=True):
 
     def _same(self, other: Any, live: Mask | None) -> bool:
         mine, theirs = self._words(), other._words()
-        long = (mine[:, 0] & _SIZE) > INLINE
-        differ = mine[:, 0] != theirs[:, 0]
-        differ |= (mine[:, 1] != theirs[:, 1]) & ~long
         valid: Mask | None = None
-        if differ.any():
-            valid = self._live(live)
-            if valid is None or (differ & valid).any():
+        known = same_views = True
+        for first in range(0, self._length, PIECE):
+            piece = slice(first, first + PIECE)
+            left, right = mine[piece], theirs[piece]
+            if np.array_equal(left, right):
+                continue
+            if known:
+                valid, known = self._live(live), False
+            heads, tails = left[:, 0] != right[:, 0], left[:, 1] != right[:, 1]
+            if valid is not None:
+                heads &= valid[piece]
+                tails &= valid[piece]
+            if heads.any():
                 return False
-        if not long.any():
+            if tails.any():
+                if (tails & (left.view(np.uint32)[:, 0] <= INLINE)).any():
+                    return False
+                same_views = False
+        sizes = self._sizes(self._live(live) if known else valid)
+        if not len(sizes) or int(sizes.max()) <= INLINE:
             return True
-        valid = self._live(live) if valid is None else valid
-        moved = (mine[:, 1] != theirs[:, 1]) & long
-        if not (moved if valid is None else moved & valid).any() and self._same_data(other, mine[:, 0] & _SIZE):
-            return True
-        return self._same_long(other, valid)
+        return (same_views and self._same_data(other, sizes)) or self._same_long(other, sizes)
 
-    def _same_data(self, other: Any, sizes: npt.NDArray[np.uint64]) -> bool:
-        """Whether the data buffers are the same, which is only looked at where most of them is referred to."""
-        left, right = self.data_buffers, other.data_buffers
+    def _same_data(self, other: Any, sizes: Sizes) -> bool:
+        """Whether equal views lead to equal buffers, which is only looked at where most of them is referred to."""
+        most = int((self._words()[:, 1] * (sizes > INLINE) & _SIZE).max()) + 1
+        left, right = self.data_buffers[:most], other.data_buffers[:most]
         if len(left) != len(right):
             return False
-        if all(mine is theirs for mine, theirs in zip(left, right, strict=True)):
-            return True
-        most = sum(map(len, left)) <= 4 * int(sizes.sum()) + 1024
-        return most and all(same_bytes(mine, theirs) for mine, theirs in zip(left, right, strict=True))
+        pairs = [(one, two) for one, two in zip(left, right, strict=True) if not _is_same_memory(one, two)]
+        return (not pairs or _worth(left, sizes)) and all(same_bytes(one, two) for one, two in pairs)
 
-    def _same_long(self, other: Any, valid: Mask | None) -> bool:
-        views, long = self._checked(valid)
-        their_views, _ = other._checked(valid)
-        for i, mine in _by_buffer(views, long):
-            rest = np.zeros(self._length, np.bool_)
-            rest[mine] = True
-            for j, at in _by_buffer(their_views, rest):
-                starts, their_starts = views[at, 3].astype(np.int64), their_views[at, 3].astype(np.int64)
-                lengths = views[at, 0].astype(np.int64)
-                if not same_runs(self.data_buffers[i], starts, other.data_buffers[j], their_starts, lengths):
+    def _same_long(self, other: Any, sizes: Sizes) -> bool:
+        for mine, theirs in zip(self._pieces(sizes), other._pieces(sizes), strict=True):
+            if mine.long is not None:
+                at = np.flatnonzero(mine.long)
+                starts, lengths = mine.starts[at], mine.sizes[at].astype(np.int64)
+                if not same_runs(mine.source, starts, theirs.source, theirs.starts[at], lengths):
                     return False
         return True
 
@@ -293,112 +357,188 @@ class BinaryViewArray(Array, late=True):
     _contiguous = contiguous
 
     def _check_references(self) -> None:
-        self._checked(self._mask())
+        sizes, words, room = self._sizes(self._mask()), self._words(), self._room()
+        for first in range(0, len(sizes), PIECE):
+            own = sizes[first : first + PIECE]
+            if int(own.max()) > INLINE:
+                self._places(first, words[first : first + PIECE], own, room)
 
     def _check_values(self) -> None:
-        mask = self._mask()
-        views, long = self._checked(mask)
-        words = views.view(np.uint64)
-        ascii_ = self._type.text
-        for start in range(0, self._length, _PIECE):
-            piece = slice(start, start + _PIECE)
-            sizes = np.minimum(views[piece, 0], INLINE + 1)
-            first, second = words[piece, 0], words[piece, 1]
-            bad = (first & _PADDING[sizes]) | (second & _PADDING_2[sizes])
+        valid = self._mask()
+        sizes = self._sizes(valid)
+        text = ascii_ = self._type.text
+        for piece in self._pieces(sizes):
+            short: Any = slice(None)
+            if piece.long is not None:
+                short = np.flatnonzero(~piece.long)
+                at = np.flatnonzero(piece.long)
+                heads = load_words(piece.source, piece.starts[at]) ^ (piece.words[at, 0] >> _HALF)
+                unequal = (heads & _SIZE) != 0
+                if unequal.any():
+                    slot = piece.first + int(at[unequal.argmax()])
+                    raise InvalidData(
+                        f"{self._type}: the view at {slot} has a prefix other than its value's first 4 bytes"
+                    )
+            words, own = piece.words[short], piece.sizes[short]
+            bad = (words[:, 0] & _PADDING[own]) | (words[:, 1] & _PADDING_2[own])
+            if valid is not None:
+                bad *= valid[piece.first : piece.first + PIECE][short]
             if bad.any():
-                slot = start + int((bad > 0).argmax())
+                slot = piece.first + int(np.arange(len(piece.sizes))[short][(bad != 0).argmax()])
                 raise InvalidData(f"{self._type}: the view at {slot} has bytes other than 0 after its value")
-            ascii_ = ascii_ and not bool(((first >> _HALF | second) & _HIGH_BITS)[sizes <= INLINE].any())
+            if ascii_:
+                ascii_ = not int(np.bitwise_or.reduce((words[:, 0] >> _HALF) | words[:, 1]) & _HIGH_BITS)
         buffers = self.data_buffers
-        for i, at in _by_buffer(views, long):
-            starts = views[at, 3].astype(np.int64)
-            unequal = load_words(buffers[i], starts).astype(np.uint32) != views[at, 1].view(np.uint32)
-            if unequal.any():
-                slot = int(at[unequal.argmax()])
-                raise InvalidData(f"{self._type}: the view at {slot} has a prefix other than its value's first 4 bytes")
-            ascii_ = ascii_ and is_ascii(buffers[i][int(starts.min()) : int((starts + views[at, 0]).max())])
-        if self._type.text and not ascii_:
+        if text and not (ascii_ and _worth(buffers, sizes) and all(map(is_ascii, buffers))):
             for start in range(0, self._length, 1 << 18):
                 part = self.slice(start, 1 << 18)
                 offsets, data = part.contiguous()
-                check_utf8(_Plain(self._type, part, data), offsets, start)
+                check_utf8(part, data, offsets, start)
 
     @classmethod
     def from_pylist(cls, type: Any, values: Sequence[Any], valid: Mask | None) -> Any:
         data, lengths = join_bytes(type, values, valid)
-        starts = np.cumsum(lengths) - lengths
-        return cls.over(type, np.frombuffer(data, np.uint8), starts, lengths, valid)
+        return cls.over(type, np.frombuffer(data, np.uint8), _offsets(lengths), valid)
 
     @classmethod
-    def over(cls, type: Any, data: Bytes, starts: Indices, lengths: Indices, valid: Mask | None = None) -> Any:
-        """Views of runs of bytes: short ones are copied into the views, long ones stay where they are."""
-        if len(lengths) and int(lengths.max()) > _MAX:
-            raise InvalidData(f"{type}: a value of {int(lengths.max())} bytes is longer than 2147483647")
-        words = np.zeros((len(lengths), 2), np.uint64)
-        for first in range(0, len(lengths) if len(data) else 0, _PIECE):
-            piece = slice(first, first + _PIECE)
-            _write_short(words[piece], data, starts[piece], lengths[piece])
-        views = words.view(np.int32)
-        long = np.flatnonzero(lengths > INLINE)
-        buffers: list[Bytes | None] = []
-        if len(long):
-            places = starts if len(long) == len(starts) else starts[long]
-            low, high = int(places.min()), int((places + lengths[long]).max())
-            if high - low <= _MAX:
-                words[long, 1] = (places - low).view(np.uint64) << _HALF
-                validity, count = validity_of(valid)
-                return make_array(type, len(lengths), [validity, frozen(views), frozen(data[low:high])], count)
-            first = 0
-            while first < len(long):
-                base = int(starts[long[first]])
-                ends = starts[long[first:]] + lengths[long[first:]] - base
-                beyond = np.flatnonzero((ends > _MAX) | (starts[long[first:]] < base))
-                last = first + (int(beyond[0]) if len(beyond) else len(ends))
-                at = long[first:last]
-                views[at, 2] = len(buffers)
-                views[at, 3] = starts[at] - base
-                buffers.append(frozen(data[base : base + int(ends[: last - first].max())]))
-                first = last
+    def over(cls, type: Any, data: Bytes, offsets: npt.NDArray[Any], valid: Mask | None = None) -> Any:
+        """Views of runs of bytes between offsets of shape (n + 1,), which do not go back and lie within the data.
+
+        Short values are copied into the views, long ones stay where they are.
+
+        Raises
+        ------
+        InvalidData
+            If a value is longer than 2**31 - 1 bytes.
+        """
+        length = len(offsets) - 1
+        words = np.empty((length, 2), np.uint64)
+        buffers: list[Bytes] = []
+        end = int(offsets[-1])
+        first = 0
+        while first < length:
+            base, last = int(offsets[first]), length
+            if end - base > _MAX:  # more than one buffer holds
+                last = int(np.searchsorted(offsets, base + _MAX, "right")) - 1
+                if last <= first:
+                    size = int(offsets[first + 1]) - base
+                    raise InvalidData(f"{type}: a value of {size} bytes is longer than {_MAX}")
+            longest = 0
+            for start in range(first, last, PIECE):
+                stop = min(start + PIECE, last)
+                part = offsets[start : stop + 1]
+                longest = max(longest, _write_views(words[start:stop], data, part, base, len(buffers)))
+            if longest > INLINE:
+                buffers.append(frozen(data[base : int(offsets[last])]))
+            first = last
         validity, count = validity_of(valid)
-        return make_array(type, len(lengths), [validity, frozen(views), *buffers], count)
+        return make_array(type, length, [validity, frozen(words), *buffers], count)
 
 
-def _by_buffer(views: npt.NDArray[np.int32], long: npt.NDArray[np.bool_]) -> Iterator[tuple[int, Indices]]:
-    """The data buffers that long values lie in, in their order, and the slots of each."""
-    at = np.flatnonzero(long)
-    if not len(at):
+def _offsets(lengths: npt.NDArray[Any]) -> Indices:
+    """Offsets of shape (n + 1,) from n lengths."""
+    offsets = np.zeros(len(lengths) + 1, np.int64)
+    np.cumsum(lengths, dtype=np.int64, out=offsets[1:])
+    return offsets
+
+
+def _groups(numbers: Indices) -> Iterator[tuple[int, Any]]:
+    """Each distinct number, the smallest first, and where it is found: positions or a slice."""
+    if not len(numbers):
         return
-    numbers = views[at, 2]
-    if (numbers == numbers[0]).all():
-        yield int(numbers[0]), at
-        return
-    order = np.argsort(numbers, kind="stable")
-    found, firsts = np.unique(numbers[order], return_index=True)
-    yield from zip(found.tolist(), np.split(at[order], firsts[1:]), strict=True)
+    steps = np.diff(numbers)
+    order: Indices | None = None
+    if (steps < 0).any():
+        order = np.argsort(numbers, kind="stable")
+        numbers = numbers[order]
+        steps = np.diff(numbers)
+    ends = np.append(np.flatnonzero(steps) + 1, len(numbers))
+    start = 0
+    for number, end in zip(numbers[ends - 1].tolist(), ends.tolist(), strict=True):
+        yield number, slice(start, end) if order is None else order[start:end]
+        start = end
 
 
-def _write_short(words: npt.NDArray[np.uint64], data: Bytes, starts: Indices, lengths: Indices) -> None:
-    """The lengths and the first bytes of runs, up to :data:`INLINE` of them, into views as pairs of words."""
-    head = load_words(data, starts) & LOW_BYTES[np.minimum(lengths, 8)]
-    words[:, 0] = lengths.astype(np.uint64) | (head << _HALF)
-    words[:, 1] = head >> _HALF
-    more = np.flatnonzero((lengths > 8) & (lengths <= INLINE))
-    if len(more):
-        words[more, 1] |= (load_words(data, starts[more] + 8) & LOW_BYTES[lengths[more] - 8]) << _HALF
+def _worth(buffers: Sequence[Bytes], sizes: Sizes) -> bool:
+    """Whether values of these lengths are so much of the buffers that all of these can be read for them."""
+    return sum(map(len, buffers)) <= 4 * int(sizes.sum(dtype=np.int64)) + (1 << 16)
 
 
-class _Plain:
-    """Contiguous text in the shape that :func:`check_utf8` reads."""
+def _merge(buffers: Sequence[Bytes]) -> tuple[Bytes, Indices]:
+    """Buffers one after another, and where each starts."""
+    return np.concatenate(buffers), _offsets(np.array([len(data) for data in buffers]))
 
-    __slots__ = ("_array", "data", "type")
 
-    def __init__(self, type: Any, array: BinaryViewArray, data: Bytes) -> None:
-        self.type = type
-        self.data = data
-        self._array = array
+def _is_same_memory(left: Bytes, right: Bytes) -> bool:
+    return len(left) == len(right) and left.ctypes.data == right.ctypes.data
 
-    def __len__(self) -> int:
-        return len(self._array)
 
-    def _valid(self) -> Mask:
-        return self._array._valid()
+def _extents(
+    long: Iterator[tuple[Indices, Indices, Indices]], sizes: Sizes, count: int
+) -> tuple[Indices, Indices, Indices]:
+    """Of each of ``count`` buffers, how many bytes long values have in it, and from where to where; 0 to 0 if none."""
+    needed, low, high = np.zeros(count, np.int64), np.full(count, _MAX), np.zeros(count, np.int64)
+    for slots, numbers, starts in long:
+        lengths = sizes[slots].astype(np.int64)
+        ends = starts + lengths
+        for number, at in _groups(numbers):
+            needed[number] += lengths[at].sum()
+            low[number] = min(low[number], starts[at].min())
+            high[number] = max(high[number], ends[at].max())
+    return needed, np.where(high > 0, low, 0), high
+
+
+def _join(target: npt.NDArray[np.uint8], to: Indices, piece: _Piece) -> None:
+    """Write the values of some views, which follow one another, to their places."""
+    sizes, words = piece.sizes, piece.words
+    heads = (words[:, 0] >> _HALF) | (words[:, 1] << _HALF)
+    more = sizes > 8
+    if piece.long is not None:
+        at = np.flatnonzero(piece.long)
+        starts, places, lengths = piece.starts[at], to[at], sizes[at].astype(np.int64)
+        if not _copy_stretches(target, places, piece.source, starts, lengths):
+            copy_rest(target, places, piece.source, starts, lengths)
+        elif int(lengths.sum()) == int(sizes.sum(dtype=np.int64)):
+            return
+        heads[at] = load_words(piece.source, starts)
+        more &= ~piece.long
+    at = np.flatnonzero(more)
+    if len(at):
+        write_words(target, to[at] + 8, words[at, 1] >> _HALF)
+    write_words(target, to, heads)
+
+
+def _copy_stretches(
+    target: npt.NDArray[np.uint8], to: Indices, source: Bytes, starts: Indices, lengths: Indices
+) -> bool:
+    """Copy runs that lie in the source as in the target, with what is between them; False where they seldom do."""
+    shifts = starts - to
+    ends = np.append(np.flatnonzero(shifts[1:] != shifts[:-1]) + 1, len(to))
+    if 16 * len(ends) > len(to) + 256:
+        return False
+    first = 0
+    for end in ends.tolist():
+        low, high = int(starts[first]), int(starts[end - 1] + lengths[end - 1])
+        place = int(to[first])
+        target[place : place + high - low] = source[low:high]
+        first = end
+    return True
+
+
+def _write_views(words: npt.NDArray[np.uint64], data: Bytes, offsets: npt.NDArray[Any], base: int, number: int) -> int:
+    """Write the views of runs of bytes, the long ones into buffer ``number`` from ``base`` on; gives the most bytes."""
+    starts = offsets[:-1].astype(np.int64)
+    lengths = (offsets[1:] - offsets[:-1]).astype(np.int64)
+    longest = int(lengths.max())
+    heads = load_words(data, starts)
+    heads &= LOW_BYTES[lengths if longest <= 8 else np.minimum(lengths, 8)]
+    np.bitwise_or(heads << _HALF, lengths.view(np.uint64), out=words[:, 0])
+    heads >>= _HALF
+    if longest > 8:
+        at = np.flatnonzero((lengths > 8) & (lengths <= INLINE))
+        if len(at):
+            heads[at] |= (load_words(data, starts[at] + 8) & LOW_BYTES[lengths[at] - 8]) << _HALF
+        if longest > INLINE:
+            np.copyto(heads, ((starts - base).view(np.uint64) << _HALF) | np.uint64(number), where=lengths > INLINE)
+    words[:, 1] = heads
+    return longest

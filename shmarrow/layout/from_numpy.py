@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -27,6 +28,7 @@ _COARSER = {"M": {"Y": "D", "M": "D", "W": "D", "h": "s", "m": "s"}, "m": {"W": 
 _HINTS = {"c": "make a struct of its .real and .imag", "g": "convert it with .astype('float64')"}
 
 
+@lru_cache
 def type_of_dtype(dtype: np.dtype[Any]) -> DataType:
     """The type of the values of a dtype other than object: text and bytes, structs of structured ones, lists of arrays.
 
@@ -163,8 +165,11 @@ def _structs(values: Values, type: DataType, valid: Mask | None) -> Any:
     names = values.dtype.names or ()
     if type.layout != "struct":
         raise InvalidType(f"{type}: cannot take an ndarray of {values.dtype}")
-    if sorted(names) != sorted(field.name for field in type.fields):
-        raise InvalidType(f"{type}: expected its fields, found an ndarray of the fields {', '.join(names)}")
+    wanted = [field.name for field in type.fields]
+    if sorted(names) != sorted(wanted):
+        raise InvalidType(
+            f"{type}: expected an ndarray of the fields {', '.join(wanted)}, found one of {', '.join(names)}"
+        )
     children = [array_from_numpy(values[field.name], field.type) for field in type.fields]
     validity, nulls = validity_of(valid)
     return make_array(type, len(values), [validity], nulls, 0, children)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -33,19 +34,22 @@ def items_of_lists(type: Any, values: Sequence[Any]) -> tuple[Indices, Any]:
     from shmarrow.layout.from_values import array_from_pylist
 
     item = type.fields[0].type
-    kinds = kinds_of(values) - {_NONE}
+    every = kinds_of(values)
+    kinds = every - {_NONE}
     join = next((join for kind, join in _JOINS if kinds and all(issubclass(each, kind) for each in kinds)), None)
     if join is None:
         lengths, items = flatten_lists(type, values)
         return lengths, array_from_pylist(items, item)
-    slots = np.flatnonzero(np.fromiter([value is not None for value in values], np.bool_, len(values)))
-    known = [values[i] for i in slots.tolist()] if len(slots) < len(values) else values
-    for i, value in zip(slots.tolist(), known, strict=True):
-        if isinstance(value, np.ndarray) and not value.ndim:
-            raise InvalidType(f"{type}: slot {i} is an ndarray without dimensions, expected a list")
     lengths = np.zeros(len(values), np.int64)
+    if _NONE not in every:
+        known: Sequence[Any] = values
+        slots: Any = slice(None)
+    else:
+        known = [value for value in values if value is not None]
+        slots = np.fromiter([value is not None for value in values], np.bool_, len(values))
+    made = join(known, item)
     lengths[slots] = np.fromiter(map(len, known), np.int64, len(known))
-    return lengths, join(known, item)
+    return lengths, made
 
 
 def _of_arrays(values: Sequence[Any], item: DataType) -> Any:
@@ -56,27 +60,52 @@ def _of_arrays(values: Sequence[Any], item: DataType) -> Any:
     return joined if joined.type == item else joined.cast(item)
 
 
-def _of_ndarrays(values: Sequence[npt.NDArray[Any]], item: DataType) -> Any:
-    """Ndarrays one after another; those of one dtype at once."""
-    groups: dict[Any, list[int]] = {}
+def forms_of(values: Sequence[npt.NDArray[Any]]) -> dict[tuple[Any, ...], list[int] | None]:
+    """The dtypes, shapes of one row and classes of ndarrays, and which have them; None for all of them.
+
+    Raises
+    ------
+    InvalidType
+        If one has no dimensions.
+    """
+    first = values[0]
+    dtypes = list(map(_DTYPE, values))
+    dimensions = set(map(_NDIM, values))
+    if 0 in dimensions:
+        raise InvalidType(f"the list at {list(map(_NDIM, values)).index(0)} is an ndarray without dimensions")
+    if dimensions == {1} and dtypes.count(first.dtype) == len(dtypes) and len(kinds_of(values)) == 1:
+        return {(first.dtype, (), first.__class__): None}
+    forms: dict[tuple[Any, ...], list[int] | None] = {}
     for i, value in enumerate(values):
-        groups.setdefault((value.dtype, value.shape[1:], value.__class__), []).append(i)
-    parts = [_of_one_dtype([values[i] for i in group], item) for group in groups.values()]
-    if len(parts) == 1:
-        return parts[0]
-    order = [i for group in groups.values() for i in group]
+        found = forms.setdefault((value.dtype, value.shape[1:], value.__class__), [])
+        assert found is not None
+        found.append(i)
+    return forms
+
+
+_DTYPE, _NDIM = operator.attrgetter("dtype"), operator.attrgetter("ndim")
+
+
+def _of_ndarrays(values: Sequence[npt.NDArray[Any]], item: DataType) -> Any:
+    """Values of ndarrays one after another; those of one dtype at once."""
+    forms = forms_of(values)
+    if len(forms) == 1:
+        return _of_one_dtype(values, item)
+    groups = [group or [] for group in forms.values()]
+    parts = [_of_one_dtype([values[i] for i in group], item) for group in groups]
+    order = [i for group in groups for i in group]
     sizes = np.fromiter([len(values[i]) for i in order], np.int64, len(order))
     starts, lengths = np.zeros(len(order), np.int64), np.zeros(len(order), np.int64)
     starts[order], lengths[order] = np.cumsum(sizes) - sizes, sizes
     return concat_arrays(parts)._take(ranges(starts, lengths))
 
 
-def _of_one_dtype(values: list[npt.NDArray[Any]], item: DataType) -> Any:
+def _of_one_dtype(values: Sequence[npt.NDArray[Any]], item: DataType) -> Any:
     from shmarrow.layout.from_numpy import array_from_numpy
 
     if isinstance(values[0], np.ma.MaskedArray):
-        masked = np.ma.concatenate(values)
-        return array_from_numpy(masked.data, item, ~np.ma.getmaskarray(masked))
+        missing = np.concatenate([np.ma.getmaskarray(value) for value in values])
+        return array_from_numpy(np.concatenate([value.data for value in values]), item, ~missing)
     return array_from_numpy(np.concatenate(values), item)
 
 
@@ -116,3 +145,16 @@ def spread_lists(child: Any, size: int, lengths: Indices, valid: Mask | None) ->
     at = np.zeros(len(filled), np.int64)
     at[filled] = np.arange(np.count_nonzero(filled))
     return child._take(at, filled)
+
+
+def columns_of_dicts(values: Sequence[Any]) -> dict[str, list[Any]] | None:
+    """The values of dicts by key, where all are dicts with the same keys, which are strings; else None."""
+    if not len(values) or kinds_of(values) != {dict} or not values[0]:
+        return None
+    keys = list(values[0])
+    if not all(isinstance(key, str) for key in keys) or set(map(len, values)) != {len(keys)}:
+        return None
+    try:
+        return {key: list(map(operator.itemgetter(key), values)) for key in keys}
+    except KeyError:
+        return None

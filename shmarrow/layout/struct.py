@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -11,6 +12,8 @@ from shmarrow.bitmap import Mask
 from shmarrow.errors import InvalidArgument, InvalidData, InvalidType
 from shmarrow.layout.arguments import as_array, masked_validity, refuse_type
 from shmarrow.layout.array import Array, check_slots, concat_arrays, make_array, nulls
+from shmarrow.layout.items import columns_of_dicts
+from shmarrow.layout.listing import LISTING
 from shmarrow.layout.memory import Indices, check_expansion, validity_of
 from shmarrow.layout.preview import Budget
 from shmarrow.types import DataType, Field, struct
@@ -30,6 +33,11 @@ class StructArray(Array):
         field = self._type.field(key)
         index = self._type.fields.index(field) if isinstance(key, str) else key
         return self._children[index].slice(self._offset, self._length)
+
+    def flatten(self) -> list[Any]:
+        """The child arrays with the slots of this array, null where the struct is; copies what becomes null only."""
+        valid = self._mask()
+        return self._windows() if valid is None else [_under(child, valid) for child in self._windows()]
 
     def _windows(self) -> list[Any]:
         return [child.slice(self._offset, self._length) for child in self._children]
@@ -149,11 +157,9 @@ class StructArray(Array):
 
     @classmethod
     def from_pylist(cls, type: Any, values: Sequence[Any], valid: Mask | None) -> Any:
-        from shmarrow.layout.from_values import array_from_pylist
-
         validity, count = validity_of(valid)
         children = [
-            array_from_pylist(column, field.type)
+            _child(field.type, column, valid)
             for column, field in zip(columns_of(type, values), type.fields, strict=True)
         ]
         return make_array(type, len(values), [validity], count, 0, children)
@@ -231,11 +237,31 @@ def match(fields: Sequence[Field], wanted: Sequence[Field]) -> tuple[list[int | 
     return places, sorted(i for rest in left.values() for i in rest)
 
 
+def _child(type: DataType, column: Sequence[Any], valid: Mask | None) -> Any:
+    """One column; unions, which have no nulls of their own, are made without the slots of structs that are null."""
+    from shmarrow.layout.from_values import array_from_pylist
+
+    if valid is None or type.layout not in ("dense_union", "sparse_union"):
+        return array_from_pylist(column, type)
+    known = array_from_pylist(list(itertools.compress(column, valid.tolist())), type)
+    return known._take(np.maximum(np.cumsum(valid) - 1, 0), valid)
+
+
+def _under(child: Any, valid: Mask) -> Any:
+    """A child with its slots null where ``valid`` is False."""
+    if not LISTING[child.type.layout].has_validity:
+        return child._take(np.arange(len(child)), valid)
+    return child.trim()._masked(child._valid() & valid)
+
+
 def columns_of(type: Any, values: Sequence[Any]) -> list[list[Any]]:
     """For each field its value in each row; rows are dicts, where a missing key is None, or tuples, or pairs."""
     names = type.names
     known = set(names)
     width = len(names)
+    whole = columns_of_dicts(values)
+    if whole is not None and known == whole.keys() and len(known) == width:
+        return [whole[name] for name in names]
     empty = (None,) * width
     rows = []
     for value in values:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from shmarrow.batch import ColumnView, RecordBatch
-from shmarrow.columns import fields_at, several
+from shmarrow.naming import fields_at, several
 from shmarrow.types import Schema
 
 
@@ -38,5 +38,5 @@ class Projection:
 
     def of(self, batch: RecordBatch) -> RecordBatch:
         """The same rows with the fields that are left; no column is built."""
-        source = ColumnView(batch, self._indices, 0, batch.num_rows)
+        source = ColumnView(batch, self._indices, 0, batch.num_rows, {})
         return RecordBatch(self.schema, batch.num_rows, source=source, metadata=batch.metadata)

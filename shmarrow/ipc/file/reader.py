@@ -21,7 +21,6 @@ from typing import TYPE_CHECKING, Any, Self, SupportsIndex
 import numpy as np
 
 from shmarrow.batch import RecordBatch
-from shmarrow.columns import several
 from shmarrow.errors import IndexOutOfRange, InvalidData, InvalidType, Limits
 from shmarrow.ipc.batch.decode import check_zero_copy, dictionary_body
 from shmarrow.ipc.batch.dictionaries import Dictionary, DictionaryBudget, add_dictionary
@@ -35,6 +34,7 @@ from shmarrow.ipc.flatbuffers.reader import Reader, TableView
 from shmarrow.ipc.flatbuffers.tables import ENUMS, STRUCTS
 from shmarrow.ipc.message.decode import Message, check_version, read_key_values
 from shmarrow.ipc.schema.cache import read_schema
+from shmarrow.naming import several
 from shmarrow.sources.base import Source
 from shmarrow.states import CLOSE, CLOSED, OPEN, READ, StateMachine, Transitions
 from shmarrow.tables import Table

@@ -10,13 +10,12 @@ Rules kept here:
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from operator import index as as_index
-from typing import Any, NamedTuple, Self, SupportsIndex
+from typing import Any, NamedTuple, SupportsIndex
 
 from shmarrow.batch import RecordBatch
 from shmarrow.buffer import Bytes
-from shmarrow.columns import several
 from shmarrow.errors import IndexOutOfRange, InvalidData, InvalidType, Limits
 from shmarrow.ipc.batch.dictionaries import Dictionary
 from shmarrow.ipc.batch.header import Header
@@ -25,6 +24,7 @@ from shmarrow.ipc.batch.projection import Projection
 from shmarrow.ipc.message.decode import Message
 from shmarrow.ipc.message.framing import CONTINUATION, read_prefix
 from shmarrow.ipc.stream.decoder import BatchEvent, EndEvent, Event, SchemaEvent, StreamDecoder, StreamState
+from shmarrow.naming import several
 from shmarrow.sources.base import Source
 from shmarrow.states import (
     CLOSE,
@@ -41,7 +41,7 @@ from shmarrow.states import (
     Turn,
     fork_safe_lock,
 )
-from shmarrow.tables import Table
+from shmarrow.tables import RecordBatchReader
 from shmarrow.types import Schema
 
 SEQUENTIAL: Transitions = {
@@ -56,16 +56,8 @@ MAPPED: Transitions = {OPEN: {READ: OPEN, CLOSE: CLOSED}, CLOSED: {CLOSE: CLOSED
 """States of :class:`MappedStreamReader`, which reads no byte that it could not read again."""
 
 
-class _BatchReader:
-    """What the readers of streams have in common: iteration, and the end of a ``with`` block.
-
-    Attributes
-    ----------
-    schema : Schema
-        The schema of all batches; it stays when the reader is closed.
-    """
-
-    schema: Schema
+class _BatchReader(RecordBatchReader):
+    """What the readers of streams of bytes have in common."""
 
     _source: Source
     _states: StateMachine
@@ -77,40 +69,6 @@ class _BatchReader:
         self._full_schema = full
         self._included = None if included is None else Projection(full, included)
         self.schema = full if self._included is None else self._included.schema
-
-    def read_next_batch(self) -> RecordBatch:
-        """The next batch.
-
-        Raises
-        ------
-        StopIteration
-            At the end of the stream.
-        InvalidData
-            If the next message breaks the format.
-        Closed
-            After :meth:`close`.
-        """
-        raise NotImplementedError
-
-    def __iter__(self) -> Iterator[RecordBatch]:
-        return self
-
-    def __next__(self) -> RecordBatch:
-        return self.read_next_batch()
-
-    def read_all(self) -> Table:
-        """All batches that are left, as a table."""
-        return Table(self.schema, list(self))
-
-    def close(self) -> None:
-        """Release the source; batches that were handed out stay. A second call does nothing."""
-        raise NotImplementedError
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
 
 class RecordBatchStreamReader(NotCopied, _BatchReader):

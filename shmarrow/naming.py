@@ -1,0 +1,142 @@
+"""Names and columns: how names, mappings and schemas are matched with what they name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, TypeVar
+
+from shmarrow.errors import FieldNotFound, InvalidArgument, InvalidType, not_expected
+from shmarrow.types import Field, MetadataLike, Schema
+
+T = TypeVar("T")
+
+
+class _RenamedFields:
+    """The fields of a schema under other names, which are checked when they are asked for.
+
+    See :class:`~shmarrow.types.schema.FieldSource`.
+    """
+
+    __slots__ = ("_names", "_schema")
+
+    def __init__(self, schema: Schema, names: tuple[str, ...]) -> None:
+        self._schema = schema
+        self._names = names
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+    def field(self, index: int) -> Field:
+        return self._schema.field(index).with_name(self._names[index])
+
+    def fields(self) -> list[Field]:
+        return [field.with_name(name) for field, name in zip(self._schema.fields, self._names, strict=True)]
+
+    def names(self) -> list[str]:
+        for name in self._names:
+            if not isinstance(name, str):
+                raise InvalidType(f"the name of a field is a string, found {name!r}")
+        return list(self._names)
+
+    def find(self, name: str) -> list[int]:
+        return [i for i, other in enumerate(self._names) if other == name]
+
+    def detach(self) -> None:
+        self._schema.detach()
+
+
+def several(values: Iterable[T], what: str) -> tuple[T, ...]:
+    """An argument that is to be a list; InvalidType for a string, which would be taken letter by letter."""
+    if isinstance(values, (str, bytes)) or not hasattr(values, "__iter__"):
+        raise InvalidType(f"expected a list of {what}, found {values!r:.80}; write [{values!r:.80}] for one")
+    return tuple(values)
+
+
+def renamed(schema: Schema, names: Sequence[str]) -> Schema:
+    """The same fields under other names; parses no field.
+
+    Raises
+    ------
+    InvalidArgument
+        If there are more or fewer names than fields.
+    """
+    names = several(names, "names")
+    if len(names) != len(schema):
+        raise InvalidArgument(f"{len(names)} names for {len(schema)} columns")
+    return Schema(metadata=schema.metadata, source=_RenamedFields(schema, names))
+
+
+def fields_at(schema: Schema, indices: Sequence[int]) -> Schema:
+    """The fields of a schema at some positions, with its metadata."""
+    return Schema([schema.field(i) for i in indices], schema.metadata)
+
+
+def by_name(mapping: Mapping[str, Any], schema: Schema | None) -> tuple[list[str], list[Any]]:
+    """The names and the columns of a mapping, in the order of the schema where there is one.
+
+    Raises
+    ------
+    FieldNotFound
+        If the schema has a name that the mapping does not have.
+    InvalidArgument
+        If the mapping has a name that the schema does not have, or the schema one twice.
+    """
+    if schema is None:
+        return list(mapping), list(mapping.values())
+    names = checked_schema(schema).names
+    missing = [name for name in names if name not in mapping]
+    if missing:
+        raise FieldNotFound(f"the mapping has no column for the fields {missing[:20]}, it has {list(mapping)[:20]}")
+    if len(mapping) != len(names):
+        known = set(names)
+        extra = [name for name in mapping if name not in known]
+        found = f"no field for the columns {extra[:20]}" if extra else "names that occur more than once"
+        raise InvalidArgument(f"the schema has {found}: {names[:20]}")
+    return names, [mapping[name] for name in names]
+
+
+def given_fields(
+    columns: Sequence[Any], names: Sequence[str] | None, schema: Schema | None, metadata: MetadataLike | None
+) -> Sequence[Field | str]:
+    """A field or a name for each column, whichever is given.
+
+    Raises
+    ------
+    InvalidArgument
+        If neither or both of names and schema are given, if there are more or fewer of them than columns, or if
+        metadata are given that the schema has already.
+    """
+    if (names is None) == (schema is None):
+        rows = any(isinstance(column, Mapping) for column in columns[:1])
+        hint = "; rows as dicts are what from_pylist() takes" if rows else ""
+        raise InvalidArgument(f"expected either names or a schema{hint}")
+    if schema is not None and metadata is not None:
+        raise InvalidArgument("a schema brings its metadata; expected one or the other")
+    given: Sequence[Field | str] = several(names or (), "names") if schema is None else checked_schema(schema).fields
+    if len(given) != len(columns):
+        what = "names" if schema is None else "fields"
+        raise InvalidArgument(f"{len(columns)} arrays for {len(given)} {what}")
+    return given
+
+
+def checked_schema(schema: Any) -> Schema:
+    """A schema; InvalidType for anything else."""
+    if not isinstance(schema, Schema):
+        raise not_expected("a shmarrow.Schema", schema)
+    return schema
+
+
+def common_length(columns: Sequence[Any], schema: Schema) -> int:
+    """The one length of columns; InvalidArgument where they differ."""
+    lengths = {len(column) for column in columns}
+    if len(lengths) > 1:
+        found = ", ".join(f"{schema.field(i).name!r}: {len(column)}" for i, column in enumerate(columns[:20]))
+        raise InvalidArgument(f"the columns of a batch have one length, found {found}")
+    return lengths.pop() if lengths else 0
+
+
+def with_nulls(schema: Schema) -> Schema:
+    """The same fields, all nullable."""
+    if all(field.nullable for field in schema):
+        return schema
+    return Schema([field.with_nullable(True) for field in schema], schema.metadata)

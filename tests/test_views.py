@@ -1,0 +1,181 @@
+"""Views of bytes and text: joined, compared, trimmed and checked as pyarrow does, wherever their values lie."""
+
+from __future__ import annotations
+
+import pickle
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import shmarrow as sa
+
+SIZE = 17_000  # more than are worked on at once
+
+
+def texts(sizes: Any, seed: int = 0, nulls: float = 0.1) -> list[bytes | None]:
+    """Byte strings of given sizes, all different, some of them null."""
+    random = np.random.default_rng(seed)
+    raw = random.integers(1, 127, int(np.sum(sizes)), np.uint8).tobytes()
+    ends = np.cumsum(sizes)
+    valid = random.random(len(sizes)) >= nulls
+    return [
+        raw[end - size : end] if ok else None
+        for end, size, ok in zip(ends.tolist(), sizes.tolist(), valid.tolist(), strict=True)
+    ]
+
+
+def sizes_of(kind: str) -> Any:
+    random = np.random.default_rng(7)
+    bounds = {
+        "empty": (0, 1), "tiny": (0, 4), "to 8": (0, 9), "inline": (0, 13), "around 12": (11, 15), "long": (13, 60),
+        "mixed": (0, 40),
+    }  # fmt: skip
+    if kind == "huge":
+        return np.where(np.arange(3_000) % 100 == 0, random.integers(1_000, 3_000, 3_000), np.arange(3_000) % 20)
+    return random.integers(*bounds[kind], SIZE)
+
+
+KINDS = ["empty", "tiny", "to 8", "inline", "around 12", "long", "mixed", "huge"]
+
+
+def shuffled(array: Any, seed: int = 1) -> Any:
+    """A pyarrow array of the same views in another order, so that values do not lie in the order of their views."""
+    order = np.random.default_rng(seed).permutation(len(array))
+    _, views, *data = array.buffers()
+    moved = np.frombuffer(views, "V16", len(array), 16 * array.offset)[order]
+    validity = np.packbits(np.asarray(array.is_valid())[order], bitorder="little")
+    return pa.Array.from_buffers(array.type, len(array), [pa.py_buffer(validity), pa.py_buffer(moved), *data])
+
+
+def scattered(values: list[bytes | None]) -> Any:
+    """A pyarrow array of views over several buffers, whose views jump between them."""
+    parts = [pa.array(values[i::3], pa.binary_view()) for i in range(3)]
+    return shuffled(pa.concat_arrays(parts), 2)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+class TestWhereValuesLie:
+    def test_to_offsets(self, kind: str) -> None:
+        theirs = pa.array(texts(sizes_of(kind)), pa.binary_view())
+        for each in (theirs, shuffled(theirs), scattered(theirs.to_pylist()), theirs[7:-5]):
+            found = sa.Array.from_pyarrow(each).cast(sa.binary())
+            found.validate(full=True)
+            assert found.to_pyarrow().equals(each.cast(pa.binary()))
+
+    def test_from_offsets(self, kind: str) -> None:
+        theirs = pa.array(texts(sizes_of(kind)), pa.large_binary())
+        for each in (theirs, theirs[3:], theirs[len(theirs) // 2 : len(theirs) // 2 + 100]):
+            found = sa.Array.from_pyarrow(each).cast(sa.binary_view())
+            found.validate(full=True)
+            assert found.to_pyarrow().equals(each.cast(pa.binary_view()))
+
+    def test_to_python(self, kind: str) -> None:
+        theirs = pa.array(texts(sizes_of(kind)), pa.binary_view())
+        for each in (theirs, scattered(theirs.to_pylist())):
+            assert sa.Array.from_pyarrow(each).to_pylist() == each.to_pylist()
+
+    def test_gathered(self, kind: str) -> None:
+        values = texts(sizes_of(kind))
+        at = np.random.default_rng(3).integers(0, len(values), len(values))
+        for type in (sa.binary(), sa.large_binary(), sa.binary_view()):
+            assert sa.array(values, type).take(at).to_pylist() == [values[i] for i in at.tolist()]
+
+    def test_equals(self, kind: str) -> None:
+        values = texts(sizes_of(kind))
+        one, two = sa.array(values, sa.binary_view()), sa.Array.from_pyarrow(pa.array(values, pa.binary_view()))
+        assert one.equals(two)
+        assert one[1:].equals(two[1:])
+        positions = np.random.default_rng(1).permutation(len(values))
+        moved = sa.Array.from_pyarrow(shuffled(scattered(values)))
+        listed = moved.to_pylist()
+        assert one.take(positions).equals(sa.Array.from_pyarrow(shuffled(two.to_pyarrow())))
+        assert sa.array(listed, sa.binary_view()).equals(moved)
+        at = max(i for i, value in enumerate(values) if value is not None)
+        last = values[at] or b"?"
+        for changed in (last[:-1] + b"\x7f", last + b"\x7f", None):
+            other = [*values[:at], changed, *values[at + 1 :]]
+            assert not one.equals(sa.array(other, sa.binary_view()))
+            other = [changed if value is values[at] and value else value for value in listed]
+            assert moved.equals(sa.array(other, sa.binary_view())) == (other == listed)
+
+    def test_trim(self, kind: str) -> None:
+        theirs = scattered(texts(sizes_of(kind)))
+        for each in (theirs, theirs[100:], theirs[: len(theirs) // 2]):
+            found = sa.Array.from_pyarrow(each).trim()
+            found.validate(full=True)
+            assert found.to_pyarrow().equals(each)
+
+
+class TestTrim:
+    def test_what_is_taken_from_much_data_does_not_keep_all_of_it(self) -> None:
+        values = [b"%07d" % i * 10 for i in range(100_000)]
+        taken = sa.array(values, sa.binary_view()).take(np.array([0, 50_000, 99_999, 50_000]))
+        kept = taken.trim()
+        assert kept.to_pylist() == [values[0], values[50_000], values[99_999], values[50_000]]
+        assert sum(map(len, kept.data_buffers)) == 4 * 70
+        assert len(pickle.dumps(taken)) < 2_000
+
+    def test_data_that_is_mostly_needed_stays_where_it_is(self) -> None:
+        array = sa.array([b"%020d" % i for i in range(1_000)], sa.binary_view())
+        kept = array[100:900].trim()
+        (before,), (after,) = array.data_buffers, kept.data_buffers
+        assert np.shares_memory(before, after)
+        assert len(after) == 800 * 20
+
+    def test_buffers_that_nothing_leads_to_are_dropped(self) -> None:
+        parts = [pa.array([b"%020d" % i] * 2, pa.binary_view()) for i in range(3)]  # one buffer each
+        found = sa.Array.from_pyarrow(pa.concat_arrays(parts)).take([4, 1])
+        assert len(found.data_buffers) == 3
+        kept = found.trim()
+        assert [bytes(data) for data in kept.data_buffers] == [b"%020d" % 0, b"%020d" % 2]
+        assert kept.to_pylist() == [b"%020d" % 2, b"%020d" % 0]
+
+
+class TestText:
+    @pytest.mark.parametrize("size", [1, 5, 12, 13, 40])
+    def test_what_is_not_utf8_is_found_wherever_it_lies(self, size: int) -> None:
+        values = [b"x" * (i % 50) for i in range(20_000)]
+        values[17_123] = b"y" * (size - 1) + b"\xff"
+        views = sa.array(values, sa.binary_view())
+        with pytest.raises(sa.InvalidData, match="slot 17123 is not UTF-8"):
+            views.cast(sa.string_view())
+        with pytest.raises(sa.InvalidData, match="slot 17123 is not UTF-8"):
+            views._with(type=sa.string_view()).validate(full=True)
+
+    def test_null_slots_may_hold_anything(self) -> None:
+        words = np.full((20_000, 2), np.uint64((1 << 64) - 1))
+        validity = np.zeros(2_500, np.uint8)
+        array = sa.Array._with(
+            sa.array([None] * 20_000, sa.string_view()), buffers=[validity, words.reshape(-1).view(np.uint8)]
+        )
+        array.validate(full=True)
+        assert array.to_pylist() == [None] * 20_000
+        assert array.cast(sa.string()).to_pylist() == [None] * 20_000
+        assert not array.trim().views.any()
+        assert array.equals(sa.array([None] * 20_000, sa.string_view()))
+
+    @pytest.mark.parametrize("size", [3, 12, 13, 30])
+    def test_text_beyond_ascii(self, size: int) -> None:
+        values = [("é" * (i % size))[: size // 2] if i % 7 else None for i in range(20_000)]
+        theirs = pa.array(values, pa.string_view())
+        found = sa.Array.from_pyarrow(theirs)
+        found.validate(full=True)
+        assert found.to_pylist() == values
+        assert found.cast(sa.string()).to_pyarrow().equals(pa.array(values))
+        assert sa.array(values).cast(sa.string_view()).equals(found)
+
+
+def test_words_are_written_in_the_order_of_their_positions() -> None:
+    """Joining runs rests on this: of two words that overlap, the later one stays."""
+    random = np.random.default_rng(0)
+    for count in (1, 7, 1_000, 100_000):
+        to = np.cumsum(random.integers(0, 8, count))
+        words = random.integers(0, 1 << 63, count).astype(np.uint64)
+        target = np.zeros(int(to[-1]) + 8, np.uint8)
+        np.ndarray((len(target) - 7,), "<u8", target, 0, (1,))[to] = words
+        raw = bytearray(len(target))
+        for i, word in zip(to.tolist(), words.tolist(), strict=True):
+            raw[i : i + 8] = word.to_bytes(8, "little")
+        assert target.tobytes() == bytes(raw)
