@@ -86,7 +86,7 @@ def booleans(values: Mask) -> Any:
     return make_array(bool_(), len(values), [None, read_only(bitmap.pack(values))], 0)
 
 
-def nulls(size: int, type: DataType | str | None = None) -> Any:
+def nulls(size: int, type: DataType | str | None = None) -> Array:
     """An array of ``size`` nulls.
 
     Parameters
