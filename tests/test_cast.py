@@ -392,7 +392,7 @@ def test_keys_with_the_same_hash_are_found_by_comparing(monkeypatch: pytest.Monk
 
     monkeypatch.setattr(codes, "_hashes", lambda data, starts, lengths: np.zeros(len(starts), np.uint64))
     monkeypatch.setattr(codes, "_ROUNDS", codes._ROUNDS[:3])
-    words = [f"w{i % 100}" for i in range(1000)]
+    words = [f"the word {i % 100}" for i in range(1000)]
     assert sa.array(words).dictionary_encode().indices.to_pylist() == [i % 100 for i in range(1000)]
 
 
