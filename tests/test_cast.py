@@ -354,6 +354,22 @@ def test_nulls_in_dictionaries_and_distinct_values() -> None:
         array.dictionary_encode("int8")
 
 
+def test_joined_dictionaries_hold_each_value_once() -> None:
+    type = sa.dictionary("int8", "string")
+    values = [f"w{i}" for i in range(100)]
+    parts = [sa.array([*values[start:], None, *values[:start]], type) for start in (0, 7, 50)]
+    blank = sa.nulls(2, type)
+    joined = sa.concat_arrays([parts[0], blank, parts[1].slice(90), parts[2]])
+    joined.validate(full=True)
+    assert joined.type == type
+    assert joined.dictionary.to_pylist() == values
+    assert joined.to_pylist() == [*values, None, None, None, *parts[1].to_pylist()[90:], *parts[2].to_pylist()]
+    with pytest.raises(sa.InvalidData, match="200 distinct values are more than its indices reach"):
+        sa.concat_arrays([parts[0], sa.array([f"v{i}" for i in range(100)], type)])
+    encoded = sa.array(["a", None]).dictionary_encode("encode")
+    assert sa.concat_arrays([encoded, sa.array([None, "b"]).dictionary_encode()]).to_pylist() == ["a", None, None, "b"]
+
+
 def test_building_dictionaries_and_runs_keeps_values_apart() -> None:
     """Zeros of both signs, and arrays that look alike when they are shown."""
     for type in (sa.dictionary("int8", "float64"), sa.run_end_encoded("int32", "float64")):
