@@ -209,6 +209,22 @@ def test_errors_say_where(values: list[Any], type: Any, target: Any, message: st
         sa.array(values, type).cast(target)
 
 
+@pytest.mark.parametrize("type", [sa.null(), sa.binary(0), sa.list_(sa.int8(), 0), sa.struct([])], ids=str)
+def test_slots_without_bytes_are_not_cast_by_the_billion(type: Any) -> None:
+    """A few bytes may claim any number of them; what would make values of them refuses."""
+    few = sa.nulls(2, type) if type == sa.null() else sa.array([b"" if type == sa.binary(0) else []] * 2, type)
+    many = few._with(length=1 << 62, buffers=[None] * len(few._buffers), null_count=0)
+    for array in (many, sa.StructArray.from_arrays([many], ["x"]), sa.LargeListArray.from_arrays([0, 1 << 62], many)):
+        for name in SAMPLES:
+            target = peer_type(name)
+            for wanted in (target, sa.struct({"x": target}), sa.list_view(target), sa.dictionary("int8", array.type)):
+                try:
+                    made = array.cast(wanted)
+                except sa.ShmarrowError:
+                    continue
+                assert made.nbytes < 1000
+
+
 # --- unions, maps, bytes ----------------------------------------------------------------------------------------
 
 MIXED = [1, "a", None, 3]
