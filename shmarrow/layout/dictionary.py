@@ -168,17 +168,18 @@ class DictionaryArray(Array):
         if all(array.dictionary is dictionary or array.dictionary.equals(dictionary) for array in arrays[1:]):
             data = np.concatenate([array._buffers[1] for array in arrays])
             return make_array(type, length, [None, read_only(data)], 0, 0, (), dictionary)
-        dictionaries = [array.dictionary for array in arrays]
-        total = sum(map(len, dictionaries))
-        if total > np.iinfo(type.storage).max + 1:
-            raise InvalidData(f"{type}: {total} dictionary values are more than its indices reach; decode first")
-        shift = 0
-        parts = []
+        merged = encode(concat_arrays([array.dictionary for array in arrays]), "encode", "int64")
+        count = len(merged.dictionary)
+        if count > np.iinfo(type.storage).max + 1:
+            raise InvalidData(f"{type}: {count} distinct values are more than its indices reach; decode first")
+        codes, parts, shift = merged.indices.values, [], 0
         for array in arrays:
-            parts.append(array.indices.values.astype(np.int64) + shift)
+            mask = array._mask()
+            indices = array._checked(mask).astype(np.int64) + shift
+            parts.append(np.zeros(len(array), np.int64) if mask is not None and not mask.any() else codes[indices])
             shift += len(array.dictionary)
         data = np.concatenate(parts).astype(type.storage)
-        return make_array(type, length, [None, frozen(data)], 0, 0, (), concat_arrays(dictionaries))
+        return make_array(type, length, [None, frozen(data)], 0, 0, (), merged.dictionary)
 
     def _same(self, other: Any, live: Mask | None) -> bool:
         dictionary = self._dictionary_()

@@ -23,7 +23,7 @@ from shmarrow.convert.time import KINDS
 from shmarrow.convert.to_python import to_python
 from shmarrow.errors import CopyRequired, InvalidData
 from shmarrow.layout.arguments import checked_mask
-from shmarrow.layout.array import Array
+from shmarrow.layout.array import Array, check_slots
 from shmarrow.layout.binary import BINARY
 from shmarrow.layout.making import make_array
 from shmarrow.layout.memory import EMPTY, Indices, check_expansion, frozen, read_only, validity_of, view_of
@@ -154,6 +154,7 @@ class PrimitiveArray(Array):
 
     def _as_binary(self) -> Any:
         """Byte strings of one length as binary with 64-bit offsets; copies no bytes."""
+        check_slots(self)
         kept = self.trim()
         offsets = np.arange(len(kept) + 1, dtype=np.int64) * self._type.byte_width
         buffers = [kept._buffers[0], frozen(offsets), kept._buffers[1]]

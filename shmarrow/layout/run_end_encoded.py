@@ -91,7 +91,6 @@ class RunEndEncodedArray(Array, late=True):
     def _codes(self) -> Indices:
         from shmarrow.layout.codes import slot_codes
 
-        check_expansion(self._length, str(self._type))
         first, ends = self._window()
         codes = slot_codes(self.values.slice(first, len(ends)))
         sizes = np.diff(ends, prepend=0)
