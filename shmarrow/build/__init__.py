@@ -16,9 +16,10 @@ from shmarrow.build.sources import plain
 from shmarrow.convert.python import kinds_of
 from shmarrow.errors import InvalidArgument, InvalidData, InvalidType
 from shmarrow.layout import arguments
-from shmarrow.layout.array import Array, make_array
+from shmarrow.layout.array import Array
 from shmarrow.layout.from_numpy import array_from_numpy
 from shmarrow.layout.from_values import array_from_pylist
+from shmarrow.layout.making import make_array
 from shmarrow.layout.memory import frozen
 from shmarrow.types import DataType
 from shmarrow.types.descriptors import simple_types
