@@ -133,7 +133,8 @@ class FixedSizeListArray(Array):
         wrong = lengths != size if valid is None else (lengths != size) & valid
         if wrong.any():
             i = int(wrong.argmax())
-            raise InvalidData(f"{type}: the list in slot {i} has {int(lengths[i])} items, expected {size}")
+            where = f"the list in slot {i}" if len(lengths) > 1 else "a list"
+            raise InvalidData(f"{type}: {where} has {int(lengths[i])} items, expected {size}")
         validity, count = validity_of(valid)
         child = spread_lists(items, size, lengths, valid)
         return make_array(type, len(lengths), [validity], count, 0, [child])

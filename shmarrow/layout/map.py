@@ -166,7 +166,7 @@ class MapArray(ListArray):
         missing = key_array._logical_nulls()
         if missing is not None and missing.any():
             slot = int(np.searchsorted(np.cumsum(lengths), int(missing.argmax()), "right"))
-            raise InvalidData(f"{type}: slot {slot} has a null key")
+            raise InvalidData(f"{type}: {f'the map in slot {slot}' if len(values) > 1 else 'a map'} has a null key")
         children = [key_array, array_from_pylist(items, entries.fields[1].type)]
         child = make_array(entries, len(keys), [None], 0, 0, children)
         result: Self = cls._from_items(type, lengths, child, valid)
