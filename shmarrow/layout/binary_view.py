@@ -43,7 +43,8 @@ INLINE = 12
 _WORDS = np.dtype(("<i4", (4,)))
 _PAIR = np.dtype(("<u8", (2,)))
 _MAX = (1 << 31) - 1
-_SIZE = np.uint64(0xFFFFFFFF)
+_MASK = 0xFFFFFFFF
+_SIZE = np.uint64(_MASK)
 _HALF = np.uint64(32)
 _HIGH_BITS = np.uint64(0x8080808080808080)
 _PADDING = ~np.array([int(LOW_BYTES[min(size + 4, 8)]) for size in range(INLINE + 1)], np.uint64)
@@ -145,17 +146,16 @@ class BinaryViewArray(Array, late=True):
         """Which of some views are long, the numbers of their buffers and where they start there; 0 for others."""
         long = sizes > INLINE
         places = words[:, 1] * long
-        numbers, starts = (places & _SIZE).view(np.int64), (places >> _HALF).view(np.int64)
+        starts = (places >> _HALF).view(np.int64)
         ends = starts + sizes
+        if len(room) == 2 and not int(np.bitwise_or.reduce(places)) & _MASK and int(ends.max()) <= min(room[0], _MAX):
+            return long, np.zeros_like(starts), starts
+        numbers = (places & _SIZE).view(np.int64)
         beyond = len(room) - 1
-        inside = int(numbers.max()) < beyond and (
-            int(ends.max()) <= int(room[0]) if beyond == 1 else not (ends > room[numbers]).any()
-        )
-        if not inside or int(starts.max()) > _MAX or int(sizes.max()) > _MAX:
-            wrong = (ends > room[np.minimum(numbers, beyond)]) | (starts > _MAX) | (sizes > _MAX)
-            wrong &= long
-            if wrong.any():
-                self._fail(first + int(wrong.argmax()))
+        wrong = (ends > room[np.minimum(numbers, beyond)]) | (starts > _MAX) | (sizes > _MAX)
+        wrong &= long
+        if wrong.any():
+            self._fail(first + int(wrong.argmax()))
         return long, numbers, starts
 
     def _long(self, sizes: Sizes) -> Iterator[tuple[Indices, Indices, Indices]]:
@@ -371,11 +371,10 @@ class BinaryViewArray(Array, late=True):
             short: Any = slice(None)
             if piece.long is not None:
                 short = np.flatnonzero(~piece.long)
-                at = np.flatnonzero(piece.long)
-                heads = load_words(piece.source, piece.starts[at]) ^ (piece.words[at, 0] >> _HALF)
-                unequal = (heads & _SIZE) != 0
+                heads = load_words(piece.source, piece.starts) ^ (piece.words[:, 0] >> _HALF)
+                unequal = ((heads & _SIZE) * piece.long) != 0
                 if unequal.any():
-                    slot = piece.first + int(at[unequal.argmax()])
+                    slot = piece.first + int(unequal.argmax())
                     raise InvalidData(
                         f"{self._type}: the view at {slot} has a prefix other than its value's first 4 bytes"
                     )
