@@ -18,7 +18,8 @@ from shmarrow.buffer import Bytes
 from shmarrow.convert.python import kinds_of
 from shmarrow.errors import InvalidData, InvalidType
 from shmarrow.layout.arguments import exact_integers, masked_validity, refuse_type
-from shmarrow.layout.array import Array, array_class, make_array
+from shmarrow.layout.array import Array
+from shmarrow.layout.making import array_class, make_array
 from shmarrow.layout.memory import EMPTY, Indices, frozen, offsets_of, read_only, validity_of
 from shmarrow.layout.preview import Budget, preview_bytes
 from shmarrow.types import DataType, binary
@@ -410,7 +411,7 @@ def write_words(target: npt.NDArray[np.uint8], to: Indices, words: npt.NDArray[n
     These are written whole, also of shorter runs: what is too much goes into the first bytes of the runs that follow,
     which are written after it, as numpy assigns in the order of the indices.
     """
-    _words_at(target, 8)[to] = words
+    words_at(target, 8)[to] = words
 
 
 def copy_rest(target: npt.NDArray[np.uint8], to: Indices, source: Bytes, starts: Indices, lengths: Indices) -> None:
@@ -429,7 +430,7 @@ def copy_rest(target: npt.NDArray[np.uint8], to: Indices, source: Bytes, starts:
         some &= lengths <= _LONG
     if not some.all():
         to, starts, lengths = to[some], starts[some], lengths[some]
-    write = _words_at(target, 8)
+    write = words_at(target, 8)
     position = 8
     while len(to):
         write[to + position] = load_words(source, starts + position)
@@ -439,7 +440,7 @@ def copy_rest(target: npt.NDArray[np.uint8], to: Indices, source: Bytes, starts:
             to, starts, lengths = to[more], starts[more], lengths[more]
 
 
-def _words_at(data: npt.NDArray[np.uint8], width: int) -> npt.NDArray[Any]:
+def words_at(data: npt.NDArray[np.uint8], width: int) -> npt.NDArray[Any]:
     """The word of so many bytes at each position of the data; a view."""
     return np.ndarray((len(data) - width + 1,), f"<u{width}", data, 0, (1,))
 
@@ -458,9 +459,9 @@ def load_words(data: Bytes, starts: Indices) -> npt.NDArray[np.uint64]:
         data = np.concatenate([data, np.zeros(8 - len(data), np.uint8)])
     last = len(data) - 8
     if not len(starts) or int(starts.max()) <= last:
-        inside: npt.NDArray[np.uint64] = _words_at(data, 8)[starts]
+        inside: npt.NDArray[np.uint64] = words_at(data, 8)[starts]
         return inside
-    words: npt.NDArray[np.uint64] = _words_at(data, 8)[np.minimum(starts, last)]
+    words: npt.NDArray[np.uint64] = words_at(data, 8)[np.minimum(starts, last)]
     beyond = np.flatnonzero(starts > last)
     if len(beyond):
         missing = (starts[beyond] - last).clip(0, 8)

@@ -14,7 +14,7 @@ import numpy as np
 from shmarrow.bitmap import Mask
 from shmarrow.buffer import Bytes
 from shmarrow.errors import EXPANDED_VALUES, InvalidData, LimitExceeded
-from shmarrow.layout.array import Array, make_array
+from shmarrow.layout.array import Array
 from shmarrow.layout.binary import (
     LOW_BYTES,
     PIECE,
@@ -31,8 +31,10 @@ from shmarrow.layout.binary import (
     same_runs,
     slices,
     split,
+    words_at,
     write_words,
 )
+from shmarrow.layout.making import make_array
 from shmarrow.layout.memory import EMPTY, Indices, frozen, read_only, validity_of, view_of
 from shmarrow.layout.preview import Budget, preview_bytes
 
@@ -363,6 +365,9 @@ class BinaryViewArray(Array, late=True):
             if int(own.max()) > INLINE:
                 self._places(first, words[first : first + PIECE], own, room)
 
+    def _check_slots(self) -> None:
+        self._check_values()  # which starts with where the views lead
+
     def _check_values(self) -> None:
         valid = self._mask()
         sizes = self._sizes(valid)
@@ -371,8 +376,8 @@ class BinaryViewArray(Array, late=True):
             short: Any = slice(None)
             if piece.long is not None:
                 short = np.flatnonzero(~piece.long)
-                heads = load_words(piece.source, piece.starts) ^ (piece.words[:, 0] >> _HALF)
-                unequal = ((heads & _SIZE) * piece.long) != 0
+                unequal = words_at(piece.source, 4)[piece.starts] != piece.words.view("<u4")[:, 1]
+                unequal &= piece.long
                 if unequal.any():
                     slot = piece.first + int(unequal.argmax())
                     raise InvalidData(
