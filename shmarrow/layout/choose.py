@@ -38,6 +38,7 @@ _BYTES = (bytes, bytearray, memoryview)
 
 _LADDER: list[tuple[Any, tuple[Any, ...]]] = [
     ((bool, np.bool_), (types.BoolType,)),
+    (np.timedelta64, (types.DurationType, types.TimeType)),  # which numpy says is an integer
     ((int, np.integer), (types.IntType, (types.FloatType, types.DecimalType), types.IntervalType)),
     ((float, np.floating), (types.FloatType, types.IntType)),
     (dt.datetime, (types.TimestampType,)),
@@ -45,7 +46,6 @@ _LADDER: list[tuple[Any, tuple[Any, ...]]] = [
     (dt.time, (types.TimeType,)),
     (dt.timedelta, (types.DurationType,)),
     (np.datetime64, (types.TimestampType, types.DateType)),
-    (np.timedelta64, (types.DurationType, types.TimeType)),
     ((DayTime, MonthDayNano), (types.IntervalType,)),
     (str, ((types.BinaryType, types.LargeBinaryType, types.BinaryViewType),)),
     (_BYTES, ((types.BinaryType, types.LargeBinaryType, types.BinaryViewType), types.FixedSizeBinaryType)),
@@ -203,8 +203,8 @@ def _costs_of(type: Any, kind: Any, items: Sequence[Any]) -> Costs:
 
 def _fits(type: Any, kind: Any, items: Sequence[Any]) -> Mask:
     """Which values of a class, which is one for the type, it holds exactly."""
-    whole = issubclass(kind, (int, np.integer))
-    if isinstance(type, types.IntType) or (whole and isinstance(type, types.IntervalType)):
+    whole = issubclass(kind, (int, np.integer)) and not issubclass(kind, np.timedelta64)
+    if isinstance(type, types.IntType) or (whole and isinstance(type, types.IntervalType) and type.unit == "month"):
         info = np.iinfo(type.storage)
         low, high = int(info.min), int(info.max)
         if whole:
