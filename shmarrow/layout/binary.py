@@ -363,10 +363,11 @@ def join_bytes(type: Any, values: Sequence[Any], valid: Mask | None) -> tuple[by
         except UnicodeEncodeError as error:
             raise InvalidData(f"{type}: text with lone surrogates has no UTF-8 form: {error}") from None
     else:
-        if not all(issubclass(kind, (bytes, bytearray, memoryview)) for kind in kinds_of(known)):
+        kinds = kinds_of(known)
+        if not all(issubclass(kind, (bytes, bytearray, memoryview)) for kind in kinds):
             raise _wrong_kind(type, known, (bytes, bytearray, memoryview))
-        # The length of a view of other items than bytes is not its number of bytes.
-        known = [value.tobytes() if isinstance(value, memoryview) else value for value in known]
+        if memoryview in kinds:  # the length of a view of other items than bytes is not its number of bytes
+            known = [value.tobytes() if isinstance(value, memoryview) else value for value in known]
         data = b"".join(known)
     lengths = np.fromiter(map(len, known), np.int64, len(known))
     if valid is None:
