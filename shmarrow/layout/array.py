@@ -486,6 +486,11 @@ class Array:
         if self._null_count >= 0 and found != self._null_count:
             raise InvalidData(f"{self._type}: the null count says {self._null_count}, the validity bitmap says {found}")
 
+    def _check_slots(self) -> None:
+        """Where values lead, and what they promise otherwise; layouts that see both in one walk say so."""
+        self._check_references()
+        self._check_values()
+
     def _check_references(self) -> None:
         """That offsets, views, indices, type ids and run ends lead to what is there."""
 

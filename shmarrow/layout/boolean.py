@@ -86,7 +86,7 @@ class BooleanArray(Array):
             if not issubclass(kind, (bool, np.bool_)) and kind is not _NONE:
                 wrong = next(value for value in values if value.__class__ is kind)
                 raise InvalidType(f"bool: cannot take {wrong!r:.80} of type {kind.__name__}")
-        return cls.from_numpy(type, np.array([bool(value) for value in values], np.bool_), valid)
+        return cls.from_numpy(type, np.fromiter(values, np.bool_, len(values)), valid)  # None counts as False
 
     @classmethod
     def from_numpy(cls, type: DataType, values: npt.NDArray[Any], valid: Mask | None = None, safe: bool = True) -> Self:

@@ -11,6 +11,7 @@ from shmarrow.bitmap import Mask
 from shmarrow.errors import InvalidArgument, InvalidData
 from shmarrow.layout.arguments import as_array, exact_integers, masked_validity, offsets_and_nulls, refuse_type
 from shmarrow.layout.array import Array
+from shmarrow.layout.binary import PIECE
 from shmarrow.layout.items import items_of_lists
 from shmarrow.layout.list_forms import cast_lists, list_codes
 from shmarrow.layout.making import blank_mask, concat_arrays, make_array
@@ -47,13 +48,19 @@ class ListViewArray(Array, late=True):
         """Where each list starts and how long it is, 0 and 0 where null or empty, after a check of both."""
         starts, sizes = self.offsets.astype(np.int64), self.sizes.astype(np.int64)
         if valid is not None:
-            sizes = np.where(valid, sizes, 0)
-        starts = np.where(sizes == 0, 0, starts)
-        size = len(self.values)
-        wrong = (starts < 0) | (sizes < 0) | (starts > size) | (sizes > size - starts)
-        if wrong.any():
-            self._fail(int(wrong.argmax()))
+            sizes *= valid
+        starts *= sizes != 0
+        self._check_runs(starts, sizes)
         return starts, sizes
+
+    def _check_runs(self, starts: npt.NDArray[Any], sizes: npt.NDArray[Any], first: int = 0) -> None:
+        """Lists from slot ``first`` on lie within the child."""
+        total = len(self.values)
+        ends = np.add(starts, sizes, dtype=np.int64)
+        for numbers in (starts, sizes, ends):  # if none of the parts is too large, no sum overflows
+            if len(numbers) and not (int(numbers.min()) >= 0 and int(numbers.max()) <= total):
+                wrong = (starts < 0) | (sizes < 0) | (starts > total) | (sizes > total) | (ends > total)
+                self._fail(first + int(wrong.argmax()))
 
     def _fail(self, index: int) -> None:
         start, size = int(self.offsets[index]), int(self.sizes[index])
@@ -163,10 +170,9 @@ class ListViewArray(Array, late=True):
         return cast_lists(self, target, safe)
 
     def _check_references(self) -> None:
-        starts, sizes, size = self.offsets.astype(np.int64), self.sizes.astype(np.int64), len(self.values)
-        wrong = (starts < 0) | (sizes < 0) | (starts > size) | (sizes > size - starts)
-        if wrong.any():
-            self._fail(int(wrong.argmax()))
+        for first in range(0, self._length, PIECE):
+            piece = slice(first, first + PIECE)
+            self._check_runs(self.offsets[piece], self.sizes[piece], first)
 
     def _referenced(self, live: Mask | None) -> Iterator[tuple[Field | None, Any, Mask | None]]:
         starts, sizes = self._runs(live)

@@ -333,14 +333,13 @@ class UnionArray(Array, late=True):
         offsets = np.zeros(len(values), _OFFSET)
         children = []
         for number, field in enumerate(type.fields):
-            slots = np.flatnonzero(numbers == number)
-            if dense:
-                offsets[slots] = np.arange(len(slots))
-                own = objects[slots]
-            else:
-                own = np.full(len(values), None, object)
-                own[slots] = objects[slots]
-            children.append(array_from_pylist(own.tolist(), field.type))
+            chosen = numbers == number
+            slots = np.flatnonzero(chosen)
+            offsets[slots] = np.arange(len(slots))
+            child = array_from_pylist(objects[slots].tolist(), field.type)
+            children.append(
+                child if dense or len(slots) == len(values) else child._take(np.where(chosen, offsets, 0), chosen)
+            )
         ids = np.array(type.type_codes or [0], np.int8)[numbers]
         buffers: list[Bytes | None] = [read_only(ids)]
         if dense:
