@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from operator import index
+from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
@@ -15,14 +16,165 @@ from shmarrow.build.sources import plain
 from shmarrow.convert.python import kinds_of
 from shmarrow.errors import InvalidArgument, InvalidData, InvalidType
 from shmarrow.layout import arguments
-from shmarrow.layout.array import Array, make_array
+from shmarrow.layout.array import Array
 from shmarrow.layout.from_numpy import array_from_numpy
 from shmarrow.layout.from_values import array_from_pylist
+from shmarrow.layout.making import make_array
 from shmarrow.layout.memory import frozen
 from shmarrow.types import DataType
 from shmarrow.types.descriptors import simple_types
 
+if TYPE_CHECKING:
+    from shmarrow.extension import ExtensionArray, FixedShapeTensorArray, FixedShapeTensorType
+    from shmarrow.layout import (
+        BinaryArray,
+        BinaryViewArray,
+        BooleanArray,
+        DictionaryArray,
+        FixedSizeListArray,
+        LargeListArray,
+        LargeListViewArray,
+        ListArray,
+        ListViewArray,
+        MapArray,
+        NullArray,
+        PrimitiveArray,
+        RunEndEncodedArray,
+        StructArray,
+        UnionArray,
+    )
+
 __all__ = ["array", "infer_type"]
+
+
+@overload
+def array(
+    obj: Any, type: FixedShapeTensorType, mask: Any = None, size: int | None = None,
+    from_pandas: bool | None = None, safe: bool = True,
+) -> FixedShapeTensorArray: ...  # fmt: skip
+
+
+@overload
+def array(
+    obj: Any, type: types.FixedWidthType, mask: Any = None, size: int | None = None,
+    from_pandas: bool | None = None, safe: bool = True,
+) -> PrimitiveArray: ...  # fmt: skip
+
+
+@overload
+def array(
+    obj: Any, type: types.BoolType, mask: Any = None, size: int | None = None,
+    from_pandas: bool | None = None, safe: bool = True,
+) -> BooleanArray: ...  # fmt: skip
+
+
+@overload
+def array(
+    obj: Any, type: types.BinaryType | types.LargeBinaryType, mask: Any = None, size: int | None = None,
+    from_pandas: bool | None = None, safe: bool = True,
+) -> BinaryArray: ...  # fmt: skip
+
+
+@overload
+def array(
+    obj: Any, type: types.BinaryViewType, mask: Any = None, size: int | None = None,
+    from_pandas: bool | None = None, safe: bool = True,
+) -> BinaryViewArray: ...  # fmt: skip
+
+
+@overload
+def array(
+    obj: Any, type: types.ListType, mask: Any = None, size: int | None = None,
+    from_pandas: bool | None = None, safe: bool = True,
+) -> ListArray: ...  # fmt: skip
+
+
+@overload
+def array(
+    obj: Any, type: types.LargeListType, mask: Any = None, size: int | None = None,
+    from_pandas: bool | None = None, safe: bool = True,
+) -> LargeListArray: ...  # fmt: skip
+
+
+@overload
+def array(
+    obj: Any, type: types.ListViewType, mask: Any = None, size: int | None = None,
+    from_pandas: bool | None = None, safe: bool = True,
+) -> ListViewArray: ...  # fmt: skip
+
+
+@overload
+def array(
+    obj: Any, type: types.LargeListViewType, mask: Any = None, size: int | None = None,
+    from_pandas: bool | None = None, safe: bool = True,
+) -> LargeListViewArray: ...  # fmt: skip
+
+
+@overload
+def array(
+    obj: Any, type: types.FixedSizeListType, mask: Any = None, size: int | None = None,
+    from_pandas: bool | None = None, safe: bool = True,
+) -> FixedSizeListArray: ...  # fmt: skip
+
+
+@overload
+def array(
+    obj: Any, type: types.StructType, mask: Any = None, size: int | None = None,
+    from_pandas: bool | None = None, safe: bool = True,
+) -> StructArray: ...  # fmt: skip
+
+
+@overload
+def array(
+    obj: Any, type: types.MapType, mask: Any = None, size: int | None = None,
+    from_pandas: bool | None = None, safe: bool = True,
+) -> MapArray: ...  # fmt: skip
+
+
+@overload
+def array(
+    obj: Any, type: types.UnionType, mask: Any = None, size: int | None = None,
+    from_pandas: bool | None = None, safe: bool = True,
+) -> UnionArray: ...  # fmt: skip
+
+
+@overload
+def array(
+    obj: Any, type: types.DictionaryType, mask: Any = None, size: int | None = None,
+    from_pandas: bool | None = None, safe: bool = True,
+) -> DictionaryArray: ...  # fmt: skip
+
+
+@overload
+def array(
+    obj: Any, type: types.RunEndEncodedType, mask: Any = None, size: int | None = None,
+    from_pandas: bool | None = None, safe: bool = True,
+) -> RunEndEncodedArray: ...  # fmt: skip
+
+
+@overload
+def array(
+    obj: Any, type: types.NullType, mask: Any = None, size: int | None = None,
+    from_pandas: bool | None = None, safe: bool = True,
+) -> NullArray: ...  # fmt: skip
+
+
+@overload
+def array(
+    obj: Any, type: types.ExtensionType, mask: Any = None, size: int | None = None,
+    from_pandas: bool | None = None, safe: bool = True,
+) -> ExtensionArray: ...  # fmt: skip
+
+
+@overload
+def array(
+    obj: Any,
+    type: DataType | str | None = None,
+    mask: Any = None,
+    size: int | None = None,
+    from_pandas: bool | None = None,
+    safe: bool = True,
+) -> Array: ...
 
 
 def array(
@@ -78,11 +230,12 @@ def array(
         if number is not None:
             return make_array(number, len(obj), [None, frozen(obj)], 0)
     wanted = None if type is None else types.as_type(type)
+    count = None if size is None else _count(size)
     if not isinstance(obj, (list, tuple, np.ndarray, Array)):
-        obj, pandas = plain(obj, size, array)
+        obj, pandas = plain(obj, count, array)
         from_pandas = pandas if from_pandas is None else from_pandas
-    if size is not None:
-        obj = _head(obj, size)
+    if count is not None and getattr(obj, "ndim", None) != 0:
+        obj = obj[:count]
     make: Callable[..., Any]
     make = _of_ndarray if isinstance(obj, np.ndarray) else _of_array if isinstance(obj, Array) else _of_values
     valid = None if mask is None else ~arguments.checked_mask(mask, len(obj) if getattr(obj, "ndim", 1) else 0)
@@ -124,12 +277,13 @@ def infer_type(values: Any, mask: Any = None, from_pandas: bool = False) -> Data
     return type_of_values(values)
 
 
-def _head(obj: Any, size: int) -> Any:
+def _count(size: Any) -> int | None:
+    """How many values are taken, None for all of them."""
     try:
-        count = size.__index__()
-    except AttributeError:
+        count = index(size)
+    except TypeError:
         raise InvalidType(f"size is an int, found {size!r:.80}") from None
-    return obj if count < 0 or not getattr(obj, "ndim", 1) else obj[:count]
+    return count if count >= 0 else None
 
 
 def _of_array(values: Any, wanted: DataType | None, valid: Mask | None, nan_is_null: bool) -> Any:

@@ -11,7 +11,7 @@ import numpy as np
 from shmarrow import types
 from shmarrow.bitmap import Mask
 from shmarrow.errors import InvalidArgument, InvalidData, InvalidType
-from shmarrow.layout.array import array_class, make_array
+from shmarrow.layout.making import array_class, make_array
 from shmarrow.layout.memory import frozen, offsets_of, read_only, validity_of
 from shmarrow.types import DataType, EncodedType, from_numpy_dtype
 from shmarrow.types.extension import ExtensionType
@@ -113,7 +113,8 @@ def array_from_numpy(values: Values, type: DataType, valid: Mask | None = None) 
         missing = np.isnat(values)
         if missing.any():
             valid = ~missing if valid is None else valid & ~missing
-            values = np.where(missing, np.zeros((), values.dtype), values)
+            if values.dtype != type.numpy_dtype:
+                values = np.where(missing, np.zeros((), values.dtype), values)
     if type.layout in ("primitive", "bool"):
         return array_class(type).from_numpy(type, values, valid)  # type: ignore[attr-defined]
     natural = type_of_dtype(values.dtype)
