@@ -13,7 +13,8 @@ from shmarrow.convert.ndarray import from_ndarray
 from shmarrow.convert.python import kinds_of
 from shmarrow.errors import InvalidType
 from shmarrow.layout.arguments import checked_mask
-from shmarrow.layout.array import Array, make_array
+from shmarrow.layout.array import Array
+from shmarrow.layout.making import make_array
 from shmarrow.layout.memory import Indices, read_only, validity_of
 from shmarrow.layout.primitive import cast_values
 from shmarrow.types import DataType

@@ -9,8 +9,8 @@ import numpy as np
 
 from shmarrow.bitmap import Mask
 from shmarrow.convert.python import kinds_of
-from shmarrow.layout.array import array_class
 from shmarrow.layout.from_numpy import array_from_numpy
+from shmarrow.layout.making import array_class
 from shmarrow.layout.primitive import PrimitiveArray
 from shmarrow.types import DataType
 from shmarrow.types.extension import ExtensionType
