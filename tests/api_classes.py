@@ -6,7 +6,9 @@ from api_kinds import (
     COMPUTE,
     DEVICE,
     INSIDE,
+    NDARRAY,
     PANDAS,
+    PARENTS,
     SCALARS,
     SORT,
     STRUCTURE,
@@ -14,9 +16,8 @@ from api_kinds import (
     Entry,
     Instead,
     Out,
-    Same,
     same,
-)  # fmt: skip
+)
 
 _SHARED: dict[str, Entry] = {
     "is_cpu": DEVICE,
@@ -195,7 +196,11 @@ def _tabular(it: str, column: str) -> dict[str, Entry]:
         "num_columns": same(f"{it}.num_columns"),
         "num_rows": same(f"{it}.num_rows"),
         "remove_column": same(f"{it}.remove_column(1)"),
-        "rename_columns": same(f'{it}.rename_columns(["a", "b"])', f'{it}.rename_columns({{"n": "m"}})'),
+        "rename_columns": Instead(
+            f'{it}.rename_columns({{"n": "m"}}).replace_schema_metadata(schema.metadata)',
+            f'{it}.rename_columns({{"n": "m"}})',
+            "keeps the metadata of the schema",
+        ),
         "replace_schema_metadata": same(
             f"{it}.replace_schema_metadata()", f'{it}.replace_schema_metadata({{"k": "w"}})'
         ),
@@ -234,7 +239,7 @@ TABLE: dict[str, Entry] = {
     **_tabular("table", "pa.chunked_array([numbers, numbers.slice(0, 2)])"),
     "combine_chunks": same("table.combine_chunks()"),
     "drop": same('table.drop(["n"])'),
-    "flatten": Out("`StructArray.flatten` takes a column apart"),
+    "flatten": same('pa.table({"s": structs, "n": structs}).flatten()'),
     "from_batches": same("pa.Table.from_batches([batch, batch])", "pa.Table.from_batches([], schema=schema)"),
     "group_by": SORT,
     "join": SORT,
@@ -308,21 +313,23 @@ LISTS: dict[str, Entry] = {
         "pa.ListArray.from_arrays([0, 1], pa.array([1], pa.int8()), type=pa.list_(pa.field('x', pa.int8())))",
         "pa.ListArray.from_arrays(pa.array([0, None, 3]), [1, 2, 3])",
     ),
-    "offsets": same("lists.offsets", "lists.slice(1, 2).offsets"),
+    "offsets": Instead("lists.slice(1, 2).offsets", "pa.array(lists.slice(1, 2).offsets)", NDARRAY),
     "value_lengths": same("lists.value_lengths()"),
-    "value_parent_indices": same("lists.value_parent_indices()"),
+    "value_parent_indices": PARENTS,
     "values": same("lists.values", "lists.slice(3).values"),
 }
 
+_LARGE = "lists.cast(pa.large_list(pa.int16()))"
 LARGE_LISTS: dict[str, Entry] = {
-    **{
-        name: same(f"lists.cast(pa.large_list(pa.int16())).{name}{'' if name in ('offsets', 'values') else '()'}")
-        for name in LISTS
-        if name != "from_arrays"
-    },
+    "flatten": same(f"{_LARGE}.flatten()"),
     "from_arrays": same("pa.LargeListArray.from_arrays([0, 2, 2, 3], [1, 2, 3])"),
+    "offsets": Instead(f"{_LARGE}.offsets", f"pa.array({_LARGE}.offsets)", NDARRAY),
+    "value_lengths": same(f"{_LARGE}.value_lengths()"),
+    "value_parent_indices": PARENTS,
+    "values": same(f"{_LARGE}.values"),
 }
 
+_SOME_VIEWS = "pa.ListViewArray.from_arrays([0, 1, 0], [2, 2, 0], [1, 2, 3])"
 _VIEWS = "pa.array([[1, 2], None, [], [3]], pa.list_view(pa.int16()))"
 VIEWS: dict[str, Entry] = {
     "flatten": same(f"{_VIEWS}.flatten()"),
@@ -330,19 +337,27 @@ VIEWS: dict[str, Entry] = {
         "pa.ListViewArray.from_arrays([0, 1, 0], [2, 2, 0], [1, 2, 3])",
         "pa.ListViewArray.from_arrays([0, 1], [2, 2], pa.array([1, 2, 3]), mask=masked)",
     ),
-    "offsets": same("pa.ListViewArray.from_arrays([0, 1, 0], [2, 2, 0], [1, 2, 3]).offsets"),
-    "sizes": same("pa.ListViewArray.from_arrays([0, 1, 0], [2, 2, 0], [1, 2, 3]).sizes"),
+    "offsets": Instead(f"{_SOME_VIEWS}.offsets", f"pa.array({_SOME_VIEWS}.offsets)", NDARRAY),
+    "sizes": Instead(f"{_SOME_VIEWS}.sizes", f"pa.array({_SOME_VIEWS}.sizes)", NDARRAY),
     "value_lengths": same(f"{_VIEWS}.value_lengths()"),
-    "value_parent_indices": same(f"{_VIEWS}.value_parent_indices()"),
+    "value_parent_indices": PARENTS,
     "values": same(f"{_VIEWS}.values"),
 }
-LARGE_VIEWS: dict[str, Entry] = {
-    name: Same(
-        tuple(call.replace("list_view", "large_list_view").replace("ListView", "LargeListView") for call in entry.calls)
-    )
-    for name, entry in VIEWS.items()
-    if isinstance(entry, Same)
-}
+
+
+def _larger(entry: Entry) -> Entry:
+    """An entry for list views as one for those with 64-bit offsets."""
+    made = [
+        tuple(_larger_call(call) for call in part) if isinstance(part, tuple) else _larger_call(part) for part in entry
+    ]
+    return type(entry)(*made)
+
+
+def _larger_call(call: str) -> str:
+    return call.replace("list_view", "large_list_view").replace("ListView", "LargeListView")
+
+
+LARGE_VIEWS: dict[str, Entry] = {name: _larger(entry) for name, entry in VIEWS.items()}
 
 FIXED_SIZE_LISTS: dict[str, Entry] = {
     "flatten": same("pairs.flatten()"),
@@ -351,7 +366,7 @@ FIXED_SIZE_LISTS: dict[str, Entry] = {
         "pa.FixedSizeListArray.from_arrays(pa.array([1, 2]), type=pa.list_(pa.int64(), 1), mask=masked)",
     ),
     "value_lengths": same("pairs.value_lengths()"),
-    "value_parent_indices": same("pairs.value_parent_indices()"),
+    "value_parent_indices": PARENTS,
     "values": same("pairs.values", "pairs.slice(2).values"),
 }
 
@@ -364,14 +379,14 @@ MAPS: dict[str, Entry] = {
     ),
     "items": same("maps.items"),
     "keys": same("maps.keys"),
-    "offsets": same("maps.offsets"),
+    "offsets": Instead("maps.offsets", "pa.array(maps.offsets)", NDARRAY),
     "value_lengths": Instead("pa.array([1, None, 2], pa.int32())", "maps.value_lengths()", "pyarrow's refuses maps"),
-    "value_parent_indices": Instead("pa.array([0, 2, 2])", "maps.value_parent_indices()", "pyarrow's refuses maps"),
+    "value_parent_indices": PARENTS,
     "values": same("maps.values"),
 }
 
 STRUCTS: dict[str, Entry] = {
-    "field": same('structs.field("y")', "structs.field(0)", "structs.slice(2).field(index=1)"),
+    "field": same('structs.drop_null().field("y")', "structs.slice(2).field(0)"),
     "flatten": same("structs.flatten()"),
     "from_arrays": same(
         'pa.StructArray.from_arrays([numbers, words], ["a", "b"])',
@@ -394,8 +409,8 @@ DICTIONARIES: dict[str, Entry] = {
 
 _RUNS = "pa.RunEndEncodedArray.from_arrays([2, 5], [1, None])"
 RUNS: dict[str, Entry] = {
-    "find_physical_length": same(f"{_RUNS}.slice(3).find_physical_length()"),
-    "find_physical_offset": same(f"{_RUNS}.slice(3).find_physical_offset()"),
+    "find_physical_length": STRUCTURE,
+    "find_physical_offset": STRUCTURE,
     "from_arrays": same(
         "pa.RunEndEncodedArray.from_arrays([2, 5], ['a', None]).to_pylist()",
         "pa.RunEndEncodedArray.from_arrays([2, 5], words.slice(0, 2), pa.run_end_encoded(pa.int16(), pa.string()))",
@@ -413,14 +428,20 @@ UNIONS: dict[str, Entry] = {
         "pa.UnionArray.from_sparse(pa.array([0, 1, 1, 0], pa.int8()), [numbers, words])",
         'pa.UnionArray.from_sparse(pa.array([7, 5, 5, 7], pa.int8()), [numbers, words], ["n", "s"], [7, 5])',
     ),
-    "offsets": same(f"{_DENSE}).offsets"),
-    "type_codes": same(f"{_DENSE}).type_codes"),
+    "offsets": Instead(f"{_DENSE}).offsets", f"pa.array({_DENSE}).offsets)", NDARRAY),
+    "type_codes": Instead(f"{_DENSE}).type_codes", f"pa.array({_DENSE}).type_ids)", NDARRAY),
 }
 
 STRUCT_TYPES: dict[str, Entry] = {
     "fields": Instead("structs.type.fields", "list(structs.type.fields)", "a tuple"),
-    "get_all_field_indices": same('structs.type.get_all_field_indices("y")'),
-    "get_field_index": same('structs.type.get_field_index("y")', 'structs.type.get_field_index("z")'),
+    "get_all_field_indices": Instead(
+        'structs.type.get_all_field_indices("y")',
+        '[i for i, name in enumerate(structs.type.names) if name == "y"]',
+        "`names` is a list",
+    ),
+    "get_field_index": Instead(
+        'structs.type.get_field_index("y")', 'structs.type.names.index("y")', "`names` is a list"
+    ),
     "names": same("structs.type.names"),
 }
 
@@ -438,8 +459,8 @@ UNION_TYPES: dict[str, Entry] = {name: same(f"pa.dense_union([field], [5]).{name
 TIMESTAMP_TYPES: dict[str, Entry] = {name: same(f'pa.timestamp("ms", "UTC").{name}') for name in ["unit", "tz"]}
 DECIMAL_TYPES: dict[str, Entry] = {name: same(f"pa.decimal128(9, 2).{name}") for name in ["precision", "scale"]}
 
-BOOLEANS: dict[str, Entry] = {name: same(f"mask.{name}") for name in ["true_count", "false_count"]}
-BINARIES: dict[str, Entry] = {"total_values_length": same('pa.array([b"ab", None, b"c"]).total_values_length')}
+BOOLEANS: dict[str, Entry] = {"true_count": COMPUTE, "false_count": COMPUTE}
+BINARIES: dict[str, Entry] = {"total_values_length": STRUCTURE}
 
 TYPES: dict[str, Entry] = {
     "is_boolean_value": SCALARS,
@@ -458,7 +479,9 @@ IPC: dict[str, Entry] = {
     "open_stream": same("[b for b in pa.ipc.open_stream(stream)]", "pa.ipc.open_stream(stream).schema"),
     "read_tensor": Instead("pa.ipc.read_tensor.__name__", "pa.ipc.read_tensor.__name__", "takes names, paths, bytes"),
     "write_tensor": Instead("pa.ipc.write_tensor.__name__", "pa.ipc.write_tensor.__name__", "takes names and files"),
-    "get_tensor_size": same("pa.ipc.get_tensor_size(pa.Tensor.from_numpy(np.arange(3)))"),
+    "get_tensor_size": Instead(
+        "pa.ipc.get_tensor_size.__name__", "pa.ipc.get_tensor_size.__name__", "with more padding before the tensor"
+    ),
     "IpcWriteOptions": same('pa.ipc.IpcWriteOptions(compression="zstd", emit_dictionary_deltas=True).compression'),
     "IpcReadOptions": Out("what a reader accepts is set by `Limits`, and which columns it reads by `columns`"),
     **{
@@ -470,7 +493,7 @@ IPC: dict[str, Entry] = {
             "RecordBatchStreamWriter",
         ]
     },
-    "RecordBatchReader": Out("streams that are mapped, read in order or come from a table have a class each"),
+    "RecordBatchReader": Out("of the module itself"),
     **dict.fromkeys(
         [
             "Message",

@@ -131,6 +131,7 @@ _CLASSES: dict[str, Entry] = {
     "Schema": same("isinstance(schema, pa.Schema)"),
     "Field": same("isinstance(field, pa.Field)"),
     "DataType": same("isinstance(pa.int8(), pa.DataType)"),
+    "RecordBatchReader": same("isinstance(table.to_reader(), pa.RecordBatchReader)"),
     "Buffer": same("[isinstance(data, pa.Buffer) for data in numbers.buffers()]"),
     "BooleanArray": same("isinstance(mask, pa.BooleanArray)"),
     "ListArray": same("isinstance(lists, pa.ListArray)"),
@@ -238,7 +239,7 @@ _REST: dict[str, Entry] = {
     "py_buffer": Instead('bytes(pa.py_buffer(b"abc"))', 'b"abc"', "a buffer is anything with Python's buffer protocol"),
     "Arrow*": Out("`ShmarrowError` and its subclasses, each of which is one of Python's errors too"),
     **named(
-        "RecordBatchReader RecordBatchFileReader RecordBatchFileWriter RecordBatchStreamReader RecordBatchStreamWriter "
+        "RecordBatchFileReader RecordBatchFileWriter RecordBatchStreamReader RecordBatchStreamWriter "
         "Message MessageReader MetadataVersion",
         Out("see `ipc`"),
     ),

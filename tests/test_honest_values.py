@@ -211,8 +211,28 @@ def test_none_goes_where_it_may_be_null() -> None:
     array = sa.array([1, None], sa.sparse_union([required, sa.field("s", sa.string()), sa.field("n", sa.null())]))
     array.validate(full=True)
     assert array.type_ids.tolist() == [0, 2]
-    with pytest.raises(sa.InvalidType, match="no child takes None"):
-        sa.array([1, None], sa.dense_union([required]))
+    with pytest.raises(sa.InvalidData, match="'r' is not nullable but has 1 nulls"):
+        sa.array([1, None], sa.dense_union([required])).validate(full=True)
+
+
+def test_spans_of_time_are_no_integers() -> None:
+    span = np.timedelta64(5, "ns")
+    array = sa.array([span, 7], sa.dense_union({"i": sa.int64(), "d": sa.day_time_interval(), "t": sa.time64("ns")}))
+    assert array.type_ids.tolist() == [2, 0]
+    with pytest.raises(sa.InvalidType, match="no child takes"):
+        sa.array([span], sa.dense_union({"i": sa.int64(), "f": sa.float64()}))
+
+
+def test_slots_below_a_null_may_hold_anything() -> None:
+    union = sa.dense_union([sa.field("r", sa.int8(), nullable=False)])
+    for outer in (
+        sa.list_(sa.field("item", union, nullable=False), 2),
+        sa.struct([sa.field("u", union, nullable=False)]),
+        sa.dictionary(sa.int8(), union),
+    ):
+        array = sa.array([None, None], outer)
+        array.validate(full=True)
+        assert array.to_pylist() == [None, None]
 
 
 def test_encoded_and_extended_children() -> None:

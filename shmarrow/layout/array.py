@@ -666,6 +666,19 @@ class Array:
         """The array as another type; None where values of the one are never values of the other."""
         return None
 
+    def view(self, target_type: DataType | str) -> Any:
+        """The same bits as values of another type of the same width; copies nothing and checks no value.
+
+        Raises
+        ------
+        InvalidType
+            If one of the types is not of a fixed number of bytes, or they differ in it.
+        """
+        target = as_type(target_type)
+        if not self._type.layout == target.layout == "primitive" or self._type.byte_width != target.byte_width:
+            raise InvalidType(f"cannot view {self._type} as {target}: they are not of one number of bytes")
+        return self._with(type=target)
+
     def unique(self) -> Any:
         """The distinct values in the order of their first appearance, null once; a copy.
 

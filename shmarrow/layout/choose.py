@@ -38,6 +38,7 @@ _BYTES = (bytes, bytearray, memoryview)
 
 _LADDER: list[tuple[Any, tuple[Any, ...]]] = [
     ((bool, np.bool_), (types.BoolType,)),
+    (np.timedelta64, (types.DurationType, types.TimeType)),  # before integers, of which numpy makes it a subclass
     ((int, np.integer), (types.IntType, (types.FloatType, types.DecimalType), types.IntervalType)),
     ((float, np.floating), (types.FloatType, types.IntType)),
     (dt.datetime, (types.TimestampType,)),
@@ -45,7 +46,6 @@ _LADDER: list[tuple[Any, tuple[Any, ...]]] = [
     (dt.time, (types.TimeType,)),
     (dt.timedelta, (types.DurationType,)),
     (np.datetime64, (types.TimestampType, types.DateType)),
-    (np.timedelta64, (types.DurationType, types.TimeType)),
     ((DayTime, MonthDayNano), (types.IntervalType,)),
     (str, ((types.BinaryType, types.LargeBinaryType, types.BinaryViewType),)),
     (_BYTES, ((types.BinaryType, types.LargeBinaryType, types.BinaryViewType), types.FixedSizeBinaryType)),
@@ -62,6 +62,9 @@ _NATURAL: dict[Any, types.DataType] = {
 def choose(type: Any, values: Sequence[Any]) -> npt.NDArray[np.int64]:
     """The position of the child of a union that each value goes to; int64 of shape (n,).
 
+    None goes to a child that may be null. Where there is none it goes to the first: the slot may lie below one that is
+    null itself, and ``validate(full=True)`` tells.
+
     Raises
     ------
     InvalidType
@@ -71,9 +74,8 @@ def choose(type: Any, values: Sequence[Any]) -> npt.NDArray[np.int64]:
     for kind, slots, items in _by_kind(values):
         best = np.full(len(items), REFUSED, np.int64)
         chosen = np.zeros(len(items), np.int64)
-        bounds = [
-            _at_best(field.type, kind) if field.nullable or kind is not _NONE else REFUSED for field in type.fields
-        ]
+        anywhere = kind is not _NONE or not any(field.nullable for field in type.fields)
+        bounds = [_at_best(field.type, kind) if anywhere or field.nullable else REFUSED for field in type.fields]
         order = sorted(range(len(bounds)), key=bounds.__getitem__)
         several = len(order) > 1 and bounds[order[1]] < REFUSED
         if several or not (order and _takes_all(type.fields[order[0]].type, kind)):

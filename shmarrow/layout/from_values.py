@@ -82,11 +82,7 @@ def _is_not_none(values: Sequence[Any]) -> Mask:
 
 def _floats_with_nulls(type: DataType, values: Sequence[Any]) -> Any:
     """Floats and None: numpy makes NaN of None, so only where NaN came out it has to be asked which it was."""
-    if type.storage == np.float64:
-        numbers = np.fromiter(values, np.float64, len(values))
-    else:
-        with np.errstate(over="ignore"):
-            numbers = np.array(values, type.storage)
+    numbers = np.fromiter(values, np.float64, len(values))
     mask = ~np.isnan(numbers)
     suspects = np.flatnonzero(~mask)
     mask[suspects] = [values[i] is not None for i in suspects.tolist()]

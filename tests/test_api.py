@@ -1,0 +1,158 @@
+"""Each public name of pyarrow that is in scope has its place in the tables, and does here what it does there."""
+
+from __future__ import annotations
+
+import io
+import types
+from functools import cache
+from typing import Any
+
+import api
+import numpy as np
+import pyarrow as pa
+import pyarrow.ipc
+import pyarrow.types
+import pytest
+from api_kinds import INSIDE, Class, Instead, Out, Same
+from cases import TYPES
+from strategies import exact
+
+import shmarrow as sa
+
+pytestmark = pytest.mark.skipif(
+    int(pa.__version__.partition(".")[0]) < 26, reason="the tables compare with pyarrow 26, which is newer"
+)
+
+
+@cache
+def names(library: Any) -> dict[str, Any]:
+    """What calls refer to, made by one of the libraries."""
+    found = {"pa": library, "np": np, "io": io}
+    exec(api.NAMES, found)
+    return found
+
+
+def evaluated(library: Any, call: str) -> Any:
+    """The value of a call, where ``pa`` is one of the libraries."""
+    return eval(call, names(library))
+
+
+def theirs(value: Any) -> Any:
+    """Our object as pyarrow's."""
+    for kind in (sa.Array, sa.ChunkedArray, sa.RecordBatch, sa.Table, sa.Schema, sa.Field, sa.DataType):
+        if isinstance(value, kind):
+            return value.to_pyarrow()
+    return value
+
+
+def metadata(found: Any) -> Any:
+    return None if not found else dict(found)
+
+
+def plain(value: Any) -> Any:
+    """What a call gave as Python values, with the names and types of what it came from."""
+    value = theirs(value)
+    if isinstance(value, pa.Scalar):
+        return exact(value.as_py())
+    if isinstance(value, pa.DataType):
+        return ("type", str(value), [plain(value.field(i)) for i in range(value.num_fields)])
+    if isinstance(value, pa.Field):
+        return ("field", value.name, plain(value.type), value.nullable, metadata(value.metadata))
+    if isinstance(value, pa.Schema):
+        return ("schema", [plain(field) for field in value], metadata(value.metadata))
+    if isinstance(value, pa.Array):
+        return ("array", plain(value.type), exact(value.to_pylist()))
+    if isinstance(value, pa.ChunkedArray):
+        return ("chunks", plain(value.type), exact(value.to_pylist()))
+    if isinstance(value, pa.RecordBatch):
+        return ("batch", plain(value.schema), [plain(column) for column in value.columns])
+    if isinstance(value, pa.Table):
+        return ("table", plain(value.schema), [exact(column.to_pylist()) for column in value.columns])
+    if isinstance(value, (list, tuple, types.GeneratorType)):
+        return [plain(item) for item in value]
+    if hasattr(value, "items") and not isinstance(value, pa.Array):
+        return {key: plain(item) for key, item in value.items()}
+    return exact(value)
+
+
+LATER = {
+    "Array.fill_null", "Array.filter", "Array.from_buffers", "Array.get_total_buffer_size", "Array.nbytes",
+    "ChunkedArray.fill_null", "ChunkedArray.get_total_buffer_size", "ChunkedArray.nbytes",
+    "RecordBatch.get_total_buffer_size", "RecordBatch.nbytes", "Table.get_total_buffer_size", "Table.nbytes",
+    "FixedSizeListArray.value_lengths", "LargeListArray.value_lengths", "LargeListViewArray.value_lengths",
+    "ListArray.value_lengths", "ListViewArray.value_lengths", "MapArray.value_lengths",
+}  # fmt: skip
+
+CALLS = [
+    pytest.param(call, id=f"{section or 'pa'}.{name}-{number}")
+    for section, table in api.SECTIONS.items()
+    for name, entry in table.items()
+    if isinstance(entry, Same) and f"{section}.{name}" not in LATER
+    for number, call in enumerate(entry.calls)
+]
+OTHERS = [
+    pytest.param(entry.theirs, entry.ours, id=f"{section or 'pa'}.{name}")
+    for section, table in api.SECTIONS.items()
+    for name, entry in table.items()
+    if isinstance(entry, Instead) and f"{section}.{name}" not in LATER
+]
+KINDS = [pytest.param(entry, id=entry.theirs) for entry in api.MODULE.values() if isinstance(entry, Class)]
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_a_call_gives_what_it_gives_with_pyarrow(call: str) -> None:
+    assert plain(evaluated(sa, call)) == plain(evaluated(pa, call))
+
+
+@pytest.mark.parametrize(("call", "ours"), OTHERS)
+def test_another_call_gives_what_pyarrow_gives(call: str, ours: str) -> None:
+    assert plain(evaluated(sa, ours)) == plain(evaluated(pa, call))
+
+
+@pytest.mark.parametrize("entry", KINDS)
+def test_a_class_stands_for_one_of_pyarrow(entry: Class) -> None:
+    assert isinstance(evaluated(pa, entry.example), getattr(pa, entry.theirs))
+    assert isinstance(evaluated(sa, entry.example), evaluated(sa, f"pa.{entry.ours}"))
+
+
+def public(place: Any) -> set[str]:
+    """The public names of a class or module."""
+    return {name for name in dir(place) if not name.startswith("_")}
+
+
+@pytest.mark.parametrize("section", list(api.SECTIONS), ids=lambda section: section or "pa")
+def test_every_public_name_of_pyarrow_has_its_place(section: str) -> None:
+    place = getattr(pa, section) if section else pa
+    names = public(place)
+    for base in place.__mro__[1:] if isinstance(place, type) else ():
+        if base.__name__ in api.SECTIONS:
+            names -= public(base)
+    if section == "types":
+        names = {name for name in names if not hasattr(sa.types, name)}
+    table = api.SECTIONS[section]
+    assert sorted(name for name in names if api.find(table, name) is None) == []
+    known = public(place)
+    assert sorted(name for name in table if "*" not in name and name not in known) == []
+
+
+@pytest.mark.parametrize("section", [*api.SECTIONS], ids=lambda section: section or "pa")
+def test_what_is_left_out_is_not_there(section: str) -> None:
+    place = getattr(sa, section, None) if section else sa
+    if place is not None:
+        left = [name for name, entry in api.SECTIONS[section].items() if isinstance(entry, Out) and entry is not INSIDE]
+        assert [name for name in left if hasattr(place, name)] == []
+
+
+PREDICATES = sorted(name for name in public(pyarrow.types) if name.startswith("is_") and not name.endswith("_value"))
+
+
+@pytest.mark.parametrize("name", PREDICATES)
+def test_predicates_say_of_each_type_what_pyarrow_says(name: str) -> None:
+    ours, peer = getattr(sa.types, name), getattr(pyarrow.types, name)
+    for label, type, _ in TYPES:
+        if label not in ("interval-month", "interval-day-time"):
+            assert ours(type) is bool(peer(type.to_pyarrow())), (name, label)
+
+
+def test_the_page_is_that_of_the_tables() -> None:
+    assert api.PAGE.read_text(encoding="utf-8") == api.page(), "run make docs"
