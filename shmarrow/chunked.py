@@ -86,6 +86,10 @@ class ChunkedArray:
         """Bytes that the slots of all chunks take; see :attr:`Array.nbytes`."""
         return sum([chunk.nbytes for chunk in self.chunks])
 
+    def get_total_buffer_size(self) -> int:
+        """Bytes of all buffers of all chunks, whatever the slice; see :meth:`Array.get_total_buffer_size`."""
+        return sum([chunk.get_total_buffer_size() for chunk in self.chunks])
+
     def length(self) -> int:
         """Number of slots, as ``len()``."""
         return len(self)
