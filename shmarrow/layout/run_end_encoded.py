@@ -13,7 +13,7 @@ import numpy as np
 
 from shmarrow.bitmap import Mask
 from shmarrow.errors import InvalidData, LimitExceeded
-from shmarrow.layout.arguments import as_array
+from shmarrow.layout.arguments import as_array, refuse_type
 from shmarrow.layout.array import Array
 from shmarrow.layout.making import check_slots, concat_arrays, make_array, nulls
 from shmarrow.layout.memory import Indices, check_expansion, frozen
@@ -248,6 +248,7 @@ class RunEndEncodedArray(Array, late=True):
         InvalidData
             If the children have other types than ``type`` says, there are fewer values than runs, or a run end is null.
         """
+        refuse_type(run_ends, "run ends")
         made: Any = None if type is None else cls._expect(type)
         ends = as_array(run_ends, "run ends", None if made is None else made.run_end_type)
         runs = as_array(values, "values", None if made is None else made.value_type)

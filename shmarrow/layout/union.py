@@ -14,7 +14,7 @@ import numpy as np
 from shmarrow.bitmap import Mask
 from shmarrow.buffer import Bytes
 from shmarrow.errors import InvalidArgument, InvalidData, InvalidType
-from shmarrow.layout.arguments import as_array, exact_integers, refuse_type
+from shmarrow.layout.arguments import as_array, exact_integers, items_of
 from shmarrow.layout.array import Array
 from shmarrow.layout.making import blank_mask, concat_arrays, make_array, nulls, one_null
 from shmarrow.layout.memory import Indices, frozen, read_only, view_of
@@ -428,7 +428,7 @@ class UnionArray(Array, late=True):
         type: DataType | str | None,
     ) -> tuple[Any, list[Any]]:
         """The type of a union over children, and these as arrays."""
-        refuse_type(children, "children")
+        children = items_of(children, "children")
         if type is not None:
             made: Any = cls._expect(type)
             if made.mode != mode:
