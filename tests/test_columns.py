@@ -344,6 +344,18 @@ def test_structs_and_back(kind: str) -> None:
         type(ours).from_struct_array(sa.array([1]))
 
 
+@pytest.mark.parametrize("make", [sa.table, sa.record_batch], ids=["table", "batch"])
+def test_bytes_are_those_of_the_slice_and_buffers_count_once(make: Callable[..., Any]) -> None:
+    values = {"a": np.arange(8), "b": np.arange(8, dtype=np.int16)}
+    ours, theirs = make(values), (pa.table if make is sa.table else pa.record_batch)(values)
+    for mine, peer in ((ours, theirs), (ours.slice(2, 3), theirs.slice(2, 3))):
+        assert (mine.nbytes, mine.get_total_buffer_size()) == (peer.nbytes, peer.get_total_buffer_size())
+    column = sa.chunked_array(
+        [ours["a"].slice(0, 3), ours["a"].slice(3)] if make is sa.record_batch else ours["a"].chunks
+    )
+    assert (column.nbytes, column.get_total_buffer_size()) == (64, 64)
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_structs_are_flattened_into_columns(kind: str) -> None:
     ours, _ = of_kind(kind)
