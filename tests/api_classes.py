@@ -99,7 +99,7 @@ ARRAY: dict[str, Entry] = {
     "type": same("numbers.type"),
     "unique": same("words.unique()", "numbers.unique()"),
     "validate": same("numbers.validate()", "numbers.validate(full=True)"),
-    "view": Out("bits are never given another meaning; `to_numpy().view()` does it"),
+    "view": same("numbers.view(pa.uint8())", "chunks.chunk(0).view(pa.float32())"),
 }
 
 CHUNKED: dict[str, Entry] = {
