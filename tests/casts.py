@@ -246,7 +246,10 @@ DEVIATIONS = (
     ),
     Deviation(OURS, ("decimal",), ("float",), "pyarrow rounds to the nearest float", "is as precise", SAFE),
     Deviation(DIFFER, ("decimal",), ("float",), "pyarrow computes in floats and misses the nearest by a bit"),
-    Deviation(OURS, ("decimal",), ("decimal",), "pyarrow cuts digits on the way to fewer bits", "more digits than the scale", SAFE),
+    Deviation(
+        OURS, ("decimal",), ("decimal",), "pyarrow cuts digits on the way to fewer bits", "more digits than the scale",
+        SAFE,
+    ),
     Deviation(
         THEIRS, ("decimal",), ("decimal",), "pyarrow refuses some values that fit, on the way to fewer bits",
         "data loss|not enough|does not fit", SAFE,
