@@ -23,9 +23,9 @@ from shmarrow.convert.time import KINDS
 from shmarrow.convert.to_python import to_python
 from shmarrow.errors import CopyRequired, InvalidData
 from shmarrow.layout.arguments import checked_mask
-from shmarrow.layout.array import Array, check_slots
+from shmarrow.layout.array import Array
 from shmarrow.layout.binary import BINARY
-from shmarrow.layout.making import make_array
+from shmarrow.layout.making import check_slots, make_array
 from shmarrow.layout.memory import EMPTY, Indices, check_expansion, frozen, read_only, validity_of, view_of
 from shmarrow.layout.preview import Budget
 from shmarrow.types import DataType, LargeBinaryType
