@@ -274,12 +274,12 @@ class RecordBatch(Columns[Array]):
         InvalidType
             If it is no int.
         """
-        if max_chunksize is None:
-            return [self]
-        if not isinstance(max_chunksize, (int, np.integer)):
+        if max_chunksize is not None and not isinstance(max_chunksize, (int, np.integer)):
             raise InvalidType(f"max_chunksize is an int, found {max_chunksize!r:.80}")
-        if max_chunksize < 1:
+        if max_chunksize is not None and max_chunksize < 1:
             raise InvalidArgument(f"max_chunksize is at least 1, found {max_chunksize}")
+        if max_chunksize is None or self.num_rows <= max_chunksize:
+            return [self]
         return [self.slice(start, max_chunksize) for start in range(0, self.num_rows, max_chunksize)]
 
     def to_struct_array(self) -> StructArray:

@@ -129,7 +129,7 @@ class Columns(Generic[Column]):
         given = given_fields(columns, names, schema, metadata)
         made = [cls._named_column(values, field) for values, field in zip(columns, given, strict=True)]
         if schema is None:
-            fields = [Field(str(name), column.type) for name, column in zip(given, made, strict=True)]
+            fields = [Field(name, made[i].type) for i, name in enumerate(names or ())]
             schema = Schema(fields, metadata)
         return cls._over(schema, made, common_length(made, schema))
 

@@ -302,11 +302,13 @@ class Array:
     def to_pylist(self) -> list[Any]:
         """The values as Python objects, None for null; a copy.
 
-        Values that Python's own types cannot hold (dates beyond the year 9999, nanoseconds) come as
-        ``numpy.datetime64`` or ``numpy.timedelta64``.
+        Their class depends on the type alone: timestamps, durations and times in nanoseconds are
+        ``numpy.datetime64`` and ``numpy.timedelta64``, in other units those of ``datetime``.
 
         Raises
         ------
+        InvalidData
+            If ``datetime`` has no such value, such as a date beyond the year 9999; :meth:`to_numpy` has it.
         LimitExceeded
             If slots that take no bytes of their own would make more than 2**24 values.
         """
@@ -444,8 +446,8 @@ class Array:
         """
         from shmarrow.layout.selection import fill_null
 
-        result: Self = fill_null(self, fill_value)
-        return result
+        found: Self = fill_null(self, fill_value)
+        return found
 
     def _gather(self, indices: Indices) -> Any:
         """The slots at ``indices``, which are in range, without validity and with offset 0."""
@@ -596,7 +598,7 @@ class Array:
         null_count: int = -1,
         offset: int = 0,
         children: Sequence[Array] | None = None,
-    ) -> Any:
+    ) -> Array:
         """An array over buffers and child arrays; copies nothing.
 
         Parameters
@@ -630,7 +632,7 @@ class Array:
         made = as_type(type)
         if cls.layouts and made.layout not in cls.layouts:
             raise InvalidType(f"{cls.__name__}: expected a type of layout {' or '.join(cls.layouts)}, found {made}")
-        result = make_array(made, *checked_parts(made, length, buffers, null_count, offset, children or ()))
+        result: Array = make_array(made, *checked_parts(made, length, buffers, null_count, offset, children or ()))
         result.validate()
         result._check_null_count()
         return result

@@ -110,8 +110,8 @@ def nulls(size: int, type: DataType | str | None = None) -> Array:
     size = checked_size(size, "the number of nulls")
     made = null() if type is None else as_type(type)
     try:
-        result: Array = array_class(made)._nulls(made, size)
-        return result
+        found: Array = array_class(made)._nulls(made, size)
+        return found
     except (MemoryError, ValueError, OverflowError) as error:
         if isinstance(error, ShmarrowError):
             raise
