@@ -598,7 +598,7 @@ class Array:
         null_count: int = -1,
         offset: int = 0,
         children: Sequence[Array] | None = None,
-    ) -> Any:
+    ) -> Array:
         """An array over buffers and child arrays; copies nothing.
 
         Parameters
@@ -632,7 +632,7 @@ class Array:
         made = as_type(type)
         if cls.layouts and made.layout not in cls.layouts:
             raise InvalidType(f"{cls.__name__}: expected a type of layout {' or '.join(cls.layouts)}, found {made}")
-        result = make_array(made, *checked_parts(made, length, buffers, null_count, offset, children or ()))
+        result: Array = make_array(made, *checked_parts(made, length, buffers, null_count, offset, children or ()))
         result.validate()
         result._check_null_count()
         return result
