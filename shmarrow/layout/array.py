@@ -261,11 +261,13 @@ class Array:
     def to_pylist(self) -> list[Any]:
         """The values as Python objects, None for null; a copy.
 
-        Values that Python's own types cannot hold (dates beyond the year 9999, nanoseconds) come as
-        ``numpy.datetime64`` or ``numpy.timedelta64``.
+        Their class depends on the type alone: timestamps, durations and times in nanoseconds are
+        ``numpy.datetime64`` and ``numpy.timedelta64``, in other units those of ``datetime``.
 
         Raises
         ------
+        InvalidData
+            If ``datetime`` has no such value, such as a date beyond the year 9999; :meth:`to_numpy` has it.
         LimitExceeded
             If slots that take no bytes of their own would make more than 2**24 values.
         """
