@@ -11,23 +11,26 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from operator import index as as_index
-from typing import TYPE_CHECKING, Any, ClassVar, SupportsIndex
+from typing import TYPE_CHECKING, Any, ClassVar, SupportsIndex, overload
 
 import numpy as np
 
-from shmarrow.bitmap import Mask
 from shmarrow.build import array
 from shmarrow.build.sources import read_class
 from shmarrow.errors import CopyRequired, IndexOutOfRange, InvalidArgument, InvalidData, InvalidType
-from shmarrow.layout.arguments import checked_mask, checked_positions
+from shmarrow.layout.arguments import checked_positions
 from shmarrow.layout.array import Array
 from shmarrow.layout.making import concat_arrays, make_array, nulls
-from shmarrow.layout.memory import Indices, frozen, slice_bounds, validity_of
+from shmarrow.layout.memory import frozen, slice_bounds, validity_of
+from shmarrow.layout.selection import selection
 from shmarrow.places import Places, cut, places, sorted_places, starts_of
 from shmarrow.types import DataType, as_type, bool_
 
 if TYPE_CHECKING:
     import numpy.typing as npt
+
+
+Slice = slice
 
 
 class ChunkedArray:
@@ -86,11 +89,15 @@ class ChunkedArray:
         """Bytes that the slots of all chunks take; see :attr:`Array.nbytes`."""
         return sum([chunk.nbytes for chunk in self.chunks])
 
+    def get_total_buffer_size(self) -> int:
+        """Bytes of all buffers of all chunks, whatever the slice; see :meth:`Array.get_total_buffer_size`."""
+        return sum([chunk.get_total_buffer_size() for chunk in self.chunks])
+
     def length(self) -> int:
         """Number of slots, as ``len()``."""
         return len(self)
 
-    def chunk(self, i: SupportsIndex) -> Any:
+    def chunk(self, i: SupportsIndex) -> Array:
         """One of the arrays, by number from 0.
 
         Raises
@@ -106,22 +113,24 @@ class ChunkedArray:
             raise InvalidType(f"a chunk is chosen by its number, found {i!r:.80}") from None
         if not 0 <= number < len(self.chunks):
             raise IndexOutOfRange(f"no chunk {number}: there are {len(self.chunks)}")
-        return self.chunks[number]
+        found: Array = self.chunks[number]
+        return found
 
-    def iterchunks(self) -> Iterator[Any]:
+    def iterchunks(self) -> Iterator[Array]:
         """The arrays one after another."""
         return iter(self.chunks)
 
-    def pieces(self, cuts: npt.NDArray[np.int64]) -> Iterator[Any]:
+    def pieces(self, cuts: npt.NDArray[np.int64]) -> Iterator[Array]:
         """The arrays between positions that rise from 0 to the end; the ends of all chunks are among them."""
         numbers = np.searchsorted(self._starts, cuts[:-1], "right") - 1
         offsets, lengths = cuts[:-1] - self._starts[numbers], np.diff(cuts)
         for number, offset, length in zip(numbers.tolist(), offsets.tolist(), lengths.tolist(), strict=True):
             yield self.chunks[number].slice(offset, length)
 
-    def combine_chunks(self) -> Any:
+    def combine_chunks(self) -> Array:
         """One array; a copy if there is more than one chunk."""
-        return concat_arrays(self.chunks) if self.chunks else nulls(0, self.type)
+        joined: Array = concat_arrays(self.chunks) if self.chunks else nulls(0, self.type)
+        return joined
 
     # --- values ---
 
@@ -196,7 +205,7 @@ class ChunkedArray:
 
         The arguments and errors are those of :meth:`Array.filter`; a chunked mask, in any chunks, is taken too.
         """
-        positions, valid = selection(mask, len(self), null_selection_behavior)
+        positions, valid = selection(one_array(mask), len(self), null_selection_behavior)
         parts = [self.chunks[i]._take(*part) for i, *part in sorted_places(self._starts, positions, valid)]
         return ChunkedArray(parts, self.type)
 
@@ -217,7 +226,7 @@ class ChunkedArray:
             nulls(0, self.type).cast(target, safe)  # whether there is a cast at all
         return self._each(lambda chunk: chunk.cast(target, safe), target)
 
-    def unique(self) -> Any:
+    def unique(self) -> Array:
         """The distinct values as one array, in the order of their first appearance; see :meth:`Array.unique`."""
         return self.combine_chunks().unique()
 
@@ -264,7 +273,13 @@ class ChunkedArray:
     def __len__(self) -> int:
         return int(self._starts[-1])
 
-    def __getitem__(self, key: Any) -> Any:
+    @overload
+    def __getitem__(self, key: Slice) -> ChunkedArray: ...
+
+    @overload
+    def __getitem__(self, key: SupportsIndex) -> Any: ...
+
+    def __getitem__(self, key: Slice | SupportsIndex) -> Any:
         if isinstance(key, slice):
             start, stop, step = key.indices(len(self))
             if step != 1:
@@ -332,38 +347,6 @@ def chunked_array(arrays: Any, type: DataType | str | None = None) -> ChunkedArr
 def one_array(values: Any) -> Any:
     """The values of a chunked array as one array; anything else as it is."""
     return values.combine_chunks() if isinstance(values, ChunkedArray) else values
-
-
-def selection(mask: Any, length: int, null_selection_behavior: str = "drop") -> tuple[Indices, Mask | None]:
-    """The positions where a mask is True, and which of them are valid: with ``"emit_null"`` null in the mask is null.
-
-    Raises
-    ------
-    InvalidType
-        If the mask holds anything but truth values and nulls.
-    InvalidArgument
-        If it has another length, or the behaviour is unknown.
-    """
-    if null_selection_behavior not in ("drop", "emit_null"):
-        raise InvalidArgument(
-            f"null_selection_behavior is 'drop' or 'emit_null', found {null_selection_behavior!r:.80}"
-        )
-    mask = one_array(mask)
-    if not isinstance(mask, (Array, np.ndarray)) or (isinstance(mask, np.ndarray) and mask.dtype == object):
-        mask = one_array(array(mask))
-    known = None
-    if isinstance(mask, Array):
-        if mask.type != bool_() and len(mask) != mask.null_count:
-            raise InvalidType(f"a mask holds truth values, found {mask.type}")
-        known = mask._mask()
-        mask = mask.values if mask.type == bool_() else np.zeros(len(mask), np.bool_)  # type: ignore[attr-defined]
-    keep = checked_mask(mask, length)
-    if known is None:
-        return np.flatnonzero(keep), None
-    if null_selection_behavior == "drop":
-        return np.flatnonzero(keep & known), None
-    positions = np.flatnonzero(keep | ~known)
-    return positions, known[positions]
 
 
 # --- one dictionary for several arrays --------------------------------------------------------------------------

@@ -25,7 +25,7 @@ from shmarrow.places import cut, places, sorted_places, starts_of
 from shmarrow.types import DataType, MetadataLike, Schema, struct, unify_schemas
 
 
-class Table(Columns):
+class Table(Columns[ChunkedArray]):
     """Record batches of one schema, one after another.
 
     Attributes
@@ -117,6 +117,10 @@ class Table(Columns):
     def nbytes(self) -> int:
         """Bytes that the rows take in all columns of all batches; see :attr:`Array.nbytes`."""
         return sum([batch.nbytes for batch in self.batches])
+
+    def get_total_buffer_size(self) -> int:
+        """Bytes of all buffers of all batches, whatever the slice; see :meth:`Array.get_total_buffer_size`."""
+        return sum([batch.get_total_buffer_size() for batch in self.batches])
 
     def column(self, i: Key) -> ChunkedArray:
         """A column by position or by name; copies nothing. Errors as :meth:`RecordBatch.column`."""

@@ -13,7 +13,7 @@ Rules kept here:
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Self, SupportsIndex, overload
 
 import numpy as np
 
@@ -43,11 +43,19 @@ from shmarrow.layout.making import (  # noqa: F401
 )
 from shmarrow.layout.memory import Indices, read_only, slice_bounds
 from shmarrow.layout.preview import Budget, clip, preview_items
+from shmarrow.layout.sizes import buffer_bytes, referenced_bytes
 from shmarrow.layout.validation import _has_required
 from shmarrow.types import DataType, Field, as_type
 
 if TYPE_CHECKING:
     import numpy.typing as npt
+
+    from shmarrow.layout.boolean import BooleanArray
+    from shmarrow.layout.dictionary import DictionaryArray
+    from shmarrow.layout.run_end_encoded import RunEndEncodedArray
+
+
+Slice = slice
 
 
 class Array:
@@ -113,9 +121,10 @@ class Array:
     # --- what it is ---
 
     @property
-    def type(self) -> Any:
+    def type(self) -> DataType:
         """The logical type."""
-        return self._type
+        found: DataType = self._type
+        return found
 
     @property
     def offset(self) -> int:
@@ -140,10 +149,25 @@ class Array:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of all buffers that this array refers to, children and dictionary included."""
-        total = sum([len(data) for data in self._buffers if data is not None])
-        total += sum([child.nbytes for child in self._children])
-        return total + (self._dictionary.nbytes if self._dictionary is not None else 0)
+        """Bytes that the slots of this array lie in: of a slice, those of the slice.
+
+        Bitmaps count whole bytes, offsets one for each slot, children the part that is referred to, and dictionaries
+        and the data of views wholly.
+
+        Raises
+        ------
+        InvalidData
+            If offsets, run ends or type ids lead nowhere.
+        """
+        return referenced_bytes(self)
+
+    def get_total_buffer_size(self) -> int:
+        """Bytes of all buffers, whatever the slice, children and dictionary included; each buffer once."""
+        return buffer_bytes(self)
+
+    def _referenced_children(self) -> Sequence[Any]:
+        """The parts of the children that lie between the first and the last slot that is referred to."""
+        return ()
 
     def buffers(self) -> list[Buffer | None]:
         """The buffers of this array, then those of its children, in the order of the buffer listing; views."""
@@ -175,7 +199,7 @@ class Array:
             return np.ones(self._length, np.bool_)
         return mask
 
-    def is_null(self, nan_is_null: bool = False) -> Any:
+    def is_null(self, nan_is_null: bool = False) -> BooleanArray:
         """A BooleanArray, True for slots that are null, also where a child, a run or a dictionary's value is; a copy.
 
         Parameters
@@ -194,20 +218,28 @@ class Array:
             missing = np.zeros(self._length, np.bool_)
         if nan_is_null and self._type.layout == "primitive" and _has_floats(self._type):
             missing |= np.isnan(self.values)  # type: ignore[attr-defined]
-        return booleans(missing)
+        result: BooleanArray = booleans(missing)
+        return result
 
-    def is_valid(self) -> Any:
+    def is_valid(self) -> BooleanArray:
         """A BooleanArray, False for slots that are null; the opposite of :meth:`is_null`, and its errors."""
         check_slots(self)
         missing = self._logical_nulls()
-        return booleans(self._valid() if missing is None else ~missing)
+        result: BooleanArray = booleans(self._valid() if missing is None else ~missing)
+        return result
 
     # --- access ---
 
     def __len__(self) -> int:
         return self._length
 
-    def __getitem__(self, key: Any) -> Any:
+    @overload
+    def __getitem__(self, key: Slice) -> Self: ...
+
+    @overload
+    def __getitem__(self, key: SupportsIndex) -> Any: ...
+
+    def __getitem__(self, key: Slice | SupportsIndex) -> Any:
         """One value as a Python object, or a slice as an array without copying."""
         if isinstance(key, slice):
             start, stop, step = key.indices(self._length)
@@ -216,8 +248,11 @@ class Array:
             return self._take(np.arange(start, stop, step))
         try:
             index = key.__index__()
-        except AttributeError:
-            raise InvalidType(f"an array is indexed by int or slice, found {type(key).__name__}") from None
+        except (AttributeError, TypeError):
+            raise InvalidType(
+                f"an array is indexed by int or slice, found {key.__class__.__name__}; "
+                "take(indices) gives the slots at positions, filter(mask) those where a mask is True"
+            ) from None
         if not -self._length <= index < self._length:
             raise IndexOutOfRange(f"index {index} is out of range: the array has {self._length} values")
         return self._item(index + self._length if index < 0 else index)
@@ -236,7 +271,7 @@ class Array:
         """The value of a slot that is not null."""
         return self.slice(index, 1)._pylist(None)[0]
 
-    def slice(self, offset: int = 0, length: int | None = None) -> Any:
+    def slice(self, offset: int = 0, length: int | None = None) -> Self:
         """The slots from ``offset`` on, ``length`` of them or as many as there are; copies nothing.
 
         Raises
@@ -250,13 +285,19 @@ class Array:
         count = 0 if self._null_count == 0 else self._null_count if length == self._length else -1
         return self._with(offset=self._offset + offset, length=length, null_count=count)
 
-    def _with(self, **changes: Any) -> Any:
+    def _with(self, **changes: Any) -> Self:
         values: dict[str, Any] = {
             "type": self._type, "length": self._length, "buffers": self._buffers, "null_count": self._null_count,
             "offset": self._offset, "children": self._children, "dictionary": self._dictionary,
         }  # fmt: skip
         values.update(changes)
-        return make_array(**values)
+        return self._made(**values)
+
+    @classmethod
+    def _made(cls, *arguments: Any, **keywords: Any) -> Self:
+        """What :func:`make_array` makes, where that is known to be of this class or one derived from it."""
+        made: Self = make_array(*arguments, **keywords)
+        return made
 
     def to_pylist(self) -> list[Any]:
         """The values as Python objects, None for null; a copy.
@@ -311,7 +352,7 @@ class Array:
 
     # --- gathering ---
 
-    def take(self, indices: Any) -> Any:
+    def take(self, indices: Any) -> Self:
         """The slots at ``indices``, in that order; a copy of what the layout needs to copy.
 
         Parameters
@@ -330,7 +371,8 @@ class Array:
         """
         from shmarrow.layout.arguments import checked_positions
 
-        return self._take(*checked_positions(indices))
+        result: Self = self._take(*checked_positions(indices))
+        return result
 
     def _take(self, indices: npt.NDArray[Any], valid: Mask | None = None) -> Any:
         """The slots at integers of shape (n,); where ``valid`` is False a null, whatever the index."""
@@ -359,16 +401,59 @@ class Array:
         buffers[0] = read_only(bitmap.pack(valid))
         return self._with(buffers=buffers, null_count=len(valid) - int(np.count_nonzero(valid)))
 
-    def drop_null(self) -> Any:
-        """The slots that are not null."""
-        mask = self._mask()
-        return self if mask is None else self._take(np.flatnonzero(mask))
+    def filter(self, mask: Any, null_selection_behavior: str = "drop") -> Self:
+        """The slots where ``mask`` is True; a copy of what the layout needs to copy.
+
+        Parameters
+        ----------
+        mask : bool ndarray, BooleanArray, or sequence of bool
+            Shape (length,); it may have nulls.
+        null_selection_behavior : {"drop", "emit_null"}
+            Whether a null in the mask leaves the slot out or makes it null.
+
+        Raises
+        ------
+        InvalidType
+            If the mask holds anything but truth values and nulls.
+        InvalidArgument
+            If it has another length, or the behaviour is unknown.
+        """
+        from shmarrow.layout.selection import selection
+
+        positions, valid = selection(mask, self._length, null_selection_behavior)
+        return self if valid is None and len(positions) == self._length else self._take(positions, valid)
+
+    def drop_null(self) -> Self:
+        """The slots that are not null, as :meth:`is_null` says."""
+        check_slots(self)
+        missing = self._logical_nulls()
+        return self if missing is None else self._take(np.flatnonzero(~missing))
+
+    def fill_null(self, fill_value: Any) -> Self:
+        """A value in the place of nulls, as :meth:`is_null` says; the array itself where there are none.
+
+        Parameters
+        ----------
+        fill_value : object or Array
+            A value that the type takes, or an array with one for each slot; None fills nothing in.
+
+        Raises
+        ------
+        InvalidType, InvalidData
+            If the type does not take the value.
+        InvalidArgument
+            If an array of values has another length.
+        """
+        from shmarrow.layout.selection import fill_null
+
+        found: Self = fill_null(self, fill_value)
+        return found
 
     def _gather(self, indices: Indices) -> Any:
         """The slots at ``indices``, which are in range, without validity and with offset 0."""
         raise NotImplementedError
 
-    def trim(self) -> Any:
+    def trim(self) -> Self:
         """An equal array with offset 0 that refers to no more bytes than its slots need; copies only what must move."""
         raise NotImplementedError
 
@@ -465,6 +550,11 @@ class Array:
         if self._null_count >= 0 and found != self._null_count:
             raise InvalidData(f"{self._type}: the null count says {self._null_count}, the validity bitmap says {found}")
 
+    def _check_slots(self) -> None:
+        """Where values lead, and what they promise otherwise; layouts that see both in one walk say so."""
+        self._check_references()
+        self._check_values()
+
     def _check_references(self) -> None:
         """That offsets, views, indices, type ids and run ends lead to what is there."""
 
@@ -500,6 +590,54 @@ class Array:
     # --- building ---
 
     @classmethod
+    def from_buffers(
+        cls,
+        type: DataType | str,
+        length: int,
+        buffers: Sequence[Any],
+        null_count: int = -1,
+        offset: int = 0,
+        children: Sequence[Array] | None = None,
+    ) -> Any:
+        """An array over buffers and child arrays; copies nothing.
+
+        Parameters
+        ----------
+        type : DataType or str
+            The type; one of dictionaries has no place for its values here, see :class:`DictionaryArray`.
+        length : int
+            Number of slots.
+        buffers : sequence of bytes-like objects, Buffer or None
+            The buffers in the order of "Buffer Listing for Each Layout", those of children left out; None for a
+            validity bitmap that is left out, also in front of the buffers of a layout that has none.
+        null_count : int
+            Number of null slots, -1 where not known.
+        offset : int
+            The first slot, counted from the start of the buffers.
+        children : sequence of Array, optional
+            The child arrays, in the order of ``type.fields``.
+
+        Raises
+        ------
+        InvalidData
+            If there are more or fewer buffers or children than the type has, one is too short, a child has another
+            type than its field, offsets do not lie within what they point into, or the null count is wrong.
+        InvalidType
+            If an argument is not of the kind above.
+        InvalidArgument
+            If ``length`` or ``offset`` is negative.
+        """
+        from shmarrow.layout.arguments import checked_parts
+
+        made = as_type(type)
+        if cls.layouts and made.layout not in cls.layouts:
+            raise InvalidType(f"{cls.__name__}: expected a type of layout {' or '.join(cls.layouts)}, found {made}")
+        result = make_array(made, *checked_parts(made, length, buffers, null_count, offset, children or ()))
+        result.validate()
+        result._check_null_count()
+        return result
+
+    @classmethod
     def _expect(cls, type: Any) -> DataType:
         """A type of a layout that this class has; anything else is refused."""
         made = as_type(type)
@@ -513,13 +651,13 @@ class Array:
         return _zeros(type, length)
 
     @classmethod
-    def from_pylist(cls, type: Any, values: Sequence[Any], valid: Mask | None) -> Any:
+    def from_pylist(cls, type: Any, values: Sequence[Any], valid: Mask | None) -> Self:
         """An array of ``type`` from Python values; ``valid`` is False where a value is None, None where none is."""
         raise NotImplementedError
 
     # --- casting and encoding ---
 
-    def cast(self, target_type: DataType | str, safe: bool = True) -> Any:
+    def cast(self, target_type: DataType | str, safe: bool = True) -> Array:
         """The same values as another type; ``docs/casts.md`` lists what can be cast to what.
 
         Parameters
@@ -538,7 +676,7 @@ class Array:
             If a value does not fit the target, or a null comes under a field that is not nullable.
         """
         target = as_type(target_type)
-        result = self._cast_to(target, safe)
+        result: Array = self._cast_to(target, safe)
         if result is not self and _has_required(target):
             result._check_nullability(None)
         return result
@@ -559,7 +697,7 @@ class Array:
         """The array as another type; None where values of the one are never values of the other."""
         return None
 
-    def view(self, target_type: DataType | str) -> Any:
+    def view(self, target_type: DataType | str) -> Array:
         """The same bits as values of another type of the same width; copies nothing and checks no value.
 
         Raises
@@ -570,18 +708,22 @@ class Array:
         target = as_type(target_type)
         if not self._type.layout == target.layout == "primitive" or self._type.byte_width != target.byte_width:
             raise InvalidType(f"cannot view {self._type} as {target}: they are not of one number of bytes")
-        return self._with(type=target)
+        made: Array = make_array(target, self._length, self._buffers, self._null_count, self._offset)
+        return made
 
-    def unique(self) -> Any:
+    def unique(self) -> Self:
         """The distinct values in the order of their first appearance, null once; a copy.
 
         Values are the same when their bits are: 0.0 and -0.0 are two values, and NaNs with the same bits are one.
         """
         from shmarrow.layout.codes import codes_of
 
-        return self._take(codes_of(self, with_null=True)[1])
+        result: Self = self._take(codes_of(self, with_null=True)[1])
+        return result
 
-    def dictionary_encode(self, null_encoding: str = "mask", index_type: DataType | str | None = None) -> Any:
+    def dictionary_encode(
+        self, null_encoding: str = "mask", index_type: DataType | str | None = None
+    ) -> DictionaryArray:
         """Indices into the distinct values, in the order of their first appearance.
 
         Values are the same when their bits are: 0.0 and -0.0 are two values.
@@ -603,9 +745,11 @@ class Array:
         """
         from shmarrow.layout.dictionary import encode
 
-        return self if self._type.layout == "dictionary" else encode(self, null_encoding, index_type)
+        found: Any = self if self._type.layout == "dictionary" else encode(self, null_encoding, index_type)
+        made: DictionaryArray = found
+        return made
 
-    def run_end_encode(self, run_end_type: DataType | str = "int32") -> Any:
+    def run_end_encode(self, run_end_type: DataType | str = "int32") -> RunEndEncodedArray:
         """Runs of equal neighbours; neighbouring nulls are one run.
 
         Neighbours are equal when their bits are. An array that is run-end encoded already stays as it is.
@@ -617,7 +761,9 @@ class Array:
         """
         from shmarrow.layout.run_end_encoded import encode
 
-        return self if self._type.layout == "run_end_encoded" else encode(self, run_end_type)
+        found: Any = self if self._type.layout == "run_end_encoded" else encode(self, run_end_type)
+        made: RunEndEncodedArray = found
+        return made
 
     def _codes(self) -> Indices:
         """For each slot the first slot with the same value, -1 for null; see ``codes``, which asks for them."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
@@ -12,7 +12,7 @@ from shmarrow.errors import CopyRequired, InvalidArgument, InvalidData
 from shmarrow.layout.arguments import as_array, checked_size, masked_validity, refuse_type
 from shmarrow.layout.array import Array
 from shmarrow.layout.items import items_of_lists, spread_lists
-from shmarrow.layout.list_forms import cast_lists, list_codes
+from shmarrow.layout.list_forms import Lengths, cast_lists, list_codes
 from shmarrow.layout.making import check_slots, concat_arrays, make_array, nulls, spread
 from shmarrow.layout.memory import Indices, check_expansion, ranges, validity_of
 from shmarrow.layout.preview import Budget
@@ -22,18 +22,18 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
 
-class FixedSizeListArray(Array):
+class FixedSizeListArray(Lengths, Array):
     """Lists that all have the same length."""
 
     __slots__ = ()
     layouts = ("fixed_size_list",)
 
     @property
-    def values(self) -> Any:
+    def values(self) -> Array:
         """The child array as it is in memory, whatever the slice."""
         return self._children[0]
 
-    def flatten(self) -> Any:
+    def flatten(self) -> Array:
         """The values of all lists that are not null, one list after another."""
         return self.drop_null().flatten() if self.null_count else self._window()
 
@@ -75,7 +75,7 @@ class FixedSizeListArray(Array):
         child = self.values._take(ranges(starts, np.full(len(indices), size, np.int64)))
         return make_array(self._type, len(indices), [None], 0, 0, [child])
 
-    def trim(self) -> Any:
+    def trim(self) -> Self:
         validity = self._trimmed_validity()
         child = self._window().trim()
         return self._with(offset=0, buffers=[validity], null_count=self.null_count, children=[child])
@@ -104,6 +104,9 @@ class FixedSizeListArray(Array):
     def _cast(self, target: Any, safe: bool) -> Any:
         return cast_lists(self, target, safe)
 
+    def _referenced_children(self) -> Sequence[Any]:
+        return [self._window()]
+
     def _check_structure(self) -> None:
         needed = (self._offset + self._length) * self._type.list_size
         if len(self.values) < needed:
@@ -122,8 +125,9 @@ class FixedSizeListArray(Array):
         return made
 
     @classmethod
-    def from_pylist(cls, type: Any, values: Sequence[Any], valid: Mask | None) -> Any:
-        return cls._from_items(type, *items_of_lists(type, values), valid)
+    def from_pylist(cls, type: Any, values: Sequence[Any], valid: Mask | None) -> Self:
+        result: Self = cls._from_items(type, *items_of_lists(type, values), valid)
+        return result
 
     @classmethod
     def _from_items(cls, type: Any, lengths: Indices, items: Any, valid: Mask | None) -> Any:
@@ -141,7 +145,7 @@ class FixedSizeListArray(Array):
     @classmethod
     def from_arrays(
         cls, values: Any, list_size: int | None = None, type: DataType | str | None = None, mask: Any = None
-    ) -> Any:
+    ) -> Self:
         """Lists over a child array of ``n * list_size`` values; copies nothing.
 
         Parameters
@@ -178,6 +182,6 @@ class FixedSizeListArray(Array):
         if length * size != len(child):
             raise InvalidData(f"{made}: a child of {len(child)} values makes no whole number of lists of {size}")
         validity, count = masked_validity(mask, length)
-        result = make_array(made, length, [validity], count, 0, [child])
+        result: Self = make_array(made, length, [validity], count, 0, [child])
         result.validate()
         return result
