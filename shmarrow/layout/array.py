@@ -28,18 +28,15 @@ from shmarrow.errors import (
 )
 from shmarrow.layout import validation
 from shmarrow.layout.listing import LISTING
-from shmarrow.layout.making import (  # noqa: F401
+from shmarrow.layout.making import (
     CLASSES,
     _zeros,
     array_class,
-    blank_mask,
     booleans,
     check_slots,
     concat_arrays,
     make_array,
-    nulls,
     one_null,
-    spread,
 )
 from shmarrow.layout.memory import Indices, read_only, slice_bounds
 from shmarrow.layout.preview import Budget, clip, preview_items
