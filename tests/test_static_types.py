@@ -161,6 +161,7 @@ ALLOWED = {
     "JsonArray.parse": PYTHON,
     "ExtensionType.to_python": PYTHON,
     "ExtensionType.from_python": PYTHON,
+    "Schema.empty_table": "a Table, which stands above the types in the order of imports",
     "Tensor.__getitem__": "a tensor, or an element of whatever type the tensor has: the key decides",
     "Tensor.__iter__": "tensors, or elements of whatever type the tensor has: its number of dimensions decides",
     "Draft.__getitem__": "an ndarray, or one of offsets and one of bytes: the type of the column decides",
