@@ -11,7 +11,7 @@ Rules kept here:
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeVar, overload
 
 import numpy as np
 
@@ -25,11 +25,16 @@ from shmarrow.types.schema import position
 if TYPE_CHECKING:
     import numpy.typing as npt
 
+    from shmarrow.chunked import ChunkedArray
+    from shmarrow.layout.array import Array
+
 Key = int | str
 Slice = slice
+Column = TypeVar("Column", bound="Array | ChunkedArray")
+"""What a column is: an array in a batch, a chunked array in a table."""
 
 
-class Columns:
+class Columns(Generic[Column]):
     """Columns of one length under a schema; the base of :class:`RecordBatch` and :class:`Table`."""
 
     __slots__ = ()
@@ -39,12 +44,12 @@ class Columns:
 
     # --- what a batch and a table do in their own way ---
 
-    def column(self, i: Key) -> Any:
+    def column(self, i: Key) -> Column:
         """A column by position or by name."""
         raise NotImplementedError
 
     @property
-    def columns(self) -> list[Any]:
+    def columns(self) -> list[Column]:
         """All columns, as a new list."""
         raise NotImplementedError
 
@@ -211,7 +216,7 @@ class Columns:
     def column_names(self) -> list[str]:
         return self.schema.names
 
-    def itercolumns(self) -> Iterator[Any]:
+    def itercolumns(self) -> Iterator[Column]:
         """The columns one after another."""
         for i in range(self.num_columns):
             yield self.column(i)
@@ -223,7 +228,13 @@ class Columns:
     def __len__(self) -> int:
         return self.num_rows
 
-    def __getitem__(self, key: Key | Slice) -> Any:
+    @overload
+    def __getitem__(self, key: Slice) -> Self: ...
+
+    @overload
+    def __getitem__(self, key: Key) -> Column: ...
+
+    def __getitem__(self, key: Key | Slice) -> Self | Column:
         """A column by position or name, or rows by slice."""
         if isinstance(key, slice):
             start, stop, step = key.indices(self.num_rows)
@@ -383,7 +394,8 @@ class Columns:
         for i, field in enumerate(self._schema):
             inner = field.flatten()
             if inner != [field]:
-                new.update(enumerate(self.column(i).flatten(), len(fields)))
+                structs: Any = self.column(i)
+                new.update(enumerate(structs.flatten(), len(fields)))
             fields += inner
             indices += [i] if inner == [field] else [-1] * len(inner)
         return self._arranged(Schema(fields, self._schema.metadata), indices, new)

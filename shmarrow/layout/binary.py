@@ -9,7 +9,7 @@ from __future__ import annotations
 import codecs
 import itertools
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
@@ -94,7 +94,7 @@ class BinaryArray(Array):
         data = gather_bytes(self.data, starts, lengths)
         return make_array(self._type, len(indices), [None, frozen(ends), data], 0)
 
-    def trim(self) -> Any:
+    def trim(self) -> Self:
         offsets, data = trimmed_offsets(self, len(self.data))
         buffers = [self._trimmed_validity(), frozen(offsets), self.data[data]]
         return self._with(offset=0, buffers=buffers, null_count=self.null_count)
@@ -146,14 +146,14 @@ class BinaryArray(Array):
             check_utf8(self, self.data, self.offsets)
 
     @classmethod
-    def from_pylist(cls, type: Any, values: Sequence[Any], valid: Mask | None) -> Any:
+    def from_pylist(cls, type: Any, values: Sequence[Any], valid: Mask | None) -> Self:
         data, lengths = join_bytes(type, values, valid)
         offsets = offsets_of(lengths, type.offset_dtype, f"{type} values")
         validity, nulls = validity_of(valid)
-        return make_array(type, len(values), [validity, frozen(offsets), np.frombuffer(data, np.uint8)], nulls)
+        return cls._made(type, len(values), [validity, frozen(offsets), np.frombuffer(data, np.uint8)], nulls)
 
     @classmethod
-    def from_arrays(cls, offsets: Any, data: Any, type: DataType | str | None = None, mask: Any = None) -> Any:
+    def from_arrays(cls, offsets: Any, data: Any, type: DataType | str | None = None, mask: Any = None) -> Self:
         """Byte strings or text from offsets of shape (n + 1,) and the bytes that they point into.
 
         Copies nothing that fits.
@@ -188,7 +188,7 @@ class BinaryArray(Array):
             raw = np.frombuffer(data, "u1") if memoryview(data).nbytes else EMPTY
         except (TypeError, ValueError, BufferError) as error:
             raise InvalidType(f"{made}: data are contiguous bytes, found {data.__class__.__name__}: {error}") from None
-        result = make_array(made, len(typed) - 1, [validity, frozen(typed), frozen(raw)], nulls)
+        result: Self = make_array(made, len(typed) - 1, [validity, frozen(typed), frozen(raw)], nulls)
         result.validate()
         return result
 

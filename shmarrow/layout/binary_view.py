@@ -7,7 +7,7 @@ first four bytes follow, the index of a data buffer, and the offset in it.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeAlias
 
 import numpy as np
 
@@ -267,7 +267,7 @@ class BinaryViewArray(Array, late=True):
         buffers = [None, frozen(self.views[indices]), *self._buffers[2:]]
         return make_array(self._type, len(indices), buffers, 0)
 
-    def trim(self) -> Any:
+    def trim(self) -> Self:
         valid = self._mask()
         words = self._words()
         if valid is not None:
@@ -412,12 +412,12 @@ class BinaryViewArray(Array, late=True):
                 check_utf8(part, data, offsets, start)
 
     @classmethod
-    def from_pylist(cls, type: Any, values: Sequence[Any], valid: Mask | None) -> Any:
+    def from_pylist(cls, type: Any, values: Sequence[Any], valid: Mask | None) -> Self:
         data, lengths = join_bytes(type, values, valid)
         return cls.over(type, np.frombuffer(data, np.uint8), _offsets(lengths), valid)
 
     @classmethod
-    def over(cls, type: Any, data: Bytes, offsets: npt.NDArray[Any], valid: Mask | None = None) -> Any:
+    def over(cls, type: Any, data: Bytes, offsets: npt.NDArray[Any], valid: Mask | None = None) -> Self:
         """Views of runs of bytes between offsets of shape (n + 1,), which do not go back and lie within the data.
 
         Short values are copied into the views, long ones stay where they are.
@@ -448,7 +448,7 @@ class BinaryViewArray(Array, late=True):
                 buffers.append(frozen(data[base : int(offsets[last])]))
             first = last
         validity, count = validity_of(valid)
-        return make_array(type, length, [validity, frozen(words), *buffers], count)
+        return cls._made(type, length, [validity, frozen(words), *buffers], count)
 
 
 def _offsets(lengths: npt.NDArray[Any]) -> Indices:

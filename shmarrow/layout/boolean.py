@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
@@ -53,7 +53,7 @@ class BooleanArray(Array):
     def _gather(self, indices: Indices) -> Any:
         return make_array(self._type, len(indices), [None, read_only(bitmap.pack(self.values[indices]))], 0)
 
-    def trim(self) -> Any:
+    def trim(self) -> Self:
         data = self._buffers[1]
         assert data is not None
         bits = bitmap.realign(data, self._offset, self._length)
@@ -81,7 +81,7 @@ class BooleanArray(Array):
         return cast_values(self, target, safe)
 
     @classmethod
-    def from_pylist(cls, type: Any, values: Sequence[Any], valid: Mask | None) -> Any:
+    def from_pylist(cls, type: Any, values: Sequence[Any], valid: Mask | None) -> Self:
         for kind in kinds_of(values):
             if not issubclass(kind, (bool, np.bool_)) and kind is not _NONE:
                 wrong = next(value for value in values if value.__class__ is kind)
@@ -89,7 +89,7 @@ class BooleanArray(Array):
         return cls.from_numpy(type, np.fromiter(values, np.bool_, len(values)), valid)  # None counts as False
 
     @classmethod
-    def from_numpy(cls, type: DataType, values: npt.NDArray[Any], valid: Mask | None = None, safe: bool = True) -> Any:
+    def from_numpy(cls, type: DataType, values: npt.NDArray[Any], valid: Mask | None = None, safe: bool = True) -> Self:
         """An array from truth values, or numbers 0 and 1, of shape (n,); a copy, as the format has bits.
 
         ``valid`` is False where a slot is null; with ``safe=False`` any number but 0 is true.
@@ -98,7 +98,7 @@ class BooleanArray(Array):
             valid = checked_mask(valid, len(values))
         data = read_only(bitmap.pack(from_ndarray(type, values, valid, safe)))
         validity, nulls = validity_of(valid)
-        return make_array(type, len(values), [validity, data], nulls)
+        return cls._made(type, len(values), [validity, data], nulls)
 
 
 _NONE = type(None)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 
@@ -30,7 +30,7 @@ class ListViewArray(Array, late=True):
     layouts: ClassVar[tuple[str, ...]] = ("list_view",)
 
     @property
-    def values(self) -> Any:
+    def values(self) -> Array:
         """The child array as it is in memory, whatever the slice."""
         return self._children[0]
 
@@ -66,11 +66,12 @@ class ListViewArray(Array, late=True):
         start, size = int(self.offsets[index]), int(self.sizes[index])
         raise InvalidData(f"{self._type}: slot {index} holds {size} values from {start} on, of {len(self.values)}")
 
-    def flatten(self) -> Any:
+    def flatten(self) -> Array:
         """The values of all lists that are not null, one list after another; a copy."""
         starts, sizes = self._runs(self._mask())
         self._check_total(sizes)
-        return self.values._take(ranges(starts, sizes))
+        result: Array = self.values._take(ranges(starts, sizes))
+        return result
 
     def _check_total(self, sizes: Indices) -> None:
         total = int(sizes.sum())
@@ -104,7 +105,7 @@ class ListViewArray(Array, late=True):
         buffers = [None, frozen(self.offsets[indices]), frozen(self.sizes[indices])]
         return make_array(self._type, len(indices), buffers, 0, 0, self._children)
 
-    def trim(self) -> Any:
+    def trim(self) -> Self:
         starts, sizes = self._runs(self._mask())
         used = sizes > 0
         first = int(starts[used].min()) if used.any() else 0
@@ -182,8 +183,9 @@ class ListViewArray(Array, late=True):
         yield self._type.fields[0], self.values, np.cumsum(changes[:-1]) > 0
 
     @classmethod
-    def from_pylist(cls, type: Any, values: Sequence[Any], valid: Mask | None) -> Any:
-        return cls._from_items(type, *items_of_lists(type, values), valid)
+    def from_pylist(cls, type: Any, values: Sequence[Any], valid: Mask | None) -> Self:
+        result: Self = cls._from_items(type, *items_of_lists(type, values), valid)
+        return result
 
     @classmethod
     def _from_items(cls, type: Any, lengths: Indices, items: Any, valid: Mask | None) -> Any:
@@ -196,7 +198,7 @@ class ListViewArray(Array, late=True):
     @classmethod
     def from_arrays(
         cls, offsets: Any, sizes: Any, values: Any, type: DataType | str | None = None, mask: Any = None
-    ) -> Any:
+    ) -> Self:
         """Lists from offsets and sizes of shape (n,) and the child array; copies nothing that fits.
 
         Parameters
@@ -232,7 +234,7 @@ class ListViewArray(Array, late=True):
         if known is not None:
             starts, lengths = (np.where(known, part, part.dtype.type(0)) for part in (starts, lengths))
         validity, count = masked_validity(mask, len(starts), known)
-        result = make_array(made, len(starts), [validity, frozen(starts), frozen(lengths)], count, 0, [child])
+        result: Self = make_array(made, len(starts), [validity, frozen(starts), frozen(lengths)], count, 0, [child])
         result.validate()
         return result
 

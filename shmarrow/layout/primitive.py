@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
@@ -23,7 +23,7 @@ from shmarrow.convert.time import KINDS
 from shmarrow.convert.to_python import to_python
 from shmarrow.errors import CopyRequired, InvalidData
 from shmarrow.layout.arguments import checked_mask
-from shmarrow.layout.array import Array
+from shmarrow.layout.array import Array, check_slots
 from shmarrow.layout.binary import BINARY
 from shmarrow.layout.making import make_array
 from shmarrow.layout.memory import EMPTY, Indices, check_expansion, frozen, read_only, validity_of, view_of
@@ -92,7 +92,7 @@ class PrimitiveArray(Array):
     def _gather(self, indices: Indices) -> Any:
         return make_array(self._type, len(indices), [None, frozen(self.values[indices])], 0)
 
-    def trim(self) -> Any:
+    def trim(self) -> Self:
         size = self._type.byte_width
         data = self._buffers[1]
         assert data is not None
@@ -154,6 +154,7 @@ class PrimitiveArray(Array):
 
     def _as_binary(self) -> Any:
         """Byte strings of one length as binary with 64-bit offsets; copies no bytes."""
+        check_slots(self)
         kept = self.trim()
         offsets = np.arange(len(kept) + 1, dtype=np.int64) * self._type.byte_width
         buffers = [kept._buffers[0], frozen(offsets), kept._buffers[1]]
@@ -174,33 +175,31 @@ class PrimitiveArray(Array):
                 raise InvalidData(f"{self._type}: slot {slot} holds {held}; {rule}")
 
     @classmethod
-    def from_pylist(cls, type: Any, values: Sequence[Any], valid: Mask | None) -> Any:
+    def from_pylist(cls, type: Any, values: Sequence[Any], valid: Mask | None) -> Self:
         if type.descriptor.values == "bytes" and memoryview in kinds_of(values):
             values = [value.tobytes() if isinstance(value, memoryview) else value for value in values]
         if valid is None:
-            return make_array(type, len(values), [None, frozen(from_python(type, values))], 0)
+            return cls._made(type, len(values), [None, frozen(from_python(type, values))], 0)
         known = from_python(type, [value for value in values if value is not None])
         width = type.byte_width
         data = np.zeros((len(values), width), np.uint8)
         data[valid] = np.ascontiguousarray(known).view(np.uint8).reshape(-1, width) if width else data[valid]
         nulls = len(values) - len(known)
-        return make_array(type, len(values), [read_only(bitmap.pack(valid)), read_only(data)], nulls)
+        return cls._made(type, len(values), [read_only(bitmap.pack(valid)), read_only(data)], nulls)
 
     @classmethod
-    def from_numbers(cls, type: Any, values: Sequence[Any], valid: Mask | None) -> Any:
+    def from_numbers(cls, type: Any, values: Sequence[Any], valid: Mask | None) -> Self:
         """An array of integers or floats from numbers of the same kind, and None where ``valid`` is False."""
         known = values if valid is None else list(itertools.compress(values, valid.tobytes()))
         numbers = from_numbers(type, known)
         if valid is None:
-            return make_array(type, len(values), [None, frozen(numbers)], 0)
+            return cls._made(type, len(values), [None, frozen(numbers)], 0)
         filled = np.zeros(len(values), type.storage)
         filled[valid] = numbers
-        return make_array(
-            type, len(values), [read_only(bitmap.pack(valid)), read_only(filled)], len(valid) - len(known)
-        )
+        return cls._made(type, len(values), [read_only(bitmap.pack(valid)), read_only(filled)], len(valid) - len(known))
 
     @classmethod
-    def from_numpy(cls, type: DataType, values: npt.NDArray[Any], valid: Mask | None = None, safe: bool = True) -> Any:
+    def from_numpy(cls, type: DataType, values: npt.NDArray[Any], valid: Mask | None = None, safe: bool = True) -> Self:
         """An array over the values of an ndarray; copies nothing where that is contiguous and of the same storage.
 
         Parameters
@@ -223,7 +222,7 @@ class PrimitiveArray(Array):
                 valid = ~missing if valid is None else valid & ~missing
         data = frozen(from_ndarray(type, values, valid, safe))
         validity, nulls = validity_of(valid)
-        return make_array(type, len(values), [validity, data], nulls)
+        return cls._made(type, len(values), [validity, data], nulls)
 
 
 _PIECE = 1 << 17

@@ -7,7 +7,7 @@ is meant. Unions have no validity of their own: a slot is null when the child's 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
@@ -51,7 +51,7 @@ class UnionArray(Array, late=True):
             return view_of(self._buffers[1], _OFFSET, self._offset, self._length)
         return np.arange(self._offset, self._offset + self._length)
 
-    def field(self, index: int) -> Any:
+    def field(self, index: int) -> Array:
         """A child array by its position; in a sparse union with the slots of this array."""
         self._type.field(index)
         child = self._children[index]
@@ -140,7 +140,7 @@ class UnionArray(Array, late=True):
             children[number] = self._children[number]._take(at)
         return self._with(offset=0, buffers=[frozen(self.type_ids), read_only(offsets)], children=children)
 
-    def trim(self) -> Any:
+    def trim(self) -> Self:
         ids = frozen(self.type_ids)
         if not self._dense:
             children = [child.slice(self._offset, self._length).trim() for child in self._children]
@@ -299,7 +299,7 @@ class UnionArray(Array, late=True):
             return make_array(type, length, buffers, 0, 0, children)
         return make_array(type, length, [ids], 0, 0, [nulls(length, field.type) for field in type.fields])
 
-    def with_nulls(self, valid: Mask) -> Any:
+    def with_nulls(self, valid: Mask) -> Self:
         """The same slots, those null that ``valid`` is False for, as unions of metadata version 4 have them; a copy."""
         if not self._type.fields:
             raise InvalidData(f"{self._type}: a union without children has no nulls, found {int((~valid).sum())}")
@@ -309,13 +309,14 @@ class UnionArray(Array, late=True):
             first = concat_arrays([self._children[0], one_null(self._type.fields[0].type)])
             offsets = np.where(valid, self.offsets, len(first) - 1).astype(_OFFSET)
             buffers = [read_only(ids), frozen(offsets)]
-            return self._with(offset=0, buffers=buffers, children=[first, *self._children[1:]])._in_order()
+            result: Self = self._with(offset=0, buffers=buffers, children=[first, *self._children[1:]])._in_order()
+            return result
         kept = self._take(np.arange(self._length))
         children = [child._take(np.arange(len(valid)), valid) for child in kept._children]
         return self._with(offset=0, buffers=[read_only(ids)], children=children)
 
     @classmethod
-    def from_pylist(cls, type: Any, values: Sequence[Any], valid: Mask | None) -> Any:
+    def from_pylist(cls, type: Any, values: Sequence[Any], valid: Mask | None) -> Self:
         """Each value goes to the child whose values are nearest to it, None to a child of nulls or a nullable one.
 
         Raises
@@ -343,7 +344,7 @@ class UnionArray(Array, late=True):
         buffers: list[Bytes | None] = [read_only(ids)]
         if dense:
             buffers.append(frozen(offsets))
-        return make_array(type, len(values), buffers, 0, 0, children)
+        return cls._made(type, len(values), buffers, 0, 0, children)
 
     @classmethod
     def from_dense(
@@ -354,7 +355,7 @@ class UnionArray(Array, late=True):
         field_names: Sequence[str] | None = None,
         type_codes: Sequence[int] | None = None,
         type: DataType | str | None = None,
-    ) -> Any:
+    ) -> Self:
         """A dense union of type ids, offsets and children; copies nothing that fits.
 
         Parameters
@@ -386,7 +387,7 @@ class UnionArray(Array, late=True):
         at = exact_integers(value_offsets, _OFFSET, "offsets")
         if len(at) != len(ids):
             raise InvalidArgument(f"{made}: {len(ids)} type ids but {len(at)} offsets")
-        result = make_array(made, len(ids), [frozen(ids), frozen(at)], 0, 0, arrays)
+        result: Self = make_array(made, len(ids), [frozen(ids), frozen(at)], 0, 0, arrays)
         result.validate()
         return result
 
@@ -398,7 +399,7 @@ class UnionArray(Array, late=True):
         field_names: Sequence[str] | None = None,
         type_codes: Sequence[int] | None = None,
         type: DataType | str | None = None,
-    ) -> Any:
+    ) -> Self:
         """A sparse union of type ids and children of the same length; copies nothing that fits.
 
         The parameters and the errors are those of :meth:`from_dense`; a child of another length is InvalidData.
@@ -407,7 +408,7 @@ class UnionArray(Array, late=True):
         ids = exact_integers(types, _ID, "type ids")
         if any(len(child) != len(ids) for child in arrays):
             raise InvalidData(f"{made}: {len(ids)} type ids but children of {[len(child) for child in arrays][:8]}")
-        result = make_array(made, len(ids), [frozen(ids)], 0, 0, arrays)
+        result: Self = make_array(made, len(ids), [frozen(ids)], 0, 0, arrays)
         result.validate()
         return result
 
