@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 
 from shmarrow.errors import InvalidData, InvalidType
-from shmarrow.layout.binary import checked_offsets, trimmed_offsets
 from shmarrow.layout.making import make_array
 from shmarrow.layout.memory import Indices, frozen, offsets_of, ranges
+from shmarrow.layout.offsets import checked_offsets, trimmed_offsets
 from shmarrow.types import Field
 
 _BY_OFFSETS = ("list", "large_list", "map")
