@@ -209,7 +209,7 @@ def members(cls: type) -> Iterator[str]:
     for home in cls.__mro__:
         if not home.__module__.startswith("shmarrow"):
             continue
-        declared = home.__dict__.get("__annotations__", {})
+        declared = inspect.get_annotations(home)
         for name, member in vars(home).items():
             if name.startswith("_") and not name.startswith("__"):
                 continue

@@ -82,11 +82,12 @@ class BooleanArray(Array):
 
     @classmethod
     def from_pylist(cls, type: Any, values: Sequence[Any], valid: Mask | None) -> Self:
-        for kind in kinds_of(values):
-            if not issubclass(kind, (bool, np.bool_)) and kind is not _NONE:
+        for kind in kinds_of(values) - {bool, _NONE}:
+            if not issubclass(kind, (bool, np.bool_)):
                 wrong = next(value for value in values if value.__class__ is kind)
                 raise InvalidType(f"bool: cannot take {wrong!r:.80} of type {kind.__name__}")
-        return cls.from_numpy(type, np.fromiter(values, np.bool_, len(values)), valid)  # None counts as False
+        # None is no truth value for numpy, and False for Python.
+        return cls.from_numpy(type, np.fromiter(values, object, len(values)).astype(np.bool_), valid)
 
     @classmethod
     def from_numpy(cls, type: DataType, values: npt.NDArray[Any], valid: Mask | None = None, safe: bool = True) -> Self:

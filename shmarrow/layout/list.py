@@ -17,7 +17,7 @@ from shmarrow.errors import InvalidData
 from shmarrow.layout.arguments import as_array, masked_validity, offsets_and_nulls, refuse_type
 from shmarrow.layout.array import Array
 from shmarrow.layout.items import items_of_lists
-from shmarrow.layout.list_forms import cast_lists, list_codes
+from shmarrow.layout.list_forms import Lengths, cast_lists, list_codes
 from shmarrow.layout.making import concat_arrays, make_array, spread
 from shmarrow.layout.memory import Indices, frozen, offsets_of, ranges, validity_of
 from shmarrow.layout.offsets import (
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
 
-class ListArray(Array):
+class ListArray(Lengths, Array):
     """Lists of any length."""
 
     __slots__ = ()
@@ -134,6 +134,10 @@ class ListArray(Array):
 
     def _cast(self, target: Any, safe: bool) -> Any:
         return cast_lists(self, target, safe)
+
+    def _referenced_children(self) -> Sequence[Any]:
+        offsets = trimmed_offsets(self, len(self.values))[1]
+        return [self.values.slice(offsets.start, offsets.stop - offsets.start)]
 
     def _check_structure(self) -> None:
         check_ends(self, len(self.values), "values")

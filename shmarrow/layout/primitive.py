@@ -23,12 +23,12 @@ from shmarrow.convert.time import KINDS
 from shmarrow.convert.to_python import to_python
 from shmarrow.errors import CopyRequired, InvalidData
 from shmarrow.layout.arguments import checked_mask
-from shmarrow.layout.array import Array, check_slots
+from shmarrow.layout.array import Array
 from shmarrow.layout.binary import BINARY
-from shmarrow.layout.making import make_array
+from shmarrow.layout.making import check_slots, make_array
 from shmarrow.layout.memory import EMPTY, Indices, check_expansion, frozen, read_only, validity_of, view_of
 from shmarrow.layout.preview import Budget
-from shmarrow.types import DataType, LargeBinaryType
+from shmarrow.types import DataType, FloatType, LargeBinaryType
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -68,7 +68,12 @@ class PrimitiveArray(Array):
         dtype = _copied_dtype(self._type)
         if dtype is None or dtype.kind not in "fMm":
             return super().to_numpy(False)
-        result = self.values.astype("i8").view(dtype) if dtype.kind in "Mm" else self.values.astype(dtype)
+        if dtype.kind in "Mm":
+            result = self.values.astype("i8").view(dtype)
+        elif self.values.dtype.kind == "f":
+            result = self.values.copy()
+        else:
+            result = convert(self.values, mask, self._type, FloatType(64))
         if mask is not None:
             result[~mask] = np.array("NaT" if dtype.kind in "Mm" else np.nan, dtype)
         return result
@@ -180,10 +185,10 @@ class PrimitiveArray(Array):
             values = [value.tobytes() if isinstance(value, memoryview) else value for value in values]
         if valid is None:
             return cls._made(type, len(values), [None, frozen(from_python(type, values))], 0)
-        known = from_python(type, [value for value in values if value is not None])
-        width = type.byte_width
-        data = np.zeros((len(values), width), np.uint8)
-        data[valid] = np.ascontiguousarray(known).view(np.uint8).reshape(-1, width) if width else data[valid]
+        known = from_python(type, list(itertools.compress(values, valid.tobytes())))
+        data = np.zeros(len(values), type.storage)
+        if type.byte_width:
+            data[valid] = known.view(type.storage).reshape(-1) if type.descriptor.values == "bytes" else known
         nulls = len(values) - len(known)
         return cls._made(type, len(values), [read_only(bitmap.pack(valid)), read_only(data)], nulls)
 
