@@ -360,7 +360,7 @@ class VariableShapeTensorArray(ExtensionArray, of=VariableShapeTensorType):
 
     def _checked(self, valid: Mask | None) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
         """Offsets into the elements, and shapes, after a check that they fit each other where ``valid`` is True."""
-        from shmarrow.layout.binary import checked_offsets
+        from shmarrow.layout.offsets import checked_offsets
 
         data, shape = self._storage.field("data"), self._storage.field("shape")
         offsets = checked_offsets(data, len(data.values), "elements")

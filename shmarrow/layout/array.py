@@ -86,6 +86,8 @@ class Array:
 
     __slots__ = ("_buffers", "_children", "_dictionary", "_length", "_null_count", "_offset", "_type")
     layouts: ClassVar[tuple[str, ...]] = ()
+    _joins_slices: ClassVar[bool] = False
+    """Whether :meth:`_join` takes arrays as they are, instead of trimmed ones."""
 
     from_pyarrow: ClassVar[Callable[[Any], Any]]
     to_pyarrow: Callable[[], Any]

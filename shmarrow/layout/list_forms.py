@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from shmarrow.errors import InvalidData, InvalidType
-from shmarrow.layout.binary import checked_offsets, trimmed_offsets
 from shmarrow.layout.making import make_array
 from shmarrow.layout.memory import Indices, frozen, offsets_of, ranges, validity_of
+from shmarrow.layout.offsets import checked_offsets, trimmed_offsets
 from shmarrow.types import Field, int32, int64
 
 if TYPE_CHECKING:
