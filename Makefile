@@ -53,10 +53,12 @@ bench: .venv/installed ## side by side with the peers: opening, writing, and the
 	@$(BIN)/python benchmarks/ranges.py
 	@$(BIN)/python benchmarks/store.py
 	@$(BIN)/python benchmarks/tensor.py
+	@$(BIN)/python benchmarks/values.py
 
 docs: .venv/installed ## write what docs/ has from the code, and run every example of the README, the guide, docstrings
 	@$(BIN)/python tests/support.py
 	@$(BIN)/python tests/filemap.py
+	@$(BIN)/python tests/casts.py
 	@$(BIN)/python tests/api.py
 	@$(BIN)/pytest tests/test_docs.py
 

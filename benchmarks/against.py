@@ -1,11 +1,12 @@
-"""Opening and writing, this checkout beside another one: ``python benchmarks/against.py --base FOLDER``.
+"""Opening, writing and lists, this checkout beside another one: ``python benchmarks/against.py --base FOLDER``.
 
-The rows are those of ``attach.py``, and a few that write; ``--rows REGEX`` chooses among them. The checkouts cannot
-share a process, so a turn is a fresh process for each side, one after the other on the same files, and who goes first
-changes from turn to turn. A process warms up with files of its own, times each operation by itself and answers with
-their median. A row shows for each side the median of its processes, and two ratios over the base, where "1.10" is 10 %
-slower: of the medians, and of the fastest processes, which other load on the machine disturbs least. A row is marked
-when both are over 1.1, or in the rows for a file seen before, when both are more than 25 µs over the base.
+The rows are those of ``attach.py``, a few that write, and a few for Python lists; ``--rows REGEX`` chooses among them.
+The checkouts cannot share a process, so a turn is a fresh process for each side, one after the other on the same files,
+and who goes first changes from turn to turn. A process warms up with files of its own, times each operation by itself
+and answers with their median. A row shows for each side the median of its processes, and two ratios over the base,
+where "1.10" is 10 % slower: of the medians, and of the fastest processes, which other load on the machine disturbs
+least. A row is marked when both are over 1.1, or in the rows for a file seen before, when both are more than 25 µs over
+the base.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
@@ -122,13 +123,39 @@ def time_writes(side: str, folder: str, columns: int, turns: int, *, new: bool) 
     return statistics.median(seconds[WARM_UP:])
 
 
+def time_lists(side: str, kind: str, nulls: bool, *, build: bool) -> float:
+    """Median seconds that a list of 200,000 values takes to become an array, or an array to become a list."""
+    library = __import__({"ours": "shmarrow", "pyarrow": "pyarrow"}[side])
+    numbers = np.random.default_rng(0).integers(0, 1_000_000, 200_000)
+    values: list[Any] = {
+        "int64": numbers.tolist,
+        "double": (numbers / 8).tolist,
+        "string": [f"word {number}" for number in numbers.tolist()].copy,
+    }[kind]()
+    if nulls:
+        values[::10] = [None] * len(values[::10])
+    seconds = []
+    array = library.array(values)
+    for _ in range(WARM_UP + 12):
+        start = perf_counter()
+        made = library.array(values) if build else array.to_pylist()
+        seconds.append(perf_counter() - start)
+        del made
+    return statistics.median(seconds[WARM_UP:])
+
+
 def time_import(side: str) -> float:
     start = perf_counter()
     __import__({"ours": "shmarrow", "pyarrow": "pyarrow"}[side])
     return perf_counter() - start
 
 
-TASKS: dict[str, Callable[..., float]] = {"open": time_opens, "write": time_writes, "import": time_import}
+TASKS: dict[str, Callable[..., float]] = {
+    "open": time_opens,
+    "write": time_writes,
+    "lists": time_lists,
+    "import": time_import,
+}
 
 
 def worker() -> None:
@@ -199,6 +226,17 @@ def writes(columns: int, turns: int, *, new: bool) -> Callable[[Path], Any]:
     return lambda folder: {"folder": str(folder), "columns": columns, "turns": turns, "new": new}
 
 
+def lists() -> Iterator[Row]:
+    """A row for each kind of values, with and without nulls, both ways."""
+    for build in (False, True):
+        for kind in ("int64", "double", "string"):
+            for nulls in (False, True):
+                what = "array from a list" if build else "to_pylist"
+                arguments = {"kind": kind, "nulls": nulls, "build": build}
+                name = f"{what}, {kind}, {'a tenth null' if nulls else 'no nulls'}"
+                yield Row(name, "lists", lambda folder, arguments=arguments: arguments)  # type: ignore[misc]
+
+
 ROWS = (
     Row("open, one column by index; 5 columns, schema not seen before", "open", opens(5, 100, new=True)),
     Row("open, one column by index; 5 columns, schema seen before", "open", opens(5, 100, new=False)),
@@ -218,6 +256,7 @@ ROWS = (
     Row("write a batch of 5 columns, schema seen before", "write", writes(5, 100, new=False)),
     Row("write a batch of 1,000 columns, schema seen before", "write", writes(1000, 20, new=False)),
     Row("write a batch of 10,000 columns, schema not seen before", "write", writes(10_000, 8, new=True)),
+    *lists(),
 )  # fmt: skip
 
 

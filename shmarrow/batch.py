@@ -19,7 +19,7 @@ from shmarrow.chunked import one_array
 from shmarrow.columns import Columns, Key
 from shmarrow.errors import InvalidArgument, InvalidData, InvalidType, not_expected
 from shmarrow.inputs import as_column, made_from
-from shmarrow.layout.array import make_array
+from shmarrow.layout.making import make_array
 from shmarrow.layout.memory import Indices, check_expansion, slice_bounds
 from shmarrow.layout.struct import StructArray
 from shmarrow.naming import with_nulls

@@ -20,7 +20,8 @@ from shmarrow.build import array
 from shmarrow.build.sources import read_class
 from shmarrow.errors import CopyRequired, IndexOutOfRange, InvalidArgument, InvalidData, InvalidType
 from shmarrow.layout.arguments import checked_mask, checked_positions
-from shmarrow.layout.array import Array, concat_arrays, make_array, nulls
+from shmarrow.layout.array import Array
+from shmarrow.layout.making import concat_arrays, make_array, nulls
 from shmarrow.layout.memory import Indices, frozen, slice_bounds, validity_of
 from shmarrow.places import Places, cut, places, sorted_places, starts_of
 from shmarrow.types import DataType, as_type, bool_
@@ -213,8 +214,8 @@ class ChunkedArray:
         """The same values in another form of their type; see :meth:`Array.cast`."""
         target = as_type(target_type)
         if not self.chunks and target != self.type:
-            _cast(nulls(0, self.type), target, safe)  # whether there is a cast at all
-        return self._each(lambda chunk: _cast(chunk, target, safe), target)
+            nulls(0, self.type).cast(target, safe)  # whether there is a cast at all
+        return self._each(lambda chunk: chunk.cast(target, safe), target)
 
     def unique(self) -> Any:
         """The distinct values as one array, in the order of their first appearance; see :meth:`Array.unique`."""
@@ -292,10 +293,6 @@ class ChunkedArray:
         shown = ",\n ".join(str(chunk) for chunk in self.chunks[:5])
         more = f",\n ... {len(self.chunks) - 5} more chunks" if len(self.chunks) > 5 else ""
         return f"<shmarrow.ChunkedArray {self.type}, length {len(self)}, {len(self.chunks)} chunks>\n[{shown}{more}]"
-
-
-def _cast(chunk: Any, target: DataType, safe: bool) -> Any:
-    return chunk.cast(target) if safe else chunk.cast(target, safe=False)
 
 
 def chunked_array(arrays: Any, type: DataType | str | None = None) -> ChunkedArray:

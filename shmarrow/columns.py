@@ -365,7 +365,7 @@ class Columns:
         for i, (mine, wanted) in enumerate(zip(self._schema, target, strict=True)):
             if mine.type != wanted.type:
                 try:
-                    new[i] = self.column(i).cast(wanted.type, **({} if safe else {"safe": False}))
+                    new[i] = self.column(i).cast(wanted.type, safe)
                 except (InvalidData, InvalidType) as error:
                     raise error.__class__(f"column {mine.name!r}: {error}") from None
             if mine.nullable and not wanted.nullable and (new[i] if i in new else self.column(i)).null_count:

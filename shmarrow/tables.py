@@ -17,7 +17,8 @@ from shmarrow.chunked import ChunkedArray
 from shmarrow.columns import Columns, Key
 from shmarrow.errors import Closed, InvalidArgument, InvalidData, InvalidType, not_expected
 from shmarrow.inputs import as_column, made_from
-from shmarrow.layout.array import Array, nulls
+from shmarrow.layout.array import Array
+from shmarrow.layout.making import nulls
 from shmarrow.layout.memory import Indices, slice_bounds
 from shmarrow.naming import checked_schema, several, with_nulls
 from shmarrow.places import cut, places, sorted_places, starts_of

@@ -59,7 +59,7 @@ CASES: list[tuple[Any, list[Any], Any]] = [
     ),
     (sa.timestamp_with_offset("us"), MOMENTS, None),
     (sa.timestamp_with_offset("s", sa.run_end_encoded("int16", "int16")), MOMENTS, None),
-    (sa.timestamp_with_offset("ns", sa.dictionary("int8", "int16")), MOMENTS, None),
+    (sa.timestamp_with_offset("ms", sa.dictionary("int8", "int16")), MOMENTS, None),
 ]
 """A type, values of it with a null in the middle, and what pyarrow calls the type."""
 

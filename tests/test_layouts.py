@@ -575,18 +575,6 @@ def test_nan_equals_nothing() -> None:
     assert sa.array([None, 1.0]) == sa.array([None, 1.0])
 
 
-def test_moments_beyond_python() -> None:
-    """Values that Python's own types cannot hold come as numpy's, exactly."""
-    nanos = sa.array(np.array([1, 1000], "M8[ns]"))
-    assert nanos.to_pylist()[0] == np.datetime64(1, "ns")
-    far = sa.array(np.array([1 << 60], "M8[s]"))
-    assert far.to_pylist() == [np.datetime64(1 << 60, "s")]
-    assert sa.array(far.to_pylist(), far.type) == far
-    spans = sa.array(np.array([1], "m8[ns]"))
-    assert spans.to_pylist() == [np.timedelta64(1, "ns")]
-    assert sa.array([(1 << 31) - 1], sa.date32()).to_pylist() == [np.datetime64((1 << 31) - 1, "D")]
-
-
 def test_every_layout_stands_in_a_case() -> None:
     assert {case.type.layout for case in CASES} == set(LISTING)
 

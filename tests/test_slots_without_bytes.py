@@ -11,7 +11,7 @@ import pytest
 from forms import stream_of
 
 import shmarrow as sa
-from shmarrow.layout.array import make_array
+from shmarrow.layout.making import make_array
 
 
 @pytest.mark.parametrize("lengths", [(1 << 62, 1 << 62), ((1 << 63) - 1, 1)])

@@ -196,7 +196,10 @@ VALUES = [
     ),
     Broken("time-negative-ns", sa.time64("ns"), Physical(1, [None, pack("q", -1)]), "slot 0 holds -1"),
     Broken(
-        "date64-part-of-day", sa.date64(), Physical(2, [None, pack("q", 86_400_000, 1)]), "slot 1 holds 1; .* whole"
+        "date64-part-of-day",
+        sa.date64(),
+        Physical(2, [None, pack("q", 86_400_000, 1)]),
+        "slot 1 holds 1970-01-01T00:00:00.001; .* whole",
     ),
     Broken(
         "null-count-too-low", sa.int8(), Physical(3, ["05", "01 02 03"], 0), "null count says 0, the .* says 1", False

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from operator import index
 from typing import Any
 
 import numpy as np
@@ -15,9 +16,10 @@ from shmarrow.build.sources import plain
 from shmarrow.convert.python import kinds_of
 from shmarrow.errors import InvalidArgument, InvalidData, InvalidType
 from shmarrow.layout import arguments
-from shmarrow.layout.array import Array, make_array
+from shmarrow.layout.array import Array
 from shmarrow.layout.from_numpy import array_from_numpy
 from shmarrow.layout.from_values import array_from_pylist
+from shmarrow.layout.making import make_array
 from shmarrow.layout.memory import frozen
 from shmarrow.types import DataType
 from shmarrow.types.descriptors import simple_types
@@ -78,11 +80,12 @@ def array(
         if number is not None:
             return make_array(number, len(obj), [None, frozen(obj)], 0)
     wanted = None if type is None else types.as_type(type)
+    count = None if size is None else _count(size)
     if not isinstance(obj, (list, tuple, np.ndarray, Array)):
-        obj, pandas = plain(obj, size, array)
+        obj, pandas = plain(obj, count, array)
         from_pandas = pandas if from_pandas is None else from_pandas
-    if size is not None:
-        obj = _head(obj, size)
+    if count is not None and getattr(obj, "ndim", None) != 0:
+        obj = obj[:count]
     make: Callable[..., Any]
     make = _of_ndarray if isinstance(obj, np.ndarray) else _of_array if isinstance(obj, Array) else _of_values
     valid = None if mask is None else ~arguments.checked_mask(mask, len(obj) if getattr(obj, "ndim", 1) else 0)
@@ -124,12 +127,13 @@ def infer_type(values: Any, mask: Any = None, from_pandas: bool = False) -> Data
     return type_of_values(values)
 
 
-def _head(obj: Any, size: int) -> Any:
+def _count(size: Any) -> int | None:
+    """How many values are taken, None for all of them."""
     try:
-        count = size.__index__()
-    except AttributeError:
+        count = index(size)
+    except TypeError:
         raise InvalidType(f"size is an int, found {size!r:.80}") from None
-    return obj if count < 0 or not getattr(obj, "ndim", 1) else obj[:count]
+    return count if count >= 0 else None
 
 
 def _of_array(values: Any, wanted: DataType | None, valid: Mask | None, nan_is_null: bool) -> Any:

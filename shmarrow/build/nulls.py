@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,26 +10,26 @@ import numpy as np
 from shmarrow.convert.python import kinds_of
 from shmarrow.layout.array import Array
 from shmarrow.layout.memory import frozen, validity_of
+from shmarrow.types.extension import ExtensionType
 
 
 def without_nan(values: Sequence[Any]) -> Sequence[Any]:
     """Python values with None for NaN, also within lists and dicts; ndarrays stay as they are."""
     kinds = kinds_of(values)
-    numbers = {kind for kind in kinds if issubclass(kind, (float, np.floating)) or kind.__name__ == "Decimal"}
+    numbers = {kind for kind in kinds if issubclass(kind, (float, np.floating))}
+    decimals = {kind for kind in kinds if kind.__name__ == "Decimal"}
     whole = {kind for kind in kinds if kind in (list, tuple) or issubclass(kind, Mapping)}
-    if whole:
-        return [
-            None if value.__class__ in numbers and value != value
-            else _without_nan(value) if value.__class__ in whole
-            else value
-            for value in values
-        ]  # fmt: skip
+    if decimals or whole:
+        missing: dict[Any, Callable[[Any], Any]] = dict.fromkeys(whole, _deep)
+        missing |= dict.fromkeys(decimals, lambda value: None if value.is_nan() else value)
+        missing |= dict.fromkeys(numbers, lambda value: value if value == value else None)
+        return [missing[value.__class__](value) if value.__class__ in missing else value for value in values]
     if numbers:
         return [None if value.__class__ in numbers and value != value else value for value in values]
     return values
 
 
-def _without_nan(value: Any) -> Any:
+def _deep(value: Any) -> Any:
     if isinstance(value, Mapping):
         return dict(zip(value, without_nan(list(value.values())), strict=True))
     return without_nan(value)
@@ -37,6 +37,8 @@ def _without_nan(value: Any) -> Any:
 
 def nan_to_null(array: Array) -> Any:
     """The array with nulls for NaN, also in children; copies no values."""
+    if isinstance(array.type, ExtensionType):
+        return array
     if array.type.layout == "primitive" and array.type.descriptor.values == "float":
         values = array.values  # type: ignore[attr-defined]
         missing = np.isnan(values)

@@ -224,7 +224,7 @@ def _negated(words: Values, where: Mask) -> Values:
 
 # --- conversions --------------------------------------------------------------------------------------------------
 
-_LOST = "the scale {} would cut digits; safe=False drops them"
+_LOST = "more digits than the scale {} keeps"
 _WIDE = "more than {} digits"
 
 
@@ -232,7 +232,9 @@ def _into(target: Any, numbers: Unscaled, by: int, safe: bool) -> Outcome:
     scaled, inexact, over = rescaled(numbers, by)
     result, wide = stored(target, scaled)
     precision = _WIDE.format(target.precision)
-    found = faults((inexact if safe else None, _LOST.format(target.scale)), (over, precision), (wide, precision))
+    found = faults(
+        (inexact if safe else None, _LOST.format(target.scale), "drops them"), (over, precision), (wide, precision)
+    )
     return result, found
 
 
@@ -261,7 +263,7 @@ def to_integers(values: Values, source: Any, target: Any, safe: bool) -> Outcome
         whole = low
     limits = f"not within {info.min} to {info.max}"
     found = faults(
-        (inexact if safe else None, "not a whole number; safe=False drops fractions"),
+        (inexact if safe else None, "not a whole number", "drops fractions"),
         (over, limits),
         (outside(whole, info.min, info.max), limits),
     )
@@ -291,8 +293,8 @@ def to_floats(values: Values, source: Any, target: Any, safe: bool) -> Outcome:
         kept[hard] = [pair[1] for pair in pairs]
     with np.errstate(over="ignore"):
         floats = result.astype(dtype)
-    lost = f"no float of {8 * dtype.itemsize} bits is as precise; safe=False rounds"
-    return floats, faults((~kept if safe and not kept.all() else None, lost))
+    lost = f"no float of {8 * dtype.itemsize} bits is as precise"
+    return floats, faults((~kept if safe and not kept.all() else None, lost, "rounds"))
 
 
 def _easy(numbers: Unscaled, scale: int) -> Mask | None:
@@ -358,7 +360,7 @@ def from_floats(values: Values, source: Any, target: Any, safe: bool) -> Outcome
     if easy.all():
         storage, over = stored(target, result)
         return storage, faults(
-            (~kept if safe and not kept.all() else None, _LOST.format(target.scale)), (over, precision)
+            (~kept if safe and not kept.all() else None, _LOST.format(target.scale), "rounds"), (over, precision)
         )
     hard = np.flatnonzero(~easy)
     over = np.zeros(len(values), np.bool_)
@@ -381,6 +383,6 @@ def from_floats(values: Values, source: Any, target: Any, safe: bool) -> Outcome
     found = faults(
         (over, precision),
         (wide_ones, precision),
-        (~kept if safe and not kept.all() else None, _LOST.format(target.scale)),
+        (~kept if safe and not kept.all() else None, _LOST.format(target.scale), "rounds"),
     )
     return storage, found

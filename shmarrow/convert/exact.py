@@ -22,15 +22,29 @@ MAX = (1 << 63) - 1
 
 
 class Fault(NamedTuple):
-    """Where values cannot be converted, and why: what follows "slot 3 holds 300: "."""
+    """Where values cannot be converted exactly, and why.
+
+    Attributes
+    ----------
+    where : bool ndarray
+        True for values at fault; shape (n,).
+    why : str
+        What follows "slot 3 holds 300: ".
+    loss : str
+        What ``safe=False`` does with such values; empty where it does not help.
+    """
 
     where: Mask
     why: str
+    loss: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.why}; a cast with safe=False {self.loss}" if self.loss else self.why
 
 
-def faults(*found: tuple[Mask | None, str]) -> list[Fault]:
+def faults(*found: tuple[Mask | None, str] | tuple[Mask | None, str, str]) -> list[Fault]:
     """The faults of those masks that are not None."""
-    return [Fault(where, why) for where, why in found if where is not None]
+    return [Fault(*each) for each in found if each[0] is not None]
 
 
 def outside(values: Values, low: int, high: int) -> Mask | None:

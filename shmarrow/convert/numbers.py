@@ -27,7 +27,7 @@ def to_bools(values: Values, source: Any, target: Any, safe: bool) -> Outcome:
     """0 and 1 as truth values."""
     result = values != 0
     other = result & (values != 1) if safe else None
-    return result, faults((other, "neither 0 nor 1"))
+    return result, faults((other, "neither 0 nor 1", "makes all but 0 true"))
 
 
 def integers(values: Values, source: Any, target: Any, safe: bool) -> Outcome:
@@ -49,7 +49,7 @@ def integers_to_floats(values: Values, source: Any, target: Any, safe: bool) -> 
     low, high = (0.0, 2.0**bits) if values.dtype.kind == "u" else (-(2.0 ** (bits - 1)), 2.0 ** (bits - 1))
     fits = (wide >= low) & (wide < high)
     exact = fits & (np.where(fits, wide, 0).astype(values.dtype) == values)
-    return result, faults((~exact, f"not a float of {8 * target.storage.itemsize} bits; safe=False rounds"))
+    return result, faults((~exact, f"not a float of {8 * target.storage.itemsize} bits", "rounds"))
 
 
 def floats_to_integers(values: Values, source: Any, target: Any, safe: bool) -> Outcome:
@@ -64,7 +64,7 @@ def floats_to_integers(values: Values, source: Any, target: Any, safe: bool) -> 
         whole = np.where(fits, whole, 0)
         wide = np.where(fits, wide, 0)
     if safe and not np.array_equal(whole, wide):
-        found += faults((whole != wide, "not a whole number; safe=False drops fractions"))
+        found += faults((whole != wide, "not a whole number", "drops fractions"))
     return whole.astype(target.storage), found
 
 
@@ -75,4 +75,4 @@ def floats(values: Values, source: Any, target: Any, safe: bool) -> Outcome:
     if not safe or target.storage.itemsize >= values.dtype.itemsize or not np.isinf(result).any():
         return result, []
     over = np.isinf(result) & np.isfinite(values)
-    return result, faults((over, f"beyond the floats of {8 * target.storage.itemsize} bits"))
+    return result, faults((over, f"beyond the floats of {8 * target.storage.itemsize} bits", "gives infinities"))

@@ -1,42 +1,43 @@
-"""Between storage and Python values: integers, floats, decimals, dates, times, intervals ("Data Types").
+"""From Python values to storage: integers, floats, decimals, dates, times, intervals ("Data Types").
 
-Rules kept here:
-
-* both directions work on whole arrays; ``to_python`` takes any bits without failing, and gives what Python's own
-  types cannot hold as ``numpy.datetime64`` or ``numpy.timedelta64`` of the type's unit;
-* ``from_python`` refuses a value that the type cannot hold exactly: nothing is rounded, cut or wrapped.
+Values of one class are converted as a whole. A value that the type does not hold exactly is refused: nothing is
+rounded, cut or wrapped; only floats become the nearest of a narrower type.
 """
 
 from __future__ import annotations
 
 import datetime as dt
 import functools
+import itertools
+import math
+import operator
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, Never, TypeAlias
 
 import numpy as np
 
+from shmarrow.convert import time
+from shmarrow.convert.decimals import decimal_words
+from shmarrow.convert.exact import Fault, Values
+from shmarrow.convert.ndarray import from_ndarray
 from shmarrow.errors import InvalidData, InvalidType
-from shmarrow.types import DataType, DecimalType
-
-if TYPE_CHECKING:
-    import numpy.typing as npt
-
-Values: TypeAlias = "npt.NDArray[Any]"
+from shmarrow.types import DataType
 
 _type_of = type  # functions here have a parameter named type
 
-PER_SECOND = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
-DAY_SECONDS = 86_400
+_Taker: TypeAlias = Callable[[Any, Sequence[Any]], Values]
+
 _EPOCH = dt.datetime(1970, 1, 1)
 
 
 @functools.cache
-def _decimal() -> tuple[Any, Any]:
-    """The standard library's Decimal, and a context that rounds nothing; imported when the first decimal is met."""
+def decimal_module() -> tuple[Any, Any]:
+    """The standard library's Decimal, and a context that never rounds; imported when the first decimal is met."""
     import decimal
 
-    return decimal.Decimal, decimal.Context(prec=100, Emin=decimal.MIN_EMIN, Emax=decimal.MAX_EMAX)
+    traps = [decimal.InvalidOperation, decimal.Inexact, decimal.Overflow]
+    context = decimal.Context(prec=200, Emin=decimal.MIN_EMIN, Emax=decimal.MAX_EMAX, traps=traps)
+    return decimal.Decimal, context
 
 
 class DayTime(NamedTuple):
@@ -54,164 +55,9 @@ class MonthDayNano(NamedTuple):
     nanoseconds: int
 
 
-# --- to Python --------------------------------------------------------------------------------------------------
-
-
-def to_python(type: DataType, values: Values) -> list[Any]:
-    """The storage values as a list of Python objects; a copy."""
-    convert = _TO.get(type.descriptor.values)
-    return values.tolist() if convert is None else convert(type, values)
-
-
-def decimal_integers(type: DecimalType, values: Values) -> list[int]:
-    """The unscaled values of decimals."""
-    if type.bits <= 64:
-        result: list[int] = values.tolist()
-        return result
-    words = values.reshape(-1, type.bits // 64)
-    total = words[:, -1].astype("<i8").tolist()
-    for i in range(words.shape[1] - 2, -1, -1):
-        total = [(high << 64) | low for high, low in zip(total, words[:, i].tolist(), strict=True)]
-    result = total
-    return result
-
-
-def _decimals(type: Any, values: Values) -> list[Any]:
-    scale = -type.scale
-    make, context = _decimal()
-    return (
-        [make(value).scaleb(scale, context) for value in decimal_integers(type, values)]
-        if scale
-        else [make(value) for value in decimal_integers(type, values)]
-    )
-
-
-def _split(values: Values, low: int, high: int, step: int = 1) -> tuple[Values, Values]:
-    """Values with those outside [low, high], or no multiple of ``step``, set to ``low``; and which those are."""
-    odd = (values < low) | (values > high)
-    if step > 1:
-        odd |= values % step != 0
-    return (np.where(odd, low, values) if odd.any() else values), odd
-
-
-def _restore(result: list[Any], odd: Values, values: Values, code: str) -> list[Any]:
-    for i in np.flatnonzero(odd).tolist():
-        result[i] = values[i].astype(code)
-    return result
-
-
-def _dates(type: Any, values: Values) -> list[Any]:
-    per_day = 1 if type.unit == "day" else 86_400_000
-    low, high = -719_162 * per_day, 2_932_897 * per_day - 1
-    fitting, odd = _split(values, low, high)
-    result = fitting.astype("M8[D]" if per_day == 1 else "M8[ms]").astype("M8[D]").tolist()
-    return _restore(result, odd, values.astype("i8"), "M8[D]" if per_day == 1 else "M8[ms]")
-
-
-def _micros(values: Values, unit: str) -> Values:
-    per_second = PER_SECOND[unit]
-    return values // 1000 if unit == "ns" else values * (1_000_000 // per_second)
-
-
-def _timestamps(type: Any, values: Values) -> list[Any]:
-    per_second = PER_SECOND[type.unit]
-    low, high = -62_135_596_800 * per_second, 253_402_300_800 * per_second - 1
-    info = np.iinfo("i8")
-    fitting, odd = _split(values, max(low, info.min), min(high, info.max), 1000 if type.unit == "ns" else 1)
-    if type.unit == "ns":
-        fitting = np.where(odd, 0, fitting)
-    result = _micros(fitting, type.unit).astype("M8[us]").tolist()
-    if type.tz is not None:
-        zone = time_zone(type.tz)
-        for i, value in enumerate(result):
-            try:
-                result[i] = value.replace(tzinfo=dt.UTC).astimezone(zone)
-            except OverflowError:
-                odd[i] = True
-    return _restore(result, odd, values, f"M8[{type.unit}]")
-
-
-def time_zone(name: str) -> dt.tzinfo:
-    """The time zone of an Arrow timestamp: an Olson name, or an offset such as ``+07:30``.
-
-    Raises
-    ------
-    InvalidData
-        If there is no such zone.
-    """
-    if name.upper() in ("UTC", "Z"):
-        return dt.UTC
-    if len(name) in (5, 6) and name[0] in "+-":
-        digits = name[1:].replace(":", "")
-        if len(digits) == 4 and digits.isascii() and digits.isdigit() and int(digits[:2]) < 24 and int(digits[2:]) < 60:
-            delta = dt.timedelta(hours=int(digits[:2]), minutes=int(digits[2:]))
-            return dt.timezone(delta if name[0] == "+" else -delta, name)
-    import zoneinfo
-
-    try:
-        return zoneinfo.ZoneInfo(name)
-    except (KeyError, ValueError, OSError) as error:
-        raise InvalidData(
-            f"no time zone is named {name[:80]!r} ({error.__class__.__name__}); "
-            "if it should exist, install the tzdata package; to_numpy() needs no time zone"
-        ) from None
-
-
-def _times(type: Any, values: Values) -> list[Any]:
-    per_second = PER_SECOND[type.unit]
-    fitting, odd = _split(values.astype("i8"), 0, DAY_SECONDS * per_second - 1, 1000 if type.unit == "ns" else 1)
-    result = [moment.time() for moment in _micros(fitting, type.unit).astype("M8[us]").tolist()]
-    return _restore(result, odd, values.astype("i8"), f"m8[{type.unit}]")
-
-
-def _timedeltas(type: Any, values: Values) -> list[Any]:
-    bound = 999_999_999 * DAY_SECONDS * PER_SECOND[type.unit]
-    info = np.iinfo("i8")
-    step = 1000 if type.unit == "ns" else 1
-    fitting, odd = _split(values, max(-bound, info.min + 1), min(bound, info.max), step)
-    fitting = np.where(odd, 0, fitting)
-    if type.unit in ("s", "ms"):  # the whole range in microseconds may not fit 64 bits
-        key = "seconds" if type.unit == "s" else "milliseconds"
-        result = [dt.timedelta(**{key: value}) for value in fitting.tolist()]
-    else:
-        result = _micros(fitting, type.unit).astype("m8[us]").tolist()
-    return _restore(result, odd, values, f"m8[{type.unit}]")
-
-
-def _intervals(type: Any, values: Values) -> list[Any]:
-    if type.unit == "month":
-        result: list[Any] = values.tolist()
-        return result
-    make = DayTime if type.unit == "day_time" else MonthDayNano
-    return [make(*value) for value in values.tolist()]
-
-
-def _fixed_bytes(type: Any, values: Values) -> list[Any]:
-    width = type.width
-    if not width:
-        return [b""] * len(values)
-    data = values.tobytes()
-    return [data[i : i + width] for i in range(0, len(data), width)]
-
-
-_TO: dict[str, Callable[[Any, Values], list[Any]]] = {
-    "decimal": _decimals,
-    "date": _dates,
-    "timestamp": _timestamps,
-    "time": _times,
-    "timedelta": _timedeltas,
-    "interval": _intervals,
-    "bytes": _fixed_bytes,
-}
-"""By the kind of a type's values, for those that are not Python's own in numpy too."""
-
-
 def kinds_of(values: Sequence[Any]) -> set[Any]:
     """The classes of Python values."""
     return set(map(_type_of, values))
-
-
-# --- from Python ------------------------------------------------------------------------------------------------
 
 
 def from_python(type: DataType, values: Sequence[Any]) -> Values:
@@ -225,26 +71,6 @@ def from_python(type: DataType, values: Sequence[Any]) -> Values:
         If a value lies outside of what the type can hold.
     """
     return _FROM[type.descriptor.values](type, values)
-
-
-def _bad(type: DataType, value: Any) -> InvalidType:
-    return InvalidType(f"{type}: cannot take {value!r:.80} of type {value.__class__.__name__}")
-
-
-def _out_of_range(type: DataType, value: Any) -> InvalidData:
-    return InvalidData(f"{type}: the value {value!r:.80} does not fit")
-
-
-def _array_of(type: DataType, dtype: Any, numbers: Sequence[int]) -> Values:
-    try:
-        return np.array(numbers, dtype)
-    except OverflowError:
-        info = np.iinfo(dtype)
-        worst = next(number for number in numbers if not info.min <= number <= info.max)
-        raise _out_of_range(type, worst) from None
-
-
-_CODES = {"<i8": "q", "<u8": "Q", "<f8": "d"}
 
 
 def from_numbers(type: DataType, values: Sequence[Any]) -> Values:
@@ -262,175 +88,254 @@ def from_numbers(type: DataType, values: Sequence[Any]) -> Values:
     return from_python(type, values)
 
 
+_CODES = {"<i8": "q", "<u8": "Q", "<f8": "d"}
+
+
+def _bad(type: DataType, value: Any) -> InvalidType:
+    return InvalidType(f"{type}: cannot take {value!r:.80} of type {value.__class__.__name__}")
+
+
+def _refuse(type: DataType, value: Any, why: object) -> Never:
+    raise InvalidData(f"{type}: cannot take {value!r:.80}: {why}")
+
+
+def _checked(type: DataType, values: Sequence[Any], made: tuple[Values, list[Fault]]) -> Values:
+    """The storage that a conversion made, if no value is at fault."""
+    for fault in made[1]:
+        if fault.where.any():
+            _refuse(type, values[int(fault.where.argmax())], fault)
+    return made[0]
+
+
+def _array_of(type: DataType, dtype: Any, numbers: Sequence[int]) -> Values:
+    try:
+        return np.array(numbers, dtype)
+    except OverflowError:
+        info = np.iinfo(dtype)
+        worst = next(number for number in numbers if not info.min <= number <= info.max)
+        _refuse(type, worst, f"not within {info.min} to {info.max}")
+
+
+def _one_by_one(type: DataType, values: Sequence[Any], convert: Callable[[Any, Sequence[Any]], Values]) -> Values:
+    """Refuse the value that a conversion of all of them has stumbled over."""
+    for value in values:
+        try:
+            convert(type, [value])
+        except (ArithmeticError, TypeError, ValueError) as error:
+            if isinstance(error, (InvalidData, InvalidType)):
+                raise
+            _refuse(type, value, error.__class__.__name__)
+    raise InvalidData(f"{type}: cannot take these values together")
+
+
+# --- numbers ------------------------------------------------------------------------------------------------------
+
+
+def _is_whole(kind: Any) -> bool:
+    return issubclass(kind, (int, np.integer)) and not issubclass(kind, (bool, np.timedelta64))
+
+
 def _take_ints(type: DataType, values: Sequence[Any]) -> Values:
-    kinds = kinds_of(values)
-    if not kinds <= {int}:
-        fixed = []
-        for value in values:
-            if isinstance(value, (int, np.integer)) and not isinstance(value, (bool, np.bool_)):
-                fixed.append(int(value))
-            elif isinstance(value, (float, np.floating)):
-                if value != value or value in (float("inf"), float("-inf")) or int(value) != value:
-                    raise InvalidData(f"{type}: the value {value!r} is not a whole number")
-                fixed.append(int(value))
-            else:
-                raise _bad(type, value)
-        values = fixed
     assert type.storage is not None
-    return _array_of(type, type.storage, values)
+    kinds = kinds_of(values)
+    if kinds <= {int}:
+        return _array_of(type, type.storage, values)
+    for kind in kinds:
+        if not _is_whole(kind) and not issubclass(kind, (float, np.floating)):
+            raise _bad(type, next(value for value in values if value.__class__ is kind))
+    if len(kinds) == 1 and issubclass(kind, np.number):
+        return from_ndarray(type, np.array(values), None)
+    for value in values:
+        if not math.isfinite(value) or int(value) != value:
+            _refuse(type, value, "not a whole number")
+    return _array_of(type, type.storage, list(map(int, values)))
 
 
 def _take_floats(type: DataType, values: Sequence[Any]) -> Values:
+    storage = type.storage
+    assert storage is not None
     kinds = kinds_of(values)
     for kind in kinds - {float, int}:
-        if not issubclass(kind, (int, float, np.integer, np.floating)) or issubclass(kind, bool):
+        if not _is_whole(kind) and not issubclass(kind, (float, np.floating)):
             raise _bad(type, next(value for value in values if value.__class__ is kind))
-    with np.errstate(over="ignore"):
-        try:
-            return np.array(values, type.storage)
-        except OverflowError:
-            raise _out_of_range(type, max(values, key=abs)) from None
-
-
-def decimal_words(type: DecimalType, integers: Sequence[int]) -> Values:
-    """Storage of decimals from their unscaled values, which fit the type's bits."""
-    if type.bits <= 64:
-        return np.array(integers, type.storage)
-    size = type.bits // 8
-    data = b"".join([integer.to_bytes(size, "little", signed=True) for integer in integers])
-    return np.frombuffer(data, "<u8").reshape(-1, type.bits // 64)
+    try:
+        wide = np.array(values, np.longdouble if np.longdouble in kinds else np.float64)
+    except OverflowError:
+        _refuse(type, max((value for value in values if _is_whole(value.__class__)), key=abs), "beyond all floats")
+    if kinds <= {float}:
+        return from_ndarray(type, wide, None)
+    result = from_ndarray(type, wide, None)
+    if any(map(_is_whole, kinds)):
+        back = result.astype(np.float64)
+        suspects = np.flatnonzero((back != wide) | (np.abs(wide) >= 1 << 53))
+        for i in suspects.tolist():
+            if _is_whole(values[i].__class__) and int(back[i]) != values[i]:
+                _refuse(type, values[i], f"not a float of {8 * storage.itemsize} bits")
+    return result
 
 
 def _take_decimals(type: Any, values: Sequence[Any]) -> Values:
-    make, context = _decimal()
-    integers = []
+    make, context = decimal_module()
+    kinds = kinds_of(values)
+    for kind in kinds:
+        if not _is_whole(kind) and not issubclass(kind, make):
+            raise _bad(type, next(value for value in values if value.__class__ is kind))
+    if not len(values):
+        return np.empty((0, *type.storage.shape), type.storage.base)
+    items = values
+    if any(map(_is_whole, kinds)):
+        items = [make(int(value)) if _is_whole(value.__class__) else value for value in values]
+    import decimal
+
+    try:
+        whole = items
+        if type.scale:
+            whole = list(map(make.scaleb, items, itertools.repeat(type.scale), itertools.repeat(context)))
+        for value, moved in zip(values, whole, strict=True) if max(map(make.adjusted, whole)) > 100 else ():
+            if moved.adjusted() > 100:
+                _refuse(type, value, f"more than {type.precision} digits")
+        integers = list(map(int, whole))
+        if whole != integers:
+            i = next(i for i, number in enumerate(integers) if whole[i] != number)
+            _refuse(type, values[i], f"more digits than the scale {type.scale} keeps")
+    except (decimal.DecimalException, OverflowError, ValueError) as error:
+        if isinstance(error, InvalidData):
+            raise
+        if len(values) == 1:
+            finite = items[0].is_finite()
+            why = f"more digits than the scale {type.scale} keeps" if finite else "not a number"
+            _refuse(type, values[0], why)
+        return _one_by_one(type, values, _take_decimals)
+    low, high = min(integers), max(integers)
     bound = 10**type.precision
-    for value in values:
-        if isinstance(value, (int, np.integer)) and not isinstance(value, bool):
-            value = make(int(value))
-        elif not isinstance(value, make):
-            raise _bad(type, value)
-        if not value.is_finite():
-            raise _out_of_range(type, value)
-        shifted = value.scaleb(type.scale, context) if value.adjusted() + type.scale < 90 else None
-        if shifted is None or shifted != (whole := shifted.to_integral_value(context=context)):
-            raise InvalidData(f"{type}: the value {value} needs more digits than precision and scale give")
-        integer = int(whole)
-        if not -bound < integer < bound:
-            raise InvalidData(f"{type}: the value {value} has more than {type.precision} digits")
-        integers.append(integer)
+    if not (-bound < low and high < bound):
+        i = integers.index(high if high >= bound else low)
+        _refuse(type, values[i], f"more than {type.precision} digits")
     return decimal_words(type, integers)
 
 
-def _take_dates(type: Any, values: Sequence[Any]) -> Values:
-    epoch = _EPOCH.toordinal()
-    per_day = 1 if type.unit == "day" else 86_400_000
-    numbers = []
-    for value in values:
-        if isinstance(value, dt.date):
-            numbers.append((value.toordinal() - epoch) * per_day)
-        elif isinstance(value, np.datetime64):
-            days = value.astype("M8[D]")
-            if days != value:
-                raise InvalidData(f"{type}: {value} is not a whole day")
-            numbers.append(int(days.astype("i8")) * per_day)
-        elif isinstance(value, (int, np.integer)) and not isinstance(value, bool):
-            numbers.append(int(value))
-        else:
-            raise _bad(type, value)
-    return _array_of(type, type.storage, numbers)
+# --- dates and times ----------------------------------------------------------------------------------------------
 
 
-def _ticks(type: Any, micros: int, value: Any) -> int:
-    """Microseconds in the type's unit, which must hold them exactly."""
-    if type.unit == "ns":
-        return micros * 1000
-    per = 1_000_000 // PER_SECOND[type.unit]
-    whole, rest = divmod(micros, per)
-    if rest:
-        raise InvalidData(f"{type}: {value!r} is no whole number of {type.unit}")
-    return whole
+def _take_counts(type: Any, values: Sequence[Any]) -> Values:
+    """Dates and times, each class of values at once."""
+    takers = _COUNTS[type.descriptor.values]
+    kinds = kinds_of(values)
+    if len(kinds) == 1:
+        return _taker(type, takers, values[0])(type, values)
+    result = np.zeros(len(values), type.storage)
+    for kind in kinds:
+        slots = [i for i, value in enumerate(values) if value.__class__ is kind]
+        some = [values[i] for i in slots]
+        result[slots] = _taker(type, takers, some[0])(type, some)
+    return result
 
 
-def _from_numpy_time(type: Any, value: Any, code: str) -> int:
-    if np.isnat(value):
-        raise _out_of_range(type, value)
-    converted = value.astype(f"{code}[{type.unit}]")
-    if converted != value:
-        raise InvalidData(f"{type}: {value!r} is no whole number of {type.unit}, or does not fit")
-    return int(converted.astype("i8"))
+def _taker(type: Any, takers: dict[Any, _Taker], value: Any) -> _Taker:
+    if hasattr(value, "asm8") and isinstance(value, (dt.datetime, dt.timedelta)):  # those of pandas have nanoseconds
+        local = type.descriptor.values == "date"
+        return lambda type, values: _numpy_times(
+            type, [(each.replace(tzinfo=None) if local else each).asm8 for each in values], values
+        )
+    if isinstance(value, bool) or (isinstance(value, np.timedelta64) and np.timedelta64 not in takers):
+        raise _bad(type, value)
+    taker = next((taker for kind, taker in takers.items() if isinstance(value, kind)), None)
+    if taker is None:
+        raise _bad(type, value)
+    return taker
 
 
-def _micros_of(delta: dt.timedelta) -> int:
-    return (delta.days * DAY_SECONDS + delta.seconds) * 1_000_000 + delta.microseconds
+def _numpy_times(type: Any, values: Sequence[Any], given: Sequence[Any] | None = None) -> Values:
+    """``numpy.datetime64`` or ``numpy.timedelta64`` values, those of each unit at once."""
+    result = np.zeros(len(values), type.storage)
+    dtypes = {value.dtype for value in values}
+    for dtype in dtypes:
+        slots = [i for i, value in enumerate(values) if value.dtype == dtype] if len(dtypes) > 1 else range(len(values))
+        some = np.array([values[i] for i in slots], dtype)
+        named = [(given or values)[i] for i in slots]
+        missing = np.isnat(some)
+        if missing.any():
+            _refuse(type, named[int(missing.argmax())], "not a time; None stands for null")
+        result[list(slots)] = _checked(type, named, time.from_numpy_time(some, type, True))
+    return result
 
 
-def _take_timestamps(type: Any, values: Sequence[Any]) -> Values:
-    zone = time_zone(type.tz) if type.tz else None
-    numbers = []
-    for value in values:
-        if isinstance(value, dt.datetime):
-            extra = getattr(value, "nanosecond", 0)  # pandas.Timestamp
-            if value.tzinfo is not None:
-                value = value.astimezone(dt.UTC).replace(tzinfo=None)
-            elif zone is not None:
-                value = value.replace(tzinfo=dt.UTC).replace(tzinfo=None)
-            plain = dt.datetime(*value.timetuple()[:6], value.microsecond) if extra else value
-            numbers.append(_ticks(type, _micros_of(plain - _EPOCH), value) + (extra if type.unit == "ns" else 0))
-        elif isinstance(value, dt.date):
-            numbers.append((value.toordinal() - _EPOCH.toordinal()) * DAY_SECONDS * PER_SECOND[type.unit])
-        elif isinstance(value, np.datetime64):
-            numbers.append(_from_numpy_time(type, value, "M8"))
-        elif isinstance(value, (int, np.integer)) and not isinstance(value, bool):
-            numbers.append(int(value))
-        else:
-            raise _bad(type, value)
-    return _array_of(type, "<i8", numbers)
+def _attributes(values: Sequence[Any], *names: str) -> list[Values]:
+    return [np.fromiter(map(operator.attrgetter(name), values), np.int64, len(values)) for name in names]
 
 
-def _take_times(type: Any, values: Sequence[Any]) -> Values:
-    numbers = []
-    for value in values:
-        if isinstance(value, dt.time):
-            micros = ((value.hour * 60 + value.minute) * 60 + value.second) * 1_000_000 + value.microsecond
-            numbers.append(_ticks(type, micros, value))
-        elif isinstance(value, np.timedelta64):
-            numbers.append(_from_numpy_time(type, value, "m8"))
-        elif isinstance(value, (int, np.integer)) and not isinstance(value, bool):
-            numbers.append(int(value))
-        else:
-            raise _bad(type, value)
-    return _array_of(type, type.storage, numbers)
+def _timedeltas(type: Any, values: Sequence[Any], given: Sequence[Any] | None = None) -> Values:
+    days, seconds, micros = _attributes(values, "days", "seconds", "microseconds")
+    return _checked(type, given or values, time.from_parts(days * time.DAY_SECONDS + seconds, micros, type))
 
 
-def _take_timedeltas(type: Any, values: Sequence[Any]) -> Values:
-    numbers = []
-    for value in values:
-        if isinstance(value, dt.timedelta):
-            extra = getattr(value, "nanoseconds", 0) if type.unit == "ns" else 0
-            numbers.append(_ticks(type, _micros_of(value), value) + extra)
-        elif isinstance(value, np.timedelta64):
-            numbers.append(_from_numpy_time(type, value, "m8"))
-        elif isinstance(value, (int, np.integer)) and not isinstance(value, bool):
-            numbers.append(int(value))
-        else:
-            raise _bad(type, value)
-    return _array_of(type, "<i8", numbers)
+def _times(type: Any, values: Sequence[Any]) -> Values:
+    if set(map(operator.attrgetter("tzinfo"), values)) != {None}:
+        _refuse(type, next(value for value in values if value.tzinfo is not None), "a time of Arrow has no time zone")
+    hours, minutes, seconds, micros = _attributes(values, "hour", "minute", "second", "microsecond")
+    return _checked(type, values, time.from_parts((hours * 60 + minutes) * 60 + seconds, micros, type))
+
+
+def _moments(type: Any, values: Sequence[Any]) -> Values:
+    """Datetimes; those without a time zone are in UTC where the type has one."""
+    zones = set(map(operator.attrgetter("tzinfo"), values))
+    epoch = _EPOCH
+    if zones != {None}:
+        epoch = _EPOCH.replace(tzinfo=dt.UTC)
+        if None in zones:
+            moments = [value if value.tzinfo is not None else value.replace(tzinfo=dt.UTC) for value in values]
+            return _timedeltas(type, list(map(operator.sub, moments, itertools.repeat(epoch))), values)
+    return _timedeltas(type, list(map(operator.sub, values, itertools.repeat(epoch))), values)
+
+
+def _days(type: Any, values: Sequence[Any]) -> Values:
+    days = np.fromiter(map(operator.methodcaller("toordinal"), values), np.int64, len(values)) - _EPOCH.toordinal()
+    return _checked(type, values, time.in_units(days, time.DAY, type, True))
+
+
+def _midnights(type: Any, values: Sequence[Any]) -> Values:
+    """Datetimes that are whole days."""
+    hours, minutes, seconds, micros = _attributes(values, "hour", "minute", "second", "microsecond")
+    cut = (hours | minutes | seconds | micros) != 0
+    fault = Fault(cut, "not midnight; a cast of timestamps with safe=False drops the time of day")
+    return _checked(type, values, (_days(type, values), [fault]))
+
+
+def _whole_counts(type: Any, values: Sequence[Any]) -> Values:
+    """Integers that count the unit of the type."""
+    if kinds_of(values) != {int}:
+        values = list(map(int, values))
+    counts = _array_of(type, type.storage, values)
+    return _checked(type, values, (counts, time.rule_faults(type, counts)))
+
+
+_COUNTS: dict[str, dict[Any, _Taker]] = {
+    "date": {dt.datetime: _midnights, dt.date: _days, np.datetime64: _numpy_times},
+    "timestamp": {dt.datetime: _moments, dt.date: _days, np.datetime64: _numpy_times},
+    "time": {dt.time: _times, np.timedelta64: _numpy_times},
+    "timedelta": {dt.timedelta: _timedeltas, np.timedelta64: _numpy_times},
+}
+"""What each kind of type takes, the narrower classes first."""
+for _takers in _COUNTS.values():
+    _takers.update({int: _whole_counts, np.integer: _whole_counts})
+
+# --- intervals and bytes ------------------------------------------------------------------------------------------
 
 
 def _take_intervals(type: Any, values: Sequence[Any]) -> Values:
-    if type.unit == "month":
+    names = type.storage.names
+    if names is None:
         return _take_ints(type, values)
-    width = len(type.storage.names)
-    rows = []
     for value in values:
-        if not isinstance(value, (tuple, list)) or len(value) != width:
+        if not isinstance(value, (tuple, list)) or len(value) != len(names):
             raise _bad(type, value)
-        rows.append(tuple(value))
-    try:
-        return np.array(rows, type.storage)
-    except (OverflowError, TypeError, ValueError) as error:
-        raise InvalidData(f"{type}: {error}") from None
+    result = np.zeros(len(values), type.storage)
+    for name, column in zip(names, zip(*values, strict=True), strict=False):
+        for value in column if not kinds_of(column) <= {int} else ():
+            if not _is_whole(value.__class__):
+                raise _bad(type, value)
+        result[name] = _array_of(type, type.storage[name], column)
+    return result
 
 
 def _take_fixed_bytes(type: Any, values: Sequence[Any]) -> Values:
@@ -443,39 +348,11 @@ def _take_fixed_bytes(type: Any, values: Sequence[Any]) -> Values:
     return np.frombuffer(b"".join(values), "u1").reshape(len(values), width)
 
 
-_FROM: dict[str, Callable[[Any, Sequence[Any]], Values]] = {
+_FROM: dict[str, _Taker] = {
     "integer": _take_ints,
     "float": _take_floats,
     "decimal": _take_decimals,
-    "date": _take_dates,
-    "timestamp": _take_timestamps,
-    "time": _take_times,
-    "timedelta": _take_timedeltas,
+    **dict.fromkeys(time.KINDS, _take_counts),
     "interval": _take_intervals,
     "bytes": _take_fixed_bytes,
 }
-
-# --- what values promise ----------------------------------------------------------------------------------------
-
-
-def check_range(type: Any, values: Values) -> tuple[int, str] | None:
-    """The position of the first value that breaks the rules of its type and what the rule is, or None."""
-    wrong: Values | None = None
-    rule = ""
-    kind = type.descriptor.values
-    if kind == "time":
-        wrong = (values < 0) | (values >= DAY_SECONDS * PER_SECOND[type.unit])
-        rule = f"a time lies in [0, {DAY_SECONDS * PER_SECOND[type.unit]}) {type.unit}"
-    elif kind == "date" and type.unit == "ms":
-        wrong = values % 86_400_000 != 0
-        rule = "a date64 is a whole number of days"
-    elif kind == "decimal":
-        bound = 10**type.precision
-        if type.bits <= 64:
-            wrong = (values <= -bound) | (values >= bound)
-        else:
-            wrong = np.fromiter((not -bound < n < bound for n in decimal_integers(type, values)), bool, len(values))
-        rule = f"a value has at most {type.precision} digits"
-    if wrong is None or not wrong.any():
-        return None
-    return int(wrong.argmax()), rule

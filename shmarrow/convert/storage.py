@@ -56,17 +56,17 @@ def convert(values: Values, valid: Mask | None, source: DataType, target: DataTy
     if way is None:
         raise no_way(source, target)
     result, found = way(values, source, target, safe)
-    refuse(found, values, valid, source, target)
+    refuse(found, valid, target, lambda slot: shown(source, values[slot : slot + 1]))
     return result
 
 
-def refuse(found: list[Fault], values: Values, valid: Mask | None, source: DataType, target: DataType) -> None:
-    """Raise InvalidData for the first slot that is at fault and not null."""
-    for where, why in found:
-        at = where if valid is None else where & valid
+def refuse(found: list[Fault], valid: Mask | None, target: DataType, show: Callable[[int], str]) -> None:
+    """Raise InvalidData for the first slot that is at fault and not null; ``show`` says what it holds."""
+    for fault in found:
+        at = fault.where if valid is None else fault.where & valid
         if at.any():
             slot = int(at.argmax())
-            raise InvalidData(f"{target}: slot {slot} holds {shown(source, values[slot : slot + 1])}: {why}")
+            raise InvalidData(f"{target}: slot {slot} holds {show(slot)}: {fault}")
 
 
 def no_way(source: DataType, target: DataType) -> InvalidType:
@@ -82,6 +82,14 @@ def shown(type: Any, values: Values) -> str:
     if kind in time.KINDS:
         return time.shown(type, values)
     return str(values.tolist()[0])
+
+
+def broken(type: Any, values: Values) -> tuple[Mask | None, str]:
+    """Which values of a storage break the rules of their type, None where none does, and the rule."""
+    kind = type.descriptor.values
+    if kind == "decimal":
+        return decimals.too_wide(type.precision, values), f"a value has at most {type.precision} digits"
+    return time.broken(type, values) if kind in time.KINDS else (None, "")
 
 
 def convertible(source: DataType, target: DataType) -> bool:

@@ -35,6 +35,8 @@ _TICKS = {
 }  # fmt: skip
 """The units of Arrow and of numpy in attoseconds."""
 
+DAY = _TICKS["D"]
+
 FIRST_SECOND, LAST_SECOND = -62_135_596_800, 253_402_300_799
 """The first second of the year 1 and the last one of the year 9999, since 1970."""
 
@@ -71,7 +73,7 @@ def in_units(values: Values, per_source: int, target: Any, safe: bool, floor: bo
     info = np.iinfo(target.storage)
     beyond = outside(result, info.min, info.max)
     found = faults(
-        (cut if safe else None, f"not a whole number of {_plural(target.unit)}; safe=False drops the rest"),
+        (cut if safe else None, f"not a whole number of {_plural(target.unit)}", "drops the rest"),
         (over, f"beyond {target}"),
         (beyond, f"beyond {target}"),
     )
@@ -85,10 +87,10 @@ def _plural(unit: str) -> str:
 def to_dates(values: Values, source: Any, target: Any, safe: bool) -> Outcome:
     """Timestamps at midnight as dates."""
     local, beyond = _local(values, source)
-    days, cut, _ = counted(local, tick(source), _TICKS["D"], floor=True)
-    result, found = in_units(days, _TICKS["D"], target, safe)
-    why = "not midnight; safe=False drops the time of day"
-    return result, faults((beyond, _NO_ZONE), (cut if safe else None, why)) + found
+    days, cut, _ = counted(local, tick(source), DAY, floor=True)
+    result, found = in_units(days, DAY, target, safe)
+    midnight = (cut if safe else None, "not midnight", "drops the time of day")
+    return result, faults((beyond, _NO_ZONE), midnight) + found
 
 
 def to_times(values: Values, source: Any, target: Any, safe: bool) -> Outcome:
@@ -97,7 +99,7 @@ def to_times(values: Values, source: Any, target: Any, safe: bool) -> Outcome:
     day = DAY_SECONDS * PER_SECOND[source.unit]
     other = outside(local, 0, day - 1) if safe else None
     result, found = in_units(local % day, tick(source), target, safe)
-    return result, faults((beyond, _NO_ZONE), (other, "not on 1970-01-01; safe=False drops the date")) + found
+    return result, faults((beyond, _NO_ZONE), (other, "not on 1970-01-01", "drops the date")) + found
 
 
 _NO_ZONE = "time zones are known for the years 1 to 9999"
@@ -168,7 +170,7 @@ def time_zone(name: str) -> dt.tzinfo:
         ) from None
 
 
-# --- numpy --------------------------------------------------------------------------------------------------------
+# --- numpy and Python ---------------------------------------------------------------------------------------------
 
 
 def from_numpy_time(values: Values, target: Any, safe: bool) -> Outcome:
@@ -197,6 +199,29 @@ def from_numpy_time(values: Values, target: Any, safe: bool) -> Outcome:
 
 _MONTHS = 10**12
 """Years and months up to here are days that fit 64 bits."""
+
+
+def from_parts(seconds: Values, micros: Values, target: Any) -> Outcome:
+    """Seconds and microseconds, which are less than a second, as the storage of a type."""
+    per = PER_SECOND[target.unit]
+    negative = seconds < 0
+    if negative.any():  # both parts get one sign, so that none is out of range where the sum is not
+        seconds, micros = seconds + negative, micros - negative * 1_000_000
+    whole, over = multiplied(seconds, per)
+    if per >= 1_000_000:
+        part, cut = micros * (per // 1_000_000), None
+    else:
+        part, cut = divided(micros, 1_000_000 // per)
+    result = whole + part
+    wrapped = np.where(part < 0, result > whole, result < whole)
+    beyond = f"beyond {target}"
+    found = faults(
+        (over, beyond),
+        (wrapped if wrapped.any() else None, beyond),
+        (cut, f"not a whole number of {_plural(target.unit)}"),
+    )
+    return result.astype(target.storage, copy=False), found
+
 
 # --- what values promise ------------------------------------------------------------------------------------------
 

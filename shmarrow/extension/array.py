@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 from shmarrow.bitmap import Mask
 from shmarrow.errors import InvalidType
-from shmarrow.layout.array import Array, array_class, nulls
+from shmarrow.layout.array import Array
+from shmarrow.layout.making import array_class, nulls
 from shmarrow.layout.memory import Indices
 from shmarrow.layout.preview import Budget, clip
 from shmarrow.types import DataType, ExtensionType, Field

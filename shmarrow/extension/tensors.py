@@ -13,7 +13,8 @@ from shmarrow.bitmap import Mask
 from shmarrow.errors import IndexOutOfRange, InvalidArgument, InvalidData, Unsupported
 from shmarrow.extension.array import ExtensionArray
 from shmarrow.extension.parameters import as_json, checked_text, children_of, parameters_of
-from shmarrow.layout.array import Array, make_array
+from shmarrow.layout.array import Array
+from shmarrow.layout.making import make_array
 from shmarrow.types import DataType, ExtensionType, Field
 
 if TYPE_CHECKING:

@@ -41,6 +41,7 @@ from shmarrow.layout.binary import decode
 from shmarrow.layout.binary_view import INLINE
 from shmarrow.layout.listing import LISTING, BufferSpec
 from shmarrow.layout.memory import check_expansion, frozen, offsets_of, read_only
+from shmarrow.layout.validation import check_buffers
 from shmarrow.sources import open_sink, open_source
 from shmarrow.tables import Table
 from shmarrow.types import DataType
@@ -297,7 +298,7 @@ class _Columns:
         counted = null_count if layout.has_validity else length if type.layout == "null" else 0
         made = make_array(type, length, list(buffers.values()), counted, 0, children, dictionary)
         try:
-            made._check_buffers()
+            check_buffers(made)
             made._check_structure()
             if has_type_ids and null_count:
                 made = made.with_nulls(valid)

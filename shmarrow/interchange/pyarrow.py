@@ -27,8 +27,9 @@ from shmarrow.buffer import Bytes
 from shmarrow.chunked import ChunkedArray
 from shmarrow.errors import InvalidArgument, InvalidData, InvalidType, Unsupported
 from shmarrow.interchange.partner import needed
-from shmarrow.layout.array import Array, make_array
+from shmarrow.layout.array import Array
 from shmarrow.layout.listing import LISTING, walk_types
+from shmarrow.layout.making import make_array
 from shmarrow.layout.memory import EMPTY
 from shmarrow.tables import Table
 from shmarrow.types import DataType, Field, Metadata, Schema

@@ -10,13 +10,14 @@ from importlib import import_module
 from typing import Any
 
 from shmarrow.convert.python import DayTime, MonthDayNano
-from shmarrow.layout.array import Array, concat_arrays, make_array, nulls
+from shmarrow.layout.array import Array
 from shmarrow.layout.binary import BinaryArray
 from shmarrow.layout.boolean import BooleanArray
 from shmarrow.layout.dictionary import DictionaryArray
 from shmarrow.layout.fixed_size_list import FixedSizeListArray
 from shmarrow.layout.list import LargeListArray, ListArray
 from shmarrow.layout.listing import LATE_CLASSES, LISTING, BufferSpec, Layout
+from shmarrow.layout.making import concat_arrays, make_array, nulls
 from shmarrow.layout.map import MapArray
 from shmarrow.layout.primitive import PrimitiveArray
 from shmarrow.layout.struct import StructArray

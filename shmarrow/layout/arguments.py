@@ -175,6 +175,9 @@ def checked_mask(mask: Any, length: int) -> Mask:
     refuse_type(mask, "a mask")
     if getattr(mask, "null_count", 0):
         raise InvalidType(f"a mask holds True and False only, found {mask.null_count} nulls")
+    if isinstance(mask, (list, tuple)) and not (kinds := set(map(type, mask))) <= {bool, np.bool_}:
+        found = sorted(kind.__name__ for kind in kinds)[:8]
+        raise InvalidType(f"a mask holds truth values, found {', '.join(found)}")
     try:
         values = np.asarray(mask)
     except (TypeError, ValueError) as error:

@@ -13,7 +13,6 @@ Rules kept here:
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from importlib import import_module
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -22,35 +21,33 @@ from shmarrow import bitmap
 from shmarrow.bitmap import Mask
 from shmarrow.buffer import Buffer, Bytes
 from shmarrow.errors import (
-    EXPANDED_VALUES,
     CopyRequired,
     IndexOutOfRange,
-    InvalidArgument,
     InvalidData,
     InvalidType,
-    LimitExceeded,
-    ShmarrowError,
 )
-from shmarrow.layout.listing import LISTING, bytes_needed
-from shmarrow.layout.memory import Indices, check_expansion, read_only, slice_bounds
-from shmarrow.layout.preview import Budget, clip
-from shmarrow.types import DataType, Field, as_type, bool_, null
+from shmarrow.layout import validation
+from shmarrow.layout.listing import LISTING
+from shmarrow.layout.making import (  # noqa: F401
+    CLASSES,
+    _zeros,
+    array_class,
+    blank_mask,
+    booleans,
+    check_slots,
+    concat_arrays,
+    make_array,
+    nulls,
+    one_null,
+    spread,
+)
+from shmarrow.layout.memory import Indices, read_only, slice_bounds
+from shmarrow.layout.preview import Budget, clip, preview_items
+from shmarrow.layout.validation import _has_required
+from shmarrow.types import DataType, Field, as_type
 
 if TYPE_CHECKING:
     import numpy.typing as npt
-
-
-class _Classes(dict[str, "type[Array]"]):
-    """The class of each layout; those of rarer layouts come when they are first asked for, with their whole module."""
-
-    def __missing__(self, layout: str) -> type[Array]:
-        module, _, name = LISTING[layout].late.partition(".")
-        found: type[Array] = getattr(import_module(f"shmarrow.layout.{module}"), name)
-        self.update(dict.fromkeys(found.layouts, found))
-        return found
-
-
-_CLASSES = _Classes()
 
 
 class Array:
@@ -111,7 +108,7 @@ class Array:
         if of is not None:
             of.array_class = cls
         if not late:
-            _CLASSES.update(dict.fromkeys(cls.layouts, cls))
+            CLASSES.update(dict.fromkeys(cls.layouts, cls))
 
     # --- what it is ---
 
@@ -250,8 +247,8 @@ class Array:
             If ``length`` is negative.
         """
         offset, length = slice_bounds(offset, length, self._length, "array")
-        nulls = 0 if self._null_count == 0 else self._null_count if length == self._length else -1
-        return self._with(offset=self._offset + offset, length=length, null_count=nulls)
+        count = 0 if self._null_count == 0 else self._null_count if length == self._length else -1
+        return self._with(offset=self._offset + offset, length=length, null_count=count)
 
     def _with(self, **changes: Any) -> Any:
         values: dict[str, Any] = {
@@ -438,25 +435,9 @@ class Array:
         InvalidData
             With where, what was expected and what was found.
         """
-        self._validate(full)
+        validation.check(self, full)
         if full:
             self._check_nullability(None)
-
-    def _validate(self, full: bool) -> None:
-        """All of :meth:`validate` but nullability, which is a matter of the slots that are referenced from above."""
-        self._check_buffers()
-        self._check_structure()
-        for field, child in zip(self._type.fields, self._children, strict=True):
-            try:
-                child._validate(full)
-            except InvalidData as error:
-                raise type(error)(f"child {field.name!r}: {error}") from None
-        if self._dictionary is not None and full:
-            self._dictionary._validate(full)
-        if full:
-            self._check_null_count()
-            self._check_references()
-            self._check_values()
 
     def validate_references(self) -> None:
         """Check the structure, and that no value leads outside of it: what code without checks of its own relies on.
@@ -468,41 +449,7 @@ class Array:
         InvalidData
             With where, what was expected and what was found.
         """
-        self._check_buffers()
-        self._check_structure()
-        self._check_references()
-        for child in self._children:
-            child.validate_references()
-        if self._dictionary is not None:
-            self._dictionary.validate_references()
-
-    def _check_buffers(self) -> None:
-        rows, variadic, *_ = LISTING[self._type.layout]
-        buffers = self._buffers
-        slots = self._offset + self._length
-        if self._length < 0 or self._offset < 0:
-            raise InvalidData(f"{self._type}: length {self._length} and offset {self._offset} are at least 0")
-        if len(buffers) != len(rows) and not (variadic and len(buffers) > len(rows)):
-            raise InvalidData(f"{self._type}: expected {len(rows)} buffers, found {len(buffers)}")
-        if not -1 <= self._null_count <= self._length:
-            raise InvalidData(f"{self._type}: null count {self._null_count} in {self._length} slots")
-        for row, data in zip(rows, buffers, strict=False):
-            size = 0 if data is None else len(data)
-            if size < bytes_needed(row, self._type, slots):
-                if row.role == "validity" and data is None and self._null_count <= 0:
-                    continue
-                if row.role == "offsets" and size == 0 and slots == 0:
-                    continue
-                needed = bytes_needed(row, self._type, slots)
-                raise InvalidData(f"{self._type}: {slots} slots need {needed} bytes of {row.role}, found {size}")
-        if len(self._children) != len(self._type.fields):
-            raise InvalidData(f"{self._type}: expected {len(self._type.fields)} children, found {len(self._children)}")
-        for field, child in zip(self._type.fields, self._children, strict=True):
-            if child.type is not field.type and not self._takes(field, child.type):
-                raise InvalidData(
-                    f"{clip(str(self._type), 200)}: expected child {field.name!r} of type {field.type}, "
-                    f"found one of {child.type}"
-                )
+        validation.check_references(self)
 
     def _takes(self, field: Field, found: DataType) -> bool:
         """Whether the child of this field may have this type."""
@@ -528,16 +475,8 @@ class Array:
         ``live`` is False for slots of this array that nothing refers to, None where all are referred to. The array has
         passed all other checks.
         """
-        if not _has_required(self._type):
-            return
-        for field, child, used in self._referenced(self._live(live)):
-            name = "dictionary" if field is None else f"child {field.name!r}"
-            if field is not None and not field.nullable and child.type.layout != "null":
-                _check_no_nulls(field.name, child, used, str(self._type))
-            try:
-                child._check_nullability(used)
-            except InvalidData as error:
-                raise type(error)(f"{name}: {error}") from None
+        if _has_required(self._type):
+            validation.check_nullability(self, live)
 
     def _referenced(self, live: Mask | None) -> Iterator[tuple[Field | None, Any, Mask | None]]:
         """Each child, which of its slots the slots that are ``live`` refer to, and its field; None for a dictionary.
@@ -618,6 +557,19 @@ class Array:
         """The array as another type; None where values of the one are never values of the other."""
         return None
 
+    def view(self, target_type: DataType | str) -> Any:
+        """The same bits as values of another type of the same width; copies nothing and checks no value.
+
+        Raises
+        ------
+        InvalidType
+            If one of the types is not of a fixed number of bytes, or they differ in it.
+        """
+        target = as_type(target_type)
+        if not self._type.layout == target.layout == "primitive" or self._type.byte_width != target.byte_width:
+            raise InvalidType(f"cannot view {self._type} as {target}: they are not of one number of bytes")
+        return self._with(type=target)
+
     def unique(self) -> Any:
         """The distinct values in the order of their first appearance, null once; a copy.
 
@@ -684,18 +636,7 @@ class Array:
         return f"<shmarrow.Array {clip(str(self._type), 200)}, length {self._length}>\n{self}"
 
     def _preview(self, budget: Budget) -> str:
-        shown = list(range(min(self._length, 10)))
-        tail = list(range(max(self._length - 10, 10), self._length))
-        parts = []
-        for i in [*shown, None, *tail] if self._length > 20 else shown + tail:
-            if i is None:
-                parts.append("...")
-            elif not budget.take():
-                parts.append("...")
-                break
-            else:
-                parts.append(self._item_preview(i, budget))
-        return "[" + ", ".join(parts) + "]"
+        return preview_items(self, budget)
 
     def _item_preview(self, index: int, budget: Budget) -> str:
         validity = self._validity() if self.null_count else None
@@ -722,25 +663,6 @@ def _rebuild(
     return make_array(type, length, views, null_count, 0, children, dictionary)
 
 
-def make_array(
-    type: Any,
-    length: int,
-    buffers: list[Bytes | None],
-    null_count: int = -1,
-    offset: int = 0,
-    children: Sequence[Array] = (),
-    dictionary: Array | None = None,
-) -> Any:
-    """An array of the class that the type's layout asks for; nothing is copied and nothing is checked."""
-    made = type.array_class or _CLASSES[type.layout]
-    return made(type, length, buffers, null_count, offset, children, dictionary)
-
-
-def array_class(type: DataType) -> type[Array]:
-    """The class of the arrays of a type."""
-    return type.array_class or _CLASSES[type.layout]
-
-
 def _has_floats(type: Any) -> bool:
     """Whether values of the type may be, or have in them, NaN, which equals nothing."""
     storage = type.storage
@@ -749,141 +671,3 @@ def _has_floats(type: Any) -> bool:
     if type.layout == "dictionary":
         return _has_floats(getattr(type, "storage_type", type).value_type)
     return any(_has_floats(field.type) for field in type.fields)
-
-
-def check_slots(array: Any) -> None:
-    """Refuse to make a value for each slot of an array, unless its slots take at least a bit each, or are few.
-
-    Raises
-    ------
-    LimitExceeded
-        If there are more than 2**24 slots, and fewer bits.
-    """
-    if len(array) > EXPANDED_VALUES and len(array) > 8 * array.nbytes:
-        check_expansion(len(array), clip(str(array.type), 200))
-
-
-def blank_mask(child: Any) -> Mask:
-    """A mask of False for each slot of an array, where its slots take about as many bytes as that, or are few."""
-    check_slots(child)
-    return np.zeros(len(child), np.bool_)
-
-
-def spread(live: Mask | None, counts: Any, child: Any) -> Mask | None:
-    """Each truth value as often as ``counts`` says, one for each slot of an array; None for None."""
-    if live is None:
-        return None
-    check_slots(child)
-    return np.repeat(live, counts)
-
-
-def booleans(values: Mask) -> Any:
-    """Truth values as an array."""
-    return make_array(bool_(), len(values), [None, read_only(bitmap.pack(values))], 0)
-
-
-def nulls(size: int, type: DataType | str | None = None) -> Any:
-    """An array of ``size`` nulls.
-
-    Parameters
-    ----------
-    size : int
-        Number of slots.
-    type : DataType or str, optional
-        The type; that of nulls where it is not given.
-
-    Raises
-    ------
-    InvalidType
-        If ``size`` is no int, or ``type`` no type; or for a union without children, which has no nulls.
-    InvalidArgument
-        If ``size`` is negative.
-    LimitExceeded
-        If there is no memory for that many.
-    """
-    from shmarrow.layout.arguments import checked_size
-
-    size = checked_size(size, "the number of nulls")
-    made = null() if type is None else as_type(type)
-    try:
-        return array_class(made)._nulls(made, size)
-    except (MemoryError, ValueError, OverflowError) as error:
-        if isinstance(error, ShmarrowError):
-            raise
-        raise LimitExceeded(f"no memory for {size} nulls of {clip(str(made), 200)}") from None
-
-
-def one_null(type: DataType) -> Any:
-    """An array of one null, for slots that become null though nothing in the data stands for a null.
-
-    Raises
-    ------
-    LimitExceeded
-        If that null alone would take more than 2**24 bytes: the sizes in a type come from whoever wrote it.
-    """
-    size = _slot_bytes(type)
-    if size > EXPANDED_VALUES:
-        raise LimitExceeded(
-            f"a null of {clip(str(type), 200)} would take {size} bytes that the data do not have, "
-            f"more than the {EXPANDED_VALUES} that are made at once"
-        )
-    return nulls(1, type)
-
-
-def _slot_bytes(type: DataType) -> int:
-    """Bytes that one null takes, those of its children included."""
-    if type.layout == "fixed_size_list":
-        return int(type.list_size) * _slot_bytes(type.fields[0].type)  # type: ignore[attr-defined]
-    if type.fields and not LISTING[type.layout].has_lists:
-        return sum([_slot_bytes(field.type) for field in type.fields])
-    return type.byte_width
-
-
-def _zeros(type: DataType, length: int) -> Any:
-    rows = LISTING[type.layout].buffers
-    buffers: list[Bytes | None] = [read_only(np.zeros(bytes_needed(row, type, length), np.uint8)) for row in rows]
-    children = [nulls(0, field.type) for field in type.fields]
-    return make_array(type, length, buffers, length, 0, children)
-
-
-def concat_arrays(arrays: Sequence[Any]) -> Any:
-    """Arrays of one type as one, a copy; a single one comes back as it is.
-
-    Raises
-    ------
-    InvalidArgument
-        If there are no arrays.
-    InvalidType
-        If their types differ.
-    """
-    if not arrays:
-        raise InvalidArgument("nothing to concatenate: expected at least one array")
-    first = arrays[0]
-    for other in arrays[1:]:
-        if other.type != first.type:
-            raise InvalidType(f"cannot concatenate {first.type} and {other.type}")
-    if len(arrays) == 1:
-        return first
-    trimmed = [array.trim() for array in arrays]
-    result = type(first)._join(trimmed)
-    if LISTING[first.type.layout].has_validity and any(array.null_count for array in trimmed):
-        return result._masked(np.concatenate([array._valid() for array in trimmed]))
-    return result
-
-
-def _check_no_nulls(name: str, child: Any, used: Mask | None, where: str) -> None:
-    missing = child._logical_nulls()
-    if missing is not None:
-        count = int(np.count_nonzero(missing if used is None else missing & used))
-        if count:
-            raise InvalidData(f"{where}: field {name!r} is not nullable but has {count} nulls")
-
-
-def _has_required(type: Any) -> bool:
-    """Whether the type has a field, at any depth, that is not nullable; the keys of maps never are."""
-    if type.layout == "map":
-        return True
-    if type.layout == "dictionary":
-        return _has_required(getattr(type, "storage_type", type).value_type)
-    fields = type.fields if LISTING[type.layout].buffers else type.fields[1:]  # the ends of runs are never null
-    return any(not field.nullable or _has_required(field.type) for field in fields)

@@ -18,7 +18,8 @@ from shmarrow.buffer import Bytes
 from shmarrow.convert.python import kinds_of
 from shmarrow.errors import InvalidData, InvalidType
 from shmarrow.layout.arguments import exact_integers, masked_validity, refuse_type
-from shmarrow.layout.array import Array, array_class, make_array
+from shmarrow.layout.array import Array
+from shmarrow.layout.making import array_class, make_array
 from shmarrow.layout.memory import EMPTY, Indices, frozen, offsets_of, read_only, validity_of
 from shmarrow.layout.preview import Budget, preview_bytes
 from shmarrow.types import DataType, binary

@@ -14,7 +14,7 @@ import numpy as np
 from shmarrow.bitmap import Mask
 from shmarrow.buffer import Bytes
 from shmarrow.errors import EXPANDED_VALUES, InvalidData, LimitExceeded
-from shmarrow.layout.array import Array, make_array
+from shmarrow.layout.array import Array
 from shmarrow.layout.binary import (
     LOW_BYTES,
     PIECE,
@@ -33,6 +33,7 @@ from shmarrow.layout.binary import (
     split,
     write_words,
 )
+from shmarrow.layout.making import make_array
 from shmarrow.layout.memory import EMPTY, Indices, frozen, read_only, validity_of, view_of
 from shmarrow.layout.preview import Budget, preview_bytes
 

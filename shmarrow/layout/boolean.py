@@ -9,10 +9,12 @@ import numpy as np
 
 from shmarrow import bitmap
 from shmarrow.bitmap import Mask
+from shmarrow.convert.ndarray import from_ndarray
 from shmarrow.convert.python import kinds_of
 from shmarrow.errors import InvalidType
 from shmarrow.layout.arguments import checked_mask
-from shmarrow.layout.array import Array, make_array
+from shmarrow.layout.array import Array
+from shmarrow.layout.making import make_array
 from shmarrow.layout.memory import Indices, read_only, validity_of
 from shmarrow.layout.primitive import cast_values
 from shmarrow.types import DataType
@@ -87,12 +89,16 @@ class BooleanArray(Array):
         return cls.from_numpy(type, np.array([bool(value) for value in values], np.bool_), valid)
 
     @classmethod
-    def from_numpy(cls, type: DataType, values: npt.NDArray[Any], valid: Mask | None = None) -> Any:
-        """An array from truth values of shape (n,); a copy, as the format has bits."""
-        if values.dtype != np.bool_ or type.layout != "bool":
-            raise InvalidType(f"{type}: cannot take an ndarray of {values.dtype}")
-        validity, nulls = validity_of(None if valid is None else checked_mask(valid, len(values)))
-        return make_array(type, len(values), [validity, read_only(bitmap.pack(values))], nulls)
+    def from_numpy(cls, type: DataType, values: npt.NDArray[Any], valid: Mask | None = None, safe: bool = True) -> Any:
+        """An array from truth values, or numbers 0 and 1, of shape (n,); a copy, as the format has bits.
+
+        ``valid`` is False where a slot is null; with ``safe=False`` any number but 0 is true.
+        """
+        if valid is not None:
+            valid = checked_mask(valid, len(values))
+        data = read_only(bitmap.pack(from_ndarray(type, values, valid, safe)))
+        validity, nulls = validity_of(valid)
+        return make_array(type, len(values), [validity, data], nulls)
 
 
 _NONE = type(None)

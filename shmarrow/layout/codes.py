@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from shmarrow.bitmap import Mask
-from shmarrow.layout.array import check_slots
 from shmarrow.layout.binary import LOW_BYTES, load_words
+from shmarrow.layout.making import check_slots
 from shmarrow.layout.memory import Indices
 
 if TYPE_CHECKING:

@@ -14,7 +14,8 @@ import numpy as np
 from shmarrow.bitmap import Mask
 from shmarrow.errors import InvalidArgument, InvalidData, InvalidType
 from shmarrow.layout.arguments import as_array, checked_mask
-from shmarrow.layout.array import Array, blank_mask, concat_arrays, make_array
+from shmarrow.layout.array import Array
+from shmarrow.layout.making import blank_mask, concat_arrays, make_array
 from shmarrow.layout.memory import Indices, frozen, read_only, validity_of
 from shmarrow.layout.preview import Budget
 from shmarrow.types import DataType, DictionaryType
@@ -217,7 +218,7 @@ class DictionaryArray(Array):
 
     @classmethod
     def _nulls(cls, type: Any, length: int) -> Any:
-        from shmarrow.layout.array import _zeros, nulls
+        from shmarrow.layout.making import _zeros, nulls
 
         made = _zeros(type, length)
         made._dictionary = nulls(0, type.value_type)

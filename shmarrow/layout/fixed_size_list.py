@@ -10,9 +10,10 @@ import numpy as np
 from shmarrow.bitmap import Mask
 from shmarrow.errors import CopyRequired, InvalidArgument, InvalidData
 from shmarrow.layout.arguments import as_array, checked_size, masked_validity, refuse_type
-from shmarrow.layout.array import Array, check_slots, concat_arrays, make_array, nulls, spread
+from shmarrow.layout.array import Array
 from shmarrow.layout.items import items_of_lists, spread_lists
 from shmarrow.layout.list_forms import cast_lists, list_codes
+from shmarrow.layout.making import check_slots, concat_arrays, make_array, nulls, spread
 from shmarrow.layout.memory import Indices, check_expansion, ranges, validity_of
 from shmarrow.layout.preview import Budget
 from shmarrow.types import DataType, Field, list_
@@ -114,7 +115,7 @@ class FixedSizeListArray(Array):
 
     @classmethod
     def _nulls(cls, type: DataType, length: int) -> Any:
-        from shmarrow.layout.array import _zeros
+        from shmarrow.layout.making import _zeros
 
         made = _zeros(type, length)
         made._children = [nulls(length * type.list_size, type.fields[0].type)]  # type: ignore[attr-defined]

@@ -11,7 +11,7 @@ import numpy as np
 from shmarrow import types
 from shmarrow.bitmap import Mask
 from shmarrow.errors import InvalidArgument, InvalidData, InvalidType
-from shmarrow.layout.array import array_class, make_array
+from shmarrow.layout.making import array_class, make_array
 from shmarrow.layout.memory import frozen, offsets_of, read_only, validity_of
 from shmarrow.types import DataType, EncodedType, from_numpy_dtype
 from shmarrow.types.extension import ExtensionType

@@ -9,8 +9,8 @@ import numpy as np
 
 from shmarrow.bitmap import Mask
 from shmarrow.convert.python import kinds_of
-from shmarrow.layout.array import array_class
 from shmarrow.layout.from_numpy import array_from_numpy
+from shmarrow.layout.making import array_class
 from shmarrow.layout.primitive import PrimitiveArray
 from shmarrow.types import DataType
 from shmarrow.types.extension import ExtensionType
@@ -82,11 +82,7 @@ def _is_not_none(values: Sequence[Any]) -> Mask:
 
 def _floats_with_nulls(type: DataType, values: Sequence[Any]) -> Any:
     """Floats and None: numpy makes NaN of None, so only where NaN came out it has to be asked which it was."""
-    if type.storage == np.float64:
-        numbers = np.fromiter(values, np.float64, len(values))
-    else:
-        with np.errstate(over="ignore"):
-            numbers = np.array(values, type.storage)
+    numbers = np.fromiter(values, np.float64, len(values))
     mask = ~np.isnan(numbers)
     suspects = np.flatnonzero(~mask)
     mask[suspects] = [values[i] is not None for i in suspects.tolist()]

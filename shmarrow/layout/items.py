@@ -11,7 +11,8 @@ import numpy as np
 from shmarrow.bitmap import Mask
 from shmarrow.convert.python import kinds_of
 from shmarrow.errors import InvalidType
-from shmarrow.layout.array import Array, concat_arrays
+from shmarrow.layout.array import Array
+from shmarrow.layout.making import concat_arrays
 from shmarrow.layout.memory import Indices, ranges
 from shmarrow.types import DataType
 

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from shmarrow.errors import InvalidData, InvalidType
-from shmarrow.layout.array import make_array
 from shmarrow.layout.binary import checked_offsets, trimmed_offsets
+from shmarrow.layout.making import make_array
 from shmarrow.layout.memory import Indices, frozen, offsets_of, ranges
 from shmarrow.types import Field
 

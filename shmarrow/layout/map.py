@@ -16,11 +16,12 @@ from shmarrow.bitmap import Mask
 from shmarrow.convert.python import kinds_of
 from shmarrow.errors import InvalidData, InvalidType
 from shmarrow.layout.arguments import as_array, refuse_type
-from shmarrow.layout.array import _check_no_nulls, make_array
 from shmarrow.layout.items import flatten_lists
 from shmarrow.layout.list import ListArray
 from shmarrow.layout.list_forms import LISTS, cast_lists
+from shmarrow.layout.making import make_array
 from shmarrow.layout.memory import Indices, check_expansion
+from shmarrow.layout.validation import check_no_nulls
 from shmarrow.types import DataType, EncodedType, Field, FixedSizeBinaryType, IntervalType, StructType, map_
 
 
@@ -80,8 +81,8 @@ class MapArray(ListArray):
         for field, entries, used in self._referenced(self._live(live)):
             assert field is not None
             where = f"{self._type}: the entries and the keys of a map are not null"
-            _check_no_nulls(field.name, entries, used, where)
-            _check_no_nulls(self._type.key_field.name, entries.field(0), used, where)
+            check_no_nulls(field.name, entries, used, where)
+            check_no_nulls(self._type.key_field.name, entries.field(0), used, where)
         super()._check_nullability(live)
 
     def _check_values(self) -> None:

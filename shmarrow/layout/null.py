@@ -9,7 +9,8 @@ import numpy as np
 
 from shmarrow.bitmap import Mask
 from shmarrow.errors import InvalidType
-from shmarrow.layout.array import Array, make_array, nulls
+from shmarrow.layout.array import Array
+from shmarrow.layout.making import make_array, nulls
 from shmarrow.layout.memory import Indices, check_expansion
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 
 class Budget:
     """How many values a preview may still show, whatever the nesting."""
@@ -25,3 +27,19 @@ def preview_bytes(head: bytes, size: int, text: bool) -> str:
     """The first bytes of a value as they are shown to people."""
     shown = repr(head.decode(errors="replace")) if text else repr(head)
     return shown if size == len(head) else f"{shown}... ({size} bytes)"
+
+
+def preview_items(array: Any, budget: Budget) -> str:
+    """The first ten values of an array and the last ten, as many of them as the budget has left."""
+    shown = list(range(min(len(array), 10)))
+    tail = list(range(max(len(array) - 10, 10), len(array)))
+    parts = []
+    for i in [*shown, None, *tail] if len(array) > 20 else shown + tail:
+        if i is None:
+            parts.append("...")
+        elif not budget.take():
+            parts.append("...")
+            break
+        else:
+            parts.append(array._item_preview(i, budget))
+    return "[" + ", ".join(parts) + "]"

@@ -16,12 +16,18 @@ import numpy as np
 from shmarrow import bitmap
 from shmarrow.bitmap import Mask
 from shmarrow.convert import convert, convertible
-from shmarrow.convert.python import DayTime, MonthDayNano, check_range, from_numbers, from_python, kinds_of, to_python
-from shmarrow.errors import CopyRequired, InvalidData, InvalidType
+from shmarrow.convert.ndarray import from_ndarray
+from shmarrow.convert.python import from_numbers, from_python, kinds_of
+from shmarrow.convert.storage import broken, shown
+from shmarrow.convert.time import KINDS
+from shmarrow.convert.to_python import to_python
+from shmarrow.errors import CopyRequired, InvalidData
 from shmarrow.layout.arguments import checked_mask
-from shmarrow.layout.array import Array, make_array
+from shmarrow.layout.array import Array
 from shmarrow.layout.binary import BINARY
+from shmarrow.layout.making import make_array
 from shmarrow.layout.memory import EMPTY, Indices, check_expansion, frozen, read_only, validity_of, view_of
+from shmarrow.layout.preview import Budget
 from shmarrow.types import DataType, LargeBinaryType
 
 if TYPE_CHECKING:
@@ -68,16 +74,20 @@ class PrimitiveArray(Array):
         return result
 
     def _value(self, index: int) -> Any:
-        return to_python(self._type, self.values[index : index + 1])[0]
+        return to_python(self._type, self.values[index : index + 1], first=index)[0]
+
+    def _value_preview(self, index: int, budget: Budget) -> str:
+        if self._type.descriptor.values in KINDS:  # also what Python's classes cannot hold
+            try:
+                return str(self._value(index))
+            except InvalidData:
+                return shown(self._type, self.values[index : index + 1])
+        return super()._value_preview(index, budget)
 
     def _pylist(self, valid: Mask | None) -> list[Any]:
         if not self._type.byte_width:
             check_expansion(self._length, str(self._type))
-        make = _INTERVALS.get(getattr(self._type, "unit", "")) if self._type.descriptor.values == "interval" else None
-        if make is not None:
-            parts = [self.values[name].tolist() for name in self.values.dtype.names or ()]
-            return list(map(tuple.__new__, itertools.repeat(make), zip(*parts, strict=True)))
-        return to_python(self._type, self.values)
+        return to_python(self._type, self.values, valid)
 
     def _gather(self, indices: Indices) -> Any:
         return make_array(self._type, len(indices), [None, frozen(self.values[indices])], 0)
@@ -150,28 +160,18 @@ class PrimitiveArray(Array):
         return make_array(LargeBinaryType(False), len(kept), buffers, kept.null_count)
 
     def _check_values(self) -> None:
-        if not self._type.byte_width:
-            return
         values = self.values
-        wide = self._type.descriptor.values == "decimal" and self._type.byte_width > 8
-        for start in range(0, len(values), _PIECE):
-            piece = values[start : start + _PIECE]
-            # Null slots, which may hold anything, are left out only where something is wrong.
-            if wide and not _too_wide(self._type, piece).any():
-                continue
-            if check_range(self._type, piece) is None:
+        for start in range(0, self._length, _PIECE) if self._type.byte_width else ():
+            wrong, rule = broken(self._type, values[start : start + _PIECE])
+            if wrong is None:
                 continue
             mask = self._mask()
-            slots = np.arange(start, start + len(piece))
-            if mask is not None:
-                slots = slots[mask[start : start + _PIECE]]
-            found = check_range(self._type, values[slots])
-            if found:
-                position, rule = int(slots[found[0]]), found[1]
-                value = values[position]
-                if self._type.descriptor.values == "decimal":
-                    value = to_python(self._type, values[position : position + 1])[0]
-                raise InvalidData(f"{self._type}: slot {position} holds {value}; {rule}")
+            if mask is not None:  # null slots may hold anything
+                wrong = wrong & mask[start : start + _PIECE]
+            if wrong.any():
+                slot = start + int(wrong.argmax())
+                held = shown(self._type, values[slot : slot + 1])
+                raise InvalidData(f"{self._type}: slot {slot} holds {held}; {rule}")
 
     @classmethod
     def from_pylist(cls, type: Any, values: Sequence[Any], valid: Mask | None) -> Any:
@@ -200,7 +200,7 @@ class PrimitiveArray(Array):
         )
 
     @classmethod
-    def from_numpy(cls, type: DataType, values: npt.NDArray[Any], valid: Mask | None = None) -> Any:
+    def from_numpy(cls, type: DataType, values: npt.NDArray[Any], valid: Mask | None = None, safe: bool = True) -> Any:
         """An array over the values of an ndarray; copies nothing where that is contiguous and of the same storage.
 
         Parameters
@@ -208,49 +208,26 @@ class PrimitiveArray(Array):
         type : DataType
             A type of this layout.
         values : ndarray
-            Shape (n,); a dtype that is the type's storage, or converts to it without changing a value.
+            Shape (n,); a dtype whose values the type has, see :func:`shmarrow.convert.ndarray.from_ndarray`. NaT
+            makes a slot null.
         valid : bool ndarray, optional
             False where a slot is null.
+        safe : bool
+            False accepts the losses that :func:`shmarrow.convert.convert` lists.
         """
-        storage = type.storage
-        assert storage is not None
-        if type.descriptor.values == "bytes":
-            if values.dtype.itemsize != storage.itemsize or values.dtype.kind not in "SV":
-                raise InvalidType(f"{type}: cannot take an ndarray of {values.dtype}")
-        elif values.dtype.kind in "Mm":
-            values = _time_values(type, values)
-        elif values.dtype != storage:
-            values = _cast_exactly(type, values, storage)
-        data = frozen(values)
-        validity, nulls = validity_of(None if valid is None else checked_mask(valid, len(values)))
+        if valid is not None:
+            valid = checked_mask(valid, len(values))
+        if values.dtype.kind in "Mm":
+            missing = np.isnat(values)
+            if missing.any():
+                valid = ~missing if valid is None else valid & ~missing
+        data = frozen(from_ndarray(type, values, valid, safe))
+        validity, nulls = validity_of(valid)
         return make_array(type, len(values), [validity, data], nulls)
 
 
 _PIECE = 1 << 17
 """Slots that are compared or checked at once: few enough to stay in the processor's cache."""
-
-
-def _too_wide(type: Any, words: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
-    """Which decimals of shape (n, words), the lowest word first, have more digits than the type's precision."""
-    bound, bits = 10**type.precision, 64 * words.shape[1]
-    top = words[:, -1].view("<i8")
-    low_top, high_top = (-bound) >> (bits - 64), bound >> (bits - 64)
-    if not len(top) or (low_top < int(top.min()) and int(top.max()) < high_top):
-        return np.zeros(len(words), np.bool_)
-    below = np.zeros(len(words), np.bool_)  # value < bound, by the words from the lowest one up
-    above = np.zeros(len(words), np.bool_)  # value > -bound
-    for i in range(words.shape[1]):
-        last = i == words.shape[1] - 1
-        word = top if last else words[:, i]
-        high, low = bound >> 64 * i, (-bound) >> 64 * i
-        if not last:
-            high, low = high & _WORD, low & _WORD
-        below = (word < high) | ((word == high) & below)
-        above = (word > low) | ((word == low) & above)
-    return ~(below & above)
-
-
-_WORD = (1 << 64) - 1
 
 
 def _comparable(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
@@ -275,36 +252,9 @@ def cast_values(array: Any, target: DataType, safe: bool) -> Any:
     return make_array(target, len(array), [array._trimmed_validity(), data], array.null_count)
 
 
-_INTERVALS: dict[str, Any] = {"day_time": DayTime, "month_day_nano": MonthDayNano}
-"""The named tuples of intervals, which ``tuple.__new__`` makes much faster than they themselves do."""
-
-
 def _copied_dtype(type: DataType) -> np.dtype[Any] | None:
     """The dtype that holds the type's values and a mark for null, where numpy has one."""
     kind = type.descriptor.values
     if kind == "integer":
         return np.dtype("f8")
     return np.dtype("M8[D]") if kind == "date" and type.numpy_dtype is None else type.numpy_dtype
-
-
-def _time_values(type: DataType, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    unit = getattr(type, "unit", None)
-    code = {"day": "D"}.get(str(unit), unit)
-    if code is None or (values.dtype.kind == "m") != (type.descriptor.values in ("timedelta", "time")):
-        raise InvalidType(f"{type}: cannot take an ndarray of {values.dtype}")
-    converted = values.astype(f"{values.dtype.kind}8[{code}]", copy=False)
-    if converted.dtype != values.dtype and not np.array_equal(converted, values, equal_nan=False):
-        raise InvalidData(f"{type}: values of {values.dtype} do not fit without loss")
-    return converted.view("i8").astype(type.storage, copy=False)
-
-
-def _cast_exactly(type: DataType, values: npt.NDArray[Any], storage: np.dtype[Any]) -> npt.NDArray[Any]:
-    if values.dtype.kind not in "iuf" or storage.kind not in "iuf" or values.dtype.kind == "b":
-        raise InvalidType(f"{type}: cannot take an ndarray of {values.dtype}")
-    if storage.kind == "f":
-        return values.astype(storage)
-    with np.errstate(invalid="ignore"):
-        converted = values.astype(storage)
-    if not np.array_equal(converted, values) or (storage.kind == "u" and len(values) and values.min() < 0):
-        raise InvalidData(f"{type}: values of {values.dtype} do not fit without loss")
-    return converted

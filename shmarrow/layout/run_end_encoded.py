@@ -14,7 +14,8 @@ import numpy as np
 from shmarrow.bitmap import Mask
 from shmarrow.errors import InvalidData, LimitExceeded
 from shmarrow.layout.arguments import as_array
-from shmarrow.layout.array import Array, check_slots, concat_arrays, make_array, nulls
+from shmarrow.layout.array import Array
+from shmarrow.layout.making import check_slots, concat_arrays, make_array, nulls
 from shmarrow.layout.memory import Indices, check_expansion, frozen
 from shmarrow.layout.preview import Budget
 from shmarrow.types import DataType, Field, RunEndEncodedType

@@ -11,9 +11,10 @@ import numpy as np
 from shmarrow.bitmap import Mask
 from shmarrow.errors import InvalidArgument, InvalidData, InvalidType
 from shmarrow.layout.arguments import as_array, masked_validity, refuse_type
-from shmarrow.layout.array import Array, check_slots, concat_arrays, make_array, nulls
+from shmarrow.layout.array import Array
 from shmarrow.layout.items import columns_of_dicts
 from shmarrow.layout.listing import LISTING
+from shmarrow.layout.making import check_slots, concat_arrays, make_array, nulls
 from shmarrow.layout.memory import Indices, check_expansion, validity_of
 from shmarrow.layout.preview import Budget
 from shmarrow.types import DataType, Field, struct
@@ -149,7 +150,7 @@ class StructArray(Array):
 
     @classmethod
     def _nulls(cls, type: DataType, length: int) -> Any:
-        from shmarrow.layout.array import _zeros
+        from shmarrow.layout.making import _zeros
 
         made = _zeros(type, length)
         made._children = [nulls(length, field.type) for field in type.fields]

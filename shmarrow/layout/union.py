@@ -15,7 +15,8 @@ from shmarrow.bitmap import Mask
 from shmarrow.buffer import Bytes
 from shmarrow.errors import InvalidArgument, InvalidData, InvalidType
 from shmarrow.layout.arguments import as_array, exact_integers, refuse_type
-from shmarrow.layout.array import Array, blank_mask, concat_arrays, make_array, nulls, one_null
+from shmarrow.layout.array import Array
+from shmarrow.layout.making import blank_mask, concat_arrays, make_array, nulls, one_null
 from shmarrow.layout.memory import Indices, frozen, read_only, view_of
 from shmarrow.layout.preview import Budget
 from shmarrow.layout.struct import match

@@ -26,10 +26,12 @@ from shmarrow.ipc.flatbuffers.tables import ENUMS
 from shmarrow.ipc.message.decode import Message
 from shmarrow.ipc.schema.decode import FieldLayout
 from shmarrow.ipc.schema.lazy import LazySchema
-from shmarrow.layout.array import Array, make_array, nulls
+from shmarrow.layout.array import Array
 from shmarrow.layout.listing import LISTING, swapped, swapped_views
+from shmarrow.layout.making import make_array, nulls
 from shmarrow.layout.memory import EMPTY
 from shmarrow.layout.primitive import PrimitiveArray
+from shmarrow.layout.validation import check_buffers
 from shmarrow.types import Schema
 
 if TYPE_CHECKING:
@@ -401,7 +403,7 @@ class BufferCursor:
         if not layout.has_validity:
             null_count = length if type.layout == "null" else 0
         made = make_array(type, length, buffers, null_count, 0, children, dictionary)
-        made._check_buffers()
+        check_buffers(made)
         made._check_structure()
         if v4_validity is not None and v4_nulls and type.layout in _UNIONS:
             if len(v4_validity) < bitmap.bytes_for(length):

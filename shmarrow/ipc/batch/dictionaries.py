@@ -16,7 +16,8 @@ from typing import Any
 from shmarrow.errors import InvalidData, InvalidType, LimitExceeded, Limits
 from shmarrow.ipc.batch.decode import ArrayLoader
 from shmarrow.ipc.schema.decode import FieldLayout
-from shmarrow.layout.array import Array, concat_arrays
+from shmarrow.layout.array import Array
+from shmarrow.layout.making import concat_arrays
 from shmarrow.states import fork_safe_lock
 
 _decoding = _thread._local()  # as threading has it, which takes half a millisecond to import

@@ -1,0 +1,63 @@
+"""From ndarrays to the storage of a type."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from shmarrow.bitmap import Mask
+from shmarrow.convert import storage, time
+from shmarrow.convert.exact import Values, faults
+from shmarrow.errors import InvalidArgument, InvalidType
+from shmarrow.types import DataType, IntType, from_numpy_dtype
+
+
+def from_ndarray(type: DataType, values: Values, valid: Mask | None, safe: bool = True) -> Values:
+    """The storage of a type from an ndarray; ``values`` itself, or a view, where that is the same.
+
+    Parameters
+    ----------
+    type : DataType
+        A type of truth values, numbers, dates, times, intervals or bytes of a fixed width.
+    values : ndarray
+        Shape (n,), of any byte order and strides. Integers are counts of the unit for dates and times, and numbers
+        for decimals. NaT may become anything.
+    valid : bool ndarray or None
+        Shape (n,), False for null slots, which may hold anything.
+    safe : bool
+        As in :func:`shmarrow.convert.convert`.
+
+    Raises
+    ------
+    InvalidType
+        If the type has no values of this dtype.
+    InvalidData
+        If a value does not fit.
+    InvalidArgument
+        If the ndarray has more than one dimension.
+    """
+    if values.ndim != 1:
+        raise InvalidArgument(f"{type}: expected an ndarray of the shape (n,), found {values.shape}")
+    wanted, kind = type.storage, type.descriptor.values
+    if kind == "bytes" and values.dtype.kind in "SV" and values.dtype.itemsize == wanted.itemsize:  # type: ignore[union-attr]
+        return values
+    if not values.dtype.isnative:
+        values = values.astype(values.dtype.newbyteorder("="))
+    if values.dtype.kind in "Mm":
+        made, found = time.from_numpy_time(values, type, safe)
+        storage.refuse(found, valid, type, lambda slot: str(values[slot]))
+        return made
+    if kind == "interval" and values.dtype == wanted:
+        return values
+    if values.dtype.kind == "f" and values.dtype.itemsize > 8:
+        double = values.astype(np.float64)
+        lost = (double != values) & (values == values) if safe else None
+        found = faults((lost, "not a float of 64 bits", "rounds"))
+        storage.refuse(found, valid, type, lambda slot: repr(values[slot]))
+        values = double
+    if values.dtype.kind not in "biuf" or kind == "bytes":
+        raise InvalidType(f"{type}: cannot take an ndarray of {values.dtype}")
+    given = from_numpy_dtype(values.dtype)
+    if values.dtype.kind in "iu" and wanted is not None and kind in (*time.KINDS, "interval") and wanted.kind == "i":
+        counts = IntType(8 * wanted.itemsize, True)
+        values, given = storage.convert(values, valid, given, counts, safe), counts
+    return storage.convert(values, valid, given, type, safe)

@@ -1,0 +1,188 @@
+"""From storage to Python values: integers, floats, decimals, dates, times, intervals ("Data Types").
+
+The class of the values depends on the type alone. Timestamps, durations and times in nanoseconds are
+``numpy.datetime64`` and ``numpy.timedelta64`` in nanoseconds; dates and times in other units are those of ``datetime``,
+and values that these cannot hold are refused.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import itertools
+from collections.abc import Callable
+from typing import Any, Never
+
+import numpy as np
+
+from shmarrow.bitmap import Mask
+from shmarrow.convert.decimals import decimal_integers
+from shmarrow.convert.exact import Values, outside
+from shmarrow.convert.python import DayTime, MonthDayNano, decimal_module
+from shmarrow.convert.storage import shown
+from shmarrow.convert.time import DAY_SECONDS, FIRST_SECOND, LAST_SECOND, PER_SECOND, time_zone
+from shmarrow.errors import InvalidData
+from shmarrow.types import DataType
+
+
+def to_python(type: DataType, values: Values, valid: Mask | None = None, first: int = 0) -> list[Any]:
+    """The storage values as a list of Python objects; a copy.
+
+    Parameters
+    ----------
+    type : DataType
+        The type.
+    values : ndarray
+        Its storage.
+    valid : bool ndarray, optional
+        False for null slots, which may hold anything and come as anything.
+    first : int
+        The number of the first slot in messages.
+
+    Raises
+    ------
+    InvalidData
+        If Python has no such value: a date beyond the years 1 to 9999, a time beyond its day.
+    """
+    convert = _TO.get(type.descriptor.values)
+    return values.tolist() if convert is None else convert(type, values, valid, first)
+
+
+def _refuse(type: DataType, values: Values, slot: int, first: int, what: str) -> Never:
+    held = shown(type, values[slot : slot + 1])
+    raise InvalidData(
+        f"{type}: slot {first + slot} holds {held}, {what}; to_numpy(zero_copy_only=False) takes any value"
+    )
+
+
+def _within(
+    type: Any, values: Values, low: int, high: int, valid: Mask | None, first: int, what: str
+) -> tuple[Values, Mask | None]:
+    """Values within [low, high]; those of null slots are set to a value that is, and which those are."""
+    odd = outside(values, low, high)
+    if odd is None:
+        return values, None
+    wrong = odd if valid is None else odd & valid
+    if wrong.any():
+        _refuse(type, values, int(wrong.argmax()), first, what)
+    return np.where(odd, max(low, 0), values), odd
+
+
+def _decimals(type: Any, values: Values, valid: Mask | None, first: int) -> list[Any]:
+    make, context = decimal_module()
+    made = map(make, decimal_integers(type, values))
+    if not type.scale:
+        return list(made)
+    return list(map(make.scaleb, made, itertools.repeat(-type.scale), itertools.repeat(context)))
+
+
+_NO_DATE = "which datetime does not have: its years are 1 to 9999"
+
+
+def _dates(type: Any, values: Values, valid: Mask | None, first: int) -> list[Any]:
+    per_day = 1 if type.unit == "day" else 1000 * DAY_SECONDS
+    low, high = FIRST_SECOND // DAY_SECONDS * per_day, (LAST_SECOND + 1) // DAY_SECONDS * per_day - 1
+    fitting, _ = _within(type, values, low, high, valid, first, _NO_DATE)
+    days = fitting
+    if per_day > 1:
+        days = fitting // per_day
+        odd = days * per_day != fitting
+        if odd.any():
+            wrong = odd if valid is None else odd & valid
+            if wrong.any():
+                _refuse(type, values, int(wrong.argmax()), first, "which is no whole day")
+    result: list[Any] = days.astype("M8[D]").tolist()
+    return result
+
+
+def _micros(values: Values, unit: str) -> Values:
+    return values * (1_000_000 // PER_SECOND[unit])
+
+
+def _timestamps(type: Any, values: Values, valid: Mask | None, first: int) -> list[Any]:
+    if type.unit == "ns":
+        return list(values.view("M8[ns]"))
+    per = PER_SECOND[type.unit]
+    fitting, _ = _within(type, values, FIRST_SECOND * per, (LAST_SECOND + 1) * per - 1, valid, first, _NO_DATE)
+    result: list[Any] = _micros(fitting, type.unit).view("M8[us]").tolist()
+    if type.tz is None:
+        return result
+    zone = time_zone(type.tz)
+    try:
+        if zone is dt.UTC:
+            return [value.replace(tzinfo=zone) for value in result]
+        return [value.replace(tzinfo=dt.UTC).astimezone(zone) for value in result]
+    except OverflowError:
+        return [_zoned(type, values, result, slot, zone, valid, first) for slot in range(len(result))]
+
+
+def _zoned(
+    type: Any, values: Values, moments: list[Any], slot: int, zone: dt.tzinfo, valid: Mask | None, first: int
+) -> Any:
+    try:
+        return moments[slot].replace(tzinfo=dt.UTC).astimezone(zone)
+    except OverflowError:
+        if valid is None or valid[slot]:
+            _refuse(type, values, slot, first, f"which datetime does not have in {type.tz}")
+        return None
+
+
+def _times(type: Any, values: Values, valid: Mask | None, first: int) -> list[Any]:
+    values = values.astype(np.int64, copy=False)
+    if type.unit == "ns":
+        return list(values.view("m8[ns]"))
+    limit = DAY_SECONDS * PER_SECOND[type.unit]
+    fitting, _ = _within(type, values, 0, limit - 1, valid, first, f"a time lies in [0, {limit}) {type.unit}")
+    return list(map(dt.datetime.time, _micros(fitting, type.unit).view("M8[us]").tolist()))
+
+
+def _timedeltas(type: Any, values: Values, valid: Mask | None, first: int) -> list[Any]:
+    if type.unit == "ns":
+        return list(values.view("m8[ns]"))
+    days = 999_999_999
+    per = PER_SECOND[type.unit]
+    low, high = max(-days * DAY_SECONDS * per, -(1 << 63)), min((days + 1) * DAY_SECONDS * per, 1 << 63) - 1
+    fitting, _ = _within(type, values, low, high, valid, first, f"more than the {days} days of a timedelta")
+    if type.unit == "us":
+        result: list[Any] = _exact_timedeltas(fitting)
+    else:  # the whole range in microseconds may not fit 64 bits
+        seconds, rest = np.divmod(fitting, per)
+        parts = (seconds.tolist(), (rest * (1_000_000 // per)).tolist())
+        result = list(map(dt.timedelta, itertools.repeat(0), *parts))
+    return result
+
+
+def _exact_timedeltas(micros: Values) -> list[Any]:
+    result: list[Any] = micros.view("m8[us]").tolist()
+    if len(micros) and int(micros.min()) == -(1 << 63):  # numpy's NaT
+        for slot in np.flatnonzero(micros == -(1 << 63)).tolist():
+            result[slot] = dt.timedelta(microseconds=-(1 << 63))
+    return result
+
+
+def _intervals(type: Any, values: Values, valid: Mask | None, first: int) -> list[Any]:
+    if type.unit == "month":
+        result: list[Any] = values.tolist()
+        return result
+    make = DayTime if type.unit == "day_time" else MonthDayNano
+    parts = [values[name].tolist() for name in values.dtype.names or ()]
+    return list(map(tuple.__new__, itertools.repeat(make), zip(*parts, strict=True)))
+
+
+def _fixed_bytes(type: Any, values: Values, valid: Mask | None, first: int) -> list[Any]:
+    width = type.width
+    if not width:
+        return [b""] * len(values)
+    data = values.tobytes()
+    return [data[i : i + width] for i in range(0, len(data), width)]
+
+
+_TO: dict[str, Callable[[Any, Values, Mask | None, int], list[Any]]] = {
+    "decimal": _decimals,
+    "date": _dates,
+    "timestamp": _timestamps,
+    "time": _times,
+    "timedelta": _timedeltas,
+    "interval": _intervals,
+    "bytes": _fixed_bytes,
+}
+"""By the kind of a type's values, for those that are not Python's own in numpy too."""

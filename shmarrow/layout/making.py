@@ -1,0 +1,173 @@
+"""Arrays made of their parts: the class of each layout, nulls, truth values, and arrays one after another."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from shmarrow import bitmap
+from shmarrow.bitmap import Mask
+from shmarrow.buffer import Bytes
+from shmarrow.errors import EXPANDED_VALUES, InvalidArgument, InvalidType, LimitExceeded, ShmarrowError
+from shmarrow.layout.listing import LISTING, bytes_needed
+from shmarrow.layout.memory import check_expansion, read_only
+from shmarrow.layout.preview import clip
+from shmarrow.types import DataType, as_type, bool_, null
+
+if TYPE_CHECKING:
+    from shmarrow.layout.array import Array
+
+
+class _Classes(dict[str, "type[Array]"]):
+    """The class of each layout; those of rarer layouts come when they are first asked for, with their whole module."""
+
+    def __missing__(self, layout: str) -> type[Array]:
+        module, _, name = LISTING[layout].late.partition(".")
+        found: type[Array] = getattr(import_module(f"shmarrow.layout.{module}"), name)
+        self.update(dict.fromkeys(found.layouts, found))
+        return found
+
+
+CLASSES = _Classes()
+
+
+def make_array(
+    type: Any,
+    length: int,
+    buffers: list[Bytes | None],
+    null_count: int = -1,
+    offset: int = 0,
+    children: Sequence[Array] = (),
+    dictionary: Array | None = None,
+) -> Any:
+    """An array of the class that the type's layout asks for; nothing is copied and nothing is checked."""
+    made = type.array_class or CLASSES[type.layout]
+    return made(type, length, buffers, null_count, offset, children, dictionary)
+
+
+def array_class(type: DataType) -> type[Array]:
+    """The class of the arrays of a type."""
+    return type.array_class or CLASSES[type.layout]
+
+
+def check_slots(array: Any) -> None:
+    """Refuse to make a value for each slot of an array, unless its slots take at least a bit each, or are few.
+
+    Raises
+    ------
+    LimitExceeded
+        If there are more than 2**24 slots, and fewer bits.
+    """
+    if len(array) > EXPANDED_VALUES and len(array) > 8 * array.nbytes:
+        check_expansion(len(array), clip(str(array.type), 200))
+
+
+def blank_mask(child: Any) -> Mask:
+    """A mask of False for each slot of an array, where its slots take about as many bytes as that, or are few."""
+    check_slots(child)
+    return np.zeros(len(child), np.bool_)
+
+
+def spread(live: Mask | None, counts: Any, child: Any) -> Mask | None:
+    """Each truth value as often as ``counts`` says, one for each slot of an array; None for None."""
+    if live is None:
+        return None
+    check_slots(child)
+    return np.repeat(live, counts)
+
+
+def booleans(values: Mask) -> Any:
+    """Truth values as an array."""
+    return make_array(bool_(), len(values), [None, read_only(bitmap.pack(values))], 0)
+
+
+def nulls(size: int, type: DataType | str | None = None) -> Any:
+    """An array of ``size`` nulls.
+
+    Parameters
+    ----------
+    size : int
+        Number of slots.
+    type : DataType or str, optional
+        The type; that of nulls where it is not given.
+
+    Raises
+    ------
+    InvalidType
+        If ``size`` is no int, or ``type`` no type; or for a union without children, which has no nulls.
+    InvalidArgument
+        If ``size`` is negative.
+    LimitExceeded
+        If there is no memory for that many.
+    """
+    from shmarrow.layout.arguments import checked_size
+
+    size = checked_size(size, "the number of nulls")
+    made = null() if type is None else as_type(type)
+    try:
+        return array_class(made)._nulls(made, size)
+    except (MemoryError, ValueError, OverflowError) as error:
+        if isinstance(error, ShmarrowError):
+            raise
+        raise LimitExceeded(f"no memory for {size} nulls of {clip(str(made), 200)}") from None
+
+
+def one_null(type: DataType) -> Any:
+    """An array of one null, for slots that become null though nothing in the data stands for a null.
+
+    Raises
+    ------
+    LimitExceeded
+        If that null alone would take more than 2**24 bytes: the sizes in a type come from whoever wrote it.
+    """
+    size = _slot_bytes(type)
+    if size > EXPANDED_VALUES:
+        raise LimitExceeded(
+            f"a null of {clip(str(type), 200)} would take {size} bytes that the data do not have, "
+            f"more than the {EXPANDED_VALUES} that are made at once"
+        )
+    return nulls(1, type)
+
+
+def _slot_bytes(type: DataType) -> int:
+    """Bytes that one null takes, those of its children included."""
+    if type.layout == "fixed_size_list":
+        return int(type.list_size) * _slot_bytes(type.fields[0].type)  # type: ignore[attr-defined]
+    if type.fields and not LISTING[type.layout].has_lists:
+        return sum([_slot_bytes(field.type) for field in type.fields])
+    return type.byte_width
+
+
+def _zeros(type: DataType, length: int) -> Any:
+    rows = LISTING[type.layout].buffers
+    buffers: list[Bytes | None] = [read_only(np.zeros(bytes_needed(row, type, length), np.uint8)) for row in rows]
+    children = [nulls(0, field.type) for field in type.fields]
+    return make_array(type, length, buffers, length, 0, children)
+
+
+def concat_arrays(arrays: Sequence[Any]) -> Any:
+    """Arrays of one type as one, a copy; a single one comes back as it is.
+
+    Raises
+    ------
+    InvalidArgument
+        If there are no arrays.
+    InvalidType
+        If their types differ.
+    """
+    if not arrays:
+        raise InvalidArgument("nothing to concatenate: expected at least one array")
+    first = arrays[0]
+    for other in arrays[1:]:
+        if other.type != first.type:
+            raise InvalidType(f"cannot concatenate {first.type} and {other.type}")
+    if len(arrays) == 1:
+        return first
+    trimmed = [array.trim() for array in arrays]
+    result = type(first)._join(trimmed)
+    if LISTING[first.type.layout].has_validity and any(array.null_count for array in trimmed):
+        return result._masked(np.concatenate([array._valid() for array in trimmed]))
+    return result

@@ -1,0 +1,105 @@
+"""What the format promises of every array ("Physical Memory Layout"): buffers, children, and fields that hold no nulls.
+
+The checks of a layout's own promises are hooks of its class: ``_check_structure``, ``_check_references``,
+``_check_values``, ``_check_null_count``, ``_referenced``.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from shmarrow.bitmap import Mask
+from shmarrow.errors import InvalidData
+from shmarrow.layout.listing import LISTING, bytes_needed
+from shmarrow.layout.preview import clip
+
+
+def check(array: Any, full: bool) -> None:
+    """All of ``validate`` but nullability, which is a matter of the slots that are referenced from above."""
+    check_buffers(array)
+    array._check_structure()
+    for field, child in zip(array._type.fields, array._children, strict=True):
+        try:
+            check(child, full)
+        except InvalidData as error:
+            raise type(error)(f"child {field.name!r}: {error}") from None
+    if array._dictionary is not None and full:
+        check(array._dictionary, full)
+    if full:
+        array._check_null_count()
+        array._check_references()
+        array._check_values()
+
+
+def check_references(array: Any) -> None:
+    """The structure, and that no value leads outside of it, also below."""
+    check_buffers(array)
+    array._check_structure()
+    array._check_references()
+    for child in array._children:
+        check_references(child)
+    if array._dictionary is not None:
+        check_references(array._dictionary)
+
+
+def check_buffers(array: Any) -> None:
+    """The number and sizes of buffers, and the number and types of children."""
+    rows, variadic, *_ = LISTING[array._type.layout]
+    buffers = array._buffers
+    slots = array._offset + array._length
+    if array._length < 0 or array._offset < 0:
+        raise InvalidData(f"{array._type}: length {array._length} and offset {array._offset} are at least 0")
+    if len(buffers) != len(rows) and not (variadic and len(buffers) > len(rows)):
+        raise InvalidData(f"{array._type}: expected {len(rows)} buffers, found {len(buffers)}")
+    if not -1 <= array._null_count <= array._length:
+        raise InvalidData(f"{array._type}: null count {array._null_count} in {array._length} slots")
+    for row, data in zip(rows, buffers, strict=False):
+        size = 0 if data is None else len(data)
+        if size < bytes_needed(row, array._type, slots):
+            if row.role == "validity" and data is None and array._null_count <= 0:
+                continue
+            if row.role == "offsets" and size == 0 and slots == 0:
+                continue
+            needed = bytes_needed(row, array._type, slots)
+            raise InvalidData(f"{array._type}: {slots} slots need {needed} bytes of {row.role}, found {size}")
+    if len(array._children) != len(array._type.fields):
+        raise InvalidData(f"{array._type}: expected {len(array._type.fields)} children, found {len(array._children)}")
+    for field, child in zip(array._type.fields, array._children, strict=True):
+        if child.type is not field.type and not array._takes(field, child.type):
+            raise InvalidData(
+                f"{clip(str(array._type), 200)}: expected child {field.name!r} of type {field.type}, "
+                f"found one of {child.type}"
+            )
+
+
+def check_nullability(array: Any, live: Mask | None) -> None:
+    """Children of non-nullable fields hold no nulls in slots that slots of an array refer to, see the hook."""
+    for field, child, used in array._referenced(array._live(live)):
+        name = "dictionary" if field is None else f"child {field.name!r}"
+        if field is not None and not field.nullable and child.type.layout != "null":
+            check_no_nulls(field.name, child, used, str(array._type))
+        try:
+            child._check_nullability(used)
+        except InvalidData as error:
+            raise type(error)(f"{name}: {error}") from None
+
+
+def check_no_nulls(name: str, child: Any, used: Mask | None, where: str) -> None:
+    """The slots of a child that are ``used``, None for all, are not null."""
+    missing = child._logical_nulls()
+    if missing is not None:
+        count = int(np.count_nonzero(missing if used is None else missing & used))
+        if count:
+            raise InvalidData(f"{where}: field {name!r} is not nullable but has {count} nulls")
+
+
+def _has_required(type: Any) -> bool:
+    """Whether the type has a field, at any depth, that is not nullable; the keys of maps never are."""
+    if type.layout == "map":
+        return True
+    if type.layout == "dictionary":
+        return _has_required(getattr(type, "storage_type", type).value_type)
+    fields = type.fields if LISTING[type.layout].buffers else type.fields[1:]  # the ends of runs are never null
+    return any(not field.nullable or _has_required(field.type) for field in fields)

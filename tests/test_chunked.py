@@ -1,0 +1,319 @@
+"""Chunked arrays: every operation gives what pyarrow gives, whatever the chunks."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from typing import Any
+
+import cases
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import shmarrow as sa
+
+CUTS = {"whole": [], "halves": [2], "empty chunks": [0, 2, 2, 5], "single slots": [1, 2, 3, 4]}
+NUMBERS = sa.array([3, None, 1, 3, None], sa.int16())
+WORDS = sa.array(["b", None, "a", "b", ""])
+
+
+def chunked(array: Any, cuts: list[int]) -> sa.ChunkedArray:
+    """An array in chunks that end at the cuts."""
+    ends = [0, *cuts, len(array)]
+    return sa.ChunkedArray([array.slice(a, b - a) for a, b in itertools.pairwise(ends)], array.type)
+
+
+BY_TYPE = {case.name: case for case in cases.CASES if len(case.array()) >= 2 and "interval" not in str(case.type)}
+
+
+@pytest.mark.parametrize("name", BY_TYPE)
+def test_rows_are_gathered_across_chunks_as_in_one_array(name: str) -> None:
+    array = BY_TYPE[name].array()
+    n = len(array)
+    rng = np.random.default_rng(0)
+    indices = rng.integers(0, n, 2 * n)
+    mask = rng.random(n) < 0.6
+    with_nulls = sa.array([None if i % 3 == 0 else i for i in indices.tolist()])
+    whole = sa.ChunkedArray([array])
+    for cuts in ([n // 2], [0, 1, n], list(range(1, n))):
+        column = chunked(array, cuts)
+        assert column.take(indices).combine_chunks().to_pylist() == repr_safe(array.take(indices).to_pylist())
+        assert repr(column.take(with_nulls).to_pylist()) == repr(whole.take(with_nulls).to_pylist())
+        assert repr(column.filter(mask).to_pylist()) == repr(whole.filter(mask).to_pylist())
+        assert repr(column.drop_null().to_pylist()) == repr(array.drop_null().to_pylist())
+        assert repr(column.to_pylist()) == repr(array.to_pylist())
+        column.take(with_nulls).validate(full=True)
+
+
+def repr_safe(values: list[Any]) -> Any:
+    """Values that are equal to others with the same repr, as NaN is to no other."""
+
+    class Same(list[Any]):
+        def __eq__(self, other: object) -> bool:
+            return repr(list(self)) == repr(other)
+
+        __hash__ = None  # type: ignore[assignment]
+
+    return Same(values)
+
+
+@pytest.mark.parametrize("cuts", CUTS)
+@pytest.mark.parametrize(
+    "array", [NUMBERS, WORDS, sa.array([[1], None, [], [2, 3], [None]])], ids=["int", "str", "list"]
+)
+def test_selections_are_those_of_pyarrow(array: Any, cuts: str) -> None:
+    ours = chunked(array, CUTS[cuts])
+    theirs = ours.to_pyarrow()
+    masks: list[Any] = [[True, False, True, True, False], [None, True, None, False, True]]
+    for mask, behavior in itertools.product(masks, ("drop", "emit_null")):
+        expected = theirs.filter(pa.array(mask), null_selection_behavior=behavior).to_pylist()
+        for given in (mask, sa.array(mask), chunked(sa.array(mask), [1, 3]), pa.array(mask)):
+            assert ours.filter(given, behavior).to_pylist() == expected
+            assert ours.filter(given, null_selection_behavior=behavior).type == array.type
+    assert ours.filter(np.array(masks[0])).to_pylist() == theirs.filter(pa.array(masks[0])).to_pylist()
+    for indices in ([4, 0, 0, 2], [], [2, None, 1], [None, None]):
+        expected = theirs.take(pa.array(indices, pa.int64())).to_pylist()
+        typed = sa.array(indices, sa.int64())
+        for given in (indices, typed, sa.ChunkedArray([typed, typed.slice(0, 0)])):
+            assert ours.take(given).to_pylist() == expected
+    assert ours[::-2].to_pylist() == array.to_pylist()[::-2]
+    assert ours.slice(1, 3).to_pylist() == theirs.slice(1, 3).to_pylist()
+
+
+def test_selections_of_no_chunks_at_all() -> None:
+    empty = sa.ChunkedArray([], sa.string())
+    assert empty.filter([]).to_pylist() == []
+    assert empty.take([]).to_pylist() == []
+    assert empty.take([None, None]).to_pylist() == [None, None]
+    assert empty.drop_null().to_pylist() == empty.to_pylist() == []
+    assert (empty.is_null().type, empty.to_numpy().shape, empty.unify_dictionaries().type) == (
+        sa.bool_(),
+        (0,),
+        sa.string(),
+    )
+    assert empty.cast("large_string").type == sa.large_string()
+
+
+WRONG: dict[str, tuple[Callable[[Any], Any], type[Exception], str]] = {
+    "name": (lambda c: c["x"], sa.InvalidType, "indexed by int or slice, found str"),
+    "float": (lambda c: c[1.0], sa.InvalidType, "found float"),
+    "beyond": (lambda c: c[5], sa.IndexOutOfRange, "index 5 is out of range"),
+    "chunk": (lambda c: c.chunk(2), sa.IndexOutOfRange, "no chunk 2: there are 2"),
+    "chunk by name": (lambda c: c.chunk("a"), sa.InvalidType, "by its number, found 'a'"),
+    "chunk from the end": (lambda c: c.chunk(-1), sa.IndexOutOfRange, "no chunk -1"),
+    "take beyond": (lambda c: c.take([0, 5]), sa.IndexOutOfRange, "from 0 to 5: the column has 5"),
+    "take before": (lambda c: c.take([-1]), sa.IndexOutOfRange, "from -1 to -1"),
+    "take a mask": (lambda c: c.take([True] * 5), sa.InvalidType, "truth values"),
+    "take floats": (lambda c: c.take([1.0]), sa.InvalidType, "integers"),
+    "take rows": (lambda c: c.take([[1]]), sa.InvalidArgument, "shape"),
+    "short mask": (lambda c: c.filter([True]), sa.InvalidArgument, r"shape \(1,\), expected \(5,\)"),
+    "positions as mask": (lambda c: c.filter([1, 0, 1, 0, 1]), sa.InvalidType, "truth values, found int64"),
+    "numbers as mask": (lambda c: c.filter(np.zeros(5)), sa.InvalidType, "truth values, found float64"),
+    "text as mask": (lambda c: c.filter("abcde"), sa.InvalidType, "found str"),
+    "behavior": (lambda c: c.filter([True] * 5, "keep"), sa.InvalidArgument, "'drop' or 'emit_null', found 'keep'"),
+    "cast": (lambda c: c.cast(sa.list_(sa.int8())), sa.InvalidType, "cannot cast"),
+    "not zero-copy": (lambda c: c.to_numpy(zero_copy_only=True), sa.CopyRequired, "2 chunks"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_wrong_arguments_are_refused(name: str) -> None:
+    call, error, message = WRONG[name]
+    with pytest.raises(error, match=message):
+        call(chunked(NUMBERS, [2]))
+
+
+@pytest.mark.parametrize("cuts", CUTS)
+def test_null_tests_are_those_of_pyarrow(cuts: str) -> None:
+    floats = sa.array([1.0, float("nan"), None, 4.0, None])
+    ours, theirs = chunked(floats, CUTS[cuts]), chunked(floats, CUTS[cuts]).to_pyarrow()
+    for mine, peer in (
+        (ours.is_null(), theirs.is_null()),
+        (ours.is_null(nan_is_null=True), theirs.is_null(nan_is_null=True)),
+        (ours.is_valid(), theirs.is_valid()),
+    ):
+        assert (mine.type, mine.to_pylist()) == (sa.bool_(), peer.to_pylist())
+        assert mine.num_chunks == ours.num_chunks
+    assert (ours.null_count, ours.length()) == (2, 5)
+
+
+# --- ndarrays ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("values", "type"),
+    [
+        ([1, 2, None, 4], sa.int64()),
+        ([1, 2, 3, 4], sa.int8()),
+        ([True, False, None, True], sa.bool_()),
+        ([1.5, None, None, 2.5], sa.float32()),
+        (["a", "b", None, "d"], sa.string()),
+        ([[1, 2], [3, 4], None, [5, 6]], sa.list_(sa.int32(), 2)),
+        ([[1, 2], [3, 4], [5, 6], [7, 8]], sa.list_(sa.int32(), 2)),
+        ([[1], [3, 4], None, []], sa.list_(sa.int32())),
+        ([{"x": 1}, None, {"x": 2}, {"x": None}], sa.struct({"x": sa.int8()})),
+    ],
+    ids=lambda value: str(value) if isinstance(value, sa.DataType) else "",
+)
+@pytest.mark.parametrize("cuts", [[], [2], [0, 1, 1], [1, 2, 3]], ids=str)
+def test_an_ndarray_does_not_depend_on_the_chunks(values: list[Any], type: Any, cuts: list[int]) -> None:
+    array = sa.array(values, type)
+    whole, found = array.to_numpy(False), chunked(array, cuts).to_numpy()
+    assert (found.dtype, found.shape) == (whole.dtype, whole.shape)
+    assert repr(found.tolist()) == repr(whole.tolist())
+
+
+def test_an_ndarray_of_dictionaries_does_not_depend_on_the_chunks() -> None:
+    array = sa.DictionaryArray.from_arrays(sa.array([0, 1, None, 0], "int8"), sa.array([5, 6]))
+    found = chunked(array, [2]).to_numpy()
+    assert found.dtype == array.to_numpy(False).dtype == np.float64
+    np.testing.assert_array_equal(found, [5.0, 6.0, np.nan, 5.0])
+
+
+# --- dictionaries -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("cuts", CUTS)
+@pytest.mark.parametrize("array", [NUMBERS, WORDS], ids=["int", "str"])
+def test_chunks_are_encoded_with_one_dictionary(array: Any, cuts: str) -> None:
+    ours = chunked(array, CUTS[cuts]).dictionary_encode()
+    ours.validate(full=True)
+    theirs = chunked(array, CUTS[cuts]).to_pyarrow().dictionary_encode()
+    assert ours.to_pylist() == array.to_pylist()
+    assert ours.type.to_pyarrow() == theirs.type
+    assert [len(chunk) for chunk in ours.iterchunks()] == [len(chunk) for chunk in chunked(array, CUTS[cuts]).chunks]
+    for chunk in ours.chunks:
+        assert chunk.dictionary.to_pylist() == theirs.chunk(0).dictionary.to_pylist()
+    assert ours.dictionary_encode() is ours
+    assert (
+        chunked(array, CUTS[cuts]).unique().to_pylist() == chunked(array, CUTS[cuts]).to_pyarrow().unique().to_pylist()
+    )
+
+
+def encoded(*values: Any, type: Any = None) -> Any:
+    return sa.array(values, type or sa.dictionary("int8", "string"))
+
+
+def test_dictionaries_of_chunks_are_unified() -> None:
+    chunks = [encoded("a", "b", None), encoded(), encoded("c", "b"), encoded(None), encoded("a")]
+    ours = sa.ChunkedArray(chunks)
+    theirs = ours.to_pyarrow().unify_dictionaries()
+    found = ours.unify_dictionaries()
+    found.validate(full=True)
+    assert found.to_pylist() == theirs.to_pylist() == ["a", "b", None, "c", "b", None, "a"]
+    assert found.type == ours.type
+    for mine, peer in zip(found.chunks, theirs.chunks, strict=True):
+        assert mine.dictionary.to_pylist() == peer.dictionary.to_pylist() == ["a", "b", "c"]
+        assert mine.indices.to_pylist() == peer.indices.to_pylist()
+    assert all(chunk.dictionary is found.chunk(0).dictionary for chunk in found.chunks)
+    again = found.unify_dictionaries()
+    assert [chunk.indices.to_pylist() for chunk in again.chunks] == [
+        chunk.indices.to_pylist() for chunk in found.chunks
+    ]
+
+
+def test_nested_dictionaries_are_unified_and_nulls_in_dictionaries_become_nulls() -> None:
+    type = sa.struct({"x": sa.list_(sa.dictionary("int8", "string"))})
+    chunks = [sa.array([{"x": ["a", None]}, None], type), sa.array([{"x": ["b"]}, {"x": ["a", "b"]}], type)]
+    found = sa.ChunkedArray(chunks).unify_dictionaries()
+    found.validate(full=True)
+    assert found.to_pylist() == [value for chunk in chunks for value in chunk.to_pylist()]
+    first, second = (chunk.children[0].children[0].dictionary for chunk in found.chunks)
+    assert first is second
+    with_null = sa.DictionaryArray.from_arrays(sa.array([0, 1, None], "int8"), sa.array([None, "z"]))
+    column = sa.ChunkedArray([with_null, sa.DictionaryArray.from_arrays(sa.array([0], "int8"), sa.array(["z"]))])
+    unified = column.unify_dictionaries()
+    unified.validate(full=True)
+    assert unified.to_pylist() == [None, "z", None, "z"]
+    assert unified.chunk(0).dictionary.to_pylist() == ["z"]
+
+
+def test_a_dictionary_that_the_indices_do_not_reach_is_refused() -> None:
+    chunks = [encoded(*[f"{start + i}" for i in range(100)]) for start in (0, 100)]
+    with pytest.raises(sa.InvalidData, match="200 distinct values are more than the 128"):
+        sa.ChunkedArray(chunks).unify_dictionaries()
+    same = [encoded(*[f"{i}" for i in order]) for order in (range(100), reversed(range(100)))]
+    assert len(sa.ChunkedArray(same).unify_dictionaries().chunk(1).dictionary) == 100
+
+
+# --- other forms ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("cuts", CUTS)
+def test_casts_and_struct_fields_keep_the_chunks(cuts: str) -> None:
+    column = chunked(NUMBERS, CUTS[cuts])
+    made = column.cast(sa.int64())
+    assert (made.type, made.to_pylist(), made.num_chunks) == (sa.int64(), NUMBERS.to_pylist(), column.num_chunks)
+    structs = sa.array([{"x": 1, "y": "a"}, None, {"x": None, "y": "b"}, {"x": 4, "y": None}, None])
+    ours = chunked(structs, CUTS[cuts])
+    found, expected = ours.flatten(), ours.to_pyarrow().flatten()
+    assert [field.to_pylist() for field in found] == [field.to_pylist() for field in expected]
+    assert [field.type.to_pyarrow() for field in found] == [field.type for field in expected]
+    assert column.flatten() == [column]
+
+
+def test_columns_are_equal_whatever_their_chunks() -> None:
+    for array in (NUMBERS, WORDS):
+        whole = sa.ChunkedArray([array])
+        for cuts in CUTS.values():
+            assert whole.equals(chunked(array, cuts))
+            assert chunked(array, cuts) == chunked(array, [1, 3])
+            assert not chunked(array, cuts).equals(chunked(array.take([0, 1, 2, 3, 3]), [3]))
+    assert not sa.ChunkedArray([NUMBERS]).equals(sa.ChunkedArray([NUMBERS.cast("int32")]))
+    assert not sa.ChunkedArray([NUMBERS]).equals(NUMBERS)
+
+
+def test_many_chunks_are_compared_in_a_time_that_grows_with_their_number() -> None:
+    parts = [sa.array([i]) for i in range(8_000)]
+    many, other = sa.ChunkedArray(parts), sa.ChunkedArray([sa.array(np.arange(8_000))])
+    assert many.equals(other)
+    assert many.take([7_999, 0]).to_pylist() == [7_999, 0]
+
+
+def test_a_broken_chunk_is_named() -> None:
+    broken = sa.StructArray(sa.struct({"x": sa.int8()}), 3, [None], 0, 0, [sa.array([1], "int8")])
+    with pytest.raises(sa.InvalidData, match="chunk 1: struct"):
+        sa.ChunkedArray([broken.slice(0, 1), broken]).validate()
+
+
+# --- making them ------------------------------------------------------------------------------------------------------
+
+
+def test_chunked_arrays_are_made_as_by_pyarrow() -> None:
+    for make in (
+        lambda lib: lib.chunked_array([[1, 2], [3]]),
+        lambda lib: lib.chunked_array([lib.array([1, 2]), lib.array([3])]),
+        lambda lib: lib.chunked_array([[1, 2], [3]], type=lib.int8()),
+        lambda lib: lib.chunked_array([], type=lib.string()),
+        lambda lib: lib.chunked_array([[]], lib.int8()),
+        lambda lib: lib.chunked_array(lib.array(["a"])),
+        lambda lib: lib.chunked_array([np.arange(3), np.arange(2)]),
+    ):
+        ours, theirs = make(sa), make(pa)
+        assert ours.type.to_pyarrow() == theirs.type
+        assert [chunk.to_pylist() for chunk in ours.chunks] == [chunk.to_pylist() for chunk in theirs.chunks]
+    column = sa.chunked_array([NUMBERS])
+    assert sa.chunked_array(column).chunks == column.chunks
+    assert column.chunk(0) is NUMBERS
+    peer = pa.chunked_array([pa.array([1, 2], pa.int8()), pa.array([3], pa.int8())])
+    assert sa.chunked_array([peer]).to_pylist() == [1, 2, 3]
+
+
+@pytest.mark.parametrize(
+    ("make", "error", "message"),
+    [
+        (lambda: sa.chunked_array([]), sa.InvalidArgument, "expected a type"),
+        (lambda: sa.chunked_array(5), sa.InvalidType, "iterable of arrays, found 5"),
+        (lambda: sa.chunked_array("ab"), sa.InvalidType, "found 'ab'"),
+        (lambda: sa.chunked_array([1, 2]), sa.InvalidType, "found int"),
+        (lambda: sa.chunked_array([[1], [2.5]]), sa.ShmarrowError, "2.5"),
+        (lambda: sa.chunked_array([sa.array([1]), sa.array([1], "int8")]), sa.InvalidType, "a chunk of int8"),
+        (lambda: sa.chunked_array([sa.array([1])], "int8"), sa.InvalidType, "a chunk of int64 in a column of int8"),
+        (lambda: sa.chunked_array([[300]], "int8"), sa.InvalidData, "300"),
+    ],
+    ids=["nothing", "number", "text", "values", "float", "types", "typed", "value"],
+)
+def test_chunks_of_another_type_are_refused(make: Callable[[], Any], error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        make()
