@@ -65,9 +65,6 @@ class ExtensionArray(Array, of=ExtensionType):
     def _valid(self) -> Mask:
         return self.storage._valid()  # type: ignore[no-any-return]
 
-    def drop_null(self) -> Any:
-        return self._under(self.storage.drop_null())
-
     def to_numpy(self, zero_copy_only: bool = True) -> npt.NDArray[Any]:
         """The values of the storage as an ndarray; see there."""
         return self.storage.to_numpy(zero_copy_only)  # type: ignore[no-any-return]

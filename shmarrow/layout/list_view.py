@@ -12,7 +12,7 @@ from shmarrow.errors import InvalidArgument, InvalidData
 from shmarrow.layout.arguments import as_array, exact_integers, masked_validity, offsets_and_nulls, refuse_type
 from shmarrow.layout.array import Array
 from shmarrow.layout.items import items_of_lists
-from shmarrow.layout.list_forms import cast_lists, list_codes
+from shmarrow.layout.list_forms import Lengths, cast_lists, list_codes
 from shmarrow.layout.making import blank_mask, concat_arrays, make_array
 from shmarrow.layout.memory import Indices, check_expansion, frozen, offsets_of, ranges, validity_of, view_of
 from shmarrow.layout.preview import Budget
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
 
-class ListViewArray(Array, late=True):
+class ListViewArray(Lengths, Array, late=True):
     """Lists by offset and size."""
 
     __slots__ = ()
@@ -160,6 +160,9 @@ class ListViewArray(Array, late=True):
 
     def _cast(self, target: Any, safe: bool) -> Any:
         return cast_lists(self, target, safe)
+
+    def _referenced_children(self) -> Sequence[Any]:
+        return self._children
 
     def _check_references(self) -> None:
         starts, sizes, size = self.offsets.astype(np.int64), self.sizes.astype(np.int64), len(self.values)

@@ -201,8 +201,14 @@ class RunEndEncodedArray(Array, late=True):
             used = np.logical_or.reduceat(live, np.concatenate(([0], ends[:-1])))
         yield self._type.fields[1], self.values.slice(first, len(ends)), used
 
+    def _referenced_children(self) -> Sequence[Any]:
+        if not self._length:
+            return [child.slice(0, 0) for child in self._children]
+        first, last = self._run_of(0), self._run_of(self._length - 1)
+        return [child.slice(first, last + 1 - first) for child in self._children]
+
     def _logical_nulls(self) -> Mask | None:
-        if self._length > 8 * self.nbytes:
+        if self._length > 8 * self.get_total_buffer_size():
             check_expansion(self._length, str(self._type))
         first, ends = self._window()
         missing = self.values.slice(first, len(ends))._logical_nulls()

@@ -137,6 +137,9 @@ class StructArray(Array):
             # What null slots hold need not fit.
             return child._take(np.arange(self._length), mask)._cast_to(field.type, safe)
 
+    def _referenced_children(self) -> Sequence[Any]:
+        return self._windows()
+
     def _check_structure(self) -> None:
         for field, child in zip(self._type.fields, self._children, strict=True):
             if len(child) < self._offset + self._length:

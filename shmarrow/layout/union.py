@@ -247,6 +247,12 @@ class UnionArray(Array, late=True):
         buffers: list[Bytes | None] = [read_only(ids), frozen(offsets)] if dense else [read_only(ids)]
         return make_array(target, length, buffers, 0, 0, children)
 
+    def _referenced_children(self) -> Sequence[Any]:
+        if not self._dense:
+            return [child.slice(self._offset, self._length) for child in self._children]
+        spans = [(number, int(at.min()), int(at.max()) + 1) for _, number, at in self._each()]
+        return [self._children[number].slice(low, high - low) for number, low, high in spans]
+
     def _check_structure(self) -> None:
         if self._dense:
             return
