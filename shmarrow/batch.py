@@ -19,7 +19,7 @@ from shmarrow.chunked import one_array
 from shmarrow.columns import Columns, Key
 from shmarrow.errors import InvalidArgument, InvalidData, InvalidType, not_expected
 from shmarrow.inputs import as_column, made_from
-from shmarrow.layout.making import make_array
+from shmarrow.layout.array import Array
 from shmarrow.layout.memory import Indices, check_expansion, slice_bounds
 from shmarrow.layout.struct import StructArray
 from shmarrow.naming import with_nulls
@@ -82,7 +82,7 @@ class ColumnView:
         return column if self.length == len(column) else column.slice(self.offset, self.length)
 
 
-class RecordBatch(Columns):
+class RecordBatch(Columns[Array]):
     """Columns of equal length (columnar format, "Serialization and Interprocess Communication").
 
     Made by :func:`record_batch`, by readers, and by the class methods. The constructor is for code that has checked
@@ -148,7 +148,7 @@ class RecordBatch(Columns):
 
     # --- columns ---
 
-    def column(self, i: Key) -> Any:
+    def column(self, i: Key) -> Array:
         """A column by position or by name; made at the first call, copied never.
 
         Raises
@@ -160,7 +160,7 @@ class RecordBatch(Columns):
         InvalidData
             If the bytes that the batch came from break the format's rules for this column.
         """
-        found = self._columns.get(i) if i.__class__ is int else None
+        found: Array | None = self._columns.get(i) if i.__class__ is int else None
         if found is None:
             index = self._schema.index_of(i)
             found = self._columns.get(index)
@@ -170,7 +170,7 @@ class RecordBatch(Columns):
         return found
 
     @property
-    def columns(self) -> list[Any]:
+    def columns(self) -> list[Array]:
         """All columns, as a new list."""
         return self._columns_at(None)
 
@@ -270,17 +270,17 @@ class RecordBatch(Columns):
         InvalidType
             If it is no int.
         """
-        if max_chunksize is None:
-            return [self]
-        if not isinstance(max_chunksize, (int, np.integer)):
+        if max_chunksize is not None and not isinstance(max_chunksize, (int, np.integer)):
             raise InvalidType(f"max_chunksize is an int, found {max_chunksize!r:.80}")
-        if max_chunksize < 1:
+        if max_chunksize is not None and max_chunksize < 1:
             raise InvalidArgument(f"max_chunksize is at least 1, found {max_chunksize}")
+        if max_chunksize is None or self.num_rows <= max_chunksize:
+            return [self]
         return [self.slice(start, max_chunksize) for start in range(0, self.num_rows, max_chunksize)]
 
-    def to_struct_array(self) -> Any:
+    def to_struct_array(self) -> StructArray:
         """The rows as structs, without a copy."""
-        return make_array(struct(self.schema.fields), self.num_rows, [None], 0, 0, self.columns)
+        return StructArray._made(struct(self.schema.fields), self.num_rows, [None], 0, 0, self.columns)
 
     # --- Python values ---
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from operator import index as as_index
-from typing import TYPE_CHECKING, Any, ClassVar, SupportsIndex
+from typing import TYPE_CHECKING, Any, ClassVar, SupportsIndex, overload
 
 import numpy as np
 
@@ -29,6 +29,9 @@ from shmarrow.types import DataType, as_type, bool_
 
 if TYPE_CHECKING:
     import numpy.typing as npt
+
+
+Slice = slice
 
 
 class ChunkedArray:
@@ -88,14 +91,14 @@ class ChunkedArray:
         return sum([chunk.nbytes for chunk in self.chunks])
 
     def get_total_buffer_size(self) -> int:
-        """Bytes of all buffers of all chunks; see :meth:`Array.get_total_buffer_size`."""
+        """Bytes of all buffers of all chunks, each once; see :meth:`Array.get_total_buffer_size`."""
         return buffer_bytes(*self.chunks)
 
     def length(self) -> int:
         """Number of slots, as ``len()``."""
         return len(self)
 
-    def chunk(self, i: SupportsIndex) -> Any:
+    def chunk(self, i: SupportsIndex) -> Array:
         """One of the arrays, by number from 0.
 
         Raises
@@ -111,22 +114,24 @@ class ChunkedArray:
             raise InvalidType(f"a chunk is chosen by its number, found {i!r:.80}") from None
         if not 0 <= number < len(self.chunks):
             raise IndexOutOfRange(f"no chunk {number}: there are {len(self.chunks)}")
-        return self.chunks[number]
+        found: Array = self.chunks[number]
+        return found
 
-    def iterchunks(self) -> Iterator[Any]:
+    def iterchunks(self) -> Iterator[Array]:
         """The arrays one after another."""
         return iter(self.chunks)
 
-    def pieces(self, cuts: npt.NDArray[np.int64]) -> Iterator[Any]:
+    def pieces(self, cuts: npt.NDArray[np.int64]) -> Iterator[Array]:
         """The arrays between positions that rise from 0 to the end; the ends of all chunks are among them."""
         numbers = np.searchsorted(self._starts, cuts[:-1], "right") - 1
         offsets, lengths = cuts[:-1] - self._starts[numbers], np.diff(cuts)
         for number, offset, length in zip(numbers.tolist(), offsets.tolist(), lengths.tolist(), strict=True):
             yield self.chunks[number].slice(offset, length)
 
-    def combine_chunks(self) -> Any:
+    def combine_chunks(self) -> Array:
         """One array; a copy if there is more than one chunk."""
-        return concat_arrays(self.chunks) if self.chunks else nulls(0, self.type)
+        joined: Array = concat_arrays(self.chunks) if self.chunks else nulls(0, self.type)
+        return joined
 
     # --- values ---
 
@@ -222,7 +227,7 @@ class ChunkedArray:
             nulls(0, self.type).cast(target, safe)  # whether there is a cast at all
         return self._each(lambda chunk: chunk.cast(target, safe), target)
 
-    def unique(self) -> Any:
+    def unique(self) -> Array:
         """The distinct values as one array, in the order of their first appearance; see :meth:`Array.unique`."""
         return self.combine_chunks().unique()
 
@@ -269,7 +274,13 @@ class ChunkedArray:
     def __len__(self) -> int:
         return int(self._starts[-1])
 
-    def __getitem__(self, key: Any) -> Any:
+    @overload
+    def __getitem__(self, key: Slice) -> ChunkedArray: ...
+
+    @overload
+    def __getitem__(self, key: SupportsIndex) -> Any: ...
+
+    def __getitem__(self, key: Slice | SupportsIndex) -> Any:
         if isinstance(key, slice):
             start, stop, step = key.indices(len(self))
             if step != 1:

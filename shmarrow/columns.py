@@ -11,7 +11,7 @@ Rules kept here:
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeVar, overload
 
 import numpy as np
 
@@ -27,11 +27,16 @@ from shmarrow.types.schema import position
 if TYPE_CHECKING:
     import numpy.typing as npt
 
+    from shmarrow.chunked import ChunkedArray
+    from shmarrow.layout.array import Array
+
 Key = int | str
 Slice = slice
+Column = TypeVar("Column", bound="Array | ChunkedArray")
+"""What a column is: an array in a batch, a chunked array in a table."""
 
 
-class Columns:
+class Columns(Generic[Column]):
     """Columns of one length under a schema; the base of :class:`RecordBatch` and :class:`Table`."""
 
     __slots__ = ()
@@ -41,12 +46,12 @@ class Columns:
 
     # --- what a batch and a table do in their own way ---
 
-    def column(self, i: Key) -> Any:
+    def column(self, i: Key) -> Column:
         """A column by position or by name."""
         raise NotImplementedError
 
     @property
-    def columns(self) -> list[Any]:
+    def columns(self) -> list[Column]:
         """All columns, as a new list."""
         raise NotImplementedError
 
@@ -125,7 +130,7 @@ class Columns:
         given = given_fields(columns, names, schema, metadata)
         made = [cls._named_column(values, field) for values, field in zip(columns, given, strict=True)]
         if schema is None:
-            fields = [Field(str(name), column.type) for name, column in zip(given, made, strict=True)]
+            fields = [Field(name, made[i].type) for i, name in enumerate(names or ())]
             schema = Schema(fields, metadata)
         return cls._over(schema, made, common_length(made, schema))
 
@@ -213,13 +218,13 @@ class Columns:
     def column_names(self) -> list[str]:
         return self.schema.names
 
-    def itercolumns(self) -> Iterator[Any]:
+    def itercolumns(self) -> Iterator[Column]:
         """The columns one after another."""
         for i in range(self.num_columns):
             yield self.column(i)
 
     def get_total_buffer_size(self) -> int:
-        """Bytes of all buffers of all columns; see :meth:`Array.get_total_buffer_size`."""
+        """Bytes of all buffers of all columns, each once; see :meth:`Array.get_total_buffer_size`."""
         columns = [getattr(column, "chunks", [column]) for column in self.itercolumns()]
         return buffer_bytes(*[chunk for chunks in columns for chunk in chunks])
 
@@ -230,7 +235,13 @@ class Columns:
     def __len__(self) -> int:
         return self.num_rows
 
-    def __getitem__(self, key: Key | Slice) -> Any:
+    @overload
+    def __getitem__(self, key: Slice) -> Self: ...
+
+    @overload
+    def __getitem__(self, key: Key) -> Column: ...
+
+    def __getitem__(self, key: Key | Slice) -> Self | Column:
         """A column by position or name, or rows by slice."""
         if isinstance(key, slice):
             start, stop, step = key.indices(self.num_rows)
@@ -390,7 +401,8 @@ class Columns:
         for i, field in enumerate(self._schema):
             inner = field.flatten()
             if inner != [field]:
-                new.update(enumerate(self.column(i).flatten(), len(fields)))
+                structs: Any = self.column(i)
+                new.update(enumerate(structs.flatten(), len(fields)))
             fields += inner
             indices += [i] if inner == [field] else [-1] * len(inner)
         return self._arranged(Schema(fields, self._schema.metadata), indices, new)

@@ -12,7 +12,7 @@ from shmarrow.errors import InvalidArgument, full_name, not_expected
 from shmarrow.layout.array import Array
 from shmarrow.types import DataType, MetadataLike, Schema
 
-C = TypeVar("C", bound=Columns)
+C = TypeVar("C", bound=Columns[Any])
 
 
 def as_column(values: Any, type: DataType | None) -> Any:

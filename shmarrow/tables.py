@@ -25,7 +25,7 @@ from shmarrow.places import cut, places, sorted_places, starts_of
 from shmarrow.types import DataType, MetadataLike, Schema, struct, unify_schemas
 
 
-class Table(Columns):
+class Table(Columns[ChunkedArray]):
     """Record batches of one schema, one after another.
 
     Attributes

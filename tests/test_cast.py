@@ -209,6 +209,22 @@ def test_errors_say_where(values: list[Any], type: Any, target: Any, message: st
         sa.array(values, type).cast(target)
 
 
+@pytest.mark.parametrize("type", [sa.null(), sa.binary(0), sa.list_(sa.int8(), 0), sa.struct([])], ids=str)
+def test_slots_without_bytes_are_not_cast_by_the_billion(type: Any) -> None:
+    """A few bytes may claim any number of them; what would make values of them refuses."""
+    few = sa.nulls(2, type) if type == sa.null() else sa.array([b"" if type == sa.binary(0) else []] * 2, type)
+    many = few._with(length=1 << 62, buffers=[None] * len(few._buffers), null_count=0)
+    for array in (many, sa.StructArray.from_arrays([many], ["x"]), sa.LargeListArray.from_arrays([0, 1 << 62], many)):
+        for name in SAMPLES:
+            target = peer_type(name)
+            for wanted in (target, sa.struct({"x": target}), sa.list_view(target), sa.dictionary("int8", array.type)):
+                try:
+                    made = array.cast(wanted)
+                except sa.ShmarrowError:
+                    continue
+                assert made.nbytes < 1000
+
+
 # --- unions, maps, bytes ----------------------------------------------------------------------------------------
 
 MIXED = [1, "a", None, 3]
@@ -354,6 +370,22 @@ def test_nulls_in_dictionaries_and_distinct_values() -> None:
         array.dictionary_encode("int8")
 
 
+def test_joined_dictionaries_hold_each_value_once() -> None:
+    type = sa.dictionary("int8", "string")
+    values = [f"w{i}" for i in range(100)]
+    parts = [sa.array([*values[start:], None, *values[:start]], type) for start in (0, 7, 50)]
+    blank = sa.nulls(2, type)
+    joined = sa.concat_arrays([parts[0], blank, parts[1].slice(90), parts[2]])
+    joined.validate(full=True)
+    assert joined.type == type
+    assert joined.dictionary.to_pylist() == values
+    assert joined.to_pylist() == [*values, None, None, None, *parts[1].to_pylist()[90:], *parts[2].to_pylist()]
+    with pytest.raises(sa.InvalidData, match="200 distinct values are more than its indices reach"):
+        sa.concat_arrays([parts[0], sa.array([f"v{i}" for i in range(100)], type)])
+    encoded = sa.array(["a", None]).dictionary_encode("encode")
+    assert sa.concat_arrays([encoded, sa.array([None, "b"]).dictionary_encode()]).to_pylist() == ["a", None, None, "b"]
+
+
 def test_building_dictionaries_and_runs_keeps_values_apart() -> None:
     """Zeros of both signs, and arrays that look alike when they are shown."""
     for type in (sa.dictionary("int8", "float64"), sa.run_end_encoded("int32", "float64")):
@@ -392,7 +424,7 @@ def test_keys_with_the_same_hash_are_found_by_comparing(monkeypatch: pytest.Monk
 
     monkeypatch.setattr(codes, "_hashes", lambda data, starts, lengths: np.zeros(len(starts), np.uint64))
     monkeypatch.setattr(codes, "_ROUNDS", codes._ROUNDS[:3])
-    words = [f"w{i % 100}" for i in range(1000)]
+    words = [f"the word {i % 100}" for i in range(1000)]
     assert sa.array(words).dictionary_encode().indices.to_pylist() == [i % 100 for i in range(1000)]
 
 

@@ -457,12 +457,18 @@ BEYOND = [
 def test_values_that_python_does_not_have(type: Any, value: int, shown: str) -> None:
     array = array_of(type, np.array([0, value], type.storage))
     for read in (array.to_pylist, lambda: array[1], lambda: array.slice(1).to_pylist()):
-        with pytest.raises(sa.InvalidData, match=rf"slot [01] holds {shown}.*, .*to_numpy"):
+        with pytest.raises(sa.InvalidData, match=rf"slot [01] holds {shown}.*, .*(to_numpy|values)"):
             read()
     assert shown in str(array)
     assert shown in repr(array)
     nulls = make_array(type, 2, [np.array([1], np.uint8), array.buffers()[1]])
     assert nulls.to_pylist() == [array[0], None]
+
+
+def test_integers_with_nulls_become_floats_exactly_or_not_at_all() -> None:
+    assert sa.array([1 << 53, None]).to_numpy(zero_copy_only=False)[0] == float(1 << 53)
+    with pytest.raises(sa.InvalidData, match="slot 0 holds 9007199254740993"):
+        sa.array([(1 << 53) + 1, None]).to_numpy(zero_copy_only=False)
 
 
 def test_durations_to_the_ends_of_timedelta() -> None:

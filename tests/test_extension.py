@@ -796,6 +796,39 @@ def test_no_variants(storage: Any) -> None:
     assert passes_through(sa.nulls(1, storage), "arrow.parquet.variant", b"")
 
 
+@pytest.mark.parametrize(
+    ("type", "name"),
+    [
+        (sa.uuid(), "storage_type"), (sa.opaque("int8", "a", "b"), "type_name"),
+        (sa.fixed_shape_tensor("int8", [2]), "shape"),
+    ],
+    ids=["uuid", "opaque", "tensor"],
+)  # fmt: skip
+def test_types_are_immutable(type: Any, name: str) -> None:
+    before, known = getattr(type, name), {type: 1}
+    for change in (lambda: setattr(type, name, sa.int8()), lambda: delattr(type, name)):
+        with pytest.raises(AttributeError, match="immutable"):
+            change()
+    assert getattr(type, name) == before
+    assert known[pickle.loads(pickle.dumps(type))] == 1
+
+
+def test_types_of_users_are_immutable_once_they_are_made() -> None:
+    class Unit(ExtensionType):
+        extension_name = "test.unit"
+
+        def __init__(self, storage_type: Any, unit: str) -> None:
+            self.unit = unit
+            super().__init__(storage_type)
+            self.label = f"in {unit}"
+
+    made = Unit("int8", "m")
+    assert (made.unit, made.label, made.storage_type) == ("m", "in m", sa.int8())
+    for name in ("unit", "label", "storage_type", "other"):
+        with pytest.raises(AttributeError, match="immutable"):
+            setattr(made, name, "x")
+
+
 def test_a_type_brings_its_own_file_only() -> None:
     code = """if True:
         import io, sys

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from operator import index
-from typing import Any
+from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
@@ -24,7 +24,157 @@ from shmarrow.layout.memory import frozen
 from shmarrow.types import DataType
 from shmarrow.types.descriptors import simple_types
 
+if TYPE_CHECKING:
+    from shmarrow.extension import ExtensionArray, FixedShapeTensorArray, FixedShapeTensorType
+    from shmarrow.layout import (
+        BinaryArray,
+        BinaryViewArray,
+        BooleanArray,
+        DictionaryArray,
+        FixedSizeListArray,
+        LargeListArray,
+        LargeListViewArray,
+        ListArray,
+        ListViewArray,
+        MapArray,
+        NullArray,
+        PrimitiveArray,
+        RunEndEncodedArray,
+        StructArray,
+        UnionArray,
+    )
+
 __all__ = ["array", "infer_type"]
+
+
+@overload
+def array(
+    obj: Any, type: FixedShapeTensorType, mask: Any = None, size: int | None = None,
+    from_pandas: bool | None = None, safe: bool = True,
+) -> FixedShapeTensorArray: ...  # fmt: skip
+
+
+@overload
+def array(
+    obj: Any, type: types.FixedWidthType, mask: Any = None, size: int | None = None,
+    from_pandas: bool | None = None, safe: bool = True,
+) -> PrimitiveArray: ...  # fmt: skip
+
+
+@overload
+def array(
+    obj: Any, type: types.BoolType, mask: Any = None, size: int | None = None,
+    from_pandas: bool | None = None, safe: bool = True,
+) -> BooleanArray: ...  # fmt: skip
+
+
+@overload
+def array(
+    obj: Any, type: types.BinaryType | types.LargeBinaryType, mask: Any = None, size: int | None = None,
+    from_pandas: bool | None = None, safe: bool = True,
+) -> BinaryArray: ...  # fmt: skip
+
+
+@overload
+def array(
+    obj: Any, type: types.BinaryViewType, mask: Any = None, size: int | None = None,
+    from_pandas: bool | None = None, safe: bool = True,
+) -> BinaryViewArray: ...  # fmt: skip
+
+
+@overload
+def array(
+    obj: Any, type: types.ListType, mask: Any = None, size: int | None = None,
+    from_pandas: bool | None = None, safe: bool = True,
+) -> ListArray: ...  # fmt: skip
+
+
+@overload
+def array(
+    obj: Any, type: types.LargeListType, mask: Any = None, size: int | None = None,
+    from_pandas: bool | None = None, safe: bool = True,
+) -> LargeListArray: ...  # fmt: skip
+
+
+@overload
+def array(
+    obj: Any, type: types.ListViewType, mask: Any = None, size: int | None = None,
+    from_pandas: bool | None = None, safe: bool = True,
+) -> ListViewArray: ...  # fmt: skip
+
+
+@overload
+def array(
+    obj: Any, type: types.LargeListViewType, mask: Any = None, size: int | None = None,
+    from_pandas: bool | None = None, safe: bool = True,
+) -> LargeListViewArray: ...  # fmt: skip
+
+
+@overload
+def array(
+    obj: Any, type: types.FixedSizeListType, mask: Any = None, size: int | None = None,
+    from_pandas: bool | None = None, safe: bool = True,
+) -> FixedSizeListArray: ...  # fmt: skip
+
+
+@overload
+def array(
+    obj: Any, type: types.StructType, mask: Any = None, size: int | None = None,
+    from_pandas: bool | None = None, safe: bool = True,
+) -> StructArray: ...  # fmt: skip
+
+
+@overload
+def array(
+    obj: Any, type: types.MapType, mask: Any = None, size: int | None = None,
+    from_pandas: bool | None = None, safe: bool = True,
+) -> MapArray: ...  # fmt: skip
+
+
+@overload
+def array(
+    obj: Any, type: types.UnionType, mask: Any = None, size: int | None = None,
+    from_pandas: bool | None = None, safe: bool = True,
+) -> UnionArray: ...  # fmt: skip
+
+
+@overload
+def array(
+    obj: Any, type: types.DictionaryType, mask: Any = None, size: int | None = None,
+    from_pandas: bool | None = None, safe: bool = True,
+) -> DictionaryArray: ...  # fmt: skip
+
+
+@overload
+def array(
+    obj: Any, type: types.RunEndEncodedType, mask: Any = None, size: int | None = None,
+    from_pandas: bool | None = None, safe: bool = True,
+) -> RunEndEncodedArray: ...  # fmt: skip
+
+
+@overload
+def array(
+    obj: Any, type: types.NullType, mask: Any = None, size: int | None = None,
+    from_pandas: bool | None = None, safe: bool = True,
+) -> NullArray: ...  # fmt: skip
+
+
+@overload
+def array(
+    obj: Any, type: types.ExtensionType, mask: Any = None, size: int | None = None,
+    from_pandas: bool | None = None, safe: bool = True,
+) -> ExtensionArray: ...  # fmt: skip
+
+
+@overload
+def array(
+    obj: Any,
+    type: DataType | str | None = None,
+    mask: Any = None,
+    size: int | None = None,
+    from_pandas: bool | None = None,
+    safe: bool = True,
+) -> Array: ...
 
 
 def array(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable, Mapping
 from itertools import islice
 from typing import Any
@@ -63,7 +64,7 @@ def plain(obj: Any, size: int | None, build: Callable[..., Any]) -> tuple[Any, b
             raise InvalidType(f"{full_name(obj)} gives no ndarray: {error}") from None
     if not isinstance(obj, Iterable):
         raise InvalidType(f"expected an ndarray or an iterable of values, found {full_name(obj)}")
-    return list(obj if size is None else islice(obj, size)), False
+    return list(obj if size is None else islice(obj, min(size, sys.maxsize))), False
 
 
 def _by_interface(obj: Any) -> Any:

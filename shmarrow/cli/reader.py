@@ -56,7 +56,8 @@ def trips(table: sa.Table) -> list[Trips]:
 def _trips_of(batch: sa.RecordBatch) -> Iterator[Trips]:
     origin = batch["origin"].dictionary_encode()
     codes = origin.indices.values
-    delay, distance, hour = [batch[name].values for name in ("arr_delay", "distance", "time_hour")]
+    columns: list[Any] = [batch[name] for name in ("arr_delay", "distance", "time_hour")]
+    delay, distance, hour = [column.values for column in columns]
     arrived = np.asarray(batch["arr_delay"].is_valid())
     for code, name in enumerate(origin.dictionary.to_pylist()):
         rows = codes == code

@@ -290,7 +290,7 @@ def _moments(type: Any, values: Sequence[Any]) -> Values:
 
 
 def _days(type: Any, values: Sequence[Any]) -> Values:
-    days = np.fromiter(map(operator.methodcaller("toordinal"), values), np.int64, len(values)) - _EPOCH.toordinal()
+    days = np.fromiter(map(dt.date.toordinal, values), np.int64, len(values)) - _EPOCH.toordinal()
     return _checked(type, values, time.in_units(days, time.DAY, type, True))
 
 

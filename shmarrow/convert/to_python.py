@@ -49,9 +49,8 @@ def to_python(type: DataType, values: Values, valid: Mask | None = None, first: 
 
 def _refuse(type: DataType, values: Values, slot: int, first: int, what: str) -> Never:
     held = shown(type, values[slot : slot + 1])
-    raise InvalidData(
-        f"{type}: slot {first + slot} holds {held}, {what}; to_numpy(zero_copy_only=False) takes any value"
-    )
+    remedy = "values has the counts" if type.descriptor.values == "time" else "to_numpy(zero_copy_only=False) has it"
+    raise InvalidData(f"{type}: slot {first + slot} holds {held}, {what}; {remedy}")
 
 
 def _within(

@@ -11,7 +11,7 @@ Rules kept here:
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from shmarrow.bitmap import Mask
 from shmarrow.errors import InvalidType
@@ -34,12 +34,17 @@ class ExtensionArray(Array, of=ExtensionType):
     __slots__ = ()
 
     @property
-    def storage(self) -> Any:
+    def storage(self) -> Array:
         """The array of the storage type over the same buffers; copies nothing."""
+        found: Array = self._storage
+        return found
+
+    @property
+    def _storage(self) -> Any:
         return self._with(type=self._type.storage_type)
 
     @classmethod
-    def from_storage(cls, type: Any, storage: Any) -> Any:
+    def from_storage(cls, type: Any, storage: Any) -> Self:
         """The array of an extension type over the buffers of its storage; copies nothing.
 
         Raises
@@ -52,7 +57,9 @@ class ExtensionArray(Array, of=ExtensionType):
         if not isinstance(storage, Array) or storage.type != type.storage_type:
             found = storage.type if isinstance(storage, Array) else storage.__class__.__name__
             raise InvalidType(f"{type}: expected a storage array of {type.storage_type}, found {found}")
-        return storage._with(type=type)
+        of_storage: Any = storage
+        made: Self = of_storage._with(type=type)
+        return made
 
     def _under(self, storage: Any) -> Any:
         return storage._with(type=self._type)
@@ -60,20 +67,21 @@ class ExtensionArray(Array, of=ExtensionType):
     # --- asked of the storage ---
 
     def _count_nulls(self) -> int:
-        return self.storage._count_nulls()  # type: ignore[no-any-return]
+        return self._storage._count_nulls()  # type: ignore[no-any-return]
 
     def _valid(self) -> Mask:
-        return self.storage._valid()  # type: ignore[no-any-return]
+        return self._storage._valid()  # type: ignore[no-any-return]
 
     def to_numpy(self, zero_copy_only: bool = True) -> npt.NDArray[Any]:
         """The values of the storage as an ndarray; see there."""
-        return self.storage.to_numpy(zero_copy_only)  # type: ignore[no-any-return]
+        return self._storage.to_numpy(zero_copy_only)  # type: ignore[no-any-return]
 
     def _gather(self, indices: Indices) -> Any:
-        return self._under(self.storage._gather(indices))
+        return self._under(self._storage._gather(indices))
 
-    def trim(self) -> Any:
-        return self._under(self.storage.trim())
+    def trim(self) -> Self:
+        result: Self = self._under(self._storage.trim())
+        return result
 
     @classmethod
     def _join(cls, arrays: Sequence[Any]) -> Any:
@@ -81,7 +89,7 @@ class ExtensionArray(Array, of=ExtensionType):
         return arrays[0]._under(type(storages[0])._join(storages))
 
     def _same(self, other: Any, live: Mask | None) -> bool:
-        return self.storage._same(other.storage, live)  # type: ignore[no-any-return]
+        return self._storage._same(other.storage, live)  # type: ignore[no-any-return]
 
     def _codes(self) -> Indices:
         from shmarrow.layout.codes import slot_codes
@@ -89,10 +97,10 @@ class ExtensionArray(Array, of=ExtensionType):
         return slot_codes(self.storage)
 
     def _run_starts(self) -> Indices:
-        return self.storage._run_starts()  # type: ignore[no-any-return]
+        return self._storage._run_starts()  # type: ignore[no-any-return]
 
     def _cast(self, target: Any, safe: bool) -> Any:
-        return self.storage._cast_to(target, safe)
+        return self._storage._cast_to(target, safe)
 
     @classmethod
     def _cast_from(cls, array: Any, target: Any, safe: bool) -> Any:
@@ -105,34 +113,34 @@ class ExtensionArray(Array, of=ExtensionType):
         return cls.from_storage(target, array._cast_to(target.storage_type, safe))
 
     def _check_structure(self) -> None:
-        self.storage._check_structure()
+        self._storage._check_structure()
 
     def _check_null_count(self) -> None:
-        self.storage._check_null_count()
+        self._storage._check_null_count()
 
     def _check_references(self) -> None:
-        self.storage._check_references()
+        self._storage._check_references()
 
     def _check_values(self) -> None:
-        self.storage._check_values()
+        self._storage._check_values()
 
     def _takes(self, field: Field, found: DataType) -> bool:
-        return self.storage._takes(field, found)  # type: ignore[no-any-return]
+        return self._storage._takes(field, found)  # type: ignore[no-any-return]
 
     def _check_nullability(self, live: Mask | None) -> None:
-        self.storage._check_nullability(live)
+        self._storage._check_nullability(live)
 
     def _logical_nulls(self) -> Mask | None:
-        return self.storage._logical_nulls()  # type: ignore[no-any-return]
+        return self._storage._logical_nulls()  # type: ignore[no-any-return]
 
     # --- Python values ---
 
     def _item(self, index: int) -> Any:
-        value = self.storage._item(index)
+        value = self._storage._item(index)
         return None if value is None else self._type.to_python(value)
 
     def _pylist(self, valid: Mask | None) -> list[Any]:
-        values: list[Any] = self.storage.to_pylist()
+        values: list[Any] = self._storage.to_pylist()
         if not _converts(self._type):
             return values
         convert = self._type.to_python
@@ -140,18 +148,18 @@ class ExtensionArray(Array, of=ExtensionType):
 
     def _item_preview(self, index: int, budget: Budget) -> str:
         if not _converts(self._type):
-            return self.storage._item_preview(index, budget)  # type: ignore[no-any-return]
+            return self._storage._item_preview(index, budget)  # type: ignore[no-any-return]
         value = self._item(index)
         return "null" if value is None else clip(str(value), 100)
 
     @classmethod
-    def from_pylist(cls, type: Any, values: Sequence[Any], valid: Mask | None) -> Any:
+    def from_pylist(cls, type: Any, values: Sequence[Any], valid: Mask | None) -> Self:
         items = [None if value is None else type.from_python(value) for value in values]
         storage = array_class(type.storage_type).from_pylist(type.storage_type, items, valid)
         return cls.from_storage(type, storage)
 
     @classmethod
-    def from_numpy(cls, type: Any, values: npt.NDArray[Any], valid: Mask | None = None) -> Any:
+    def from_numpy(cls, type: Any, values: npt.NDArray[Any], valid: Mask | None = None) -> Self:
         """An array over an ndarray that the storage type takes; copies where the storage does.
 
         Parameters
@@ -168,7 +176,8 @@ class ExtensionArray(Array, of=ExtensionType):
         if values.dtype.kind == "O" and values.ndim == 1:
             keep = [True] * len(values) if valid is None else valid.tolist()
             items = [item if kept else None for item, kept in zip(values.tolist(), keep, strict=True)]
-            return array_from_pylist(items, type)
+            result: Self = array_from_pylist(items, type)
+            return result
         return cls.from_storage(type, array_from_numpy(values, type.storage_type, valid))
 
     @classmethod

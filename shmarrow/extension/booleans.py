@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
@@ -50,7 +50,7 @@ class Bool8Array(ExtensionArray, of=Bool8Type):
             result = np.empty(self._length, object)
             result[:] = self.to_pylist()
             return result
-        values = self.storage.values
+        values = self._storage.values
         if not len(values) or int(values.view(np.uint8).max()) <= 1:
             return values.view(np.bool_)  # type: ignore[no-any-return]
         if zero_copy_only:
@@ -58,7 +58,7 @@ class Bool8Array(ExtensionArray, of=Bool8Type):
         return values != 0  # type: ignore[no-any-return]
 
     @classmethod
-    def from_numpy(cls, type: Any, values: npt.NDArray[Any], valid: Mask | None = None) -> Any:
+    def from_numpy(cls, type: Any, values: npt.NDArray[Any], valid: Mask | None = None) -> Self:
         """An array over bool or int8 values of shape (n,); copies nothing where they are contiguous."""
         return super().from_numpy(type, values.view(np.int8) if values.dtype == np.bool_ else values, valid)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
@@ -149,7 +149,7 @@ class FixedShapeTensorArray(ExtensionArray, of=FixedShapeTensorType):
         CopyRequired
             If tensors or elements are null, or numpy has no zero-copy form of the elements.
         """
-        flat = self.storage.to_numpy(True)
+        flat = self._storage.to_numpy(True)
         try:
             tensors = flat.reshape(self._length, *self._type.shape)
         except ValueError as error:
@@ -170,7 +170,7 @@ class FixedShapeTensorArray(ExtensionArray, of=FixedShapeTensorType):
         return None if row.null_count else row.to_numpy_ndarray()[0]
 
     @classmethod
-    def from_numpy_ndarray(cls, values: npt.NDArray[Any], dim_names: Sequence[str] | None = None) -> Any:
+    def from_numpy_ndarray(cls, values: npt.NDArray[Any], dim_names: Sequence[str] | None = None) -> Self:
         """Tensors over an ndarray of shape (length, ...); copies only one that has gaps or runs backwards.
 
         The dimensions lie in memory as they do in ``values``; the type's permutation says in which order they are.
@@ -209,7 +209,7 @@ class FixedShapeTensorArray(ExtensionArray, of=FixedShapeTensorType):
         return cls.from_numpy(type, values)
 
     @classmethod
-    def from_numpy(cls, type: Any, values: npt.NDArray[Any], valid: Mask | None = None) -> Any:
+    def from_numpy(cls, type: Any, values: npt.NDArray[Any], valid: Mask | None = None) -> Self:
         """Tensors over an ndarray as :meth:`to_numpy_ndarray` gives it; copies one in another order or with gaps."""
         from shmarrow.layout.from_values import array_from_numpy
         from shmarrow.layout.memory import validity_of
@@ -325,13 +325,13 @@ class VariableShapeTensorArray(ExtensionArray, of=VariableShapeTensorType):
 
     def shapes(self) -> npt.NDArray[np.int32]:
         """The physical shape of each tensor: int32 of shape (length, ndim), a view; null tensors have any."""
-        sizes = self.storage.field("shape")._window().values
+        sizes = self._storage.field("shape")._window().values
         return sizes.reshape(self._length, self._type.ndim)  # type: ignore[no-any-return]
 
     def tensor(self, index: int) -> npt.NDArray[Any] | None:
         """One tensor as an ndarray of its logical shape, a read-only view; None where it is null."""
         _check_index(self, index)
-        return self.slice(index, 1).to_tensors()[0]  # type: ignore[no-any-return]
+        return self.slice(index, 1).to_tensors()[0]
 
     def to_tensors(self) -> list[npt.NDArray[Any] | None]:
         """The tensors as ndarrays of their logical shapes, read-only views; None where a tensor is null.
@@ -345,7 +345,7 @@ class VariableShapeTensorArray(ExtensionArray, of=VariableShapeTensorType):
         """
         mask = self._mask()
         offsets, shapes = self._checked(mask)
-        data = self.storage.field("data").values
+        data = self._storage.field("data").values
         first, last = (int(offsets[0]), int(offsets[-1])) if len(offsets) else (0, 0)
         flat = data.slice(first, last - first).to_numpy(True)
         valid = [True] * self._length if mask is None else mask.tolist()
@@ -362,7 +362,7 @@ class VariableShapeTensorArray(ExtensionArray, of=VariableShapeTensorType):
         """Offsets into the elements, and shapes, after a check that they fit each other where ``valid`` is True."""
         from shmarrow.layout.binary import checked_offsets
 
-        data, shape = self.storage.field("data"), self.storage.field("shape")
+        data, shape = self._storage.field("data"), self._storage.field("shape")
         offsets = checked_offsets(data, len(data.values), "elements")
         shapes = self.shapes()
         counts = np.diff(offsets)

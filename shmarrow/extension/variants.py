@@ -9,6 +9,7 @@ from shmarrow.errors import InvalidArgument
 from shmarrow.extension.array import ExtensionArray
 from shmarrow.extension.parameters import children_of, values_of
 from shmarrow.extension.uuids import UuidType
+from shmarrow.layout import Array
 from shmarrow.types import DataType, ExtensionType, Field
 
 _BINARY = (types.binary(), types.large_binary(), types.binary_view())
@@ -78,22 +79,25 @@ class VariantArray(ExtensionArray, of=VariantType):
     __slots__ = ()
 
     @property
-    def metadata(self) -> Any:
+    def metadata(self) -> Array:
         """The metadata of each value; copies nothing."""
-        return self.storage.field("metadata")
+        result: Array = self._storage.field("metadata")
+        return result
 
     @property
-    def value(self) -> Any:
+    def value(self) -> Array | None:
         """The encoded values, or None where the type has no such field; copies nothing."""
-        return self._optional("value")
+        result: Array | None = self._optional("value")
+        return result
 
     @property
-    def typed_value(self) -> Any:
+    def typed_value(self) -> Array | None:
         """The shredded values, or None where the type has no such field; copies nothing."""
-        return self._optional("typed_value")
+        result: Array | None = self._optional("typed_value")
+        return result
 
     def _optional(self, name: str) -> Any:
-        return self.storage.field(name) if name in self._type.storage_type.names else None
+        return self._storage.field(name) if name in self._type.storage_type.names else None
 
 
 def parquet_variant(storage_type: DataType | None = None) -> VariantType:

@@ -9,6 +9,7 @@ from shmarrow import types
 from shmarrow.errors import InvalidArgument, InvalidData, InvalidType
 from shmarrow.extension.array import ExtensionArray
 from shmarrow.extension.parameters import children_of, values_of
+from shmarrow.layout import PrimitiveArray
 from shmarrow.types import DataType, ExtensionType, Field
 
 
@@ -71,15 +72,17 @@ class TimestampWithOffsetArray(ExtensionArray, of=TimestampWithOffsetType):
     __slots__ = ()
 
     @property
-    def timestamps(self) -> Any:
+    def timestamps(self) -> PrimitiveArray:
         """The moments as a timestamp array in UTC; copies nothing."""
-        return self.storage.field("timestamp")
+        result: PrimitiveArray = self._storage.field("timestamp")
+        return result
 
     @property
-    def offset_minutes(self) -> Any:
+    def offset_minutes(self) -> PrimitiveArray:
         """The offsets in minutes as an int16 array; a copy only where they are dictionary or run-end encoded."""
-        offsets = self.storage.field("offset_minutes")
-        return offsets if offsets.type.layout == "primitive" else offsets.decode()
+        offsets = self._storage.field("offset_minutes")
+        result: PrimitiveArray = offsets if offsets.type.layout == "primitive" else offsets.decode()
+        return result
 
     def _check_values(self) -> None:
         super()._check_values()

@@ -7,7 +7,7 @@ makes arrays from Python values and numpy, ``codes`` finds which slots hold the 
 from __future__ import annotations
 
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from shmarrow.convert.python import DayTime, MonthDayNano
 from shmarrow.layout.array import Array
@@ -22,29 +22,39 @@ from shmarrow.layout.map import MapArray
 from shmarrow.layout.primitive import PrimitiveArray
 from shmarrow.layout.struct import StructArray
 
+if TYPE_CHECKING:
+    from shmarrow.layout.binary_view import BinaryViewArray
+    from shmarrow.layout.list_view import LargeListViewArray, ListViewArray
+    from shmarrow.layout.null import NullArray
+    from shmarrow.layout.run_end_encoded import RunEndEncodedArray
+    from shmarrow.layout.union import UnionArray
+
 __all__ = [
     "LISTING",
     "Array",
     "BinaryArray",
+    "BinaryViewArray",
     "BooleanArray",
     "BufferSpec",
     "DayTime",
     "DictionaryArray",
     "FixedSizeListArray",
     "LargeListArray",
+    "LargeListViewArray",
     "Layout",
     "ListArray",
+    "ListViewArray",
     "MapArray",
     "MonthDayNano",
+    "NullArray",
     "PrimitiveArray",
+    "RunEndEncodedArray",
     "StructArray",
+    "UnionArray",
     "concat_arrays",
     "make_array",
     "nulls",
 ]
-
-
-__all__ += LATE_CLASSES
 
 
 def __getattr__(name: str) -> Any:

@@ -14,7 +14,7 @@ from shmarrow.errors import IndexOutOfRange, InvalidArgument, InvalidData, Inval
 from shmarrow.layout.array import Array
 from shmarrow.layout.listing import LISTING
 from shmarrow.layout.memory import EMPTY, Indices, frozen, validity_of
-from shmarrow.types import DataType
+from shmarrow.types import DataType, int64
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -107,7 +107,7 @@ def offsets_and_nulls(
     A null offset is read as the next one that is not null.
     """
     if getattr(offsets, "null_count", 0) or (isinstance(offsets, (list, tuple)) and None in offsets):
-        offsets = as_array(offsets, what)
+        offsets = as_array(offsets, what, int64())
         known = offsets._mask()
         if known is not None and offsets.type.layout == "primitive":
             nearest = np.where(known, np.arange(len(known)), len(known))
@@ -222,11 +222,11 @@ def checked_parts(
         raise InvalidType(f"{type}: buffers hold the indices only; use DictionaryArray.from_arrays")
     slots, first = checked_size(length, "a length"), checked_size(offset, "an offset")
     nulls = -1 if null_count == -1 else checked_size(null_count, "a null count")
-    for child in _items(children, "children"):
+    for child in items_of(children, "children"):
         if not isinstance(child, Array):
             raise InvalidType(f"{type}: children are Arrays, found {child.__class__.__name__}")
-    rows, given = LISTING[type.layout].buffers, _items(buffers, "buffers")
-    if not LISTING[type.layout].has_validity and given[:1] == [None]:
+    rows, given = LISTING[type.layout].buffers, items_of(buffers, "buffers")
+    if not LISTING[type.layout].has_validity and given and given[0] is None:
         given = given[1:]
     parts = [_as_bytes(type, data) for data in given]
     filled = [
@@ -235,7 +235,8 @@ def checked_parts(
     return slots, [*filled, *parts[len(rows) :]], nulls, first, list(children)
 
 
-def _items(values: Any, what: str) -> list[Any]:
+def items_of(values: Any, what: str) -> list[Any]:
+    """A sequence of arguments as a list; InvalidType for what is none."""
     refuse_type(values, what)
     try:
         return list(values)

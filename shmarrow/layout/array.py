@@ -13,7 +13,7 @@ Rules kept here:
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Self, SupportsIndex, overload
 
 import numpy as np
 
@@ -49,6 +49,13 @@ from shmarrow.types import DataType, Field, as_type
 
 if TYPE_CHECKING:
     import numpy.typing as npt
+
+    from shmarrow.layout.boolean import BooleanArray
+    from shmarrow.layout.dictionary import DictionaryArray
+    from shmarrow.layout.run_end_encoded import RunEndEncodedArray
+
+
+Slice = slice
 
 
 class Array:
@@ -114,9 +121,10 @@ class Array:
     # --- what it is ---
 
     @property
-    def type(self) -> Any:
+    def type(self) -> DataType:
         """The logical type."""
-        return self._type
+        found: DataType = self._type
+        return found
 
     @property
     def offset(self) -> int:
@@ -191,7 +199,7 @@ class Array:
             return np.ones(self._length, np.bool_)
         return mask
 
-    def is_null(self, nan_is_null: bool = False) -> Any:
+    def is_null(self, nan_is_null: bool = False) -> BooleanArray:
         """A BooleanArray, True for slots that are null, also where a child, a run or a dictionary's value is; a copy.
 
         Parameters
@@ -210,20 +218,28 @@ class Array:
             missing = np.zeros(self._length, np.bool_)
         if nan_is_null and self._type.layout == "primitive" and _has_floats(self._type):
             missing |= np.isnan(self.values)  # type: ignore[attr-defined]
-        return booleans(missing)
+        result: BooleanArray = booleans(missing)
+        return result
 
-    def is_valid(self) -> Any:
+    def is_valid(self) -> BooleanArray:
         """A BooleanArray, False for slots that are null; the opposite of :meth:`is_null`, and its errors."""
         check_slots(self)
         missing = self._logical_nulls()
-        return booleans(self._valid() if missing is None else ~missing)
+        result: BooleanArray = booleans(self._valid() if missing is None else ~missing)
+        return result
 
     # --- access ---
 
     def __len__(self) -> int:
         return self._length
 
-    def __getitem__(self, key: Any) -> Any:
+    @overload
+    def __getitem__(self, key: Slice) -> Self: ...
+
+    @overload
+    def __getitem__(self, key: SupportsIndex) -> Any: ...
+
+    def __getitem__(self, key: Slice | SupportsIndex) -> Any:
         """One value as a Python object, or a slice as an array without copying."""
         if isinstance(key, slice):
             start, stop, step = key.indices(self._length)
@@ -255,7 +271,7 @@ class Array:
         """The value of a slot that is not null."""
         return self.slice(index, 1)._pylist(None)[0]
 
-    def slice(self, offset: int = 0, length: int | None = None) -> Any:
+    def slice(self, offset: int = 0, length: int | None = None) -> Self:
         """The slots from ``offset`` on, ``length`` of them or as many as there are; copies nothing.
 
         Raises
@@ -269,22 +285,30 @@ class Array:
         count = 0 if self._null_count == 0 else self._null_count if length == self._length else -1
         return self._with(offset=self._offset + offset, length=length, null_count=count)
 
-    def _with(self, **changes: Any) -> Any:
+    def _with(self, **changes: Any) -> Self:
         values: dict[str, Any] = {
             "type": self._type, "length": self._length, "buffers": self._buffers, "null_count": self._null_count,
             "offset": self._offset, "children": self._children, "dictionary": self._dictionary,
         }  # fmt: skip
         values.update(changes)
-        return make_array(**values)
+        return self._made(**values)
+
+    @classmethod
+    def _made(cls, *arguments: Any, **keywords: Any) -> Self:
+        """What :func:`make_array` makes, where that is known to be of this class or one derived from it."""
+        made: Self = make_array(*arguments, **keywords)
+        return made
 
     def to_pylist(self) -> list[Any]:
         """The values as Python objects, None for null; a copy.
 
-        Values that Python's own types cannot hold (dates beyond the year 9999, nanoseconds) come as
-        ``numpy.datetime64`` or ``numpy.timedelta64``.
+        Their class depends on the type alone: timestamps, durations and times in nanoseconds are
+        ``numpy.datetime64`` and ``numpy.timedelta64``, in other units those of ``datetime``.
 
         Raises
         ------
+        InvalidData
+            If ``datetime`` has no such value, such as a date beyond the year 9999; :meth:`to_numpy` has it.
         LimitExceeded
             If slots that take no bytes of their own would make more than 2**24 values.
         """
@@ -328,7 +352,7 @@ class Array:
 
     # --- gathering ---
 
-    def take(self, indices: Any) -> Any:
+    def take(self, indices: Any) -> Self:
         """The slots at ``indices``, in that order; a copy of what the layout needs to copy.
 
         Parameters
@@ -347,7 +371,8 @@ class Array:
         """
         from shmarrow.layout.arguments import checked_positions
 
-        return self._take(*checked_positions(indices))
+        result: Self = self._take(*checked_positions(indices))
+        return result
 
     def _take(self, indices: npt.NDArray[Any], valid: Mask | None = None) -> Any:
         """The slots at integers of shape (n,); where ``valid`` is False a null, whatever the index."""
@@ -376,7 +401,7 @@ class Array:
         buffers[0] = read_only(bitmap.pack(valid))
         return self._with(buffers=buffers, null_count=len(valid) - int(np.count_nonzero(valid)))
 
-    def filter(self, mask: Any, null_selection_behavior: str = "drop") -> Any:
+    def filter(self, mask: Any, null_selection_behavior: str = "drop") -> Self:
         """The slots where ``mask`` is True; a copy of what the layout needs to copy.
 
         Parameters
@@ -398,13 +423,13 @@ class Array:
         positions, valid = selection(mask, self._length, null_selection_behavior)
         return self if valid is None and len(positions) == self._length else self._take(positions, valid)
 
-    def drop_null(self) -> Any:
+    def drop_null(self) -> Self:
         """The slots that are not null, as :meth:`is_null` says."""
         check_slots(self)
         missing = self._logical_nulls()
         return self if missing is None else self._take(np.flatnonzero(~missing))
 
-    def fill_null(self, fill_value: Any) -> Any:
+    def fill_null(self, fill_value: Any) -> Self:
         """A value in the place of nulls, as :meth:`is_null` says; the array itself where there are none.
 
         Parameters
@@ -421,13 +446,14 @@ class Array:
         """
         from shmarrow.layout.selection import fill_null
 
-        return fill_null(self, fill_value)
+        found: Self = fill_null(self, fill_value)
+        return found
 
     def _gather(self, indices: Indices) -> Any:
         """The slots at ``indices``, which are in range, without validity and with offset 0."""
         raise NotImplementedError
 
-    def trim(self) -> Any:
+    def trim(self) -> Self:
         """An equal array with offset 0 that refers to no more bytes than its slots need; copies only what must move."""
         raise NotImplementedError
 
@@ -523,6 +549,11 @@ class Array:
         found = self._count_nulls()
         if self._null_count >= 0 and found != self._null_count:
             raise InvalidData(f"{self._type}: the null count says {self._null_count}, the validity bitmap says {found}")
+
+    def _check_slots(self) -> None:
+        """Where values lead, and what they promise otherwise; layouts that see both in one walk say so."""
+        self._check_references()
+        self._check_values()
 
     def _check_references(self) -> None:
         """That offsets, views, indices, type ids and run ends lead to what is there."""
@@ -620,13 +651,13 @@ class Array:
         return _zeros(type, length)
 
     @classmethod
-    def from_pylist(cls, type: Any, values: Sequence[Any], valid: Mask | None) -> Any:
+    def from_pylist(cls, type: Any, values: Sequence[Any], valid: Mask | None) -> Self:
         """An array of ``type`` from Python values; ``valid`` is False where a value is None, None where none is."""
         raise NotImplementedError
 
     # --- casting and encoding ---
 
-    def cast(self, target_type: DataType | str, safe: bool = True) -> Any:
+    def cast(self, target_type: DataType | str, safe: bool = True) -> Array:
         """The same values as another type; ``docs/casts.md`` lists what can be cast to what.
 
         Parameters
@@ -645,7 +676,7 @@ class Array:
             If a value does not fit the target, or a null comes under a field that is not nullable.
         """
         target = as_type(target_type)
-        result = self._cast_to(target, safe)
+        result: Array = self._cast_to(target, safe)
         if result is not self and _has_required(target):
             result._check_nullability(None)
         return result
@@ -666,7 +697,7 @@ class Array:
         """The array as another type; None where values of the one are never values of the other."""
         return None
 
-    def view(self, target_type: DataType | str) -> Any:
+    def view(self, target_type: DataType | str) -> Array:
         """The same bits as values of another type of the same width; copies nothing and checks no value.
 
         Raises
@@ -677,18 +708,22 @@ class Array:
         target = as_type(target_type)
         if not self._type.layout == target.layout == "primitive" or self._type.byte_width != target.byte_width:
             raise InvalidType(f"cannot view {self._type} as {target}: they are not of one number of bytes")
-        return self._with(type=target)
+        made: Array = make_array(target, self._length, self._buffers, self._null_count, self._offset)
+        return made
 
-    def unique(self) -> Any:
+    def unique(self) -> Self:
         """The distinct values in the order of their first appearance, null once; a copy.
 
         Values are the same when their bits are: 0.0 and -0.0 are two values, and NaNs with the same bits are one.
         """
         from shmarrow.layout.codes import codes_of
 
-        return self._take(codes_of(self, with_null=True)[1])
+        result: Self = self._take(codes_of(self, with_null=True)[1])
+        return result
 
-    def dictionary_encode(self, null_encoding: str = "mask", index_type: DataType | str | None = None) -> Any:
+    def dictionary_encode(
+        self, null_encoding: str = "mask", index_type: DataType | str | None = None
+    ) -> DictionaryArray:
         """Indices into the distinct values, in the order of their first appearance.
 
         Values are the same when their bits are: 0.0 and -0.0 are two values.
@@ -710,9 +745,11 @@ class Array:
         """
         from shmarrow.layout.dictionary import encode
 
-        return self if self._type.layout == "dictionary" else encode(self, null_encoding, index_type)
+        found: Any = self if self._type.layout == "dictionary" else encode(self, null_encoding, index_type)
+        made: DictionaryArray = found
+        return made
 
-    def run_end_encode(self, run_end_type: DataType | str = "int32") -> Any:
+    def run_end_encode(self, run_end_type: DataType | str = "int32") -> RunEndEncodedArray:
         """Runs of equal neighbours; neighbouring nulls are one run.
 
         Neighbours are equal when their bits are. An array that is run-end encoded already stays as it is.
@@ -724,7 +761,9 @@ class Array:
         """
         from shmarrow.layout.run_end_encoded import encode
 
-        return self if self._type.layout == "run_end_encoded" else encode(self, run_end_type)
+        found: Any = self if self._type.layout == "run_end_encoded" else encode(self, run_end_type)
+        made: RunEndEncodedArray = found
+        return made
 
     def _codes(self) -> Indices:
         """For each slot the first slot with the same value, -1 for null; see ``codes``, which asks for them."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import codecs
 import itertools
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
@@ -94,7 +94,7 @@ class BinaryArray(Array):
         data = gather_bytes(self.data, starts, lengths)
         return make_array(self._type, len(indices), [None, frozen(ends), data], 0)
 
-    def trim(self) -> Any:
+    def trim(self) -> Self:
         offsets, data = trimmed_offsets(self, len(self.data))
         buffers = [self._trimmed_validity(), frozen(offsets), self.data[data]]
         return self._with(offset=0, buffers=buffers, null_count=self.null_count)
@@ -146,14 +146,14 @@ class BinaryArray(Array):
             check_utf8(self, self.data, self.offsets)
 
     @classmethod
-    def from_pylist(cls, type: Any, values: Sequence[Any], valid: Mask | None) -> Any:
+    def from_pylist(cls, type: Any, values: Sequence[Any], valid: Mask | None) -> Self:
         data, lengths = join_bytes(type, values, valid)
         offsets = offsets_of(lengths, type.offset_dtype, f"{type} values")
         validity, nulls = validity_of(valid)
-        return make_array(type, len(values), [validity, frozen(offsets), np.frombuffer(data, np.uint8)], nulls)
+        return cls._made(type, len(values), [validity, frozen(offsets), np.frombuffer(data, np.uint8)], nulls)
 
     @classmethod
-    def from_arrays(cls, offsets: Any, data: Any, type: DataType | str | None = None, mask: Any = None) -> Any:
+    def from_arrays(cls, offsets: Any, data: Any, type: DataType | str | None = None, mask: Any = None) -> Self:
         """Byte strings or text from offsets of shape (n + 1,) and the bytes that they point into.
 
         Copies nothing that fits.
@@ -188,7 +188,7 @@ class BinaryArray(Array):
             raw = np.frombuffer(data, "u1") if memoryview(data).nbytes else EMPTY
         except (TypeError, ValueError, BufferError) as error:
             raise InvalidType(f"{made}: data are contiguous bytes, found {data.__class__.__name__}: {error}") from None
-        result = make_array(made, len(typed) - 1, [validity, frozen(typed), frozen(raw)], nulls)
+        result: Self = make_array(made, len(typed) - 1, [validity, frozen(typed), frozen(raw)], nulls)
         result.validate()
         return result
 
@@ -363,10 +363,11 @@ def join_bytes(type: Any, values: Sequence[Any], valid: Mask | None) -> tuple[by
         except UnicodeEncodeError as error:
             raise InvalidData(f"{type}: text with lone surrogates has no UTF-8 form: {error}") from None
     else:
-        if not all(issubclass(kind, (bytes, bytearray, memoryview)) for kind in kinds_of(known)):
+        kinds = kinds_of(known)
+        if not all(issubclass(kind, (bytes, bytearray, memoryview)) for kind in kinds):
             raise _wrong_kind(type, known, (bytes, bytearray, memoryview))
-        # The length of a view of other items than bytes is not its number of bytes.
-        known = [value.tobytes() if isinstance(value, memoryview) else value for value in known]
+        if memoryview in kinds:  # the length of a view of other items than bytes is not its number of bytes
+            known = [value.tobytes() if isinstance(value, memoryview) else value for value in known]
         data = b"".join(known)
     lengths = np.fromiter(map(len, known), np.int64, len(known))
     if valid is None:
@@ -411,7 +412,7 @@ def write_words(target: npt.NDArray[np.uint8], to: Indices, words: npt.NDArray[n
     These are written whole, also of shorter runs: what is too much goes into the first bytes of the runs that follow,
     which are written after it, as numpy assigns in the order of the indices.
     """
-    _words_at(target, 8)[to] = words
+    words_at(target, 8)[to] = words
 
 
 def copy_rest(target: npt.NDArray[np.uint8], to: Indices, source: Bytes, starts: Indices, lengths: Indices) -> None:
@@ -430,7 +431,7 @@ def copy_rest(target: npt.NDArray[np.uint8], to: Indices, source: Bytes, starts:
         some &= lengths <= _LONG
     if not some.all():
         to, starts, lengths = to[some], starts[some], lengths[some]
-    write = _words_at(target, 8)
+    write = words_at(target, 8)
     position = 8
     while len(to):
         write[to + position] = load_words(source, starts + position)
@@ -440,7 +441,7 @@ def copy_rest(target: npt.NDArray[np.uint8], to: Indices, source: Bytes, starts:
             to, starts, lengths = to[more], starts[more], lengths[more]
 
 
-def _words_at(data: npt.NDArray[np.uint8], width: int) -> npt.NDArray[Any]:
+def words_at(data: npt.NDArray[np.uint8], width: int) -> npt.NDArray[Any]:
     """The word of so many bytes at each position of the data; a view."""
     return np.ndarray((len(data) - width + 1,), f"<u{width}", data, 0, (1,))
 
@@ -459,9 +460,9 @@ def load_words(data: Bytes, starts: Indices) -> npt.NDArray[np.uint64]:
         data = np.concatenate([data, np.zeros(8 - len(data), np.uint8)])
     last = len(data) - 8
     if not len(starts) or int(starts.max()) <= last:
-        inside: npt.NDArray[np.uint64] = _words_at(data, 8)[starts]
+        inside: npt.NDArray[np.uint64] = words_at(data, 8)[starts]
         return inside
-    words: npt.NDArray[np.uint64] = _words_at(data, 8)[np.minimum(starts, last)]
+    words: npt.NDArray[np.uint64] = words_at(data, 8)[np.minimum(starts, last)]
     beyond = np.flatnonzero(starts > last)
     if len(beyond):
         missing = (starts[beyond] - last).clip(0, 8)

@@ -7,7 +7,7 @@ first four bytes follow, the index of a data buffer, and the offset in it.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeAlias
 
 import numpy as np
 
@@ -31,6 +31,7 @@ from shmarrow.layout.binary import (
     same_runs,
     slices,
     split,
+    words_at,
     write_words,
 )
 from shmarrow.layout.making import make_array
@@ -44,7 +45,8 @@ INLINE = 12
 _WORDS = np.dtype(("<i4", (4,)))
 _PAIR = np.dtype(("<u8", (2,)))
 _MAX = (1 << 31) - 1
-_SIZE = np.uint64(0xFFFFFFFF)
+_MASK = 0xFFFFFFFF
+_SIZE = np.uint64(_MASK)
 _HALF = np.uint64(32)
 _HIGH_BITS = np.uint64(0x8080808080808080)
 _PADDING = ~np.array([int(LOW_BYTES[min(size + 4, 8)]) for size in range(INLINE + 1)], np.uint64)
@@ -146,17 +148,16 @@ class BinaryViewArray(Array, late=True):
         """Which of some views are long, the numbers of their buffers and where they start there; 0 for others."""
         long = sizes > INLINE
         places = words[:, 1] * long
-        numbers, starts = (places & _SIZE).view(np.int64), (places >> _HALF).view(np.int64)
+        starts = (places >> _HALF).view(np.int64)
         ends = starts + sizes
+        if len(room) == 2 and not int(np.bitwise_or.reduce(places)) & _MASK and int(ends.max()) <= min(room[0], _MAX):
+            return long, np.zeros_like(starts), starts
+        numbers = (places & _SIZE).view(np.int64)
         beyond = len(room) - 1
-        inside = int(numbers.max()) < beyond and (
-            int(ends.max()) <= int(room[0]) if beyond == 1 else not (ends > room[numbers]).any()
-        )
-        if not inside or int(starts.max()) > _MAX or int(sizes.max()) > _MAX:
-            wrong = (ends > room[np.minimum(numbers, beyond)]) | (starts > _MAX) | (sizes > _MAX)
-            wrong &= long
-            if wrong.any():
-                self._fail(first + int(wrong.argmax()))
+        wrong = (ends > room[np.minimum(numbers, beyond)]) | (starts > _MAX) | (sizes > _MAX)
+        wrong &= long
+        if wrong.any():
+            self._fail(first + int(wrong.argmax()))
         return long, numbers, starts
 
     def _long(self, sizes: Sizes) -> Iterator[tuple[Indices, Indices, Indices]]:
@@ -265,7 +266,7 @@ class BinaryViewArray(Array, late=True):
         buffers = [None, frozen(self.views[indices]), *self._buffers[2:]]
         return make_array(self._type, len(indices), buffers, 0)
 
-    def trim(self) -> Any:
+    def trim(self) -> Self:
         valid = self._mask()
         words = self._words()
         if valid is not None:
@@ -364,6 +365,9 @@ class BinaryViewArray(Array, late=True):
             if int(own.max()) > INLINE:
                 self._places(first, words[first : first + PIECE], own, room)
 
+    def _check_slots(self) -> None:
+        self._check_values()  # which starts with where the views lead
+
     def _check_values(self) -> None:
         valid = self._mask()
         sizes = self._sizes(valid)
@@ -372,11 +376,10 @@ class BinaryViewArray(Array, late=True):
             short: Any = slice(None)
             if piece.long is not None:
                 short = np.flatnonzero(~piece.long)
-                at = np.flatnonzero(piece.long)
-                heads = load_words(piece.source, piece.starts[at]) ^ (piece.words[at, 0] >> _HALF)
-                unequal = (heads & _SIZE) != 0
+                unequal = words_at(piece.source, 4)[piece.starts] != piece.words.view("<u4")[:, 1]
+                unequal &= piece.long
                 if unequal.any():
-                    slot = piece.first + int(at[unequal.argmax()])
+                    slot = piece.first + int(unequal.argmax())
                     raise InvalidData(
                         f"{self._type}: the view at {slot} has a prefix other than its value's first 4 bytes"
                     )
@@ -397,12 +400,12 @@ class BinaryViewArray(Array, late=True):
                 check_utf8(part, data, offsets, start)
 
     @classmethod
-    def from_pylist(cls, type: Any, values: Sequence[Any], valid: Mask | None) -> Any:
+    def from_pylist(cls, type: Any, values: Sequence[Any], valid: Mask | None) -> Self:
         data, lengths = join_bytes(type, values, valid)
         return cls.over(type, np.frombuffer(data, np.uint8), _offsets(lengths), valid)
 
     @classmethod
-    def over(cls, type: Any, data: Bytes, offsets: npt.NDArray[Any], valid: Mask | None = None) -> Any:
+    def over(cls, type: Any, data: Bytes, offsets: npt.NDArray[Any], valid: Mask | None = None) -> Self:
         """Views of runs of bytes between offsets of shape (n + 1,), which do not go back and lie within the data.
 
         Short values are copied into the views, long ones stay where they are.
@@ -433,7 +436,7 @@ class BinaryViewArray(Array, late=True):
                 buffers.append(frozen(data[base : int(offsets[last])]))
             first = last
         validity, count = validity_of(valid)
-        return make_array(type, length, [validity, frozen(words), *buffers], count)
+        return cls._made(type, length, [validity, frozen(words), *buffers], count)
 
 
 def _offsets(lengths: npt.NDArray[Any]) -> Indices:

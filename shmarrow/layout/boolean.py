@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
@@ -53,7 +53,7 @@ class BooleanArray(Array):
     def _gather(self, indices: Indices) -> Any:
         return make_array(self._type, len(indices), [None, read_only(bitmap.pack(self.values[indices]))], 0)
 
-    def trim(self) -> Any:
+    def trim(self) -> Self:
         data = self._buffers[1]
         assert data is not None
         bits = bitmap.realign(data, self._offset, self._length)
@@ -81,15 +81,16 @@ class BooleanArray(Array):
         return cast_values(self, target, safe)
 
     @classmethod
-    def from_pylist(cls, type: Any, values: Sequence[Any], valid: Mask | None) -> Any:
-        for kind in kinds_of(values):
-            if not issubclass(kind, (bool, np.bool_)) and kind is not _NONE:
+    def from_pylist(cls, type: Any, values: Sequence[Any], valid: Mask | None) -> Self:
+        for kind in kinds_of(values) - {bool, _NONE}:
+            if not issubclass(kind, (bool, np.bool_)):
                 wrong = next(value for value in values if value.__class__ is kind)
                 raise InvalidType(f"bool: cannot take {wrong!r:.80} of type {kind.__name__}")
-        return cls.from_numpy(type, np.array([bool(value) for value in values], np.bool_), valid)
+        # None is no truth value for numpy, and False for Python.
+        return cls.from_numpy(type, np.fromiter(values, object, len(values)).astype(np.bool_), valid)
 
     @classmethod
-    def from_numpy(cls, type: DataType, values: npt.NDArray[Any], valid: Mask | None = None, safe: bool = True) -> Any:
+    def from_numpy(cls, type: DataType, values: npt.NDArray[Any], valid: Mask | None = None, safe: bool = True) -> Self:
         """An array from truth values, or numbers 0 and 1, of shape (n,); a copy, as the format has bits.
 
         ``valid`` is False where a slot is null; with ``safe=False`` any number but 0 is true.
@@ -98,7 +99,7 @@ class BooleanArray(Array):
             valid = checked_mask(valid, len(values))
         data = read_only(bitmap.pack(from_ndarray(type, values, valid, safe)))
         validity, nulls = validity_of(valid)
-        return make_array(type, len(values), [validity, data], nulls)
+        return cls._made(type, len(values), [validity, data], nulls)
 
 
 _NONE = type(None)

@@ -205,8 +205,8 @@ def _costs_of(type: Any, kind: Any, items: Sequence[Any]) -> Costs:
 
 def _fits(type: Any, kind: Any, items: Sequence[Any]) -> Mask:
     """Which values of a class, which is one for the type, it holds exactly."""
-    whole = issubclass(kind, (int, np.integer))
-    if isinstance(type, types.IntType) or (whole and isinstance(type, types.IntervalType)):
+    whole = issubclass(kind, (int, np.integer)) and not issubclass(kind, np.timedelta64)
+    if isinstance(type, types.IntType) or (whole and isinstance(type, types.IntervalType) and type.unit == "month"):
         info = np.iinfo(type.storage)
         low, high = int(info.min), int(info.max)
         if whole:

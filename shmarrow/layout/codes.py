@@ -56,11 +56,11 @@ def codes_of(array: Any, with_null: bool = False) -> tuple[Indices, Indices]:
         if len(missing):
             codes = codes.copy()
             codes[missing] = missing[0]
-    leads = codes == np.arange(len(codes))
-    first = np.flatnonzero(leads)
-    numbers = np.cumsum(leads) - 1
-    known = codes >= 0
-    return np.where(known, numbers[codes], -1) if len(codes) else codes, first
+    first = np.flatnonzero(codes == np.arange(len(codes)))
+    numbers = np.empty(len(codes) + 1, np.int64)
+    numbers[first] = np.arange(len(first))
+    numbers[-1] = -1  # where the code -1 leads
+    return numbers[codes], first
 
 
 # --- codes of slots -----------------------------------------------------------------------------------------------
@@ -75,7 +75,11 @@ def slot_codes(array: Any) -> Indices:
 
 def of_keys(keys: npt.NDArray[Any], mask: Mask | None) -> Indices:
     """Codes of slots with keys of up to 64 bits; slots where ``mask`` is False are null."""
-    words = keys.view(f"<u{keys.dtype.itemsize}").astype(np.uint64, copy=False)
+    words = keys.view(f"<u{keys.dtype.itemsize}")
+    if words.dtype.itemsize <= 2:
+        numbers = words.astype(np.int64)
+        return first_slots(numbers if mask is None else np.where(mask, numbers, -1))
+    words = words.astype(np.uint64, copy=False)
     if mask is None:
         return _first_key(words)
     rows = np.flatnonzero(mask)
@@ -132,7 +136,7 @@ _ROUNDS = [np.uint64((0x9E3779B97F4A7C15 * (2 * i + 1) ** 5 | 1) & ((1 << 64) - 
 
 
 def _first(
-    hashes: Keys, same: Callable[[Indices, Indices], Mask], exact: Callable[[Indices], Sequence[bytes]]
+    hashes: Keys, same: Callable[[Indices, Indices | slice], Mask], exact: Callable[[Indices], Sequence[bytes]]
 ) -> Indices:
     """For each row the first row with the same key.
 
@@ -152,17 +156,20 @@ def _first(
     count = len(hashes)
     first = np.empty(count, np.int64)
     rest = np.arange(count)
+    some: Indices | slice = slice(None)  # the same rows as rest; all rows, at first, need not be gathered
     for odd in _ROUNDS:
         if not len(rest):
             return first
         bits = max(len(rest).bit_length() + 1, 4)
         table = np.empty(1 << bits, np.int64)
-        places = (hashes[rest] * odd) >> np.uint64(64 - bits)
+        places = (hashes[some] * odd) >> np.uint64(64 - bits)
         table[places[::-1]] = rest[::-1]
-        found = table[places]
-        equal = same(found, rest)
+        found: Indices = table[places]
+        equal = same(found, some)
+        if isinstance(some, slice) and equal.all():
+            return found
         first[rest[equal]] = found[equal]
-        rest = rest[~equal]
+        rest = some = rest[~equal]
     seen: dict[bytes, int] = {}
     first[rest] = [seen.setdefault(key, row) for row, key in zip(rest.tolist(), exact(rest), strict=True)]
     return first
@@ -183,6 +190,9 @@ _LONG = 1024
 
 
 def _first_run(data: npt.NDArray[np.uint8], starts: Indices, lengths: Indices) -> Indices:
+    if not len(lengths) or int(lengths.max()) < 8:  # the bytes and the length are a key
+        words = load_words(data, starts) & LOW_BYTES[lengths]
+        return _first_key(words | (lengths.astype(np.uint64) << np.uint64(56)))
     return _first(
         _hashes(data, starts, lengths),
         lambda left, right: _same_runs(data, starts[left], lengths[left], starts[right], lengths[right]),

@@ -7,7 +7,7 @@ itself.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
@@ -24,6 +24,7 @@ from shmarrow.types.extension import ExtensionType
 if TYPE_CHECKING:
     import numpy.typing as npt
 
+    from shmarrow.layout.primitive import PrimitiveArray
     from shmarrow.types import Field
 
 
@@ -34,16 +35,19 @@ class DictionaryArray(Array):
     layouts = ("dictionary",)
 
     @property
-    def dictionary(self) -> Any:
+    def dictionary(self) -> Array:
         """The values that the indices point into."""
-        return self._dictionary
+        return self._dictionary_()
 
     @property
-    def indices(self) -> Any:
+    def indices(self) -> PrimitiveArray:
         """The indices as an array of the index type; copies nothing."""
-        return make_array(self._type.index_type, self._length, self._buffers, self._null_count, self._offset)
+        result: PrimitiveArray = make_array(
+            self._type.index_type, self._length, self._buffers, self._null_count, self._offset
+        )
+        return result
 
-    def decode(self) -> Any:
+    def decode(self) -> Array:
         """An array of the value type, with the value of each slot in its place; a copy.
 
         Raises
@@ -52,7 +56,8 @@ class DictionaryArray(Array):
             If an index points outside of the dictionary.
         """
         mask = self._mask()
-        return self._dictionary_()._take(self._checked(mask), mask)
+        result: Array = self._dictionary_()._take(self._checked(mask), mask)
+        return result
 
     dictionary_decode = decode
 
@@ -82,11 +87,12 @@ class DictionaryArray(Array):
                 array = array.decode()
         return encode(array._cast_to(target.value_type, safe), "mask", target.index_type, target.ordered)
 
-    def dictionary_encode(self, null_encoding: str = "mask", index_type: DataType | str | None = None) -> Any:
+    def dictionary_encode(self, null_encoding: str = "mask", index_type: DataType | str | None = None) -> Self:
         """The array itself, or with indices of another type."""
         if index_type is None:
             return self
-        return self._cast_to(DictionaryType(index_type, self._type.value_type, self._type.ordered), True)
+        result: Self = self._cast_to(DictionaryType(index_type, self._type.value_type, self._type.ordered), True)
+        return result
 
     def _dictionary_(self) -> Array:
         assert self._dictionary is not None
@@ -150,7 +156,7 @@ class DictionaryArray(Array):
         data = frozen(self.indices.values[indices])
         return make_array(self._type, len(indices), [None, data], 0, 0, (), self._dictionary)
 
-    def trim(self) -> Any:
+    def trim(self) -> Self:
         indices = self.indices.trim()
         return self._with(offset=0, buffers=indices._buffers, null_count=self.null_count)
 
@@ -162,17 +168,18 @@ class DictionaryArray(Array):
         if all(array.dictionary is dictionary or array.dictionary.equals(dictionary) for array in arrays[1:]):
             data = np.concatenate([array._buffers[1] for array in arrays])
             return make_array(type, length, [None, read_only(data)], 0, 0, (), dictionary)
-        dictionaries = [array.dictionary for array in arrays]
-        total = sum(map(len, dictionaries))
-        if total > np.iinfo(type.storage).max + 1:
-            raise InvalidData(f"{type}: {total} dictionary values are more than its indices reach; decode first")
-        shift = 0
-        parts = []
+        merged = encode(concat_arrays([array.dictionary for array in arrays]), "encode", "int64")
+        count = len(merged.dictionary)
+        if count > np.iinfo(type.storage).max + 1:
+            raise InvalidData(f"{type}: {count} distinct values are more than its indices reach; decode first")
+        codes, parts, shift = merged.indices.values, [], 0
         for array in arrays:
-            parts.append(array.indices.values.astype(np.int64) + shift)
+            mask = array._mask()
+            indices = array._checked(mask).astype(np.int64) + shift
+            parts.append(np.zeros(len(array), np.int64) if mask is not None and not mask.any() else codes[indices])
             shift += len(array.dictionary)
         data = np.concatenate(parts).astype(type.storage)
-        return make_array(type, length, [None, frozen(data)], 0, 0, (), concat_arrays(dictionaries))
+        return make_array(type, length, [None, frozen(data)], 0, 0, (), merged.dictionary)
 
     def _same(self, other: Any, live: Mask | None) -> bool:
         dictionary = self._dictionary_()
@@ -225,11 +232,12 @@ class DictionaryArray(Array):
         return made
 
     @classmethod
-    def from_pylist(cls, type: Any, values: Sequence[Any], valid: Mask | None) -> Any:
+    def from_pylist(cls, type: Any, values: Sequence[Any], valid: Mask | None) -> Self:
         from shmarrow.layout.from_values import array_from_pylist
 
         made = array_from_pylist(values, type.value_type)
-        return encode(made, "mask", type.index_type, type.ordered, valid)
+        result: Self = encode(made, "mask", type.index_type, type.ordered, valid)
+        return result
 
     @classmethod
     def from_arrays(
@@ -240,7 +248,7 @@ class DictionaryArray(Array):
         ordered: bool = False,
         from_pandas: bool = False,
         safe: bool = True,
-    ) -> Any:
+    ) -> Self:
         """An array over indices and an array of values; copies nothing.
 
         Parameters
@@ -278,7 +286,7 @@ class DictionaryArray(Array):
             validity, count = validity_of(~missing if own is None else own & ~missing)
             keys = keys._with(offset=0, buffers=[validity, frozen(keys.values)], null_count=count)
         type = DictionaryType(keys.type, values.type, ordered)
-        result = make_array(type, len(keys), keys._buffers, keys._null_count, keys.offset, (), values)
+        result: Self = make_array(type, len(keys), keys._buffers, keys._null_count, keys.offset, (), values)
         result.validate()
         if safe:
             result._check_references()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
@@ -29,11 +29,11 @@ class FixedSizeListArray(Lengths, Array):
     layouts = ("fixed_size_list",)
 
     @property
-    def values(self) -> Any:
+    def values(self) -> Array:
         """The child array as it is in memory, whatever the slice."""
         return self._children[0]
 
-    def flatten(self) -> Any:
+    def flatten(self) -> Array:
         """The values of all lists that are not null, one list after another."""
         return self.drop_null().flatten() if self.null_count else self._window()
 
@@ -75,7 +75,7 @@ class FixedSizeListArray(Lengths, Array):
         child = self.values._take(ranges(starts, np.full(len(indices), size, np.int64)))
         return make_array(self._type, len(indices), [None], 0, 0, [child])
 
-    def trim(self) -> Any:
+    def trim(self) -> Self:
         validity = self._trimmed_validity()
         child = self._window().trim()
         return self._with(offset=0, buffers=[validity], null_count=self.null_count, children=[child])
@@ -125,8 +125,9 @@ class FixedSizeListArray(Lengths, Array):
         return made
 
     @classmethod
-    def from_pylist(cls, type: Any, values: Sequence[Any], valid: Mask | None) -> Any:
-        return cls._from_items(type, *items_of_lists(type, values), valid)
+    def from_pylist(cls, type: Any, values: Sequence[Any], valid: Mask | None) -> Self:
+        result: Self = cls._from_items(type, *items_of_lists(type, values), valid)
+        return result
 
     @classmethod
     def _from_items(cls, type: Any, lengths: Indices, items: Any, valid: Mask | None) -> Any:
@@ -135,7 +136,8 @@ class FixedSizeListArray(Lengths, Array):
         wrong = lengths != size if valid is None else (lengths != size) & valid
         if wrong.any():
             i = int(wrong.argmax())
-            raise InvalidData(f"{type}: the list in slot {i} has {int(lengths[i])} items, expected {size}")
+            where = f"the list in slot {i}" if len(lengths) > 1 else "a list"
+            raise InvalidData(f"{type}: {where} has {int(lengths[i])} items, expected {size}")
         validity, count = validity_of(valid)
         child = spread_lists(items, size, lengths, valid)
         return make_array(type, len(lengths), [validity], count, 0, [child])
@@ -143,7 +145,7 @@ class FixedSizeListArray(Lengths, Array):
     @classmethod
     def from_arrays(
         cls, values: Any, list_size: int | None = None, type: DataType | str | None = None, mask: Any = None
-    ) -> Any:
+    ) -> Self:
         """Lists over a child array of ``n * list_size`` values; copies nothing.
 
         Parameters
@@ -180,6 +182,6 @@ class FixedSizeListArray(Lengths, Array):
         if length * size != len(child):
             raise InvalidData(f"{made}: a child of {len(child)} values makes no whole number of lists of {size}")
         validity, count = masked_validity(mask, length)
-        result = make_array(made, length, [validity], count, 0, [child])
+        result: Self = make_array(made, length, [validity], count, 0, [child])
         result.validate()
         return result

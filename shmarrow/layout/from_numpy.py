@@ -113,7 +113,8 @@ def array_from_numpy(values: Values, type: DataType, valid: Mask | None = None) 
         missing = np.isnat(values)
         if missing.any():
             valid = ~missing if valid is None else valid & ~missing
-            values = np.where(missing, np.zeros((), values.dtype), values)
+            if values.dtype != type.numpy_dtype:
+                values = np.where(missing, np.zeros((), values.dtype), values)
     if type.layout in ("primitive", "bool"):
         return array_class(type).from_numpy(type, values, valid)  # type: ignore[attr-defined]
     natural = type_of_dtype(values.dtype)

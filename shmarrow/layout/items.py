@@ -132,7 +132,8 @@ def flatten_lists(type: Any, values: Sequence[Any]) -> tuple[Indices, list[Any]]
         elif isinstance(value, Array):
             value = value.to_pylist()
         elif not isinstance(value, (list, tuple, range, set, frozenset)):
-            raise InvalidType(f"{type}: slot {i} is {value!r:.80} of type {value.__class__.__name__}, expected a list")
+            where = f"slot {i}: " if len(values) > 1 else ""
+            raise InvalidType(f"{type}: {where}expected a list, found {value!r:.80} of type {value.__class__.__name__}")
         lengths[i] = len(value)
         items += value
     return lengths, items

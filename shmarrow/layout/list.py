@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 
@@ -42,7 +42,7 @@ class ListArray(Lengths, Array):
     layouts: ClassVar[tuple[str, ...]] = ("list",)
 
     @property
-    def values(self) -> Any:
+    def values(self) -> Array:
         """The child array as it is in memory, whatever the slice."""
         return self._children[0]
 
@@ -51,7 +51,7 @@ class ListArray(Lengths, Array):
         """The offsets of shape (length + 1,), int32 or int64; a read-only view."""
         return offsets_view(self)
 
-    def flatten(self) -> Any:
+    def flatten(self) -> Array:
         """The values of all lists that are not null, one list after another."""
         if self.null_count:
             return self.drop_null().flatten()
@@ -92,7 +92,7 @@ class ListArray(Lengths, Array):
         child = self.values._take(ranges(starts, lengths))
         return make_array(self._type, len(indices), [None, frozen(ends)], 0, 0, [child])
 
-    def trim(self) -> Any:
+    def trim(self) -> Self:
         offsets, run = trimmed_offsets(self, len(self.values))
         child = self.values.slice(run.start, run.stop - run.start).trim()
         buffers = [self._trimmed_validity(), frozen(offsets)]
@@ -152,8 +152,9 @@ class ListArray(Lengths, Array):
         yield self._type.fields[0], child, spread(live, np.diff(offsets), child)
 
     @classmethod
-    def from_pylist(cls, type: Any, values: Sequence[Any], valid: Mask | None) -> Any:
-        return cls._from_items(type, *items_of_lists(type, values), valid)
+    def from_pylist(cls, type: Any, values: Sequence[Any], valid: Mask | None) -> Self:
+        result: Self = cls._from_items(type, *items_of_lists(type, values), valid)
+        return result
 
     @classmethod
     def _from_items(cls, type: Any, lengths: Indices, items: Any, valid: Mask | None) -> Any:
@@ -163,7 +164,7 @@ class ListArray(Lengths, Array):
         return make_array(type, len(lengths), [validity, frozen(offsets)], nulls, 0, [items])
 
     @classmethod
-    def from_arrays(cls, offsets: Any, values: Any, type: DataType | str | None = None, mask: Any = None) -> Any:
+    def from_arrays(cls, offsets: Any, values: Any, type: DataType | str | None = None, mask: Any = None) -> Self:
         """Lists from offsets of shape (n + 1,) and the child array; copies nothing that fits.
 
         Parameters
@@ -189,7 +190,8 @@ class ListArray(Lengths, Array):
         refuse_type(offsets, "offsets")
         wanted = None if type is None else cls._expect(type)
         child = as_array(values, "values", None if wanted is None else wanted.fields[0].type)
-        return cls._from_child(offsets, child, wanted or cls._type_over(child.type), mask)
+        result: Self = cls._from_child(offsets, child, wanted or cls._type_over(child.type), mask)
+        return result
 
     @classmethod
     def _type_over(cls, item: DataType) -> DataType:

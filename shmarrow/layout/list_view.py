@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 
@@ -11,6 +11,7 @@ from shmarrow.bitmap import Mask
 from shmarrow.errors import InvalidArgument, InvalidData
 from shmarrow.layout.arguments import as_array, exact_integers, masked_validity, offsets_and_nulls, refuse_type
 from shmarrow.layout.array import Array
+from shmarrow.layout.binary import PIECE
 from shmarrow.layout.items import items_of_lists
 from shmarrow.layout.list_forms import Lengths, cast_lists, list_codes
 from shmarrow.layout.making import blank_mask, concat_arrays, make_array
@@ -29,7 +30,7 @@ class ListViewArray(Lengths, Array, late=True):
     layouts: ClassVar[tuple[str, ...]] = ("list_view",)
 
     @property
-    def values(self) -> Any:
+    def values(self) -> Array:
         """The child array as it is in memory, whatever the slice."""
         return self._children[0]
 
@@ -47,23 +48,30 @@ class ListViewArray(Lengths, Array, late=True):
         """Where each list starts and how long it is, 0 and 0 where null or empty, after a check of both."""
         starts, sizes = self.offsets.astype(np.int64), self.sizes.astype(np.int64)
         if valid is not None:
-            sizes = np.where(valid, sizes, 0)
-        starts = np.where(sizes == 0, 0, starts)
-        size = len(self.values)
-        wrong = (starts < 0) | (sizes < 0) | (starts > size) | (sizes > size - starts)
-        if wrong.any():
-            self._fail(int(wrong.argmax()))
+            sizes *= valid
+        starts *= sizes != 0
+        self._check_runs(starts, sizes)
         return starts, sizes
+
+    def _check_runs(self, starts: npt.NDArray[Any], sizes: npt.NDArray[Any], first: int = 0) -> None:
+        """Lists from slot ``first`` on lie within the child."""
+        total = len(self.values)
+        ends = np.add(starts, sizes, dtype=np.int64)
+        for numbers in (starts, sizes, ends):  # if none of the parts is too large, no sum overflows
+            if len(numbers) and not (int(numbers.min()) >= 0 and int(numbers.max()) <= total):
+                wrong = (starts < 0) | (sizes < 0) | (starts > total) | (sizes > total) | (ends > total)
+                self._fail(first + int(wrong.argmax()))
 
     def _fail(self, index: int) -> None:
         start, size = int(self.offsets[index]), int(self.sizes[index])
         raise InvalidData(f"{self._type}: slot {index} holds {size} values from {start} on, of {len(self.values)}")
 
-    def flatten(self) -> Any:
+    def flatten(self) -> Array:
         """The values of all lists that are not null, one list after another; a copy."""
         starts, sizes = self._runs(self._mask())
         self._check_total(sizes)
-        return self.values._take(ranges(starts, sizes))
+        result: Array = self.values._take(ranges(starts, sizes))
+        return result
 
     def _check_total(self, sizes: Indices) -> None:
         total = int(sizes.sum())
@@ -97,7 +105,7 @@ class ListViewArray(Lengths, Array, late=True):
         buffers = [None, frozen(self.offsets[indices]), frozen(self.sizes[indices])]
         return make_array(self._type, len(indices), buffers, 0, 0, self._children)
 
-    def trim(self) -> Any:
+    def trim(self) -> Self:
         starts, sizes = self._runs(self._mask())
         used = sizes > 0
         first = int(starts[used].min()) if used.any() else 0
@@ -165,10 +173,9 @@ class ListViewArray(Lengths, Array, late=True):
         return self._children
 
     def _check_references(self) -> None:
-        starts, sizes, size = self.offsets.astype(np.int64), self.sizes.astype(np.int64), len(self.values)
-        wrong = (starts < 0) | (sizes < 0) | (starts > size) | (sizes > size - starts)
-        if wrong.any():
-            self._fail(int(wrong.argmax()))
+        for first in range(0, self._length, PIECE):
+            piece = slice(first, first + PIECE)
+            self._check_runs(self.offsets[piece], self.sizes[piece], first)
 
     def _referenced(self, live: Mask | None) -> Iterator[tuple[Field | None, Any, Mask | None]]:
         starts, sizes = self._runs(live)
@@ -179,8 +186,9 @@ class ListViewArray(Lengths, Array, late=True):
         yield self._type.fields[0], self.values, np.cumsum(changes[:-1]) > 0
 
     @classmethod
-    def from_pylist(cls, type: Any, values: Sequence[Any], valid: Mask | None) -> Any:
-        return cls._from_items(type, *items_of_lists(type, values), valid)
+    def from_pylist(cls, type: Any, values: Sequence[Any], valid: Mask | None) -> Self:
+        result: Self = cls._from_items(type, *items_of_lists(type, values), valid)
+        return result
 
     @classmethod
     def _from_items(cls, type: Any, lengths: Indices, items: Any, valid: Mask | None) -> Any:
@@ -193,7 +201,7 @@ class ListViewArray(Lengths, Array, late=True):
     @classmethod
     def from_arrays(
         cls, offsets: Any, sizes: Any, values: Any, type: DataType | str | None = None, mask: Any = None
-    ) -> Any:
+    ) -> Self:
         """Lists from offsets and sizes of shape (n,) and the child array; copies nothing that fits.
 
         Parameters
@@ -229,7 +237,7 @@ class ListViewArray(Lengths, Array, late=True):
         if known is not None:
             starts, lengths = (np.where(known, part, part.dtype.type(0)) for part in (starts, lengths))
         validity, count = masked_validity(mask, len(starts), known)
-        result = make_array(made, len(starts), [validity, frozen(starts), frozen(lengths)], count, 0, [child])
+        result: Self = make_array(made, len(starts), [validity, frozen(starts), frozen(lengths)], count, 0, [child])
         result.validate()
         return result
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
@@ -19,6 +19,8 @@ from shmarrow.types import DataType, as_type, bool_, null
 
 if TYPE_CHECKING:
     from shmarrow.layout.array import Array
+
+AnyArray = TypeVar("AnyArray", bound="Array")
 
 
 class _Classes(dict[str, "type[Array]"]):
@@ -84,7 +86,7 @@ def booleans(values: Mask) -> Any:
     return make_array(bool_(), len(values), [None, read_only(bitmap.pack(values))], 0)
 
 
-def nulls(size: int, type: DataType | str | None = None) -> Any:
+def nulls(size: int, type: DataType | str | None = None) -> Array:
     """An array of ``size`` nulls.
 
     Parameters
@@ -108,7 +110,8 @@ def nulls(size: int, type: DataType | str | None = None) -> Any:
     size = checked_size(size, "the number of nulls")
     made = null() if type is None else as_type(type)
     try:
-        return array_class(made)._nulls(made, size)
+        found: Array = array_class(made)._nulls(made, size)
+        return found
     except (MemoryError, ValueError, OverflowError) as error:
         if isinstance(error, ShmarrowError):
             raise
@@ -149,7 +152,7 @@ def _zeros(type: DataType, length: int) -> Any:
     return make_array(type, length, buffers, length, 0, children)
 
 
-def concat_arrays(arrays: Sequence[Any]) -> Any:
+def concat_arrays(arrays: Sequence[AnyArray]) -> AnyArray:
     """Arrays of one type as one, a copy; a single one comes back as it is.
 
     Raises
@@ -168,7 +171,7 @@ def concat_arrays(arrays: Sequence[Any]) -> Any:
     if len(arrays) == 1:
         return first
     trimmed = [array.trim() for array in arrays]
-    result = type(first)._join(trimmed)
+    result: AnyArray = type(first)._join(trimmed)
     if LISTING[first.type.layout].has_validity and any(array.null_count for array in trimmed):
-        return result._masked(np.concatenate([array._valid() for array in trimmed]))
+        result = result._masked(np.concatenate([array._valid() for array in trimmed]))
     return result

@@ -8,7 +8,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Mapping, Sequence
 from itertools import chain
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -16,6 +16,7 @@ from shmarrow.bitmap import Mask
 from shmarrow.convert.python import kinds_of
 from shmarrow.errors import InvalidData, InvalidType
 from shmarrow.layout.arguments import as_array, refuse_type
+from shmarrow.layout.array import Array
 from shmarrow.layout.items import flatten_lists
 from shmarrow.layout.list import ListArray
 from shmarrow.layout.list_forms import LISTS, cast_lists
@@ -36,14 +37,16 @@ class MapArray(ListArray):
         return self._children[0]
 
     @property
-    def keys(self) -> Any:
+    def keys(self) -> Array:
         """The keys of all maps as they are in memory."""
-        return self._entries.field(0)
+        keys: Array = self._entries.field(0)
+        return keys
 
     @property
-    def items(self) -> Any:
+    def items(self) -> Array:
         """The items of all maps as they are in memory."""
-        return self._entries.field(1)
+        items: Array = self._entries.field(1)
+        return items
 
     def _run(self, start: int, length: int) -> list[Any]:
         keys, items = self.keys.slice(start, length).to_pylist(), self.items.slice(start, length).to_pylist()
@@ -115,7 +118,7 @@ class MapArray(ListArray):
     @classmethod
     def from_arrays(  # type: ignore[override]  # as pyarrow's: keys and items for the child
         cls, offsets: Any, keys: Any, items: Any, type: DataType | str | None = None, mask: Any = None
-    ) -> Any:
+    ) -> Self:
         """Maps from offsets of shape (n + 1,), keys and items; copies nothing that fits.
 
         Parameters
@@ -149,10 +152,11 @@ class MapArray(ListArray):
             raise InvalidData(f"the keys of maps are not null, found {parts[0].null_count} nulls")
         made = made or map_(parts[0].type, parts[1].type)
         entries = make_array(made.entries_field.type, len(parts[0]), [None], 0, 0, parts)
-        return cls._from_child(offsets, entries, made, mask)
+        result: Self = cls._from_child(offsets, entries, made, mask)
+        return result
 
     @classmethod
-    def from_pylist(cls, type: Any, values: Sequence[Any], valid: Mask | None) -> Any:
+    def from_pylist(cls, type: Any, values: Sequence[Any], valid: Mask | None) -> Self:
         """Maps from dicts, or from lists of (key, item) pairs."""
         from shmarrow.layout.from_values import array_from_pylist
 
@@ -162,10 +166,11 @@ class MapArray(ListArray):
         missing = key_array._logical_nulls()
         if missing is not None and missing.any():
             slot = int(np.searchsorted(np.cumsum(lengths), int(missing.argmax()), "right"))
-            raise InvalidData(f"{type}: slot {slot} has a null key")
+            raise InvalidData(f"{type}: {f'the map in slot {slot}' if len(values) > 1 else 'a map'} has a null key")
         children = [key_array, array_from_pylist(items, entries.fields[1].type)]
         child = make_array(entries, len(keys), [None], 0, 0, children)
-        return cls._from_items(type, lengths, child, valid)
+        result: Self = cls._from_items(type, lengths, child, valid)
+        return result
 
 
 def _pairs(type: Any, values: Sequence[Any]) -> tuple[Indices, list[Any], list[Any]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -47,10 +47,10 @@ class NullArray(Array, late=True):
     def _gather(self, indices: Indices) -> Any:
         return make_array(self._type, len(indices), [], len(indices))
 
-    def drop_null(self) -> Any:
+    def drop_null(self) -> Self:
         return self.slice(0, 0)  # without a look at each slot
 
-    def trim(self) -> Any:
+    def trim(self) -> Self:
         return self._with(offset=0, null_count=self._length)
 
     @classmethod
@@ -72,8 +72,8 @@ class NullArray(Array, late=True):
         """A null array needs no count."""
 
     @classmethod
-    def from_pylist(cls, type: Any, values: Sequence[Any], valid: Mask | None) -> Any:
+    def from_pylist(cls, type: Any, values: Sequence[Any], valid: Mask | None) -> Self:
         for value in values:
             if value is not None:
                 raise InvalidType(f"null: cannot take {value!r:.80} of type {value.__class__.__name__}")
-        return make_array(type, len(values), [], len(values))
+        return cls._made(type, len(values), [], len(values))

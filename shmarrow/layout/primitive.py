@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
@@ -25,10 +25,10 @@ from shmarrow.errors import CopyRequired, InvalidData
 from shmarrow.layout.arguments import checked_mask
 from shmarrow.layout.array import Array
 from shmarrow.layout.binary import BINARY
-from shmarrow.layout.making import make_array
+from shmarrow.layout.making import check_slots, make_array
 from shmarrow.layout.memory import EMPTY, Indices, check_expansion, frozen, read_only, validity_of, view_of
 from shmarrow.layout.preview import Budget
-from shmarrow.types import DataType, LargeBinaryType
+from shmarrow.types import DataType, FloatType, LargeBinaryType
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -68,7 +68,12 @@ class PrimitiveArray(Array):
         dtype = _copied_dtype(self._type)
         if dtype is None or dtype.kind not in "fMm":
             return super().to_numpy(False)
-        result = self.values.astype("i8").view(dtype) if dtype.kind in "Mm" else self.values.astype(dtype)
+        if dtype.kind in "Mm":
+            result = self.values.astype("i8").view(dtype)
+        elif self.values.dtype.kind == "f":
+            result = self.values.copy()
+        else:
+            result = convert(self.values, mask, self._type, FloatType(64))
         if mask is not None:
             result[~mask] = np.array("NaT" if dtype.kind in "Mm" else np.nan, dtype)
         return result
@@ -92,7 +97,7 @@ class PrimitiveArray(Array):
     def _gather(self, indices: Indices) -> Any:
         return make_array(self._type, len(indices), [None, frozen(self.values[indices])], 0)
 
-    def trim(self) -> Any:
+    def trim(self) -> Self:
         size = self._type.byte_width
         data = self._buffers[1]
         assert data is not None
@@ -154,6 +159,7 @@ class PrimitiveArray(Array):
 
     def _as_binary(self) -> Any:
         """Byte strings of one length as binary with 64-bit offsets; copies no bytes."""
+        check_slots(self)
         kept = self.trim()
         offsets = np.arange(len(kept) + 1, dtype=np.int64) * self._type.byte_width
         buffers = [kept._buffers[0], frozen(offsets), kept._buffers[1]]
@@ -174,33 +180,31 @@ class PrimitiveArray(Array):
                 raise InvalidData(f"{self._type}: slot {slot} holds {held}; {rule}")
 
     @classmethod
-    def from_pylist(cls, type: Any, values: Sequence[Any], valid: Mask | None) -> Any:
+    def from_pylist(cls, type: Any, values: Sequence[Any], valid: Mask | None) -> Self:
         if type.descriptor.values == "bytes" and memoryview in kinds_of(values):
             values = [value.tobytes() if isinstance(value, memoryview) else value for value in values]
         if valid is None:
-            return make_array(type, len(values), [None, frozen(from_python(type, values))], 0)
-        known = from_python(type, [value for value in values if value is not None])
-        width = type.byte_width
-        data = np.zeros((len(values), width), np.uint8)
-        data[valid] = np.ascontiguousarray(known).view(np.uint8).reshape(-1, width) if width else data[valid]
+            return cls._made(type, len(values), [None, frozen(from_python(type, values))], 0)
+        known = from_python(type, list(itertools.compress(values, valid.tobytes())))
+        data = np.zeros(len(values), type.storage)
+        if type.byte_width:
+            data[valid] = known.view(type.storage).reshape(-1) if type.descriptor.values == "bytes" else known
         nulls = len(values) - len(known)
-        return make_array(type, len(values), [read_only(bitmap.pack(valid)), read_only(data)], nulls)
+        return cls._made(type, len(values), [read_only(bitmap.pack(valid)), read_only(data)], nulls)
 
     @classmethod
-    def from_numbers(cls, type: Any, values: Sequence[Any], valid: Mask | None) -> Any:
+    def from_numbers(cls, type: Any, values: Sequence[Any], valid: Mask | None) -> Self:
         """An array of integers or floats from numbers of the same kind, and None where ``valid`` is False."""
         known = values if valid is None else list(itertools.compress(values, valid.tobytes()))
         numbers = from_numbers(type, known)
         if valid is None:
-            return make_array(type, len(values), [None, frozen(numbers)], 0)
+            return cls._made(type, len(values), [None, frozen(numbers)], 0)
         filled = np.zeros(len(values), type.storage)
         filled[valid] = numbers
-        return make_array(
-            type, len(values), [read_only(bitmap.pack(valid)), read_only(filled)], len(valid) - len(known)
-        )
+        return cls._made(type, len(values), [read_only(bitmap.pack(valid)), read_only(filled)], len(valid) - len(known))
 
     @classmethod
-    def from_numpy(cls, type: DataType, values: npt.NDArray[Any], valid: Mask | None = None, safe: bool = True) -> Any:
+    def from_numpy(cls, type: DataType, values: npt.NDArray[Any], valid: Mask | None = None, safe: bool = True) -> Self:
         """An array over the values of an ndarray; copies nothing where that is contiguous and of the same storage.
 
         Parameters
@@ -223,7 +227,7 @@ class PrimitiveArray(Array):
                 valid = ~missing if valid is None else valid & ~missing
         data = frozen(from_ndarray(type, values, valid, safe))
         validity, nulls = validity_of(valid)
-        return make_array(type, len(values), [validity, data], nulls)
+        return cls._made(type, len(values), [validity, data], nulls)
 
 
 _PIECE = 1 << 17

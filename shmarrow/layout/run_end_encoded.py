@@ -7,13 +7,13 @@ its own; the children are never sliced.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
 
 from shmarrow.bitmap import Mask
 from shmarrow.errors import InvalidData, LimitExceeded
-from shmarrow.layout.arguments import as_array
+from shmarrow.layout.arguments import as_array, refuse_type
 from shmarrow.layout.array import Array
 from shmarrow.layout.making import check_slots, concat_arrays, make_array, nulls
 from shmarrow.layout.memory import Indices, check_expansion, frozen
@@ -24,6 +24,8 @@ from shmarrow.types.extension import ExtensionType
 if TYPE_CHECKING:
     import numpy.typing as npt
 
+    from shmarrow.layout.primitive import PrimitiveArray
+
 
 class RunEndEncodedArray(Array, late=True):
     """Runs of equal values."""
@@ -32,12 +34,14 @@ class RunEndEncodedArray(Array, late=True):
     layouts = ("run_end_encoded",)
 
     @property
-    def run_ends(self) -> Any:
+    def run_ends(self) -> PrimitiveArray:
         """The ends of all runs as they are in memory, whatever the slice."""
-        return self._children[0]
+        found: Any = self._children[0]
+        ends: PrimitiveArray = found
+        return ends
 
     @property
-    def values(self) -> Any:
+    def values(self) -> Array:
         """The values of all runs as they are in memory, whatever the slice."""
         return self._children[1]
 
@@ -64,7 +68,7 @@ class RunEndEncodedArray(Array, late=True):
             raise InvalidData(f"{self._type}: the run ends do not rise up to slot {self._offset + self._length}")
         return first, np.minimum(window - self._offset, self._length)
 
-    def decode(self) -> Any:
+    def decode(self) -> Array:
         """An array of the value type, with the value of each slot in its place; a copy.
 
         Raises
@@ -77,7 +81,8 @@ class RunEndEncodedArray(Array, late=True):
         first, ends = self._window()
         values = self.values.slice(first, len(ends))
         try:
-            return values._take(np.repeat(np.arange(len(ends)), np.diff(ends, prepend=0)))
+            result: Array = values._take(np.repeat(np.arange(len(ends)), np.diff(ends, prepend=0)))
+            return result
         except (MemoryError, ValueError, OverflowError) as error:
             if isinstance(error, InvalidData):
                 raise
@@ -86,7 +91,6 @@ class RunEndEncodedArray(Array, late=True):
     def _codes(self) -> Indices:
         from shmarrow.layout.codes import slot_codes
 
-        check_expansion(self._length, str(self._type))
         first, ends = self._window()
         codes = slot_codes(self.values.slice(first, len(ends)))
         sizes = np.diff(ends, prepend=0)
@@ -143,9 +147,10 @@ class RunEndEncodedArray(Array, late=True):
     def _build(self, ends: Indices, values: Any, length: int) -> Any:
         return make_array(self._type, length, [], 0, 0, [_run_end_array(self._type, ends), values])
 
-    def trim(self) -> Any:
+    def trim(self) -> Self:
         first, ends = self._window()
-        return self._build(ends, self.values.slice(first, len(ends)).trim(), self._length)
+        result: Self = self._build(ends, self.values.slice(first, len(ends)).trim(), self._length)
+        return result
 
     @classmethod
     def _join(cls, arrays: Sequence[Any]) -> Any:
@@ -221,13 +226,14 @@ class RunEndEncodedArray(Array, late=True):
         return make_array(type, length, [], 0, 0, [_run_end_array(type, ends), values])
 
     @classmethod
-    def from_pylist(cls, type: Any, values: Sequence[Any], valid: Mask | None) -> Any:
+    def from_pylist(cls, type: Any, values: Sequence[Any], valid: Mask | None) -> Self:
         from shmarrow.layout.from_values import array_from_pylist
 
-        return encode(array_from_pylist(values, type.value_type), type)
+        result: Self = encode(array_from_pylist(values, type.value_type), type)
+        return result
 
     @classmethod
-    def from_arrays(cls, run_ends: Any, values: Any, type: DataType | str | None = None) -> Any:
+    def from_arrays(cls, run_ends: Any, values: Any, type: DataType | str | None = None) -> Self:
         """Runs over an array of run ends and an array of values; copies nothing.
 
         Parameters
@@ -248,12 +254,13 @@ class RunEndEncodedArray(Array, late=True):
         InvalidData
             If the children have other types than ``type`` says, there are fewer values than runs, or a run end is null.
         """
+        refuse_type(run_ends, "run ends")
         made: Any = None if type is None else cls._expect(type)
         ends = as_array(run_ends, "run ends", None if made is None else made.run_end_type)
         runs = as_array(values, "values", None if made is None else made.value_type)
         derived = RunEndEncodedType(ends.type, runs.type)
         length = max(int(ends.values[-1]), 0) if len(ends) else 0
-        result = make_array(made or derived, length, [], 0, 0, [ends, runs])
+        result: Self = make_array(made or derived, length, [], 0, 0, [ends, runs])
         result.validate()
         return result
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
 from shmarrow.bitmap import Mask
 from shmarrow.errors import InvalidArgument, InvalidData, InvalidType
-from shmarrow.layout.arguments import as_array, masked_validity, refuse_type
+from shmarrow.layout.arguments import as_array, items_of, masked_validity
 from shmarrow.layout.array import Array
 from shmarrow.layout.items import columns_of_dicts
 from shmarrow.layout.listing import LISTING
@@ -26,7 +26,7 @@ class StructArray(Array):
     __slots__ = ()
     layouts = ("struct",)
 
-    def field(self, key: int | str) -> Any:
+    def field(self, key: int | str) -> Array:
         """A child array by position or name, with the slots of this array; copies nothing.
 
         The struct's own nulls are not put into it.
@@ -35,7 +35,7 @@ class StructArray(Array):
         index = self._type.fields.index(field) if isinstance(key, str) else key
         return self._children[index].slice(self._offset, self._length)
 
-    def flatten(self) -> list[Any]:
+    def flatten(self) -> list[Array]:
         """The child arrays with the slots of this array, null where the struct is; copies what becomes null only."""
         valid = self._mask()
         return self._windows() if valid is None else [_under(child, valid) for child in self._windows()]
@@ -75,7 +75,7 @@ class StructArray(Array):
         children = [child._take(indices) for child in self._windows()]
         return make_array(self._type, len(indices), [None], 0, 0, children)
 
-    def trim(self) -> Any:
+    def trim(self) -> Self:
         children = [child.trim() for child in self._windows()]
         validity = self._trimmed_validity()
         return self._with(offset=0, buffers=[validity], null_count=self.null_count, children=children)
@@ -160,13 +160,13 @@ class StructArray(Array):
         return made
 
     @classmethod
-    def from_pylist(cls, type: Any, values: Sequence[Any], valid: Mask | None) -> Any:
+    def from_pylist(cls, type: Any, values: Sequence[Any], valid: Mask | None) -> Self:
         validity, count = validity_of(valid)
         children = [
             _child(field.type, column, valid)
             for column, field in zip(columns_of(type, values), type.fields, strict=True)
         ]
-        return make_array(type, len(values), [validity], count, 0, children)
+        return cls._made(type, len(values), [validity], count, 0, children)
 
     @classmethod
     def from_arrays(
@@ -176,7 +176,7 @@ class StructArray(Array):
         fields: Sequence[Field] | None = None,
         mask: Any = None,
         type: DataType | str | None = None,
-    ) -> Any:
+    ) -> Self:
         """Structs over child arrays of one length; copies nothing.
 
         Parameters
@@ -202,12 +202,12 @@ class StructArray(Array):
             If not exactly one of names, fields and type is given, there are not as many names or fields as arrays, or
             the mask has another length than the children.
         """
-        refuse_type(arrays, "arrays")
+        arrays = items_of(arrays, "arrays")
         if [names, fields, type].count(None) != 2:
             raise InvalidArgument("StructArray: expected one of names, fields and type")
         if names is not None:
             children = [as_array(child, f"child {i}") for i, child in enumerate(arrays)]
-            names = list(names)
+            names = items_of(names, "names")
             if len(names) != len(children):
                 raise InvalidArgument(f"StructArray: {len(names)} names for {len(children)} arrays")
             made: Any = struct([Field(name, child.type) for name, child in zip(names, children, strict=True)])
@@ -224,7 +224,7 @@ class StructArray(Array):
             raise InvalidData(f"{made}: children of one struct have one length, found {sorted(lengths)[:8]}")
         length = lengths.pop()
         validity, count = masked_validity(mask, length)
-        result = make_array(made, length, [validity], count, 0, children)
+        result: Self = make_array(made, length, [validity], count, 0, children)
         result.validate()
         return result
 

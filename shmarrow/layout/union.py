@@ -7,14 +7,14 @@ is meant. Unions have no validity of their own: a slot is null when the child's 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
 from shmarrow.bitmap import Mask
 from shmarrow.buffer import Bytes
 from shmarrow.errors import InvalidArgument, InvalidData, InvalidType
-from shmarrow.layout.arguments import as_array, exact_integers, refuse_type
+from shmarrow.layout.arguments import as_array, exact_integers, items_of
 from shmarrow.layout.array import Array
 from shmarrow.layout.making import blank_mask, concat_arrays, make_array, nulls, one_null
 from shmarrow.layout.memory import Indices, frozen, read_only, view_of
@@ -51,7 +51,7 @@ class UnionArray(Array, late=True):
             return view_of(self._buffers[1], _OFFSET, self._offset, self._length)
         return np.arange(self._offset, self._offset + self._length)
 
-    def field(self, index: int) -> Any:
+    def field(self, index: int) -> Array:
         """A child array by its position; in a sparse union with the slots of this array."""
         self._type.field(index)
         child = self._children[index]
@@ -140,7 +140,7 @@ class UnionArray(Array, late=True):
             children[number] = self._children[number]._take(at)
         return self._with(offset=0, buffers=[frozen(self.type_ids), read_only(offsets)], children=children)
 
-    def trim(self) -> Any:
+    def trim(self) -> Self:
         ids = frozen(self.type_ids)
         if not self._dense:
             children = [child.slice(self._offset, self._length).trim() for child in self._children]
@@ -304,7 +304,7 @@ class UnionArray(Array, late=True):
             return make_array(type, length, buffers, 0, 0, children)
         return make_array(type, length, [ids], 0, 0, [nulls(length, field.type) for field in type.fields])
 
-    def with_nulls(self, valid: Mask) -> Any:
+    def with_nulls(self, valid: Mask) -> Self:
         """The same slots, those null that ``valid`` is False for, as unions of metadata version 4 have them; a copy."""
         if not self._type.fields:
             raise InvalidData(f"{self._type}: a union without children has no nulls, found {int((~valid).sum())}")
@@ -314,13 +314,14 @@ class UnionArray(Array, late=True):
             first = concat_arrays([self._children[0], one_null(self._type.fields[0].type)])
             offsets = np.where(valid, self.offsets, len(first) - 1).astype(_OFFSET)
             buffers = [read_only(ids), frozen(offsets)]
-            return self._with(offset=0, buffers=buffers, children=[first, *self._children[1:]])._in_order()
+            result: Self = self._with(offset=0, buffers=buffers, children=[first, *self._children[1:]])._in_order()
+            return result
         kept = self._take(np.arange(self._length))
         children = [child._take(np.arange(len(valid)), valid) for child in kept._children]
         return self._with(offset=0, buffers=[read_only(ids)], children=children)
 
     @classmethod
-    def from_pylist(cls, type: Any, values: Sequence[Any], valid: Mask | None) -> Any:
+    def from_pylist(cls, type: Any, values: Sequence[Any], valid: Mask | None) -> Self:
         """Each value goes to the child whose values are nearest to it, None to a child of nulls or a nullable one.
 
         Raises
@@ -337,19 +338,18 @@ class UnionArray(Array, late=True):
         offsets = np.zeros(len(values), _OFFSET)
         children = []
         for number, field in enumerate(type.fields):
-            slots = np.flatnonzero(numbers == number)
-            if dense:
-                offsets[slots] = np.arange(len(slots))
-                own = objects[slots]
-            else:
-                own = np.full(len(values), None, object)
-                own[slots] = objects[slots]
-            children.append(array_from_pylist(own.tolist(), field.type))
+            chosen = numbers == number
+            slots = np.flatnonzero(chosen)
+            offsets[slots] = np.arange(len(slots))
+            child = array_from_pylist(objects[slots].tolist(), field.type)
+            children.append(
+                child if dense or len(slots) == len(values) else child._take(np.where(chosen, offsets, 0), chosen)
+            )
         ids = np.array(type.type_codes or [0], np.int8)[numbers]
         buffers: list[Bytes | None] = [read_only(ids)]
         if dense:
             buffers.append(frozen(offsets))
-        return make_array(type, len(values), buffers, 0, 0, children)
+        return cls._made(type, len(values), buffers, 0, 0, children)
 
     @classmethod
     def from_dense(
@@ -360,7 +360,7 @@ class UnionArray(Array, late=True):
         field_names: Sequence[str] | None = None,
         type_codes: Sequence[int] | None = None,
         type: DataType | str | None = None,
-    ) -> Any:
+    ) -> Self:
         """A dense union of type ids, offsets and children; copies nothing that fits.
 
         Parameters
@@ -392,7 +392,7 @@ class UnionArray(Array, late=True):
         at = exact_integers(value_offsets, _OFFSET, "offsets")
         if len(at) != len(ids):
             raise InvalidArgument(f"{made}: {len(ids)} type ids but {len(at)} offsets")
-        result = make_array(made, len(ids), [frozen(ids), frozen(at)], 0, 0, arrays)
+        result: Self = make_array(made, len(ids), [frozen(ids), frozen(at)], 0, 0, arrays)
         result.validate()
         return result
 
@@ -404,7 +404,7 @@ class UnionArray(Array, late=True):
         field_names: Sequence[str] | None = None,
         type_codes: Sequence[int] | None = None,
         type: DataType | str | None = None,
-    ) -> Any:
+    ) -> Self:
         """A sparse union of type ids and children of the same length; copies nothing that fits.
 
         The parameters and the errors are those of :meth:`from_dense`; a child of another length is InvalidData.
@@ -413,7 +413,7 @@ class UnionArray(Array, late=True):
         ids = exact_integers(types, _ID, "type ids")
         if any(len(child) != len(ids) for child in arrays):
             raise InvalidData(f"{made}: {len(ids)} type ids but children of {[len(child) for child in arrays][:8]}")
-        result = make_array(made, len(ids), [frozen(ids)], 0, 0, arrays)
+        result: Self = make_array(made, len(ids), [frozen(ids)], 0, 0, arrays)
         result.validate()
         return result
 
@@ -427,7 +427,7 @@ class UnionArray(Array, late=True):
         type: DataType | str | None,
     ) -> tuple[Any, list[Any]]:
         """The type of a union over children, and these as arrays."""
-        refuse_type(children, "children")
+        children = items_of(children, "children")
         if type is not None:
             made: Any = cls._expect(type)
             if made.mode != mode:

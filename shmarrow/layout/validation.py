@@ -29,8 +29,7 @@ def check(array: Any, full: bool) -> None:
         check(array._dictionary, full)
     if full:
         array._check_null_count()
-        array._check_references()
-        array._check_values()
+        array._check_slots()
 
 
 def check_references(array: Any) -> None:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -45,6 +45,9 @@ from shmarrow.tensor.convert import as_tensor
 from shmarrow.tensor.element import is_column
 from shmarrow.types import DataType, DateType, DictionaryType, ExtensionType, Field, Metadata, Schema
 
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
 _PREFIX = struct.Struct("<ii")
 
 KIND = b"shmarrow:kind"
@@ -56,6 +59,8 @@ COLUMN = "values"
 """The name of the column that an array lies in."""
 
 Options = IpcWriteOptions | None
+Stored: TypeAlias = "RecordBatch | Table | Array | ChunkedArray | Tensor | SparseTensor | Bundle | npt.NDArray[Any]"
+"""What a store gives back."""
 
 
 class Description(NamedTuple):
@@ -269,7 +274,7 @@ def _check_index(value: Any) -> None:
 # --- reading ----------------------------------------------------------------------------------------------------
 
 
-def read(segment: Segment) -> Any:
+def read(segment: Segment) -> Stored:
     """The object that was put; its arrays lie in the segment."""
     known = _ARRAYS.get(_metadata_of(segment))
     if known is not None and known.size == segment.size:
@@ -293,7 +298,7 @@ class _Mark(NamedTuple):
 
     num_batches: int | None
     num_columns: int | None
-    take: Callable[[Table], Any]
+    take: Callable[[Table], RecordBatch | Array | ChunkedArray]
 
 
 _MARKS = {
@@ -311,7 +316,7 @@ def _mark(metadata: Metadata, num_batches: int, num_columns: int) -> bytes:
     return found if fits else b"table"
 
 
-def _taken(table: Table, metadata: Metadata) -> Any:
+def _taken(table: Table, metadata: Metadata) -> RecordBatch | Table | Array | ChunkedArray:
     found = _mark(metadata, len(table.batches), table.num_columns)
     return _MARKS[found].take(table) if found in _MARKS else table
 

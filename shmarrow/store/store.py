@@ -35,7 +35,7 @@ from shmarrow.sources import open_sink
 from shmarrow.store import rename, space
 from shmarrow.store.draft import Draft, checked_rows
 from shmarrow.store.info import ObjectInfo, Stats, object_info, statistics
-from shmarrow.store.kinds import describe, read, storable
+from shmarrow.store.kinds import Stored, describe, read, storable
 from shmarrow.store.place import Found, Place, found_as
 from shmarrow.store.publish_policy import StoreKeeper, Wishes
 from shmarrow.store.register import NOTHING, Owner, Register
@@ -309,7 +309,7 @@ class Store:
 
     # --- having ---
 
-    def get(self, name: str, timeout: float | None = None) -> Any:
+    def get(self, name: str, timeout: float | None = None) -> Stored:
         """An object, as it was put; its arrays lie in the store, and keep it attached for as long as they live.
 
         What came from pyarrow is the RecordBatch, Table, Array, ChunkedArray, Tensor or SparseTensor of this package,

@@ -38,8 +38,19 @@ NAME_KEY = b"ARROW:extension:name"
 METADATA_KEY = b"ARROW:extension:metadata"
 
 
-class ExtensionType(DataType, abstract=True):
+class _Freezing(type):
+    """What makes instances that cannot be changed any more once they are made, whatever their ``__init__`` sets."""
+
+    def __call__(cls, *arguments: Any, **keywords: Any) -> Any:
+        made = super().__call__(*arguments, **keywords)
+        object.__setattr__(made, "_made", True)
+        return made
+
+
+class ExtensionType(DataType, abstract=True, metaclass=_Freezing):
     """Base class of extension types; a subclass names itself and says how its parameters travel.
+
+    A subclass sets its attributes in ``__init__``; after that a type is immutable, as all types are.
 
     Parameters
     ----------
@@ -54,7 +65,7 @@ class ExtensionType(DataType, abstract=True):
         The class of the type's arrays: :class:`shmarrow.ExtensionArray` or a subclass with accessors of its own.
     """
 
-    __slots__ = ("storage_type",)
+    __slots__ = ("_made", "storage_type")
 
     extension_name: ClassVar[str] = ""
     array_class: ClassVar[Any] = None
@@ -86,9 +97,10 @@ class ExtensionType(DataType, abstract=True):
         """The Python value of the storage from that of the extension, which is not None."""
         return value
 
-    # Attributes of subclasses are their own business.
-    __setattr__ = object.__setattr__  # type: ignore[assignment]
-    __delattr__ = object.__delattr__
+    def __setattr__(self, name: str, value: Any) -> None:
+        if hasattr(self, "_made"):
+            super().__setattr__(name, value)
+        object.__setattr__(self, name, value)
 
     # --- as the storage type ---
 

@@ -6,7 +6,7 @@ The factories have the names of pyarrow's.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal, overload
 
 import numpy as np
 
@@ -254,6 +254,14 @@ class RunEndEncodedType(EncodedType, members=("RunEndEncoded",)):
 
 
 check_complete()
+
+
+@overload
+def list_(value_type: Field | DataType | str, list_size: Literal[-1] = -1) -> ListType: ...  # type: ignore[overload-overlap]
+
+
+@overload
+def list_(value_type: Field | DataType | str, list_size: int) -> FixedSizeListType: ...
 
 
 def list_(value_type: Field | DataType | str, list_size: int = -1) -> ListType | FixedSizeListType:

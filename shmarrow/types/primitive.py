@@ -6,7 +6,7 @@ The factories have the names of pyarrow's.
 from __future__ import annotations
 
 import functools
-from typing import ClassVar
+from typing import ClassVar, Literal, overload
 
 import numpy as np
 
@@ -16,9 +16,10 @@ from shmarrow.types.descriptors import DATE_UNIT, INTERVAL_UNIT, PRECISION, TIME
 
 __all__ = [
     "BinaryType", "BinaryViewType", "BoolType", "DateType", "DecimalType", "DurationType", "FixedSizeBinaryType",
-    "FloatType", "IntType", "IntervalType", "LargeBinaryType", "NullType", "TimeType", "TimestampType", "binary",
-    "binary_view", "bool_", "date32", "date64", "day_time_interval", "decimal32", "decimal64", "decimal128",
-    "decimal256", "duration", "float16", "float32", "float64", "int8", "int16", "int32", "int64", "large_binary",
+    "FixedWidthType", "FloatType", "IntType", "IntervalType", "LargeBinaryType", "NullType", "TimeType",
+    "TimestampType", "binary", "binary_view", "bool_", "date32", "date64", "day_time_interval", "decimal32",
+    "decimal64", "decimal128", "decimal256",
+    "duration", "float16", "float32", "float64", "int8", "int16", "int32", "int64", "large_binary",
     "large_string", "large_utf8", "month_day_nano_interval", "month_interval", "null", "string", "string_view",
     "time32", "time64", "timestamp", "uint8", "uint16", "uint32", "uint64", "utf8",
 ]  # fmt: skip
@@ -49,7 +50,7 @@ class BoolType(DataType, members=("Bool",)):
 _dtype = functools.lru_cache(256)(np.dtype)
 
 
-class _FixedWidth(DataType, abstract=True):
+class FixedWidthType(DataType, abstract=True):
     """A type with a values buffer, whose dtypes follow from the parameters."""
 
     __slots__ = ("numpy_dtype", "storage")
@@ -67,7 +68,7 @@ class _FixedWidth(DataType, abstract=True):
             self._set(storage=dtype, numpy_dtype=dtype)
 
 
-class IntType(_FixedWidth, members=("Int",)):
+class IntType(FixedWidthType, members=("Int",)):
     """Integers of 8, 16, 32 or 64 bits, signed or not."""
 
     __slots__ = ("bits", "signed")
@@ -91,7 +92,7 @@ class IntType(_FixedWidth, members=("Int",)):
         return f"{'' if self.signed else 'u'}int{self.bits}"
 
 
-class FloatType(_FixedWidth, members=("FloatingPoint",)):
+class FloatType(FixedWidthType, members=("FloatingPoint",)):
     """IEEE 754 numbers of 16, 32 or 64 bits."""
 
     __slots__ = ("bits",)
@@ -108,7 +109,7 @@ class FloatType(_FixedWidth, members=("FloatingPoint",)):
         return {16: "halffloat", 32: "float", 64: "double"}[self.bits]
 
 
-class DecimalType(_FixedWidth, members=("Decimal",)):
+class DecimalType(FixedWidthType, members=("Decimal",)):
     """Exact decimal numbers: an integer of 32, 64, 128 or 256 bits times ten to the power of minus ``scale``."""
 
     __slots__ = ("bits", "precision", "scale")
@@ -134,7 +135,7 @@ class DecimalType(_FixedWidth, members=("Decimal",)):
         return f"decimal{self.bits}({self.precision}, {self.scale})"
 
 
-class DateType(_FixedWidth, members=("Date",)):
+class DateType(FixedWidthType, members=("Date",)):
     """Days, or milliseconds that are whole days, since 1970-01-01."""
 
     __slots__ = ("unit",)
@@ -151,7 +152,7 @@ class DateType(_FixedWidth, members=("Date",)):
         return f"date{self.bit_width}[{self.unit}]"
 
 
-class _TimeLike(_FixedWidth, abstract=True):
+class _TimeLike(FixedWidthType, abstract=True):
     """A number of seconds or of fractions of them."""
 
     __slots__ = ("unit",)
@@ -210,7 +211,7 @@ class DurationType(_TimeLike, members=("Duration",)):
         return f"duration[{self.unit}]"
 
 
-class IntervalType(_FixedWidth, members=("Interval",)):
+class IntervalType(FixedWidthType, members=("Interval",)):
     """A span on the calendar: months, days and milliseconds, or months, days and nanoseconds."""
 
     __slots__ = ("unit",)
@@ -228,7 +229,7 @@ class IntervalType(_FixedWidth, members=("Interval",)):
         return f"{self.unit}_interval"
 
 
-class FixedSizeBinaryType(_FixedWidth, members=("FixedSizeBinary",)):
+class FixedSizeBinaryType(FixedWidthType, members=("FixedSizeBinary",)):
     """Values of the same number of bytes each."""
 
     __slots__ = ("width",)
@@ -416,7 +417,15 @@ def month_day_nano_interval() -> IntervalType:
     return IntervalType("month_day_nano")
 
 
-def binary(length: int = -1) -> DataType:
+@overload
+def binary(length: Literal[-1] = -1) -> BinaryType: ...  # type: ignore[overload-overlap]
+
+
+@overload
+def binary(length: int) -> FixedSizeBinaryType: ...
+
+
+def binary(length: int = -1) -> BinaryType | FixedSizeBinaryType:
     """Byte strings, of any length, or all of the ``length`` given."""
     return BinaryType(False) if length == -1 else FixedSizeBinaryType(length)
 

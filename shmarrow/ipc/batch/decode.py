@@ -444,7 +444,7 @@ class BufferCursor:
         found = self.loader._dictionaries.get(wire.dictionary_id)
         if found is None:
             if all_null:
-                return nulls(0, wire.type.value_type)  # type: ignore[no-any-return]
+                return nulls(0, wire.type.value_type)
             raise InvalidData(f"{wire.type}: its dictionary, id {wire.dictionary_id}, has not come before it")
         values: Array = found.array(wire.values)
         return values

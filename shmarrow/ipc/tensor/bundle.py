@@ -218,7 +218,7 @@ class Bundle(Mapping[str, Tensor | SparseTensor]):
     def __len__(self) -> int:
         return self._index().length
 
-    def __getitem__(self, name: str) -> Any:
+    def __getitem__(self, name: str) -> Tensor | SparseTensor:
         """The tensor of a name, over the bundle's memory.
 
         Raises
@@ -248,7 +248,7 @@ class Bundle(Mapping[str, Tensor | SparseTensor]):
         for row in range(index.length):
             index.read(row, self._limits).validate(full=full)
 
-    def to_numpy(self) -> dict[str, Any]:
+    def to_numpy(self) -> dict[str, NDArray]:
         """All dense tensors as ndarrays over the bundle's memory, and the sparse ones expanded."""
         return {
             name: tensor.to_numpy() if isinstance(tensor, Tensor) else tensor.to_dense()
@@ -301,7 +301,8 @@ def _read_index(reader: RecordBatchFileReader, source: Source, limits: Limits) -
             f"found {reader.num_record_batches} of {reader.schema.names}"
         )
     batch = reader.get_batch(0)
-    names, starts, by_name = [batch.column(i) for i in range(len(INDEX))]
+    columns: list[Any] = batch.columns
+    names, starts, by_name = columns
     if names.null_count or starts.null_count or by_name.null_count:
         raise InvalidData(f"{name}: a null in the index of a bundle")
     # Each message ends where the next one, or the index, starts.
@@ -356,7 +357,7 @@ class _Index(NamedTuple):
             low, high = (middle + 1, high) if found < wanted else (low, middle)
         return None
 
-    def read(self, row: int, limits: Limits) -> Any:
+    def read(self, row: int, limits: Limits) -> Tensor | SparseTensor:
         """The tensor of a row, whose message takes all the room up to what follows it."""
         where = f"{self.source.name}: the tensor {self.text(row)!r}"
         start, end = self.offsets[row : row + 2].tolist()

@@ -19,6 +19,7 @@ from shmarrow.ipc.tensor.decode import read_header
 from shmarrow.sources import open_source
 from shmarrow.sources.base import Source
 from shmarrow.states import CLOSE, CLOSED, END, ENDED, FAIL, FAILED, OPEN, READ, NotCopied, StateMachine, Turn
+from shmarrow.tensor import SparseTensor, Tensor
 
 STATES = {
     OPEN: {READ: OPEN, END: ENDED, FAIL: FAILED, CLOSE: CLOSED},
@@ -32,7 +33,7 @@ _PART = 1 << 26
 """Bytes of a body that are skipped at once."""
 
 
-def read_tensor(source: Any, *, limits: Limits = DEFAULT_LIMITS, memory_map: bool = True) -> Any:
+def read_tensor(source: Any, *, limits: Limits = DEFAULT_LIMITS, memory_map: bool = True) -> Tensor | SparseTensor:
     """Read the tensor, dense or sparse, whose message is the first of a source.
 
     Parameters
@@ -88,7 +89,7 @@ class MessageCursor:
         self._limits = limits
         self._position = 0
 
-    def read_first(self) -> Any:
+    def read_first(self) -> Tensor | SparseTensor:
         """The tensor that the first message holds; a message of another kind is an error."""
         found = self._read_message()
         if found is None or isinstance(found, Message):
@@ -100,7 +101,7 @@ class MessageCursor:
         self._source.advance(self._position)
         return found
 
-    def _read_message(self) -> Any:
+    def _read_message(self) -> Tensor | SparseTensor | Message | None:
         """What the next message holds: a tensor, or the message itself if it is of another kind; None at the end."""
         name, limits = self._source.name, self._limits
         while True:
@@ -155,7 +156,7 @@ class TensorReader(NotCopied, MessageCursor):
     def __iter__(self) -> Self:
         return self
 
-    def __next__(self) -> Any:
+    def __next__(self) -> Tensor | SparseTensor:
         self._states.go(READ)
         with self._turn:
             self._states.go(READ)  # another thread may have closed it in the meantime, or failed

@@ -1,0 +1,243 @@
+"""What type checkers and editors are told: mypy over a file that states types, and the annotations of the public API.
+
+The file of :data:`STATED` says what each expression is; mypy reports those that are something else.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+import subprocess
+import sys
+import typing
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+from conftest import ROOT
+
+import shmarrow as sa
+
+STATED = """
+from typing import Any, assert_type
+
+import numpy as np
+import numpy.typing as npt
+import shmarrow as sa
+from shmarrow import types
+from shmarrow.ipc import MappedStreamReader, RecordBatchFileReader, RecordBatchStreamReader
+from shmarrow.tensor import SparseTensor
+
+assert_type(sa.int64(), types.IntType)
+assert_type(sa.binary(), types.BinaryType)
+assert_type(sa.binary(16), types.FixedSizeBinaryType)
+assert_type(sa.list_("int8"), types.ListType)
+assert_type(sa.list_("int8", 3), types.FixedSizeListType)
+
+numbers = sa.array([1, 2], sa.int64())
+assert_type(numbers, sa.PrimitiveArray)
+assert_type(sa.array([1], type=sa.timestamp("us")), sa.PrimitiveArray)
+assert_type(sa.array([None], sa.decimal128(5)), sa.PrimitiveArray)
+assert_type(sa.array([True], sa.bool_()), sa.BooleanArray)
+assert_type(sa.array(["a"], sa.string()), sa.BinaryArray)
+assert_type(sa.array(["a"], sa.large_string(), [False]), sa.BinaryArray)
+assert_type(sa.array(["a"], sa.string_view()), sa.BinaryViewArray)
+assert_type(sa.array([[1]], sa.list_("int8")), sa.ListArray)
+assert_type(sa.array([[1]], sa.list_("int8", 1)), sa.FixedSizeListArray)
+assert_type(sa.array([[1]], sa.large_list("int8")), sa.LargeListArray)
+assert_type(sa.array([[1]], sa.list_view("int8")), sa.ListViewArray)
+assert_type(sa.array([[1]], sa.large_list_view("int8")), sa.LargeListViewArray)
+assert_type(sa.array([{}], sa.struct([])), sa.StructArray)
+assert_type(sa.array([{}], sa.map_("string", "int8")), sa.MapArray)
+assert_type(sa.array([1], sa.dense_union({"a": sa.int8()})), sa.UnionArray)
+assert_type(sa.array(["a"], sa.dictionary("int8", "string")), sa.DictionaryArray)
+assert_type(sa.array(["a"], sa.run_end_encoded("int32", "string")), sa.RunEndEncodedArray)
+assert_type(sa.array([None], sa.null()), sa.NullArray)
+assert_type(sa.array([True], sa.bool8()), sa.ExtensionArray)
+assert_type(sa.array([[1]], sa.fixed_shape_tensor("int8", [1])), sa.FixedShapeTensorArray)
+assert_type(sa.array([1]), sa.Array)
+assert_type(sa.array([1], "int8"), sa.Array)
+assert_type(sa.array([1], size=1, from_pandas=False), sa.Array)
+
+assert_type(numbers.type, sa.DataType)
+assert_type(numbers[0:1], sa.PrimitiveArray)
+assert_type(numbers.slice(1), sa.PrimitiveArray)
+assert_type(numbers.take([0]), sa.PrimitiveArray)
+assert_type(numbers.filter([True, False]), sa.PrimitiveArray)
+assert_type(numbers.drop_null(), sa.PrimitiveArray)
+assert_type(numbers.fill_null(0), sa.PrimitiveArray)
+assert_type(numbers.unique(), sa.PrimitiveArray)
+assert_type(numbers.cast("int8"), sa.Array)
+assert_type(numbers.is_null(), sa.BooleanArray)
+assert_type(numbers.is_valid(), sa.BooleanArray)
+assert_type(numbers.dictionary_encode(), sa.DictionaryArray)
+assert_type(numbers.run_end_encode(), sa.RunEndEncodedArray)
+assert_type(numbers.to_numpy(), npt.NDArray[Any])
+assert_type(numbers.to_pylist(), list[Any])
+assert_type(numbers.null_count, int)
+assert_type(sa.nulls(1), sa.Array)
+assert_type(sa.concat_arrays([numbers]), sa.PrimitiveArray)
+assert_type(sa.ListArray.from_arrays([0, 1], numbers), sa.ListArray)
+assert_type(sa.StructArray.from_arrays([numbers], ["a"]), sa.StructArray)
+assert_type(sa.array([{}], sa.struct([])).field(0), sa.Array)
+assert_type(sa.array(["a"], sa.dictionary("int8", "string")).dictionary, sa.Array)
+assert_type(sa.array(["a"], sa.dictionary("int8", "string")).indices, sa.PrimitiveArray)
+assert_type(sa.array([True], sa.bool8()).storage, sa.Array)
+
+batch = sa.record_batch({"a": [1]})
+assert_type(batch, sa.RecordBatch)
+assert_type(batch.column("a"), sa.Array)
+assert_type(batch.columns, list[sa.Array])
+assert_type(batch["a"], sa.Array)
+assert_type(batch[0], sa.Array)
+assert_type(batch[0:1], sa.RecordBatch)
+assert_type(batch.select(["a"]), sa.RecordBatch)
+assert_type(batch.take([0]), sa.RecordBatch)
+assert_type(batch.to_struct_array(), sa.StructArray)
+assert_type(batch.to_pydict(), dict[str, list[Any]])
+assert_type(batch.to_pylist(), list[dict[str, Any]])
+assert_type(batch.schema, sa.Schema)
+assert_type(batch.schema.field(0), sa.Field)
+assert_type(batch.schema.field(0).type, sa.DataType)
+
+table = sa.table({"a": [1]})
+assert_type(table, sa.Table)
+assert_type(table.column(0), sa.ChunkedArray)
+assert_type(table.columns, list[sa.ChunkedArray])
+assert_type(table["a"], sa.ChunkedArray)
+assert_type(table[0:1], sa.Table)
+assert_type(table["a"].chunk(0), sa.Array)
+assert_type(table["a"][0:1], sa.ChunkedArray)
+assert_type(table["a"].combine_chunks(), sa.Array)
+assert_type(table["a"].to_numpy(), npt.NDArray[Any])
+assert_type(table.to_batches(), list[sa.RecordBatch])
+
+assert_type(sa.ipc.open_file("x"), RecordBatchFileReader)
+assert_type(sa.ipc.open_stream("x"), RecordBatchStreamReader | MappedStreamReader)
+assert_type(sa.ipc.open_file("x").read_all(), sa.Table)
+assert_type(sa.ipc.open_file("x").get_batch(0), sa.RecordBatch)
+assert_type(sa.ipc.read_tensor("x"), sa.Tensor | SparseTensor)
+assert_type(sa.load_tensors("x")["a"], sa.Tensor | SparseTensor)
+assert_type(sa.Tensor.from_numpy(np.eye(2)), sa.Tensor)
+assert_type(sa.Tensor.from_numpy(np.eye(2)).to_numpy(), npt.NDArray[Any])
+assert_type(
+    sa.Store("x").get("y"),
+    sa.RecordBatch | sa.Table | sa.Array | sa.ChunkedArray | sa.Tensor | SparseTensor | sa.Bundle | npt.NDArray[Any],
+)
+assert_type(sa.Store("x").put("y", numbers), str)
+"""
+
+
+def test_mypy_agrees(tmp_path: Path) -> None:
+    pytest.importorskip("mypy", reason="mypy is not installed")
+    path = tmp_path / "stated.py"
+    path.write_text(STATED, encoding="utf-8")
+    command = [sys.executable, "-m", "mypy", "--config-file", ROOT / "pyproject.toml", path]
+    ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300, check=False)
+    lines = STATED.splitlines()
+    places = [(int(line), text) for line, text in re.findall(r"stated\.py:(\d+): error: (.*)", ran.stdout)]
+    assert [(lines[number - 1], text) for number, text in places] == []
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+
+
+# --- annotations ------------------------------------------------------------------------------------------------
+
+PYTHON = "a Python value of whatever type the column has"
+PARTNER = "an object of a package that is imported when it is needed, and may not be installed"
+ALLOWED = {
+    "Array.__getitem__": PYTHON,
+    "Array.__iter__": PYTHON,
+    "Array.to_pylist": PYTHON,
+    "ChunkedArray.__getitem__": PYTHON,
+    "ChunkedArray.__iter__": PYTHON,
+    "ChunkedArray.to_pylist": PYTHON,
+    "JsonArray.parse": PYTHON,
+    "ExtensionType.to_python": PYTHON,
+    "ExtensionType.from_python": PYTHON,
+    "Tensor.__getitem__": "a tensor, or an element of whatever type the tensor has: the key decides",
+    "Tensor.__iter__": "tensors, or elements of whatever type the tensor has: its number of dimensions decides",
+    "Draft.__getitem__": "an ndarray, or one of offsets and one of bytes: the type of the column decides",
+    "Array.from_pyarrow": "an array or, of a chunked array, a chunked array, which stands above arrays",
+    "Array.to_pyarrow": PARTNER,
+    "Array.to_torch": PARTNER,
+    "ChunkedArray.to_pyarrow": PARTNER,
+    "DataType.to_pyarrow": PARTNER,
+    "Field.to_pyarrow": PARTNER,
+    "RecordBatch.to_pyarrow": PARTNER,
+    "Schema.to_pyarrow": PARTNER,
+    "Table.to_pyarrow": PARTNER,
+    "SparseTensor.to_pydata_sparse": PARTNER,
+    "SparseTensor.to_scipy": PARTNER,
+    "SparseTensor.to_torch": PARTNER,
+    "Tensor.__dlpack__": "a capsule",
+    "Tensor.to_jax": PARTNER,
+    "Tensor.to_torch": PARTNER,
+    "Bundle.to_torch": PARTNER,
+}
+"""The public functions whose results no type says more of, and why."""
+
+MODULES = (sa, sa.ipc, sa.segment, sa.interchange, sa.types, sa.extension)
+VAGUE = ("Any", "list[Any]", "dict[str, Any]", "Iterator[Any]", "tuple[Any, ...]", "Callable[[Any], Any]")
+VAGUE_CALLABLE = re.compile(r"(?:ClassVar\[)?Callable\[.*, Any\]\]?")
+"""What attributes are declared as that hold a function."""
+PICKLING = ("__reduce__", "__getattr__", "__deepcopy__")
+
+
+def public(module: ModuleType) -> Iterator[tuple[str, Any]]:
+    names = getattr(module, "__all__", [name for name in vars(module) if not name.startswith("_")])
+    for name in names:
+        found = getattr(module, name)
+        if getattr(found, "__module__", "").startswith("shmarrow"):
+            yield name, found
+
+
+def vague(name: str, member: Any) -> bool:
+    """Whether the annotations of a function or a property say nothing of what it returns."""
+    member = getattr(member, "__func__", member)
+    member = member.fget if isinstance(member, property) else member
+    if not inspect.isfunction(member) or not member.__module__.startswith("shmarrow"):
+        return False
+    told = [member, *typing.get_overloads(member)][1:] or [member]
+    returned = [str(each.__annotations__.get("return", "Any")) for each in told]
+    return name not in PICKLING and any(text in VAGUE for text in returned)
+
+
+def members(cls: type) -> Iterator[str]:
+    """The public functions of a class that say nothing of what they return, by the class that declares them."""
+    for home in cls.__mro__:
+        if not home.__module__.startswith("shmarrow"):
+            continue
+        declared = inspect.get_annotations(home)
+        for name, member in vars(home).items():
+            if name.startswith("_") and not name.startswith("__"):
+                continue
+            if name in declared:  # a function that comes from elsewhere
+                continue
+            if vague(name, member) and not name.startswith("__a"):
+                yield f"{home.__name__}.{name}"
+        for name, text in declared.items():
+            if not name.startswith("_") and VAGUE_CALLABLE.fullmatch(str(text)):
+                yield f"{home.__name__}.{name}"
+
+
+def found() -> set[str]:
+    result: set[str] = set()
+    for module in MODULES:
+        for name, each in public(module):
+            if inspect.isclass(each):
+                result.update(members(each))
+            elif vague(name, each):
+                result.add(name)
+    return result
+
+
+def test_no_public_function_returns_anything_at_all() -> None:
+    overridden = {name.partition(".")[2] for name in ALLOWED}
+    names = {name for name in found() if name in ALLOWED or name.partition(".")[2] not in overridden}
+    assert names - set(ALLOWED) == set()
+
+
+def test_what_is_allowed_is_there() -> None:
+    assert set(ALLOWED) - found() == set()
