@@ -191,10 +191,6 @@ class RecordBatch(Columns[Array]):
         """Bytes that the rows take in all columns; see :attr:`Array.nbytes`."""
         return sum([column.nbytes for column in self.columns])
 
-    def get_total_buffer_size(self) -> int:
-        """Bytes of all buffers of all columns, whatever the slice; see :meth:`Array.get_total_buffer_size`."""
-        return sum([column.get_total_buffer_size() for column in self.columns])
-
     # --- other batches ---
 
     def slice(self, offset: int = 0, length: int | None = None) -> RecordBatch:

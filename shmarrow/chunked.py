@@ -23,6 +23,7 @@ from shmarrow.layout.array import Array
 from shmarrow.layout.making import concat_arrays, make_array, nulls
 from shmarrow.layout.memory import frozen, slice_bounds, validity_of
 from shmarrow.layout.selection import selection
+from shmarrow.layout.sizes import buffer_bytes
 from shmarrow.places import Places, cut, places, sorted_places, starts_of
 from shmarrow.types import DataType, as_type, bool_
 
@@ -90,8 +91,8 @@ class ChunkedArray:
         return sum([chunk.nbytes for chunk in self.chunks])
 
     def get_total_buffer_size(self) -> int:
-        """Bytes of all buffers of all chunks, whatever the slice; see :meth:`Array.get_total_buffer_size`."""
-        return sum([chunk.get_total_buffer_size() for chunk in self.chunks])
+        """Bytes of all buffers of all chunks, each once; see :meth:`Array.get_total_buffer_size`."""
+        return buffer_bytes(*self.chunks)
 
     def length(self) -> int:
         """Number of slots, as ``len()``."""

@@ -215,6 +215,17 @@ def test_none_goes_where_it_may_be_null() -> None:
         sa.array([1, None], sa.dense_union([required])).validate(full=True)
 
 
+@pytest.mark.parametrize("make", [sa.dense_union, sa.sparse_union])
+def test_nulls_of_unions_are_in_a_child_that_may_be_null(make: Any) -> None:
+    union = make([sa.field("r", sa.int8(), nullable=False), sa.field("s", sa.string())])
+    made = sa.nulls(2, union)
+    made.validate(full=True)
+    assert made.type_ids.tolist() == [1, 1]
+    taken = sa.array([5], union).take([None, 0])
+    taken.validate(full=True)
+    assert taken.to_pylist() == [None, 5]
+
+
 def test_spans_of_time_are_no_integers() -> None:
     span = np.timedelta64(5, "ns")
     array = sa.array([span, 7], sa.dense_union({"i": sa.int64(), "d": sa.day_time_interval(), "t": sa.time64("ns")}))

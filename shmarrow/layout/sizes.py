@@ -31,12 +31,13 @@ def _part(array: Any, spec: BufferSpec, data: Any) -> int:
     return length * (spec.bits >> 3 or int(array.type.byte_width))
 
 
-def buffer_bytes(array: Any) -> int:
-    """Bytes of all buffers of an array, its children and its dictionary; one that appears several times counts once."""
+def buffer_bytes(*arrays: Any) -> int:
+    """Bytes of all buffers of arrays, their children and dictionaries; one that appears several times counts once."""
     sizes: dict[int, int] = {}
-    for data in _all_buffers(array):
-        start = data.__array_interface__["data"][0]
-        sizes[start] = max(sizes.get(start, 0), len(data))
+    for array in arrays:
+        for data in _all_buffers(array):
+            start = data.__array_interface__["data"][0]
+            sizes[start] = max(sizes.get(start, 0), len(data))
     return sum(sizes.values())
 
 
