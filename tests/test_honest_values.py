@@ -234,6 +234,13 @@ def test_spans_of_time_are_no_integers() -> None:
         sa.array([span], sa.dense_union({"i": sa.int64(), "f": sa.float64()}))
 
 
+def test_whole_numbers_are_months_rather_than_decimals() -> None:
+    array = sa.array([0, 5], sa.dense_union({"d": sa.decimal64(10, -3), "m": sa.month_interval()}))
+    assert array.type_ids.tolist() == [1, 1]
+    with pytest.raises(sa.InvalidType, match="no child takes 5"):
+        sa.array([5], sa.dense_union({"t": sa.day_time_interval(), "s": sa.string()}))
+
+
 def test_slots_below_a_null_may_hold_anything() -> None:
     union = sa.dense_union([sa.field("r", sa.int8(), nullable=False)])
     for outer in (
