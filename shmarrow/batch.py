@@ -191,6 +191,10 @@ class RecordBatch(Columns[Array]):
         """Bytes that the rows take in all columns; see :attr:`Array.nbytes`."""
         return sum([column.nbytes for column in self.columns])
 
+    def get_total_buffer_size(self) -> int:
+        """Bytes of all buffers of all columns, whatever the slice; see :meth:`Array.get_total_buffer_size`."""
+        return sum([column.get_total_buffer_size() for column in self.columns])
+
     # --- other batches ---
 
     def slice(self, offset: int = 0, length: int | None = None) -> RecordBatch:
@@ -270,12 +274,12 @@ class RecordBatch(Columns[Array]):
         InvalidType
             If it is no int.
         """
-        if max_chunksize is None:
-            return [self]
-        if not isinstance(max_chunksize, (int, np.integer)):
+        if max_chunksize is not None and not isinstance(max_chunksize, (int, np.integer)):
             raise InvalidType(f"max_chunksize is an int, found {max_chunksize!r:.80}")
-        if max_chunksize < 1:
+        if max_chunksize is not None and max_chunksize < 1:
             raise InvalidArgument(f"max_chunksize is at least 1, found {max_chunksize}")
+        if max_chunksize is None or self.num_rows <= max_chunksize:
+            return [self]
         return [self.slice(start, max_chunksize) for start in range(0, self.num_rows, max_chunksize)]
 
     def to_struct_array(self) -> StructArray:

@@ -15,14 +15,14 @@ from typing import TYPE_CHECKING, Any, ClassVar, SupportsIndex, overload
 
 import numpy as np
 
-from shmarrow.bitmap import Mask
 from shmarrow.build import array
 from shmarrow.build.sources import read_class
 from shmarrow.errors import CopyRequired, IndexOutOfRange, InvalidArgument, InvalidData, InvalidType
-from shmarrow.layout.arguments import checked_mask, checked_positions
+from shmarrow.layout.arguments import checked_positions
 from shmarrow.layout.array import Array
 from shmarrow.layout.making import concat_arrays, make_array, nulls
-from shmarrow.layout.memory import Indices, frozen, slice_bounds, validity_of
+from shmarrow.layout.memory import frozen, slice_bounds, validity_of
+from shmarrow.layout.selection import selection
 from shmarrow.places import Places, cut, places, sorted_places, starts_of
 from shmarrow.types import DataType, as_type, bool_
 
@@ -88,6 +88,10 @@ class ChunkedArray:
     def nbytes(self) -> int:
         """Bytes that the slots of all chunks take; see :attr:`Array.nbytes`."""
         return sum([chunk.nbytes for chunk in self.chunks])
+
+    def get_total_buffer_size(self) -> int:
+        """Bytes of all buffers of all chunks, whatever the slice; see :meth:`Array.get_total_buffer_size`."""
+        return sum([chunk.get_total_buffer_size() for chunk in self.chunks])
 
     def length(self) -> int:
         """Number of slots, as ``len()``."""
@@ -201,7 +205,7 @@ class ChunkedArray:
 
         The arguments and errors are those of :meth:`Array.filter`; a chunked mask, in any chunks, is taken too.
         """
-        positions, valid = selection(mask, len(self), null_selection_behavior)
+        positions, valid = selection(one_array(mask), len(self), null_selection_behavior)
         parts = [self.chunks[i]._take(*part) for i, *part in sorted_places(self._starts, positions, valid)]
         return ChunkedArray(parts, self.type)
 
@@ -343,38 +347,6 @@ def chunked_array(arrays: Any, type: DataType | str | None = None) -> ChunkedArr
 def one_array(values: Any) -> Any:
     """The values of a chunked array as one array; anything else as it is."""
     return values.combine_chunks() if isinstance(values, ChunkedArray) else values
-
-
-def selection(mask: Any, length: int, null_selection_behavior: str = "drop") -> tuple[Indices, Mask | None]:
-    """The positions where a mask is True, and which of them are valid: with ``"emit_null"`` null in the mask is null.
-
-    Raises
-    ------
-    InvalidType
-        If the mask holds anything but truth values and nulls.
-    InvalidArgument
-        If it has another length, or the behaviour is unknown.
-    """
-    if null_selection_behavior not in ("drop", "emit_null"):
-        raise InvalidArgument(
-            f"null_selection_behavior is 'drop' or 'emit_null', found {null_selection_behavior!r:.80}"
-        )
-    mask = one_array(mask)
-    if not isinstance(mask, (Array, np.ndarray)) or (isinstance(mask, np.ndarray) and mask.dtype == object):
-        mask = one_array(array(mask))
-    known = None
-    if isinstance(mask, Array):
-        if mask.type != bool_() and len(mask) != mask.null_count:
-            raise InvalidType(f"a mask holds truth values, found {mask.type}")
-        known = mask._mask()
-        mask = mask.values if mask.type == bool_() else np.zeros(len(mask), np.bool_)  # type: ignore[attr-defined]
-    keep = checked_mask(mask, length)
-    if known is None:
-        return np.flatnonzero(keep), None
-    if null_selection_behavior == "drop":
-        return np.flatnonzero(keep & known), None
-    positions = np.flatnonzero(keep | ~known)
-    return positions, known[positions]
 
 
 # --- one dictionary for several arrays --------------------------------------------------------------------------

@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeVar, overloa
 
 import numpy as np
 
-from shmarrow.chunked import one_array, selection
+from shmarrow.chunked import one_array
 from shmarrow.errors import CopyRequired, InvalidArgument, InvalidData, InvalidType, not_expected
 from shmarrow.layout.arguments import checked_positions
+from shmarrow.layout.selection import selection
 from shmarrow.naming import by_name, checked_schema, common_length, fields_at, given_fields, renamed, several
 from shmarrow.types import DataType, Field, MetadataLike, Schema
 from shmarrow.types.schema import position
@@ -128,7 +129,7 @@ class Columns(Generic[Column]):
         given = given_fields(columns, names, schema, metadata)
         made = [cls._named_column(values, field) for values, field in zip(columns, given, strict=True)]
         if schema is None:
-            fields = [Field(str(name), column.type) for name, column in zip(given, made, strict=True)]
+            fields = [Field(name, made[i].type) for i, name in enumerate(names or ())]
             schema = Schema(fields, metadata)
         return cls._over(schema, made, common_length(made, schema))
 
@@ -433,7 +434,7 @@ class Columns(Generic[Column]):
         InvalidArgument
             If it has another length.
         """
-        positions, valid = selection(mask, self.num_rows, null_selection_behavior)
+        positions, valid = selection(one_array(mask), self.num_rows, null_selection_behavior)
         return self if valid is None and len(positions) == self.num_rows else self._rows(positions, valid)
 
     # --- values ---

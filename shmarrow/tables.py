@@ -118,6 +118,10 @@ class Table(Columns[ChunkedArray]):
         """Bytes that the rows take in all columns of all batches; see :attr:`Array.nbytes`."""
         return sum([batch.nbytes for batch in self.batches])
 
+    def get_total_buffer_size(self) -> int:
+        """Bytes of all buffers of all batches, whatever the slice; see :meth:`Array.get_total_buffer_size`."""
+        return sum([batch.get_total_buffer_size() for batch in self.batches])
+
     def column(self, i: Key) -> ChunkedArray:
         """A column by position or by name; copies nothing. Errors as :meth:`RecordBatch.column`."""
         index = self._schema.index_of(i)

@@ -8,7 +8,6 @@ from api_kinds import (
     INSIDE,
     NDARRAY,
     PANDAS,
-    PARENTS,
     SCALARS,
     SORT,
     STRUCTURE,
@@ -99,7 +98,7 @@ ARRAY: dict[str, Entry] = {
     "type": same("numbers.type"),
     "unique": same("words.unique()", "numbers.unique()"),
     "validate": same("numbers.validate()", "numbers.validate(full=True)"),
-    "view": Out("bits are never given another meaning; `to_numpy().view()` does it"),
+    "view": same("numbers.view(pa.uint8())", "pa.array([1.5, None]).view(pa.int64())"),
 }
 
 CHUNKED: dict[str, Entry] = {
@@ -315,7 +314,7 @@ LISTS: dict[str, Entry] = {
     ),
     "offsets": Instead("lists.slice(1, 2).offsets", "pa.array(lists.slice(1, 2).offsets)", NDARRAY),
     "value_lengths": same("lists.value_lengths()"),
-    "value_parent_indices": PARENTS,
+    "value_parent_indices": same("lists.value_parent_indices()"),
     "values": same("lists.values", "lists.slice(3).values"),
 }
 
@@ -325,7 +324,7 @@ LARGE_LISTS: dict[str, Entry] = {
     "from_arrays": same("pa.LargeListArray.from_arrays([0, 2, 2, 3], [1, 2, 3])"),
     "offsets": Instead(f"{_LARGE}.offsets", f"pa.array({_LARGE}.offsets)", NDARRAY),
     "value_lengths": same(f"{_LARGE}.value_lengths()"),
-    "value_parent_indices": PARENTS,
+    "value_parent_indices": same(f"{_LARGE}.value_parent_indices()"),
     "values": same(f"{_LARGE}.values"),
 }
 
@@ -340,7 +339,7 @@ VIEWS: dict[str, Entry] = {
     "offsets": Instead(f"{_SOME_VIEWS}.offsets", f"pa.array({_SOME_VIEWS}.offsets)", NDARRAY),
     "sizes": Instead(f"{_SOME_VIEWS}.sizes", f"pa.array({_SOME_VIEWS}.sizes)", NDARRAY),
     "value_lengths": same(f"{_VIEWS}.value_lengths()"),
-    "value_parent_indices": PARENTS,
+    "value_parent_indices": same(f"{_VIEWS}.value_parent_indices()"),
     "values": same(f"{_VIEWS}.values"),
 }
 
@@ -366,7 +365,7 @@ FIXED_SIZE_LISTS: dict[str, Entry] = {
         "pa.FixedSizeListArray.from_arrays(pa.array([1, 2]), type=pa.list_(pa.int64(), 1), mask=masked)",
     ),
     "value_lengths": same("pairs.value_lengths()"),
-    "value_parent_indices": PARENTS,
+    "value_parent_indices": same("pairs.value_parent_indices()"),
     "values": same("pairs.values", "pairs.slice(2).values"),
 }
 
@@ -381,7 +380,7 @@ MAPS: dict[str, Entry] = {
     "keys": same("maps.keys"),
     "offsets": Instead("maps.offsets", "pa.array(maps.offsets)", NDARRAY),
     "value_lengths": Instead("pa.array([1, None, 2], pa.int32())", "maps.value_lengths()", "pyarrow's refuses maps"),
-    "value_parent_indices": PARENTS,
+    "value_parent_indices": Instead("pa.array([0, 2, 2])", "maps.value_parent_indices()", "pyarrow's refuses maps"),
     "values": same("maps.values"),
 }
 

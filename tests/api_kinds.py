@@ -51,7 +51,6 @@ SCALARS = Out("no scalars: values are Python's own")
 FILES = Out("sources and sinks are paths, names in shared memory, bytes, and Python's file objects")
 CODECS = Out("compression is an option of the writers")
 INSIDE = Out("a part of pyarrow's build, its runtime or its inside")
-PARENTS = Out("`np.repeat(np.arange(len(lists)), lengths)` gives them")
 NDARRAY = "an ndarray"
 STRUCTURE = Out("a matter of the buffers, which are not looked at from outside")
 BY_LAYOUT = "one class of arrays for each layout, not for each type"

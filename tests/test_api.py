@@ -75,26 +75,18 @@ def plain(value: Any) -> Any:
     return exact(value)
 
 
-LATER = {
-    "Array.fill_null", "Array.filter", "Array.from_buffers", "Array.get_total_buffer_size", "Array.nbytes",
-    "ChunkedArray.fill_null", "ChunkedArray.get_total_buffer_size", "ChunkedArray.nbytes",
-    "RecordBatch.get_total_buffer_size", "RecordBatch.nbytes", "Table.get_total_buffer_size", "Table.nbytes",
-    "FixedSizeListArray.value_lengths", "LargeListArray.value_lengths", "LargeListViewArray.value_lengths",
-    "ListArray.value_lengths", "ListViewArray.value_lengths", "MapArray.value_lengths",
-}  # fmt: skip
-
 CALLS = [
     pytest.param(call, id=f"{section or 'pa'}.{name}-{number}")
     for section, table in api.SECTIONS.items()
     for name, entry in table.items()
-    if isinstance(entry, Same) and f"{section}.{name}" not in LATER
+    if isinstance(entry, Same)
     for number, call in enumerate(entry.calls)
 ]
 OTHERS = [
     pytest.param(entry.theirs, entry.ours, id=f"{section or 'pa'}.{name}")
     for section, table in api.SECTIONS.items()
     for name, entry in table.items()
-    if isinstance(entry, Instead) and f"{section}.{name}" not in LATER
+    if isinstance(entry, Instead)
 ]
 KINDS = [pytest.param(entry, id=entry.theirs) for entry in api.MODULE.values() if isinstance(entry, Class)]
 

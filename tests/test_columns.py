@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import io
 import itertools
 from collections.abc import Callable
 from typing import Any
 
 import cases
+import numpy as np
+import pandas as pd
+import polars
 import pyarrow as pa
 import pytest
 
@@ -199,3 +203,609 @@ def test_a_schema_gives_an_empty_table() -> None:
     table = schema.empty_table()
     assert (table.num_rows, table.schema.equals(schema, check_metadata=True)) == (0, True)
     assert table.to_pyarrow().equals(schema.to_pyarrow().empty_table())
+
+
+# --- operations on batches and tables ---------------------------------------------------------------------------------
+
+SCHEMA = pa.schema(
+    [
+        pa.field("n", pa.int16(), metadata={"unit": "m"}),
+        pa.field("s", pa.string()),
+        pa.field("d", pa.dictionary(pa.int8(), pa.string())),
+        pa.field("t", pa.struct([pa.field("x", pa.int32()), pa.field("y", pa.list_(pa.string()))])),
+    ],
+    metadata={"k": "v"},
+)
+ROWS = [
+    {"n": 3, "s": "a", "d": "u", "t": {"x": 1, "y": ["p"]}},
+    {"n": None, "s": "b", "d": None, "t": None},
+    {"n": 1, "s": None, "d": "v", "t": {"x": None, "y": None}},
+    {"n": -5, "s": "d", "d": "u", "t": {"x": 4, "y": []}},
+    {"n": 7, "s": "e", "d": "v", "t": {"x": 5, "y": ["q", None]}},
+]
+PA_BATCH = pa.RecordBatch.from_pylist(ROWS, SCHEMA)
+PA_TABLE = pa.Table.from_batches([PA_BATCH.slice(0, 2), PA_BATCH.slice(2, 0), PA_BATCH.slice(2)])
+
+
+def read_back(source: Any) -> Any:
+    """A table as a reader gives it: columns that are built when they are asked for."""
+    sink = io.BytesIO()
+    with pa.ipc.new_file(sink, source.schema) as writer:
+        writer.write(source)
+    return sa.ipc.open_file(sink.getvalue()).read_all()
+
+
+def of_kind(kind: str) -> tuple[Any, Any]:
+    """The same rows as ours and as pyarrow's."""
+    if kind == "batch":
+        return read_back(PA_BATCH).batches[0], PA_BATCH
+    return {"table": sa.Table.from_pyarrow(PA_TABLE), "read": read_back(PA_TABLE)}[kind], PA_TABLE
+
+
+KINDS = ["batch", "table", "read"]
+COLUMN = [10, None, 30, 40, 50]
+OPERATIONS: dict[str, Callable[[Any, Any], Any]] = {
+    "filter": lambda rows, lib: rows.filter(lib.array([True, False, None, True, True])),
+    "filter with nulls": lambda rows, lib: rows.filter(
+        lib.array([True, False, None, True, None]), null_selection_behavior="emit_null"
+    ),
+    "filter nothing": lambda rows, lib: rows.filter(lib.array([False] * 5)),
+    "filter all": lambda rows, lib: rows.filter(lib.array([True] * 5)),
+    "take": lambda rows, lib: rows.take(lib.array([4, 0, 0, 2])),
+    "take nulls": lambda rows, lib: rows.take(lib.array([1, None, 4])),
+    "take nothing": lambda rows, lib: rows.take(lib.array([], lib.int64())),
+    "slice": lambda rows, lib: rows.slice(1, 3),
+    "select": lambda rows, lib: rows.select(["t", "n"]),
+    "drop columns": lambda rows, lib: rows.drop_columns(["s", "t"]),
+    "drop column": lambda rows, lib: rows.drop_columns("n"),
+    "remove": lambda rows, lib: rows.remove_column(2),
+    "add": lambda rows, lib: rows.add_column(1, "new", column_for(rows, lib)),
+    "add at the end": lambda rows, lib: rows.add_column(4, lib.field("new", lib.int64(), False), column_for(rows, lib)),
+    "append": lambda rows, lib: rows.append_column("new", column_for(rows, lib)),
+    "append the same name": lambda rows, lib: rows.append_column("n", column_for(rows, lib)),
+    "set": lambda rows, lib: rows.set_column(
+        0, lib.field("n", lib.int64(), metadata={"x": "y"}), column_for(rows, lib)
+    ),
+    "set after slice": lambda rows, lib: rows.slice(1, 4).set_column(1, "s", column_for(rows.slice(1, 4), lib)),
+    "slice after set": lambda rows, lib: rows.set_column(1, "s", column_for(rows, lib)).slice(1, 3),
+    "select after add": lambda rows, lib: rows.add_column(0, "new", column_for(rows, lib)).select(["d", "new", "n"]),
+    "add twice": lambda rows, lib: (
+        rows.append_column("p", column_for(rows, lib)).slice(1).append_column("q", column_for(rows.slice(1), lib))
+    ),
+    "remove what was set": lambda rows, lib: rows.set_column(1, "new", column_for(rows, lib)).remove_column(1),
+    "add, remove, slice, take": lambda rows, lib: (
+        rows.add_column(2, "p", column_for(rows, lib)).remove_column(0).slice(2).take(lib.array([2, 0]))
+    ),
+    "filter after append": lambda rows, lib: rows.append_column("p", column_for(rows, lib)).filter(
+        lib.array([False, True, True, False, False])
+    ),
+    "drop null": lambda rows, lib: rows.select(["n", "s"]).drop_null(),
+    "drop null in all": lambda rows, lib: rows.drop_null(),
+    "cast": lambda rows, lib: rows.cast(
+        lib.schema(
+            [("n", lib.int64()), ("s", lib.large_string()), ("d", lib.string()), ("t", rows.schema.field("t").type)],
+            metadata={"other": "one"},
+        )
+    ),
+    "metadata": lambda rows, lib: rows.replace_schema_metadata({"a": "b"}),
+}
+
+
+def column_for(rows: Any, lib: Any) -> Any:
+    """A column with as many values as there are rows."""
+    values = lib.array(COLUMN[: rows.num_rows])
+    return values if isinstance(rows, (sa.RecordBatch, pa.RecordBatch)) else lib.chunked_array([values[:1], values[1:]])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("name", OPERATIONS)
+def test_operations_give_what_those_of_pyarrow_give(name: str, kind: str) -> None:
+    ours, theirs = of_kind(kind)
+    got, expected = OPERATIONS[name](ours, sa), OPERATIONS[name](theirs, pa)
+    assert type(got) is type(ours)
+    got.validate()
+    assert got.schema.to_pyarrow().equals(expected.schema, check_metadata=True)
+    assert (got.num_rows, got.num_columns, got.shape) == (expected.num_rows, expected.num_columns, expected.shape)
+    assert [column.to_pylist() for column in got.columns] == [column.to_pylist() for column in expected.columns]
+    assert [column.to_pylist() for column in got.itercolumns()] == [column.to_pylist() for column in expected.columns]
+    again = got.to_pyarrow()
+    assert again.equals(expected)
+    again.validate(full=name != "add at the end")
+    assert got.to_pylist() == expected.to_pylist()
+    assert got.to_pydict() == expected.to_pydict()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_renaming_by_position_and_by_name(kind: str) -> None:
+    ours, theirs = of_kind(kind)
+    assert ours.rename_columns(list("wxyz")).to_pylist() == theirs.rename_columns(list("wxyz")).to_pylist()
+    some = ours.rename_columns({"t": "n", "n": "t"})
+    assert some.column_names == theirs.rename_columns({"t": "n", "n": "t"}).schema.names == ["t", "s", "d", "n"]
+    assert some.schema.metadata == {b"k": b"v"}
+    with pytest.raises(sa.FieldNotFound, match="no field is named 'x'"):
+        ours.rename_columns({"x": "y"})
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_structs_and_back(kind: str) -> None:
+    ours, theirs = of_kind(kind)
+    made, expected = ours.to_struct_array(), theirs.to_struct_array()
+    assert (made.type.to_pyarrow(), made.to_pylist()) == (expected.type, expected.to_pylist())
+    back = type(ours).from_struct_array(made)
+    assert back.equals(ours)
+    with_nulls = sa.array([{"x": 1, "y": "a"}, None, {"x": None, "y": "c"}])
+    found, peer = type(ours).from_struct_array(with_nulls), type(theirs).from_struct_array(with_nulls.to_pyarrow())
+    assert found.to_pylist() == peer.to_pylist()
+    required = sa.array([{"x": 1}, None], sa.struct([sa.field("x", "int8", False)]))
+    found = type(ours).from_struct_array(required)
+    found.validate(full=True)
+    assert (found.schema.field(0).nullable, found.to_pylist()) == (True, [{"x": 1}, {"x": None}])
+    with pytest.raises(sa.InvalidType, match="expected an array of structs"):
+        type(ours).from_struct_array(sa.array([1]))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_structs_are_flattened_into_columns(kind: str) -> None:
+    ours, _ = of_kind(kind)
+    found, expected = ours.flatten(), PA_TABLE.flatten()
+    assert found.schema.to_pyarrow().equals(expected.schema, check_metadata=True)
+    assert found.to_pylist() == expected.to_pylist()
+
+
+def test_columns_that_are_not_asked_for_are_not_built() -> None:
+    def unbuilt() -> tuple[Any, Any]:
+        batch = read_back(PA_BATCH).batches[0]
+        return batch, sa.Table.from_batches([batch])
+
+    new = [1, 2, 3, 4, 5]
+    for batch, table in (unbuilt(),):
+        for rows in (batch, table):
+            made = [
+                rows.set_column(1, "x", new),
+                rows.add_column(0, "x", new).slice(1, 2),
+                rows.append_column("x", new).select(["x", "n"]),
+                rows.remove_column(0),
+                rows.drop_columns(["s"]),
+                rows.rename_columns({"n": "m"}),
+                rows.slice(1, 2).set_column(0, "n", [1, 2]).drop("n"),
+            ]
+            assert not batch._columns
+            assert all(len(found) for found in made)
+        table.cast(table.schema.set(0, sa.field("n", "int64")))
+        assert list(batch._columns) == [0]
+        table.unify_dictionaries()
+        assert sorted(batch._columns) == [0, 2]
+
+
+def test_a_new_column_goes_with_the_batches_of_a_table() -> None:
+    table = sa.Table.from_pyarrow(PA_TABLE)
+    column = sa.chunked_array([[1], [2, 3], [], [4, 5]])
+    found = table.append_column("c", column)
+    assert [batch.num_rows for batch in found.batches] == [1, 1, 1, 2]
+    assert found["c"].to_pylist() == [1, 2, 3, 4, 5]
+    assert found.drop("c").equals(table)
+    whole = table.append_column("c", [sa.array([1, 2]), sa.array([3, 4, 5])])
+    assert [batch.num_rows for batch in whole.batches] == [2, 3]
+    empty = table.slice(0, 0).append_column("c", sa.array([], sa.dictionary("int8", "string")))
+    assert (empty.num_rows, str(empty.schema.field("c").type)[:10]) == (0, "dictionary")
+    none = sa.Table(table.schema).append_column("c", [])
+    assert (none.num_rows, none.column_names) == (0, ["n", "s", "d", "t", "c"])
+
+
+WRONG: dict[str, tuple[Callable[[Any], Any], type[Exception], str]] = {
+    "add beyond": (lambda r: r.add_column(5, "x", COLUMN), sa.IndexOutOfRange, "no position 5: there are 5"),
+    "add before": (lambda r: r.add_column(-1, "x", COLUMN), sa.IndexOutOfRange, "no position -1"),
+    "set a name not found": (lambda r: r.set_column(-1, "x", COLUMN), sa.IndexOutOfRange, "no position -1"),
+    "remove beyond": (lambda r: r.remove_column(4), sa.IndexOutOfRange, "no position 4: there are 4"),
+    "remove by name": (lambda r: r.remove_column("n"), sa.InvalidType, "by its position, found 'n'"),
+    "short column": (
+        lambda r: r.append_column("x", [1, 2]),
+        sa.InvalidArgument,
+        "'x' has 2 values, expected .* 5 rows",
+    ),
+    "no field": (lambda r: r.append_column(5, COLUMN), sa.InvalidType, "a name or a shmarrow.Field, found int"),
+    "value": (lambda r: r.append_column(sa.field("x", "int8"), [300] * 5), sa.InvalidData, "column 'x': .*300"),
+    "array": (
+        lambda r: r.append_column(sa.field("x", "int8"), sa.array([300] * 5)),
+        sa.InvalidData,
+        "column 'x': .*300",
+    ),
+    "drop": (lambda r: r.drop_columns(["n", "x"]), sa.FieldNotFound, "no field is named 'x'"),
+    "select": (lambda r: r.select("n"), sa.InvalidType, "expected a list of positions and names"),
+    "rename": (lambda r: r.rename_columns(["x"]), sa.InvalidArgument, "1 names for 4 columns"),
+    "cast names": (lambda r: r.cast(sa.schema([("n", "int8")])), sa.InvalidArgument, r"\['n'\], expected those"),
+    "cast order": (lambda r: r.cast(sa.schema(list(r.schema)[::-1])), sa.InvalidArgument, "another order"),
+    "cast value": (
+        lambda r: r.select(["n"]).cast(sa.schema([("n", "uint8")])),
+        sa.InvalidData,
+        "column 'n': .*-5",
+    ),
+    "cast type": (
+        lambda r: r.select(["t"]).cast(sa.schema([("t", "int8")])),
+        sa.InvalidType,
+        "column 't': cannot cast",
+    ),
+    "cast nulls": (
+        lambda r: r.cast(r.schema.set(1, sa.field("s", "string", False))),
+        sa.InvalidData,
+        "column 's' holds nulls",
+    ),
+    "cast to a type": (lambda r: r.cast(sa.int8()), sa.InvalidType, "expected a shmarrow.Schema"),
+    "take beyond": (lambda r: r.take([5]), sa.IndexOutOfRange, "from 5 to 5: the (batch|table) has 5 rows"),
+    "take beyond without columns": (lambda r: r.select([]).take([5]), sa.IndexOutOfRange, "has 5 rows"),
+    "take a mask": (lambda r: r.take([True] * 5), sa.InvalidType, "truth values"),
+    "filter by positions": (lambda r: r.filter([0, 1]), sa.InvalidType, "truth values"),
+    "short mask": (lambda r: r.filter([True]), sa.InvalidArgument, "shape"),
+    "behavior": (lambda r: r.filter([True] * 5, "all"), sa.InvalidArgument, "found 'all'"),
+    "chunk size": (lambda r: r.to_batches(0), sa.InvalidArgument, "at least 1, found 0"),
+    "chunk size of text": (lambda r: r.to_batches("2"), sa.InvalidType, "is an int, found '2'"),
+    "no copy": (lambda r: np.asarray(r, copy=False), sa.CopyRequired, "is a copy"),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("name", WRONG)
+def test_wrong_arguments_are_refused(name: str, kind: str) -> None:
+    call, error, message = WRONG[name]
+    with pytest.raises(error, match=message):
+        call(of_kind(kind)[0])
+
+
+def test_rows_that_become_null_are_in_nullable_fields() -> None:
+    schema = sa.schema([sa.field("a", "int8", False), sa.field("b", "string")])
+    for rows in (
+        sa.record_batch({"a": [1, 2], "b": ["x", "y"]}, schema),
+        sa.table({"a": [1, 2], "b": ["x", "y"]}, schema),
+    ):
+        for found in (rows.take([1, None]), rows.filter([True, None], "emit_null")):
+            found.validate(full=True)
+            assert found.schema.field("a").nullable
+        for found in (rows.take([1, 0]), rows.filter([True, None])):
+            assert not found.schema.field("a").nullable
+
+
+# --- making them ------------------------------------------------------------------------------------------------------
+
+MAKE = pytest.mark.parametrize("kind", ["RecordBatch", "Table"])
+
+
+@MAKE
+def test_columns_are_made_as_by_pyarrow(kind: str) -> None:
+    ours, theirs = getattr(sa, kind), getattr(pa, kind)
+    for make in (
+        lambda cls, lib: cls.from_arrays([lib.array([1]), lib.array(["x"])], ["a", "b"]),
+        lambda cls, lib: cls.from_arrays([lib.array([1])], names=["a"], metadata={"k": "v"}),
+        lambda cls, lib: cls.from_arrays([lib.array([1])], schema=lib.schema([("a", lib.int8())], metadata={"k": "v"})),
+        lambda cls, lib: cls.from_pydict({"a": [1, None], "b": lib.array(["x", "y"])}),
+        lambda cls, lib: cls.from_pydict({"a": [1]}, metadata={"k": "v"}),
+        lambda cls, lib: cls.from_pydict({"a": [1], "b": ["x"]}, lib.schema([("b", lib.string()), ("a", lib.int8())])),
+        lambda cls, lib: cls.from_pylist([{"a": 1, "b": "x"}, {"a": 2}]),
+        lambda cls, lib: cls.from_pylist([{"a": 1}, {}], schema=lib.schema([("b", lib.string()), ("a", lib.int8())])),
+        lambda cls, lib: cls.from_pylist([{"a": 1}], metadata={"k": "v"}),
+        lambda cls, lib: cls.from_pylist([]),
+    ):
+        found, expected = make(ours, sa), make(theirs, pa)
+        found.validate(full=True)
+        assert found.schema.to_pyarrow().equals(expected.schema, check_metadata=True)
+        assert found.to_pylist() == expected.to_pylist()
+
+
+CHUNKS = pa.chunked_array([pa.array([1, 2], pa.int8()), pa.array([None], pa.int8())])
+KEPT: dict[str, Any] = {
+    "int8": pa.array([1, 2, None], pa.int8()),
+    "chunks of int8": CHUNKS,
+    "dictionary": pa.array(["a", None, "a"]).dictionary_encode(),
+    "time32": pa.array([1, 2, 3], pa.time32("s")),
+    "decimal": pa.array([1, 2, None], pa.decimal128(10, 2)),
+    "nulls": pa.array([None] * 3, pa.timestamp("ns", "UTC")),
+}
+
+
+@MAKE
+@pytest.mark.parametrize("name", KEPT)
+def test_columns_keep_their_type_whoever_made_them(name: str, kind: str) -> None:
+    peer = KEPT[name]
+    own = sa.Array.from_pyarrow(peer)
+    cls = getattr(sa, kind)
+    for given in (peer, own):
+        for rows in (
+            cls.from_arrays([given], ["a"]),
+            cls.from_pydict({"a": given}),
+            cls.from_pydict({"b": [1, 2, 3]}).append_column("a", given).select(["a"]),
+            cls.from_pydict({"a": [1, 2, 3]}).set_column(0, "a", given),
+        ):
+            assert rows.schema.field("a").type.to_pyarrow() == peer.type
+            assert rows["a"].to_pylist() == own.to_pylist()
+    if kind == "Table":
+        assert cls.from_pydict({"a": CHUNKS})["a"].num_chunks == 2
+
+
+@MAKE
+def test_arrays_are_not_copied(kind: str) -> None:
+    values = np.arange(3)
+    rows = getattr(sa, kind).from_pydict({"a": values, "b": sa.array(values)})
+    for column in rows.columns:
+        chunk = column.chunk(0) if kind == "Table" else column
+        assert np.shares_memory(chunk.to_numpy(), values)
+
+
+REFUSED: dict[str, tuple[Callable[[Any], Any], type[Exception], str]] = {
+    "neither": (lambda make: make([[1]]), sa.InvalidArgument, "either names or a schema"),
+    "rows": (lambda make: make([{"a": 1}]), sa.InvalidArgument, "what from_pylist"),
+    "both": (
+        lambda make: make([[1]], ["a"], sa.schema([("a", "int8")])), sa.InvalidArgument, "either names or a schema",
+    ),
+    "too few names": (lambda make: make([[1], [2]], ["a"]), sa.InvalidArgument, "2 arrays for 1 names"),
+    "too many fields": (lambda make: make([], sa.schema([("a", "int8")])), sa.InvalidArgument, "0 arrays for 1 fields"),
+    "names of a mapping": (lambda make: make({"a": [1]}, ["b"]), sa.InvalidArgument, "brings its names"),
+    "one name": (lambda make: make([[1]], "a"), sa.InvalidType, "expected a list of names, found 'a'"),
+    "a name that is none": (lambda make: make([[1]], [5]), sa.InvalidType, "the name of a field is a string, found 5"),
+    "metadata twice": (
+        lambda make: make({"a": [1]}, schema=sa.schema([("a", "int8")]), metadata={"k": "v"}),
+        sa.InvalidArgument, "a schema brings its metadata",
+    ),
+    "lengths": (lambda make: make({"a": [1], "b": [1, 2]}), sa.InvalidArgument, "'a': 1, 'b': 2"),
+    "a value": (lambda make: make({"a": [1], "b": [300]}, schema=sa.schema({"a": "int8", "b": "int8"})),
+                sa.InvalidData, "column 'b': .*300"),
+    "an array": (lambda make: make({"a": sa.array([300])}, schema=sa.schema({"a": "int8"})),
+                 sa.InvalidData, "column 'a': .*300"),
+    "junk": (lambda make: make({"a": [object()]}), sa.InvalidType, "column 'a'"),
+    "a number": (lambda make: make(5), sa.InvalidType, "expected a list of arrays, found 5"),
+    "text": (lambda make: make("ab", ["a", "b"]), sa.InvalidType, "expected a list of arrays, found 'ab'"),
+    "a schema that is none": (lambda make: make({"a": [1]}, schema={"a": "int8"}), sa.InvalidType, "shmarrow.Schema"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("make", [sa.table, sa.record_batch], ids=["table", "batch"])
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_makes_no_columns_is_refused(name: str, make: Callable[..., Any]) -> None:
+    call, error, message = REFUSED[name]
+    with pytest.raises(error, match=message):
+        call(make)
+
+
+@MAKE
+def test_rows_lose_no_key(kind: str) -> None:
+    cls = getattr(sa, kind)
+    with pytest.raises(sa.InvalidArgument, match=r"row 1: no column for \['b'\]"):
+        cls.from_pylist([{"a": 1}, {"a": 2, "b": 3}])
+    with pytest.raises(sa.InvalidArgument, match=r"row 0: no column for \['b'\]"):
+        cls.from_pylist([{"b": 3}], sa.schema([("a", "int8")]))
+    with pytest.raises(sa.InvalidType, match="row 1: expected a mapping"):
+        cls.from_pylist([{"a": 1}, (2,)])
+    assert cls.from_pylist([{}, {}]).shape == (2, 0)
+
+
+def test_tables_are_made_of_batches_tables_and_readers() -> None:
+    ours = sa.Table.from_pyarrow(PA_TABLE)
+    for data in (ours, list(ours.batches), ours.to_reader(), tuple(ours.batches)):
+        assert sa.table(data).equals(ours, check_metadata=True)
+    assert sa.table(ours.batches[0]).num_rows == 2
+    wider = ours.schema.set(0, sa.field("n", "int64"))
+    assert sa.table(ours, schema=wider).schema.equals(wider)
+    assert sa.table(ours, metadata={"x": "y"}).schema.metadata == {b"x": b"y"}
+    assert sa.table(sa.RecordBatchReader.from_batches(wider, [])).schema == wider
+    with pytest.raises(sa.InvalidArgument, match="bring their names"):
+        sa.table(ours, ["a", "b", "c", "d"])
+    sink = io.BytesIO()
+    with sa.ipc.new_stream(sink, ours.schema) as writer:
+        writer.write_table(ours)
+    reader = sa.ipc.open_stream(io.BytesIO(sink.getvalue()))
+    assert isinstance(reader, sa.RecordBatchReader)
+    assert sa.table(reader).equals(ours, check_metadata=True)
+
+
+def test_pyarrow_and_polars_tables_are_taken() -> None:
+    found = sa.table(PA_TABLE)
+    assert found.to_pyarrow().equals(PA_TABLE, check_metadata=True)
+    assert [batch.num_rows for batch in found.batches] == [batch.num_rows for batch in PA_TABLE.to_batches()]
+    assert sa.record_batch(PA_BATCH).to_pyarrow().equals(PA_BATCH, check_metadata=True)
+    for made in (
+        sa.table(PA_BATCH),
+        sa.record_batch(PA_TABLE),
+        sa.table(PA_BATCH.select(["n"]), schema=sa.schema({"n": "int64"})),
+    ):
+        assert made["n"].to_pylist() == PA_BATCH["n"].to_pylist()
+    frame = polars.DataFrame({"a": [1, None], "b": ["x", "y"]}, schema_overrides={"a": polars.Int8})
+    for made in (sa.table(frame), sa.record_batch(frame)):
+        assert made.schema.field("a").type == sa.int8()
+        assert made.to_pydict() == {"a": [1, None], "b": ["x", "y"]}
+
+
+@pytest.mark.parametrize("make", [sa.table, sa.record_batch], ids=["table", "batch"])
+def test_data_frames_of_pandas(make: Callable[..., Any]) -> None:
+    values = np.arange(3)
+    frame = pd.DataFrame({"a": values, "b": ["x", None, "z"], 5: pd.Categorical(["u", "v", "u"])}, copy=False)
+    rows = make(frame)
+    assert rows.column_names == ["a", "b", "5"]
+    assert rows.to_pydict() == {"a": [0, 1, 2], "b": ["x", None, "z"], "5": ["u", "v", "u"]}
+    assert rows.schema.field("5").type.layout == "dictionary"
+    column = rows["a"].chunk(0) if isinstance(rows, sa.Table) else rows["a"]
+    assert np.shares_memory(column.to_numpy(), frame["a"].to_numpy())
+    for index in (
+        pd.Index([7, 8, 9]),
+        pd.Index(["p", "q", "r"], name="key"),
+        pd.MultiIndex.from_product([[1], [2, 3, 4]]),
+    ):
+        indexed = frame[["a", "b"]].set_axis(index)
+        expected = pa.table(indexed)
+        found = make(indexed)
+        assert found.column_names == expected.column_names
+        assert found.to_pydict() == expected.to_pydict()
+        chosen = make(indexed, schema=sa.schema({"b": "large_string", "a": "int8"}))
+        assert chosen.to_pydict() == {"b": ["x", None, "z"], "a": [0, 1, 2]}
+    assert make(frame[["a"]].iloc[1:]).to_pydict() == {"a": [1, 2]}
+    for wrong, error in (
+        (lambda: make(frame, ["a", "b", "c"]), sa.InvalidArgument),
+        (lambda: make(frame, schema=sa.schema({"a": "int8"})), sa.InvalidArgument),
+        (lambda: make(pd.concat([frame, frame], axis=1), schema=sa.schema({"a": "int8"})), sa.InvalidArgument),
+    ):
+        with pytest.raises(error):
+            wrong()
+
+
+# --- ndarrays ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "columns",
+    [
+        {"a": [1, 2, 3], "b": [4, 5, 6]},
+        {"a": [1, 2, 3], "b": [1.5, None, 2.5]},
+        {"a": [1, 2, 3], "b": ["x", "y", None]},
+        {"a": [True, False, True], "b": [1, 2, 3]},
+        {"a": pa.array([1, 2, 3], pa.timestamp("us")), "b": pa.array([4, 5, None], pa.timestamp("us"))},
+        {"a": pa.array([1, 2, 3], pa.int8()), "b": pa.array([1, 2, 3], pa.float32())},
+        {"a": [1, 2, 3]},
+    ],
+    ids=["ints", "floats", "text", "bools", "times", "narrow", "one"],
+)
+def test_an_ndarray_has_rows_first_as_pyarrows_has(columns: dict[str, Any]) -> None:
+    expected = np.asarray(pa.table(columns))
+    for rows in (
+        sa.table(columns),
+        sa.record_batch(columns),
+        sa.concat_tables([sa.table(columns).slice(0, 1), sa.table(columns).slice(1)]),
+    ):
+        found = np.asarray(rows)
+        assert (found.shape, found.dtype) == ((3, len(columns)), expected.dtype)
+        np.testing.assert_array_equal(found, expected)
+        assert np.asarray(rows[:0]).shape == (0, len(columns))
+    assert np.asarray(sa.table({"a": [1, 2]}), np.float32).dtype == np.float32
+
+
+def test_an_ndarray_of_columns_that_share_no_dtype_has_their_values() -> None:
+    day = sa.array([1, 2], sa.timestamp("s"))
+    found = np.asarray(sa.table({"a": [1, 2], "t": day, "l": [[1], [2, 3]]}))
+    assert found.tolist() == [
+        list(row.values()) for row in sa.table({"a": [1, 2], "t": day, "l": [[1], [2, 3]]}).to_pylist()
+    ]
+    pairs = sa.array([[1, 2], [3, 4]], sa.list_("int8", 2))
+    assert np.asarray(sa.table({"p": pairs, "q": pairs})).tolist() == [[[1, 2], [1, 2]], [[3, 4], [3, 4]]]
+    assert np.asarray(sa.Table.from_pylist([{}, {}])).shape == (2, 0)
+
+
+@pytest.mark.parametrize("value", [2**53 + 1, -(2**53) - 1, 2**63 - 1])
+def test_an_integer_is_not_rounded_for_the_sake_of_another_column(value: int) -> None:
+    with pytest.raises(sa.InvalidData, match=f"column 'a' holds {value}, which has no exact float64"):
+        np.asarray(sa.table({"a": [value, 1], "b": [0.5, 1.5]}))
+    assert np.asarray(sa.table({"a": [2**53, -(2**60)], "b": [0.5, 1.5]}))[1, 0] == -(2.0**60)
+    unsigned = sa.array([2**64 - 1, 0], "uint64")
+    with pytest.raises(sa.InvalidData, match=f"holds {2**64 - 1}"):
+        np.asarray(sa.table({"u": unsigned, "b": [0.5, 1.5]}))
+
+
+# --- one after another ------------------------------------------------------------------------------------------------
+
+
+def test_tables_one_after_another() -> None:
+    ours = sa.Table.from_pyarrow(PA_TABLE)
+    found = sa.concat_tables([ours, ours.slice(1, 2).replace_schema_metadata({"x": "y"})])
+    expected = pa.concat_tables([PA_TABLE, PA_TABLE.slice(1, 2).replace_schema_metadata({"x": "y"})])
+    assert found.to_pyarrow().equals(expected, check_metadata=True)
+    assert found.batches[0] is ours.batches[0]
+    first = {"a": [1, 2], "b": ["x", "y"]}
+    for other, option in (
+        ({"b": ["z"], "a": [3]}, "default"),
+        ({"c": [1.5]}, "default"),
+        ({"a": [None]}, "default"),
+        ({"a": [1.5], "c": [[1]]}, "permissive"),
+        ({"a": pa.array([1], pa.int8()), "b": pa.array([b"x"])}, "permissive"),
+    ):
+        mine = sa.concat_tables([sa.table(first), sa.table(other)], promote_options=option)
+        peer = pa.concat_tables([pa.table(first), pa.table(other)], promote_options=option)
+        mine.validate(full=True)
+        assert mine.schema.to_pyarrow() == peer.schema
+        assert mine.to_pylist() == peer.to_pylist()
+
+
+def test_a_column_that_is_missing_somewhere_is_nullable() -> None:
+    required = sa.table({"a": [1]}, sa.schema([sa.field("a", "int8", False)]))
+    found = sa.concat_tables([required, sa.table({"b": [1]})], promote_options="default")
+    found.validate(full=True)
+    assert (found.schema.field("a").nullable, found.to_pydict()) == (True, {"a": [1, None], "b": [None, 1]})
+    same = sa.concat_tables([required, required], promote_options="default")
+    assert not same.schema.field("a").nullable
+
+
+def test_batches_one_after_another() -> None:
+    batches = sa.Table.from_pyarrow(PA_TABLE).batches
+    found = sa.concat_batches(batches)
+    assert found.to_pyarrow().equals(PA_BATCH)
+    assert sa.concat_batches(batches[:1]) is batches[0]
+
+
+A, B = sa.table({"a": [1]}), sa.table({"a": ["x"]})
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "message"),
+    [
+        (lambda: sa.concat_tables([]), sa.InvalidArgument, "at least one table"),
+        (lambda: sa.concat_batches([]), sa.InvalidArgument, "at least one record batch"),
+        (lambda: sa.concat_tables(A), sa.InvalidType, "expected a list of tables"),
+        (lambda: sa.concat_tables([A, A.batches[0]]), sa.InvalidType, "a list of shmarrow.Table"),
+        (lambda: sa.concat_batches([A]), sa.InvalidType, "a list of shmarrow.RecordBatch"),
+        (lambda: sa.concat_tables([A, B]), sa.InvalidType, "table 1 has other fields"),
+        (lambda: sa.concat_tables([A, B], promote_options="permissive"), sa.InvalidType, "int64 and string"),
+        (lambda: sa.concat_tables([A, A], promote_options="all"), sa.InvalidArgument, "found 'all'"),
+        (lambda: sa.concat_batches([A.batches[0], B.batches[0]]), sa.InvalidType, "batch 1 has other fields"),
+        (
+            lambda: sa.concat_tables(
+                [sa.table({"a": [2**53 + 1]}), sa.table({"a": [0.5]})], promote_options="permissive"
+            ),
+            sa.InvalidData, "9007199254740993",
+        ),
+    ],
+    ids=["no tables", "no batches", "table", "batch", "tables", "fields", "types", "option", "batches", "value"],
+)  # fmt: skip
+def test_what_does_not_go_together_is_refused(call: Callable[[], Any], error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        call()
+
+
+def test_dictionaries_of_a_table_are_unified() -> None:
+    parts = [
+        pa.table({"d": pa.array(v, pa.string()).dictionary_encode(), "n": pa.array([1] * len(v), pa.int64())})
+        for v in (["a", "b"], ["c", "a"], [None])
+    ]
+    theirs = pa.concat_tables(parts)
+    found = sa.Table.from_pyarrow(theirs).unify_dictionaries()
+    assert found.to_pyarrow().equals(theirs.unify_dictionaries())
+    assert len({id(batch["d"].dictionary) for batch in found.batches}) == 1
+    assert found.batches[0]["d"].dictionary.to_pylist() == ["a", "b", "c"]
+
+
+# --- batches and readers ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_rows_come_in_batches(kind: str) -> None:
+    ours, theirs = of_kind(kind)
+    theirs = pa.table(theirs)
+    assert [batch.num_rows for batch in ours.to_batches(2)] == [batch.num_rows for batch in theirs.to_batches(2)]
+    assert sa.Table.from_batches(ours.to_batches(max_chunksize=1)).to_pylist() == theirs.to_pylist()
+    if kind == "batch":
+        return
+    reader = ours.to_reader(max_chunksize=2)
+    assert isinstance(reader, sa.RecordBatchReader)
+    assert reader.read_next_batch().num_rows == 2
+    assert reader.read_all().to_pylist() == theirs.to_pylist()[2:]
+    with pytest.raises(StopIteration):
+        reader.read_next_batch()
+    with ours.to_reader() as reader:
+        assert reader.schema == ours.schema
+    with pytest.raises(sa.Closed, match="the reader of batches is closed"):
+        next(reader)
+
+
+def test_a_reader_checks_what_it_is_given() -> None:
+    batch = sa.record_batch({"a": [1]})
+    reader = sa.RecordBatchReader.from_batches(batch.schema, [batch, sa.record_batch({"b": [1]}), 5])
+    assert next(reader) is batch
+    with pytest.raises(sa.InvalidType, match="other fields than the reader"):
+        next(reader)
+    with pytest.raises(sa.InvalidType, match="RecordBatch, found int"):
+        next(reader)
+    with pytest.raises(sa.InvalidType, match="expected a shmarrow"):
+        sa.RecordBatchReader.from_batches([("a", "int8")], [batch])

@@ -72,10 +72,6 @@ class ExtensionArray(Array, of=ExtensionType):
     def _valid(self) -> Mask:
         return self._storage._valid()  # type: ignore[no-any-return]
 
-    def drop_null(self) -> Self:
-        result: Self = self._under(self._storage.drop_null())
-        return result
-
     def to_numpy(self, zero_copy_only: bool = True) -> npt.NDArray[Any]:
         """The values of the storage as an ndarray; see there."""
         return self._storage.to_numpy(zero_copy_only)  # type: ignore[no-any-return]

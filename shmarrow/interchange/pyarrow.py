@@ -30,7 +30,7 @@ from shmarrow.interchange.partner import needed
 from shmarrow.layout.array import Array
 from shmarrow.layout.listing import LISTING, walk_types
 from shmarrow.layout.making import make_array
-from shmarrow.layout.memory import EMPTY
+from shmarrow.layout.memory import EMPTY, read_only
 from shmarrow.tables import Table
 from shmarrow.types import DataType, Field, Metadata, Schema
 from shmarrow.types.descriptors import ALL, parse_format, simple_types
@@ -284,6 +284,10 @@ def _from_pyarrow(array: Any, type: Any, known: Dictionaries) -> Any:
     buffers = [None if buffer is None else view_of(buffer) for buffer in theirs]
     if not first:
         buffers[1:] = [EMPTY if data is None else data for data in buffers[1:]]
+    if layout in ("binary", "large_binary") and not len(array):
+        _, offsets, data = buffers
+        if offsets is not None and offsets.any() and not (data is not None and len(data)):
+            buffers[1] = read_only(np.zeros(len(offsets), np.uint8))  # they lead into data that pyarrow has left out
     nulls = -1 if buffers and not first and buffers[0] is not None else 0
     children = [
         _from_pyarrow(child, field.type, known)

@@ -12,8 +12,9 @@ from shmarrow.bitmap import Mask
 from shmarrow.buffer import Bytes
 from shmarrow.errors import IndexOutOfRange, InvalidArgument, InvalidData, InvalidType
 from shmarrow.layout.array import Array
-from shmarrow.layout.memory import Indices, validity_of
-from shmarrow.types import DataType
+from shmarrow.layout.listing import LISTING
+from shmarrow.layout.memory import EMPTY, Indices, frozen, validity_of
+from shmarrow.types import DataType, int64
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -106,7 +107,7 @@ def offsets_and_nulls(
     A null offset is read as the next one that is not null.
     """
     if getattr(offsets, "null_count", 0) or (isinstance(offsets, (list, tuple)) and None in offsets):
-        offsets = as_array(offsets, what)
+        offsets = as_array(offsets, what, int64())
         known = offsets._mask()
         if known is not None and offsets.type.layout == "primitive":
             nearest = np.where(known, np.arange(len(known)), len(known))
@@ -148,8 +149,7 @@ def checked_positions(indices: Any) -> tuple[Indices, Mask | None]:
             raise InvalidType(f"indices are integers, found {indices.__class__.__name__}: {error}") from None
     if values.dtype.kind == "b":
         raise InvalidType(
-            "indices are positions, found truth values; for the slots where a mask is True, "
-            "take numpy.flatnonzero(mask)"
+            "indices are positions, found truth values; filter(mask) gives the slots where a mask is True"
         )
     if values.ndim != 1:
         raise InvalidArgument(f"indices have the shape (n,), found {values.shape}")
@@ -204,3 +204,51 @@ def masked_validity(mask: Any, length: int, known: Mask | None = None) -> tuple[
     if known is not None:
         raise InvalidArgument("a mask and offsets that are null both say which slots are null; expected one of them")
     return validity_of(~checked_mask(mask, length))
+
+
+def checked_parts(
+    type: DataType, length: Any, buffers: Any, null_count: Any, offset: Any, children: Any
+) -> tuple[int, list[Bytes | None], int, int, list[Array]]:
+    """Length, buffers, null count, offset and children of an array, each of its kind; sizes are checked elsewhere.
+
+    Raises
+    ------
+    InvalidType
+        If one of them is of another kind, or the type has a dictionary.
+    InvalidArgument
+        If the length or the offset is negative.
+    """
+    if type.layout == "dictionary":
+        raise InvalidType(f"{type}: buffers hold the indices only; use DictionaryArray.from_arrays")
+    slots, first = checked_size(length, "a length"), checked_size(offset, "an offset")
+    nulls = -1 if null_count == -1 else checked_size(null_count, "a null count")
+    for child in items_of(children, "children"):
+        if not isinstance(child, Array):
+            raise InvalidType(f"{type}: children are Arrays, found {child.__class__.__name__}")
+    rows, given = LISTING[type.layout].buffers, items_of(buffers, "buffers")
+    if not LISTING[type.layout].has_validity and given and given[0] is None:
+        given = given[1:]
+    parts = [_as_bytes(type, data) for data in given]
+    filled = [
+        EMPTY if data is None and row.role != "validity" else data for row, data in zip(rows, parts, strict=False)
+    ]
+    return slots, [*filled, *parts[len(rows) :]], nulls, first, list(children)
+
+
+def items_of(values: Any, what: str) -> list[Any]:
+    """A sequence of arguments as a list; InvalidType for what is none."""
+    refuse_type(values, what)
+    try:
+        return list(values)
+    except TypeError:
+        raise InvalidType(f"expected {what} as a sequence, found {values.__class__.__name__}") from None
+
+
+def _as_bytes(type: DataType, data: Any) -> Bytes | None:
+    if data is None:
+        return None
+    try:
+        view = memoryview(data)
+        return frozen(np.frombuffer(view.cast("B"), np.uint8)) if view.nbytes else EMPTY
+    except (TypeError, ValueError, BufferError) as error:
+        raise InvalidType(f"{type}: a buffer is contiguous bytes, found {data.__class__.__name__}: {error}") from None

@@ -43,6 +43,7 @@ from shmarrow.layout.making import (  # noqa: F401
 )
 from shmarrow.layout.memory import Indices, read_only, slice_bounds
 from shmarrow.layout.preview import Budget, clip, preview_items
+from shmarrow.layout.sizes import buffer_bytes, referenced_bytes
 from shmarrow.layout.validation import _has_required
 from shmarrow.types import DataType, Field, as_type
 
@@ -148,10 +149,25 @@ class Array:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of all buffers that this array refers to, children and dictionary included."""
-        total = sum([len(data) for data in self._buffers if data is not None])
-        total += sum([child.nbytes for child in self._children])
-        return total + (self._dictionary.nbytes if self._dictionary is not None else 0)
+        """Bytes that the slots of this array lie in: of a slice, those of the slice.
+
+        Bitmaps count whole bytes, offsets one for each slot, children the part that is referred to, and dictionaries
+        and the data of views wholly.
+
+        Raises
+        ------
+        InvalidData
+            If offsets, run ends or type ids lead nowhere.
+        """
+        return referenced_bytes(self)
+
+    def get_total_buffer_size(self) -> int:
+        """Bytes of all buffers, whatever the slice, children and dictionary included; each buffer once."""
+        return buffer_bytes(self)
+
+    def _referenced_children(self) -> Sequence[Any]:
+        """The parts of the children that lie between the first and the last slot that is referred to."""
+        return ()
 
     def buffers(self) -> list[Buffer | None]:
         """The buffers of this array, then those of its children, in the order of the buffer listing; views."""
@@ -232,8 +248,11 @@ class Array:
             return self._take(np.arange(start, stop, step))
         try:
             index = key.__index__()
-        except AttributeError:
-            raise InvalidType(f"an array is indexed by int or slice, found {type(key).__name__}") from None
+        except (AttributeError, TypeError):
+            raise InvalidType(
+                f"an array is indexed by int or slice, found {key.__class__.__name__}; "
+                "take(indices) gives the slots at positions, filter(mask) those where a mask is True"
+            ) from None
         if not -self._length <= index < self._length:
             raise IndexOutOfRange(f"index {index} is out of range: the array has {self._length} values")
         return self._item(index + self._length if index < 0 else index)
@@ -382,10 +401,53 @@ class Array:
         buffers[0] = read_only(bitmap.pack(valid))
         return self._with(buffers=buffers, null_count=len(valid) - int(np.count_nonzero(valid)))
 
+    def filter(self, mask: Any, null_selection_behavior: str = "drop") -> Self:
+        """The slots where ``mask`` is True; a copy of what the layout needs to copy.
+
+        Parameters
+        ----------
+        mask : bool ndarray, BooleanArray, or sequence of bool
+            Shape (length,); it may have nulls.
+        null_selection_behavior : {"drop", "emit_null"}
+            Whether a null in the mask leaves the slot out or makes it null.
+
+        Raises
+        ------
+        InvalidType
+            If the mask holds anything but truth values and nulls.
+        InvalidArgument
+            If it has another length, or the behaviour is unknown.
+        """
+        from shmarrow.layout.selection import selection
+
+        positions, valid = selection(mask, self._length, null_selection_behavior)
+        return self if valid is None and len(positions) == self._length else self._take(positions, valid)
+
     def drop_null(self) -> Self:
-        """The slots that are not null."""
-        mask = self._mask()
-        return self if mask is None else self._take(np.flatnonzero(mask))
+        """The slots that are not null, as :meth:`is_null` says."""
+        check_slots(self)
+        missing = self._logical_nulls()
+        return self if missing is None else self._take(np.flatnonzero(~missing))
+
+    def fill_null(self, fill_value: Any) -> Self:
+        """A value in the place of nulls, as :meth:`is_null` says; the array itself where there are none.
+
+        Parameters
+        ----------
+        fill_value : object or Array
+            A value that the type takes, or an array with one for each slot; None fills nothing in.
+
+        Raises
+        ------
+        InvalidType, InvalidData
+            If the type does not take the value.
+        InvalidArgument
+            If an array of values has another length.
+        """
+        from shmarrow.layout.selection import fill_null
+
+        found: Self = fill_null(self, fill_value)
+        return found
 
     def _gather(self, indices: Indices) -> Any:
         """The slots at ``indices``, which are in range, without validity and with offset 0."""
@@ -526,6 +588,54 @@ class Array:
         return None if mask is None else ~mask
 
     # --- building ---
+
+    @classmethod
+    def from_buffers(
+        cls,
+        type: DataType | str,
+        length: int,
+        buffers: Sequence[Any],
+        null_count: int = -1,
+        offset: int = 0,
+        children: Sequence[Array] | None = None,
+    ) -> Any:
+        """An array over buffers and child arrays; copies nothing.
+
+        Parameters
+        ----------
+        type : DataType or str
+            The type; one of dictionaries has no place for its values here, see :class:`DictionaryArray`.
+        length : int
+            Number of slots.
+        buffers : sequence of bytes-like objects, Buffer or None
+            The buffers in the order of "Buffer Listing for Each Layout", those of children left out; None for a
+            validity bitmap that is left out, also in front of the buffers of a layout that has none.
+        null_count : int
+            Number of null slots, -1 where not known.
+        offset : int
+            The first slot, counted from the start of the buffers.
+        children : sequence of Array, optional
+            The child arrays, in the order of ``type.fields``.
+
+        Raises
+        ------
+        InvalidData
+            If there are more or fewer buffers or children than the type has, one is too short, a child has another
+            type than its field, offsets do not lie within what they point into, or the null count is wrong.
+        InvalidType
+            If an argument is not of the kind above.
+        InvalidArgument
+            If ``length`` or ``offset`` is negative.
+        """
+        from shmarrow.layout.arguments import checked_parts
+
+        made = as_type(type)
+        if cls.layouts and made.layout not in cls.layouts:
+            raise InvalidType(f"{cls.__name__}: expected a type of layout {' or '.join(cls.layouts)}, found {made}")
+        result = make_array(made, *checked_parts(made, length, buffers, null_count, offset, children or ()))
+        result.validate()
+        result._check_null_count()
+        return result
 
     @classmethod
     def _expect(cls, type: Any) -> DataType:

@@ -12,7 +12,7 @@ from shmarrow.errors import CopyRequired, InvalidArgument, InvalidData
 from shmarrow.layout.arguments import as_array, checked_size, masked_validity, refuse_type
 from shmarrow.layout.array import Array
 from shmarrow.layout.items import items_of_lists, spread_lists
-from shmarrow.layout.list_forms import cast_lists, list_codes
+from shmarrow.layout.list_forms import Lengths, cast_lists, list_codes
 from shmarrow.layout.making import check_slots, concat_arrays, make_array, nulls, spread
 from shmarrow.layout.memory import Indices, check_expansion, ranges, validity_of
 from shmarrow.layout.preview import Budget
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
 
-class FixedSizeListArray(Array):
+class FixedSizeListArray(Lengths, Array):
     """Lists that all have the same length."""
 
     __slots__ = ()
@@ -103,6 +103,9 @@ class FixedSizeListArray(Array):
 
     def _cast(self, target: Any, safe: bool) -> Any:
         return cast_lists(self, target, safe)
+
+    def _referenced_children(self) -> Sequence[Any]:
+        return [self._window()]
 
     def _check_structure(self) -> None:
         needed = (self._offset + self._length) * self._type.list_size

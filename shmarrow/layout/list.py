@@ -25,7 +25,7 @@ from shmarrow.layout.binary import (
     trimmed_offsets,
 )
 from shmarrow.layout.items import items_of_lists
-from shmarrow.layout.list_forms import cast_lists, list_codes
+from shmarrow.layout.list_forms import Lengths, cast_lists, list_codes
 from shmarrow.layout.making import concat_arrays, make_array, spread
 from shmarrow.layout.memory import Indices, frozen, offsets_of, ranges, validity_of
 from shmarrow.layout.preview import Budget
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
 
-class ListArray(Array):
+class ListArray(Lengths, Array):
     """Lists of any length."""
 
     __slots__ = ()
@@ -134,6 +134,10 @@ class ListArray(Array):
 
     def _cast(self, target: Any, safe: bool) -> Any:
         return cast_lists(self, target, safe)
+
+    def _referenced_children(self) -> Sequence[Any]:
+        offsets = trimmed_offsets(self, len(self.values))[1]
+        return [self.values.slice(offsets.start, offsets.stop - offsets.start)]
 
     def _check_structure(self) -> None:
         check_ends(self, len(self.values), "values")

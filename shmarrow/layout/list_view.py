@@ -13,7 +13,7 @@ from shmarrow.layout.arguments import as_array, exact_integers, masked_validity,
 from shmarrow.layout.array import Array
 from shmarrow.layout.binary import PIECE
 from shmarrow.layout.items import items_of_lists
-from shmarrow.layout.list_forms import cast_lists, list_codes
+from shmarrow.layout.list_forms import Lengths, cast_lists, list_codes
 from shmarrow.layout.making import blank_mask, concat_arrays, make_array
 from shmarrow.layout.memory import Indices, check_expansion, frozen, offsets_of, ranges, validity_of, view_of
 from shmarrow.layout.preview import Budget
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
 
-class ListViewArray(Array, late=True):
+class ListViewArray(Lengths, Array, late=True):
     """Lists by offset and size."""
 
     __slots__ = ()
@@ -168,6 +168,9 @@ class ListViewArray(Array, late=True):
 
     def _cast(self, target: Any, safe: bool) -> Any:
         return cast_lists(self, target, safe)
+
+    def _referenced_children(self) -> Sequence[Any]:
+        return self._children
 
     def _check_references(self) -> None:
         for first in range(0, self._length, PIECE):

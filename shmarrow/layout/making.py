@@ -63,7 +63,7 @@ def check_slots(array: Any) -> None:
     LimitExceeded
         If there are more than 2**24 slots, and fewer bits.
     """
-    if len(array) > EXPANDED_VALUES and len(array) > 8 * array.nbytes:
+    if len(array) > EXPANDED_VALUES and len(array) > 8 * array.get_total_buffer_size():
         check_expansion(len(array), clip(str(array.type), 200))
 
 
@@ -135,13 +135,14 @@ def one_null(type: DataType) -> Any:
     return nulls(1, type)
 
 
-def _slot_bytes(type: DataType) -> int:
+def _slot_bytes(type: Any) -> int:
     """Bytes that one null takes, those of its children included."""
-    if type.layout == "fixed_size_list":
-        return int(type.list_size) * _slot_bytes(type.fields[0].type)  # type: ignore[attr-defined]
-    if type.fields and not LISTING[type.layout].has_lists:
-        return sum([_slot_bytes(field.type) for field in type.fields])
-    return type.byte_width
+    storage = getattr(type, "storage_type", type)
+    if storage.layout == "fixed_size_list":
+        return int(storage.list_size) * _slot_bytes(storage.fields[0].type)
+    if storage.fields and not LISTING[storage.layout].has_lists:
+        return sum([_slot_bytes(field.type) for field in storage.fields])
+    return int(storage.byte_width)
 
 
 def _zeros(type: DataType, length: int) -> Any:

@@ -208,7 +208,7 @@ def _falls(keys: Any) -> Mask | None:
     if hasattr(keys, "storage"):
         keys = keys.storage
     if isinstance(keys.type, EncodedType):
-        if len(keys) > 8 * keys.nbytes:
+        if len(keys) > 8 * keys.get_total_buffer_size():
             check_expansion(len(keys), str(keys.type))
         keys = keys.decode()
     type = keys.type

@@ -48,7 +48,7 @@ class NullArray(Array, late=True):
         return make_array(self._type, len(indices), [], len(indices))
 
     def drop_null(self) -> Self:
-        return self.slice(0, 0)
+        return self.slice(0, 0)  # without a look at each slot
 
     def trim(self) -> Self:
         return self._with(offset=0, null_count=self._length)

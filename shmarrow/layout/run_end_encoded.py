@@ -13,7 +13,7 @@ import numpy as np
 
 from shmarrow.bitmap import Mask
 from shmarrow.errors import InvalidData, LimitExceeded
-from shmarrow.layout.arguments import as_array
+from shmarrow.layout.arguments import as_array, refuse_type
 from shmarrow.layout.array import Array
 from shmarrow.layout.making import check_slots, concat_arrays, make_array, nulls
 from shmarrow.layout.memory import Indices, check_expansion, frozen
@@ -206,8 +206,14 @@ class RunEndEncodedArray(Array, late=True):
             used = np.logical_or.reduceat(live, np.concatenate(([0], ends[:-1])))
         yield self._type.fields[1], self.values.slice(first, len(ends)), used
 
+    def _referenced_children(self) -> Sequence[Any]:
+        if not self._length:
+            return [child.slice(0, 0) for child in self._children]
+        first, last = self._run_of(0), self._run_of(self._length - 1)
+        return [child.slice(first, last + 1 - first) for child in self._children]
+
     def _logical_nulls(self) -> Mask | None:
-        if self._length > 8 * self.nbytes:
+        if self._length > 8 * self.get_total_buffer_size():
             check_expansion(self._length, str(self._type))
         first, ends = self._window()
         missing = self.values.slice(first, len(ends))._logical_nulls()
@@ -248,6 +254,7 @@ class RunEndEncodedArray(Array, late=True):
         InvalidData
             If the children have other types than ``type`` says, there are fewer values than runs, or a run end is null.
         """
+        refuse_type(run_ends, "run ends")
         made: Any = None if type is None else cls._expect(type)
         ends = as_array(run_ends, "run ends", None if made is None else made.run_end_type)
         runs = as_array(values, "values", None if made is None else made.value_type)

@@ -10,7 +10,7 @@ import numpy as np
 
 from shmarrow.bitmap import Mask
 from shmarrow.errors import InvalidArgument, InvalidData, InvalidType
-from shmarrow.layout.arguments import as_array, masked_validity, refuse_type
+from shmarrow.layout.arguments import as_array, items_of, masked_validity
 from shmarrow.layout.array import Array
 from shmarrow.layout.items import columns_of_dicts
 from shmarrow.layout.listing import LISTING
@@ -137,6 +137,9 @@ class StructArray(Array):
             # What null slots hold need not fit.
             return child._take(np.arange(self._length), mask)._cast_to(field.type, safe)
 
+    def _referenced_children(self) -> Sequence[Any]:
+        return self._windows()
+
     def _check_structure(self) -> None:
         for field, child in zip(self._type.fields, self._children, strict=True):
             if len(child) < self._offset + self._length:
@@ -199,12 +202,12 @@ class StructArray(Array):
             If not exactly one of names, fields and type is given, there are not as many names or fields as arrays, or
             the mask has another length than the children.
         """
-        refuse_type(arrays, "arrays")
+        arrays = items_of(arrays, "arrays")
         if [names, fields, type].count(None) != 2:
             raise InvalidArgument("StructArray: expected one of names, fields and type")
         if names is not None:
             children = [as_array(child, f"child {i}") for i, child in enumerate(arrays)]
-            names = list(names)
+            names = items_of(names, "names")
             if len(names) != len(children):
                 raise InvalidArgument(f"StructArray: {len(names)} names for {len(children)} arrays")
             made: Any = struct([Field(name, child.type) for name, child in zip(names, children, strict=True)])

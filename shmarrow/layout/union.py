@@ -14,7 +14,7 @@ import numpy as np
 from shmarrow.bitmap import Mask
 from shmarrow.buffer import Bytes
 from shmarrow.errors import InvalidArgument, InvalidData, InvalidType
-from shmarrow.layout.arguments import as_array, exact_integers, refuse_type
+from shmarrow.layout.arguments import as_array, exact_integers, items_of
 from shmarrow.layout.array import Array
 from shmarrow.layout.making import blank_mask, concat_arrays, make_array, nulls, one_null
 from shmarrow.layout.memory import Indices, frozen, read_only, view_of
@@ -247,6 +247,12 @@ class UnionArray(Array, late=True):
         buffers: list[Bytes | None] = [read_only(ids), frozen(offsets)] if dense else [read_only(ids)]
         return make_array(target, length, buffers, 0, 0, children)
 
+    def _referenced_children(self) -> Sequence[Any]:
+        if not self._dense:
+            return [child.slice(self._offset, self._length) for child in self._children]
+        spans = [(number, int(at.min()), int(at.max()) + 1) for _, number, at in self._each()]
+        return [self._children[number].slice(low, high - low) for number, low, high in spans]
+
     def _check_structure(self) -> None:
         if self._dense:
             return
@@ -422,7 +428,7 @@ class UnionArray(Array, late=True):
         type: DataType | str | None,
     ) -> tuple[Any, list[Any]]:
         """The type of a union over children, and these as arrays."""
-        refuse_type(children, "children")
+        children = items_of(children, "children")
         if type is not None:
             made: Any = cls._expect(type)
             if made.mode != mode:

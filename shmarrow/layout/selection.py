@@ -1,0 +1,75 @@
+"""Slots chosen by truth values, and values in the place of nulls."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from shmarrow.bitmap import Mask
+from shmarrow.errors import InvalidArgument, InvalidType
+from shmarrow.layout.arguments import as_array, checked_mask
+from shmarrow.layout.array import Array
+from shmarrow.layout.making import booleans, check_slots, concat_arrays, make_array
+from shmarrow.layout.memory import Indices, frozen
+from shmarrow.types.extension import ExtensionType
+
+_BEHAVIORS = ("drop", "emit_null")
+
+
+def selection(mask: Any, length: int, null_selection_behavior: str = "drop") -> tuple[Indices, Mask | None]:
+    """The positions where a mask is True, and which of them are valid: with ``"emit_null"`` null in the mask is null.
+
+    Raises
+    ------
+    InvalidType
+        If the mask holds anything but truth values and nulls.
+    InvalidArgument
+        If it has another length, or the behaviour is unknown.
+    """
+    if null_selection_behavior not in _BEHAVIORS:
+        raise InvalidArgument(
+            f"null_selection_behavior is 'drop' or 'emit_null', found {null_selection_behavior!r:.80}"
+        )
+    if not isinstance(mask, np.ndarray) or mask.dtype == object:
+        mask = as_array(mask, "a mask")
+    known = None
+    if isinstance(mask, Array):
+        if mask.type.layout == "bool":
+            known, mask = mask._mask(), mask.values  # type: ignore[attr-defined]
+        elif mask.type.layout == "null":
+            known, mask = np.zeros(len(mask), np.bool_), np.zeros(len(mask), np.bool_)
+        else:
+            raise InvalidType(f"a mask holds truth values, found {mask.type}")
+    keep = checked_mask(mask, length)
+    if known is None:
+        return np.flatnonzero(keep), None
+    if null_selection_behavior == "drop":
+        return np.flatnonzero(keep & known), None
+    positions = np.flatnonzero(keep | ~known)
+    return positions, known[positions]
+
+
+def fill_null(array: Any, fill_value: Any) -> Any:
+    """A value, or the values of another array, in the place of nulls; see :meth:`Array.fill_null`."""
+    check_slots(array)
+    if hasattr(fill_value, "as_py"):
+        fill_value = fill_value.as_py()
+    if fill_value is None:
+        return array
+    whole = isinstance(fill_value, Array) or hasattr(fill_value, "__arrow_c_array__")
+    values = as_array(fill_value if whole else [fill_value], "a value to fill in", None if whole else array.type)
+    values = values.cast(array.type)
+    if whole and len(values) != len(array):
+        raise InvalidArgument(f"{len(values)} values to fill in for {len(array)} slots")
+    missing = array._logical_nulls()
+    if missing is None or not missing.any():
+        return array
+    if not whole and array.type.layout == "bool" and not isinstance(array.type, ExtensionType):
+        return booleans(np.where(missing, values.values[0], array.values))
+    if not whole and array.type.layout == "primitive" and not isinstance(array.type, ExtensionType):
+        numbers = np.array(array.values)
+        numbers[missing] = values.values[0]
+        return make_array(array.type, len(array), [None, frozen(numbers)], 0)
+    slots = np.arange(len(array))
+    return concat_arrays([array, values])._take(np.where(missing, len(array) + (slots if whole else 0), slots))
