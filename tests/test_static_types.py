@@ -166,7 +166,6 @@ ALLOWED = {
     "Tensor.__iter__": "tensors, or elements of whatever type the tensor has: its number of dimensions decides",
     "Draft.__getitem__": "an ndarray, or one of offsets and one of bytes: the type of the column decides",
     "Columns.from_pyarrow": "a record batch or a table; each of them says so",
-    "Schema.empty_table": "a table, which stands above schemas",
     "SparseTensor.from_pydata_sparse": FORM,
     "SparseTensor.from_scipy": FORM,
     "SparseTensor.from_torch": FORM,
