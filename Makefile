@@ -4,7 +4,7 @@
 
 BIN := .venv/bin
 
-.PHONY: help demo test test-lowest lint fuzz soak bench docs clean
+.PHONY: help demo test test-lowest lint fuzz properties soak bench docs clean
 
 help:
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1	/p' Makefile
@@ -38,6 +38,9 @@ lint: .venv/installed ## style, by ruff, and types, by mypy
 SECONDS := 600
 fuzz: .venv/installed ## look for inputs that break a promise, with new seeds, for SECONDS=600
 	@$(BIN)/python tests/fuzz.py --seconds $(SECONDS)
+
+properties: .venv/installed ## what holds for every type and value, with 3,000 new examples of each property
+	@$(BIN)/pytest tests/test_properties.py --hypothesis-profile=long --timeout=0
 
 soak: .venv/installed ## faults against the store, with real processes, for ten minutes at most
 	@$(BIN)/python tests/soak.py

@@ -21,7 +21,6 @@ from shmarrow.errors import InvalidArgument, InvalidData, InvalidType, not_expec
 from shmarrow.inputs import as_column, made_from
 from shmarrow.layout.array import Array
 from shmarrow.layout.memory import Indices, check_expansion, slice_bounds
-from shmarrow.layout.sizes import buffer_bytes
 from shmarrow.layout.struct import StructArray
 from shmarrow.naming import with_nulls
 from shmarrow.places import check_range
@@ -191,10 +190,6 @@ class RecordBatch(Columns[Array]):
     def nbytes(self) -> int:
         """Bytes that the rows take in all columns; see :attr:`Array.nbytes`."""
         return sum([column.nbytes for column in self.columns])
-
-    def get_total_buffer_size(self) -> int:
-        """Bytes of all buffers of all columns, whatever the slice; each buffer once."""
-        return buffer_bytes(*self.columns)
 
     # --- other batches ---
 

@@ -91,7 +91,7 @@ class ChunkedArray:
         return sum([chunk.nbytes for chunk in self.chunks])
 
     def get_total_buffer_size(self) -> int:
-        """Bytes of all buffers of all chunks, whatever the slice; each buffer once."""
+        """Bytes of all buffers of all chunks, each once; see :meth:`Array.get_total_buffer_size`."""
         return buffer_bytes(*self.chunks)
 
     def length(self) -> int:

@@ -19,6 +19,7 @@ from shmarrow.chunked import one_array
 from shmarrow.errors import CopyRequired, InvalidArgument, InvalidData, InvalidType, not_expected
 from shmarrow.layout.arguments import checked_positions
 from shmarrow.layout.selection import selection
+from shmarrow.layout.sizes import buffer_bytes
 from shmarrow.naming import by_name, checked_schema, common_length, fields_at, given_fields, renamed, several
 from shmarrow.types import DataType, Field, MetadataLike, Schema
 from shmarrow.types.schema import position
@@ -221,6 +222,11 @@ class Columns(Generic[Column]):
         """The columns one after another."""
         for i in range(self.num_columns):
             yield self.column(i)
+
+    def get_total_buffer_size(self) -> int:
+        """Bytes of all buffers of all columns, each once; see :meth:`Array.get_total_buffer_size`."""
+        columns = [getattr(column, "chunks", [column]) for column in self.itercolumns()]
+        return buffer_bytes(*[chunk for chunks in columns for chunk in chunks])
 
     def field(self, i: Key) -> Field:
         """The field of a column, by position or by name; the errors of :meth:`Schema.field`."""

@@ -20,7 +20,6 @@ from shmarrow.inputs import as_column, made_from
 from shmarrow.layout.array import Array
 from shmarrow.layout.making import nulls
 from shmarrow.layout.memory import Indices, slice_bounds
-from shmarrow.layout.sizes import buffer_bytes
 from shmarrow.naming import checked_schema, several, with_nulls
 from shmarrow.places import cut, places, sorted_places, starts_of
 from shmarrow.types import DataType, MetadataLike, Schema, struct, unify_schemas
@@ -118,10 +117,6 @@ class Table(Columns[ChunkedArray]):
     def nbytes(self) -> int:
         """Bytes that the rows take in all columns of all batches; see :attr:`Array.nbytes`."""
         return sum([batch.nbytes for batch in self.batches])
-
-    def get_total_buffer_size(self) -> int:
-        """Bytes of all buffers of all batches, whatever the slice; each buffer once."""
-        return buffer_bytes(*[column for batch in self.batches for column in batch.columns])
 
     def column(self, i: Key) -> ChunkedArray:
         """A column by position or by name; copies nothing. Errors as :meth:`RecordBatch.column`."""

@@ -189,7 +189,9 @@ def _tabular(it: str, column: str) -> dict[str, Entry]:
             f'{kind}.from_pylist([{{"a": 1}}], metadata={{"k": "w"}})',
         ),
         "from_struct_array": same(f"{kind}.from_struct_array(structs.drop_null())"),
-        "get_total_buffer_size": same(f'{kind}.from_arrays([pa.array(np.arange(4))], ["a"]).get_total_buffer_size()'),
+        "get_total_buffer_size": same(
+            f'{kind}.from_arrays([pa.array(np.arange(4))] * 2, ["a", "b"]).get_total_buffer_size()'
+        ),
         "itercolumns": same(f"list({it}.itercolumns())"),
         "nbytes": same(f"{it}.nbytes", f"{it}.slice(1, 2).nbytes"),
         "num_columns": same(f"{it}.num_columns"),

@@ -246,7 +246,7 @@ DEVIATIONS = (
     ),
     Deviation(OURS, ("decimal",), ("float",), "pyarrow rounds to the nearest float", "is as precise", SAFE),
     Deviation(DIFFER, ("decimal",), ("float",), "pyarrow computes in floats and misses the nearest by a bit"),
-    Deviation(OURS, ("decimal",), ("decimal",), "pyarrow cuts digits on the way to fewer bits", "would cut", SAFE),
+    Deviation(OURS, ("decimal",), ("decimal",), "pyarrow cuts digits on the way to fewer bits", "more digits", SAFE),
     Deviation(
         THEIRS, ("decimal",), ("decimal",), "pyarrow refuses some values that fit, on the way to fewer bits",
         "data loss|not enough|does not fit", SAFE,
@@ -258,7 +258,7 @@ DEVIATIONS = (
         THEIRS, ("decimal",), ("integer",), "pyarrow compares with the range of the integer in the width of the "
         "decimal, where it may wrap", "Integer value out of bounds", SAFE,
     ),
-    Deviation(OURS, ("float",), ("decimal",), "pyarrow rounds to the scale", "would cut", SAFE),
+    Deviation(OURS, ("float",), ("decimal",), "pyarrow rounds to the scale", "more digits", SAFE),
     Deviation(DIFFER, ("float",), ("decimal",), "pyarrow makes 16384 of 5e-324", safe=UNSAFE),
     Deviation(OURS, ("float",), ("float",), "pyarrow makes infinities of numbers", "beyond the floats", SAFE),
     Deviation(

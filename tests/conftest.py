@@ -6,7 +6,8 @@ Rules kept here:
   end, as the tests may run in several processes (pytest-xdist), each with names of its own;
 * a test that cannot run says why. What every run is supposed to have, the golden files, fails in CI (``CI=true``) and
   skips elsewhere;
-* every run tries the same inputs: hypothesis derives its examples from the tests. ``make fuzz`` tries others.
+* every run tries the same inputs: hypothesis derives its examples from the tests. ``make fuzz`` and ``make properties``
+  try others.
 """
 
 from __future__ import annotations
@@ -36,6 +37,7 @@ _numbers = itertools.count()
 
 settings.register_profile("fixed", derandomize=True, database=None, deadline=None)
 settings.register_profile("fuzz", database=None, deadline=None, print_blob=True)
+settings.register_profile("long", database=None, deadline=None, print_blob=True, max_examples=3000)
 settings.load_profile("fixed")
 
 # Spark would start its workers with whatever `python3` is on PATH.

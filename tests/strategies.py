@@ -287,7 +287,8 @@ def values_of(type: DataType) -> Strategy:
 def can_be_null(type: DataType) -> bool:
     """Whether an array of this type can say of a slot that it is null."""
     if isinstance(type, UnionType):
-        return any(field.nullable and can_be_null(field.type) for field in type.fields)
+        nullable = [field.type for field in type.fields if field.nullable]
+        return bool(nullable) and all(map(can_be_null, nullable))  # whichever of them a null goes to
     if isinstance(type, RunEndEncodedType):
         return type.values_field.nullable and can_be_null(type.value_type)
     return True

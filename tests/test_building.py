@@ -305,6 +305,7 @@ def test_nan_is_null_where_it_is_said() -> None:
     check(sa.array([{"a": nan, "b": (nan, 1)}], from_pandas=True), [{"a": None, "b": [None, 1]}],
           sa.struct({"a": sa.null(), "b": sa.list_(sa.int64())}))  # fmt: skip
     check(sa.array([np.array([nan, 1])], from_pandas=True), [[None, 1]], sa.list_(sa.float64()))
+    check(sa.array(np.array([1.0, nan]), sa.int8(), from_pandas=True), [1, None], sa.int8())
     check(sa.array([D("NaN"), D("sNaN"), D(1)], from_pandas=True), [None, None, 1], sa.decimal128(1, 0))
 
 

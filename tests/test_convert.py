@@ -15,7 +15,7 @@ import shmarrow as sa
 from shmarrow.convert import convert, convertible
 from shmarrow.convert.decimals import decimal_integers, decimal_words
 from shmarrow.convert.python import from_python
-from shmarrow.layout.array import make_array
+from shmarrow.layout.making import make_array
 from shmarrow.layout.memory import frozen
 
 pa = pytest.importorskip("pyarrow")

@@ -215,12 +215,30 @@ def test_none_goes_where_it_may_be_null() -> None:
         sa.array([1, None], sa.dense_union([required])).validate(full=True)
 
 
+@pytest.mark.parametrize("make", [sa.dense_union, sa.sparse_union])
+def test_nulls_of_unions_are_in_a_child_that_may_be_null(make: Any) -> None:
+    union = make([sa.field("r", sa.int8(), nullable=False), sa.field("s", sa.string())])
+    made = sa.nulls(2, union)
+    made.validate(full=True)
+    assert made.type_ids.tolist() == [1, 1]
+    taken = sa.array([5], union).take([None, 0])
+    taken.validate(full=True)
+    assert taken.to_pylist() == [None, 5]
+
+
 def test_spans_of_time_are_no_integers() -> None:
     span = np.timedelta64(5, "ns")
     array = sa.array([span, 7], sa.dense_union({"i": sa.int64(), "d": sa.day_time_interval(), "t": sa.time64("ns")}))
     assert array.type_ids.tolist() == [2, 0]
     with pytest.raises(sa.InvalidType, match="no child takes"):
         sa.array([span], sa.dense_union({"i": sa.int64(), "f": sa.float64()}))
+
+
+def test_whole_numbers_are_months_rather_than_decimals() -> None:
+    array = sa.array([0, 5], sa.dense_union({"d": sa.decimal64(10, -3), "m": sa.month_interval()}))
+    assert array.type_ids.tolist() == [1, 1]
+    with pytest.raises(sa.InvalidType, match="no child takes 5"):
+        sa.array([5], sa.dense_union({"t": sa.day_time_interval(), "s": sa.string()}))
 
 
 def test_slots_below_a_null_may_hold_anything() -> None:

@@ -12,6 +12,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 import support
 from cases import by_name
@@ -25,13 +26,20 @@ PROGRAMS = {"javascript": programs.node, "java": programs.java}
 
 
 def neutral(value: Any) -> Any:
-    """Values as all peers can say them: structs and maps as lists of pairs, tuples as lists, dates as midnights."""
+    """Values as all peers can say them: structs and maps as lists of pairs, tuples as lists, dates as midnights.
+
+    Times of day are counted from midnight, and what is in nanoseconds is in the microseconds of ``datetime``.
+    """
     if isinstance(value, dict):
         return [[key, neutral(item)] for key, item in value.items()]
     if isinstance(value, (list, tuple)):
         return [neutral(item) for item in value]
     if type(value) is dt.date:
         return dt.datetime.combine(value, dt.time())
+    if isinstance(value, dt.time):
+        return dt.datetime.combine(dt.date.min, value) - dt.datetime.min
+    if isinstance(value, (np.datetime64, np.timedelta64)):
+        return value.astype(f"{value.dtype.kind}8[us]").item()
     return value
 
 

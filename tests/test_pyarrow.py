@@ -23,7 +23,7 @@ KNOWN = [case for case in CASES if not case.name.startswith(tuple(PYARROW_LACKS)
 
 NO_PYLIST = {
     "struct-duplicate-names": "to_pylist refuses structs with duplicate names",
-    "time64-ns": "to_pylist drops nanoseconds",
+    "time64-ns": "to_pylist gives datetime.time, which has no nanoseconds",
 }
 """Cases that pyarrow takes and validates, but does not give as Python values."""
 

@@ -73,7 +73,7 @@ EXTENSIONS = {
     "opaque": sa.array([1, None], sa.opaque("int8", "counter", "x")),
     "tensors": sa.array([[1, 2, 3, 4], None], sa.fixed_shape_tensor("int8", [2, 2], permutation=[1, 0])),
     "within a list": sa.array([[True], None, [None]], sa.list_(sa.bool8())),
-    "of a dictionary": sa.array([True, None, True], sa.bool8()).dictionary_encode("int8"),
+    "of a dictionary": sa.array([True, None, True], sa.bool8()).dictionary_encode(index_type="int8"),
 }
 
 

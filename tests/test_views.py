@@ -107,6 +107,14 @@ class TestWhereValuesLie:
             found.validate(full=True)
             assert found.to_pyarrow().equals(each)
 
+    def test_concatenate(self, kind: str) -> None:
+        theirs = scattered(texts(sizes_of(kind)))
+        other = pa.array(texts(sizes_of(kind), 5), pa.binary_view())
+        parts = [theirs[5:9_000], other[100:], theirs[:7], theirs[9_000:]]
+        found = sa.concat_arrays([sa.Array.from_pyarrow(part) for part in parts])
+        found.validate(full=True)
+        assert found.to_pyarrow().equals(pa.concat_arrays(parts))
+
 
 class TestTrim:
     def test_what_is_taken_from_much_data_does_not_keep_all_of_it(self) -> None:
@@ -123,6 +131,20 @@ class TestTrim:
         (before,), (after,) = array.data_buffers, kept.data_buffers
         assert np.shares_memory(before, after)
         assert len(after) == 800 * 20
+
+    def test_slices_of_one_array_keep_its_data_once(self) -> None:
+        array = sa.array([b"%020d" % i for i in range(100)], sa.binary_view())
+        joined = sa.concat_arrays([array[50:], array[:50]])
+        assert joined.to_pylist() == [b"%020d" % i for i in [*range(50, 100), *range(50)]]
+        assert len(joined.data_buffers) == 1
+
+    def test_a_view_that_leads_nowhere_does_not_lead_into_what_is_joined_to_it(self) -> None:
+        one, two = (sa.array([b"%020d" % i], sa.binary_view()) for i in range(2))
+        views = np.array(one.views)
+        views[0, 2] = 1
+        wrong = one._with(buffers=[None, views.reshape(-1).view(np.uint8), *one.data_buffers])
+        with pytest.raises(sa.InvalidData, match="the view at 0 wants"):
+            sa.concat_arrays([wrong, two]).validate(full=True)
 
     def test_buffers_that_nothing_leads_to_are_dropped(self) -> None:
         parts = [pa.array([b"%020d" % i] * 2, pa.binary_view()) for i in range(3)]  # one buffer each

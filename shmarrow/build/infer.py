@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
@@ -260,20 +261,14 @@ def _list(values: Sequence[Any], kinds: set[Any], above: tuple[Any, ...]) -> Dat
                 return types.list_(_one_type([lists_of(type_of_dtype(*dtypes), shape) for shape in shapes]))
             samples = [np.zeros((), dtype)[()] for dtype in dtypes]
             return types.list_(_one_type([lists_of(type_of_values(samples), shape) for shape in shapes]))
-    if len(above) > 3 or sum(map(_length, known)) > _MANY:
+    if any(isinstance(value, np.ndarray) and not value.ndim for value in known if value.__class__ not in _PLAIN):
+        raise InvalidType("an ndarray without dimensions is no list")
+    if len(above) > 3 or sum(map(len, known)) > _MANY:
         known = list({id(value): value for value in known}.values())
-    items: list[Any] = []
-    for value in known:
-        if isinstance(value, np.ndarray) and not value.ndim:
-            raise InvalidType("an ndarray without dimensions is no list")
-        items.extend(value)
-    return types.list_(type_of_values(items, above=above))
+    return types.list_(type_of_values(list(chain.from_iterable(known)), above=above))
 
 
-def _length(value: Any) -> int:
-    return len(value) if getattr(value, "ndim", 1) else 0
-
-
+_PLAIN = {list, tuple}
 _MANY = 1 << 22
 """Items from which on a list that stands in several places is looked at once, as it may contain itself."""
 

@@ -232,7 +232,8 @@ def _take_counts(type: Any, values: Sequence[Any]) -> Values:
 
 
 def _taker(type: Any, takers: dict[Any, _Taker], value: Any) -> _Taker:
-    if hasattr(value, "asm8") and isinstance(value, (dt.datetime, dt.timedelta)):  # those of pandas have nanoseconds
+    pandas = hasattr(value, "asm8") and isinstance(value, (dt.datetime, dt.timedelta))
+    if pandas and value.asm8.__class__ in takers:  # with nanoseconds, which those of Python do not have
         local = type.descriptor.values == "date"
         return lambda type, values: _numpy_times(
             type, [(each.replace(tzinfo=None) if local else each).asm8 for each in values], values

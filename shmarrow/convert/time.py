@@ -243,7 +243,8 @@ def rule_faults(type: Any, values: Values) -> list[Fault]:
 
 
 def shown(type: Any, values: Values) -> str:
-    """The only value of a storage as a date or a time."""
+    """The only value of a storage as a date or a time, or as the number it is where numpy means NaT by that."""
     code = "D" if type.unit == "day" else type.unit
     kind = "m" if type.descriptor.values in ("time", "timedelta") else "M"
-    return str(values.astype(np.int64).view(f"{kind}8[{code}]")[0])
+    value = values.astype(np.int64).view(f"{kind}8[{code}]")[0]
+    return str(values.tolist()[0] if np.isnat(value) else value)

@@ -40,13 +40,13 @@ class _TensorType(ExtensionType):
     dim_names: tuple[str, ...] | None
     permutation: tuple[int, ...] | None
 
-    def logical(self, tensor: Any, first: int = 0) -> Any:
+    def logical(self, tensor: npt.NDArray[Any], first: int = 0) -> npt.NDArray[Any]:
         """The logical view of an ndarray in physical order; dimensions before ``first`` stay where they are."""
         if self.permutation is None:
             return tensor
         return tensor.transpose(*range(first), *[first + axis for axis in self.permutation])
 
-    def physical(self, tensor: Any, first: int = 0) -> Any:
+    def physical(self, tensor: npt.NDArray[Any], first: int = 0) -> npt.NDArray[Any]:
         """The view in physical order of an ndarray in logical order."""
         if self.permutation is None:
             return tensor
@@ -360,7 +360,7 @@ class VariableShapeTensorArray(ExtensionArray, of=VariableShapeTensorType):
 
     def _checked(self, valid: Mask | None) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
         """Offsets into the elements, and shapes, after a check that they fit each other where ``valid`` is True."""
-        from shmarrow.layout.binary import checked_offsets
+        from shmarrow.layout.offsets import checked_offsets
 
         data, shape = self._storage.field("data"), self._storage.field("shape")
         offsets = checked_offsets(data, len(data.values), "elements")

@@ -28,18 +28,15 @@ from shmarrow.errors import (
 )
 from shmarrow.layout import validation
 from shmarrow.layout.listing import LISTING
-from shmarrow.layout.making import (  # noqa: F401
+from shmarrow.layout.making import (
     CLASSES,
     _zeros,
     array_class,
-    blank_mask,
     booleans,
     check_slots,
     concat_arrays,
     make_array,
-    nulls,
     one_null,
-    spread,
 )
 from shmarrow.layout.memory import Indices, read_only, slice_bounds
 from shmarrow.layout.preview import Budget, clip, preview_items
@@ -89,6 +86,8 @@ class Array:
 
     __slots__ = ("_buffers", "_children", "_dictionary", "_length", "_null_count", "_offset", "_type")
     layouts: ClassVar[tuple[str, ...]] = ()
+    _joins_slices: ClassVar[bool] = False
+    """Whether :meth:`_join` takes arrays as they are, instead of trimmed ones."""
 
     from_pyarrow: ClassVar[Callable[[Any], Any]]
     to_pyarrow: Callable[[], Any]
@@ -598,7 +597,7 @@ class Array:
         null_count: int = -1,
         offset: int = 0,
         children: Sequence[Array] | None = None,
-    ) -> Any:
+    ) -> Array:
         """An array over buffers and child arrays; copies nothing.
 
         Parameters
@@ -632,7 +631,7 @@ class Array:
         made = as_type(type)
         if cls.layouts and made.layout not in cls.layouts:
             raise InvalidType(f"{cls.__name__}: expected a type of layout {' or '.join(cls.layouts)}, found {made}")
-        result = make_array(made, *checked_parts(made, length, buffers, null_count, offset, children or ()))
+        result: Array = make_array(made, *checked_parts(made, length, buffers, null_count, offset, children or ()))
         result.validate()
         result._check_null_count()
         return result

@@ -21,13 +21,21 @@ from shmarrow.layout.arguments import exact_integers, masked_validity, refuse_ty
 from shmarrow.layout.array import Array
 from shmarrow.layout.making import array_class, make_array
 from shmarrow.layout.memory import EMPTY, Indices, frozen, offsets_of, read_only, validity_of
+from shmarrow.layout.offsets import (
+    check_ends,
+    checked_offsets,
+    joined_offsets,
+    offsets_view,
+    same_lengths,
+    trimmed_offsets,
+)
 from shmarrow.layout.preview import Budget, preview_bytes
+from shmarrow.layout.runs import CHUNK, gather_bytes, is_ascii, same_bytes, same_runs
 from shmarrow.types import DataType, binary
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-CHUNK = 1 << 20
 BINARY = ("binary", "large_binary", "binary_view")
 """The layouts of bytes and text."""
 
@@ -231,67 +239,6 @@ def _cast_to_fixed(array: Any, target: Any) -> Any:
     return make_array(target, len(array), [validity, values], count)
 
 
-# --- offsets, which lists have too ------------------------------------------------------------------------------
-
-
-def offsets_view(array: Any) -> npt.NDArray[Any]:
-    """The offsets of an array's slots, of shape (length + 1,); zeros where an empty array has no buffer."""
-    dtype = array.type.offset_dtype
-    data = array._buffers[1]
-    if data is None or (not array._length and len(data) < (array._offset + 1) * dtype.itemsize):
-        return np.zeros(array._length + 1, dtype)
-    return np.ndarray(array._length + 1, dtype, data, array._offset * dtype.itemsize)
-
-
-def check_ends(array: Any, size: int, unit: str) -> None:
-    """The first and the last offset lie within what they point into."""
-    offsets = offsets_view(array)
-    first, last = int(offsets[0]), int(offsets[-1])
-    if not 0 <= first <= last <= size:
-        raise InvalidData(f"{array.type}: the offsets run from {first} to {last} but there are {size} {unit}")
-
-
-def checked_offsets(array: Any, size: int, unit: str) -> npt.NDArray[Any]:
-    """The offsets, after a check that none goes back and all lie within what they point into."""
-    check_ends(array, size, unit)
-    offsets = offsets_view(array)
-    for start in range(0, array._length, CHUNK):
-        part = offsets[start : start + CHUNK + 1]
-        back = part[1:] < part[:-1]
-        if back.any():
-            i = start + int(back.argmax())
-            raise InvalidData(f"{array.type}: offset {i + 1} goes back from {int(offsets[i])} to {int(offsets[i + 1])}")
-    return offsets
-
-
-def same_lengths(left: npt.NDArray[Any], right: npt.NDArray[Any]) -> bool:
-    """Whether two runs of offsets say the same lengths."""
-    if left[0] != right[0]:
-        left, right = left - left[0], right - right[0]
-    return bool(np.array_equal(left, right))
-
-
-def trimmed_offsets(array: Any, size: int) -> tuple[npt.NDArray[Any], slice]:
-    """Offsets from 0 on, and the run of items that they need; the offsets are a view where they start at 0."""
-    check_ends(array, size, "items")
-    offsets = offsets_view(array)
-    first, last = int(offsets[0]), int(offsets[-1])
-    return (offsets - offsets[0] if first else offsets), slice(first, last)
-
-
-def joined_offsets(arrays: Sequence[Any], sizes: Sequence[int]) -> npt.NDArray[Any]:
-    """The offsets of trimmed arrays one after another, whose items take ``sizes``."""
-    type = arrays[0].type
-    if sum(sizes) > np.iinfo(type.offset_dtype).max:
-        raise InvalidData(f"{type}: {sum(sizes)} items are more than its offsets reach; use the large form")
-    parts = [np.zeros(1, type.offset_dtype)]
-    base = 0
-    for array, size in zip(arrays, sizes, strict=True):
-        parts.append(offsets_view(array)[1:] + type.offset_dtype.type(base))
-        base += size
-    return np.concatenate(parts)
-
-
 # --- bytes and text, which views have too -----------------------------------------------------------------------
 
 
@@ -382,136 +329,6 @@ def _wrong_kind(type: DataType, values: Sequence[Any], kinds: Any) -> InvalidTyp
     return InvalidType(f"{type}: cannot take {wrong!r:.80} of type {wrong.__class__.__name__}")
 
 
-def gather_bytes(data: Bytes, starts: Indices, lengths: Indices) -> Bytes:
-    """Runs of bytes, all of which lie within the data, one after another; a copy."""
-    ends = np.cumsum(lengths)
-    total = int(ends[-1]) if len(ends) else 0
-    if total and np.array_equal(starts[1:], starts[:-1] + lengths[:-1]):
-        return read_only(data[int(starts[0]) : int(starts[0]) + total].copy())
-    target = np.empty(total + SLACK, np.uint8)
-    to = ends - lengths
-    for first in range(0, len(starts) if total else 0, PIECE):
-        piece = slice(first, first + PIECE)
-        copy_rest(target, to[piece], data, starts[piece], lengths[piece])
-        write_words(target, to[piece], load_words(data, starts[piece]))
-    return read_only(target[:total])
-
-
-PIECE = 1 << 14
-"""Slots whose numbers stay in the processor's cache."""
-
-_LONG = 1024
-
-SLACK = 8
-"""Bytes behind a target, which the last word of a run may reach into."""
-
-
-def write_words(target: npt.NDArray[np.uint8], to: Indices, words: npt.NDArray[np.uint64]) -> None:
-    """Write eight bytes to each position; joining runs that follow one another ends with their first eight bytes.
-
-    These are written whole, also of shorter runs: what is too much goes into the first bytes of the runs that follow,
-    which are written after it, as numpy assigns in the order of the indices.
-    """
-    words_at(target, 8)[to] = words
-
-
-def copy_rest(target: npt.NDArray[np.uint8], to: Indices, source: Bytes, starts: Indices, lengths: Indices) -> None:
-    """Copy what runs have beyond their first eight bytes to their places, for runs that follow one another.
-
-    The last word of a run may reach into the first eight bytes of those that follow, which :func:`write_words` writes
-    after this, or into the :data:`SLACK` behind the last.
-    """
-    if not len(lengths) or int(lengths.max()) <= 8:
-        return
-    at = np.flatnonzero(lengths > _LONG)
-    for i, start, size in zip(to[at].tolist(), starts[at].tolist(), lengths[at].tolist(), strict=True):
-        target[i : i + size] = source[start : start + size]
-    some = lengths > 8
-    if len(at):
-        some &= lengths <= _LONG
-    if not some.all():
-        to, starts, lengths = to[some], starts[some], lengths[some]
-    write = words_at(target, 8)
-    position = 8
-    while len(to):
-        write[to + position] = load_words(source, starts + position)
-        position += 8
-        more = lengths > position
-        if not more.all():
-            to, starts, lengths = to[more], starts[more], lengths[more]
-
-
-def words_at(data: npt.NDArray[np.uint8], width: int) -> npt.NDArray[Any]:
-    """The word of so many bytes at each position of the data; a view."""
-    return np.ndarray((len(data) - width + 1,), f"<u{width}", data, 0, (1,))
-
-
-def same_bytes(left: Bytes, right: Bytes) -> bool:
-    """Whether two runs of bytes are the same, compared in pieces that stay in the processor's cache."""
-    return len(left) == len(right) and all(
-        np.array_equal(left[start : start + CHUNK], right[start : start + CHUNK])
-        for start in range(0, len(left), CHUNK)
-    )
-
-
-def load_words(data: Bytes, starts: Indices) -> npt.NDArray[np.uint64]:
-    """Eight bytes from each position on as one little-endian number, with zeros for what lies beyond the data."""
-    if len(data) < 8:
-        data = np.concatenate([data, np.zeros(8 - len(data), np.uint8)])
-    last = len(data) - 8
-    if not len(starts) or int(starts.max()) <= last:
-        inside: npt.NDArray[np.uint64] = words_at(data, 8)[starts]
-        return inside
-    words: npt.NDArray[np.uint64] = words_at(data, 8)[np.minimum(starts, last)]
-    beyond = np.flatnonzero(starts > last)
-    if len(beyond):
-        missing = (starts[beyond] - last).clip(0, 8)
-        words[beyond] = np.where(missing < 8, words[beyond] >> (8 * missing % 64).astype(np.uint64), 0)
-    return words
-
-
-LOW_BYTES = np.array([(1 << 8 * size) - 1 for size in range(9)], np.uint64)
-"""A mask for the first so many bytes of a little-endian number of eight."""
-
-
-def same_runs(left: Bytes, starts: Indices, right: Bytes, right_starts: Indices, lengths: Indices) -> bool:
-    """Whether runs of bytes, all of which lie within their data, are the same one by one."""
-    some = lengths > 0
-    if not some.all():
-        starts, right_starts, lengths = starts[some], right_starts[some], lengths[some]
-    if not len(lengths):
-        return True
-    gaps = (starts[1:] != starts[:-1] + lengths[:-1]) | (right_starts[1:] != right_starts[:-1] + lengths[:-1])
-    first = np.append(0, np.flatnonzero(gaps) + 1)
-    if 16 * len(first) <= len(starts) + 256:
-        # Few stretches without a gap: compare each as a whole.
-        last = np.append(first[1:], len(starts)) - 1
-        sizes = (starts[last] + lengths[last] - starts[first]).tolist()
-        stretches = zip(starts[first].tolist(), right_starts[first].tolist(), sizes, strict=True)
-        return all(same_bytes(left[a : a + size], right[b : b + size]) for a, b, size in stretches)
-    long = np.flatnonzero(lengths > _LONG)
-    for i in long.tolist():
-        a, b, size = int(starts[i]), int(right_starts[i]), int(lengths[i])
-        if not same_bytes(left[a : a + size], right[b : b + size]):
-            return False
-    if len(long):
-        rest = lengths <= _LONG
-        starts, right_starts, lengths = starts[rest], right_starts[rest], lengths[rest]
-    differ = load_words(left, starts) ^ load_words(right, right_starts)
-    if (differ & LOW_BYTES[np.minimum(lengths, 8)]).any():
-        return False
-    position = 8
-    while True:  # eight bytes of each run that has more; the last eight overlap those before
-        more = lengths > position
-        if not more.any():
-            return True
-        starts, right_starts, lengths = starts[more], right_starts[more], lengths[more]
-        at = np.minimum(position, lengths - 8)
-        if (load_words(left, starts + at) != load_words(right, right_starts + at)).any():
-            return False
-        position += 8
-
-
 def check_utf8(array: Any, data: Bytes, offsets: npt.NDArray[Any], first: int = 0) -> None:
     """Every slot that is not null is UTF-8 by itself; ``first`` is the number of the first slot, for messages.
 
@@ -535,18 +352,6 @@ def check_utf8(array: Any, data: Bytes, offsets: npt.NDArray[Any], first: int = 
                 if mask is None or mask[i]:
                     decode(array.type, data[int(offsets[i]) : int(offsets[i + 1])].tobytes(), first + i)
         start = end
-
-
-_WORDS = np.dtype("<u8")
-_HIGH_BITS = 0x8080808080808080
-
-
-def is_ascii(data: Bytes) -> bool:
-    """No byte has its high bit set; looks at eight bytes at a time and copies nothing."""
-    whole = len(data) & ~7
-    if whole and int(np.bitwise_or.reduce(data[:whole].view(_WORDS))) & _HIGH_BITS:
-        return False
-    return bool((data[whole:] < 128).all())
 
 
 def _splits_well(region: Bytes, starts: npt.NDArray[Any]) -> bool:

@@ -7,7 +7,7 @@ first four bytes follow, the index of a data buffer, and the offset in it.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
@@ -15,63 +15,37 @@ from shmarrow.bitmap import Mask
 from shmarrow.buffer import Bytes
 from shmarrow.errors import EXPANDED_VALUES, InvalidData, LimitExceeded
 from shmarrow.layout.array import Array
-from shmarrow.layout.binary import (
-    LOW_BYTES,
-    PIECE,
-    SLACK,
-    cast_binary,
-    check_utf8,
-    copy_rest,
-    decode,
-    gather_bytes,
-    is_ascii,
-    join_bytes,
-    load_words,
-    same_bytes,
-    same_runs,
-    slices,
-    split,
-    words_at,
-    write_words,
-)
+from shmarrow.layout.binary import cast_binary, check_utf8, decode, join_bytes, slices, split
 from shmarrow.layout.making import make_array
 from shmarrow.layout.memory import EMPTY, Indices, frozen, read_only, validity_of, view_of
 from shmarrow.layout.preview import Budget, preview_bytes
+from shmarrow.layout.runs import PIECE, SLACK, gather_bytes, is_ascii, same_bytes, same_runs, words_at
+from shmarrow.layout.views import (
+    HALF,
+    HIGH_BITS,
+    INLINE,
+    MASK,
+    MAX,
+    NONE,
+    PADDING,
+    PADDING_2,
+    PAIR,
+    SIZE,
+    WORDS,
+    Piece,
+    Sizes,
+    extents,
+    groups_of,
+    is_same_memory,
+    is_worth,
+    join_views,
+    merge,
+    offsets_from,
+    write_views,
+)
 
 if TYPE_CHECKING:
     import numpy.typing as npt
-
-INLINE = 12
-_WORDS = np.dtype(("<i4", (4,)))
-_PAIR = np.dtype(("<u8", (2,)))
-_MAX = (1 << 31) - 1
-_MASK = 0xFFFFFFFF
-_SIZE = np.uint64(_MASK)
-_HALF = np.uint64(32)
-_HIGH_BITS = np.uint64(0x8080808080808080)
-_PADDING = ~np.array([int(LOW_BYTES[min(size + 4, 8)]) for size in range(INLINE + 1)], np.uint64)
-_PADDING_2 = ~np.array([int(LOW_BYTES[max(size - 4, 0)]) for size in range(INLINE + 1)], np.uint64)
-"""For each length of a short value the bits of both words that are zero."""
-
-
-Sizes: TypeAlias = "npt.NDArray[np.uint32]"
-_NONE = np.empty(0, np.int64)
-
-
-class _Piece(NamedTuple):
-    """Some of the views, and where they lead."""
-
-    first: int
-    """The first slot."""
-    words: npt.NDArray[np.uint64]
-    sizes: Sizes
-    """The lengths, 0 where null."""
-    long: Mask | None
-    """True for long values, None where there are none."""
-    source: Bytes
-    """What long values lie in."""
-    starts: Indices
-    """Where they start there; of no length where no value is long."""
 
 
 class BinaryViewArray(Array, late=True):
@@ -79,11 +53,12 @@ class BinaryViewArray(Array, late=True):
 
     __slots__ = ()
     layouts = ("binary_view",)
+    _joins_slices = True
 
     @property
     def views(self) -> npt.NDArray[np.int32]:
         """The views of shape (length, 4) as int32 words: length, data or prefix, buffer index, offset; read-only."""
-        return view_of(self._buffers[1], _WORDS, self._offset, self._length)
+        return view_of(self._buffers[1], WORDS, self._offset, self._length)
 
     @property
     def data_buffers(self) -> list[Bytes]:
@@ -92,7 +67,7 @@ class BinaryViewArray(Array, late=True):
 
     def _words(self) -> npt.NDArray[np.uint64]:
         """The views of shape (length, 2) as two little-endian numbers; the length is the low half of the first."""
-        return view_of(self._buffers[1], _PAIR, self._offset, self._length)
+        return view_of(self._buffers[1], PAIR, self._offset, self._length)
 
     def _sizes(self, valid: Mask | None) -> Sizes:
         """The lengths of the values, 0 where null, of shape (length,); a copy."""
@@ -101,7 +76,7 @@ class BinaryViewArray(Array, late=True):
             sizes *= valid
         return sizes
 
-    def _pieces(self, sizes: Sizes) -> Iterator[_Piece]:
+    def _pieces(self, sizes: Sizes) -> Iterator[Piece]:
         """The views by some thousands, after a check of where they lead; ``sizes`` are their lengths."""
         words = self._words()
         buffers = self.data_buffers
@@ -110,33 +85,33 @@ class BinaryViewArray(Array, late=True):
         for first in range(0, len(sizes), PIECE):
             part, own = words[first : first + PIECE], sizes[first : first + PIECE]
             if int(own.max()) <= INLINE:
-                yield _Piece(first, part, own, None, EMPTY, _NONE)
+                yield Piece(first, part, own, None, EMPTY, NONE)
                 continue
             long, numbers, starts = self._places(first, part, own, room)
             if len(buffers) == 1:
-                yield _Piece(first, part, own, long, buffers[0], starts)
+                yield Piece(first, part, own, long, buffers[0], starts)
                 continue
             at = np.flatnonzero(long)
             used = numbers[at]
             low, high = int(used.min()), int(used.max())
             if low == high:
-                yield _Piece(first, part, own, long, buffers[low], starts)
-            elif merged is None and _worth(buffers[low : high + 1], own):
-                source, bases = _merge(buffers[low : high + 1])
+                yield Piece(first, part, own, long, buffers[low], starts)
+            elif merged is None and is_worth(buffers[low : high + 1], own):
+                source, bases = merge(buffers[low : high + 1])
                 starts[at] += bases[used - low]
-                yield _Piece(first, part, own, long, source, starts)
-            elif merged is not None or _worth(buffers, sizes):
-                merged = _merge(buffers) if merged is None else merged
-                yield _Piece(first, part, own, long, merged[0], starts + merged[1][numbers])
+                yield Piece(first, part, own, long, source, starts)
+            elif merged is not None or is_worth(buffers, sizes):
+                merged = merge(buffers) if merged is None else merged
+                yield Piece(first, part, own, long, merged[0], starts + merged[1][numbers])
             else:
                 parts, to = [], 0
-                for number, places in _groups(used):
+                for number, places in groups_of(used):
                     slots = at[places]
                     lengths = own[slots].astype(np.int64)
                     parts.append(gather_bytes(buffers[number], starts[slots], lengths))
                     starts[slots] = np.cumsum(lengths) - lengths + to
                     to += len(parts[-1])
-                yield _Piece(first, part, own, long, np.concatenate(parts), starts)
+                yield Piece(first, part, own, long, np.concatenate(parts), starts)
 
     def _room(self) -> Indices:
         """The sizes of the buffers, and -1 behind them."""
@@ -148,13 +123,13 @@ class BinaryViewArray(Array, late=True):
         """Which of some views are long, the numbers of their buffers and where they start there; 0 for others."""
         long = sizes > INLINE
         places = words[:, 1] * long
-        starts = (places >> _HALF).view(np.int64)
+        starts = (places >> HALF).view(np.int64)
         ends = starts + sizes
-        if len(room) == 2 and not int(np.bitwise_or.reduce(places)) & _MASK and int(ends.max()) <= min(room[0], _MAX):
+        if len(room) == 2 and not int(np.bitwise_or.reduce(places)) & MASK and int(ends.max()) <= min(room[0], MAX):
             return long, np.zeros_like(starts), starts
-        numbers = (places & _SIZE).view(np.int64)
+        numbers = (places & SIZE).view(np.int64)
         beyond = len(room) - 1
-        wrong = (ends > room[np.minimum(numbers, beyond)]) | (starts > _MAX) | (sizes > _MAX)
+        wrong = (ends > room[np.minimum(numbers, beyond)]) | (starts > MAX) | (sizes > MAX)
         wrong &= long
         if wrong.any():
             self._fail(first + int(wrong.argmax()))
@@ -181,7 +156,7 @@ class BinaryViewArray(Array, late=True):
         )
         raise InvalidData(f"{self._type}: the view at {slot} wants bytes [{start}, {start + length}) {found}")
 
-    def _bytes(self, index: int, most: int = _MAX) -> tuple[bytes, int]:
+    def _bytes(self, index: int, most: int = MAX) -> tuple[bytes, int]:
         """The first bytes of a slot's value, and how many it has."""
         view = self.views[index : index + 1]
         length, _, buffer, start = view[0].tolist()
@@ -207,9 +182,9 @@ class BinaryViewArray(Array, late=True):
             return self._distinct(sizes, valid)
         result: list[Any] = []
         for piece in self._pieces(sizes):
-            offsets = _offsets(piece.sizes)
+            offsets = offsets_from(piece.sizes)
             target = np.empty(int(offsets[-1]) + SLACK, np.uint8)
-            _join(target, offsets[:-1], piece)
+            join_views(target, offsets[:-1], piece)
             data = target[:-SLACK]
             found = split(self._type, data, offsets[1:])
             if found is None:
@@ -256,10 +231,10 @@ class BinaryViewArray(Array, late=True):
         """
         sizes = self._sizes(self._mask())
         self._check_total(sizes)
-        offsets = _offsets(sizes)
+        offsets = offsets_from(sizes)
         target = np.empty(int(offsets[-1]) + SLACK, np.uint8)
         for piece in self._pieces(sizes):
-            _join(target, offsets[piece.first : piece.first + len(piece.sizes)], piece)
+            join_views(target, offsets[piece.first : piece.first + len(piece.sizes)], piece)
         return offsets, read_only(target[:-SLACK])
 
     def _gather(self, indices: Indices) -> Any:
@@ -276,7 +251,7 @@ class BinaryViewArray(Array, late=True):
                 words[dead] = 0
         sizes = self._sizes(valid)
         data = self.data_buffers
-        needed, low, high = _extents(self._long(sizes), sizes, len(data))
+        needed, low, high = extents(self._long(sizes), sizes, len(data))
         kept = np.flatnonzero(high)
         if 4 * int(needed.sum()) + 4096 < int((high - low)[kept].sum()):  # little of much data
             offsets, raw = self.contiguous()
@@ -293,15 +268,26 @@ class BinaryViewArray(Array, late=True):
 
     @classmethod
     def _join(cls, arrays: Sequence[Any]) -> Any:
+        buffers: list[Bytes] = []
+        known: dict[tuple[int, int], int] = {}
         parts = []
-        buffers: list[Bytes | None] = []
         for array in arrays:
-            views = array.views.copy()
-            views[views[:, 0] > INLINE, 2] += len(buffers)
-            buffers += array.data_buffers
-            parts.append(views)
-        views = np.concatenate(parts)
-        return make_array(arrays[0].type, len(views), [None, frozen(views), *buffers], 0)
+            numbers = []
+            for data in array.data_buffers:
+                number = known.setdefault((data.ctypes.data, len(data)), len(buffers))
+                if number == len(buffers):
+                    buffers.append(data)
+                numbers.append(number)
+            words = array._words().copy()
+            table = np.array([*numbers, MASK], np.uint64)  # what leads nowhere still does
+            for first in range(0, len(words), PIECE):
+                places, sizes = words[first : first + PIECE, 1], words[first : first + PIECE, 0] & SIZE
+                if int(sizes.max()) > INLINE:
+                    moved = table[np.minimum(places & SIZE, len(numbers))] | (places >> HALF << HALF)
+                    np.copyto(places, moved, where=sizes > INLINE)
+            parts.append(words)
+        words = np.concatenate(parts)
+        return make_array(arrays[0].type, len(words), [None, frozen(words), *buffers], 0)
 
     def _same(self, other: Any, live: Mask | None) -> bool:
         mine, theirs = self._words(), other._words()
@@ -331,12 +317,12 @@ class BinaryViewArray(Array, late=True):
 
     def _same_data(self, other: Any, sizes: Sizes) -> bool:
         """Whether equal views lead to equal buffers, which is only looked at where most of them is referred to."""
-        most = int((self._words()[:, 1] * (sizes > INLINE) & _SIZE).max()) + 1
+        most = int((self._words()[:, 1] * (sizes > INLINE) & SIZE).max()) + 1
         left, right = self.data_buffers[:most], other.data_buffers[:most]
         if len(left) != len(right):
             return False
-        pairs = [(one, two) for one, two in zip(left, right, strict=True) if not _is_same_memory(one, two)]
-        return (not pairs or _worth(left, sizes)) and all(same_bytes(one, two) for one, two in pairs)
+        pairs = [(one, two) for one, two in zip(left, right, strict=True) if not is_same_memory(one, two)]
+        return (not pairs or is_worth(left, sizes)) and all(same_bytes(one, two) for one, two in pairs)
 
     def _same_long(self, other: Any, sizes: Sizes) -> bool:
         for mine, theirs in zip(self._pieces(sizes), other._pieces(sizes), strict=True):
@@ -384,16 +370,16 @@ class BinaryViewArray(Array, late=True):
                         f"{self._type}: the view at {slot} has a prefix other than its value's first 4 bytes"
                     )
             words, own = piece.words[short], piece.sizes[short]
-            bad = (words[:, 0] & _PADDING[own]) | (words[:, 1] & _PADDING_2[own])
+            bad = (words[:, 0] & PADDING[own]) | (words[:, 1] & PADDING_2[own])
             if valid is not None:
                 bad *= valid[piece.first : piece.first + PIECE][short]
             if bad.any():
                 slot = piece.first + int(np.arange(len(piece.sizes))[short][(bad != 0).argmax()])
                 raise InvalidData(f"{self._type}: the view at {slot} has bytes other than 0 after its value")
             if ascii_:
-                ascii_ = not int(np.bitwise_or.reduce((words[:, 0] >> _HALF) | words[:, 1]) & _HIGH_BITS)
+                ascii_ = not int(np.bitwise_or.reduce((words[:, 0] >> HALF) | words[:, 1]) & HIGH_BITS)
         buffers = self.data_buffers
-        if text and not (ascii_ and _worth(buffers, sizes) and all(map(is_ascii, buffers))):
+        if text and not (ascii_ and is_worth(buffers, sizes) and all(map(is_ascii, buffers))):
             for start in range(0, self._length, 1 << 18):
                 part = self.slice(start, 1 << 18)
                 offsets, data = part.contiguous()
@@ -402,7 +388,7 @@ class BinaryViewArray(Array, late=True):
     @classmethod
     def from_pylist(cls, type: Any, values: Sequence[Any], valid: Mask | None) -> Self:
         data, lengths = join_bytes(type, values, valid)
-        return cls.over(type, np.frombuffer(data, np.uint8), _offsets(lengths), valid)
+        return cls.over(type, np.frombuffer(data, np.uint8), offsets_from(lengths), valid)
 
     @classmethod
     def over(cls, type: Any, data: Bytes, offsets: npt.NDArray[Any], valid: Mask | None = None) -> Self:
@@ -422,127 +408,18 @@ class BinaryViewArray(Array, late=True):
         first = 0
         while first < length:
             base, last = int(offsets[first]), length
-            if end - base > _MAX:  # more than one buffer holds
-                last = int(np.searchsorted(offsets, base + _MAX, "right")) - 1
+            if end - base > MAX:  # more than one buffer holds
+                last = int(np.searchsorted(offsets, base + MAX, "right")) - 1
                 if last <= first:
                     size = int(offsets[first + 1]) - base
-                    raise InvalidData(f"{type}: a value of {size} bytes is longer than {_MAX}")
+                    raise InvalidData(f"{type}: a value of {size} bytes is longer than {MAX}")
             longest = 0
             for start in range(first, last, PIECE):
                 stop = min(start + PIECE, last)
                 part = offsets[start : stop + 1]
-                longest = max(longest, _write_views(words[start:stop], data, part, base, len(buffers)))
+                longest = max(longest, write_views(words[start:stop], data, part, base, len(buffers)))
             if longest > INLINE:
                 buffers.append(frozen(data[base : int(offsets[last])]))
             first = last
         validity, count = validity_of(valid)
         return cls._made(type, length, [validity, frozen(words), *buffers], count)
-
-
-def _offsets(lengths: npt.NDArray[Any]) -> Indices:
-    """Offsets of shape (n + 1,) from n lengths."""
-    offsets = np.zeros(len(lengths) + 1, np.int64)
-    np.cumsum(lengths, dtype=np.int64, out=offsets[1:])
-    return offsets
-
-
-def _groups(numbers: Indices) -> Iterator[tuple[int, Any]]:
-    """Each distinct number, the smallest first, and where it is found: positions or a slice."""
-    if not len(numbers):
-        return
-    steps = np.diff(numbers)
-    order: Indices | None = None
-    if (steps < 0).any():
-        order = np.argsort(numbers, kind="stable")
-        numbers = numbers[order]
-        steps = np.diff(numbers)
-    ends = np.append(np.flatnonzero(steps) + 1, len(numbers))
-    start = 0
-    for number, end in zip(numbers[ends - 1].tolist(), ends.tolist(), strict=True):
-        yield number, slice(start, end) if order is None else order[start:end]
-        start = end
-
-
-def _worth(buffers: Sequence[Bytes], sizes: Sizes) -> bool:
-    """Whether values of these lengths are so much of the buffers that all of these can be read for them."""
-    return sum(map(len, buffers)) <= 4 * int(sizes.sum(dtype=np.int64)) + (1 << 16)
-
-
-def _merge(buffers: Sequence[Bytes]) -> tuple[Bytes, Indices]:
-    """Buffers one after another, and where each starts."""
-    return np.concatenate(buffers), _offsets(np.array([len(data) for data in buffers]))
-
-
-def _is_same_memory(left: Bytes, right: Bytes) -> bool:
-    return len(left) == len(right) and left.ctypes.data == right.ctypes.data
-
-
-def _extents(
-    long: Iterator[tuple[Indices, Indices, Indices]], sizes: Sizes, count: int
-) -> tuple[Indices, Indices, Indices]:
-    """Of each of ``count`` buffers, how many bytes long values have in it, and from where to where; 0 to 0 if none."""
-    needed, low, high = np.zeros(count, np.int64), np.full(count, _MAX), np.zeros(count, np.int64)
-    for slots, numbers, starts in long:
-        lengths = sizes[slots].astype(np.int64)
-        ends = starts + lengths
-        for number, at in _groups(numbers):
-            needed[number] += lengths[at].sum()
-            low[number] = min(low[number], starts[at].min())
-            high[number] = max(high[number], ends[at].max())
-    return needed, np.where(high > 0, low, 0), high
-
-
-def _join(target: npt.NDArray[np.uint8], to: Indices, piece: _Piece) -> None:
-    """Write the values of some views, which follow one another, to their places."""
-    sizes, words = piece.sizes, piece.words
-    heads = (words[:, 0] >> _HALF) | (words[:, 1] << _HALF)
-    more = sizes > 8
-    if piece.long is not None:
-        at = np.flatnonzero(piece.long)
-        starts, places, lengths = piece.starts[at], to[at], sizes[at].astype(np.int64)
-        if not _copy_stretches(target, places, piece.source, starts, lengths):
-            copy_rest(target, places, piece.source, starts, lengths)
-        elif int(lengths.sum()) == int(sizes.sum(dtype=np.int64)):
-            return
-        heads[at] = load_words(piece.source, starts)
-        more &= ~piece.long
-    at = np.flatnonzero(more)
-    if len(at):
-        write_words(target, to[at] + 8, words[at, 1] >> _HALF)
-    write_words(target, to, heads)
-
-
-def _copy_stretches(
-    target: npt.NDArray[np.uint8], to: Indices, source: Bytes, starts: Indices, lengths: Indices
-) -> bool:
-    """Copy runs that lie in the source as in the target, with what is between them; False where they seldom do."""
-    shifts = starts - to
-    ends = np.append(np.flatnonzero(shifts[1:] != shifts[:-1]) + 1, len(to))
-    if 16 * len(ends) > len(to) + 256:
-        return False
-    first = 0
-    for end in ends.tolist():
-        low, high = int(starts[first]), int(starts[end - 1] + lengths[end - 1])
-        place = int(to[first])
-        target[place : place + high - low] = source[low:high]
-        first = end
-    return True
-
-
-def _write_views(words: npt.NDArray[np.uint64], data: Bytes, offsets: npt.NDArray[Any], base: int, number: int) -> int:
-    """Write the views of runs of bytes, the long ones into buffer ``number`` from ``base`` on; gives the most bytes."""
-    starts = offsets[:-1].astype(np.int64)
-    lengths = (offsets[1:] - offsets[:-1]).astype(np.int64)
-    longest = int(lengths.max())
-    heads = load_words(data, starts)
-    heads &= LOW_BYTES[lengths if longest <= 8 else np.minimum(lengths, 8)]
-    np.bitwise_or(heads << _HALF, lengths.view(np.uint64), out=words[:, 0])
-    heads >>= _HALF
-    if longest > 8:
-        at = np.flatnonzero((lengths > 8) & (lengths <= INLINE))
-        if len(at):
-            heads[at] |= (load_words(data, starts[at] + 8) & LOW_BYTES[lengths[at] - 8]) << _HALF
-        if longest > INLINE:
-            np.copyto(heads, ((starts - base).view(np.uint64) << _HALF) | np.uint64(number), where=lengths > INLINE)
-    words[:, 1] = heads
-    return longest

@@ -39,7 +39,7 @@ _BYTES = (bytes, bytearray, memoryview)
 _LADDER: list[tuple[Any, tuple[Any, ...]]] = [
     ((bool, np.bool_), (types.BoolType,)),
     (np.timedelta64, (types.DurationType, types.TimeType)),  # before integers, of which numpy makes it a subclass
-    ((int, np.integer), (types.IntType, (types.FloatType, types.DecimalType), types.IntervalType)),
+    ((int, np.integer), (types.IntType, types.IntervalType, (types.FloatType, types.DecimalType))),
     ((float, np.floating), (types.FloatType, types.IntType)),
     (dt.datetime, (types.TimestampType,)),
     (dt.date, (types.DateType,)),

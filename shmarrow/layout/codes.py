@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from shmarrow.bitmap import Mask
-from shmarrow.layout.binary import LOW_BYTES, load_words
 from shmarrow.layout.making import check_slots
 from shmarrow.layout.memory import Indices
+from shmarrow.layout.runs import LOW_BYTES, load_words
 
 if TYPE_CHECKING:
     import numpy.typing as npt

@@ -301,11 +301,11 @@ def encode(
     mask: Mask | None = None,
 ) -> Any:
     """See :meth:`Array.dictionary_encode`; slots where ``mask`` is False become null indices too."""
+    from shmarrow.layout.codes import codes_of
+
     if null_encoding not in ("mask", "encode"):
         raise InvalidArgument(f"null_encoding is 'mask' or 'encode', found {null_encoding!r:.80}")
     type = DictionaryType("int32" if index_type is None else index_type, array.type, ordered)
-    from shmarrow.layout.codes import codes_of
-
     codes, first = codes_of(array, null_encoding == "encode")
     if len(first) > np.iinfo(type.storage).max + 1:
         raise InvalidData(f"{type}: {len(first)} distinct values are more than its indices reach")

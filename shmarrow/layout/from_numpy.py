@@ -68,25 +68,6 @@ def _arrow_unit(dtype: np.dtype[Any]) -> np.dtype[Any]:
     return np.dtype(f"{dtype.kind}8[{unit}]") if count != 1 or unit != np.datetime_data(dtype)[0] else dtype
 
 
-def _in_arrow_units(values: Values, valid: Mask | None) -> Values:
-    """Dates, moments or durations in a unit that Arrow has; a copy only where theirs is another."""
-    unit = _arrow_unit(values.dtype)
-    if unit == values.dtype.newbyteorder("="):
-        return values
-    with np.errstate(over="ignore"):
-        try:
-            made = values.astype(unit)
-            wrong = (made.astype(values.dtype) != values) & ~np.isnat(values)
-        except OverflowError as error:
-            raise InvalidData(f"values of {values.dtype} do not fit {unit}: {error}") from None
-    if valid is not None:
-        wrong &= valid
-    if wrong.any():
-        i = int(wrong.argmax())
-        raise InvalidData(f"slot {i}: {values[i]!r} does not fit {unit}")
-    return made
-
-
 # --- arrays -----------------------------------------------------------------------------------------------------
 
 
@@ -108,13 +89,6 @@ def array_from_numpy(values: Values, type: DataType, valid: Mask | None = None) 
     if values.dtype.kind in "US" and type.layout != "primitive":
         made = (_text if values.dtype.kind == "U" else _bytes)(values, valid)
         return made if made.type == type else made.cast(type)
-    if values.dtype.kind in "Mm":
-        values = _in_arrow_units(values, valid)
-        missing = np.isnat(values)
-        if missing.any():
-            valid = ~missing if valid is None else valid & ~missing
-            if values.dtype != type.numpy_dtype:
-                values = np.where(missing, np.zeros((), values.dtype), values)
     if type.layout in ("primitive", "bool"):
         return array_class(type).from_numpy(type, values, valid)  # type: ignore[attr-defined]
     natural = type_of_dtype(values.dtype)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Mapping, Sequence
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -120,6 +121,10 @@ def flatten_lists(type: Any, values: Sequence[Any]) -> tuple[Indices, list[Any]]
     """The length of each list and all items one after another; None has no items."""
     from shmarrow.layout.from_numpy import items_of
 
+    kinds = kinds_of(values)
+    if kinds <= {list, tuple, _NONE}:
+        lists = [value or () for value in values] if _NONE in kinds else values
+        return np.fromiter(map(len, lists), np.int64, len(values)), list(chain.from_iterable(lists))
     lengths = np.zeros(len(values), np.int64)
     items: list[Any] = []
     for i, value in enumerate(values):

@@ -16,7 +16,11 @@ from shmarrow.bitmap import Mask
 from shmarrow.errors import InvalidData
 from shmarrow.layout.arguments import as_array, masked_validity, offsets_and_nulls, refuse_type
 from shmarrow.layout.array import Array
-from shmarrow.layout.binary import (
+from shmarrow.layout.items import items_of_lists
+from shmarrow.layout.list_forms import Lengths, cast_lists, list_codes
+from shmarrow.layout.making import concat_arrays, make_array, spread
+from shmarrow.layout.memory import Indices, frozen, offsets_of, ranges, validity_of
+from shmarrow.layout.offsets import (
     check_ends,
     checked_offsets,
     joined_offsets,
@@ -24,10 +28,6 @@ from shmarrow.layout.binary import (
     same_lengths,
     trimmed_offsets,
 )
-from shmarrow.layout.items import items_of_lists
-from shmarrow.layout.list_forms import Lengths, cast_lists, list_codes
-from shmarrow.layout.making import concat_arrays, make_array, spread
-from shmarrow.layout.memory import Indices, frozen, offsets_of, ranges, validity_of
 from shmarrow.layout.preview import Budget
 from shmarrow.types import DataType, Field, large_list, list_
 

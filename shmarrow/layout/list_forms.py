@@ -6,15 +6,18 @@ Each layout says where its lists start, how long they are, and what they lie in 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from shmarrow.errors import InvalidData, InvalidType
-from shmarrow.layout.binary import checked_offsets, trimmed_offsets
 from shmarrow.layout.making import make_array
 from shmarrow.layout.memory import Indices, frozen, offsets_of, ranges, validity_of
+from shmarrow.layout.offsets import checked_offsets, trimmed_offsets
 from shmarrow.types import Field, int32, int64
+
+if TYPE_CHECKING:
+    from shmarrow.layout.primitive import PrimitiveArray
 
 _BY_OFFSETS = ("list", "large_list", "map")
 LISTS = ("list", "large_list", "list_view", "large_list_view", "fixed_size_list")
@@ -26,7 +29,7 @@ class Lengths:
 
     __slots__ = ()
 
-    def value_lengths(self) -> Any:
+    def value_lengths(self) -> PrimitiveArray:
         """The number of items of each list, null for null, in the integers that the type has for offsets; a copy."""
         array: Any = self
         dtype = getattr(array.type, "offset_dtype", np.dtype("<i4"))
@@ -34,14 +37,16 @@ class Lengths:
         validity, nulls = validity_of(valid)
         kept = sizes if valid is None else np.where(valid, sizes, 0)
         type = int64() if dtype.itemsize == 8 else int32()
-        return make_array(type, len(array), [validity, frozen(kept.astype(dtype))], nulls)
+        result: PrimitiveArray = make_array(type, len(array), [validity, frozen(kept.astype(dtype))], nulls)
+        return result
 
-    def value_parent_indices(self) -> Any:
+    def value_parent_indices(self) -> PrimitiveArray:
         """For each item that ``flatten()`` gives, the slot of the list that it is in: an int64 array; a copy."""
         array: Any = self
         sizes, valid = array._spans()[1], array._mask()
         slots = np.repeat(np.arange(len(array)), sizes if valid is None else np.where(valid, sizes, 0))
-        return make_array(int64(), len(slots), [None, frozen(slots)], 0)
+        result: PrimitiveArray = make_array(int64(), len(slots), [None, frozen(slots)], 0)
+        return result
 
 
 def list_codes(array: Any) -> Indices:

@@ -11,12 +11,12 @@ from shmarrow.bitmap import Mask
 from shmarrow.errors import InvalidArgument, InvalidData
 from shmarrow.layout.arguments import as_array, exact_integers, masked_validity, offsets_and_nulls, refuse_type
 from shmarrow.layout.array import Array
-from shmarrow.layout.binary import PIECE
 from shmarrow.layout.items import items_of_lists
 from shmarrow.layout.list_forms import Lengths, cast_lists, list_codes
 from shmarrow.layout.making import blank_mask, concat_arrays, make_array
 from shmarrow.layout.memory import Indices, check_expansion, frozen, offsets_of, ranges, validity_of, view_of
 from shmarrow.layout.preview import Budget
+from shmarrow.layout.runs import PIECE
 from shmarrow.types import DataType, Field, large_list_view, list_view
 
 if TYPE_CHECKING:

@@ -170,8 +170,8 @@ def concat_arrays(arrays: Sequence[AnyArray]) -> AnyArray:
             raise InvalidType(f"cannot concatenate {first.type} and {other.type}")
     if len(arrays) == 1:
         return first
-    trimmed = [array.trim() for array in arrays]
-    result: AnyArray = type(first)._join(trimmed)
-    if LISTING[first.type.layout].has_validity and any(array.null_count for array in trimmed):
-        result = result._masked(np.concatenate([array._valid() for array in trimmed]))
+    parts = arrays if first._joins_slices else [array.trim() for array in arrays]
+    result: AnyArray = type(first)._join(parts)
+    if LISTING[first.type.layout].has_validity and any(array.null_count for array in parts):
+        result = result._masked(np.concatenate([array._valid() for array in parts]))
     return result

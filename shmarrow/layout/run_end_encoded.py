@@ -107,7 +107,10 @@ class RunEndEncodedArray(Array, late=True):
         if array.type.__class__ is not RunEndEncodedType:
             return encode(array._cast_to(target.value_type, safe), target)
         first, ends = array._window()
-        values = array.values.slice(first, len(ends))._cast_to(target.value_type, safe)
+        try:
+            values = array.values.slice(first, len(ends))._cast_to(target.value_type, safe)
+        except InvalidData as error:
+            raise type(error)(f"values of runs: {error}") from None
         return make_array(target, len(array), [], 0, 0, [_run_end_array(target, ends), values])
 
     def to_numpy(self, zero_copy_only: bool = True) -> npt.NDArray[Any]:

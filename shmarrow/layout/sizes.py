@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterator
 from typing import Any
 
@@ -35,9 +34,10 @@ def _part(array: Any, spec: BufferSpec, data: Any) -> int:
 def buffer_bytes(*arrays: Any) -> int:
     """Bytes of all buffers of arrays, their children and dictionaries; one that appears several times counts once."""
     sizes: dict[int, int] = {}
-    for data in itertools.chain.from_iterable(map(_all_buffers, arrays)):
-        start = data.__array_interface__["data"][0]
-        sizes[start] = max(sizes.get(start, 0), len(data))
+    for array in arrays:
+        for data in _all_buffers(array):
+            start = data.__array_interface__["data"][0]
+            sizes[start] = max(sizes.get(start, 0), len(data))
     return sum(sizes.values())
 
 

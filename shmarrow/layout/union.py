@@ -295,12 +295,11 @@ class UnionArray(Array, late=True):
     def _nulls(cls, type: DataType, length: int) -> Any:
         if not type.fields:
             raise InvalidType(f"{type}: a union without children has no nulls")
-        code = type.type_codes[0]  # type: ignore[attr-defined]
-        ids = read_only(np.full(length, code, np.int8))
+        number = next((i for i, field in enumerate(type.fields) if field.nullable), 0)
+        ids = read_only(np.full(length, type.type_codes[number], np.int8))  # type: ignore[attr-defined]
         if type.mode == "dense":  # type: ignore[attr-defined]
-            children = [nulls(min(length, 1), type.fields[0].type)] + [
-                nulls(0, field.type) for field in type.fields[1:]
-            ]
+            sizes = [min(length, 1) if i == number else 0 for i in range(len(type.fields))]
+            children = [nulls(size, field.type) for size, field in zip(sizes, type.fields, strict=True)]
             buffers: list[Bytes | None] = [ids, read_only(np.zeros(4 * length, np.uint8))]
             return make_array(type, length, buffers, 0, 0, children)
         return make_array(type, length, [ids], 0, 0, [nulls(length, field.type) for field in type.fields])

@@ -1,0 +1,72 @@
+"""Offsets, which binary and list layouts have: n + 1 of them bound n runs of bytes or of a child's slots."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from shmarrow.errors import InvalidData
+from shmarrow.layout.runs import CHUNK
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+
+def offsets_view(array: Any) -> npt.NDArray[Any]:
+    """The offsets of an array's slots, of shape (length + 1,); zeros where an empty array has no buffer."""
+    dtype = array.type.offset_dtype
+    data = array._buffers[1]
+    if data is None or (not array._length and len(data) < (array._offset + 1) * dtype.itemsize):
+        return np.zeros(array._length + 1, dtype)
+    return np.ndarray(array._length + 1, dtype, data, array._offset * dtype.itemsize)
+
+
+def check_ends(array: Any, size: int, unit: str) -> None:
+    """The first and the last offset lie within what they point into."""
+    offsets = offsets_view(array)
+    first, last = int(offsets[0]), int(offsets[-1])
+    if not 0 <= first <= last <= size:
+        raise InvalidData(f"{array.type}: the offsets run from {first} to {last} but there are {size} {unit}")
+
+
+def checked_offsets(array: Any, size: int, unit: str) -> npt.NDArray[Any]:
+    """The offsets, after a check that none goes back and all lie within what they point into."""
+    check_ends(array, size, unit)
+    offsets = offsets_view(array)
+    for start in range(0, array._length, CHUNK):
+        part = offsets[start : start + CHUNK + 1]
+        back = part[1:] < part[:-1]
+        if back.any():
+            i = start + int(back.argmax())
+            raise InvalidData(f"{array.type}: offset {i + 1} goes back from {int(offsets[i])} to {int(offsets[i + 1])}")
+    return offsets
+
+
+def same_lengths(left: npt.NDArray[Any], right: npt.NDArray[Any]) -> bool:
+    """Whether two runs of offsets say the same lengths."""
+    if left[0] != right[0]:
+        left, right = left - left[0], right - right[0]
+    return bool(np.array_equal(left, right))
+
+
+def trimmed_offsets(array: Any, size: int) -> tuple[npt.NDArray[Any], slice]:
+    """Offsets from 0 on, and the run of items that they need; the offsets are a view where they start at 0."""
+    check_ends(array, size, "items")
+    offsets = offsets_view(array)
+    first, last = int(offsets[0]), int(offsets[-1])
+    return (offsets - offsets[0] if first else offsets), slice(first, last)
+
+
+def joined_offsets(arrays: Sequence[Any], sizes: Sequence[int]) -> npt.NDArray[Any]:
+    """The offsets of trimmed arrays one after another, whose items take ``sizes``."""
+    type = arrays[0].type
+    if sum(sizes) > np.iinfo(type.offset_dtype).max:
+        raise InvalidData(f"{type}: {sum(sizes)} items are more than its offsets reach; use the large form")
+    parts = [np.zeros(1, type.offset_dtype)]
+    base = 0
+    for array, size in zip(arrays, sizes, strict=True):
+        parts.append(offsets_view(array)[1:] + type.offset_dtype.type(base))
+        base += size
+    return np.concatenate(parts)

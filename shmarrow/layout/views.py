@@ -1,0 +1,165 @@
+"""Views as pairs of 64-bit words: where they lead, and their values joined, some thousands at a time.
+
+The first word holds the length in its low half and the first four bytes of the value in its high half; the second the
+rest of a value of up to 12 bytes, or the number of a buffer in its low half and the offset there in its high half.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+
+import numpy as np
+
+from shmarrow.bitmap import Mask
+from shmarrow.buffer import Bytes
+from shmarrow.layout.memory import Indices
+from shmarrow.layout.runs import LOW_BYTES, copy_rest, load_words, write_words
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+INLINE = 12
+"""Bytes that a view itself has room for; longer values lie in buffers."""
+WORDS = np.dtype(("<i4", (4,)))
+PAIR = np.dtype(("<u8", (2,)))
+MAX = (1 << 31) - 1
+"""The largest length, and the largest offset in a buffer."""
+MASK = 0xFFFFFFFF
+SIZE = np.uint64(MASK)
+"""The low half of a word: the length, or the number of a buffer."""
+HALF = np.uint64(32)
+HIGH_BITS = np.uint64(0x8080808080808080)
+PADDING = ~np.array([int(LOW_BYTES[min(size + 4, 8)]) for size in range(INLINE + 1)], np.uint64)
+PADDING_2 = ~np.array([int(LOW_BYTES[max(size - 4, 0)]) for size in range(INLINE + 1)], np.uint64)
+"""For each length of a short value the bits of both words that are zero."""
+
+
+Sizes: TypeAlias = "npt.NDArray[np.uint32]"
+NONE = np.empty(0, np.int64)
+
+
+class Piece(NamedTuple):
+    """Some of the views, and where they lead."""
+
+    first: int
+    """The first slot."""
+    words: npt.NDArray[np.uint64]
+    sizes: Sizes
+    """The lengths, 0 where null."""
+    long: Mask | None
+    """True for long values, None where there are none."""
+    source: Bytes
+    """What long values lie in."""
+    starts: Indices
+    """Where they start there; of no length where no value is long."""
+
+
+def offsets_from(lengths: npt.NDArray[Any]) -> Indices:
+    """Offsets of shape (n + 1,) from n lengths."""
+    offsets = np.zeros(len(lengths) + 1, np.int64)
+    np.cumsum(lengths, dtype=np.int64, out=offsets[1:])
+    return offsets
+
+
+def groups_of(numbers: Indices) -> Iterator[tuple[int, Any]]:
+    """Each distinct number, the smallest first, and where it is found: positions or a slice."""
+    if not len(numbers):
+        return
+    steps = np.diff(numbers)
+    order: Indices | None = None
+    if (steps < 0).any():
+        order = np.argsort(numbers, kind="stable")
+        numbers = numbers[order]
+        steps = np.diff(numbers)
+    ends = np.append(np.flatnonzero(steps) + 1, len(numbers))
+    start = 0
+    for number, end in zip(numbers[ends - 1].tolist(), ends.tolist(), strict=True):
+        yield number, slice(start, end) if order is None else order[start:end]
+        start = end
+
+
+def is_worth(buffers: Sequence[Bytes], sizes: Sizes) -> bool:
+    """Whether values of these lengths are so much of the buffers that all of these can be read for them."""
+    return sum(map(len, buffers)) <= 4 * int(sizes.sum(dtype=np.int64)) + (1 << 16)
+
+
+def merge(buffers: Sequence[Bytes]) -> tuple[Bytes, Indices]:
+    """Buffers one after another, and where each starts."""
+    return np.concatenate(buffers), offsets_from(np.array([len(data) for data in buffers]))
+
+
+def is_same_memory(left: Bytes, right: Bytes) -> bool:
+    """Whether two runs of bytes are the same place, so that they need not be compared."""
+    return len(left) == len(right) and left.ctypes.data == right.ctypes.data
+
+
+def extents(
+    long: Iterator[tuple[Indices, Indices, Indices]], sizes: Sizes, count: int
+) -> tuple[Indices, Indices, Indices]:
+    """Of each of ``count`` buffers, how many bytes long values have in it, and from where to where; 0 to 0 if none."""
+    needed, low, high = np.zeros(count, np.int64), np.full(count, MAX), np.zeros(count, np.int64)
+    for slots, numbers, starts in long:
+        lengths = sizes[slots].astype(np.int64)
+        ends = starts + lengths
+        for number, at in groups_of(numbers):
+            needed[number] += lengths[at].sum()
+            low[number] = min(low[number], starts[at].min())
+            high[number] = max(high[number], ends[at].max())
+    return needed, np.where(high > 0, low, 0), high
+
+
+def join_views(target: npt.NDArray[np.uint8], to: Indices, piece: Piece) -> None:
+    """Write the values of some views, which follow one another, to their places."""
+    sizes, words = piece.sizes, piece.words
+    heads = (words[:, 0] >> HALF) | (words[:, 1] << HALF)
+    more = sizes > 8
+    if piece.long is not None:
+        at = np.flatnonzero(piece.long)
+        starts, places, lengths = piece.starts[at], to[at], sizes[at].astype(np.int64)
+        if not _copy_stretches(target, places, piece.source, starts, lengths):
+            copy_rest(target, places, piece.source, starts, lengths)
+        elif int(lengths.sum()) == int(sizes.sum(dtype=np.int64)):
+            return
+        heads[at] = load_words(piece.source, starts)
+        more &= ~piece.long
+    at = np.flatnonzero(more)
+    if len(at):
+        write_words(target, to[at] + 8, words[at, 1] >> HALF)
+    write_words(target, to, heads)
+
+
+def _copy_stretches(
+    target: npt.NDArray[np.uint8], to: Indices, source: Bytes, starts: Indices, lengths: Indices
+) -> bool:
+    """Copy runs that lie in the source as in the target, with what is between them; False where they seldom do."""
+    shifts = starts - to
+    ends = np.append(np.flatnonzero(shifts[1:] != shifts[:-1]) + 1, len(to))
+    if 16 * len(ends) > len(to) + 256:
+        return False
+    first = 0
+    for end in ends.tolist():
+        low, high = int(starts[first]), int(starts[end - 1] + lengths[end - 1])
+        place = int(to[first])
+        target[place : place + high - low] = source[low:high]
+        first = end
+    return True
+
+
+def write_views(words: npt.NDArray[np.uint64], data: Bytes, offsets: npt.NDArray[Any], base: int, number: int) -> int:
+    """Write the views of runs of bytes, the long ones into buffer ``number`` from ``base`` on; gives the most bytes."""
+    starts = offsets[:-1].astype(np.int64)
+    lengths = (offsets[1:] - offsets[:-1]).astype(np.int64)
+    longest = int(lengths.max())
+    heads = load_words(data, starts)
+    heads &= LOW_BYTES[lengths if longest <= 8 else np.minimum(lengths, 8)]
+    np.bitwise_or(heads << HALF, lengths.view(np.uint64), out=words[:, 0])
+    heads >>= HALF
+    if longest > 8:
+        at = np.flatnonzero((lengths > 8) & (lengths <= INLINE))
+        if len(at):
+            heads[at] |= (load_words(data, starts[at] + 8) & LOW_BYTES[lengths[at] - 8]) << HALF
+        if longest > INLINE:
+            np.copyto(heads, ((starts - base).view(np.uint64) << HALF) | np.uint64(number), where=lengths > INLINE)
+    words[:, 1] = heads
+    return longest
