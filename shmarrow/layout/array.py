@@ -21,10 +21,12 @@ from shmarrow import bitmap
 from shmarrow.bitmap import Mask
 from shmarrow.buffer import Buffer, Bytes
 from shmarrow.errors import (
+    EXPANDED_VALUES,
     CopyRequired,
     IndexOutOfRange,
     InvalidData,
     InvalidType,
+    LimitExceeded,
 )
 from shmarrow.layout import validation
 from shmarrow.layout.listing import LISTING
@@ -35,10 +37,12 @@ from shmarrow.layout.making import (
     booleans,
     check_slots,
     concat_arrays,
+    is_sparse,
     make_array,
+    no_memory,
     one_null,
 )
-from shmarrow.layout.memory import Indices, read_only, slice_bounds
+from shmarrow.layout.memory import Indices, check_expansion, ranges, read_only, slice_bounds, total_of
 from shmarrow.layout.preview import Budget, clip, preview_items
 from shmarrow.layout.sizes import buffer_bytes, referenced_bytes
 from shmarrow.layout.validation import _has_required
@@ -244,6 +248,8 @@ class Array:
             start, stop, step = key.indices(self._length)
             if step == 1:
                 return self.slice(start, max(stop - start, 0))
+            if len(range(start, stop, step)) > EXPANDED_VALUES:
+                check_slots(self)
             return self._take(np.arange(start, stop, step))
         try:
             index = key.__index__()
@@ -367,6 +373,8 @@ class Array:
             If the indices have another shape.
         IndexOutOfRange
             If an index is negative or beyond the end.
+        LimitExceeded
+            If there is no memory for the result.
         """
         from shmarrow.layout.arguments import checked_positions
 
@@ -388,11 +396,33 @@ class Array:
             raise IndexOutOfRange(
                 f"indices run from {int(indices.min())} to {int(indices.max())}: the array has {self._length} values"
             )
-        own = self._mask()
-        if own is not None:
-            valid = own[indices] if valid is None else own[indices] & valid
-        result = self._gather(indices)
-        return result if valid is None else result._masked(valid)
+        try:
+            own = self._mask()
+            if own is not None:
+                valid = own[indices] if valid is None else own[indices] & valid
+            return self._gather(indices) if valid is None else self._gather_valid(indices, valid)._masked(valid)
+        except MemoryError:
+            raise no_memory(self, len(indices)) from None
+
+    def _take_runs(self, starts: Indices, lengths: Indices) -> Any:
+        """The slots of runs, which lie within the array, one run after another.
+
+        Raises
+        ------
+        LimitExceeded
+            If slots that occupy no memory would take more than 2**24 positions, or there is no memory for them.
+        """
+        total = total_of(lengths)
+        if total > EXPANDED_VALUES and is_sparse(self):
+            used = lengths > 0
+            starts, lengths = starts[used], lengths[used]
+            if not np.array_equal(starts[1:], starts[:-1] + lengths[:-1]):
+                check_expansion(total, clip(str(self._type), 200))
+            return self.slice(int(starts[0]), total)
+        try:
+            return self._take(ranges(starts, lengths))
+        except MemoryError:
+            raise no_memory(self, total) from None
 
     def _masked(self, valid: Mask) -> Any:
         """The same slots with this validity instead of their own; the array starts at slot 0."""
@@ -452,6 +482,10 @@ class Array:
         """The slots at ``indices``, which are in range, without validity and with offset 0."""
         raise NotImplementedError
 
+    def _gather_valid(self, indices: Indices, valid: Mask) -> Any:
+        """As :meth:`_gather`, where slots that ``valid`` is False for may hold anything."""
+        return self._gather(indices)
+
     def trim(self) -> Self:
         """An equal array with offset 0 that refers to no more bytes than its slots need; copies only what must move."""
         raise NotImplementedError
@@ -473,7 +507,10 @@ class Array:
         """Same type, same length, the same slots null and the same values in all others; NaN equals nothing."""
         if not isinstance(other, Array) or self._type != other._type or self._length != other._length:
             return False
-        return (self is other and not _has_floats(self._type)) or self._equal(other, None)
+        try:
+            return (self is other and not _has_floats(self._type)) or self._equal(other, None)
+        except MemoryError:
+            raise no_memory(self, self._length) from None
 
     def _equal(self, other: Any, live: Mask | None) -> bool:
         """Whether arrays of one type and length are equal in the slots that ``live`` is True for, None for all."""
@@ -673,9 +710,16 @@ class Array:
             If values of the one type are never values of the other.
         InvalidData
             If a value does not fit the target, or a null comes under a field that is not nullable.
+        LimitExceeded
+            If there is no memory for the result.
         """
         target = as_type(target_type)
-        result: Array = self._cast_to(target, safe)
+        try:
+            result: Array = self._cast_to(target, safe)
+        except MemoryError:
+            raise LimitExceeded(
+                f"{clip(f'{self._type} to {target}', 200)}: no memory for the result of the cast; work on slices"
+            ) from None
         if result is not self and _has_required(target):
             result._check_nullability(None)
         return result
