@@ -112,3 +112,15 @@ def test_null_indices_take_no_items(little_memory: None, type: str) -> None:
     again = array.take([2, None, 1, 0])
     assert again.is_null().to_pylist() == [False, True, True, False]
     assert again.slice(0, 1).equals(array.slice(0, 1))
+
+
+def test_rows_without_nulls(little_memory: None) -> None:
+    """A column of nulls leaves no rows, which takes no look at them."""
+    for rows in (1 << 40, 3):
+        batch = sa.record_batch([sa.nulls(rows), sa.nulls(rows)], names=["a", "b"])
+        assert batch.drop_null().shape == (0, 2)
+        assert sa.table([sa.nulls(rows)], names=["a"]).drop_null().shape == (0, 1)
+    ends, values = sa.array([1 << 40]), sa.array([None], "int8")
+    runs = sa.RunEndEncodedArray.from_arrays(ends, values)
+    with pytest.raises(sa.LimitExceeded, match=f"{1 << 40} values would be made of slots that occupy no memory"):
+        sa.record_batch([runs], names=["a"]).drop_null()
