@@ -124,3 +124,60 @@ def test_rows_without_nulls(little_memory: None) -> None:
     runs = sa.RunEndEncodedArray.from_arrays(ends, values)
     with pytest.raises(sa.LimitExceeded, match=f"{1 << 40} values would be made of slots that occupy no memory"):
         sa.record_batch([runs], names=["a"]).drop_null()
+
+
+LONG = 100_000
+"""Slots that share one value, and the bytes of it."""
+
+
+def shared(type: Any) -> Any:
+    """A dictionary array whose slots all have one long value."""
+    return sa.DictionaryArray.from_arrays(np.zeros(LONG, "i1"), sa.array(["x" * LONG], type))
+
+
+def union_of(value: str, slots: int) -> Any:
+    return sa.UnionArray.from_dense(np.zeros(slots, "i1"), np.zeros(slots, "i4"), [sa.array([value], "large_string")])
+
+
+def test_equal_unions_whose_slots_share_values(little_memory: None) -> None:
+    """Slots that lead to the same values are compared once; those that differ by what they lead to."""
+    union = union_of("x" * LONG, LONG)
+    assert union.slice(1).equals(union.slice(0, LONG - 1))
+    assert not union.equals(union_of("x" * (LONG - 1) + "y", LONG))
+    several = pa.UnionArray.from_dense(
+        pa.array([0] * 5000, pa.int8()),
+        pa.array([i // 2 for i in range(5000)], pa.int32()),
+        [pa.array([f"{i % 7}" for i in range(2500)])],
+    )
+    made = sa.UnionArray.from_dense(
+        np.zeros(5000, "i1"), np.arange(5000), [sa.array([f"{i // 2 % 7}" for i in range(5000)])]
+    )
+    assert read(several).equals(made)
+    assert made.equals(read(several))
+    assert not made.slice(1).equals(read(several).slice(0, 4999))
+
+
+def test_casts_that_do_not_exist_repeat_no_values(little_memory: None) -> None:
+    ends = sa.array([LONG], "int32")
+    runs = sa.RunEndEncodedArray.from_arrays(ends, sa.array(["x" * LONG], "large_string"))
+    for array in (shared("large_string"), runs):
+        with pytest.raises(sa.InvalidType, match="cannot cast large_string to large_list"):
+            array.cast(sa.large_list(sa.int8()))
+    union = union_of("x" * LONG, LONG)
+    with pytest.raises(sa.InvalidType, match="child '0': cannot cast large_string to large_list"):
+        union.cast(sa.dense_union([sa.field("0", sa.large_list(sa.int8()))]))
+
+
+def test_values_that_do_not_fit_in_memory(little_memory: None) -> None:
+    """One of our errors, and the process lives on."""
+    array = shared("large_string")
+    strings = sa.array(["x" * LONG], "large_string")
+    for call in (
+        lambda: array.cast("large_string"),
+        lambda: array.decode(),
+        lambda: strings.take(np.zeros(LONG, int)),
+        lambda: union_of("x" * LONG, LONG)[::-1],
+    ):
+        with pytest.raises(sa.LimitExceeded, match="slices"):
+            call()
+    assert array.slice(5, 2).decode().to_pylist() == ["x" * LONG] * 2
