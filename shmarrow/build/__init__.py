@@ -194,7 +194,7 @@ def array(
         Series and indexes of such, and arrays of any library with an Arrow interface (pyarrow and polars among them),
         which keep their types. ndarrays of several dimensions become fixed-size lists, structured ones structs, lists
         of ndarrays lists, a categorical a dictionary array. A chunked array becomes one array, a copy where it has
-        several chunks.
+        several chunks; the rows of a record batch or a table are structs.
         Of Python values None, pandas' NA and NaT, and numpy's NaT are null.
     type : DataType or str, optional
         The type; inferred from the values where it is not given, see :func:`infer_type`.
