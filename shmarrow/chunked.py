@@ -20,8 +20,9 @@ from shmarrow.build.sources import read_class
 from shmarrow.errors import CopyRequired, IndexOutOfRange, InvalidArgument, InvalidData, InvalidType
 from shmarrow.layout.arguments import checked_positions
 from shmarrow.layout.array import Array
-from shmarrow.layout.making import concat_arrays, make_array, nulls
-from shmarrow.layout.memory import frozen, slice_bounds, validity_of
+from shmarrow.layout.dictionary import with_one_dictionary
+from shmarrow.layout.making import concat_arrays, nulls
+from shmarrow.layout.memory import slice_bounds
 from shmarrow.layout.selection import selection
 from shmarrow.layout.sizes import buffer_bytes
 from shmarrow.places import Places, cut, places, sorted_places, starts_of
@@ -358,38 +359,11 @@ def _unified(arrays: Iterable[Any]) -> list[Any]:
     arrays = list(arrays)
     type = arrays[0].type
     if type.layout == "dictionary" and type.array_class is None and type.value_type.layout != "dictionary":
-        return _with_one_dictionary(arrays)
+        return with_one_dictionary(arrays)
     if not type.fields:
         return arrays
     children = [_unified([array._children[i] for array in arrays]) for i in range(len(type.fields))]
     return [array._with(children=list(parts)) for array, parts in zip(arrays, zip(*children, strict=True), strict=True)]
-
-
-def _with_one_dictionary(arrays: list[Any]) -> list[Any]:
-    first = arrays[0].dictionary
-    if all(array.dictionary is first for array in arrays):
-        return arrays
-    merged = concat_arrays([array.dictionary for array in arrays]).dictionary_encode()
-    type, dictionary, known = arrays[0].type, merged.dictionary, merged._mask()
-    most = int(np.iinfo(type.storage).max) + 1
-    if len(dictionary) > most:
-        raise InvalidData(f"{type}: {len(dictionary)} distinct values are more than the {most} that its indices reach")
-    codes = merged.indices.values
-    made, shift = [], 0
-    for part in arrays:
-        valid = part._mask()
-        indices = part._checked(valid)
-        slots = slice(None) if valid is None else np.flatnonzero(valid)
-        used = indices[slots].astype(np.int64) + shift
-        if known is not None and not known[used].all():  # a dictionary may hold nulls, but not the one for all
-            valid = np.ones(len(part), np.bool_) if valid is None else valid
-            valid[slots] = known[used]
-        data = np.zeros(len(part), type.storage)
-        data[slots] = np.where(codes[used] < 0, 0, codes[used])
-        shift += len(part.dictionary)
-        validity, count = validity_of(valid)
-        made.append(make_array(type, len(part), [validity, frozen(data)], count, 0, (), dictionary))
-    return made
 
 
 read_class(ChunkedArray, ChunkedArray.combine_chunks)

@@ -17,7 +17,7 @@ from shmarrow.errors import InvalidData
 from shmarrow.layout.arguments import as_array, masked_validity, offsets_and_nulls, refuse_type
 from shmarrow.layout.array import Array
 from shmarrow.layout.items import items_of_lists
-from shmarrow.layout.list_forms import Lengths, cast_lists, list_codes
+from shmarrow.layout.list_forms import Lists
 from shmarrow.layout.making import concat_arrays, make_array, spread
 from shmarrow.layout.memory import Indices, frozen, offsets_of, ranges, validity_of
 from shmarrow.layout.offsets import (
@@ -35,16 +35,11 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
 
-class ListArray(Lengths, Array):
+class ListArray(Lists):
     """Lists of any length."""
 
     __slots__ = ()
     layouts: ClassVar[tuple[str, ...]] = ("list",)
-
-    @property
-    def values(self) -> Array:
-        """The child array as it is in memory, whatever the slice."""
-        return self._children[0]
 
     @property
     def offsets(self) -> npt.NDArray[Any]:
@@ -128,12 +123,6 @@ class ListArray(Lengths, Array):
         offsets = checked_offsets(self, len(self.values), "values").astype(np.int64)
         first = int(offsets[0])
         return offsets[:-1] - first, np.diff(offsets), self.values.slice(first, int(offsets[-1]) - first)
-
-    def _codes(self) -> Indices:
-        return list_codes(self)
-
-    def _cast(self, target: Any, safe: bool) -> Any:
-        return cast_lists(self, target, safe)
 
     def _referenced_children(self) -> Sequence[Any]:
         offsets = trimmed_offsets(self, len(self.values))[1]

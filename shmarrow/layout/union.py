@@ -57,9 +57,6 @@ class UnionArray(Array, late=True):
         child = self._children[index]
         return child if self._dense else child.slice(self._offset, self._length)
 
-    def _count_nulls(self) -> int:
-        return 0
-
     @property
     def null_count(self) -> int:
         return 0
