@@ -105,14 +105,14 @@ class ChunkedArray:
         Raises
         ------
         IndexOutOfRange
-            If there are fewer, or the number is negative.
+            If there are fewer chunks, or the number is negative.
         InvalidType
-            If it is no int.
+            If it is not an int.
         """
         try:
             number = as_index(i)
         except TypeError:
-            raise InvalidType(f"a chunk is chosen by its number, found {i!r:.80}") from None
+            raise InvalidType(f"expected the number of a chunk, an int, found {i!r:.80}") from None
         if not 0 <= number < len(self.chunks):
             raise IndexOutOfRange(f"no chunk {number}: there are {len(self.chunks)}")
         found: Array = self.chunks[number]
@@ -192,7 +192,7 @@ class ChunkedArray:
     def take(self, indices: Any) -> ChunkedArray:
         """The slots at ``indices``, in that order, in one chunk; a copy of those slots.
 
-        The arguments and errors are those of :meth:`Array.take`; a chunked array of indices is taken too.
+        The arguments and errors are those of :meth:`Array.take`; indices may be a chunked array too.
         """
         positions, valid = checked_positions(one_array(indices))
         return self._gather(places(self._starts, positions, valid, "column"))
@@ -205,7 +205,7 @@ class ChunkedArray:
     def filter(self, mask: Any, null_selection_behavior: str = "drop") -> ChunkedArray:
         """The slots where ``mask`` is True, in the same chunks but for those that have none; a copy.
 
-        The arguments and errors are those of :meth:`Array.filter`; a chunked mask, in any chunks, is taken too.
+        The arguments and errors are those of :meth:`Array.filter`; the mask may be a chunked array too, in any chunks.
         """
         positions, valid = selection(one_array(mask), len(self), null_selection_behavior)
         parts = [self.chunks[i]._take(*part) for i, *part in sorted_places(self._starts, positions, valid)]
@@ -216,13 +216,13 @@ class ChunkedArray:
         return self._each(lambda chunk: chunk.drop_null())
 
     def fill_null(self, fill_value: Any) -> ChunkedArray:
-        """A value in the place of nulls; see :meth:`Array.fill_null`."""
+        """The same chunks with nulls replaced; see :meth:`Array.fill_null`."""
         return self._each(lambda chunk: chunk.fill_null(fill_value))
 
     # --- other forms ---
 
     def cast(self, target_type: DataType | str, safe: bool = True) -> ChunkedArray:
-        """The same values in another form of their type; see :meth:`Array.cast`."""
+        """The same values as another type, in the same chunks; see :meth:`Array.cast`."""
         target = as_type(target_type)
         if not self.chunks and target != self.type:
             nulls(0, self.type).cast(target, safe)  # whether there is a cast at all
@@ -328,7 +328,7 @@ def chunked_array(arrays: Any, type: DataType | str | None = None) -> ChunkedArr
     InvalidArgument
         If there is neither a chunk nor a type.
     InvalidType
-        If an array has another type, or it is no iterable of chunks.
+        If an array has another type, or ``arrays`` is not an iterable of chunks.
     InvalidData
         If a value does not fit the type.
     """

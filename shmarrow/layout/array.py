@@ -99,15 +99,15 @@ class Array(LayoutHooks):
 
     @property
     def nbytes(self) -> int:
-        """Bytes that the slots of this array lie in: of a slice, those of the slice.
+        """Bytes that the slots of this array occupy; of a slice, only those of the slice.
 
-        Bitmaps count whole bytes, offsets one for each slot, children the part that is referred to, and dictionaries
-        and the data of views wholly.
+        Bitmaps count in whole bytes, offsets one for each slot, children by the part that is referred to; dictionaries
+        and the data of views count in full.
 
         Raises
         ------
         InvalidData
-            If offsets, run ends or type ids lead nowhere.
+            If offsets, run ends or type ids point outside of what they refer to.
         """
         return referenced_bytes(self)
 
@@ -293,17 +293,17 @@ class Array(LayoutHooks):
         return self if missing is None else self._take(np.flatnonzero(~missing))
 
     def fill_null(self, fill_value: Any) -> Self:
-        """A value in the place of nulls, as :meth:`is_null` says; the array itself where there are none.
+        """The same array with the nulls, as :meth:`is_null` sees them, replaced; the array itself where there are none.
 
         Parameters
         ----------
         fill_value : object or Array
-            A value that the type takes, or an array with one for each slot; None fills nothing in.
+            A value of the type, or an array with one for each slot; None replaces nothing.
 
         Raises
         ------
         InvalidType, InvalidData
-            If the type does not take the value.
+            If the value is not one of the type.
         InvalidArgument
             If an array of values has another length.
         """
@@ -374,7 +374,7 @@ class Array(LayoutHooks):
         Parameters
         ----------
         type : DataType or str
-            The type; one of dictionaries has no place for its values here, see :class:`DictionaryArray`.
+            The type; for dictionaries, whose values have no place here, see :class:`DictionaryArray`.
         length : int
             Number of slots.
         buffers : sequence of bytes-like objects, Buffer or None
@@ -415,15 +415,15 @@ class Array(LayoutHooks):
         target_type : DataType or str
             The type.
         safe : bool
-            True refuses to change a value. False gives up what does not fit: fractions of a number or of a unit of
-            time, digits beyond a precision, fields that the target does not name.
+            True refuses to change a value. False drops what does not fit: fractions of a number or of a unit of time,
+            digits beyond a scale or a float's precision, fields that the target does not name.
 
         Raises
         ------
         InvalidType
             If values of the one type are never values of the other.
         InvalidData
-            If a value does not fit the target, or a null comes under a field that is not nullable.
+            If a value does not fit the target, or a field that is not nullable would hold a null.
         """
         target = as_type(target_type)
         result: Array = self._cast_to(target, safe)
@@ -437,11 +437,11 @@ class Array(LayoutHooks):
         Raises
         ------
         InvalidType
-            If one of the types is not of a fixed number of bytes, or they differ in it.
+            If a type has no fixed width in bytes, or the widths differ.
         """
         target = as_type(target_type)
         if not self._type.layout == target.layout == "primitive" or self._type.byte_width != target.byte_width:
-            raise InvalidType(f"cannot view {self._type} as {target}: they are not of one number of bytes")
+            raise InvalidType(f"cannot view {self._type} as {target}: expected two types of the same fixed width")
         made: Array = make_array(target, self._length, self._buffers, self._null_count, self._offset)
         return made
 

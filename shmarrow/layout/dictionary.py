@@ -260,7 +260,7 @@ class DictionaryArray(Array):
         Raises
         ------
         InvalidType
-            If the indices are no integers.
+            If the indices are not integers.
         InvalidData
             If an index points outside of the dictionary.
         InvalidArgument

@@ -172,7 +172,7 @@ class ListArray(Lists):
         InvalidData
             If the ends of the offsets do not lie within the child, or its type is not that of the lists' items.
         InvalidType
-            If the offsets are no integers, or the type is not one of these lists.
+            If the offsets are not integers, or the type is not one of these lists.
         InvalidArgument
             If the mask has another length, or offsets are null too.
         """

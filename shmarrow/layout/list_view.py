@@ -211,7 +211,7 @@ class ListViewArray(Lists, late=True):
         InvalidArgument
             If there are not as many offsets as sizes, or the mask has another length, or offsets are null too.
         InvalidType
-            If offsets or sizes are no integers, or the type is not one of these lists.
+            If offsets or sizes are not integers, or the type is not one of these lists.
         InvalidData
             If the child has another type than the lists' items.
         """

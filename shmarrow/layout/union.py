@@ -380,7 +380,7 @@ class UnionArray(Array, late=True):
         InvalidArgument
             If there are not as many offsets as type ids, or not as many names or type ids as children.
         InvalidType
-            If the type is not one of such unions, or type ids or offsets are no integers.
+            If the type is not one of such unions, or type ids or offsets are not integers.
         InvalidData
             If a child has another type than its field.
         """
