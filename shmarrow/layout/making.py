@@ -165,19 +165,19 @@ def concat_arrays(arrays: Sequence[AnyArray]) -> AnyArray:
     from shmarrow.layout.arguments import items_of
     from shmarrow.layout.array import Array
 
-    arrays = items_of(arrays, "arrays")
-    if not arrays:
+    found: list[AnyArray] = items_of(arrays, "arrays")
+    if not found:
         raise InvalidArgument("nothing to concatenate: expected at least one array")
-    for item in arrays:
+    for item in found:
         if not isinstance(item, Array):
             raise not_expected("a list of shmarrow.Array", item)
-    first: Any = arrays[0]
-    for other in arrays[1:]:
+    first = found[0]
+    for other in found[1:]:
         if other.type != first.type:
             raise InvalidType(f"cannot concatenate {first.type} and {other.type}")
-    if len(arrays) == 1:
-        return arrays[0]
-    parts = arrays if first._joins_slices else [array.trim() for array in arrays]
+    if len(found) == 1:
+        return first
+    parts = found if first._joins_slices else [array.trim() for array in found]
     result: AnyArray = type(first)._join(parts)
     if LISTING[first.type.layout].has_validity and any(array.null_count for array in parts):
         result = result._masked(np.concatenate([array._valid() for array in parts]))
