@@ -13,7 +13,7 @@ from shmarrow.bitmap import Mask
 from shmarrow.build.infer import type_of_ndarray, type_of_values
 from shmarrow.build.nulls import nan_to_null, without_nan
 from shmarrow.build.sources import plain
-from shmarrow.convert.python import kinds_of
+from shmarrow.convert.python import exact_items, kinds_of
 from shmarrow.errors import InvalidArgument, InvalidData, InvalidType
 from shmarrow.layout import arguments
 from shmarrow.layout.array import Array
@@ -235,6 +235,8 @@ def array(
     if not isinstance(obj, (list, tuple, np.ndarray, Array)):
         obj, pandas = plain(obj, count, array)
         from_pandas = pandas if from_pandas is None else from_pandas
+    elif isinstance(obj, (list, tuple)):
+        obj = exact_items(obj)
     if count is not None and getattr(obj, "ndim", None) != 0:
         obj = obj[:count]
     make: Callable[..., Any]
