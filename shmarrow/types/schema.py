@@ -194,7 +194,7 @@ class Schema:
         IndexOutOfRange
             If there are fewer fields, or the position is negative.
         InvalidType
-            If the field is no Field, or the position no int.
+            If the field is not a Field, or the position not an int.
         """
         i = position(i, len(self) + 1)
         fields = self.fields
@@ -247,14 +247,14 @@ class Schema:
 
 
 def position(i: int, count: int) -> int:
-    """A position at which something is changed; none from the end, as ``get_field_index`` says -1 for unknown names.
+    """A position to change; not counted from the end, as ``get_field_index`` gives -1 for unknown names.
 
     Raises
     ------
     IndexOutOfRange
-        If it is negative, or ``count`` and more.
+        If it is negative, or ``count`` or more.
     InvalidType
-        If it is no int.
+        If it is not an int.
     """
     try:
         found = i.__index__()

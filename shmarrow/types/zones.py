@@ -25,7 +25,7 @@ def zone_name(zone: dt.tzinfo) -> str:
     offset = zone.utcoffset(None)
     if offset is None or offset.total_seconds() % 60:
         raise InvalidType(
-            f"the time zone {zone!r:.80} has no name in Arrow; use zoneinfo, or a whole number of minutes"
+            f"the time zone {zone!r:.80} has no name in Arrow; use zoneinfo, or an offset in whole minutes"
         )
     if not offset:
         return "UTC"
