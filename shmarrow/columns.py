@@ -58,10 +58,12 @@ class Columns(Generic[Column]):
     def slice(self, offset: int = 0, length: int | None = None) -> Self:
         """The rows from ``offset`` on, ``length`` of them or as many as there are; builds and copies nothing.
 
+        Beyond the end there are none.
+
         Raises
         ------
         IndexOutOfRange
-            If ``offset`` is negative or beyond the end.
+            If ``offset`` is negative.
         InvalidArgument
             If ``length`` is negative.
         """
