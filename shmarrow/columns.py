@@ -73,6 +73,11 @@ class Columns(Generic[Column]):
         raise NotImplementedError
 
     @classmethod
+    def _one_column(cls, values: Any) -> Any:
+        """Values that are to be one column beside others; a table refuses those that may be meant as chunks."""
+        return values
+
+    @classmethod
     def _over(cls, schema: Schema, columns: Sequence[Any], num_rows: int) -> Self:
         """Columns that have been checked."""
         raise NotImplementedError
@@ -124,8 +129,10 @@ class Columns(Generic[Column]):
         InvalidData
             If a value does not fit the type that the schema says.
         InvalidType
-            If an array cannot be cast to that type at all.
+            If an array cannot be cast to that type at all, or ``arrays`` is an ndarray.
         """
+        if isinstance(arrays, np.ndarray):
+            raise InvalidType("the rows of an ndarray are not columns: pass list(array.T), or [array] for one column")
         columns = several(arrays, "arrays")
         given = given_fields(columns, names, schema, metadata)
         made = [cls._named_column(values, field) for values, field in zip(columns, given, strict=True)]
@@ -298,6 +305,8 @@ class Columns(Generic[Column]):
             If the column has another length.
         InvalidData
             If a value does not fit the type of the field.
+        InvalidType
+            If the column of a table is a list of lists, which could be lists or chunks.
         """
         i = position(i, self.num_columns + 1)
         field, made = self._new(field_, column)
@@ -318,7 +327,7 @@ class Columns(Generic[Column]):
     def _new(self, field: Field | str, values: Any) -> tuple[Field, Any]:
         if not isinstance(field, (Field, str)):
             raise not_expected("a name or a shmarrow.Field", field)
-        column = self._named_column(values, field)
+        column = self._named_column(self._one_column(values), field)
         made = field if isinstance(field, Field) else Field(field, column.type)
         if len(column) != self.num_rows:
             raise InvalidArgument(

@@ -86,6 +86,15 @@ class Table(Columns[ChunkedArray]):
         return column if type is None else column.cast(type)
 
     @classmethod
+    def _one_column(cls, values: Any) -> Any:
+        if isinstance(values, (list, tuple)) and any(isinstance(item, (list, tuple, np.ndarray)) for item in values):
+            raise InvalidType(
+                "a list of lists is either a column of lists or the chunks of one: pass shmarrow.array(...) for lists, "
+                "shmarrow.chunked_array(...) for chunks"
+            )
+        return values
+
+    @classmethod
     def _over(cls, schema: Schema, columns: Sequence[Any], num_rows: int) -> Table:
         if not columns:
             return cls(schema, [RecordBatch(schema, num_rows, [])])
