@@ -50,7 +50,7 @@ class ColumnView:
     offset, length : int
         The rows.
     own : mapping of int to Array
-        The columns that are not from that batch, by their places; whoever has the view has them already.
+        The columns that are not from that batch, by their places; they are built already.
     """
 
     __slots__ = ("batch", "indices", "length", "offset", "own")

@@ -281,7 +281,7 @@ def infer_type(values: Any, mask: Any = None, from_pandas: bool = False) -> Data
 
 
 def _count(size: Any) -> int | None:
-    """How many values are taken, None for all of them."""
+    """The number of values to read, None for all of them."""
     try:
         count = index(size)
     except TypeError:
