@@ -20,8 +20,9 @@ from shmarrow.build.sources import read_class
 from shmarrow.errors import CopyRequired, IndexOutOfRange, InvalidArgument, InvalidData, InvalidType
 from shmarrow.layout.arguments import checked_positions
 from shmarrow.layout.array import Array
-from shmarrow.layout.making import concat_arrays, make_array, nulls
-from shmarrow.layout.memory import frozen, slice_bounds, validity_of
+from shmarrow.layout.dictionary import with_one_dictionary
+from shmarrow.layout.making import concat_arrays, nulls
+from shmarrow.layout.memory import slice_bounds
 from shmarrow.layout.selection import selection
 from shmarrow.layout.sizes import buffer_bytes
 from shmarrow.places import Places, cut, places, sorted_places, starts_of
@@ -104,14 +105,14 @@ class ChunkedArray:
         Raises
         ------
         IndexOutOfRange
-            If there are fewer, or the number is negative.
+            If there are fewer chunks, or the number is negative.
         InvalidType
-            If it is no int.
+            If it is not an int.
         """
         try:
             number = as_index(i)
         except TypeError:
-            raise InvalidType(f"a chunk is chosen by its number, found {i!r:.80}") from None
+            raise InvalidType(f"expected the number of a chunk, an int, found {i!r:.80}") from None
         if not 0 <= number < len(self.chunks):
             raise IndexOutOfRange(f"no chunk {number}: there are {len(self.chunks)}")
         found: Array = self.chunks[number]
@@ -178,20 +179,22 @@ class ChunkedArray:
     def slice(self, offset: int = 0, length: int | None = None) -> ChunkedArray:
         """The values from ``offset`` on, ``length`` of them or as many as there are; copies nothing.
 
+        Beyond the end there are none.
+
         Raises
         ------
         IndexOutOfRange
-            If ``offset`` is negative or beyond the end.
+            If ``offset`` is negative.
         InvalidArgument
             If ``length`` is negative.
         """
-        offset, length = slice_bounds(offset, length, len(self), "column")
+        offset, length = slice_bounds(offset, length, len(self))
         return ChunkedArray(cut(self.chunks, self._starts, offset, length), self.type)
 
     def take(self, indices: Any) -> ChunkedArray:
         """The slots at ``indices``, in that order, in one chunk; a copy of those slots.
 
-        The arguments and errors are those of :meth:`Array.take`; a chunked array of indices is taken too.
+        The arguments and errors are those of :meth:`Array.take`; indices may be a chunked array too.
         """
         positions, valid = checked_positions(one_array(indices))
         return self._gather(places(self._starts, positions, valid, "column"))
@@ -204,7 +207,7 @@ class ChunkedArray:
     def filter(self, mask: Any, null_selection_behavior: str = "drop") -> ChunkedArray:
         """The slots where ``mask`` is True, in the same chunks but for those that have none; a copy.
 
-        The arguments and errors are those of :meth:`Array.filter`; a chunked mask, in any chunks, is taken too.
+        The arguments and errors are those of :meth:`Array.filter`; the mask may be a chunked array too, in any chunks.
         """
         positions, valid = selection(one_array(mask), len(self), null_selection_behavior)
         parts = [self.chunks[i]._take(*part) for i, *part in sorted_places(self._starts, positions, valid)]
@@ -215,13 +218,13 @@ class ChunkedArray:
         return self._each(lambda chunk: chunk.drop_null())
 
     def fill_null(self, fill_value: Any) -> ChunkedArray:
-        """A value in the place of nulls; see :meth:`Array.fill_null`."""
+        """The same chunks with nulls replaced; see :meth:`Array.fill_null`."""
         return self._each(lambda chunk: chunk.fill_null(fill_value))
 
     # --- other forms ---
 
     def cast(self, target_type: DataType | str, safe: bool = True) -> ChunkedArray:
-        """The same values in another form of their type; see :meth:`Array.cast`."""
+        """The same values as another type, in the same chunks; see :meth:`Array.cast`."""
         target = as_type(target_type)
         if not self.chunks and target != self.type:
             nulls(0, self.type).cast(target, safe)  # whether there is a cast at all
@@ -243,12 +246,12 @@ class ChunkedArray:
         Raises
         ------
         InvalidData
-            If there are more distinct values than the indices reach.
+            If there are more distinct values than the indices can address.
         """
         return self if len(self.chunks) < 2 else ChunkedArray(_unified(self.chunks), self.type)
 
     def flatten(self) -> list[ChunkedArray]:
-        """A column for each field of structs, null where the struct is; a list of this one where it has no fields."""
+        """A column for each field of structs, null where the struct is; a list of this one if it is not of structs."""
         if self.type.layout != "struct" or self.type.array_class is not None:
             return [self]
         parts = [chunk.flatten() for chunk in self.chunks]
@@ -256,7 +259,7 @@ class ChunkedArray:
 
     # --- checking and comparing ---
 
-    def validate(self, *, full: bool = False) -> None:
+    def validate(self, full: bool = False) -> None:
         """Check every chunk; see :meth:`Array.validate`."""
         for i, chunk in enumerate(self.chunks):
             try:
@@ -317,7 +320,7 @@ def chunked_array(arrays: Any, type: DataType | str | None = None) -> ChunkedArr
     Parameters
     ----------
     arrays : iterable of Array or of values, Array, or ChunkedArray
-        The chunks; values are those that :func:`shmarrow.array` takes.
+        The chunks; values are those that :func:`shmarrow.array` accepts.
     type : DataType or str, optional
         The type; that of the first chunk where it is not given. Arrays have it already, other values are built with
         it.
@@ -327,7 +330,7 @@ def chunked_array(arrays: Any, type: DataType | str | None = None) -> ChunkedArr
     InvalidArgument
         If there is neither a chunk nor a type.
     InvalidType
-        If an array has another type, or it is no iterable of chunks.
+        If an array has another type, or ``arrays`` is not an iterable of chunks.
     InvalidData
         If a value does not fit the type.
     """
@@ -358,38 +361,11 @@ def _unified(arrays: Iterable[Any]) -> list[Any]:
     arrays = list(arrays)
     type = arrays[0].type
     if type.layout == "dictionary" and type.array_class is None and type.value_type.layout != "dictionary":
-        return _with_one_dictionary(arrays)
+        return with_one_dictionary(arrays)
     if not type.fields:
         return arrays
     children = [_unified([array._children[i] for array in arrays]) for i in range(len(type.fields))]
     return [array._with(children=list(parts)) for array, parts in zip(arrays, zip(*children, strict=True), strict=True)]
-
-
-def _with_one_dictionary(arrays: list[Any]) -> list[Any]:
-    first = arrays[0].dictionary
-    if all(array.dictionary is first for array in arrays):
-        return arrays
-    merged = concat_arrays([array.dictionary for array in arrays]).dictionary_encode()
-    type, dictionary, known = arrays[0].type, merged.dictionary, merged._mask()
-    most = int(np.iinfo(type.storage).max) + 1
-    if len(dictionary) > most:
-        raise InvalidData(f"{type}: {len(dictionary)} distinct values are more than the {most} that its indices reach")
-    codes = merged.indices.values
-    made, shift = [], 0
-    for part in arrays:
-        valid = part._mask()
-        indices = part._checked(valid)
-        slots = slice(None) if valid is None else np.flatnonzero(valid)
-        used = indices[slots].astype(np.int64) + shift
-        if known is not None and not known[used].all():  # a dictionary may hold nulls, but not the one for all
-            valid = np.ones(len(part), np.bool_) if valid is None else valid
-            valid[slots] = known[used]
-        data = np.zeros(len(part), type.storage)
-        data[slots] = np.where(codes[used] < 0, 0, codes[used])
-        shift += len(part.dictionary)
-        validity, count = validity_of(valid)
-        made.append(make_array(type, len(part), [validity, frozen(data)], count, 0, (), dictionary))
-    return made
 
 
 read_class(ChunkedArray, ChunkedArray.combine_chunks)

@@ -88,9 +88,8 @@ def test_slices(case: Case) -> None:
         assert inner.to_pylist() == values[len(values) // 3 :][:4]
         mine = [None if data is None else data.address for data in array.buffers()]
         assert mine == [None if data is None else data.address for data in whole.buffers()]
-    with pytest.raises(sa.IndexOutOfRange, match="slice offset"):
-        whole.slice(len(whole) + 1)
-    with pytest.raises(sa.IndexOutOfRange, match="slice offset"):
+    assert len(whole.slice(len(whole) + 1)) == 0
+    with pytest.raises(sa.IndexOutOfRange, match="the offset of a slice"):
         whole.slice(-1)
     with pytest.raises(sa.InvalidArgument, match="length of a slice"):
         whole.slice(0, -1)
@@ -115,8 +114,7 @@ def test_take(case: Case) -> None:
 @every_case
 def test_drop_null(case: Case) -> None:
     for array, values in pieces(case):
-        kept = [value for value in values if value is not None] if shows_nulls(case) else values
-        assert array.drop_null().to_pylist() == kept
+        assert array.drop_null().to_pylist() == [value for value in values if value is not None]
 
 
 @every_case

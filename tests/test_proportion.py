@@ -67,7 +67,7 @@ def test_lists_of_slots_without_memory(little_memory: None, name: str) -> None:
     for call in (lambda: array[::-1], lambda: array.take([1, 0]), lambda: array.value_parent_indices()):
         with pytest.raises(sa.LimitExceeded, match=f"{MANY} values would be made of slots that occupy no memory"):
             call()
-    with pytest.raises(sa.InvalidData, match=f"hold {100_000 * (MANY - 5)} items, more than int32 offsets reach"):
+    with pytest.raises(sa.InvalidData, match=f"hold {100_000 * (MANY - 5)} items, more than int32 offsets can address"):
         array.take(np.zeros(100_000, int))
 
 
@@ -85,7 +85,7 @@ def test_lists_of_nulls(little_memory: None) -> None:
         ]
         with pytest.raises(sa.LimitExceeded, match="occupy no memory; at most 16,777,216 can be expanded at once"):
             array.value_parent_indices()
-    with pytest.raises(sa.InvalidData, match=f"hold {1 << 63} items, more than int64 offsets reach"):
+    with pytest.raises(sa.InvalidData, match=f"hold {1 << 63} items, more than int64 offsets can address"):
         array.take([0, 0])
     fixed = read(pa.FixedSizeListArray.from_arrays(pa.nulls(MANY), MANY))
     assert len(fixed.take(np.zeros(100_000, int)).values) == 100_000 * MANY

@@ -186,7 +186,7 @@ class BinaryArray(Array):
         InvalidData
             If the ends of the offsets do not lie within the data.
         InvalidType
-            If the offsets are no integers, the data no bytes, or the type has another layout.
+            If the offsets are not integers, the data are not bytes, or the type has another layout.
         InvalidArgument
             If the mask has another length.
         """
@@ -206,7 +206,7 @@ class BinaryArray(Array):
 
 
 def cast_binary(array: Any, target: Any) -> Any:
-    """Bytes or text of any layout as another one, or as bytes of one length; bytes are checked to be UTF-8."""
+    """Bytes or text of any layout in another, or as bytes of one length; bytes that become text are checked."""
     if target.layout not in BINARY:
         return _cast_to_fixed(array, target) if target.descriptor.values == "bytes" else None
     if target.text and not array.type.text:
@@ -221,7 +221,9 @@ def cast_binary(array: Any, target: Any) -> Any:
         return make_array(target, len(kept), [validity, *made._buffers[1:]], count)
     offsets, data = kept._contiguous()
     if int(offsets[-1]) > np.iinfo(target.offset_dtype).max:
-        raise InvalidData(f"{target}: {int(offsets[-1])} bytes are more than its offsets reach; use the large form")
+        raise InvalidData(
+            f"{target}: {int(offsets[-1])} bytes are more than its offsets can address; use the large type"
+        )
     return make_array(target, len(kept), [validity, frozen(offsets.astype(target.offset_dtype)), data], count)
 
 
@@ -232,7 +234,7 @@ def _cast_to_fixed(array: Any, target: Any) -> Any:
     wrong = lengths != width if mask is None else (lengths != width) & mask
     if wrong.any():
         i = int(wrong.argmax())
-        raise InvalidData(f"{target}: the value at {i} has {int(lengths[i])} bytes")
+        raise InvalidData(f"{target}: the value at {i} has {int(lengths[i])} bytes, expected {width}")
     if mask is None:
         values = data[int(offsets[0]) : int(offsets[-1])]
     else:

@@ -1,7 +1,4 @@
-"""Lists of all layouts as lists of another, and which of them are the same.
-
-Each layout says where its lists start, how long they are, and what they lie in (``_spans``).
-"""
+"""What the arrays of all layouts of lists share: lengths, which lists are the same, and casts to another layout."""
 
 from __future__ import annotations
 
@@ -11,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from shmarrow.errors import EXPANDED_VALUES, InvalidData, InvalidType
+from shmarrow.layout.array import Array
 from shmarrow.layout.making import make_array, no_memory
 from shmarrow.layout.memory import Indices, check_expansion, frozen, offsets_of, ranges, total_of, validity_of
 from shmarrow.layout.offsets import checked_offsets, trimmed_offsets
@@ -25,20 +23,28 @@ LISTS = ("list", "large_list", "list_view", "large_list_view", "fixed_size_list"
 """The layouts of lists; maps are lists too, of entries."""
 
 
-class Lengths:
-    """What the arrays of all layouts of lists say of their lists."""
+class Lists(Array):
+    """Lists of any layout: a class of its arrays says in :meth:`_spans` where its lists lie."""
 
     __slots__ = ()
 
+    def _spans(self) -> tuple[Indices, Indices, Any]:
+        """Where each list starts, how long it is, and the array that these lie in; null slots may have items."""
+        raise NotImplementedError
+
+    @property
+    def values(self) -> Array:
+        """The child array as it is in memory, whatever the slice."""
+        return self._children[0]
+
     def value_lengths(self) -> PrimitiveArray:
         """The number of items of each list, null for null, in the integers that the type has for offsets; a copy."""
-        array: Any = self
-        dtype = getattr(array.type, "offset_dtype", np.dtype("<i4"))
-        sizes, valid = array._spans()[1], array._mask()
+        dtype = getattr(self._type, "offset_dtype", np.dtype("<i4"))
+        sizes, valid = self._spans()[1], self._mask()
         validity, nulls = validity_of(valid)
         kept = sizes if valid is None else np.where(valid, sizes, 0)
         type = int64() if dtype.itemsize == 8 else int32()
-        result: PrimitiveArray = make_array(type, len(array), [validity, frozen(kept.astype(dtype))], nulls)
+        result: PrimitiveArray = make_array(type, self._length, [validity, frozen(kept.astype(dtype))], nulls)
         return result
 
     def value_parent_indices(self) -> PrimitiveArray:
@@ -49,31 +55,31 @@ class Lengths:
         LimitExceeded
             If the items occupy no memory and are more than 2**24, or there is no memory for the result.
         """
-        array: Any = self
-        _, sizes, items = array._spans()
-        valid = array._mask()
+        _, sizes, items = self._spans()
+        valid = self._mask()
         sizes = sizes if valid is None else np.where(valid, sizes, 0)
-        _check_places(total_of(sizes), items, array)
+        _check_places(total_of(sizes), items, self)
         try:
-            slots = np.repeat(np.arange(len(array)), sizes)
+            slots = np.repeat(np.arange(self._length), sizes)
         except MemoryError:
-            raise no_memory(array, total_of(sizes)) from None
+            raise no_memory(self, total_of(sizes)) from None
         result: PrimitiveArray = make_array(int64(), len(slots), [None, frozen(slots)], 0)
         return result
+
+    def _codes(self) -> Indices:
+        from shmarrow.layout.codes import of_lists
+
+        starts, sizes, items = self._spans()
+        return of_lists(items, starts, sizes, self._mask())
+
+    def _cast(self, target: Any, safe: bool) -> Any:
+        return cast_lists(self, target, safe)
 
 
 def _check_places(count: int, items: Any, array: Any) -> None:
     """Refuse to count with a number for each item where the items say nothing about memory."""
     if count > EXPANDED_VALUES and count > 8 * items.get_total_buffer_size():
         check_expansion(count, clip(str(array.type), 200))
-
-
-def list_codes(array: Any) -> Indices:
-    """The codes of lists of any layout."""
-    from shmarrow.layout.codes import of_lists
-
-    starts, sizes, items = array._spans()
-    return of_lists(items, starts, sizes, array._mask())
 
 
 def cast_lists(array: Any, target: Any, safe: bool, convert: Callable[[Any], Any] | None = None) -> Any:
@@ -128,7 +134,7 @@ def _made(array: Any, target: Any, parts: list[Any], values: Any) -> Any:
 
 def _check_reach(target: Any, size: int) -> None:
     if size > np.iinfo(target.offset_dtype).max:
-        raise InvalidData(f"{target}: {size} items are more than its offsets reach; use the large form")
+        raise InvalidData(f"{target}: {size} items are more than its offsets can address; use the large type")
 
 
 def _packed(starts: Indices, sizes: Indices, items: Any) -> Any:
