@@ -131,7 +131,7 @@ class Array(LayoutHooks):
         Raises
         ------
         LimitExceeded
-            If slots that take no bytes of their own would make more than 2**24 values.
+            If slots that occupy no memory would make more than 2**24 values.
         """
         check_slots(self)
         missing = self._logical_nulls()
@@ -208,7 +208,7 @@ class Array(LayoutHooks):
         InvalidData
             If ``datetime`` cannot hold a value, such as a date beyond the year 9999; :meth:`to_numpy` returns it.
         LimitExceeded
-            If slots that take no bytes of their own would make more than 2**24 values.
+            If slots that occupy no memory would make more than 2**24 values.
         """
         mask = self._mask()
         values = self._pylist(mask)

@@ -225,7 +225,7 @@ class LayoutHooks:
         Raises
         ------
         LimitExceeded
-            If slots that take no bytes of their own would make more than 2**24 values.
+            If slots that occupy no memory would make more than 2**24 values.
         """
         mask = self._mask()
         if mask is None:
