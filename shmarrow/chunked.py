@@ -179,14 +179,16 @@ class ChunkedArray:
     def slice(self, offset: int = 0, length: int | None = None) -> ChunkedArray:
         """The values from ``offset`` on, ``length`` of them or as many as there are; copies nothing.
 
+        Beyond the end there are none.
+
         Raises
         ------
         IndexOutOfRange
-            If ``offset`` is negative or beyond the end.
+            If ``offset`` is negative.
         InvalidArgument
             If ``length`` is negative.
         """
-        offset, length = slice_bounds(offset, length, len(self), "column")
+        offset, length = slice_bounds(offset, length, len(self))
         return ChunkedArray(cut(self.chunks, self._starts, offset, length), self.type)
 
     def take(self, indices: Any) -> ChunkedArray:
@@ -257,7 +259,7 @@ class ChunkedArray:
 
     # --- checking and comparing ---
 
-    def validate(self, *, full: bool = False) -> None:
+    def validate(self, full: bool = False) -> None:
         """Check every chunk; see :meth:`Array.validate`."""
         for i, chunk in enumerate(self.chunks):
             try:

@@ -58,10 +58,12 @@ class Columns(Generic[Column]):
     def slice(self, offset: int = 0, length: int | None = None) -> Self:
         """The rows from ``offset`` on, ``length`` of them or as many as there are; builds and copies nothing.
 
+        Beyond the end there are none.
+
         Raises
         ------
         IndexOutOfRange
-            If ``offset`` is negative or beyond the end.
+            If ``offset`` is negative.
         InvalidArgument
             If ``length`` is negative.
         """
@@ -350,10 +352,13 @@ class Columns(Generic[Column]):
         FieldNotFound
             If a mapping has a name that is not there or stands there more than once.
         InvalidType
-            When a field is asked for whose name is not a string.
+            If a name, old or new, is no string.
         """
         if isinstance(names, Mapping):
-            new = {self._schema.index_of(several((old,), "names")[0]): name for old, name in names.items()}
+            for old in names:
+                if not isinstance(old, str):
+                    raise InvalidType(f"columns are renamed by their names, which are strings, found {old!r:.80}")
+            new = {self._schema.index_of(old): name for old, name in names.items()}
             names = [new.get(i, name) for i, name in enumerate(self._schema.names)]
         return self._with_schema(renamed(self._schema, names))
 

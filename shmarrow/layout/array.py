@@ -182,14 +182,16 @@ class Array(LayoutHooks):
     def slice(self, offset: int = 0, length: int | None = None) -> Self:
         """The slots from ``offset`` on, ``length`` of them or as many as there are; copies nothing.
 
+        Beyond the end there are none.
+
         Raises
         ------
         IndexOutOfRange
-            If ``offset`` is negative or beyond the end.
+            If ``offset`` is negative.
         InvalidArgument
             If ``length`` is negative.
         """
-        offset, length = slice_bounds(offset, length, self._length, "array")
+        offset, length = slice_bounds(offset, length, self._length)
         count = 0 if self._null_count == 0 else self._null_count if length == self._length else -1
         return self._with(offset=self._offset + offset, length=length, null_count=count)
 

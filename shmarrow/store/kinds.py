@@ -213,7 +213,7 @@ def storable(value: Any) -> tuple[Any, Kind]:
     if is_column(value):
         _check_index(value)
         chunked = name == "pyarrow.ChunkedArray"
-        return storable(ChunkedArray.from_pyarrow(value) if chunked else array(value, from_pandas=False))
+        return storable(ChunkedArray.from_pyarrow(value) if chunked else array(value))
     try:
         return storable(as_tensor(value))
     except InvalidType as error:
