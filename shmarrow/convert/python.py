@@ -82,7 +82,7 @@ _EXACT: dict[Any, Callable[[Any], Any]] = {
 
 
 def exact_items(value: Any) -> Any:
-    """The items of a list, tuple or set: itself, or as a list where a class derived from it may lie about its length."""
+    """The items of a list, tuple or set: itself, or as a list where a subclass may lie about its length."""
     if _type_of(value) in _HONEST:
         return value
     return [item for item in value]  # noqa: C416, as list() would ask for the length
