@@ -190,3 +190,51 @@ def test_a_store_takes_a_series_as_an_array_of_it(tmp_path: Path) -> None:
         assert store.get("series").equals(sa.array(series))
         assert store.get("series").to_pylist() == [1.0, None]
         assert store.get("index").to_pylist() == [None, 2.0]
+
+
+# --- values out ---------------------------------------------------------------------------------------------------
+
+NANOS = {
+    "timestamp": (sa.timestamp("ns", "Europe/Berlin"), 1_720_000_000_000_001_000, "2024-07-03T09:46:40.000001"),
+    "utc": (sa.timestamp("ns", "UTC"), -1_000, "1969-12-31T23:59:59.999999"),
+    "time": (sa.time64("ns"), 86_399_999_999_000, "86399999999"),
+}
+"""Types in nanoseconds whose values are those of datetime: a count of whole microseconds, and how it is shown."""
+
+
+@pytest.mark.parametrize("name", NANOS)
+def test_moments_with_a_zone_and_times_are_those_of_datetime_in_every_unit(name: str) -> None:
+    type, count, _ = NANOS[name]
+    array = sa.array([count, None, 0], type)
+    theirs = pa.array([count // 1000, None, 0], pa.int64()).cast(
+        pa.time64("us") if name == "time" else pa.timestamp("us", type.tz)
+    )
+    assert array.to_pylist() == theirs.to_pylist()
+    assert [value.__class__ for value in array.to_pylist()] == [value.__class__ for value in theirs.to_pylist()]
+    assert [getattr(value, "tzinfo", None) for value in array.to_pylist()] == [
+        getattr(value, "tzinfo", None) and array[0].tzinfo for value in theirs.to_pylist()
+    ]
+    assert array[0] == theirs[0].as_py()
+    assert sa.array(array.to_pylist(), type).equals(array)
+
+
+@pytest.mark.parametrize("name", NANOS)
+def test_a_fraction_of_a_microsecond_is_refused(name: str) -> None:
+    type, count, shown = NANOS[name]
+    array = sa.array([count, count + 1], type)
+    assert array.slice(0, 1).to_pylist() == [array[0]]
+    for read in (array.to_pylist, lambda: array[1], lambda: list(array), lambda: sa.table({"a": array}).to_pylist()):
+        with pytest.raises(sa.InvalidData, match=rf"slot 1 holds {shown}.*the microsecond; (to_numpy|values)"):
+            read()
+    assert shown in str(array)
+    assert shown in repr(array)
+    assert array.values.tolist() == [count, count + 1]
+    hidden = sa.Array.from_buffers(type, 2, [np.array([1], np.uint8), array.buffers()[1]])
+    assert hidden.to_pylist() == [array[0], None]
+    if name != "time":
+        assert array.to_numpy()[1] == np.datetime64(count + 1, "ns")
+
+
+def test_moments_without_a_zone_and_durations_in_nanoseconds_are_those_of_numpy() -> None:
+    assert [value.dtype.str for value in sa.array([1, 1000], sa.timestamp("ns")).to_pylist()] == ["<M8[ns]"] * 2
+    assert [value.dtype.str for value in sa.array([1, 1000], sa.duration("ns")).to_pylist()] == ["<m8[ns]"] * 2
