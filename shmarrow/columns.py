@@ -58,10 +58,12 @@ class Columns(Generic[Column]):
     def slice(self, offset: int = 0, length: int | None = None) -> Self:
         """The rows from ``offset`` on, ``length`` of them or as many as there are; builds and copies nothing.
 
+        Beyond the end there are none.
+
         Raises
         ------
         IndexOutOfRange
-            If ``offset`` is negative or beyond the end.
+            If ``offset`` is negative.
         InvalidArgument
             If ``length`` is negative.
         """
@@ -113,7 +115,7 @@ class Columns(Generic[Column]):
         Parameters
         ----------
         arrays : sequence
-            Arrays, chunked arrays, or values as :func:`shmarrow.array` takes them.
+            Arrays, chunked arrays, or anything that :func:`shmarrow.array` accepts.
         names : sequence of str, optional
             A name for each; their types are those of the arrays.
         schema : Schema, optional
@@ -127,7 +129,7 @@ class Columns(Generic[Column]):
             If neither or both of names and schema are given, if their number is another than that of the arrays, or
             if the arrays have several lengths.
         InvalidData
-            If a value does not fit the type that the schema says.
+            If a value does not fit its type in the schema.
         InvalidType
             If an array cannot be cast to that type at all, or ``arrays`` is an ndarray.
         """
@@ -383,7 +385,7 @@ class Columns(Generic[Column]):
         InvalidData
             If a value does not fit, or a column with nulls would not be nullable.
         InvalidType
-            If there is no cast between two types.
+            If there is no conversion between two types.
         """
         target = checked_schema(target_schema)
         if self._schema.names != target.names:

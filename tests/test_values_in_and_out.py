@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from pathlib import Path
 from typing import Any
 
@@ -238,3 +239,47 @@ def test_a_fraction_of_a_microsecond_is_refused(name: str) -> None:
 def test_moments_without_a_zone_and_durations_in_nanoseconds_are_those_of_numpy() -> None:
     assert [value.dtype.str for value in sa.array([1, 1000], sa.timestamp("ns")).to_pylist()] == ["<M8[ns]"] * 2
     assert [value.dtype.str for value in sa.array([1, 1000], sa.duration("ns")).to_pylist()] == ["<m8[ns]"] * 2
+
+
+# --- dates and time zones -----------------------------------------------------------------------------------------
+
+DAY, NAIVE = dt.date(2020, 1, 1), dt.datetime(2020, 1, 1, 5)
+AWARE = NAIVE.replace(tzinfo=dt.timezone(dt.timedelta(hours=2)))
+
+
+@pytest.mark.parametrize(
+    "values",
+    [[DAY, NAIVE], [NAIVE, None, DAY], [DAY, AWARE], [DAY, np.datetime64(5, "s")], [DAY, pd.Timestamp(NAIVE)]],
+    ids=["date first", "datetime first", "aware", "numpy", "pandas"],
+)
+def test_a_date_among_moments_has_no_type(values: Any) -> None:
+    with pytest.raises(sa.InvalidType, match="no type takes dates and moments"):
+        sa.array(values)
+
+
+def test_dates_by_themselves_or_with_a_type_are_taken() -> None:
+    assert sa.array([DAY, np.datetime64("2020-01-02")]).to_pylist() == [DAY, dt.date(2020, 1, 2)]
+    assert sa.array([DAY, NAIVE], sa.timestamp("s")).to_pylist() == [dt.datetime(2020, 1, 1), NAIVE]
+
+
+@pytest.mark.parametrize("unit", ["s", "us", "ns"])
+def test_a_time_zone_is_neither_dropped_nor_made_up(unit: str) -> None:
+    zoned, plain = sa.timestamp(unit, "Europe/Paris"), sa.timestamp(unit)
+    for value in (AWARE, pd.Timestamp(AWARE)):
+        with pytest.raises(sa.InvalidType, match=r"slot 1: .*which has a time zone; .*astimezone"):
+            sa.array([NAIVE, value], plain)
+        assert sa.array([value], zoned).to_pylist() == [AWARE]
+    for value in (NAIVE, pd.Timestamp(NAIVE)):
+        with pytest.raises(sa.InvalidType, match=r"slot 1: .*which has no time zone; .*replace\(tzinfo=zone\)"):
+            sa.array([AWARE, value], zoned)
+        with pytest.raises(sa.InvalidType, match="which has no time zone"):
+            sa.array([AWARE, None], zoned).fill_null(value)
+        assert sa.array([value], plain).to_pylist()[0] == np.datetime64(NAIVE)
+    with pytest.raises(sa.InvalidType, match="a date has no time zone"):
+        sa.array([DAY], zoned)
+
+
+def test_counts_and_numbers_of_numpy_are_in_utc() -> None:
+    theirs = pa.array(np.array([5], "M8[s]")).cast(pa.timestamp("s", "Europe/Paris")).to_pylist()
+    for values in (np.array([5], "M8[s]"), [np.datetime64(5, "s")], [5]):
+        assert sa.array(values, sa.timestamp("s", "Europe/Paris")).to_pylist() == theirs

@@ -124,7 +124,7 @@ def one_null(type: DataType) -> Any:
     Raises
     ------
     LimitExceeded
-        If that null alone would take more than 2**24 bytes: the sizes in a type come from whoever wrote it.
+        If that null alone would take more than 2**24 bytes: the sizes in a type may come from untrusted data.
     """
     size = _slot_bytes(type)
     if size > EXPANDED_VALUES:

@@ -238,9 +238,9 @@ class RunEndEncodedArray(Array, late=True):
 
         Parameters
         ----------
-        run_ends : integer Array, or anything that :func:`shmarrow.array` makes one of
+        run_ends : integer Array, or anything that :func:`shmarrow.array` converts to one
             Where each run ends; the last one is the length.
-        values : Array, or anything that :func:`shmarrow.array` takes
+        values : Array, or anything that :func:`shmarrow.array` accepts
             The value of each run.
         type : DataType or str, optional
             The type; one with the types of both where it is not given.

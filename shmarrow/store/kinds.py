@@ -263,7 +263,7 @@ def _as_read(field: Field) -> Field:
 
 
 def _check_index(value: Any) -> None:
-    """Refuse a Series of pandas whose index says more than which value comes where."""
+    """Refuse a pandas Series with an index that is more than positions."""
     index = getattr(value, "index", None)
     if hasattr(index, "equals") and not np.array_equal(np.asarray(index), np.arange(len(value))):
         raise InvalidType(
