@@ -71,6 +71,7 @@ class DictionaryArray(Array):
         return first_slots(codes if mask is None else np.where(mask, codes, -1))
 
     def _cast(self, target: Any, safe: bool) -> Any:
+        self._dictionary_().slice(0, 0)._cast_to(target, safe)  # whether there is a cast, before values are repeated
         return self.decode()._cast_to(target, safe)
 
     @classmethod
