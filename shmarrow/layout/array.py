@@ -200,13 +200,14 @@ class Array(LayoutHooks):
     def to_pylist(self) -> list[Any]:
         """The values as Python objects, None for null; a copy.
 
-        Their class depends on the type alone: timestamps, durations and times in nanoseconds are
-        ``numpy.datetime64`` and ``numpy.timedelta64``, in other units those of ``datetime``.
+        Their class depends on the type alone: timestamps without a time zone and durations in nanoseconds are
+        ``numpy.datetime64`` and ``numpy.timedelta64``, all other dates and times those of ``datetime``.
 
         Raises
         ------
         InvalidData
-            If ``datetime`` cannot hold a value, such as a date beyond the year 9999; :meth:`to_numpy` returns it.
+            If ``datetime`` cannot hold a value, such as a date beyond the year 9999 or a fraction of a microsecond;
+            :meth:`to_numpy` returns it.
         LimitExceeded
             If slots that occupy no memory would make more than 2**24 values.
         """
