@@ -219,7 +219,7 @@ def test_values_that_no_slot_refers_to_need_not_fit(name: str) -> None:
 @pytest.mark.parametrize(
     ("values", "type", "target", "message"),
     [
-        ([[1], [300]], sa.list_("int16"), sa.list_("int8"), r"items 'item': int8: slot 1 holds 300"),
+        ([[1], [300]], sa.list_("int16"), sa.list_("int8"), r"int8: slot 1, item 0 holds 300"),
         ([{"a": 300}], sa.struct({"a": sa.int16()}), sa.struct({"a": sa.int8()}), r"field 'a': int8: slot 0 holds 300"),
         ([1, 300], sa.dense_union({"i": sa.int16()}), sa.dense_union({"i": sa.int8()}), r"child 'i': int8: slot 1"),
         ([[1, 2], [3]], sa.list_("int8"), sa.list_("int8", 2), r"the list at 1 has 1 items, expected 2"),

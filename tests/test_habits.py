@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import datetime as dt
+import enum
+import fractions
+import pickle
 import zoneinfo
 from collections.abc import Callable
 from typing import Any
@@ -127,6 +130,122 @@ def test_a_wrong_call_says_what_to_do(case: str) -> None:
     with pytest.raises(kind) as caught:
         call()
     assert str(caught.value) == message
+
+
+MAP = sa.map_("string", "int8")
+LISTS, STRUCT = sa.list_("int8"), sa.struct({"a": sa.list_("int8")})
+RANGE = "not within -128 to 127"
+
+PLACES: dict[str, tuple[Callable[[], Any], str]] = {
+    "chunk": (
+        lambda: sa.chunked_array([[1, 2], [3, 300]]).cast("int8"),
+        f"int8: slot 3 holds 300: {RANGE}",
+    ),
+    "column": (
+        lambda: sa.table({"n": sa.chunked_array([[1, 2], [3, 300]])}).cast(sa.schema({"n": "int8"})),
+        f"column 'n': int8: slot 3 holds 300: {RANGE}",
+    ),
+    "list": (
+        lambda: sa.array([[1], None, [], [2, 300]]).cast(LISTS),
+        f"int8: slot 3, item 1 holds 300: {RANGE}",
+    ),
+    "large list": (
+        lambda: sa.array([[1], None, [], [2, 300]]).slice(1).cast(sa.large_list("int8")),
+        f"int8: slot 2, item 1 holds 300: {RANGE}",
+    ),
+    "list view": (
+        lambda: sa.array([[1], None, [2, 300]], sa.list_view("int64")).cast(sa.list_view("int8")),
+        f"int8: slot 2, item 1 holds 300: {RANGE}",
+    ),
+    "fixed-size list": (
+        lambda: sa.array([[1, 2], None, [2, 300]], sa.list_("int64", 2)).cast(LISTS),
+        f"int8: slot 2, item 1 holds 300: {RANGE}",
+    ),
+    "list of lists": (
+        lambda: sa.array([[[1]], None, [[2], [3, 300]]]).cast(sa.list_(LISTS)),
+        f"int8: slot 2, item 1, item 1 holds 300: {RANGE}",
+    ),
+    "list in a struct": (
+        lambda: sa.array([{"a": [1]}, {"a": [2, 300]}]).cast(STRUCT),
+        f"field 'a': int8: slot 1, item 1 holds 300: {RANGE}",
+    ),
+    "runs": (
+        lambda: sa.array([1, 1, 300]).run_end_encode().cast(sa.run_end_encoded("int32", "int8")),
+        f"int8: slot 2 holds 300: {RANGE}",
+    ),
+    "built list": (
+        lambda: sa.array([[1], None, [2, 300]], LISTS),
+        f"slot 2, item 1: int8: cannot take 300: {RANGE}",
+    ),
+    "built struct": (
+        lambda: sa.array([None, {"a": [1, 300]}], STRUCT),
+        f"slot 1, field 'a', item 1: int8: cannot take 300: {RANGE}",
+    ),
+    "built map": (
+        lambda: sa.array([{"x": 1}, {"y": 300}], MAP),
+        f"slot 1, value: int8: cannot take 300: {RANGE}",
+    ),
+    "numbers of numpy": (
+        lambda: sa.array([[np.int64(1), np.int64(300)]], LISTS),
+        f"int8: slot 0, item 1 holds 300: {RANGE}",
+    ),
+    "lists of ndarrays": (
+        lambda: sa.array([np.array([1, 2]), np.array([3, 300])], LISTS),
+        f"int8: slot 1, item 1 holds 300: {RANGE}",
+    ),
+    "ndarray of two dimensions": (
+        lambda: sa.array(np.array([[1, 2], [3, 300]]), sa.list_("int8", 2)),
+        f"int8: slot 1, item 1 holds 300: {RANGE}",
+    ),
+    "inferred list": (
+        lambda: sa.array([[1], [2, "a"]]),
+        "no single type fits all values: slot 0, item 0 is of type int, slot 1, item 1 is of type str; give the type",
+    ),
+    "inferred struct": (
+        lambda: sa.array([None, {"b": 1}, {"a": [1]}, {"a": [2, "a"]}]),
+        "no single type fits all values: slot 2, field 'a', item 0 is of type int, "
+        "slot 3, field 'a', item 1 is of type str; give the type",
+    ),
+    "inferred value": (
+        lambda: sa.array([[1j]]),
+        "slot 0, item 0 is 1j of type complex, which has no type: make structs of the real and the imaginary part",
+    ),
+    "fraction": (
+        lambda: sa.array([fractions.Fraction(1, 2)]),
+        "slot 0 is Fraction(1, 2) of type Fraction, which has no type: make floats of them, or decimals",
+    ),
+    "member of an Enum": (
+        lambda: sa.array([Colour.RED]),
+        "slot 0 is <Colour.RED: 1> of type Colour, which has no type: take the .value of each member",
+    ),
+}
+
+
+class Colour(enum.Enum):
+    RED = 1
+
+
+@pytest.mark.parametrize("case", PLACES)
+def test_an_error_names_slot_item_and_field(case: str) -> None:
+    call, message = PLACES[case]
+    with pytest.raises((sa.InvalidData, sa.InvalidType)) as caught:
+        call()
+    assert str(caught.value) == message
+
+
+def test_a_value_that_python_cannot_hold_is_named_by_its_slot() -> None:
+    late = sa.array([0] * 1030 + [2**40], sa.timestamp("s"))
+    for read in (lambda: list(late), late.to_pylist, lambda: list(sa.chunked_array([late]))):
+        with pytest.raises(sa.InvalidData, match=r"timestamp\[s\]: slot 1030 holds"):
+            read()
+    with pytest.raises(sa.InvalidData, match=r"timestamp\[s\]: slot 1035 holds"):
+        sa.chunked_array([late.slice(0, 5), late]).to_pylist()
+
+
+def test_an_error_with_a_place_can_be_pickled() -> None:
+    with pytest.raises(sa.InvalidData) as caught:
+        sa.array([1, 300]).cast("int8")
+    assert str(pickle.loads(pickle.dumps(caught.value))) == str(caught.value)
 
 
 def test_validate_takes_full_by_position() -> None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from shmarrow.bitmap import Mask
 from shmarrow.convert import decimals, numbers, time
 from shmarrow.convert.exact import Fault, Values
-from shmarrow.errors import InvalidData, InvalidType
+from shmarrow.errors import InvalidData, InvalidType, Place, placed
 
 if TYPE_CHECKING:
     from shmarrow.types import DataType
@@ -66,7 +66,7 @@ def refuse(found: list[Fault], valid: Mask | None, target: DataType, show: Calla
         at = fault.where if valid is None else fault.where & valid
         if at.any():
             slot = int(at.argmax())
-            raise InvalidData(f"{target}: slot {slot} holds {show(slot)}: {fault}")
+            raise placed(InvalidData, f"{target}: ", Place((slot,)), f" holds {show(slot)}: {fault}")
 
 
 def no_way(source: DataType, target: DataType) -> InvalidType:
