@@ -15,6 +15,7 @@ from typing import Any, ClassVar, Protocol
 import numpy as np
 
 from shmarrow.bitmap import Mask
+from shmarrow.build.sources import read_class
 from shmarrow.chunked import one_array
 from shmarrow.columns import Columns, Key
 from shmarrow.errors import InvalidArgument, InvalidData, InvalidType, not_expected
@@ -49,7 +50,7 @@ class ColumnView:
     offset, length : int
         The rows.
     own : mapping of int to Array
-        The columns that are not from that batch, by their places; whoever has the view has them already.
+        The columns that are not from that batch, by their places; they are built already.
     """
 
     __slots__ = ("batch", "indices", "length", "offset", "own")
@@ -327,6 +328,9 @@ class RecordBatch(Columns[Array]):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _rebuild_batch, (self.schema, self.num_rows, self.columns, self.metadata)
+
+
+read_class(RecordBatch, RecordBatch.to_struct_array)
 
 
 def _rebuild_batch(schema: Schema, num_rows: int, columns: list[Any], metadata: Metadata | None) -> RecordBatch:

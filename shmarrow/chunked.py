@@ -254,12 +254,12 @@ class ChunkedArray:
         Raises
         ------
         InvalidData
-            If there are more distinct values than the indices reach.
+            If there are more distinct values than the indices can address.
         """
         return self if len(self.chunks) < 2 else ChunkedArray(_unified(self.chunks), self.type)
 
     def flatten(self) -> list[ChunkedArray]:
-        """A column for each field of structs, null where the struct is; a list of this one where it has no fields."""
+        """A column for each field of structs, null where the struct is; a list of this one if it is not of structs."""
         if self.type.layout != "struct" or self.type.array_class is not None:
             return [self]
         parts = [chunk.flatten() for chunk in self.chunks]
@@ -328,7 +328,7 @@ def chunked_array(arrays: Any, type: DataType | str | None = None) -> ChunkedArr
     Parameters
     ----------
     arrays : iterable of Array or of values, Array, or ChunkedArray
-        The chunks; values are those that :func:`shmarrow.array` takes.
+        The chunks; values are those that :func:`shmarrow.array` accepts.
     type : DataType or str, optional
         The type; that of the first chunk where it is not given. Arrays have it already, other values are built with
         it.

@@ -13,6 +13,7 @@ import numpy as np
 from shmarrow.batch import RecordBatch
 from shmarrow.bitmap import Mask
 from shmarrow.build import array
+from shmarrow.build.sources import read_class
 from shmarrow.chunked import ChunkedArray
 from shmarrow.columns import Columns, Key
 from shmarrow.errors import Closed, InvalidArgument, InvalidData, InvalidType, not_expected
@@ -234,6 +235,9 @@ class Table(Columns[ChunkedArray]):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Table, (self.schema, self.batches)
+
+
+read_class(Table, lambda table: table.to_struct_array().combine_chunks())
 
 
 def _cuts(starts: Sequence[Any]) -> Any:

@@ -173,10 +173,8 @@ def test_arguments_of_derived_batches(make: Callable[[], Any]) -> None:
     assert rows.slice(1, 100).column("a").to_pylist() == [2, 3]
     with pytest.raises(sa.InvalidArgument, match="2 names for 1 columns"):
         rows.rename_columns(["x", "y"])
-    renamed = rows.rename_columns([7])
-    for wrong in (lambda: renamed.column_names, lambda: renamed.field(0), lambda: str(renamed.schema)):
-        with pytest.raises(sa.InvalidType, match="found 7"):
-            wrong()
+    with pytest.raises(sa.InvalidType, match="found 7"):
+        rows.rename_columns([7])
 
 
 def test_threads_that_build_the_same_columns() -> None:

@@ -11,7 +11,7 @@ import numpy as np
 
 from shmarrow import types
 from shmarrow.bitmap import Mask
-from shmarrow.convert.python import DayTime, MonthDayNano, kinds_of
+from shmarrow.convert.python import DayTime, MonthDayNano, exact_items, kinds_of
 from shmarrow.errors import InvalidType, Place, moved, placed
 from shmarrow.layout.array import Array
 from shmarrow.layout.from_numpy import lists_of, type_of_dtype
@@ -35,6 +35,7 @@ _BY_CLASS: list[tuple[Any, DataType]] = [
 _NO_INTEGERS = (bool, np.timedelta64)  # which derive from integers
 _UNITS = ("D", "s", "ms", "us", "ns")
 _LISTS = (list, tuple, np.ndarray, Array, range, set, frozenset)
+_SEQUENCES = (list, tuple, set, frozenset)
 _DEPTH = 64
 
 _HINTS: dict[str, str] = {
@@ -243,6 +244,9 @@ def _of_field(name: str, column: Sequence[Any], rows: Sequence[Any], above: tupl
 def _list(values: Sequence[Any], kinds: set[Any], above: tuple[Any, ...]) -> DataType:
     above = _below(values, above)
     known = [value for value in values if value is not None]
+    if not kinds.issubset(_LISTS):
+        known = [exact_items(value) if isinstance(value, _SEQUENCES) else value for value in known]
+        kinds = kinds_of(known)
     if all(issubclass(kind, Array) for kind in kinds):
         return types.list_(_one_type([value.type for value in known]))
     if all(issubclass(kind, np.ndarray) for kind in kinds):

@@ -60,6 +60,37 @@ def kinds_of(values: Sequence[Any]) -> set[Any]:
     return set(map(_type_of, values))
 
 
+def exact_bytes(type: DataType, values: Sequence[Any], kinds: set[Any]) -> Sequence[Any]:
+    """For types of text and bytes the values of classes derived from str, bytes and bytearray as these have them.
+
+    What such a class says of its length or of its items has no influence on what an array holds.
+    """
+    if type.layout not in _BYTES and type.descriptor.values != "bytes":
+        return values
+    make = {
+        kind: copy for kind in kinds for base, copy in _EXACT.items() if issubclass(kind, base) and kind is not base
+    }
+    return [make[_type_of(value)](value) if _type_of(value) in make else value for value in values] if make else values
+
+
+_BYTES = {"binary", "large_binary", "binary_view"}
+_EXACT: dict[Any, Callable[[Any], Any]] = {
+    str: str.__str__,
+    bytes: lambda value: bytes.__getitem__(value, slice(None)),
+    bytearray: lambda value: bytearray.__getitem__(value, slice(None)),
+}
+
+
+def exact_items(value: Any) -> Any:
+    """The items of a list, tuple or set: itself, or as a list where a class derived from it may lie about its length."""
+    if _type_of(value) in _HONEST:
+        return value
+    return [item for item in value]  # noqa: C416, as list() would ask for the length
+
+
+_HONEST = {list, tuple, set, frozenset}
+
+
 def from_python(type: DataType, values: Sequence[Any]) -> Values:
     """Storage values from Python objects, none of which is None; shape (n,), or (n, words) for wide decimals.
 

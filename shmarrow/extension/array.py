@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Self
 
 from shmarrow.bitmap import Mask
+from shmarrow.convert.python import exact_bytes, kinds_of
 from shmarrow.errors import InvalidType
 from shmarrow.layout.array import Array
 from shmarrow.layout.making import array_class, nulls
@@ -155,6 +156,7 @@ class ExtensionArray(Array, of=ExtensionType):
     @classmethod
     def from_pylist(cls, type: Any, values: Sequence[Any], valid: Mask | None) -> Self:
         items = [None if value is None else type.from_python(value) for value in values]
+        items = list(exact_bytes(type.storage_type, items, kinds_of(items)))
         storage = array_class(type.storage_type).from_pylist(type.storage_type, items, valid)
         return cls.from_storage(type, storage)
 

@@ -207,7 +207,7 @@ class Array(LayoutHooks):
         Raises
         ------
         InvalidData
-            If ``datetime`` has no such value, such as a date beyond the year 9999; :meth:`to_numpy` has it.
+            If ``datetime`` cannot hold a value, such as a date beyond the year 9999; :meth:`to_numpy` returns it.
         LimitExceeded
             If slots that take no bytes of their own would make more than 2**24 values.
         """
@@ -470,7 +470,7 @@ class Array(LayoutHooks):
         Parameters
         ----------
         null_encoding : {"mask", "encode"}
-            Whether nulls are null indices, or indices of a null in the dictionary.
+            Whether nulls become null indices, or indices of a null in the dictionary.
         index_type : DataType or str, optional
             The integer type of the indices, int32 unless given. An array that is dictionary-encoded already stays as
             it is, with the index type given.
@@ -480,7 +480,7 @@ class Array(LayoutHooks):
         InvalidArgument
             If ``null_encoding`` is neither of the two.
         InvalidData
-            If there are more distinct values than the index type reaches.
+            If there are more distinct values than the index type can address.
         """
         from shmarrow.layout.dictionary import encode
 
@@ -496,7 +496,7 @@ class Array(LayoutHooks):
         Raises
         ------
         InvalidData
-            If the array is longer than the run end type reaches.
+            If the array is longer than the run end type can express.
         """
         from shmarrow.layout.run_end_encoded import encode
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from shmarrow.bitmap import Mask
-from shmarrow.convert.python import kinds_of
+from shmarrow.convert.python import exact_items, kinds_of
 from shmarrow.errors import InvalidType
 from shmarrow.layout.array import Array
 from shmarrow.layout.making import concat_arrays
@@ -136,7 +136,9 @@ def flatten_lists(type: Any, values: Sequence[Any]) -> tuple[Indices, list[Any]]
             value = list(value.items())
         elif isinstance(value, Array):
             value = value.to_pylist()
-        elif not isinstance(value, (list, tuple, range, set, frozenset)):
+        elif isinstance(value, (list, tuple, set, frozenset)):
+            value = exact_items(value)
+        elif not isinstance(value, range):
             where = f"slot {i}: " if len(values) > 1 else ""
             raise InvalidType(f"{type}: {where}expected a list, found {value!r:.80} of type {value.__class__.__name__}")
         lengths[i] = len(value)

@@ -72,7 +72,7 @@ def offsets_of(lengths: Indices, dtype: np.dtype[Any], what: str) -> npt.NDArray
     np.cumsum(lengths, out=result[1:])
     if len(result) > 1 and int(result[-1]) > np.iinfo(dtype).max:
         raise InvalidData(
-            f"{what} hold {int(result[-1])} items, more than {dtype.name} offsets reach; use the large form"
+            f"{what} hold {int(result[-1])} items, more than {dtype.name} offsets can address; use the large type"
         )
     return result.astype(dtype, copy=False)
 

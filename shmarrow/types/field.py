@@ -34,7 +34,7 @@ class Field:
     Raises
     ------
     InvalidType
-        If the name is no string, or ``nullable`` neither a truth value nor None, which stands for True.
+        If the name is not a string, or ``nullable`` neither a bool nor None, which stands for True.
     InvalidArgument
         If the name has no UTF-8 form.
     """
@@ -96,7 +96,7 @@ class Field:
         return Field(self.name, self.type, self.nullable)
 
     def flatten(self) -> list[Field]:
-        """A field for each field of a struct, named ``struct.field``; a list of this field where it is no struct.
+        """A field for each field of a struct, named ``struct.field``; a list of this field if it is not a struct.
 
         A field is nullable where it or the struct is.
         """
