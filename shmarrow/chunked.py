@@ -17,7 +17,16 @@ import numpy as np
 
 from shmarrow.build import array
 from shmarrow.build.sources import read_class
-from shmarrow.errors import CopyRequired, IndexOutOfRange, InvalidArgument, InvalidData, InvalidType, Place, moved
+from shmarrow.errors import (
+    CopyRequired,
+    IndexOutOfRange,
+    InvalidArgument,
+    InvalidData,
+    InvalidType,
+    Place,
+    full_name,
+    moved,
+)
 from shmarrow.layout.arguments import checked_positions
 from shmarrow.layout.array import Array
 from shmarrow.layout.dictionary import with_one_dictionary
@@ -60,8 +69,10 @@ class ChunkedArray:
         if type is None:
             if not self.chunks:
                 raise InvalidArgument("expected a type, as there are no chunks")
-            type = self.chunks[0].type
+            type = getattr(self.chunks[0], "type", None)
         for chunk in self.chunks:
+            if not isinstance(chunk, Array):
+                raise InvalidType(f"expected Arrays, found {full_name(chunk)}; shmarrow.chunked_array() takes values")
             if chunk.type != type:
                 raise InvalidType(f"a chunk of {chunk.type} in a column of {type}")
         self.type: Any = type

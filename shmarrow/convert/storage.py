@@ -71,7 +71,10 @@ def refuse(found: list[Fault], valid: Mask | None, target: DataType, show: Calla
 
 def no_way(source: DataType, target: DataType) -> InvalidType:
     """The error for types that have no values in common."""
-    return InvalidType(f"cannot cast {source} to {target}: there is no conversion between them")
+    texts = [getattr(type, "text", False) for type in (source, target)]
+    plain = [type.layout in ("primitive", "bool") and type.descriptor.values != "bytes" for type in (source, target)]
+    hint = "; format or parse the values in Python" if any(texts) and any(plain) else ""
+    return InvalidType(f"there is no cast from {source} to {target}{hint}")
 
 
 def shown(type: Any, values: Values) -> str:
