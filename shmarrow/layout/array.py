@@ -17,7 +17,16 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self, SupportsIndex, overload
 import numpy as np
 
 from shmarrow.buffer import Buffer
-from shmarrow.errors import EXPANDED_VALUES, CopyRequired, IndexOutOfRange, InvalidType, LimitExceeded
+from shmarrow.errors import (
+    EXPANDED_VALUES,
+    CopyRequired,
+    IndexOutOfRange,
+    InvalidData,
+    InvalidType,
+    LimitExceeded,
+    Place,
+    moved,
+)
 from shmarrow.layout import validation
 from shmarrow.layout.hooks import LayoutHooks
 from shmarrow.layout.making import CLASSES, booleans, check_slots, make_array, no_memory
@@ -179,7 +188,10 @@ class Array(LayoutHooks):
 
     def __iter__(self) -> Iterator[Any]:
         for start in range(0, self._length, 1024):
-            yield from self.slice(start, 1024).to_pylist()
+            try:
+                yield from self.slice(start, 1024).to_pylist()
+            except InvalidData as error:
+                raise moved(error, lambda place: Place((start + place[0], *place[1:]))) from None  # noqa: B023
 
     def slice(self, offset: int = 0, length: int | None = None) -> Self:
         """The slots from ``offset`` on, ``length`` of them or as many as there are; copies nothing.

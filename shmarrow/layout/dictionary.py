@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from shmarrow.bitmap import Mask
-from shmarrow.errors import InvalidArgument, InvalidData, InvalidType
+from shmarrow.errors import InvalidArgument, InvalidData, InvalidType, prefixed
 from shmarrow.layout.arguments import as_array, checked_mask
 from shmarrow.layout.array import Array
 from shmarrow.layout.making import blank_mask, concat_arrays, make_array
@@ -76,7 +76,10 @@ class DictionaryArray(Array):
         return first_slots(codes if mask is None else np.where(mask, codes, -1))
 
     def _cast(self, target: Any, safe: bool) -> Any:
-        self._dictionary_().slice(0, 0)._cast_to(target, safe)  # whether there is a cast, before values are repeated
+        try:
+            self._dictionary_().slice(0, 0)._cast_to(target, safe)  # is there a cast, before values are repeated
+        except InvalidType as error:
+            raise prefixed(f"{self._type}: ", error) from None
         return self.decode()._cast_to(target, safe)
 
     @classmethod

@@ -31,7 +31,8 @@ import numpy as np
 from shmarrow import bitmap
 from shmarrow.bitmap import Mask
 from shmarrow.buffer import Bytes
-from shmarrow.errors import EXPANDED_VALUES, IndexOutOfRange, InvalidData, InvalidType
+from shmarrow.convert.storage import no_way
+from shmarrow.errors import EXPANDED_VALUES, InvalidData, InvalidType
 from shmarrow.layout import validation
 from shmarrow.layout.listing import LISTING
 from shmarrow.layout.making import (
@@ -44,7 +45,7 @@ from shmarrow.layout.making import (
     no_memory,
     one_null,
 )
-from shmarrow.layout.memory import Indices, check_expansion, ranges, read_only, total_of
+from shmarrow.layout.memory import Indices, check_expansion, no_index, ranges, read_only, total_of
 from shmarrow.layout.preview import Budget, clip
 from shmarrow.layout.validation import _has_required
 from shmarrow.types import DataType, Field, as_type
@@ -157,9 +158,7 @@ class LayoutHooks:
             else:
                 indices = np.where(valid, indices, 0)
         if len(indices) and not (int(indices.min()) >= 0 and int(indices.max()) < self._length):
-            raise IndexOutOfRange(
-                f"indices run from {int(indices.min())} to {int(indices.max())}: the array has {self._length} values"
-            )
+            raise no_index(indices, self._length, "array", "value")
         try:
             own = self._mask()
             if own is not None:
@@ -369,7 +368,7 @@ class LayoutHooks:
         """An array of any type as a type of this class; overridden where that says more than the source's ``_cast``."""
         result = array._cast(target, safe)
         if result is None:
-            raise InvalidType(f"cannot cast {array.type} to {target}: there is no conversion between them")
+            raise no_way(array.type, target)
         return result
 
     # --- hooks: showing ---

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 import numpy as np
 
 from shmarrow.bitmap import Mask
-from shmarrow.errors import InvalidData, LimitExceeded
+from shmarrow.errors import InvalidData, LimitExceeded, Place, moved
 from shmarrow.layout.arguments import as_array, refuse_type
 from shmarrow.layout.array import Array
 from shmarrow.layout.making import check_slots, concat_arrays, make_array, nulls
@@ -111,7 +111,8 @@ class RunEndEncodedArray(Array, late=True):
         try:
             values = array.values.slice(first, len(ends))._cast_to(target.value_type, safe)
         except InvalidData as error:
-            raise type(error)(f"values of runs: {error}") from None
+            first_slots = [0, *ends.tolist()] if error._parts else []
+            raise moved(error, lambda place: Place((first_slots[place[0]], *place[1:]))) from None
         return make_array(target, len(array), [], 0, 0, [_run_end_array(target, ends), values])
 
     def to_numpy(self, zero_copy_only: bool = True) -> npt.NDArray[Any]:
