@@ -15,15 +15,12 @@ from typing import Any, ClassVar, Protocol
 import numpy as np
 
 from shmarrow.bitmap import Mask
-from shmarrow.chunked import one_array
 from shmarrow.columns import Columns, Key
 from shmarrow.errors import InvalidArgument, InvalidData, InvalidType, not_expected
-from shmarrow.inputs import as_column, made_from
 from shmarrow.layout.array import Array
 from shmarrow.layout.memory import Indices, check_expansion, slice_bounds
 from shmarrow.layout.struct import StructArray
 from shmarrow.naming import with_nulls
-from shmarrow.places import check_range
 from shmarrow.types import DataType, Metadata, MetadataLike, Schema, as_metadata, struct
 
 
@@ -124,6 +121,9 @@ class RecordBatch(Columns[Array]):
 
     @classmethod
     def _as_column(cls, values: Any, type: DataType | None) -> Any:
+        from shmarrow.chunked import one_array
+        from shmarrow.inputs import as_column
+
         column = one_array(as_column(values, type))
         return column if type is None else column.cast(type)
 
@@ -140,6 +140,8 @@ class RecordBatch(Columns[Array]):
         InvalidType
             If it is no array of structs.
         """
+        from shmarrow.chunked import one_array
+
         array = one_array(struct_array)
         if not isinstance(array, StructArray):
             raise not_expected("an array of structs", struct_array)
@@ -244,6 +246,8 @@ class RecordBatch(Columns[Array]):
         return self._view(schema, indices, 0, self.num_rows, new)
 
     def _gathered(self, positions: Indices, valid: Mask | None) -> RecordBatch:
+        from shmarrow.places import check_range
+
         check_range(positions, valid, self.num_rows, "batch")
         columns = [column._take(positions, valid) for column in self.columns]
         schema = self._schema if valid is None or valid.all() else with_nulls(self._schema)
@@ -341,4 +345,6 @@ def record_batch(
 
     The arguments and errors are those of :func:`shmarrow.table`.
     """
+    from shmarrow.inputs import made_from
+
     return made_from(RecordBatch, data, names, schema, metadata)

@@ -15,10 +15,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, SupportsIndex, overload
 
 import numpy as np
 
-from shmarrow.build import array
-from shmarrow.build.sources import read_class
+from shmarrow import import_hooks
 from shmarrow.errors import CopyRequired, IndexOutOfRange, InvalidArgument, InvalidData, InvalidType
-from shmarrow.layout.arguments import checked_positions
+from shmarrow.layout.arguments import as_array, checked_positions
 from shmarrow.layout.array import Array
 from shmarrow.layout.making import concat_arrays, make_array, nulls
 from shmarrow.layout.memory import frozen, slice_bounds, validity_of
@@ -338,7 +337,7 @@ def chunked_array(arrays: Any, type: DataType | str | None = None) -> ChunkedArr
         raise InvalidType(f"expected an iterable of arrays, found {arrays!r:.80}")
     chunks: list[Any] = []
     for item in [arrays] if isinstance(arrays, Array) else arrays:
-        made = item if isinstance(item, (Array, ChunkedArray)) else array(item, wanted)
+        made = item if isinstance(item, ChunkedArray) else as_array(item, "arrays", wanted)
         chunks.extend(made.chunks if isinstance(made, ChunkedArray) else [made])
         if wanted is None and chunks:
             wanted = chunks[0].type
@@ -392,4 +391,4 @@ def _with_one_dictionary(arrays: list[Any]) -> list[Any]:
     return made
 
 
-read_class(ChunkedArray, ChunkedArray.combine_chunks)
+import_hooks.arrived("chunked")

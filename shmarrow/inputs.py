@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
-from shmarrow.build import array
 from shmarrow.chunked import ChunkedArray
 from shmarrow.columns import Columns
 from shmarrow.errors import InvalidArgument, full_name, not_expected
-from shmarrow.layout.array import Array
+from shmarrow.layout.arguments import as_array
 from shmarrow.types import DataType, MetadataLike, Schema
 
 C = TypeVar("C", bound=Columns[Any])
@@ -17,7 +16,7 @@ C = TypeVar("C", bound=Columns[Any])
 
 def as_column(values: Any, type: DataType | None) -> Any:
     """Values as an array or a chunked array; those that are one keep their type, others get the one given."""
-    return values if isinstance(values, (Array, ChunkedArray)) else array(values, type)
+    return values if isinstance(values, ChunkedArray) else as_array(values, "a column", type)
 
 
 def made_from(
@@ -48,7 +47,7 @@ def made_from(
     if schema is not None and metadata is not None:
         raise InvalidArgument("a schema brings its metadata; expected one or the other")
     known = full_name(data) == f"pyarrow.{kind.__name__}"  # whose chunks and metadata stay
-    found = kind.from_pyarrow(data) if known else kind.from_struct_array(array(data))
+    found = kind.from_pyarrow(data) if known else kind.from_struct_array(as_array(data, "structs"))
     if schema is not None:
         return found.cast(schema)
     return found if metadata is None else found.replace_schema_metadata(metadata)

@@ -10,9 +10,9 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
+from shmarrow import import_hooks
 from shmarrow.batch import RecordBatch
 from shmarrow.bitmap import Mask
-from shmarrow.build import array
 from shmarrow.chunked import ChunkedArray
 from shmarrow.columns import Columns, Key
 from shmarrow.errors import Closed, InvalidArgument, InvalidData, InvalidType, not_expected
@@ -81,7 +81,8 @@ class Table(Columns[ChunkedArray]):
             column: Any = ChunkedArray(values)
         else:
             chunked = hasattr(values, "iterchunks") and not isinstance(values, ChunkedArray) and values.num_chunks
-            column = ChunkedArray(map(array, values.iterchunks())) if chunked else as_column(values, type)
+            parts = [as_column(chunk, None) for chunk in values.iterchunks()] if chunked else []
+            column = ChunkedArray(parts) if chunked else as_column(values, type)
             column = column if isinstance(column, ChunkedArray) else ChunkedArray([column])
         return column if type is None else column.cast(type)
 
@@ -456,3 +457,6 @@ def concat_batches(recordbatches: Iterable[RecordBatch]) -> RecordBatch:
         raise InvalidArgument("expected at least one record batch")
     whole = Table.from_batches(found)
     return found[0] if len(found) == 1 else whole.combine_chunks().batches[0]
+
+
+import_hooks.arrived("tables")

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
-from shmarrow import types
+from shmarrow import import_hooks, types
 from shmarrow.bitmap import Mask
 from shmarrow.build.infer import type_of_ndarray, type_of_values
 from shmarrow.build.nulls import nan_to_null, without_nan
 from shmarrow.build.sources import plain
-from shmarrow.convert.python import kinds_of
+from shmarrow.convert import kinds_of
 from shmarrow.errors import InvalidArgument, InvalidData, InvalidType
 from shmarrow.layout import arguments
 from shmarrow.layout.array import Array
@@ -366,4 +366,4 @@ def _located(error: InvalidData | InvalidType, values: Sequence[Any], type: Data
     return error  # no single value is at fault
 
 
-arguments.builder = array
+import_hooks.arrived("build")

@@ -11,7 +11,8 @@ import numpy as np
 
 from shmarrow import types
 from shmarrow.bitmap import Mask
-from shmarrow.convert.python import DayTime, MonthDayNano, kinds_of
+from shmarrow.convert import kinds_of
+from shmarrow.convert.python import DayTime, MonthDayNano
 from shmarrow.errors import InvalidType
 from shmarrow.layout.array import Array
 from shmarrow.layout.from_numpy import lists_of, type_of_dtype

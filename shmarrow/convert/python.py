@@ -16,14 +16,12 @@ from typing import Any, NamedTuple, Never, TypeAlias
 
 import numpy as np
 
-from shmarrow.convert import time
+from shmarrow.convert import kinds_of, time
 from shmarrow.convert.decimals import decimal_words
 from shmarrow.convert.exact import Fault, Values
 from shmarrow.convert.ndarray import from_ndarray
 from shmarrow.errors import InvalidData, InvalidType
 from shmarrow.types import DataType
-
-_type_of = type  # functions here have a parameter named type
 
 _Taker: TypeAlias = Callable[[Any, Sequence[Any]], Values]
 
@@ -53,11 +51,6 @@ class MonthDayNano(NamedTuple):
     months: int
     days: int
     nanoseconds: int
-
-
-def kinds_of(values: Sequence[Any]) -> set[Any]:
-    """The classes of Python values."""
-    return set(map(_type_of, values))
 
 
 def from_python(type: DataType, values: Sequence[Any]) -> Values:

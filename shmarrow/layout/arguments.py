@@ -25,7 +25,7 @@ def _no_builder(values: Any, type: DataType | None) -> Any:
 
 
 builder: Callable[[Any, DataType | None], Any] = _no_builder
-"""What makes an array of any values: :func:`shmarrow.array`, which stands above this package and puts itself here."""
+"""What makes an array of any values: :func:`shmarrow.array`, which stands above this package and is put here."""
 
 
 def as_array(values: Any, what: str, type: DataType | None = None) -> Any:

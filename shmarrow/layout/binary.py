@@ -15,7 +15,7 @@ import numpy as np
 
 from shmarrow.bitmap import Mask
 from shmarrow.buffer import Bytes
-from shmarrow.convert.python import kinds_of
+from shmarrow.convert import kinds_of
 from shmarrow.errors import InvalidData, InvalidType
 from shmarrow.layout.arguments import exact_integers, masked_validity, refuse_type
 from shmarrow.layout.array import Array

@@ -9,8 +9,7 @@ import numpy as np
 
 from shmarrow import bitmap
 from shmarrow.bitmap import Mask
-from shmarrow.convert.ndarray import from_ndarray
-from shmarrow.convert.python import kinds_of
+from shmarrow.convert import kinds_of
 from shmarrow.errors import InvalidType
 from shmarrow.layout.arguments import checked_mask
 from shmarrow.layout.array import Array
@@ -95,6 +94,8 @@ class BooleanArray(Array):
 
         ``valid`` is False where a slot is null; with ``safe=False`` any number but 0 is true.
         """
+        from shmarrow.convert.ndarray import from_ndarray
+
         if valid is not None:
             valid = checked_mask(valid, len(values))
         data = read_only(bitmap.pack(from_ndarray(type, values, valid, safe)))
