@@ -228,7 +228,7 @@ class Table(Columns[ChunkedArray]):
 
 def _cuts(starts: Sequence[Any]) -> Any:
     """Where any of several columns has a chunk that starts or ends, of dtype int64, rising."""
-    return starts[0] if len(starts) == 1 and len(starts[0]) == 2 else np.unique(np.concatenate(starts))
+    return np.unique(np.concatenate(starts))
 
 
 def has_dictionary(type: DataType) -> bool:

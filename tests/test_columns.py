@@ -821,3 +821,11 @@ def test_a_reader_checks_what_it_is_given() -> None:
         next(reader)
     with pytest.raises(sa.InvalidType, match="expected a shmarrow"):
         sa.RecordBatchReader.from_batches([("a", "int8")], [batch])
+
+
+@pytest.mark.parametrize("columns", [1, 2])
+def test_columns_without_rows_make_a_table(columns: int) -> None:
+    arrays, names = [sa.array([], sa.int8())] * columns, ["a", "b"][:columns]
+    made = sa.Table.from_arrays(arrays, names=names)
+    assert (made.num_rows, made.schema.types, made.column(0).to_pylist()) == (0, [sa.int8()] * columns, [])
+    assert made.to_pyarrow().equals(pa.table([array.to_pyarrow() for array in arrays], names=names))
