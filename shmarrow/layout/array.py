@@ -32,7 +32,7 @@ from shmarrow.layout.making import (
     CLASSES,
     _zeros,
     array_class,
-    booleans,
+    boolean_bits,
     check_slots,
     concat_arrays,
     make_array,
@@ -211,21 +211,29 @@ class Array:
         LimitExceeded
             If slots that take no bytes of their own would make more than 2**24 values.
         """
-        check_slots(self)
-        missing = self._logical_nulls()
-        if missing is None:
-            missing = np.zeros(self._length, np.bool_)
+        bits = bitmap.inverted(self._valid_bits(), self._length)
         if nan_is_null and self._type.layout == "primitive" and _has_floats(self._type):
-            missing |= np.isnan(self.values)  # type: ignore[attr-defined]
-        result: BooleanArray = booleans(missing)
+            bits |= bitmap.pack(np.isnan(self.values))  # type: ignore[attr-defined]
+        result: BooleanArray = boolean_bits(bits, self._length)
         return result
 
     def is_valid(self) -> BooleanArray:
-        """A BooleanArray, False for slots that are null; the opposite of :meth:`is_null`, and its errors."""
-        check_slots(self)
-        missing = self._logical_nulls()
-        result: BooleanArray = booleans(self._valid() if missing is None else ~missing)
+        """A BooleanArray, False for slots that are null; the opposite of :meth:`is_null`, and its errors.
+
+        Shares the validity bitmap where that says it all and starts at a whole byte.
+        """
+        result: BooleanArray = boolean_bits(self._valid_bits(), self._length)
         return result
+
+    def _valid_bits(self) -> Bytes:
+        """A bitmap from bit 0 on, 1 for slots that :meth:`_logical_nulls` does not name."""
+        check_slots(self)
+        if self.__class__._logical_nulls is Array._logical_nulls:  # validity says it all
+            bits = self._trimmed_validity()
+        else:
+            missing = self._logical_nulls()
+            bits = None if missing is None else bitmap.pack(~missing)
+        return bitmap.ones(self._length) if bits is None else bits
 
     # --- access ---
 
@@ -396,9 +404,10 @@ class Array:
 
     def _masked(self, valid: Mask) -> Any:
         """The same slots with this validity instead of their own; the array starts at slot 0."""
-        buffers = list(self._buffers)
-        buffers[0] = read_only(bitmap.pack(valid))
-        return self._with(buffers=buffers, null_count=len(valid) - int(np.count_nonzero(valid)))
+        return self._with_validity(bitmap.pack(valid), len(valid) - int(np.count_nonzero(valid)))
+
+    def _with_validity(self, bits: Bytes, null_count: int) -> Any:
+        return self._with(buffers=[read_only(bits), *self._buffers[1:]], null_count=null_count)
 
     def filter(self, mask: Any, null_selection_behavior: str = "drop") -> Self:
         """The slots where ``mask`` is True; a copy of what the layout needs to copy.

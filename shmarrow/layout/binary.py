@@ -136,6 +136,12 @@ class BinaryArray(Array):
         offsets = checked_offsets(self, len(self.data), "bytes").astype(np.int64)
         return of_runs(self.data, offsets[:-1], np.diff(offsets), self._mask())
 
+    def _run_starts(self) -> Indices:
+        from shmarrow.layout.codes import starts_of_runs
+
+        offsets = checked_offsets(self, len(self.data), "bytes").astype(np.int64)
+        return starts_of_runs(self.data, offsets[:-1], np.diff(offsets), self._mask())
+
     def _cast(self, target: Any, safe: bool) -> Any:
         return cast_binary(self, target)
 

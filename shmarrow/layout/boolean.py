@@ -27,6 +27,7 @@ class BooleanArray(Array):
 
     __slots__ = ()
     layouts = ("bool",)
+    _joins_slices = True
 
     @property
     def values(self) -> Mask:
@@ -60,8 +61,8 @@ class BooleanArray(Array):
 
     @classmethod
     def _join(cls, arrays: Sequence[Any]) -> Any:
-        values = np.concatenate([array.values for array in arrays])
-        return make_array(arrays[0].type, len(values), [None, read_only(bitmap.pack(values))], 0)
+        bits = bitmap.join([(array._buffers[1], array._offset, len(array)) for array in arrays])
+        return make_array(arrays[0].type, sum(map(len, arrays)), [None, read_only(bits)], 0)
 
     def _same(self, other: Any, live: Mask | None) -> bool:
         mine, theirs = self._buffers[1], other._buffers[1]
