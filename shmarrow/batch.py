@@ -133,12 +133,12 @@ class RecordBatch(Columns[Array]):
 
     @classmethod
     def from_struct_array(cls, struct_array: Any) -> RecordBatch:
-        """The fields of structs as columns, null where the struct is; copies what becomes null and no more.
+        """The fields of structs as columns, null where the struct is; copies only what gets more nulls.
 
         Raises
         ------
         InvalidType
-            If it is no array of structs.
+            If it is not an array of structs.
         """
         from shmarrow.chunked import one_array
 
@@ -272,7 +272,7 @@ class RecordBatch(Columns[Array]):
         InvalidArgument
             If ``max_chunksize`` is less than 1.
         InvalidType
-            If it is no int.
+            If it is not an int.
         """
         if max_chunksize is not None and not isinstance(max_chunksize, (int, np.integer)):
             raise InvalidType(f"max_chunksize is an int, found {max_chunksize!r:.80}")

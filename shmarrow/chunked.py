@@ -19,8 +19,9 @@ from shmarrow import import_hooks
 from shmarrow.errors import CopyRequired, IndexOutOfRange, InvalidArgument, InvalidData, InvalidType
 from shmarrow.layout.arguments import as_array, checked_positions
 from shmarrow.layout.array import Array
-from shmarrow.layout.making import concat_arrays, make_array, nulls
-from shmarrow.layout.memory import frozen, slice_bounds, validity_of
+from shmarrow.layout.dictionary import with_one_dictionary
+from shmarrow.layout.making import concat_arrays, nulls
+from shmarrow.layout.memory import slice_bounds
 from shmarrow.layout.selection import selection
 from shmarrow.layout.sizes import buffer_bytes
 from shmarrow.places import Places, cut, places, sorted_places, starts_of
@@ -103,14 +104,14 @@ class ChunkedArray:
         Raises
         ------
         IndexOutOfRange
-            If there are fewer, or the number is negative.
+            If there are fewer chunks, or the number is negative.
         InvalidType
-            If it is no int.
+            If it is not an int.
         """
         try:
             number = as_index(i)
         except TypeError:
-            raise InvalidType(f"a chunk is chosen by its number, found {i!r:.80}") from None
+            raise InvalidType(f"expected the number of a chunk, an int, found {i!r:.80}") from None
         if not 0 <= number < len(self.chunks):
             raise IndexOutOfRange(f"no chunk {number}: there are {len(self.chunks)}")
         found: Array = self.chunks[number]
@@ -190,7 +191,7 @@ class ChunkedArray:
     def take(self, indices: Any) -> ChunkedArray:
         """The slots at ``indices``, in that order, in one chunk; a copy of those slots.
 
-        The arguments and errors are those of :meth:`Array.take`; a chunked array of indices is taken too.
+        The arguments and errors are those of :meth:`Array.take`; indices may be a chunked array too.
         """
         positions, valid = checked_positions(one_array(indices))
         return self._gather(places(self._starts, positions, valid, "column"))
@@ -203,7 +204,7 @@ class ChunkedArray:
     def filter(self, mask: Any, null_selection_behavior: str = "drop") -> ChunkedArray:
         """The slots where ``mask`` is True, in the same chunks but for those that have none; a copy.
 
-        The arguments and errors are those of :meth:`Array.filter`; a chunked mask, in any chunks, is taken too.
+        The arguments and errors are those of :meth:`Array.filter`; the mask may be a chunked array too, in any chunks.
         """
         positions, valid = selection(one_array(mask), len(self), null_selection_behavior)
         parts = [self.chunks[i]._take(*part) for i, *part in sorted_places(self._starts, positions, valid)]
@@ -214,13 +215,13 @@ class ChunkedArray:
         return self._each(lambda chunk: chunk.drop_null())
 
     def fill_null(self, fill_value: Any) -> ChunkedArray:
-        """A value in the place of nulls; see :meth:`Array.fill_null`."""
+        """The same chunks with nulls replaced; see :meth:`Array.fill_null`."""
         return self._each(lambda chunk: chunk.fill_null(fill_value))
 
     # --- other forms ---
 
     def cast(self, target_type: DataType | str, safe: bool = True) -> ChunkedArray:
-        """The same values in another form of their type; see :meth:`Array.cast`."""
+        """The same values as another type, in the same chunks; see :meth:`Array.cast`."""
         target = as_type(target_type)
         if not self.chunks and target != self.type:
             nulls(0, self.type).cast(target, safe)  # whether there is a cast at all
@@ -326,7 +327,7 @@ def chunked_array(arrays: Any, type: DataType | str | None = None) -> ChunkedArr
     InvalidArgument
         If there is neither a chunk nor a type.
     InvalidType
-        If an array has another type, or it is no iterable of chunks.
+        If an array has another type, or ``arrays`` is not an iterable of chunks.
     InvalidData
         If a value does not fit the type.
     """
@@ -357,38 +358,11 @@ def _unified(arrays: Iterable[Any]) -> list[Any]:
     arrays = list(arrays)
     type = arrays[0].type
     if type.layout == "dictionary" and type.array_class is None and type.value_type.layout != "dictionary":
-        return _with_one_dictionary(arrays)
+        return with_one_dictionary(arrays)
     if not type.fields:
         return arrays
     children = [_unified([array._children[i] for array in arrays]) for i in range(len(type.fields))]
     return [array._with(children=list(parts)) for array, parts in zip(arrays, zip(*children, strict=True), strict=True)]
-
-
-def _with_one_dictionary(arrays: list[Any]) -> list[Any]:
-    first = arrays[0].dictionary
-    if all(array.dictionary is first for array in arrays):
-        return arrays
-    merged = concat_arrays([array.dictionary for array in arrays]).dictionary_encode()
-    type, dictionary, known = arrays[0].type, merged.dictionary, merged._mask()
-    most = int(np.iinfo(type.storage).max) + 1
-    if len(dictionary) > most:
-        raise InvalidData(f"{type}: {len(dictionary)} distinct values are more than the {most} that its indices reach")
-    codes = merged.indices.values
-    made, shift = [], 0
-    for part in arrays:
-        valid = part._mask()
-        indices = part._checked(valid)
-        slots = slice(None) if valid is None else np.flatnonzero(valid)
-        used = indices[slots].astype(np.int64) + shift
-        if known is not None and not known[used].all():  # a dictionary may hold nulls, but not the one for all
-            valid = np.ones(len(part), np.bool_) if valid is None else valid
-            valid[slots] = known[used]
-        data = np.zeros(len(part), type.storage)
-        data[slots] = np.where(codes[used] < 0, 0, codes[used])
-        shift += len(part.dictionary)
-        validity, count = validity_of(valid)
-        made.append(make_array(type, len(part), [validity, frozen(data)], count, 0, (), dictionary))
-    return made
 
 
 import_hooks.arrived("chunked")

@@ -46,7 +46,7 @@ class _RenamedFields:
 
 
 def several(values: Iterable[T], what: str) -> tuple[T, ...]:
-    """An argument that is to be a list; InvalidType for a string, which would be taken letter by letter."""
+    """An argument that has to be a list; InvalidType for a string, which would be read letter by letter."""
     if isinstance(values, (str, bytes)) or not hasattr(values, "__iter__"):
         raise InvalidType(f"expected a list of {what}, found {values!r:.80}; write [{values!r:.80}] for one")
     return tuple(values)
@@ -111,7 +111,7 @@ def given_fields(
         hint = "; rows as dicts are what from_pylist() takes" if rows else ""
         raise InvalidArgument(f"expected either names or a schema{hint}")
     if schema is not None and metadata is not None:
-        raise InvalidArgument("a schema brings its metadata; expected one or the other")
+        raise InvalidArgument("a schema has its own metadata; expected one or the other")
     given: Sequence[Field | str] = several(names or (), "names") if schema is None else checked_schema(schema).fields
     if len(given) != len(columns):
         what = "names" if schema is None else "fields"

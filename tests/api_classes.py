@@ -238,6 +238,12 @@ BATCH: dict[str, Entry] = {
 
 TABLE: dict[str, Entry] = {
     **_tabular("table", "pa.chunked_array([numbers, numbers.slice(0, 2)])"),
+    "append_column": Instead(
+        'table.append_column("x", [[1, 2], [3, 4, 5, 6]])',
+        'table.append_column("x", pa.chunked_array([[1, 2], [3, 4, 5, 6]]))',
+        "a list of lists could be lists or chunks and is refused: `pa.array` makes the one of it, `pa.chunked_array` "
+        "the other",
+    ),
     "combine_chunks": same("table.combine_chunks()"),
     "drop": same('table.drop(["n"])'),
     "flatten": same('pa.table({"s": structs, "n": structs}).flatten()'),

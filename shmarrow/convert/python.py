@@ -59,7 +59,7 @@ def from_python(type: DataType, values: Sequence[Any]) -> Values:
     Raises
     ------
     InvalidType
-        If a value is of a kind that the type does not take.
+        If a value is of a kind that the type does not have.
     InvalidData
         If a value lies outside of what the type can hold.
     """
@@ -163,7 +163,7 @@ def _take_floats(type: DataType, values: Sequence[Any]) -> Values:
         suspects = np.flatnonzero((back != wide) | (np.abs(wide) >= 1 << 53))
         for i in suspects.tolist():
             if _is_whole(values[i].__class__) and int(back[i]) != values[i]:
-                _refuse(type, values[i], f"not a float of {8 * storage.itemsize} bits")
+                _refuse(type, values[i], f"not exact as a {8 * storage.itemsize}-bit float")
     return result
 
 
@@ -265,7 +265,7 @@ def _timedeltas(type: Any, values: Sequence[Any], given: Sequence[Any] | None = 
 
 def _times(type: Any, values: Sequence[Any]) -> Values:
     if set(map(operator.attrgetter("tzinfo"), values)) != {None}:
-        _refuse(type, next(value for value in values if value.tzinfo is not None), "a time of Arrow has no time zone")
+        _refuse(type, next(value for value in values if value.tzinfo is not None), "Arrow's times have no time zone")
     hours, minutes, seconds, micros = _attributes(values, "hour", "minute", "second", "microsecond")
     return _checked(type, values, time.from_parts((hours * 60 + minutes) * 60 + seconds, micros, type))
 

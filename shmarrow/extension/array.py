@@ -50,7 +50,7 @@ class ExtensionArray(Array, of=ExtensionType):
         Raises
         ------
         InvalidType
-            If ``type`` is no extension type, or ``storage`` has another type than its storage type.
+            If ``type`` is not an extension type, or ``storage`` has another type than its storage type.
         """
         if not isinstance(type, ExtensionType):
             raise InvalidType(f"expected an ExtensionType, found {type!r:.80}")
@@ -108,7 +108,7 @@ class ExtensionArray(Array, of=ExtensionType):
         source = array.type
         if isinstance(source, ExtensionType):
             if source.__class__ is not target.__class__ or source.serialize() != target.serialize():
-                raise InvalidType(f"cannot cast {source} to {target}: they are not forms of the same values")
+                raise InvalidType(f"cannot cast {source} to {target}: there is no conversion between them")
             array = array.storage
         return cls.from_storage(target, array._cast_to(target.storage_type, safe))
 

@@ -25,7 +25,7 @@ def _no_builder(values: Any, type: DataType | None) -> Any:
 
 
 builder: Callable[[Any, DataType | None], Any] = _no_builder
-"""What makes an array of any values: :func:`shmarrow.array`, which stands above this package and is put here."""
+"""What makes an array of any values: :func:`shmarrow.array`, which is above this package and is put here."""
 
 
 def as_array(values: Any, what: str, type: DataType | None = None) -> Any:
@@ -34,7 +34,7 @@ def as_array(values: Any, what: str, type: DataType | None = None) -> Any:
     Raises
     ------
     InvalidType
-        If ``values`` is a type: those who wrote it take it to come first.
+        If ``values`` is a type, which comes last.
     """
     if isinstance(values, Array):
         return values
@@ -54,7 +54,7 @@ def checked_size(size: Any, what: str) -> int:
     Raises
     ------
     InvalidType
-        If it is no int.
+        If it is not an int.
     InvalidArgument
         If it is negative.
     """
@@ -168,7 +168,7 @@ def checked_mask(mask: Any, length: int) -> Mask:
     Raises
     ------
     InvalidType
-        If it holds anything but truth values; None and null are none.
+        If it holds anything but truth values, None and nulls included.
     InvalidArgument
         If it has another shape.
     """

@@ -1,4 +1,4 @@
-"""What all arrays share: length, validity, slicing, element access, equality, concatenation, validation.
+"""What all arrays share: length, validity, slicing, element access, equality, casts, validation.
 
 Rules kept here:
 
@@ -6,8 +6,7 @@ Rules kept here:
   length, and copies nothing;
 * what structure promises (numbers and sizes of buffers, lengths of children, the ends of offsets) is checked by
   :meth:`Array.validate` in a time that does not depend on the length; what values promise by ``validate(full=True)``;
-* a layout's class says in a few hooks how its slots are read, gathered, trimmed, joined and compared. Hooks may rely
-  on checked structure, never on values: values that break the rules end in one of our errors.
+* what differs between layouts is a hook of their class, see ``hooks``; operations do not switch over layouts.
 """
 
 from __future__ import annotations
@@ -18,31 +17,16 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self, SupportsIndex, overload
 import numpy as np
 
 from shmarrow import bitmap
-from shmarrow.bitmap import Mask
-from shmarrow.buffer import Buffer, Bytes
-from shmarrow.errors import (
-    CopyRequired,
-    IndexOutOfRange,
-    InvalidData,
-    InvalidType,
-)
+from shmarrow.buffer import Buffer
+from shmarrow.errors import CopyRequired, IndexOutOfRange, InvalidType
 from shmarrow.layout import validation
-from shmarrow.layout.listing import LISTING
-from shmarrow.layout.making import (
-    CLASSES,
-    _zeros,
-    array_class,
-    boolean_bits,
-    check_slots,
-    concat_arrays,
-    make_array,
-    one_null,
-)
-from shmarrow.layout.memory import Indices, read_only, slice_bounds
+from shmarrow.layout.hooks import LayoutHooks
+from shmarrow.layout.making import CLASSES, boolean_bits, check_slots, make_array
+from shmarrow.layout.memory import slice_bounds
 from shmarrow.layout.preview import Budget, clip, preview_items
 from shmarrow.layout.sizes import buffer_bytes, referenced_bytes
 from shmarrow.layout.validation import _has_required
-from shmarrow.types import DataType, Field, as_type
+from shmarrow.types import DataType, as_type
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -55,7 +39,7 @@ if TYPE_CHECKING:
 Slice = slice
 
 
-class Array:
+class Array(LayoutHooks):
     """An immutable sequence of values of one type ("Physical Memory Layout").
 
     Arrays come from :func:`shmarrow.array`, from readers and from other arrays; the constructor is for code that has
@@ -84,32 +68,11 @@ class Array:
     first asked for; threads that count at the same time find the same number.
     """
 
-    __slots__ = ("_buffers", "_children", "_dictionary", "_length", "_null_count", "_offset", "_type")
-    layouts: ClassVar[tuple[str, ...]] = ()
-    _joins_slices: ClassVar[bool] = False
-    """Whether :meth:`_join` takes arrays as they are, instead of trimmed ones."""
+    __slots__ = ()
 
     from_pyarrow: ClassVar[Callable[[Any], Any]]
     to_pyarrow: Callable[[], Any]
     to_torch: Callable[..., Any]
-
-    def __init__(
-        self,
-        type: Any,
-        length: int,
-        buffers: list[Bytes | None],
-        null_count: int = -1,
-        offset: int = 0,
-        children: Sequence[Array] = (),
-        dictionary: Array | None = None,
-    ) -> None:
-        self._type = type
-        self._length = length
-        self._buffers = buffers
-        self._null_count = null_count
-        self._offset = offset
-        self._children = children
-        self._dictionary = dictionary
 
     def __init_subclass__(cls, late: bool = False, of: type[DataType] | None = None) -> None:
         if of is not None:
@@ -136,27 +99,16 @@ class Array:
         return tuple(self._children)
 
     @property
-    def null_count(self) -> int:
-        """Number of null slots; counted once where the source did not say it."""
-        if self._null_count < 0:
-            self._null_count = self._count_nulls()
-        return self._null_count
-
-    def _count_nulls(self) -> int:
-        validity = self._validity()
-        return 0 if validity is None else self._length - bitmap.count(validity, self._offset, self._length)
-
-    @property
     def nbytes(self) -> int:
-        """Bytes that the slots of this array lie in: of a slice, those of the slice.
+        """Bytes that the slots of this array occupy; of a slice, only those of the slice.
 
-        Bitmaps count whole bytes, offsets one for each slot, children the part that is referred to, and dictionaries
-        and the data of views wholly.
+        Bitmaps count in whole bytes, offsets one for each slot, children by the part that is referred to; dictionaries
+        and the data of views count in full.
 
         Raises
         ------
         InvalidData
-            If offsets, run ends or type ids lead nowhere.
+            If offsets, run ends or type ids point outside of what they refer to.
         """
         return referenced_bytes(self)
 
@@ -164,39 +116,10 @@ class Array:
         """Bytes of all buffers, whatever the slice, children and dictionary included; each buffer once."""
         return buffer_bytes(self)
 
-    def _referenced_children(self) -> Sequence[Any]:
-        """The parts of the children that lie between the first and the last slot that is referred to."""
-        return ()
-
     def buffers(self) -> list[Buffer | None]:
         """The buffers of this array, then those of its children, in the order of the buffer listing; views."""
         own = [None if data is None else data.view(Buffer) for data in self._buffers]
         return own + [data for child in self._children for data in child.buffers()]
-
-    def _validity(self) -> Bytes | None:
-        buffers = self._buffers
-        return buffers[0] if buffers and LISTING[self._type.layout].has_validity else None
-
-    def _mask(self) -> Mask | None:
-        """True for valid slots, or None where no slot is null."""
-        if self.null_count == 0:
-            return None
-        validity = self._validity()
-        return None if validity is None else bitmap.unpack(validity, self._offset, self._length)
-
-    def _valid(self) -> Mask:
-        """A bool ndarray of shape (length,), True for valid slots; a copy.
-
-        Raises
-        ------
-        LimitExceeded
-            If slots that take no bytes of their own would make more than 2**24 values.
-        """
-        mask = self._mask()
-        if mask is None:
-            check_slots(self)
-            return np.ones(self._length, np.bool_)
-        return mask
 
     def is_null(self, nan_is_null: bool = False) -> BooleanArray:
         """A BooleanArray, True for slots that are null, also where a child, a run or a dictionary's value is; a copy.
@@ -225,20 +148,7 @@ class Array:
         result: BooleanArray = boolean_bits(self._valid_bits(), self._length)
         return result
 
-    def _valid_bits(self) -> Bytes:
-        """A bitmap from bit 0 on, 1 for slots that :meth:`_logical_nulls` does not name."""
-        check_slots(self)
-        if self.__class__._logical_nulls is Array._logical_nulls:  # validity says it all
-            bits = self._trimmed_validity()
-        else:
-            missing = self._logical_nulls()
-            bits = None if missing is None else bitmap.pack(~missing)
-        return bitmap.ones(self._length) if bits is None else bits
-
     # --- access ---
-
-    def __len__(self) -> int:
-        return self._length
 
     @overload
     def __getitem__(self, key: Slice) -> Self: ...
@@ -268,16 +178,6 @@ class Array:
         for start in range(0, self._length, 1024):
             yield from self.slice(start, 1024).to_pylist()
 
-    def _item(self, index: int) -> Any:
-        validity = self._validity() if self._null_count else None
-        if validity is not None and not bitmap.get(validity, self._offset + index):
-            return None
-        return self._value(index)
-
-    def _value(self, index: int) -> Any:
-        """The value of a slot that is not null."""
-        return self.slice(index, 1)._pylist(None)[0]
-
     def slice(self, offset: int = 0, length: int | None = None) -> Self:
         """The slots from ``offset`` on, ``length`` of them or as many as there are; copies nothing.
 
@@ -291,20 +191,6 @@ class Array:
         offset, length = slice_bounds(offset, length, self._length, "array")
         count = 0 if self._null_count == 0 else self._null_count if length == self._length else -1
         return self._with(offset=self._offset + offset, length=length, null_count=count)
-
-    def _with(self, **changes: Any) -> Self:
-        values: dict[str, Any] = {
-            "type": self._type, "length": self._length, "buffers": self._buffers, "null_count": self._null_count,
-            "offset": self._offset, "children": self._children, "dictionary": self._dictionary,
-        }  # fmt: skip
-        values.update(changes)
-        return self._made(**values)
-
-    @classmethod
-    def _made(cls, *arguments: Any, **keywords: Any) -> Self:
-        """What :func:`make_array` makes, where that is known to be of this class or one derived from it."""
-        made: Self = make_array(*arguments, **keywords)
-        return made
 
     def to_pylist(self) -> list[Any]:
         """The values as Python objects, None for null; a copy.
@@ -327,10 +213,6 @@ class Array:
         return values
 
     tolist = to_pylist
-
-    def _pylist(self, valid: Mask | None) -> list[Any]:
-        """The values as Python objects; slots that ``valid`` says are null may hold anything."""
-        raise NotImplementedError
 
     def to_numpy(self, zero_copy_only: bool = True) -> npt.NDArray[Any]:
         """The values as an ndarray of shape (length,).
@@ -381,34 +263,6 @@ class Array:
         result: Self = self._take(*checked_positions(indices))
         return result
 
-    def _take(self, indices: npt.NDArray[Any], valid: Mask | None = None) -> Any:
-        """The slots at integers of shape (n,); where ``valid`` is False a null, whatever the index."""
-        indices = indices.astype(np.int64, copy=False)
-        if valid is not None:
-            if valid.all():
-                valid = None
-            elif not LISTING[self._type.layout].has_validity or not self._length:
-                extended = concat_arrays([self, one_null(self._type)])
-                return extended._take(np.where(valid, indices, self._length))
-            else:
-                indices = np.where(valid, indices, 0)
-        if len(indices) and not (int(indices.min()) >= 0 and int(indices.max()) < self._length):
-            raise IndexOutOfRange(
-                f"indices run from {int(indices.min())} to {int(indices.max())}: the array has {self._length} values"
-            )
-        own = self._mask()
-        if own is not None:
-            valid = own[indices] if valid is None else own[indices] & valid
-        result = self._gather(indices)
-        return result if valid is None else result._masked(valid)
-
-    def _masked(self, valid: Mask) -> Any:
-        """The same slots with this validity instead of their own; the array starts at slot 0."""
-        return self._with_validity(bitmap.pack(valid), len(valid) - int(np.count_nonzero(valid)))
-
-    def _with_validity(self, bits: Bytes, null_count: int) -> Any:
-        return self._with(buffers=[read_only(bits), *self._buffers[1:]], null_count=null_count)
-
     def filter(self, mask: Any, null_selection_behavior: str = "drop") -> Self:
         """The slots where ``mask`` is True; a copy of what the layout needs to copy.
 
@@ -438,17 +292,17 @@ class Array:
         return self if missing is None else self._take(np.flatnonzero(~missing))
 
     def fill_null(self, fill_value: Any) -> Self:
-        """A value in the place of nulls, as :meth:`is_null` says; the array itself where there are none.
+        """The same array with the nulls, as :meth:`is_null` sees them, replaced; the array itself where there are none.
 
         Parameters
         ----------
         fill_value : object or Array
-            A value that the type takes, or an array with one for each slot; None fills nothing in.
+            A value of the type, or an array with one for each slot; None replaces nothing.
 
         Raises
         ------
         InvalidType, InvalidData
-            If the type does not take the value.
+            If the value is not one of the type.
         InvalidArgument
             If an array of values has another length.
         """
@@ -457,25 +311,6 @@ class Array:
         found: Self = fill_null(self, fill_value)
         return found
 
-    def _gather(self, indices: Indices) -> Any:
-        """The slots at ``indices``, which are in range, without validity and with offset 0."""
-        raise NotImplementedError
-
-    def trim(self) -> Self:
-        """An equal array with offset 0 that refers to no more bytes than its slots need; copies only what must move."""
-        raise NotImplementedError
-
-    def _trimmed_validity(self) -> Bytes | None:
-        validity = self._validity()
-        if validity is None or self.null_count == 0:
-            return None
-        return read_only(bitmap.realign(validity, self._offset, self._length))
-
-    @classmethod
-    def _join(cls, arrays: Sequence[Any]) -> Any:
-        """Trimmed arrays of one type one after another, without validity."""
-        raise NotImplementedError
-
     # --- comparing ---
 
     def equals(self, other: Any) -> bool:
@@ -483,31 +318,6 @@ class Array:
         if not isinstance(other, Array) or self._type != other._type or self._length != other._length:
             return False
         return (self is other and not _has_floats(self._type)) or self._equal(other, None)
-
-    def _equal(self, other: Any, live: Mask | None) -> bool:
-        """Whether arrays of one type and length are equal in the slots that ``live`` is True for, None for all."""
-        mine = self._validity() if self.null_count else None
-        theirs = other._validity() if other.null_count else None
-        if mine is not None or theirs is not None:
-            if live is not None:
-                if ((self._valid() != other._valid()) & live).any():
-                    return False
-            elif mine is None or theirs is None or not self._same_validity(mine, theirs, other):
-                return False
-        return self._same(other, live)
-
-    def _same_validity(self, mine: Bytes, theirs: Bytes, other: Any) -> bool:
-        return self.null_count == other.null_count and bitmap.same(
-            mine, self._offset, theirs, other._offset, self._length
-        )
-
-    def _same(self, other: Any, live: Mask | None) -> bool:
-        """Whether the values are the same in all slots that are live and not null, which are those in both arrays.
-
-        Others may hold anything; but as they mostly hold the same, comparing all of them comes first, and only what
-        differs is looked at under the mask.
-        """
-        raise NotImplementedError
 
     def __eq__(self, other: object) -> bool:
         return self.equals(other) if isinstance(other, Array) else NotImplemented
@@ -546,55 +356,6 @@ class Array:
         """
         validation.check_references(self)
 
-    def _takes(self, field: Field, found: DataType) -> bool:
-        """Whether the child of this field may have this type."""
-        return field.type == found
-
-    def _check_structure(self) -> None:
-        """What the structure of this layout promises beyond the sizes of its buffers."""
-
-    def _check_null_count(self) -> None:
-        found = self._count_nulls()
-        if self._null_count >= 0 and found != self._null_count:
-            raise InvalidData(f"{self._type}: the null count says {self._null_count}, the validity bitmap says {found}")
-
-    def _check_slots(self) -> None:
-        """Where values lead, and what they promise otherwise; layouts that see both in one walk say so."""
-        self._check_references()
-        self._check_values()
-
-    def _check_references(self) -> None:
-        """That offsets, views, indices, type ids and run ends lead to what is there."""
-
-    def _check_values(self) -> None:
-        """What the values of this layout promise otherwise."""
-
-    def _check_nullability(self, live: Mask | None) -> None:
-        """Children of non-nullable fields hold no nulls in slots that slots of this array refer to.
-
-        ``live`` is False for slots of this array that nothing refers to, None where all are referred to. The array has
-        passed all other checks.
-        """
-        if _has_required(self._type):
-            validation.check_nullability(self, live)
-
-    def _referenced(self, live: Mask | None) -> Iterator[tuple[Field | None, Any, Mask | None]]:
-        """Each child, which of its slots the slots that are ``live`` refer to, and its field; None for a dictionary.
-
-        A mask of None says: all of them.
-        """
-        yield from ()
-
-    def _live(self, live: Mask | None) -> Mask | None:
-        """The slots of ``live`` that are not null; None where that is all."""
-        mask = self._mask()
-        return live if mask is None else mask if live is None else mask & live
-
-    def _logical_nulls(self) -> Mask | None:
-        """True for slots that are null, also where a child or a dictionary says so; None where there are none."""
-        mask = self._mask()
-        return None if mask is None else ~mask
-
     # --- building ---
 
     @classmethod
@@ -612,7 +373,7 @@ class Array:
         Parameters
         ----------
         type : DataType or str
-            The type; one of dictionaries has no place for its values here, see :class:`DictionaryArray`.
+            The type; for dictionaries, whose values have no place here, see :class:`DictionaryArray`.
         length : int
             Number of slots.
         buffers : sequence of bytes-like objects, Buffer or None
@@ -637,31 +398,11 @@ class Array:
         """
         from shmarrow.layout.arguments import checked_parts
 
-        made = as_type(type)
-        if cls.layouts and made.layout not in cls.layouts:
-            raise InvalidType(f"{cls.__name__}: expected a type of layout {' or '.join(cls.layouts)}, found {made}")
+        made = cls._expect(type) if cls.layouts else as_type(type)
         result: Array = make_array(made, *checked_parts(made, length, buffers, null_count, offset, children or ()))
         result.validate()
         result._check_null_count()
         return result
-
-    @classmethod
-    def _expect(cls, type: Any) -> DataType:
-        """A type of a layout that this class has; anything else is refused."""
-        made = as_type(type)
-        if made.layout not in cls.layouts:
-            raise InvalidType(f"{cls.__name__}: expected a type of layout {' or '.join(cls.layouts)}, found {made}")
-        return made
-
-    @classmethod
-    def _nulls(cls, type: DataType, length: int) -> Any:
-        """An array of nulls; layouts whose children have to be as long say so."""
-        return _zeros(type, length)
-
-    @classmethod
-    def from_pylist(cls, type: Any, values: Sequence[Any], valid: Mask | None) -> Self:
-        """An array of ``type`` from Python values; ``valid`` is False where a value is None, None where none is."""
-        raise NotImplementedError
 
     # --- casting and encoding ---
 
@@ -673,15 +414,15 @@ class Array:
         target_type : DataType or str
             The type.
         safe : bool
-            True refuses to change a value. False gives up what does not fit: fractions of a number or of a unit of
-            time, digits beyond a precision, fields that the target does not name.
+            True refuses to change a value. False drops what does not fit: fractions of a number or of a unit of time,
+            digits beyond a scale or a float's precision, fields that the target does not name.
 
         Raises
         ------
         InvalidType
             If values of the one type are never values of the other.
         InvalidData
-            If a value does not fit the target, or a null comes under a field that is not nullable.
+            If a value does not fit the target, or a field that is not nullable would hold a null.
         """
         target = as_type(target_type)
         result: Array = self._cast_to(target, safe)
@@ -689,33 +430,17 @@ class Array:
             result._check_nullability(None)
         return result
 
-    def _cast_to(self, target: DataType, safe: bool) -> Any:
-        """As :meth:`cast`, for children; nullability is checked once, for the whole array."""
-        return self if self._type == target else array_class(target)._cast_from(self, target, safe)
-
-    @classmethod
-    def _cast_from(cls, array: Any, target: Any, safe: bool) -> Any:
-        """An array as a type of this class; for classes over arrays of any type."""
-        result = array._cast(target, safe)
-        if result is None:
-            raise InvalidType(f"cannot cast {array.type} to {target}: they are not forms of the same values")
-        return result
-
-    def _cast(self, target: Any, safe: bool) -> Any:
-        """The array as another type; None where values of the one are never values of the other."""
-        return None
-
     def view(self, target_type: DataType | str) -> Array:
         """The same bits as values of another type of the same width; copies nothing and checks no value.
 
         Raises
         ------
         InvalidType
-            If one of the types is not of a fixed number of bytes, or they differ in it.
+            If a type has no fixed width in bytes, or the widths differ.
         """
         target = as_type(target_type)
         if not self._type.layout == target.layout == "primitive" or self._type.byte_width != target.byte_width:
-            raise InvalidType(f"cannot view {self._type} as {target}: they are not of one number of bytes")
+            raise InvalidType(f"cannot view {self._type} as {target}: expected two types of the same fixed width")
         made: Array = make_array(target, self._length, self._buffers, self._null_count, self._offset)
         return made
 
@@ -773,16 +498,6 @@ class Array:
         made: RunEndEncodedArray = found
         return made
 
-    def _codes(self) -> Indices:
-        """For each slot the first slot with the same value, -1 for null; see ``codes``, which asks for them."""
-        raise NotImplementedError
-
-    def _run_starts(self) -> Indices:
-        """The slots that differ from the slot before them."""
-        from shmarrow.layout.codes import slot_codes
-
-        return np.flatnonzero(np.diff(slot_codes(self), prepend=-2))
-
     # --- showing ---
 
     def __str__(self) -> str:
@@ -793,18 +508,6 @@ class Array:
 
     def _preview(self, budget: Budget) -> str:
         return preview_items(self, budget)
-
-    def _item_preview(self, index: int, budget: Budget) -> str:
-        validity = self._validity() if self.null_count else None
-        if validity is not None and not bitmap.get(validity, self._offset + index):
-            return "null"
-        return self._value_preview(index, budget)
-
-    def _value_preview(self, index: int, budget: Budget) -> str:
-        value = self._value(index)
-        return (
-            "null" if value is None else clip(str(value) if not isinstance(value, (str, bytes)) else repr(value), 100)
-        )
 
     def __reduce__(self) -> tuple[Any, ...]:
         kept = self.trim()

@@ -62,8 +62,8 @@ _NATURAL: dict[Any, types.DataType] = {
 def choose(type: Any, values: Sequence[Any]) -> npt.NDArray[np.int64]:
     """The position of the child of a union that each value goes to; int64 of shape (n,).
 
-    None goes to a child that may be null. Where there is none it goes to the first: the slot may lie below one that is
-    null itself, and ``validate(full=True)`` tells.
+    None goes to a child that may be null. Where there is none it goes to the first: the slot may belong to a parent
+    that is null, and where it does not ``validate(full=True)`` reports it.
 
     Raises
     ------

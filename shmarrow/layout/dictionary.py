@@ -168,18 +168,9 @@ class DictionaryArray(Array):
         if all(array.dictionary is dictionary or array.dictionary.equals(dictionary) for array in arrays[1:]):
             data = np.concatenate([array._buffers[1] for array in arrays])
             return make_array(type, length, [None, read_only(data)], 0, 0, (), dictionary)
-        merged = encode(concat_arrays([array.dictionary for array in arrays]), "encode", "int64")
-        count = len(merged.dictionary)
-        if count > np.iinfo(type.storage).max + 1:
-            raise InvalidData(f"{type}: {count} distinct values are more than its indices reach; decode first")
-        codes, parts, shift = merged.indices.values, [], 0
-        for array in arrays:
-            mask = array._mask()
-            indices = array._checked(mask).astype(np.int64) + shift
-            parts.append(np.zeros(len(array), np.int64) if mask is not None and not mask.any() else codes[indices])
-            shift += len(array.dictionary)
-        data = np.concatenate(parts).astype(type.storage)
-        return make_array(type, length, [None, frozen(data)], 0, 0, (), merged.dictionary)
+        dictionary, codes = _merged(arrays, "encode")
+        data = np.maximum(np.concatenate(codes), 0).astype(type.storage)
+        return make_array(type, length, [None, frozen(data)], 0, 0, (), dictionary)
 
     def _same(self, other: Any, live: Mask | None) -> bool:
         dictionary = self._dictionary_()
@@ -269,7 +260,7 @@ class DictionaryArray(Array):
         Raises
         ------
         InvalidType
-            If the indices are no integers.
+            If the indices are not integers.
         InvalidData
             If an index points outside of the dictionary.
         InvalidArgument
@@ -307,9 +298,52 @@ def encode(
         raise InvalidArgument(f"null_encoding is 'mask' or 'encode', found {null_encoding!r:.80}")
     type = DictionaryType("int32" if index_type is None else index_type, array.type, ordered)
     codes, first = codes_of(array, null_encoding == "encode")
-    if len(first) > np.iinfo(type.storage).max + 1:
-        raise InvalidData(f"{type}: {len(first)} distinct values are more than its indices reach")
-    known = codes >= 0 if mask is None else (codes >= 0) & mask
+    _check_reach(type, len(first))
+    return _over(type, codes if mask is None else np.where(mask, codes, -1), array._take(first))
+
+
+def _check_reach(type: Any, count: int) -> None:
+    most = int(np.iinfo(type.storage).max) + 1
+    if count > most:
+        raise InvalidData(f"{type}: {count} distinct values are more than the {most} that its indices reach")
+
+
+def _over(type: Any, codes: Indices, dictionary: Any) -> Any:
+    """An array of indices, null where they are -1, into a dictionary."""
+    known = codes >= 0
     validity, count = validity_of(None if known.all() else known)
-    indices = frozen(np.where(known, codes, 0).astype(type.storage))
-    return make_array(type, len(array), [validity, indices], count, 0, (), array._take(first))
+    indices = frozen(np.maximum(codes, 0).astype(type.storage))
+    return make_array(type, len(codes), [validity, indices], count, 0, (), dictionary)
+
+
+def with_one_dictionary(arrays: list[Any]) -> list[Any]:
+    """Arrays of one dictionary type with one dictionary for all; nulls in dictionaries become nulls of the arrays.
+
+    Raises
+    ------
+    InvalidData
+        If there are more distinct values than the indices reach.
+    """
+    first = arrays[0].dictionary
+    if all(array.dictionary is first for array in arrays):
+        return arrays
+    dictionary, codes = _merged(arrays, "mask")
+    return [_over(arrays[0].type, part, dictionary) for part in codes]
+
+
+def _merged(arrays: Sequence[Any], null_encoding: str) -> tuple[Any, list[Indices]]:
+    """The distinct values of the dictionaries of arrays, and for each array the indices into them, -1 for nulls."""
+    type = arrays[0].type
+    merged = encode(concat_arrays([array.dictionary for array in arrays]), null_encoding, "int64")
+    _check_reach(type, len(merged.dictionary))
+    known = merged._mask()
+    codes = merged.indices.values if known is None else np.where(known, merged.indices.values, -1)
+    found, shift = [], 0
+    for array in arrays:
+        valid = array._mask()
+        slots = slice(None) if valid is None else np.flatnonzero(valid)
+        part = np.full(len(array), -1, np.int64)
+        part[slots] = codes[array._checked(valid)[slots].astype(np.int64) + shift]
+        found.append(part)
+        shift += len(array.dictionary)
+    return merged.dictionary, found

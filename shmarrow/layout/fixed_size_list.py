@@ -12,7 +12,7 @@ from shmarrow.errors import CopyRequired, InvalidArgument, InvalidData
 from shmarrow.layout.arguments import as_array, checked_size, masked_validity, refuse_type
 from shmarrow.layout.array import Array
 from shmarrow.layout.items import items_of_lists, spread_lists
-from shmarrow.layout.list_forms import Lengths, cast_lists, list_codes
+from shmarrow.layout.list_forms import Lists
 from shmarrow.layout.making import check_slots, concat_arrays, make_array, nulls, spread
 from shmarrow.layout.memory import Indices, check_expansion, ranges, validity_of
 from shmarrow.layout.preview import Budget
@@ -22,16 +22,11 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
 
-class FixedSizeListArray(Lengths, Array):
+class FixedSizeListArray(Lists):
     """Lists that all have the same length."""
 
     __slots__ = ()
     layouts = ("fixed_size_list",)
-
-    @property
-    def values(self) -> Array:
-        """The child array as it is in memory, whatever the slice."""
-        return self._children[0]
 
     def flatten(self) -> Array:
         """The values of all lists that are not null, one list after another."""
@@ -97,12 +92,6 @@ class FixedSizeListArray(Lengths, Array):
         check_slots(self)
         size = self._type.list_size
         return np.arange(self._length) * size, np.full(self._length, size, np.int64), self._window()
-
-    def _codes(self) -> Indices:
-        return list_codes(self)
-
-    def _cast(self, target: Any, safe: bool) -> Any:
-        return cast_lists(self, target, safe)
 
     def _referenced_children(self) -> Sequence[Any]:
         return [self._window()]
@@ -180,7 +169,7 @@ class FixedSizeListArray(Lengths, Array):
         size = made.list_size
         length = len(child) // size if size else 0 if mask is None else len(mask)
         if length * size != len(child):
-            raise InvalidData(f"{made}: a child of {len(child)} values makes no whole number of lists of {size}")
+            raise InvalidData(f"{made}: a child of {len(child)} values is not a whole number of lists of {size}")
         validity, count = masked_validity(mask, length)
         result: Self = make_array(made, length, [validity], count, 0, [child])
         result.validate()

@@ -31,7 +31,7 @@ def items_of_lists(type: Any, values: Sequence[Any]) -> tuple[Indices, Any]:
     Raises
     ------
     InvalidType
-        If a value is no list.
+        If a value is not a list.
     """
     from shmarrow.layout.from_values import array_from_pylist
 
@@ -74,7 +74,7 @@ def forms_of(values: Sequence[npt.NDArray[Any]]) -> dict[tuple[Any, ...], list[i
     dtypes = list(map(_DTYPE, values))
     dimensions = set(map(_NDIM, values))
     if 0 in dimensions:
-        raise InvalidType(f"the list at {list(map(_NDIM, values)).index(0)} is an ndarray without dimensions")
+        raise InvalidType(f"the list at {list(map(_NDIM, values)).index(0)} is a 0-d ndarray")
     if dimensions == {1} and dtypes.count(first.dtype) == len(dtypes) and len(kinds_of(values)) == 1:
         return {(first.dtype, (), first.__class__): None}
     forms: dict[tuple[Any, ...], list[int] | None] = {}

@@ -17,7 +17,7 @@ from shmarrow.errors import InvalidData
 from shmarrow.layout.arguments import as_array, masked_validity, offsets_and_nulls, refuse_type
 from shmarrow.layout.array import Array
 from shmarrow.layout.items import items_of_lists
-from shmarrow.layout.list_forms import Lengths, cast_lists, list_codes
+from shmarrow.layout.list_forms import Lists
 from shmarrow.layout.making import concat_arrays, make_array, spread
 from shmarrow.layout.memory import Indices, frozen, offsets_of, ranges, validity_of
 from shmarrow.layout.offsets import (
@@ -35,16 +35,11 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
 
-class ListArray(Lengths, Array):
+class ListArray(Lists):
     """Lists of any length."""
 
     __slots__ = ()
     layouts: ClassVar[tuple[str, ...]] = ("list",)
-
-    @property
-    def values(self) -> Array:
-        """The child array as it is in memory, whatever the slice."""
-        return self._children[0]
 
     @property
     def offsets(self) -> npt.NDArray[Any]:
@@ -129,12 +124,6 @@ class ListArray(Lengths, Array):
         first = int(offsets[0])
         return offsets[:-1] - first, np.diff(offsets), self.values.slice(first, int(offsets[-1]) - first)
 
-    def _codes(self) -> Indices:
-        return list_codes(self)
-
-    def _cast(self, target: Any, safe: bool) -> Any:
-        return cast_lists(self, target, safe)
-
     def _referenced_children(self) -> Sequence[Any]:
         offsets = trimmed_offsets(self, len(self.values))[1]
         return [self.values.slice(offsets.start, offsets.stop - offsets.start)]
@@ -183,7 +172,7 @@ class ListArray(Lengths, Array):
         InvalidData
             If the ends of the offsets do not lie within the child, or its type is not that of the lists' items.
         InvalidType
-            If the offsets are no integers, or the type is not one of these lists.
+            If the offsets are not integers, or the type is not one of these lists.
         InvalidArgument
             If the mask has another length, or offsets are null too.
         """

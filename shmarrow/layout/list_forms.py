@@ -1,7 +1,4 @@
-"""Lists of all layouts as lists of another, and which of them are the same.
-
-Each layout says where its lists start, how long they are, and what they lie in (``_spans``).
-"""
+"""What the arrays of all layouts of lists share: lengths, which lists are the same, and casts to another layout."""
 
 from __future__ import annotations
 
@@ -11,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from shmarrow.errors import InvalidData, InvalidType
+from shmarrow.layout.array import Array
 from shmarrow.layout.making import make_array
 from shmarrow.layout.memory import Indices, frozen, offsets_of, ranges, validity_of
 from shmarrow.layout.offsets import checked_offsets, trimmed_offsets
@@ -24,37 +22,45 @@ LISTS = ("list", "large_list", "list_view", "large_list_view", "fixed_size_list"
 """The layouts of lists; maps are lists too, of entries."""
 
 
-class Lengths:
-    """What the arrays of all layouts of lists say of their lists."""
+class Lists(Array):
+    """Lists of any layout: a class of its arrays says in :meth:`_spans` where its lists lie."""
 
     __slots__ = ()
 
+    def _spans(self) -> tuple[Indices, Indices, Any]:
+        """Where each list starts, how long it is, and the array that these lie in; null slots may have items."""
+        raise NotImplementedError
+
+    @property
+    def values(self) -> Array:
+        """The child array as it is in memory, whatever the slice."""
+        return self._children[0]
+
     def value_lengths(self) -> PrimitiveArray:
         """The number of items of each list, null for null, in the integers that the type has for offsets; a copy."""
-        array: Any = self
-        dtype = getattr(array.type, "offset_dtype", np.dtype("<i4"))
-        sizes, valid = array._spans()[1], array._mask()
+        dtype = getattr(self._type, "offset_dtype", np.dtype("<i4"))
+        sizes, valid = self._spans()[1], self._mask()
         validity, nulls = validity_of(valid)
         kept = sizes if valid is None else np.where(valid, sizes, 0)
         type = int64() if dtype.itemsize == 8 else int32()
-        result: PrimitiveArray = make_array(type, len(array), [validity, frozen(kept.astype(dtype))], nulls)
+        result: PrimitiveArray = make_array(type, self._length, [validity, frozen(kept.astype(dtype))], nulls)
         return result
 
     def value_parent_indices(self) -> PrimitiveArray:
         """For each item that ``flatten()`` gives, the slot of the list that it is in: an int64 array; a copy."""
-        array: Any = self
-        sizes, valid = array._spans()[1], array._mask()
-        slots = np.repeat(np.arange(len(array)), sizes if valid is None else np.where(valid, sizes, 0))
+        sizes, valid = self._spans()[1], self._mask()
+        slots = np.repeat(np.arange(self._length), sizes if valid is None else np.where(valid, sizes, 0))
         result: PrimitiveArray = make_array(int64(), len(slots), [None, frozen(slots)], 0)
         return result
 
+    def _codes(self) -> Indices:
+        from shmarrow.layout.codes import of_lists
 
-def list_codes(array: Any) -> Indices:
-    """The codes of lists of any layout."""
-    from shmarrow.layout.codes import of_lists
+        starts, sizes, items = self._spans()
+        return of_lists(items, starts, sizes, self._mask())
 
-    starts, sizes, items = array._spans()
-    return of_lists(items, starts, sizes, array._mask())
+    def _cast(self, target: Any, safe: bool) -> Any:
+        return cast_lists(self, target, safe)
 
 
 def cast_lists(array: Any, target: Any, safe: bool, convert: Callable[[Any], Any] | None = None) -> Any:

@@ -12,7 +12,7 @@ from shmarrow.errors import InvalidArgument, InvalidData
 from shmarrow.layout.arguments import as_array, exact_integers, masked_validity, offsets_and_nulls, refuse_type
 from shmarrow.layout.array import Array
 from shmarrow.layout.items import items_of_lists
-from shmarrow.layout.list_forms import Lengths, cast_lists, list_codes
+from shmarrow.layout.list_forms import Lists
 from shmarrow.layout.making import blank_mask, concat_arrays, make_array
 from shmarrow.layout.memory import Indices, check_expansion, frozen, offsets_of, ranges, validity_of, view_of
 from shmarrow.layout.preview import Budget
@@ -23,16 +23,11 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
 
-class ListViewArray(Lengths, Array, late=True):
+class ListViewArray(Lists, late=True):
     """Lists by offset and size."""
 
     __slots__ = ()
     layouts: ClassVar[tuple[str, ...]] = ("list_view",)
-
-    @property
-    def values(self) -> Array:
-        """The child array as it is in memory, whatever the slice."""
-        return self._children[0]
 
     @property
     def offsets(self) -> npt.NDArray[Any]:
@@ -163,12 +158,6 @@ class ListViewArray(Lengths, Array, late=True):
         last = int((starts + sizes).max()) if used.any() else 0
         return np.where(used, starts - first, 0), sizes, self.values.slice(first, last - first)
 
-    def _codes(self) -> Indices:
-        return list_codes(self)
-
-    def _cast(self, target: Any, safe: bool) -> Any:
-        return cast_lists(self, target, safe)
-
     def _referenced_children(self) -> Sequence[Any]:
         return self._children
 
@@ -222,7 +211,7 @@ class ListViewArray(Lengths, Array, late=True):
         InvalidArgument
             If there are not as many offsets as sizes, or the mask has another length, or offsets are null too.
         InvalidType
-            If offsets or sizes are no integers, or the type is not one of these lists.
+            If offsets or sizes are not integers, or the type is not one of these lists.
         InvalidData
             If the child has another type than the lists' items.
         """

@@ -104,7 +104,7 @@ def nulls(size: int, type: DataType | str | None = None) -> Array:
     Raises
     ------
     InvalidType
-        If ``size`` is no int, or ``type`` no type; or for a union without children, which has no nulls.
+        If ``size`` is not an int, or ``type`` not a type; or for a union without children, which has no nulls.
     InvalidArgument
         If ``size`` is negative.
     LimitExceeded
@@ -134,7 +134,7 @@ def one_null(type: DataType) -> Any:
     size = _slot_bytes(type)
     if size > EXPANDED_VALUES:
         raise LimitExceeded(
-            f"a null of {clip(str(type), 200)} would take {size} bytes that the data do not have, "
+            f"a null of {clip(str(type), 200)} would take {size} bytes that are not in the data, "
             f"more than the {EXPANDED_VALUES} that are made at once"
         )
     return nulls(1, type)

@@ -111,7 +111,7 @@ class MapArray(ListArray):
         if falls.any():
             i = int(falls.argmax())
             raise InvalidData(
-                f"{self._type}: slot {int(owner[i])} has the key {keys[i + 1]!r:.80} behind {keys[i]!r:.80}, "
+                f"{self._type}: slot {int(owner[i])} has the key {keys[i + 1]!r:.80} after {keys[i]!r:.80}, "
                 "but the type says that keys are sorted"
             )
 
@@ -138,7 +138,7 @@ class MapArray(ListArray):
             If the ends of the offsets do not lie within the keys, a key is null, there are not as many items as keys,
             or one of them has another type than ``type`` says.
         InvalidType
-            If the offsets are no integers, or the type is not one of maps.
+            If the offsets are not integers, or the type is not one of maps.
         InvalidArgument
             If the mask has another length, or offsets are null too.
         """

@@ -45,9 +45,6 @@ class RunEndEncodedArray(Array, late=True):
         """The values of all runs as they are in memory, whatever the slice."""
         return self._children[1]
 
-    def _count_nulls(self) -> int:
-        return 0
-
     @property
     def null_count(self) -> int:
         return 0

@@ -1,4 +1,4 @@
-"""Slots chosen by truth values, and values in the place of nulls."""
+"""Slots chosen by truth values, and nulls replaced by values."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def selection(mask: Any, length: int, null_selection_behavior: str = "drop") -> 
 
 
 def fill_null(array: Any, fill_value: Any) -> Any:
-    """A value, or the values of another array, in the place of nulls; see :meth:`Array.fill_null`."""
+    """Nulls replaced by a value, or by the values of another array; see :meth:`Array.fill_null`."""
     check_slots(array)
     if hasattr(fill_value, "as_py"):
         fill_value = fill_value.as_py()

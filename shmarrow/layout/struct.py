@@ -36,7 +36,7 @@ class StructArray(Array):
         return self._children[index].slice(self._offset, self._length)
 
     def flatten(self) -> list[Array]:
-        """The child arrays with the slots of this array, null where the struct is; copies what becomes null only."""
+        """The child arrays with the slots of this array, null where the struct is; copies only what gets more nulls."""
         valid = self._mask()
         return self._windows() if valid is None else [_under(child, valid) for child in self._windows()]
 

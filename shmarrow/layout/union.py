@@ -57,9 +57,6 @@ class UnionArray(Array, late=True):
         child = self._children[index]
         return child if self._dense else child.slice(self._offset, self._length)
 
-    def _count_nulls(self) -> int:
-        return 0
-
     @property
     def null_count(self) -> int:
         return 0
@@ -383,7 +380,7 @@ class UnionArray(Array, late=True):
         InvalidArgument
             If there are not as many offsets as type ids, or not as many names or type ids as children.
         InvalidType
-            If the type is not one of such unions, or type ids or offsets are no integers.
+            If the type is not one of such unions, or type ids or offsets are not integers.
         InvalidData
             If a child has another type than its field.
         """

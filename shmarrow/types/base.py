@@ -10,6 +10,7 @@ Rules kept in this package:
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from operator import index
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
 import numpy as np
@@ -214,6 +215,29 @@ def as_metadata(metadata: MetadataLike | None) -> Metadata | None:
             raise InvalidType(f"metadata are strings or bytes, found {key!r}: {value!r}")
         result[pair[0]] = pair[1]
     return FrozenMetadata(result) if result else None
+
+
+def as_bool(value: Any, what: str, default: bool) -> bool:
+    """A truth value, of which None is the default; InvalidType for anything else."""
+    if value.__class__ is bool:
+        return bool(value)
+    if value is None:
+        return default
+    if isinstance(value, np.bool_):
+        return bool(value)
+    raise InvalidType(f"{what} is True or False, found {value!r:.80}")
+
+
+def as_int(value: Any, what: str) -> int:
+    """A number without a fraction; InvalidType for anything else, truth values too."""
+    if value.__class__ is int:
+        return int(value)
+    try:
+        if isinstance(value, (bool, np.bool_)):
+            raise TypeError
+        return index(value)
+    except TypeError:
+        raise InvalidType(f"{what} is an int, found {value!r:.80}") from None
 
 
 def utf8(value: str, what: str) -> bytes:

@@ -26,7 +26,7 @@ def from_numpy_dtype(dtype: np.dtype[Any]) -> DataType:
     if found is None and dtype.kind == "V" and dtype.names is None and dtype.subdtype is None:
         found = FixedSizeBinaryType(dtype.itemsize)
     if found is None:
-        raise InvalidType(f"no Arrow type has values of the numpy dtype {dtype}")
+        raise InvalidType(f"there is no Arrow type for the numpy dtype {dtype}")
     return found
 
 

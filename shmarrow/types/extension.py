@@ -7,7 +7,7 @@ Rules kept here:
   not fit the type of that name, a column stays its storage, and the entries stay as they are;
 * in memory an array of an extension type has the buffers and children of its storage, so a type answers to ``layout``,
   ``storage`` and ``fields`` as its storage type does, and every walk by the buffer listing takes it as it is;
-* whatever the code of a type makes of a stranger's bytes, an exception included, reading goes on.
+* whatever a type's own code makes of untrusted bytes, an exception included, reading goes on.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class ExtensionType(DataType, abstract=True, metaclass=_Freezing):
         storage = as_type(storage_type)
         inner = storage.value_type if isinstance(storage, DictionaryType) else storage
         if isinstance(inner, ExtensionType):
-            raise InvalidArgument(f"{self.extension_name}: an extension type is no storage of another, found {storage}")
+            raise InvalidArgument(f"{self.extension_name}: the storage cannot be an extension type, found {storage}")
         self.storage_type = storage
 
     def serialize(self) -> bytes:
@@ -246,7 +246,7 @@ def _fitting(name: bytes, storage: DataType, serialized: bytes) -> ExtensionType
     cls = load()
     try:
         made = cls.deserialize(storage, serialized)
-    except Exception:  # the code of a user's type, over bytes of a stranger: whatever it raises, they do not fit
+    except Exception:  # the code of a user's type, over untrusted bytes: whatever it raises, they do not fit
         return None
     return made if isinstance(made, ExtensionType) and made.storage_type == storage else None
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, ClassVar
 
 from shmarrow.errors import InvalidType
-from shmarrow.types.base import DataType, Metadata, MetadataLike, as_metadata, as_type, utf8
+from shmarrow.types.base import DataType, Metadata, MetadataLike, as_bool, as_metadata, as_type, utf8
 
 __all__ = ["Field", "FieldsLike", "as_field", "as_fields", "field"]
 
@@ -23,7 +23,7 @@ class Field:
     Raises
     ------
     InvalidType
-        If the name is no string.
+        If the name is no string, or ``nullable`` neither a truth value nor None, which stands for True.
     InvalidArgument
         If the name has no UTF-8 form.
     """
@@ -45,7 +45,7 @@ class Field:
             utf8(name, "the field name")
         _set_name(self, name)
         _set_type(self, as_type(type))
-        _set_nullable(self, bool(nullable))
+        _set_nullable(self, nullable if nullable.__class__ is bool else as_bool(nullable, "nullable", True))
         _set_metadata(self, as_metadata(metadata))
 
     def __setattr__(self, name: str, value: Any) -> None:

@@ -1,6 +1,6 @@
-"""What kind of type a type is, by the names of ``pyarrow.types``: one line for each question.
+"""Predicates on types, under the names of ``pyarrow.types``: one line each.
 
-An extension type is none of these; ask about its ``storage_type``.
+All are False for an extension type; ask about its ``storage_type``.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _LISTS = (ListType, LargeListType, FixedSizeListType, ListViewType, LargeListVie
 
 
 def _asks(*classes: type[DataType], **parameters: Any) -> Callable[[DataType], bool]:
-    """A question: whether a type is of one of the classes and has the parameters."""
+    """A predicate: whether a type is of one of the classes and has the parameters."""
 
     def predicate(t: DataType) -> bool:
         if not isinstance(t, DataType):
@@ -120,4 +120,4 @@ __all__ = [name for name in globals() if name.startswith("is_")]
 for _name in __all__:
     _predicate = globals()[_name]
     _predicate.__name__ = _predicate.__qualname__ = _name
-    _predicate.__doc__ = f"Whether ``t`` is what ``pyarrow.types.{_name}`` says of a type; InvalidType for no type."
+    _predicate.__doc__ = f"Whether ``t`` is what ``pyarrow.types.{_name}`` tests for; InvalidType for no DataType."

@@ -11,7 +11,7 @@ from typing import ClassVar, Literal, overload
 import numpy as np
 
 from shmarrow.errors import InvalidArgument, InvalidType
-from shmarrow.types.base import ALIASES, DataType, DType
+from shmarrow.types.base import ALIASES, DataType, DType, as_int
 from shmarrow.types.descriptors import DATE_UNIT, INTERVAL_UNIT, PRECISION, TIME_UNIT, TypeDescriptor, simple_types
 
 __all__ = [
@@ -122,6 +122,8 @@ class DecimalType(FixedWidthType, members=("Decimal",)):
     def __init__(self, bits: int, precision: int, scale: int = 0) -> None:
         if bits not in self.MAX_PRECISION:
             raise InvalidArgument(f"a decimal has 32, 64, 128 or 256 bits, found {bits}")
+        precision = as_int(precision, "the precision of a decimal")
+        scale = as_int(scale, "the scale of a decimal")
         if not 1 <= precision <= self.MAX_PRECISION[bits]:
             raise InvalidArgument(
                 f"decimal{bits} has a precision of 1 to {self.MAX_PRECISION[bits]}, found {precision}"
@@ -237,6 +239,7 @@ class FixedSizeBinaryType(FixedWidthType, members=("FixedSizeBinary",)):
     width: int
 
     def __init__(self, width: int) -> None:
+        width = as_int(width, "the width of a fixed-size binary")
         if not 0 <= width < 1 << 31:
             raise InvalidArgument(f"the width of a fixed-size binary is an int32 of at least 0, found {width}")
         self._set(width=width)
@@ -427,6 +430,7 @@ def binary(length: int) -> FixedSizeBinaryType: ...
 
 def binary(length: int = -1) -> BinaryType | FixedSizeBinaryType:
     """Byte strings, of any length, or all of the ``length`` given."""
+    length = as_int(length, "the width of a fixed-size binary")
     return BinaryType(False) if length == -1 else FixedSizeBinaryType(length)
 
 

@@ -191,7 +191,7 @@ class Schema:
         IndexOutOfRange
             If there are fewer fields, or the position is negative.
         InvalidType
-            If the field is no Field, or the position no int.
+            If the field is not a Field, or the position not an int.
         """
         i = position(i, len(self) + 1)
         fields = self.fields
@@ -244,21 +244,21 @@ class Schema:
 
 
 def position(i: int, count: int) -> int:
-    """A position at which something is changed; none from the end, as ``get_field_index`` says -1 for unknown names.
+    """A position to change; not counted from the end, as ``get_field_index`` gives -1 for unknown names.
 
     Raises
     ------
     IndexOutOfRange
-        If it is negative, or ``count`` and more.
+        If it is negative, or ``count`` or more.
     InvalidType
-        If it is no int.
+        If it is not an int.
     """
     try:
         found = i.__index__()
     except AttributeError:
-        raise InvalidType(f"a field is changed by its position, found {i!r:.80}") from None
+        raise InvalidType(f"expected the position of a field, an int, found {i!r:.80}") from None
     if not 0 <= found < count:
-        raise IndexOutOfRange(f"no position {found}: there are {count} to choose from, counted from 0")
+        raise IndexOutOfRange(f"no position {found}: there are {count}, counted from 0")
     return found
 
 

@@ -1,0 +1,364 @@
+"""What a layout's class has to say: the hooks behind the operations that all arrays share, each with its contract.
+
+A new layout is a class derived from :class:`~shmarrow.layout.array.Array` that overrides them:
+
+===================================================================  ==================================================
+each layout                                                          ``layouts``, ``_pylist``, ``_value``, ``_gather``,
+                                                                     ``trim``, ``_join``, ``_same``, ``_codes``,
+                                                                     ``from_pylist``
+those whose structure or values can break rules                      ``_check_structure``, ``_check_references``,
+                                                                     ``_check_values``
+those with children or a dictionary                                  ``_referenced``, ``_referenced_children``
+those whose nulls are not, or not only, those of a validity bitmap   ``_logical_nulls``, ``_nulls``, ``_count_nulls``,
+                                                                     ``_check_null_count``
+those that have a cast                                               ``_cast``, ``_cast_from``
+those that can do better than the default                            ``_item``, ``_run_starts``, ``_value_preview``,
+                                                                     ``_item_preview``, ``_check_slots``, ``to_numpy``
+===================================================================  ==================================================
+
+Hooks may rely on what :meth:`Array.validate` checks without ``full``, never on values: another process may write
+to the memory at any time. Values that break the rules end in one of our errors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, Self
+
+import numpy as np
+
+from shmarrow import bitmap
+from shmarrow.bitmap import Mask
+from shmarrow.buffer import Bytes
+from shmarrow.errors import IndexOutOfRange, InvalidData, InvalidType
+from shmarrow.layout import validation
+from shmarrow.layout.listing import LISTING
+from shmarrow.layout.making import _zeros, array_class, check_slots, concat_arrays, make_array, one_null
+from shmarrow.layout.memory import Indices, read_only
+from shmarrow.layout.preview import Budget, clip
+from shmarrow.layout.validation import _has_required
+from shmarrow.types import DataType, Field, as_type
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from shmarrow.layout.array import Array
+
+
+class LayoutHooks:
+    """The parts of an array, what hooks are written with, and the hooks."""
+
+    __slots__ = ("_buffers", "_children", "_dictionary", "_length", "_null_count", "_offset", "_type")
+
+    def __init__(
+        self,
+        type: Any,
+        length: int,
+        buffers: list[Bytes | None],
+        null_count: int = -1,
+        offset: int = 0,
+        children: Sequence[Array] = (),
+        dictionary: Array | None = None,
+    ) -> None:
+        self._type = type
+        self._length = length
+        self._buffers = buffers
+        self._null_count = null_count
+        self._offset = offset
+        self._children = children
+        self._dictionary = dictionary
+
+    # --- what hooks are written with: these are the same for every layout ---
+
+    def __len__(self) -> int:
+        return self._length
+
+    @property
+    def null_count(self) -> int:
+        """Number of null slots; counted once where the source did not say it."""
+        if self._null_count < 0:
+            self._null_count = self._count_nulls()
+        return self._null_count
+
+    def _validity(self) -> Bytes | None:
+        """The validity bitmap, whose first bit is that of slot 0 of the buffers, not of the array; None without one."""
+        buffers = self._buffers
+        return buffers[0] if buffers and LISTING[self._type.layout].has_validity else None
+
+    def _mask(self) -> Mask | None:
+        """True for valid slots, by the validity bitmap; None where no slot is null."""
+        if self.null_count == 0:
+            return None
+        validity = self._validity()
+        return None if validity is None else bitmap.unpack(validity, self._offset, self._length)
+
+    def _live(self, live: Mask | None) -> Mask | None:
+        """The slots of ``live`` that are not null; None where that is all."""
+        mask = self._mask()
+        return live if mask is None else mask if live is None else mask & live
+
+    def _trimmed_validity(self) -> Bytes | None:
+        """The validity bitmap of an array that starts at slot 0, for :meth:`trim`; None where no slot is null."""
+        validity = self._validity()
+        if validity is None or self.null_count == 0:
+            return None
+        return read_only(bitmap.realign(validity, self._offset, self._length))
+
+    def _with(self, **changes: Any) -> Self:
+        """The same array with other parts: ``type``, ``length``, ``buffers``, ``null_count``, ``offset`` and so on."""
+        values: dict[str, Any] = {
+            "type": self._type, "length": self._length, "buffers": self._buffers, "null_count": self._null_count,
+            "offset": self._offset, "children": self._children, "dictionary": self._dictionary,
+        }  # fmt: skip
+        values.update(changes)
+        return self._made(**values)
+
+    def _valid_bits(self) -> Bytes:
+        """A bitmap from bit 0 on, 1 for slots that :meth:`_logical_nulls` does not name."""
+        check_slots(self)
+        if self.__class__._logical_nulls is LayoutHooks._logical_nulls:  # validity says it all
+            bits = self._trimmed_validity()
+        else:
+            missing = self._logical_nulls()
+            bits = None if missing is None else bitmap.pack(~missing)
+        return bitmap.ones(self._length) if bits is None else bits
+
+    def _masked(self, valid: Mask) -> Any:
+        """The same slots with this validity instead of their own; the array starts at slot 0."""
+        return self._with_validity(bitmap.pack(valid), len(valid) - int(np.count_nonzero(valid)))
+
+    def _with_validity(self, bits: Bytes, null_count: int) -> Any:
+        return self._with(buffers=[read_only(bits), *self._buffers[1:]], null_count=null_count)
+
+    @classmethod
+    def _made(cls, *arguments: Any, **keywords: Any) -> Self:
+        """What :func:`make_array` makes, where that is known to be of this class or one derived from it."""
+        made: Self = make_array(*arguments, **keywords)
+        return made
+
+    @classmethod
+    def _expect(cls, type: Any) -> DataType:
+        """A type of one of the layouts of this class; anything else is refused."""
+        made = as_type(type)
+        if made.layout not in cls.layouts:
+            raise InvalidType(f"{cls.__name__}: expected a type of layout {' or '.join(cls.layouts)}, found {made}")
+        return made
+
+    # --- what hooks ask of other arrays, which may be of any layout ---
+
+    def _take(self, indices: npt.NDArray[Any], valid: Mask | None = None) -> Any:
+        """The slots at integers of shape (n,); where ``valid`` is False a null, whatever the index."""
+        indices = indices.astype(np.int64, copy=False)
+        if valid is not None:
+            if valid.all():
+                valid = None
+            elif not LISTING[self._type.layout].has_validity or not self._length:
+                extended = concat_arrays([self, one_null(self._type)])
+                return extended._take(np.where(valid, indices, self._length))
+            else:
+                indices = np.where(valid, indices, 0)
+        if len(indices) and not (int(indices.min()) >= 0 and int(indices.max()) < self._length):
+            raise IndexOutOfRange(
+                f"indices run from {int(indices.min())} to {int(indices.max())}: the array has {self._length} values"
+            )
+        own = self._mask()
+        if own is not None:
+            valid = own[indices] if valid is None else own[indices] & valid
+        result = self._gather(indices)
+        return result if valid is None else result._masked(valid)
+
+    def _equal(self, other: Any, live: Mask | None) -> bool:
+        """Whether arrays of one type and length are equal in the slots that ``live`` is True for, None for all."""
+        mine = self._validity() if self.null_count else None
+        theirs = other._validity() if other.null_count else None
+        if mine is not None or theirs is not None:
+            if live is not None:
+                if ((self._valid() != other._valid()) & live).any():
+                    return False
+            elif mine is None or theirs is None or not self._same_validity(mine, theirs, other):
+                return False
+        return self._same(other, live)
+
+    def _same_validity(self, mine: Bytes, theirs: Bytes, other: Any) -> bool:
+        return self.null_count == other.null_count and bitmap.same(
+            mine, self._offset, theirs, other._offset, self._length
+        )
+
+    def _cast_to(self, target: DataType, safe: bool) -> Any:
+        """As :meth:`Array.cast`, for children; nullability is checked once, for the whole array."""
+        return self if self._type == target else array_class(target)._cast_from(self, target, safe)
+
+    # --- hooks: the layout, and its nulls ---
+
+    layouts: ClassVar[tuple[str, ...]] = ()
+    """The rows of :data:`~shmarrow.layout.listing.LISTING` that the class is for."""
+
+    def _count_nulls(self) -> int:
+        """The number of null slots, by a look at them."""
+        validity = self._validity()
+        return 0 if validity is None else self._length - bitmap.count(validity, self._offset, self._length)
+
+    def _valid(self) -> Mask:
+        """A bool ndarray of shape (length,), True for slots that the array itself does not make null; a copy.
+
+        Raises
+        ------
+        LimitExceeded
+            If slots that take no bytes of their own would make more than 2**24 values.
+        """
+        mask = self._mask()
+        if mask is None:
+            check_slots(self)
+            return np.ones(self._length, np.bool_)
+        return mask
+
+    def _logical_nulls(self) -> Mask | None:
+        """True for slots that are null, also where a child, a run or a dictionary makes them so; None for none."""
+        mask = self._mask()
+        return None if mask is None else ~mask
+
+    @classmethod
+    def _nulls(cls, type: DataType, length: int) -> Any:
+        """An array of nulls. The default has buffers of zeros and children without slots."""
+        return _zeros(type, length)
+
+    # --- hooks: values ---
+
+    def _pylist(self, valid: Mask | None) -> list[Any]:
+        """The values as Python objects, one for each slot.
+
+        ``valid`` is False for null slots, None where none is null. The caller puts None there, so anything may stand
+        in their place; but what their bytes say must not be followed, as it may lead nowhere.
+        """
+        raise NotImplementedError
+
+    def _item(self, index: int) -> Any:
+        """The value of a slot from 0 to the length as a Python object, None for a null."""
+        validity = self._validity() if self._null_count else None
+        if validity is not None and not bitmap.get(validity, self._offset + index):
+            return None
+        return self._value(index)
+
+    def _value(self, index: int) -> Any:
+        """The same, of a slot that is not null."""
+        raise NotImplementedError
+
+    @classmethod
+    def from_pylist(cls, type: Any, values: Sequence[Any], valid: Mask | None) -> Self:
+        """An array of ``type`` from Python values; ``valid`` is False where a value is None, None where none is."""
+        raise NotImplementedError
+
+    # --- hooks: slots taken, left out and joined ---
+
+    def _gather(self, indices: Indices) -> Any:
+        """The slots at ``indices``, an int64 ndarray within the length, without validity and with offset 0."""
+        raise NotImplementedError
+
+    def trim(self) -> Self:
+        """An equal array with offset 0 that refers to no more bytes than its slots need; copies only what must move."""
+        raise NotImplementedError
+
+    _joins_slices: ClassVar[bool] = False
+    """Whether :meth:`_join` takes arrays as they are, instead of trimmed ones."""
+
+    @classmethod
+    def _join(cls, arrays: Sequence[Any]) -> Any:
+        """Two or more trimmed arrays of one type one after another, without validity."""
+        raise NotImplementedError
+
+    # --- hooks: which values are the same ---
+
+    def _same(self, other: Any, live: Mask | None) -> bool:
+        """Whether two arrays of one type and length, with the same nulls, hold the same values.
+
+        Only slots that are not null, and that ``live`` is True for, count; a ``live`` of None says all. Other slots may
+        hold anything; but as they mostly hold the same, compare all first, and look under the mask at what differs.
+        NaN equals nothing, 0.0 equals -0.0.
+        """
+        raise NotImplementedError
+
+    def _codes(self) -> Indices:
+        """For each slot the first slot with the same bits, -1 for a null; :mod:`~shmarrow.layout.codes` asks for it."""
+        raise NotImplementedError
+
+    def _run_starts(self) -> Indices:
+        """The slots that differ in their bits from the slot before them, slot 0 among them."""
+        from shmarrow.layout.codes import slot_codes
+
+        return np.flatnonzero(np.diff(slot_codes(self), prepend=-2))
+
+    # --- hooks: validation ---
+
+    def _takes(self, field: Field, found: DataType) -> bool:
+        """Whether the child of this field may have this type."""
+        return field.type == found
+
+    def _check_structure(self) -> None:
+        """Raise InvalidData where the structure breaks a rule beyond the sizes of buffers; takes constant time."""
+
+    def _check_null_count(self) -> None:
+        """Raise InvalidData where the null count is not that of the slots."""
+        found = self._count_nulls()
+        if self._null_count >= 0 and found != self._null_count:
+            raise InvalidData(f"{self._type}: the null count says {self._null_count}, the validity bitmap says {found}")
+
+    def _check_slots(self) -> None:
+        """Both of the following; layouts that see both in one walk override it."""
+        self._check_references()
+        self._check_values()
+
+    def _check_references(self) -> None:
+        """Raise InvalidData where an offset, view, index, type id or run end leads outside of what there is."""
+
+    def _check_values(self) -> None:
+        """Raise InvalidData where a value breaks any other rule of the layout or type, such as UTF-8."""
+
+    def _check_nullability(self, live: Mask | None) -> None:
+        """Raise InvalidData where a field that is not nullable has a null in a slot that this array refers to.
+
+        ``live`` is False for slots of this array that nothing refers to, None where all are referred to. The array has
+        passed all other checks.
+        """
+        if _has_required(self._type):
+            validation.check_nullability(self, live)
+
+    def _referenced(self, live: Mask | None) -> Iterator[tuple[Field | None, Any, Mask | None]]:
+        """Each child with its field, and which of its slots are referred to by slots that are ``live``.
+
+        A mask of None says all of them; a dictionary comes with a field of None.
+        """
+        yield from ()
+
+    def _referenced_children(self) -> Sequence[Any]:
+        """The parts of the children that lie between the first and the last slot that is referred to."""
+        return ()
+
+    # --- hooks: casts ---
+
+    def _cast(self, target: Any, safe: bool) -> Any:
+        """The array as another type; None where values of the one type are never values of the other."""
+        return None
+
+    @classmethod
+    def _cast_from(cls, array: Any, target: Any, safe: bool) -> Any:
+        """An array of any type as a type of this class; overridden where that says more than the source's ``_cast``."""
+        result = array._cast(target, safe)
+        if result is None:
+            raise InvalidType(f"cannot cast {array.type} to {target}: there is no conversion between them")
+        return result
+
+    # --- hooks: showing ---
+
+    def _item_preview(self, index: int, budget: Budget) -> str:
+        """A slot as text for ``str()``, within a budget; it raises nothing that :meth:`_value` would not."""
+        validity = self._validity() if self.null_count else None
+        if validity is not None and not bitmap.get(validity, self._offset + index):
+            return "null"
+        return self._value_preview(index, budget)
+
+    def _value_preview(self, index: int, budget: Budget) -> str:
+        """The same, of a slot that is not null."""
+        value = self._value(index)
+        return (
+            "null" if value is None else clip(str(value) if not isinstance(value, (str, bytes)) else repr(value), 100)
+        )
