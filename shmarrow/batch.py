@@ -18,6 +18,7 @@ from shmarrow.bitmap import Mask
 from shmarrow.columns import Columns, Key
 from shmarrow.errors import InvalidArgument, InvalidData, InvalidType, not_expected
 from shmarrow.layout.array import Array
+from shmarrow.layout.making import check_slots
 from shmarrow.layout.memory import Indices, check_expansion, slice_bounds
 from shmarrow.layout.struct import StructArray
 from shmarrow.naming import with_nulls
@@ -46,7 +47,7 @@ class ColumnView:
     offset, length : int
         The rows.
     own : mapping of int to Array
-        The columns that are not from that batch, by their places; whoever has the view has them already.
+        The columns that are not from that batch, by their places; they are built already.
     """
 
     __slots__ = ("batch", "indices", "length", "offset", "own")
@@ -198,14 +199,16 @@ class RecordBatch(Columns[Array]):
     def slice(self, offset: int = 0, length: int | None = None) -> RecordBatch:
         """The rows from ``offset`` on, ``length`` of them or as many as there are; builds and copies nothing.
 
+        Beyond the end there are none.
+
         Raises
         ------
         IndexOutOfRange
-            If ``offset`` is negative or beyond the end.
+            If ``offset`` is negative.
         InvalidArgument
             If ``length`` is negative.
         """
-        offset, length = slice_bounds(offset, length, self.num_rows, "batch")
+        offset, length = slice_bounds(offset, length, self.num_rows)
         return self._view(self._schema, None, offset, length)
 
     def _with_schema(self, schema: Schema) -> RecordBatch:
@@ -256,9 +259,18 @@ class RecordBatch(Columns[Array]):
     _rows = _gathered
 
     def drop_null(self) -> RecordBatch:
-        """The rows that have no null in any column; a copy of those rows."""
+        """The rows that have no null in any column; a copy of those rows.
+
+        Raises
+        ------
+        LimitExceeded
+            If the slots of a column occupy no memory and are more than 2**24; those of the null type may be.
+        """
+        if any(type.layout == "null" for type in self.schema.types):
+            return self.slice(0, 0)
         complete: Mask | None = None
         for column in self.columns:
+            check_slots(column)
             missing = column._logical_nulls()
             if missing is not None:
                 complete = ~missing if complete is None else complete & ~missing
@@ -305,7 +317,7 @@ class RecordBatch(Columns[Array]):
             return False
         return super().equals(other, check_metadata)
 
-    def validate(self, *, full: bool = False) -> None:
+    def validate(self, full: bool = False) -> None:
         """Check every column, by structure or with ``full`` by value; see :meth:`Array.validate`.
 
         Raises

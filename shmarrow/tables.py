@@ -166,9 +166,11 @@ class Table(Columns[ChunkedArray]):
     def slice(self, offset: int = 0, length: int | None = None) -> Table:
         """The rows from ``offset`` on, ``length`` of them or as many as there are; builds and copies nothing.
 
+        Beyond the end there are none.
+
         The errors are those of :meth:`RecordBatch.slice`.
         """
-        offset, length = slice_bounds(offset, length, self.num_rows, "table")
+        offset, length = slice_bounds(offset, length, self.num_rows)
         return Table(self._schema, cut(self.batches, self._starts, offset, length))
 
     def unify_dictionaries(self) -> Table:
@@ -223,7 +225,7 @@ class Table(Columns[ChunkedArray]):
         """A dict of Python values for each row; of columns with the same name the last."""
         return [row for batch in self.batches for row in batch.to_pylist()]
 
-    def validate(self, *, full: bool = False) -> None:
+    def validate(self, full: bool = False) -> None:
         """Check every batch; see :meth:`RecordBatch.validate`."""
         for i, batch in enumerate(self.batches):
             try:

@@ -13,7 +13,7 @@ from shmarrow.bitmap import Mask
 from shmarrow.build.infer import type_of_ndarray, type_of_values
 from shmarrow.build.nulls import nan_to_null, without_nan
 from shmarrow.build.sources import plain
-from shmarrow.convert import kinds_of
+from shmarrow.convert import exact_items, kinds_of
 from shmarrow.errors import InvalidArgument, InvalidData, InvalidType
 from shmarrow.layout import arguments
 from shmarrow.layout.array import Array
@@ -194,7 +194,8 @@ def array(
         pandas Series or Index over one. Arrays of any library with an Arrow interface, such as pyarrow and polars,
         keep their type and their memory. An ndarray of several dimensions becomes fixed-size lists, a structured one
         structs, a list of ndarrays lists, a pandas categorical a dictionary array. A chunked array becomes one array,
-        by a copy where it has several chunks. Among Python values None, pandas' NA and NaT, and numpy's NaT are null.
+        by a copy where it has several chunks; the rows of a record batch or a table become structs. Among Python values
+        None, pandas' NA and NaT, and numpy's NaT are null.
     type : DataType or str, optional
         The type; inferred from the values where it is not given, see :func:`infer_type`.
     mask : bool ndarray, Array or sequence of bool, optional
@@ -220,10 +221,10 @@ def array(
 
     Notes
     -----
-    What differs from pyarrow: text and bytes are not mixed, nor are timestamps with and without a time zone; dates
-    among timestamps, nanoseconds and the time of a datetime are never dropped; integers from 2**63 on are uint64; a
-    str, bytes or dict as ``obj`` is refused, as it is one value; byte-swapped, structured and multi-dimensional
-    ndarrays are accepted.
+    What differs from pyarrow: text and bytes are not mixed, nor are dates and datetimes, nor datetimes with and without
+    a time zone, also where ``type`` says which; nanoseconds and the time of a datetime are never dropped; integers from
+    2**63 on are uint64; a str, bytes or dict as ``obj`` is refused, as it is one value; byte-swapped, structured and
+    multi-dimensional ndarrays are accepted.
     """
     if obj.__class__ is np.ndarray and type is mask is size is None and not from_pandas and obj.ndim == 1:
         number = _NUMBERS.get(obj.dtype)
@@ -234,6 +235,8 @@ def array(
     if not isinstance(obj, (list, tuple, np.ndarray, Array)):
         obj, pandas = plain(obj, count, array)
         from_pandas = pandas if from_pandas is None else from_pandas
+    elif isinstance(obj, (list, tuple)):
+        obj = exact_items(obj)
     if count is not None and getattr(obj, "ndim", None) != 0:
         obj = obj[:count]
     make: Callable[..., Any]
@@ -278,7 +281,7 @@ def infer_type(values: Any, mask: Any = None, from_pandas: bool = False) -> Data
 
 
 def _count(size: Any) -> int | None:
-    """How many values are taken, None for all of them."""
+    """The number of values to read, None for all of them."""
     try:
         count = index(size)
     except TypeError:

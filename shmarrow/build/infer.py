@@ -11,7 +11,7 @@ import numpy as np
 
 from shmarrow import types
 from shmarrow.bitmap import Mask
-from shmarrow.convert import kinds_of
+from shmarrow.convert import exact_items, kinds_of
 from shmarrow.convert.python import DayTime, MonthDayNano
 from shmarrow.errors import InvalidType
 from shmarrow.layout.array import Array
@@ -19,6 +19,7 @@ from shmarrow.layout.from_numpy import lists_of, type_of_dtype
 from shmarrow.layout.from_values import null_kinds
 from shmarrow.layout.items import columns_of_dicts, forms_of
 from shmarrow.types import DataType, from_numpy_dtype
+from shmarrow.types.zones import zone_name
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -35,6 +36,7 @@ _BY_CLASS: list[tuple[Any, DataType]] = [
 _NO_INTEGERS = (bool, np.timedelta64)  # which derive from integers
 _UNITS = ("D", "s", "ms", "us", "ns")
 _LISTS = (list, tuple, np.ndarray, Array, range, set, frozenset)
+_SEQUENCES = (list, tuple, set, frozenset)
 _DEPTH = 64
 
 _HINTS: dict[str, str] = {
@@ -184,8 +186,11 @@ def _spans(values: Sequence[Any], kinds: set[Any]) -> DataType:
 def _moments(values: Sequence[Any], kinds: set[Any]) -> DataType:
     units = _numpy_units(values, np.datetime64)
     classes = {kind for kind in kinds if issubclass(kind, dt.datetime)}
+    dates = any(issubclass(kind, dt.date) for kind in kinds - classes)
+    if dates and (classes or units - {"D"}):
+        raise InvalidType("no type takes dates and moments: a date is not the moment at midnight; give the type")
     if not classes:
-        if not units and not any(issubclass(kind, dt.date) for kind in kinds):
+        if not units and not dates:
             return types.null()
         return types.timestamp(_finest(units)) if units - {"D"} else types.date32()
     moments = [value for value in values if value.__class__ in classes]
@@ -198,29 +203,6 @@ def _moments(values: Sequence[Any], kinds: set[Any]) -> DataType:
             "no single type fits timestamps with a time zone beside dates or timestamps without one; give the type"
         )
     return types.timestamp(_finest(units), zone_name(aware[0]) if aware else None)
-
-
-def zone_name(zone: dt.tzinfo) -> str:
-    """The name that Arrow has for a time zone: that of the zone database, or an offset such as ``+07:30``.
-
-    Raises
-    ------
-    InvalidType
-        If there is none.
-    """
-    for attribute in ("key", "zone"):  # of zoneinfo, and of pytz
-        name = getattr(zone, attribute, None)
-        if isinstance(name, str):
-            return name
-    offset = zone.utcoffset(None)
-    if offset is None or offset.total_seconds() % 60:
-        raise InvalidType(
-            f"the time zone {zone!r:.80} has no name in Arrow; use zoneinfo, or an offset in whole minutes"
-        )
-    if not offset:
-        return "UTC"
-    minutes = int(offset.total_seconds()) // 60
-    return f"{'-' if minutes < 0 else '+'}{abs(minutes) // 60:02}:{abs(minutes) % 60:02}"
 
 
 # --- values with parts ------------------------------------------------------------------------------------------
@@ -254,6 +236,9 @@ def _struct(values: Sequence[Any], above: tuple[Any, ...]) -> DataType:
 def _list(values: Sequence[Any], kinds: set[Any], above: tuple[Any, ...]) -> DataType:
     above = _below(values, above)
     known = [value for value in values if value is not None]
+    if not kinds.issubset(_LISTS):
+        known = [exact_items(value) if isinstance(value, _SEQUENCES) else value for value in known]
+        kinds = kinds_of(known)
     if all(issubclass(kind, Array) for kind in kinds):
         return types.list_(_one_type([value.type for value in known]))
     if all(issubclass(kind, np.ndarray) for kind in kinds):

@@ -23,6 +23,8 @@ from shmarrow.convert.ndarray import from_ndarray
 from shmarrow.errors import InvalidData, InvalidType
 from shmarrow.types import DataType
 
+_type_of = type  # functions here have a parameter named type
+
 _Taker: TypeAlias = Callable[[Any, Sequence[Any]], Values]
 
 _EPOCH = dt.datetime(1970, 1, 1)
@@ -51,6 +53,27 @@ class MonthDayNano(NamedTuple):
     months: int
     days: int
     nanoseconds: int
+
+
+def exact_bytes(type: DataType, values: Sequence[Any], kinds: set[Any]) -> Sequence[Any]:
+    """For types of text and bytes the values of classes derived from str, bytes and bytearray as these have them.
+
+    What such a class says of its length or of its items has no influence on what an array holds.
+    """
+    if type.layout not in _BYTES and type.descriptor.values != "bytes":
+        return values
+    make = {
+        kind: copy for kind in kinds for base, copy in _EXACT.items() if issubclass(kind, base) and kind is not base
+    }
+    return [make[_type_of(value)](value) if _type_of(value) in make else value for value in values] if make else values
+
+
+_BYTES = {"binary", "large_binary", "binary_view"}
+_EXACT: dict[Any, Callable[[Any], Any]] = {
+    str: str.__str__,
+    bytes: lambda value: bytes.__getitem__(value, slice(None)),
+    bytearray: lambda value: bytearray.__getitem__(value, slice(None)),
+}
 
 
 def from_python(type: DataType, values: Sequence[Any]) -> Values:
@@ -227,16 +250,22 @@ def _take_counts(type: Any, values: Sequence[Any]) -> Values:
 def _taker(type: Any, takers: dict[Any, _Taker], value: Any) -> _Taker:
     pandas = hasattr(value, "asm8") and isinstance(value, (dt.datetime, dt.timedelta))
     if pandas and value.asm8.__class__ in takers:  # with nanoseconds, which those of Python do not have
-        local = type.descriptor.values == "date"
-        return lambda type, values: _numpy_times(
-            type, [(each.replace(tzinfo=None) if local else each).asm8 for each in values], values
-        )
+        return _pandas_times
     if isinstance(value, bool) or (isinstance(value, np.timedelta64) and np.timedelta64 not in takers):
         raise _bad(type, value)
     taker = next((taker for kind, taker in takers.items() if isinstance(value, kind)), None)
     if taker is None:
         raise _bad(type, value)
     return taker
+
+
+def _pandas_times(type: Any, values: Sequence[Any]) -> Values:
+    """Timestamps and timedeltas of pandas, with their nanoseconds; as dates what clocks in their time zone show."""
+    if type.descriptor.values == "timestamp":
+        _check_zones(type, values)
+    local = type.descriptor.values == "date"
+    plain = [(each.replace(tzinfo=None) if local else each).asm8 for each in values]
+    return _numpy_times(type, plain, values)
 
 
 def _numpy_times(type: Any, values: Sequence[Any], given: Sequence[Any] | None = None) -> Values:
@@ -271,18 +300,28 @@ def _times(type: Any, values: Sequence[Any]) -> Values:
 
 
 def _moments(type: Any, values: Sequence[Any]) -> Values:
-    """Datetimes; those without a time zone are in UTC where the type has one."""
-    zones = set(map(operator.attrgetter("tzinfo"), values))
-    epoch = _EPOCH
-    if zones != {None}:
-        epoch = _EPOCH.replace(tzinfo=dt.UTC)
-        if None in zones:
-            moments = [value if value.tzinfo is not None else value.replace(tzinfo=dt.UTC) for value in values]
-            return _timedeltas(type, list(map(operator.sub, moments, itertools.repeat(epoch))), values)
+    """Datetimes, with a time zone where the type has one."""
+    _check_zones(type, values)
+    epoch = _EPOCH if type.tz is None else _EPOCH.replace(tzinfo=dt.UTC)
     return _timedeltas(type, list(map(operator.sub, values, itertools.repeat(epoch))), values)
 
 
+def _check_zones(type: Any, values: Sequence[Any]) -> None:
+    """Refuse datetimes that have a time zone where the type has none, or none where the type has one."""
+    zones = set(map(operator.attrgetter("tzinfo"), values))
+    if type.tz is None and zones != {None}:
+        value = next(value for value in values if value.tzinfo is not None)
+        remedy = "give a type with one, or value.astimezone(zone).replace(tzinfo=None)"
+        raise InvalidType(f"{type}: cannot take {value!r:.80}, which has a time zone; {remedy}")
+    if type.tz is not None and None in zones:
+        value = next(value for value in values if value.tzinfo is None)
+        remedy = "give a type without one, or value.replace(tzinfo=zone)"
+        raise InvalidType(f"{type}: cannot take {value!r:.80}, which has no time zone; {remedy}")
+
+
 def _days(type: Any, values: Sequence[Any]) -> Values:
+    if getattr(type, "tz", None) is not None:
+        raise InvalidType(f"{type}: cannot take {values[0]!r:.80}, as a date has no time zone; make datetimes of dates")
     days = np.fromiter(map(dt.date.toordinal, values), np.int64, len(values)) - _EPOCH.toordinal()
     return _checked(type, values, time.in_units(days, time.DAY, type, True))
 

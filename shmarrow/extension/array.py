@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Self
 
 from shmarrow.bitmap import Mask
+from shmarrow.convert import kinds_of
 from shmarrow.errors import InvalidType
 from shmarrow.layout.array import Array
 from shmarrow.layout.making import array_class, nulls
@@ -78,6 +79,9 @@ class ExtensionArray(Array, of=ExtensionType):
 
     def _gather(self, indices: Indices) -> Any:
         return self._under(self._storage._gather(indices))
+
+    def _gather_valid(self, indices: Indices, valid: Mask) -> Any:
+        return self._under(self._storage._gather_valid(indices, valid))
 
     def trim(self) -> Self:
         result: Self = self._under(self._storage.trim())
@@ -154,7 +158,10 @@ class ExtensionArray(Array, of=ExtensionType):
 
     @classmethod
     def from_pylist(cls, type: Any, values: Sequence[Any], valid: Mask | None) -> Self:
+        from shmarrow.convert.python import exact_bytes
+
         items = [None if value is None else type.from_python(value) for value in values]
+        items = list(exact_bytes(type.storage_type, items, kinds_of(items)))
         storage = array_class(type.storage_type).from_pylist(type.storage_type, items, valid)
         return cls.from_storage(type, storage)
 

@@ -61,8 +61,11 @@ def _array_from_arrow(value: Any) -> Any:
 def _open_array_doors() -> None:
     from shmarrow.build.sources import read_class, read_interface
     from shmarrow.chunked import ChunkedArray
+    from shmarrow.tables import Table
 
     read_class(ChunkedArray, ChunkedArray.combine_chunks)
+    read_class(RecordBatch, RecordBatch.to_struct_array)
+    read_class(Table, lambda table: table.to_struct_array().combine_chunks())
     for method in ("__arrow_array__", "__arrow_c_array__", "__arrow_c_stream__"):
         read_interface(method, _array_from_arrow)
 

@@ -18,10 +18,10 @@ import numpy as np
 
 from shmarrow import bitmap
 from shmarrow.buffer import Buffer
-from shmarrow.errors import CopyRequired, IndexOutOfRange, InvalidType
+from shmarrow.errors import EXPANDED_VALUES, CopyRequired, IndexOutOfRange, InvalidType, LimitExceeded
 from shmarrow.layout import validation
 from shmarrow.layout.hooks import LayoutHooks
-from shmarrow.layout.making import CLASSES, boolean_bits, check_slots, make_array
+from shmarrow.layout.making import CLASSES, boolean_bits, check_slots, make_array, no_memory
 from shmarrow.layout.memory import slice_bounds
 from shmarrow.layout.preview import Budget, clip, preview_items
 from shmarrow.layout.sizes import buffer_bytes, referenced_bytes
@@ -162,6 +162,8 @@ class Array(LayoutHooks):
             start, stop, step = key.indices(self._length)
             if step == 1:
                 return self.slice(start, max(stop - start, 0))
+            if len(range(start, stop, step)) > EXPANDED_VALUES:
+                check_slots(self)
             return self._take(np.arange(start, stop, step))
         try:
             index = key.__index__()
@@ -181,27 +183,30 @@ class Array(LayoutHooks):
     def slice(self, offset: int = 0, length: int | None = None) -> Self:
         """The slots from ``offset`` on, ``length`` of them or as many as there are; copies nothing.
 
+        Beyond the end there are none.
+
         Raises
         ------
         IndexOutOfRange
-            If ``offset`` is negative or beyond the end.
+            If ``offset`` is negative.
         InvalidArgument
             If ``length`` is negative.
         """
-        offset, length = slice_bounds(offset, length, self._length, "array")
+        offset, length = slice_bounds(offset, length, self._length)
         count = 0 if self._null_count == 0 else self._null_count if length == self._length else -1
         return self._with(offset=self._offset + offset, length=length, null_count=count)
 
     def to_pylist(self) -> list[Any]:
         """The values as Python objects, None for null; a copy.
 
-        Their class depends on the type alone: timestamps, durations and times in nanoseconds are
-        ``numpy.datetime64`` and ``numpy.timedelta64``, in other units those of ``datetime``.
+        Their class depends on the type alone: timestamps without a time zone and durations in nanoseconds are
+        ``numpy.datetime64`` and ``numpy.timedelta64``, all other dates and times those of ``datetime``.
 
         Raises
         ------
         InvalidData
-            If ``datetime`` has no such value, such as a date beyond the year 9999; :meth:`to_numpy` has it.
+            If ``datetime`` cannot hold a value, such as a date beyond the year 9999 or a fraction of a microsecond;
+            :meth:`to_numpy` returns it.
         LimitExceeded
             If slots that take no bytes of their own would make more than 2**24 values.
         """
@@ -257,6 +262,8 @@ class Array(LayoutHooks):
             If the indices have another shape.
         IndexOutOfRange
             If an index is negative or beyond the end.
+        LimitExceeded
+            If there is no memory for the result.
         """
         from shmarrow.layout.arguments import checked_positions
 
@@ -317,7 +324,10 @@ class Array(LayoutHooks):
         """Same type, same length, the same slots null and the same values in all others; NaN equals nothing."""
         if not isinstance(other, Array) or self._type != other._type or self._length != other._length:
             return False
-        return (self is other and not _has_floats(self._type)) or self._equal(other, None)
+        try:
+            return (self is other and not _has_floats(self._type)) or self._equal(other, None)
+        except MemoryError:
+            raise no_memory(self, self._length) from None
 
     def __eq__(self, other: object) -> bool:
         return self.equals(other) if isinstance(other, Array) else NotImplemented
@@ -423,9 +433,16 @@ class Array(LayoutHooks):
             If values of the one type are never values of the other.
         InvalidData
             If a value does not fit the target, or a field that is not nullable would hold a null.
+        LimitExceeded
+            If there is no memory for the result.
         """
         target = as_type(target_type)
-        result: Array = self._cast_to(target, safe)
+        try:
+            result: Array = self._cast_to(target, safe)
+        except MemoryError:
+            raise LimitExceeded(
+                f"{clip(f'{self._type} to {target}', 200)}: no memory for the result of the cast; work on slices"
+            ) from None
         if result is not self and _has_required(target):
             result._check_nullability(None)
         return result
@@ -464,7 +481,7 @@ class Array(LayoutHooks):
         Parameters
         ----------
         null_encoding : {"mask", "encode"}
-            Whether nulls are null indices, or indices of a null in the dictionary.
+            Whether nulls become null indices, or indices of a null in the dictionary.
         index_type : DataType or str, optional
             The integer type of the indices, int32 unless given. An array that is dictionary-encoded already stays as
             it is, with the index type given.
@@ -474,7 +491,7 @@ class Array(LayoutHooks):
         InvalidArgument
             If ``null_encoding`` is neither of the two.
         InvalidData
-            If there are more distinct values than the index type reaches.
+            If there are more distinct values than the index type can address.
         """
         from shmarrow.layout.dictionary import encode
 
@@ -490,7 +507,7 @@ class Array(LayoutHooks):
         Raises
         ------
         InvalidData
-            If the array is longer than the run end type reaches.
+            If the array is longer than the run end type can express.
         """
         from shmarrow.layout.run_end_encoded import encode
 

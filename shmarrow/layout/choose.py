@@ -19,6 +19,7 @@ import numpy as np
 
 from shmarrow import types
 from shmarrow.bitmap import Mask
+from shmarrow.convert import exact_items
 from shmarrow.convert.python import DayTime, MonthDayNano
 from shmarrow.errors import InvalidType, ShmarrowError
 from shmarrow.layout.array import Array
@@ -324,8 +325,9 @@ def _struct_costs(type: Any, kind: Any, items: Sequence[Any]) -> Costs:
         rows = [[items[i].get(name) for name in names] for i in kept]
         base = np.array([0 if len(items[i]) == len(names) else 3 for i in kept], np.int64)
     elif issubclass(kind, (list, tuple)):
-        kept = [i for i, item in enumerate(items) if len(item) == len(names)]
-        rows = [list(items[i]) for i in kept]
+        every = [exact_items(item) for item in items]
+        kept = [i for i, item in enumerate(every) if len(item) == len(names)]
+        rows = [every[i] for i in kept]
         base = np.full(len(kept), 3, np.int64)
     else:
         return result

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from shmarrow.bitmap import Mask
-from shmarrow.convert import kinds_of
+from shmarrow.convert import exact_items, kinds_of
 from shmarrow.errors import InvalidType
 from shmarrow.layout.array import Array
 from shmarrow.layout.making import concat_arrays
-from shmarrow.layout.memory import Indices, ranges
+from shmarrow.layout.memory import Indices
 from shmarrow.types import DataType
 
 if TYPE_CHECKING:
@@ -99,7 +99,7 @@ def _of_ndarrays(values: Sequence[npt.NDArray[Any]], item: DataType) -> Any:
     sizes = np.fromiter([len(values[i]) for i in order], np.int64, len(order))
     starts, lengths = np.zeros(len(order), np.int64), np.zeros(len(order), np.int64)
     starts[order], lengths[order] = np.cumsum(sizes) - sizes, sizes
-    return concat_arrays(parts)._take(ranges(starts, lengths))
+    return concat_arrays(parts)._take_runs(starts, lengths)
 
 
 def _of_one_dtype(values: Sequence[npt.NDArray[Any]], item: DataType) -> Any:
@@ -136,7 +136,9 @@ def flatten_lists(type: Any, values: Sequence[Any]) -> tuple[Indices, list[Any]]
             value = list(value.items())
         elif isinstance(value, Array):
             value = value.to_pylist()
-        elif not isinstance(value, (list, tuple, range, set, frozenset)):
+        elif isinstance(value, (list, tuple, set, frozenset)):
+            value = exact_items(value)
+        elif not isinstance(value, range):
             where = f"slot {i}: " if len(values) > 1 else ""
             raise InvalidType(f"{type}: {where}expected a list, found {value!r:.80} of type {value.__class__.__name__}")
         lengths[i] = len(value)

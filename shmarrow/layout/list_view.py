@@ -14,7 +14,7 @@ from shmarrow.layout.array import Array
 from shmarrow.layout.items import items_of_lists
 from shmarrow.layout.list_forms import Lists
 from shmarrow.layout.making import blank_mask, concat_arrays, make_array
-from shmarrow.layout.memory import Indices, check_expansion, frozen, offsets_of, ranges, validity_of, view_of
+from shmarrow.layout.memory import Indices, check_expansion, frozen, offsets_of, validity_of, view_of
 from shmarrow.layout.preview import Budget
 from shmarrow.layout.runs import PIECE
 from shmarrow.types import DataType, Field, large_list_view, list_view
@@ -65,7 +65,7 @@ class ListViewArray(Lists, late=True):
         """The values of all lists that are not null, one list after another; a copy."""
         starts, sizes = self._runs(self._mask())
         self._check_total(sizes)
-        result: Array = self.values._take(ranges(starts, sizes))
+        result: Array = self.values._take_runs(starts, sizes)
         return result
 
     def _check_total(self, sizes: Indices) -> None:
@@ -116,7 +116,7 @@ class ListViewArray(Lists, late=True):
         type = arrays[0].type
         total = sum(len(array.values) for array in arrays)
         if total > np.iinfo(type.offset_dtype).max:
-            raise InvalidData(f"{type}: {total} items are more than its offsets reach; use the large form")
+            raise InvalidData(f"{type}: {total} items are more than its offsets can address; use the large type")
         shifts = np.cumsum([0, *[len(array.values) for array in arrays[:-1]]])
         starts = np.concatenate(
             [array.offsets + type.offset_dtype.type(n) for array, n in zip(arrays, shifts, strict=True)]
@@ -147,7 +147,7 @@ class ListViewArray(Lists, late=True):
             return self.values.slice(0, 0)
         if np.array_equal(starts[1:], starts[:-1] + sizes[:-1]):
             return self.values.slice(int(starts[0]), int(sizes.sum()))
-        return self.values._take(ranges(starts, sizes))
+        return self.values._take_runs(starts, sizes)
 
     def _spans(self) -> tuple[Indices, Indices, Any]:
         """Where each list starts and how long it is, and what these lie in; null slots have no items."""
@@ -199,7 +199,7 @@ class ListViewArray(Lists, late=True):
             Where each list starts. A null offset makes its list null.
         sizes : integer Array, integer ndarray or sequence of int
             How many items each list has.
-        values : Array, or anything that :func:`shmarrow.array` takes
+        values : Array, or anything that :func:`shmarrow.array` accepts
             What the lists lie in.
         type : DataType or str, optional
             The type of the lists; one of lists of the values where it is not given.

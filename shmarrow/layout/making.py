@@ -11,7 +11,7 @@ import numpy as np
 from shmarrow import bitmap
 from shmarrow.bitmap import Mask
 from shmarrow.buffer import Bytes
-from shmarrow.errors import EXPANDED_VALUES, InvalidArgument, InvalidType, LimitExceeded, ShmarrowError
+from shmarrow.errors import EXPANDED_VALUES, InvalidArgument, InvalidType, LimitExceeded, ShmarrowError, not_expected
 from shmarrow.layout.listing import LISTING, bytes_needed
 from shmarrow.layout.memory import check_expansion, read_only
 from shmarrow.layout.preview import clip
@@ -63,8 +63,18 @@ def check_slots(array: Any) -> None:
     LimitExceeded
         If there are more than 2**24 slots, and fewer bits.
     """
-    if len(array) > EXPANDED_VALUES and len(array) > 8 * array.get_total_buffer_size():
+    if len(array) > EXPANDED_VALUES and is_sparse(array):
         check_expansion(len(array), clip(str(array.type), 200))
+
+
+def is_sparse(array: Any) -> bool:
+    """Whether an array has more slots than bits in all its buffers, so that its length says nothing about memory."""
+    return len(array) > 8 * int(array.get_total_buffer_size())
+
+
+def no_memory(array: Any, count: int) -> LimitExceeded:
+    """The error for so many slots of an array that do not fit in memory."""
+    return LimitExceeded(f"{clip(str(array.type), 200)}: no memory for {count} values; work on slices")
 
 
 def blank_mask(child: Any) -> Mask:
@@ -129,7 +139,7 @@ def one_null(type: DataType) -> Any:
     Raises
     ------
     LimitExceeded
-        If that null alone would take more than 2**24 bytes: the sizes in a type come from whoever wrote it.
+        If that null alone would take more than 2**24 bytes: the sizes in a type may come from untrusted data.
     """
     size = _slot_bytes(type)
     if size > EXPANDED_VALUES:
@@ -165,17 +175,24 @@ def concat_arrays(arrays: Sequence[AnyArray]) -> AnyArray:
     InvalidArgument
         If there are no arrays.
     InvalidType
-        If their types differ.
+        If their types differ, or one is no Array.
     """
-    if not arrays:
+    from shmarrow.layout.arguments import items_of
+    from shmarrow.layout.array import Array
+
+    found: list[AnyArray] = items_of(arrays, "arrays")
+    if not found:
         raise InvalidArgument("nothing to concatenate: expected at least one array")
-    first = arrays[0]
-    for other in arrays[1:]:
+    for item in found:
+        if not isinstance(item, Array):
+            raise not_expected("a list of shmarrow.Array", item)
+    first = found[0]
+    for other in found[1:]:
         if other.type != first.type:
             raise InvalidType(f"cannot concatenate {first.type} and {other.type}")
-    if len(arrays) == 1:
+    if len(found) == 1:
         return first
-    parts = arrays if first._joins_slices else [array.trim() for array in arrays]
+    parts = found if first._joins_slices else [array.trim() for array in found]
     result: AnyArray = type(first)._join(parts)
     if LISTING[first.type.layout].has_validity and any(array.null_count for array in parts):
         runs = [(array._validity() if array.null_count else None, array._offset, len(array)) for array in parts]

@@ -13,7 +13,7 @@ from typing import Any, Self
 import numpy as np
 
 from shmarrow.bitmap import Mask
-from shmarrow.convert import kinds_of
+from shmarrow.convert import exact_items, kinds_of
 from shmarrow.errors import InvalidData, InvalidType
 from shmarrow.layout.arguments import as_array, refuse_type
 from shmarrow.layout.array import Array
@@ -125,7 +125,7 @@ class MapArray(ListArray):
         ----------
         offsets : integer Array, integer ndarray or sequence of int
             Where each map starts, and the end of the last one. A null offset makes its map null.
-        keys, items : Array, or anything that :func:`shmarrow.array` takes
+        keys, items : Array, or anything that :func:`shmarrow.array` accepts
             The keys and the items of all maps, as many of one as of the other.
         type : DataType or str, optional
             The type of the maps; one of maps from keys to items where it is not given.
@@ -230,8 +230,8 @@ def _falls(keys: Any) -> Mask | None:
 
 def pair_of(type: Any, item: Any) -> tuple[Any, Any]:
     """A (key, item) pair from a tuple, or from a dict of the two field names."""
-    if isinstance(item, (tuple, list)) and len(item) == 2:
-        return item[0], item[1]
+    if isinstance(item, (tuple, list)) and len(items := exact_items(item)) == 2:
+        return items[0], items[1]
     if isinstance(item, Mapping):
         names = [type.key_field.name, type.item_field.name]
         if set(item) == set(names):

@@ -9,7 +9,7 @@ import numpy as np
 from shmarrow.bitmap import Mask
 from shmarrow.buffer import Bytes
 from shmarrow.errors import InvalidArgument, InvalidType
-from shmarrow.layout.arguments import as_array, checked_mask
+from shmarrow.layout.arguments import as_array, checked_mask, unmasked
 from shmarrow.layout.array import Array
 from shmarrow.layout.making import booleans, check_slots, concat_arrays, make_array
 from shmarrow.layout.memory import Indices, frozen, offsets_of, read_only
@@ -33,6 +33,7 @@ def selection(mask: Any, length: int, null_selection_behavior: str = "drop") -> 
         raise InvalidArgument(
             f"null_selection_behavior is 'drop' or 'emit_null', found {null_selection_behavior!r:.80}"
         )
+    mask = unmasked(mask)
     if not isinstance(mask, np.ndarray) or mask.dtype == object:
         mask = as_array(mask, "a mask")
     known = None

@@ -149,14 +149,17 @@ class Schema:
 
     @property
     def fields(self) -> list[Field]:
+        """The fields in order, as a new list."""
         return list(self._fields) if self._source is None else self._source.fields()
 
     @property
     def names(self) -> list[str]:
+        """The names of the fields in order, as a new list."""
         return [field.name for field in self._fields] if self._source is None else self._source.names()
 
     @property
     def types(self) -> list[DataType]:
+        """The types of the fields in order, as a new list."""
         return [field.type for field in self.fields]
 
     def equals(self, other: Schema, check_metadata: bool = False) -> bool:
@@ -256,9 +259,11 @@ def position(i: int, count: int) -> int:
     try:
         found = i.__index__()
     except AttributeError:
-        raise InvalidType(f"expected the position of a field, an int, found {i!r:.80}") from None
+        hint = f"; drop_columns([{i!r:.80}]) takes names" if isinstance(i, str) else ""
+        raise InvalidType(f"expected a position, found {i!r:.80}{hint}") from None
     if not 0 <= found < count:
-        raise IndexOutOfRange(f"no position {found}: there are {count}, counted from 0")
+        expected = f"expected 0 to {count - 1}" if count else "there is none"
+        raise IndexOutOfRange(f"position {found} is out of range: {expected}")
     return found
 
 
