@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeVar, overloa
 import numpy as np
 
 from shmarrow.chunked import one_array
+from shmarrow.convert.ndarray import as_dtype
 from shmarrow.errors import CopyRequired, InvalidArgument, InvalidData, InvalidType, not_expected
 from shmarrow.layout.arguments import checked_positions
 from shmarrow.layout.selection import selection
@@ -153,7 +154,10 @@ class Columns(Generic[Column]):
         """Values as the column of a field, or with a name; errors say which column."""
         name, type = (field.name, field.type) if isinstance(field, Field) else (field, None)
         try:
-            return cls._as_column(values, type)
+            column = cls._as_column(values, type)
+            if isinstance(field, Field) and not field.nullable and field.type.layout != "null" and column.null_count:
+                raise InvalidData(f"expected no null, as the field is not nullable, found {column.null_count}")
+            return column
         except (InvalidArgument, InvalidData, InvalidType) as error:
             raise error.__class__(f"column {name!r}: {error}") from None
 
@@ -471,12 +475,13 @@ class Columns(Generic[Column]):
         Raises
         ------
         InvalidData
-            If there are 64-bit integers beside floats, and one of them has no exact float.
+            If there are 64-bit integers beside floats, and one of them has no exact float; if a value does not fit
+            ``dtype``.
         """
         if copy is False:
             raise CopyRequired("columns lie apart in memory, so an ndarray of all of them has to be a copy")
         result = as_matrix(self.schema.names, self.columns, self.num_rows)
-        return result if dtype is None else result.astype(dtype, copy=False)
+        return as_dtype(result, dtype, None)
 
     def equals(self, other: Any, check_metadata: bool = False) -> bool:
         """Same schema and same values; on request the same metadata too. A batch never equals a table."""

@@ -17,6 +17,7 @@ from shmarrow.layout.making import blank_mask, concat_arrays, make_array
 from shmarrow.layout.memory import Indices, check_expansion, frozen, offsets_of, ranges, validity_of, view_of
 from shmarrow.layout.preview import Budget
 from shmarrow.layout.runs import PIECE
+from shmarrow.layout.validation import check_required
 from shmarrow.types import DataType, Field, large_list_view, list_view
 
 if TYPE_CHECKING:
@@ -228,6 +229,7 @@ class ListViewArray(Lists, late=True):
         validity, count = masked_validity(mask, len(starts), known)
         result: Self = make_array(made, len(starts), [validity, frozen(starts), frozen(lengths)], count, 0, [child])
         result.validate()
+        check_required(result)
         return result
 
     @classmethod
