@@ -388,6 +388,8 @@ def _take_intervals(type: Any, values: Sequence[Any]) -> Values:
 
 def _take_fixed_bytes(type: Any, values: Sequence[Any]) -> Values:
     width = type.width
+    if "UUID" in {kind.__name__ for kind in kinds_of(values)}:
+        values = [value.bytes if value.__class__.__name__ == "UUID" else value for value in values]
     for value in values:
         if not isinstance(value, (bytes, bytearray, memoryview)):
             raise _bad(type, value)

@@ -18,10 +18,19 @@ import numpy as np
 
 from shmarrow.buffer import Buffer
 from shmarrow.convert.ndarray import as_dtype
-from shmarrow.errors import CopyRequired, IndexOutOfRange, InvalidType
+from shmarrow.errors import (
+    EXPANDED_VALUES,
+    CopyRequired,
+    IndexOutOfRange,
+    InvalidData,
+    InvalidType,
+    LimitExceeded,
+    Place,
+    moved,
+)
 from shmarrow.layout import validation
 from shmarrow.layout.hooks import LayoutHooks
-from shmarrow.layout.making import CLASSES, booleans, check_slots, make_array
+from shmarrow.layout.making import CLASSES, booleans, check_slots, make_array, no_memory
 from shmarrow.layout.memory import slice_bounds
 from shmarrow.layout.preview import Budget, clip, preview_items
 from shmarrow.layout.sizes import buffer_bytes, referenced_bytes
@@ -132,7 +141,7 @@ class Array(LayoutHooks):
         Raises
         ------
         LimitExceeded
-            If slots that take no bytes of their own would make more than 2**24 values.
+            If slots that occupy no memory would make more than 2**24 values.
         """
         check_slots(self)
         missing = self._logical_nulls()
@@ -164,6 +173,8 @@ class Array(LayoutHooks):
             start, stop, step = key.indices(self._length)
             if step == 1:
                 return self.slice(start, max(stop - start, 0))
+            if len(range(start, stop, step)) > EXPANDED_VALUES:
+                check_slots(self)
             return self._take(np.arange(start, stop, step))
         try:
             index = key.__index__()
@@ -178,7 +189,10 @@ class Array(LayoutHooks):
 
     def __iter__(self) -> Iterator[Any]:
         for start in range(0, self._length, 1024):
-            yield from self.slice(start, 1024).to_pylist()
+            try:
+                yield from self.slice(start, 1024).to_pylist()
+            except InvalidData as error:
+                raise moved(error, lambda place: Place((start + place[0], *place[1:]))) from None  # noqa: B023
 
     def slice(self, offset: int = 0, length: int | None = None) -> Self:
         """The slots from ``offset`` on, ``length`` of them or as many as there are; copies nothing.
@@ -208,7 +222,7 @@ class Array(LayoutHooks):
             If ``datetime`` cannot hold a value, such as a date beyond the year 9999 or a fraction of a microsecond;
             :meth:`to_numpy` returns it.
         LimitExceeded
-            If slots that take no bytes of their own would make more than 2**24 values.
+            If slots that occupy no memory would make more than 2**24 values.
         """
         mask = self._mask()
         values = self._pylist(mask)
@@ -271,6 +285,8 @@ class Array(LayoutHooks):
             If the indices have another shape.
         IndexOutOfRange
             If an index is negative or beyond the end.
+        LimitExceeded
+            If there is no memory for the result.
         """
         from shmarrow.layout.arguments import checked_positions
 
@@ -331,7 +347,10 @@ class Array(LayoutHooks):
         """Same type, same length, the same slots null and the same values in all others; NaN equals nothing."""
         if not isinstance(other, Array) or self._type != other._type or self._length != other._length:
             return False
-        return (self is other and not _has_floats(self._type)) or self._equal(other, None)
+        try:
+            return (self is other and not _has_floats(self._type)) or self._equal(other, None)
+        except MemoryError:
+            raise no_memory(self, self._length) from None
 
     def __eq__(self, other: object) -> bool:
         return self.equals(other) if isinstance(other, Array) else NotImplemented
@@ -437,9 +456,16 @@ class Array(LayoutHooks):
             If values of the one type are never values of the other.
         InvalidData
             If a value does not fit the target, or a field that is not nullable would hold a null.
+        LimitExceeded
+            If there is no memory for the result.
         """
         target = as_type(target_type)
-        result: Array = self._cast_to(target, safe)
+        try:
+            result: Array = self._cast_to(target, safe)
+        except MemoryError:
+            raise LimitExceeded(
+                f"{clip(f'{self._type} to {target}', 200)}: no memory for the result of the cast; work on slices"
+            ) from None
         if result is not self and _has_required(target):
             result._check_nullability(None)
         return result
