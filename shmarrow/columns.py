@@ -106,7 +106,7 @@ class Columns(Generic[Column]):
     @classmethod
     def from_arrays(
         cls,
-        arrays: Sequence[Any],
+        arrays: Iterable[Any],
         names: Sequence[str] | None = None,
         schema: Schema | None = None,
         metadata: MetadataLike | None = None,
@@ -115,7 +115,7 @@ class Columns(Generic[Column]):
 
         Parameters
         ----------
-        arrays : sequence
+        arrays : iterable
             Arrays, chunked arrays, or anything that :func:`shmarrow.array` accepts.
         names : sequence of str, optional
             A name for each; their types are those of the arrays.
