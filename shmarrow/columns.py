@@ -15,8 +15,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeVar, overloa
 
 import numpy as np
 
-from shmarrow.chunked import one_array
-from shmarrow.convert.ndarray import as_dtype
 from shmarrow.errors import CopyRequired, InvalidArgument, InvalidData, InvalidType, not_expected
 from shmarrow.layout.arguments import checked_positions
 from shmarrow.layout.selection import selection
@@ -439,6 +437,8 @@ class Columns(Generic[Column]):
         IndexOutOfRange
             If an index is negative or beyond the end.
         """
+        from shmarrow.chunked import one_array
+
         return self._gathered(*checked_positions(one_array(indices)))
 
     def filter(self, mask: Any, null_selection_behavior: str = "drop") -> Self:
@@ -458,6 +458,8 @@ class Columns(Generic[Column]):
         InvalidArgument
             If it has another length.
         """
+        from shmarrow.chunked import one_array
+
         positions, valid = selection(one_array(mask), self.num_rows, null_selection_behavior)
         return self if valid is None and len(positions) == self.num_rows else self._rows(positions, valid)
 
@@ -481,6 +483,8 @@ class Columns(Generic[Column]):
         if copy is False:
             raise CopyRequired("columns lie apart in memory, so an ndarray of all of them has to be a copy")
         result = as_matrix(self.schema.names, self.columns, self.num_rows)
+        from shmarrow.convert.ndarray import as_dtype
+
         return as_dtype(result, dtype, None)
 
     def equals(self, other: Any, check_metadata: bool = False) -> bool:

@@ -124,11 +124,22 @@ class LayoutHooks:
         values.update(changes)
         return self._made(**values)
 
+    def _valid_bits(self) -> Bytes:
+        """A bitmap from bit 0 on, 1 for slots that :meth:`_logical_nulls` does not name."""
+        check_slots(self)
+        if self.__class__._logical_nulls is LayoutHooks._logical_nulls:  # validity says it all
+            bits = self._trimmed_validity()
+        else:
+            missing = self._logical_nulls()
+            bits = None if missing is None else bitmap.pack(~missing)
+        return bitmap.ones(self._length) if bits is None else bits
+
     def _masked(self, valid: Mask) -> Any:
         """The same slots with this validity instead of their own; the array starts at slot 0."""
-        buffers = list(self._buffers)
-        buffers[0] = read_only(bitmap.pack(valid))
-        return self._with(buffers=buffers, null_count=len(valid) - int(np.count_nonzero(valid)))
+        return self._with_validity(bitmap.pack(valid), len(valid) - int(np.count_nonzero(valid)))
+
+    def _with_validity(self, bits: Bytes, null_count: int) -> Any:
+        return self._with(buffers=[read_only(bits), *self._buffers[1:]], null_count=null_count)
 
     @classmethod
     def _made(cls, *arguments: Any, **keywords: Any) -> Self:
