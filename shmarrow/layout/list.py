@@ -83,7 +83,7 @@ class ListArray(Lists):
         offsets = checked_offsets(self, len(self.values), "values")
         starts = offsets[indices].astype(np.int64)
         lengths = offsets[indices + 1] - starts
-        ends = offsets_of(lengths, self._type.offset_dtype, f"{self._type} lists")
+        ends = offsets_of(lengths, self._type)
         child = self.values._take(ranges(starts, lengths))
         return make_array(self._type, len(indices), [None, frozen(ends)], 0, 0, [child])
 
@@ -148,7 +148,7 @@ class ListArray(Lists):
     @classmethod
     def _from_items(cls, type: Any, lengths: Indices, items: Any, valid: Mask | None) -> Any:
         """Lists of some lengths from an array of all their items, one after another."""
-        offsets = offsets_of(lengths, type.offset_dtype, f"{type} lists")
+        offsets = offsets_of(lengths, type)
         validity, nulls = validity_of(valid)
         return make_array(type, len(lengths), [validity, frozen(offsets)], nulls, 0, [items])
 

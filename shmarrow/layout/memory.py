@@ -60,21 +60,36 @@ def ranges(starts: Indices, lengths: Indices) -> Indices:
     return positions
 
 
-def offsets_of(lengths: Indices, dtype: np.dtype[Any], what: str) -> npt.NDArray[Any]:
-    """Offsets of shape (n + 1,) from n lengths.
+def offsets_of(lengths: Indices, type: Any) -> npt.NDArray[Any]:
+    """The offsets of a type with offsets, of shape (n + 1,), from n lengths.
 
     Raises
     ------
     InvalidData
-        If the last offset does not fit the dtype.
+        If the last offset does not fit their dtype.
     """
     result = np.zeros(len(lengths) + 1, np.int64)
     np.cumsum(lengths, out=result[1:])
-    if len(result) > 1 and int(result[-1]) > np.iinfo(dtype).max:
+    check_reach(int(result[-1]), type)
+    return result.astype(type.offset_dtype, copy=False)
+
+
+def check_reach(total: int, type: Any) -> None:
+    """Refuse what the offsets of a type do not reach.
+
+    Raises
+    ------
+    InvalidData
+        If the total is more than their dtype holds.
+    """
+    dtype = type.offset_dtype
+    if total > np.iinfo(dtype).max:
+        text = type.layout in ("binary", "large_binary")
         raise InvalidData(
-            f"{what} hold {int(result[-1])} items, more than {dtype.name} offsets reach; use the large form"
+            f"{type if text else type.layout}: the result would hold {total} {'bytes' if text else 'items'}; "
+            f"{dtype.name} offsets reach {np.iinfo(dtype).max}"
+            + ("" if type.layout == "map" else f"; cast to large_{type if text else type.layout} first")
         )
-    return result.astype(dtype, copy=False)
 
 
 def check_expansion(count: int, what: str) -> None:

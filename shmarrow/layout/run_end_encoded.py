@@ -76,10 +76,13 @@ class RunEndEncodedArray(Array, late=True):
             If there is no memory for that many values.
         """
         first, ends = self._window()
-        values = self.values.slice(first, len(ends))
+        result: Array = self._repeated(self.values.slice(first, len(ends)), ends)
+        return result
+
+    def _repeated(self, values: Any, ends: Indices) -> Any:
+        """Values of runs that end where ``ends`` say, one for each slot."""
         try:
-            result: Array = values._take(np.repeat(np.arange(len(ends)), np.diff(ends, prepend=0)))
-            return result
+            return values._take(np.repeat(np.arange(len(ends)), np.diff(ends, prepend=0)))
         except (MemoryError, ValueError, OverflowError) as error:
             if isinstance(error, InvalidData):
                 raise
@@ -94,7 +97,17 @@ class RunEndEncodedArray(Array, late=True):
         return np.repeat(np.where(codes < 0, -1, (ends - sizes)[codes]), sizes)
 
     def _cast(self, target: Any, safe: bool) -> Any:
-        return self.decode()._cast_to(target, safe)
+        """The values of the runs are cast, and then repeated: each is converted once."""
+        first, ends = self._window()
+        values = self._cast_values(first, len(ends), target, safe)
+        check_slots(self)
+        return self._repeated(values, ends)
+
+    def _cast_values(self, first: int, count: int, target: Any, safe: bool) -> Any:
+        try:
+            return self.values.slice(first, count)._cast_to(target, safe)
+        except InvalidData as error:
+            raise type(error)(f"values of runs: {error}") from None
 
     @classmethod
     def _cast_from(cls, array: Any, target: Any, safe: bool) -> Any:
@@ -104,16 +117,13 @@ class RunEndEncodedArray(Array, late=True):
         if array.type.__class__ is not RunEndEncodedType:
             return encode(array._cast_to(target.value_type, safe), target)
         first, ends = array._window()
-        try:
-            values = array.values.slice(first, len(ends))._cast_to(target.value_type, safe)
-        except InvalidData as error:
-            raise type(error)(f"values of runs: {error}") from None
+        values = array._cast_values(first, len(ends), target.value_type, safe)
         return make_array(target, len(array), [], 0, 0, [_run_end_array(target, ends), values])
 
     def to_numpy(self, zero_copy_only: bool = True) -> npt.NDArray[Any]:
         if zero_copy_only:
             return super().to_numpy(True)
-        check_expansion(self._length, str(self._type))
+        check_slots(self)
         result: npt.NDArray[Any] = self.decode().to_numpy(False)
         return result
 
@@ -130,7 +140,7 @@ class RunEndEncodedArray(Array, late=True):
         return str(self.values._item_preview(self._run_of(index), budget))
 
     def _pylist(self, valid: Mask | None) -> list[Any]:
-        check_expansion(self._length, str(self._type))
+        check_slots(self)
         first, ends = self._window()
         result: list[Any] = []
         values = self.values.slice(first, len(ends)).to_pylist()
@@ -139,10 +149,11 @@ class RunEndEncodedArray(Array, late=True):
         return result
 
     def _gather(self, indices: Indices) -> Any:
-        runs = np.searchsorted(self._ends(), indices + self._offset, "right")
+        ends = self._ends()  # in their own dtype, or numpy would convert them all
+        runs = np.searchsorted(ends, (indices + self._offset).astype(ends.dtype), "right")
         starts = np.flatnonzero(np.diff(runs, prepend=-1))
-        ends = np.append(starts[1:], len(indices)) if len(indices) else starts
-        return self._build(ends, self.values._take(runs[starts]), len(indices))
+        new_ends = np.append(starts[1:], len(indices)) if len(indices) else starts
+        return self._build(new_ends, self.values._take(runs[starts]), len(indices))
 
     def _build(self, ends: Indices, values: Any, length: int) -> Any:
         return make_array(self._type, length, [], 0, 0, [_run_end_array(self._type, ends), values])

@@ -1,0 +1,226 @@
+"""What a service meets: values that are repeated many times, large dictionaries, null columns of many rows."""
+
+from __future__ import annotations
+
+import pickle
+import time
+import tracemalloc
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import shmarrow as sa
+from shmarrow.errors import EXPANDED_VALUES
+
+BIG = "x" * 1_000_000
+REPEATED = np.zeros(3000, "i4")
+N = EXPANDED_VALUES + 100
+"""More slots than are made of nothing."""
+
+
+def most_memory(call: Any) -> tuple[Any, int]:
+    """What a call gives, and the most bytes that it held."""
+    tracemalloc.start()
+    try:
+        found = call()
+        return found, tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+def seconds(call: Any) -> float:
+    """The least time of some calls."""
+    taken = []
+    for _ in range(5):
+        start = time.perf_counter()
+        call()
+        taken.append(time.perf_counter() - start)
+    return min(taken)
+
+
+# --- dictionaries: equality ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "equal"),
+    [
+        (([0, 1], ["a", "b"]), ([1, 0], ["b", "a"]), True),
+        (([0, 1], ["a", "b"]), ([1, 0], ["b", "c"]), False),
+        (([0, 1, 0], ["a", "a"]), ([0, 0, 1], ["a", "a", "x"]), True),
+        (([0, 1, 0], ["a", "a"]), ([0, 2, 2], ["a", "b", "a"]), True),
+        (([0, 1, 0], ["a", "a"]), ([0, 1, 0], ["a", "b"]), False),
+        (([0, None], ["a", "b"]), ([1, None], ["b", "a"]), True),
+        (([0, None], ["a", "b"]), ([1, 1], ["b", "a"]), False),
+        (([None, None], ["a"]), ([None, None], ["b"]), True),
+        (([0, 1], [None, "b"]), ([1, 0], ["b", None]), True),
+        (([0, 1], [None, "b"]), ([1, 1], ["b", None]), False),
+        (([0], [float("nan")]), ([1], [1.0, float("nan")]), False),
+        (([0], [float("nan")]), ([0], [float("nan")]), False),
+        (([0, 0], [1.0, float("nan")]), ([0, 0], [1.0, 2.0]), True),
+        (([0, 1], [0.0, -0.0]), ([0, 0], [0.0]), True),
+        (([0, 0], [0.0]), ([0, 1], [-0.0, 0.0]), True),
+        (([0, 0], [0.0]), ([0, 1], [-0.0, 1.0]), False),
+        (([], ["a"]), ([], ["b"]), True),
+    ],
+)
+def test_dictionaries_are_equal_where_their_values_are(left: Any, right: Any, equal: bool) -> None:
+    one, other = (
+        sa.DictionaryArray.from_arrays(sa.array(indices, sa.int8()), sa.array(values))
+        for indices, values in (left, right)
+    )
+    assert one.equals(other) is equal
+    assert other.equals(one) is equal
+    long = sa.array(["y"] * 100, one.type) if one.type.value_type == sa.string() else None
+    if long is not None:  # a dictionary that is much longer than the array
+        more = sa.concat_arrays([other.dictionary, sa.array([f"v{i}" for i in range(100)])])
+        wide = sa.DictionaryArray.from_arrays(other.indices, more)
+        assert one.equals(wide) is equal
+        assert wide.equals(one) is equal
+
+
+@pytest.mark.parametrize("right", [[BIG, "b"], ["b", BIG]], ids=["same place", "other place"])
+def test_equality_of_dictionaries_looks_at_each_value_once(right: list[str]) -> None:
+    one = sa.DictionaryArray.from_arrays(REPEATED, [BIG, "a"])
+    other = sa.DictionaryArray.from_arrays(REPEATED + right.index(BIG), right)
+    longer = sa.DictionaryArray.from_arrays(REPEATED, [BIG + "x", "a"])
+    for array, equal in ((other, True), (longer, False)):
+        found, peak = most_memory(lambda array=array: one.equals(array))
+        assert found is equal
+        assert peak < 20_000_000
+
+
+def test_equality_of_one_dictionary_with_repeated_values() -> None:
+    dictionary = sa.array([BIG, BIG])
+    one = sa.DictionaryArray.from_arrays(REPEATED, dictionary)
+    other = sa.DictionaryArray.from_arrays(REPEATED + 1, dictionary)
+    found, peak = most_memory(lambda: one.equals(other))
+    assert found is True
+    assert peak < 20_000_000
+
+
+# --- dictionaries and runs: casts -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("target", ["large_string", "string_view"])
+@pytest.mark.parametrize("runs", [False, True], ids=["dictionary", "runs"])
+def test_cast_of_repeated_values_goes_through_the_target(target: str, runs: bool) -> None:
+    text, count = ("y" * 100_000, 22_000) if target == "string_view" else ("y" * 1_000, 22_000)
+    array: Any
+    if runs:
+        array = sa.RunEndEncodedArray.from_arrays(sa.array([count], sa.int32()), [text])
+    else:
+        array = sa.DictionaryArray.from_arrays(np.zeros(count, "i4"), [text])
+    made = array.cast(target)
+    assert made.type == (sa.large_string() if target == "large_string" else sa.string_view())
+    assert len(made) == count
+    assert made[0] == made[count - 1] == text
+
+
+def test_cast_of_repeated_values_to_int32_offsets_is_refused() -> None:
+    array = sa.DictionaryArray.from_arrays(np.zeros(2200, "i4"), [BIG])
+    with pytest.raises(sa.InvalidData, match="the result would hold 2200000000 bytes; int32 offsets reach 2147483647"):
+        array.cast("string")
+    with pytest.raises(sa.InvalidData, match="cast to large_string first"):
+        array.dictionary_decode()
+
+
+def test_impossible_casts_of_repeated_values_are_refused_at_once() -> None:
+    dictionary = sa.DictionaryArray.from_arrays(np.zeros(2200, "i4"), [BIG])
+    runs = sa.RunEndEncodedArray.from_arrays(sa.array([100_000_000], sa.int32()), ["text"])
+    for array in (dictionary, runs):
+        with pytest.raises(sa.InvalidType, match="cannot cast string to list"):
+            array.cast(sa.list_(sa.int8()))
+
+
+def test_cast_of_a_dictionary_ignores_what_no_slot_refers_to() -> None:
+    array = sa.DictionaryArray.from_arrays(sa.array([2, None, 0], sa.int8()), sa.array([1, 1000, 3]))
+    assert array.cast("int8").to_pylist() == [3, None, 1]
+    assert array.cast(sa.dictionary("int8", "int8")).to_pylist() == [3, None, 1]
+    with pytest.raises(sa.InvalidData, match=r"values of the dictionary: .*1000"):
+        sa.DictionaryArray.from_arrays(sa.array([1], sa.int8()), sa.array([1, 1000, 3])).cast("int8")
+
+
+def test_cast_of_a_dictionary_whose_values_repeat_to_shorter_indices() -> None:
+    array = sa.DictionaryArray.from_arrays(np.arange(200), sa.array([i % 100 for i in range(200)]))
+    made = array.cast(sa.dictionary("int8", "int16"))
+    assert made.to_pylist() == [i % 100 for i in range(200)]
+    made.validate(full=True)
+
+
+def test_cast_of_a_dictionary_converts_each_value_once() -> None:
+    array = sa.DictionaryArray.from_arrays(np.arange(1_000_000) % 10, sa.array([1.5 * i for i in range(10)]))
+    expected = pa.array((np.arange(1_000_000) % 10) * 1.5).cast(pa.float32()).to_numpy()
+    np.testing.assert_array_equal(array.cast("float32").to_numpy(), expected)
+
+
+# --- dictionaries: growth -----------------------------------------------------------------------------------------
+
+
+def test_a_rolling_window_of_dictionaries_keeps_what_it_refers_to() -> None:
+    window: Any = sa.array(["v0", "v1", "v2", "v3"], sa.dictionary("int8", "string"))
+    for i in range(4, 400):
+        window = sa.concat_arrays([window, sa.array([f"v{i}"], window.type)]).slice(1)
+    assert window.to_pylist() == ["v396", "v397", "v398", "v399"]
+    assert len(window.dictionary) < 20
+
+
+def test_a_window_as_long_as_its_dictionary_drops_values_that_do_not_fit() -> None:
+    window: Any = sa.array([f"v{i}" for i in range(100)], sa.dictionary("int8", "string"))
+    for i in range(100, 400):
+        window = sa.concat_arrays([window, sa.array([f"v{i}"], window.type)]).slice(1)
+    assert window.to_pylist() == [f"v{i}" for i in range(300, 400)]
+
+
+def test_dictionaries_that_do_not_fit_say_what_to_do() -> None:
+    parts = [sa.array([f"{name}{i}" for i in range(100)], sa.dictionary("int8", "string")) for name in "ab"]
+    with pytest.raises(
+        sa.InvalidData, match=r"200 distinct values are more than the 128 .*; call dictionary_decode\(\) or cast to"
+    ):
+        sa.concat_arrays(parts)
+
+
+@pytest.mark.parametrize("wrapped", [False, True], ids=["array", "child"])
+def test_a_pickled_slice_has_the_dictionary_that_it_refers_to(wrapped: bool) -> None:
+    values = [f"value {i}" for i in range(100_000)]
+    array: Any = sa.DictionaryArray.from_arrays(np.arange(100_000), values).slice(50_000, 5)
+    if wrapped:
+        array = sa.StructArray.from_arrays([array], ["a"])
+    data = pickle.dumps(array)
+    assert len(data) < 5_000
+    found = pickle.loads(data)
+    assert found.equals(array)
+    found.validate(full=True)
+
+
+def test_files_keep_one_dictionary_for_all_batches() -> None:
+    values = [f"value {i}" for i in range(1000)]
+    array = sa.DictionaryArray.from_arrays(np.arange(1000), values)
+    assert array.slice(5, 5).trim().dictionary is array.dictionary
+
+
+# --- dictionaries: little of much ---------------------------------------------------------------------------------
+
+LONG = sa.array([f"value {i}" for i in range(300_000)])
+FEW = sa.DictionaryArray.from_arrays(sa.array([7, None, 7, 299_999, 5], sa.int32()), LONG)
+
+
+def test_a_few_slots_of_a_long_dictionary() -> None:
+    assert FEW.unique().to_pylist() == ["value 7", None, "value 299999", "value 5"]
+    assert FEW.run_end_encode().to_pylist() == FEW.to_pylist()
+    assert FEW.fill_null("value 5").to_pylist() == ["value 7", "value 5", "value 7", "value 299999", "value 5"]
+    assert FEW.fill_null("new").to_pylist() == ["value 7", "new", "value 7", "value 299999", "value 5"]
+    assert FEW.cast("large_string").to_pylist() == FEW.to_pylist()
+    assert FEW.equals(sa.array(FEW.to_pylist(), FEW.type))
+
+
+@pytest.mark.parametrize("name", ["unique", "run_end_encode", "fill_null", "cast"])
+def test_a_few_slots_of_a_long_dictionary_take_little_time(name: str) -> None:
+    calls = {
+        "unique": FEW.unique,
+        "run_end_encode": FEW.run_end_encode,
+        "fill_null": lambda: FEW.fill_null("new"),
+        "cast": lambda: FEW.cast("large_string"),
+    }
+    assert seconds(calls[name]) < seconds(LONG.unique) / 10
