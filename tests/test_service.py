@@ -224,3 +224,115 @@ def test_a_few_slots_of_a_long_dictionary_take_little_time(name: str) -> None:
         "cast": lambda: FEW.cast("large_string"),
     }
     assert seconds(calls[name]) < seconds(LONG.unique) / 10
+
+
+# --- slots that take no bytes -------------------------------------------------------------------------------------
+
+
+def test_null_columns_of_many_rows() -> None:
+    array = sa.nulls(N)
+    missing = array.is_null()
+    assert len(missing) == N
+    assert missing.values.all()
+    assert not array.is_valid().values.any()
+    assert array.fill_null(None) is array
+    made = array.cast("int8")
+    assert (len(made), made.null_count, made.type) == (N, N, sa.int8())
+    assert array.unique().to_pylist() == [None]
+    assert sa.nulls(0).unique().to_pylist() == []
+
+
+def test_dictionaries_of_null_columns() -> None:
+    for count in (0, 3, N):
+        masked = sa.nulls(count).dictionary_encode()
+        assert (len(masked), masked.null_count, len(masked.dictionary)) == (count, count, 0)
+        encoded = sa.nulls(count).dictionary_encode("encode", "int8")
+        expected = pa.nulls(count).dictionary_encode("encode")
+        assert (len(encoded), encoded.null_count) == (len(expected), expected.null_count)
+        assert encoded.dictionary.to_pylist() == expected.dictionary.to_pylist()
+        assert encoded.indices.type == sa.int8()
+        masked.validate(full=True)
+        encoded.validate(full=True)
+
+
+def test_null_columns_become_those_of_other_tables() -> None:
+    tables = [sa.table({"a": sa.nulls(N)}), sa.table({"a": sa.array([1], sa.int8())})]
+    found = sa.concat_tables(tables, promote_options="default")
+    assert found.schema.field("a").type == sa.int8()
+    assert (found.num_rows, found["a"].null_count, found["a"][N]) == (N + 1, N, 1)
+
+
+def test_where_no_slot_is_null_there_is_nothing_to_do() -> None:
+    runs = sa.RunEndEncodedArray.from_arrays([N], [1])
+    empty = sa.array([b""], sa.binary(0)).take(np.zeros(N, "i4"))
+    for array, value in ((runs, 0), (empty, b"")):
+        assert array.fill_null(value) is array
+        assert array.drop_null() is array
+        assert not array.is_null().values.any()
+        assert array.is_valid().values.all()
+
+
+def test_distinct_values_of_long_runs() -> None:
+    runs = sa.RunEndEncodedArray.from_arrays([2, 3, 5, N], ["a", None, "a", "b"])
+    assert runs.unique().to_pylist() == ["a", None, "b"]
+    assert runs.slice(2, 3).unique().to_pylist() == [None, "a"]
+    assert runs.slice(4, 0).unique().to_pylist() == []
+
+
+def test_casts_of_long_runs_have_a_limit() -> None:
+    runs = sa.RunEndEncodedArray.from_arrays([100_000_000], ["text"])
+    with pytest.raises(sa.LimitExceeded, match="100000000 values would be made of slots that"):
+        runs.cast("string")
+    with pytest.raises(sa.LimitExceeded, match="100000000 values would be made of slots that"):
+        sa.RunEndEncodedArray.from_arrays([100_000_000], [None]).cast("string")
+    assert runs.slice(0, 2).cast("large_string").to_pylist() == ["text", "text"]
+
+
+def test_bits_of_slots_that_take_no_bytes_have_a_limit() -> None:
+    for array in (sa.nulls(1 << 40), sa.RunEndEncodedArray.from_arrays([1 << 40], [None])):
+        with pytest.raises(sa.LimitExceeded, match="1099511627776 values"):
+            array.is_null()
+
+
+# --- other --------------------------------------------------------------------------------------------------------
+
+
+def test_too_many_values_for_an_index_type_are_counted_as_a_whole() -> None:
+    with pytest.raises(sa.InvalidData, match="300 distinct values are more than the 128 that its indices reach"):
+        sa.array([str(i) for i in range(300)], sa.dictionary(sa.int8(), sa.string()))
+    with pytest.raises(sa.InvalidType, match="slot 250: "):
+        sa.array([str(i) if i != 250 else 1.5 for i in range(300)], sa.dictionary(sa.int8(), sa.string()))
+
+
+def test_distinct_values_of_a_few_slots_of_a_union() -> None:
+    texts = sa.array([f"value {i}" for i in range(300_000)])
+    numbers = sa.array(np.arange(300_000))
+    union = sa.UnionArray.from_dense(
+        sa.array([0, 1, 0, 0, 1], sa.int8()), sa.array([7, 299_999, 7, 5, 299_999], sa.int32()), [texts, numbers]
+    )
+    assert union.unique().to_pylist() == ["value 7", 299_999, "value 5"]
+    assert union.dictionary_encode().indices.to_pylist() == [0, 1, 0, 2, 1]
+    assert seconds(union.unique) < seconds(texts.unique) / 10
+
+
+@pytest.mark.parametrize("offset", [0, 3])
+def test_a_few_slots_of_a_long_array_with_nulls(offset: int) -> None:
+    valid = np.arange(100_000) % 7 != 0
+    array = sa.array(np.arange(100_000), mask=~valid).slice(offset)
+    expected = pa.array(np.arange(100_000), mask=~valid).slice(offset)
+    positions = [0, 4, 7, 11, 99_990, 99_991, 4]
+    assert array.take(positions).to_pylist() == expected.take(pa.array(positions)).to_pylist()
+    with_null = [0, None, 4, 11]
+    assert array.take(with_null).to_pylist() == expected.take(pa.array(with_null)).to_pylist()
+    assert array.take([1, 2]).null_count == expected.take(pa.array([1, 2])).null_count
+
+
+def test_a_few_slots_of_many_take_no_look_at_the_others() -> None:
+    array = sa.array(np.arange(4_000_000), mask=np.arange(4_000_000) % 2 == 0)
+    assert array.null_count == 2_000_000
+    assert most_memory(lambda: array.take([5, 3_999_999]))[1] < 100_000
+    ends = sa.array(np.arange(1, 1_000_001), sa.int32())
+    runs = sa.RunEndEncodedArray.from_arrays(ends, sa.array(np.arange(1_000_000)))
+    found, peak = most_memory(lambda: runs.take([5, 999_999]))
+    assert found.to_pylist() == [5, 999_999]
+    assert peak < 100_000

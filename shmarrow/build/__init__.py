@@ -21,7 +21,7 @@ from shmarrow.layout.from_numpy import array_from_numpy
 from shmarrow.layout.from_values import array_from_pylist
 from shmarrow.layout.making import make_array
 from shmarrow.layout.memory import frozen
-from shmarrow.types import DataType
+from shmarrow.types import DataType, ExtensionType
 from shmarrow.types.descriptors import simple_types
 
 if TYPE_CHECKING:
@@ -345,11 +345,13 @@ def _of_values(values: Sequence[Any], wanted: DataType | None, valid: Mask | Non
     return nan_to_null(result) if nan_is_null else result
 
 
-def _located(error: InvalidData | InvalidType, values: Sequence[Any], type: DataType) -> InvalidData | InvalidType:
+def _located(error: InvalidData | InvalidType, values: Sequence[Any], type: Any) -> InvalidData | InvalidType:
     """The error of a list with the slot of the first value that cannot be taken, found by halving."""
     if not type.fields and "slot" in str(error):
         return error
-    start, stop = 0, len(values)
+    if type.layout == "dictionary" and not isinstance(type, ExtensionType):
+        type = type.value_type  # the number of distinct values is that of the whole list
+    whole, start, stop = error, 0, len(values)
     while stop - start > 1:
         middle = (start + stop) // 2
         try:
@@ -363,7 +365,7 @@ def _located(error: InvalidData | InvalidType, values: Sequence[Any], type: Data
             array_from_pylist(values[start:stop], type)
         except (InvalidData, InvalidType) as found:
             return found.__class__(f"slot {start}: {found}")
-    return error  # no single value is at fault
+    return whole  # no single value is at fault
 
 
 arguments.builder = array

@@ -20,7 +20,7 @@ from shmarrow.buffer import Buffer
 from shmarrow.errors import CopyRequired, IndexOutOfRange, InvalidType
 from shmarrow.layout import validation
 from shmarrow.layout.hooks import LayoutHooks
-from shmarrow.layout.making import CLASSES, booleans, check_slots, make_array
+from shmarrow.layout.making import CLASSES, booleans, check_bits, check_slots, make_array
 from shmarrow.layout.memory import slice_bounds
 from shmarrow.layout.preview import Budget, clip, preview_items
 from shmarrow.layout.sizes import buffer_bytes, referenced_bytes
@@ -133,7 +133,7 @@ class Array(LayoutHooks):
         LimitExceeded
             If slots that take no bytes of their own would make more than 2**24 values.
         """
-        check_slots(self)
+        check_bits(self)
         missing = self._logical_nulls()
         if missing is None:
             missing = np.zeros(self._length, np.bool_)
@@ -144,9 +144,9 @@ class Array(LayoutHooks):
 
     def is_valid(self) -> BooleanArray:
         """A BooleanArray, False for slots that are null; the opposite of :meth:`is_null`, and its errors."""
-        check_slots(self)
+        check_bits(self)
         missing = self._logical_nulls()
-        result: BooleanArray = booleans(self._valid() if missing is None else ~missing)
+        result: BooleanArray = booleans(np.ones(self._length, np.bool_) if missing is None else ~missing)
         return result
 
     # --- access ---
@@ -288,9 +288,12 @@ class Array(LayoutHooks):
 
     def drop_null(self) -> Self:
         """The slots that are not null, as :meth:`is_null` says."""
-        check_slots(self)
         missing = self._logical_nulls()
-        return self if missing is None else self._take(np.flatnonzero(~missing))
+        if missing is None or not missing.any():
+            return self
+        check_slots(self)
+        kept: Self = self._take(np.flatnonzero(~missing))
+        return kept
 
     def fill_null(self, fill_value: Any) -> Self:
         """A value in the place of nulls, as :meth:`is_null` says; the array itself where there are none.

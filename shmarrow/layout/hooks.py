@@ -150,11 +150,19 @@ class LayoutHooks:
             raise IndexOutOfRange(
                 f"indices run from {int(indices.min())} to {int(indices.max())}: the array has {self._length} values"
             )
-        own = self._mask()
+        own = self._valid_at(indices)
         if own is not None:
-            valid = own[indices] if valid is None else own[indices] & valid
+            valid = own if valid is None else own & valid
         result = self._gather(indices)
         return result if valid is None else result._masked(valid)
+
+    def _valid_at(self, indices: Indices) -> Mask | None:
+        """True for those of the slots at ``indices``, which are in range, that are valid; None where all may be."""
+        validity = self._validity() if self._null_count else None
+        if validity is not None and 16 * len(indices) < self._length:  # without a look at all slots
+            return bitmap.bits_at(validity, indices + self._offset)
+        mask = self._mask()
+        return None if mask is None else mask[indices]
 
     def _equal(self, other: Any, live: Mask | None) -> bool:
         """Whether arrays of one type and length are equal in the slots that ``live`` is True for, None for all."""

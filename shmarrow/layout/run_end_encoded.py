@@ -15,8 +15,9 @@ from shmarrow.bitmap import Mask
 from shmarrow.errors import InvalidData, LimitExceeded
 from shmarrow.layout.arguments import as_array, refuse_type
 from shmarrow.layout.array import Array
-from shmarrow.layout.making import check_slots, concat_arrays, make_array, nulls
-from shmarrow.layout.memory import Indices, check_expansion, frozen
+from shmarrow.layout.codes import codes_of, slot_codes
+from shmarrow.layout.making import check_bits, check_slots, concat_arrays, make_array, nulls
+from shmarrow.layout.memory import Indices, frozen
 from shmarrow.layout.preview import Budget
 from shmarrow.types import DataType, Field, RunEndEncodedType
 from shmarrow.types.extension import ExtensionType
@@ -89,8 +90,6 @@ class RunEndEncodedArray(Array, late=True):
             raise LimitExceeded(f"{self._type}: no memory for {self._length} values; take slices") from None
 
     def _codes(self) -> Indices:
-        from shmarrow.layout.codes import slot_codes
-
         first, ends = self._window()
         codes = slot_codes(self.values.slice(first, len(ends)))
         sizes = np.diff(ends, prepend=0)
@@ -224,11 +223,18 @@ class RunEndEncodedArray(Array, late=True):
         return [child.slice(first, last + 1 - first) for child in self._children]
 
     def _logical_nulls(self) -> Mask | None:
-        if self._length > 8 * self.get_total_buffer_size():
-            check_expansion(self._length, str(self._type))
         first, ends = self._window()
         missing = self.values.slice(first, len(ends))._logical_nulls()
-        return None if missing is None else np.repeat(missing, np.diff(ends, prepend=0))
+        if missing is None or not missing.any():
+            return None
+        check_bits(self)
+        return np.repeat(missing, np.diff(ends, prepend=0))
+
+    def unique(self) -> Self:
+        first, ends = self._window()
+        runs = codes_of(self.values.slice(first, len(ends)), with_null=True)[1]
+        result: Self = self._take(np.concatenate(([0], ends))[runs])
+        return result
 
     @classmethod
     def _nulls(cls, type: DataType, length: int) -> Any:

@@ -52,7 +52,6 @@ def selection(mask: Any, length: int, null_selection_behavior: str = "drop") -> 
 
 def fill_null(array: Any, fill_value: Any) -> Any:
     """A value, or the values of another array, in the place of nulls; see :meth:`Array.fill_null`."""
-    check_slots(array)
     if hasattr(fill_value, "as_py"):
         fill_value = fill_value.as_py()
     if fill_value is None:
@@ -65,6 +64,7 @@ def fill_null(array: Any, fill_value: Any) -> Any:
     missing = array._logical_nulls()
     if missing is None or not missing.any():
         return array
+    check_slots(array)
     if not whole and array.type.layout == "bool" and not isinstance(array.type, ExtensionType):
         return booleans(np.where(missing, values.values[0], array.values))
     if not whole and array.type.layout == "primitive" and not isinstance(array.type, ExtensionType):
