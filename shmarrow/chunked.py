@@ -105,14 +105,14 @@ class ChunkedArray:
         Raises
         ------
         IndexOutOfRange
-            If there are fewer, or the number is negative.
+            If there are fewer chunks, or the number is negative.
         InvalidType
-            If it is no int.
+            If it is not an int.
         """
         try:
             number = as_index(i)
         except TypeError:
-            raise InvalidType(f"a chunk is chosen by its number, found {i!r:.80}") from None
+            raise InvalidType(f"expected the number of a chunk, an int, found {i!r:.80}") from None
         if not 0 <= number < len(self.chunks):
             raise IndexOutOfRange(f"no chunk {number}: there are {len(self.chunks)}")
         found: Array = self.chunks[number]
@@ -179,20 +179,22 @@ class ChunkedArray:
     def slice(self, offset: int = 0, length: int | None = None) -> ChunkedArray:
         """The values from ``offset`` on, ``length`` of them or as many as there are; copies nothing.
 
+        Beyond the end there are none.
+
         Raises
         ------
         IndexOutOfRange
-            If ``offset`` is negative or beyond the end.
+            If ``offset`` is negative.
         InvalidArgument
             If ``length`` is negative.
         """
-        offset, length = slice_bounds(offset, length, len(self), "column")
+        offset, length = slice_bounds(offset, length, len(self))
         return ChunkedArray(cut(self.chunks, self._starts, offset, length), self.type)
 
     def take(self, indices: Any) -> ChunkedArray:
         """The slots at ``indices``, in that order, in one chunk; a copy of those slots.
 
-        The arguments and errors are those of :meth:`Array.take`; a chunked array of indices is taken too.
+        The arguments and errors are those of :meth:`Array.take`; indices may be a chunked array too.
         """
         positions, valid = checked_positions(one_array(indices))
         return self._gather(places(self._starts, positions, valid, "column"))
@@ -205,7 +207,7 @@ class ChunkedArray:
     def filter(self, mask: Any, null_selection_behavior: str = "drop") -> ChunkedArray:
         """The slots where ``mask`` is True, in the same chunks but for those that have none; a copy.
 
-        The arguments and errors are those of :meth:`Array.filter`; a chunked mask, in any chunks, is taken too.
+        The arguments and errors are those of :meth:`Array.filter`; the mask may be a chunked array too, in any chunks.
         """
         positions, valid = selection(one_array(mask), len(self), null_selection_behavior)
         parts = [self.chunks[i]._take(*part) for i, *part in sorted_places(self._starts, positions, valid)]
@@ -216,13 +218,13 @@ class ChunkedArray:
         return self._each(lambda chunk: chunk.drop_null())
 
     def fill_null(self, fill_value: Any) -> ChunkedArray:
-        """A value in the place of nulls; see :meth:`Array.fill_null`."""
+        """The same chunks with nulls replaced; see :meth:`Array.fill_null`."""
         return self._each(lambda chunk: chunk.fill_null(fill_value))
 
     # --- other forms ---
 
     def cast(self, target_type: DataType | str, safe: bool = True) -> ChunkedArray:
-        """The same values in another form of their type; see :meth:`Array.cast`."""
+        """The same values as another type, in the same chunks; see :meth:`Array.cast`."""
         target = as_type(target_type)
         if not self.chunks and target != self.type:
             nulls(0, self.type).cast(target, safe)  # whether there is a cast at all
@@ -244,12 +246,12 @@ class ChunkedArray:
         Raises
         ------
         InvalidData
-            If there are more distinct values than the indices reach.
+            If there are more distinct values than the indices can address.
         """
         return self if len(self.chunks) < 2 else ChunkedArray(_unified(self.chunks), self.type)
 
     def flatten(self) -> list[ChunkedArray]:
-        """A column for each field of structs, null where the struct is; a list of this one where it has no fields."""
+        """A column for each field of structs, null where the struct is; a list of this one if it is not of structs."""
         if self.type.layout != "struct" or self.type.array_class is not None:
             return [self]
         parts = [chunk.flatten() for chunk in self.chunks]
@@ -257,7 +259,7 @@ class ChunkedArray:
 
     # --- checking and comparing ---
 
-    def validate(self, *, full: bool = False) -> None:
+    def validate(self, full: bool = False) -> None:
         """Check every chunk; see :meth:`Array.validate`."""
         for i, chunk in enumerate(self.chunks):
             try:
@@ -318,7 +320,7 @@ def chunked_array(arrays: Any, type: DataType | str | None = None) -> ChunkedArr
     Parameters
     ----------
     arrays : iterable of Array or of values, Array, or ChunkedArray
-        The chunks; values are those that :func:`shmarrow.array` takes.
+        The chunks; values are those that :func:`shmarrow.array` accepts.
     type : DataType or str, optional
         The type; that of the first chunk where it is not given. Arrays have it already, other values are built with
         it.
@@ -328,7 +330,7 @@ def chunked_array(arrays: Any, type: DataType | str | None = None) -> ChunkedArr
     InvalidArgument
         If there is neither a chunk nor a type.
     InvalidType
-        If an array has another type, or it is no iterable of chunks.
+        If an array has another type, or ``arrays`` is not an iterable of chunks.
     InvalidData
         If a value does not fit the type.
     """

@@ -1,9 +1,9 @@
-"""What record batches and tables do alike: named columns of one length.
+"""What record batches and tables have in common: named columns of one length.
 
 Rules kept here:
 
 * an operation stands here once, in terms of a few that a batch and a table each do in their own way: what a column
-  is, how columns are arranged anew, how rows are gathered;
+  is, how columns are rearranged, how rows are gathered;
 * what only arranges columns builds none: a column of a batch that was read is built when it is asked for;
 * mappings are matched with schemas by name, and sequences by position.
 """
@@ -58,10 +58,12 @@ class Columns(Generic[Column]):
     def slice(self, offset: int = 0, length: int | None = None) -> Self:
         """The rows from ``offset`` on, ``length`` of them or as many as there are; builds and copies nothing.
 
+        Beyond the end there are none.
+
         Raises
         ------
         IndexOutOfRange
-            If ``offset`` is negative or beyond the end.
+            If ``offset`` is negative.
         InvalidArgument
             If ``length`` is negative.
         """
@@ -71,6 +73,11 @@ class Columns(Generic[Column]):
     def _as_column(cls, values: Any, type: DataType | None) -> Any:
         """Values as a column, of the type given or their own."""
         raise NotImplementedError
+
+    @classmethod
+    def _one_column(cls, values: Any) -> Any:
+        """Values that are to be one column beside others; a table refuses those that may be meant as chunks."""
+        return values
 
     @classmethod
     def _over(cls, schema: Schema, columns: Sequence[Any], num_rows: int) -> Self:
@@ -108,7 +115,7 @@ class Columns(Generic[Column]):
         Parameters
         ----------
         arrays : sequence
-            Arrays, chunked arrays, or values as :func:`shmarrow.array` takes them.
+            Arrays, chunked arrays, or anything that :func:`shmarrow.array` accepts.
         names : sequence of str, optional
             A name for each; their types are those of the arrays.
         schema : Schema, optional
@@ -122,10 +129,12 @@ class Columns(Generic[Column]):
             If neither or both of names and schema are given, if their number is another than that of the arrays, or
             if the arrays have several lengths.
         InvalidData
-            If a value does not fit the type that the schema says.
+            If a value does not fit its type in the schema.
         InvalidType
-            If an array cannot be cast to that type at all.
+            If an array cannot be cast to that type at all, or ``arrays`` is an ndarray.
         """
+        if isinstance(arrays, np.ndarray):
+            raise InvalidType("the rows of an ndarray are not columns: pass list(array.T), or [array] for one column")
         columns = several(arrays, "arrays")
         given = given_fields(columns, names, schema, metadata)
         made = [cls._named_column(values, field) for values, field in zip(columns, given, strict=True)]
@@ -181,7 +190,7 @@ class Columns(Generic[Column]):
             If a row has a key that the schema, or the first row, does not have. The other errors are those of
             :meth:`from_arrays`.
         InvalidType
-            If a row is no mapping.
+            If a row is not a mapping.
         """
         rows = several(mapping, "rows")
         for i, row in enumerate(rows):
@@ -279,7 +288,7 @@ class Columns(Generic[Column]):
         return self._selected([other for other in range(self.num_columns) if other != i])
 
     def add_column(self, i: int, field_: Field | str, column: Any) -> Self:
-        """One more column before position ``i``, which may be the end; builds none of the others.
+        """The same columns with one more before position ``i``, which may be the end; builds none of the others.
 
         Parameters
         ----------
@@ -293,11 +302,13 @@ class Columns(Generic[Column]):
         Raises
         ------
         IndexOutOfRange
-            If there is no such position.
+            If the position is negative or beyond the end.
         InvalidArgument
             If the column has another length.
         InvalidData
             If a value does not fit the type of the field.
+        InvalidType
+            If the column of a table is a list of lists, which could be lists or chunks.
         """
         i = position(i, self.num_columns + 1)
         field, made = self._new(field_, column)
@@ -305,11 +316,11 @@ class Columns(Generic[Column]):
         return self._arranged(self._schema.insert(i, field), indices, {i: made})
 
     def append_column(self, field_: Field | str, column: Any) -> Self:
-        """One more column at the end; see :meth:`add_column`."""
+        """The same columns with one more at the end; see :meth:`add_column`."""
         return self.add_column(self.num_columns, field_, column)
 
     def set_column(self, i: int, field_: Field | str, column: Any) -> Self:
-        """Another column at position ``i``; the arguments and errors of :meth:`add_column`."""
+        """The same columns with another one at position ``i``; the arguments and errors of :meth:`add_column`."""
         i = position(i, self.num_columns)
         field, made = self._new(field_, column)
         indices = [*range(i), -1, *range(i + 1, self.num_columns)]
@@ -318,11 +329,11 @@ class Columns(Generic[Column]):
     def _new(self, field: Field | str, values: Any) -> tuple[Field, Any]:
         if not isinstance(field, (Field, str)):
             raise not_expected("a name or a shmarrow.Field", field)
-        column = self._named_column(values, field)
+        column = self._named_column(self._one_column(values), field)
         made = field if isinstance(field, Field) else Field(field, column.type)
         if len(column) != self.num_rows:
             raise InvalidArgument(
-                f"column {made.name!r} has {len(column)} values, expected one for {self.num_rows} rows"
+                f"column {made.name!r} has {len(column)} values, expected one for each of {self.num_rows} rows"
             )
         return made, column
 
@@ -341,10 +352,13 @@ class Columns(Generic[Column]):
         FieldNotFound
             If a mapping has a name that is not there or stands there more than once.
         InvalidType
-            When a field is asked for whose name is not a string.
+            If a name, old or new, is no string.
         """
         if isinstance(names, Mapping):
-            new = {self._schema.index_of(several((old,), "names")[0]): name for old, name in names.items()}
+            for old in names:
+                if not isinstance(old, str):
+                    raise InvalidType(f"columns are renamed by their names, which are strings, found {old!r:.80}")
+            new = {self._schema.index_of(old): name for old, name in names.items()}
             names = [new.get(i, name) for i, name in enumerate(self._schema.names)]
         return self._with_schema(renamed(self._schema, names))
 
@@ -371,13 +385,13 @@ class Columns(Generic[Column]):
         InvalidData
             If a value does not fit, or a column with nulls would not be nullable.
         InvalidType
-            If there is no cast between two types.
+            If there is no conversion between two types.
         """
         target = checked_schema(target_schema)
         if self._schema.names != target.names:
             raise InvalidArgument(
                 f"the names of the schema are {target.names[:20]}, expected those of the columns: "
-                f"{self._schema.names[:20]}; select() brings columns into another order"
+                f"{self._schema.names[:20]}; select() puts columns in another order"
             )
         new: dict[int, Any] = {}
         for i, (mine, wanted) in enumerate(zip(self._schema, target, strict=True)):
@@ -452,20 +466,20 @@ class Columns(Generic[Column]):
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> npt.NDArray[Any]:
         """The values as an ndarray of shape (rows, columns); a copy.
 
-        Numbers are brought to one dtype, exactly; columns that have no dtype in common are Python values.
+        Numbers are converted exactly to a common dtype; columns without one become Python values.
 
         Raises
         ------
         InvalidData
-            If integers of 64 bits meet floats, and one has no exact float.
+            If there are 64-bit integers beside floats, and one of them has no exact float.
         """
         if copy is False:
-            raise CopyRequired("columns lie apart in memory, so that an ndarray of all of them is a copy")
+            raise CopyRequired("columns lie apart in memory, so an ndarray of all of them has to be a copy")
         result = as_matrix(self.schema.names, self.columns, self.num_rows)
         return result if dtype is None else result.astype(dtype, copy=False)
 
     def equals(self, other: Any, check_metadata: bool = False) -> bool:
-        """Same schema and same values; on request the same metadata too. A batch equals no table."""
+        """Same schema and same values; on request the same metadata too. A batch never equals a table."""
         if self is other and not len(self._schema):
             return True
         return (

@@ -34,7 +34,7 @@ def made_from(
         names, schema = None, names
     if isinstance(data, Mapping):
         if names is not None:
-            raise InvalidArgument("a mapping brings its names; expected it without others")
+            raise InvalidArgument("a mapping has its own names; expected no others")
         return kind.from_pydict(data, schema, metadata)
     frame = full_name(data) == "pandas.DataFrame"
     if not frame and not any(hasattr(data, name) for name in _INTERFACES):
@@ -42,11 +42,11 @@ def made_from(
             raise not_expected("a mapping, arrays, or a data frame", data)
         return kind.from_arrays(data, names, schema, metadata)
     if names is not None:
-        raise InvalidArgument("a data frame brings its names; expected it without others")
+        raise InvalidArgument("a data frame has its own names; expected no others")
     if frame:
         return _from_pandas(kind, data, schema, metadata)
     if schema is not None and metadata is not None:
-        raise InvalidArgument("a schema brings its metadata; expected one or the other")
+        raise InvalidArgument("a schema has its own metadata; expected one or the other")
     known = full_name(data) == f"pyarrow.{kind.__name__}"  # whose chunks and metadata stay
     found = kind.from_pyarrow(data) if known else kind.from_struct_array(array(data))
     if schema is not None:

@@ -33,9 +33,6 @@ class _RenamedFields:
         return [field.with_name(name) for field, name in zip(self._schema.fields, self._names, strict=True)]
 
     def names(self) -> list[str]:
-        for name in self._names:
-            if not isinstance(name, str):
-                raise InvalidType(f"the name of a field is a string, found {name!r}")
         return list(self._names)
 
     def find(self, name: str) -> list[int]:
@@ -46,7 +43,7 @@ class _RenamedFields:
 
 
 def several(values: Iterable[T], what: str) -> tuple[T, ...]:
-    """An argument that is to be a list; InvalidType for a string, which would be taken letter by letter."""
+    """An argument that has to be a list; InvalidType for a string, which would be read letter by letter."""
     if isinstance(values, (str, bytes)) or not hasattr(values, "__iter__"):
         raise InvalidType(f"expected a list of {what}, found {values!r:.80}; write [{values!r:.80}] for one")
     return tuple(values)
@@ -59,8 +56,14 @@ def renamed(schema: Schema, names: Sequence[str]) -> Schema:
     ------
     InvalidArgument
         If there are more or fewer names than fields.
+    InvalidType
+        If a name is no string.
     """
     names = several(names, "names")
+    if set(map(type, names)) != {str}:
+        for name in names:
+            if not isinstance(name, str):
+                raise InvalidType(f"the name of a column is a string, found {name!r:.80}")
     if len(names) != len(schema):
         raise InvalidArgument(f"{len(names)} names for {len(schema)} columns")
     return Schema(metadata=schema.metadata, source=_RenamedFields(schema, names))
@@ -111,7 +114,7 @@ def given_fields(
         hint = "; rows as dicts are what from_pylist() takes" if rows else ""
         raise InvalidArgument(f"expected either names or a schema{hint}")
     if schema is not None and metadata is not None:
-        raise InvalidArgument("a schema brings its metadata; expected one or the other")
+        raise InvalidArgument("a schema has its own metadata; expected one or the other")
     given: Sequence[Field | str] = several(names or (), "names") if schema is None else checked_schema(schema).fields
     if len(given) != len(columns):
         what = "names" if schema is None else "fields"

@@ -13,6 +13,7 @@ import numpy as np
 from shmarrow.batch import RecordBatch
 from shmarrow.bitmap import Mask
 from shmarrow.build import array
+from shmarrow.build.sources import read_class
 from shmarrow.chunked import ChunkedArray
 from shmarrow.columns import Columns, Key
 from shmarrow.errors import Closed, InvalidArgument, InvalidData, InvalidType, not_expected
@@ -86,6 +87,15 @@ class Table(Columns[ChunkedArray]):
         return column if type is None else column.cast(type)
 
     @classmethod
+    def _one_column(cls, values: Any) -> Any:
+        if isinstance(values, (list, tuple)) and any(isinstance(item, (list, tuple, np.ndarray)) for item in values):
+            raise InvalidType(
+                "a list of lists is either a column of lists or the chunks of one: pass shmarrow.array(...) for lists, "
+                "shmarrow.chunked_array(...) for chunks"
+            )
+        return values
+
+    @classmethod
     def _over(cls, schema: Schema, columns: Sequence[Any], num_rows: int) -> Table:
         if not columns:
             return cls(schema, [RecordBatch(schema, num_rows, [])])
@@ -98,7 +108,7 @@ class Table(Columns[ChunkedArray]):
 
     @classmethod
     def from_struct_array(cls, struct_array: Any) -> Table:
-        """The fields of structs, in an array or chunks, as columns; see :meth:`RecordBatch.from_struct_array`."""
+        """The fields of structs, in an array or in chunks, as columns; see :meth:`RecordBatch.from_struct_array`."""
         if not isinstance(struct_array, ChunkedArray):
             return cls._of([RecordBatch.from_struct_array(struct_array)])
         chunks = struct_array.chunks or [nulls(0, struct_array.type)]
@@ -156,9 +166,11 @@ class Table(Columns[ChunkedArray]):
     def slice(self, offset: int = 0, length: int | None = None) -> Table:
         """The rows from ``offset`` on, ``length`` of them or as many as there are; builds and copies nothing.
 
+        Beyond the end there are none.
+
         The errors are those of :meth:`RecordBatch.slice`.
         """
-        offset, length = slice_bounds(offset, length, self.num_rows, "table")
+        offset, length = slice_bounds(offset, length, self.num_rows)
         return Table(self._schema, cut(self.batches, self._starts, offset, length))
 
     def unify_dictionaries(self) -> Table:
@@ -213,7 +225,7 @@ class Table(Columns[ChunkedArray]):
         """A dict of Python values for each row; of columns with the same name the last."""
         return [row for batch in self.batches for row in batch.to_pylist()]
 
-    def validate(self, *, full: bool = False) -> None:
+    def validate(self, full: bool = False) -> None:
         """Check every batch; see :meth:`RecordBatch.validate`."""
         for i, batch in enumerate(self.batches):
             try:
@@ -223,6 +235,9 @@ class Table(Columns[ChunkedArray]):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Table, (self.schema, self.batches)
+
+
+read_class(Table, lambda table: table.to_struct_array().combine_chunks())
 
 
 def _cuts(starts: Sequence[Any]) -> Any:
@@ -261,7 +276,7 @@ class RecordBatchReader:
         Raises
         ------
         InvalidType
-            If the schema is none, or when a batch is read that has other fields.
+            If ``schema`` is not a Schema, or when a batch is read that has other fields.
         """
         return _Batches(checked_schema(schema), iter(batches))
 
@@ -351,7 +366,7 @@ def table(
     InvalidArgument
         If names are missing, or too many; if columns have several lengths; if arguments exclude each other.
     InvalidType
-        If the data are nothing of the kind, or cannot be cast to the schema.
+        If the data are none of these, or cannot be cast to the schema.
     InvalidData
         If a value does not fit the schema.
     """
@@ -361,9 +376,9 @@ def table(
     if found is None:
         return made_from(Table, data, names, schema, metadata)
     if names is not None:
-        raise InvalidArgument("record batches bring their names; expected them without others")
+        raise InvalidArgument("record batches have their own names; expected no others")
     if schema is not None and metadata is not None:
-        raise InvalidArgument("a schema brings its metadata; expected one or the other")
+        raise InvalidArgument("a schema has its own metadata; expected one or the other")
     own, batches = found
     result = Table.from_batches(batches, own or (None if batches else schema))
     if schema is not None:
@@ -403,9 +418,9 @@ def concat_tables(tables: Iterable[Table], promote_options: str = "none") -> Tab
     InvalidArgument
         If there is no table, or the option is unknown.
     InvalidType
-        If the tables have different fields, or such as no type takes together.
+        If the tables have different fields, or fields without a common type.
     InvalidData
-        If a value does not fit the type that takes both.
+        If a value does not fit the common type.
     """
     found = several(tables, "tables")
     for item in found:

@@ -207,7 +207,7 @@ class Deviation:
 
 
 SAFE, UNSAFE = (True,), (False,)
-_NO_FORMS = "not forms of the same values"
+_NO_FORMS = "no conversion between them"
 _BEYOND = "not within|beyond|more than [0-9]+ digits"
 
 DEVIATIONS = (
@@ -239,12 +239,12 @@ DEVIATIONS = (
         OURS, ("integer",), ("date", "time"), "pyarrow takes integers that no date64 and no time of day has",
         "whole number of days|a time lies in",
     ),
-    Deviation(OURS, ("integer",), ("float",), "pyarrow does not check float16", "not a float of 16 bits", SAFE),
+    Deviation(OURS, ("integer",), ("float",), "pyarrow does not check float16", "not exact as a 16-bit float", SAFE),
     Deviation(
         THEIRS, ("integer",), ("float",), "pyarrow refuses all integers beyond 2**24 or 2**53, also those that are "
         "floats", "not in range", SAFE,
     ),
-    Deviation(OURS, ("decimal",), ("float",), "pyarrow rounds to the nearest float", "is as precise", SAFE),
+    Deviation(OURS, ("decimal",), ("float",), "pyarrow rounds to the nearest float", "float keeps", SAFE),
     Deviation(DIFFER, ("decimal",), ("float",), "pyarrow computes in floats and misses the nearest by a bit"),
     Deviation(OURS, ("decimal",), ("decimal",), "pyarrow cuts digits on the way to fewer bits", "more digits", SAFE),
     Deviation(
@@ -260,7 +260,7 @@ DEVIATIONS = (
     ),
     Deviation(OURS, ("float",), ("decimal",), "pyarrow rounds to the scale", "more digits", SAFE),
     Deviation(DIFFER, ("float",), ("decimal",), "pyarrow makes 16384 of 5e-324", safe=UNSAFE),
-    Deviation(OURS, ("float",), ("float",), "pyarrow makes infinities of numbers", "beyond the floats", SAFE),
+    Deviation(OURS, ("float",), ("float",), "pyarrow makes infinities of numbers", "beyond the range of a", SAFE),
     Deviation(
         THEIRS, ("bool", "integer"), ("decimal",), "pyarrow wants room for every integer of the type, whatever the "
         "values, and no negative scale", "Precision is not great enough|Scale must be non-negative",
@@ -434,7 +434,7 @@ def page() -> str:
     """The whole page, with the tables as they should be."""
     before, _, rest = PAGE.read_text(encoding="utf-8").partition(BEGIN)
     lines = ["", "## What can be cast to what", "", "*if*: values that fit, the others are refused.", ""]
-    lines += [*matrix(), "", "## Where pyarrow does otherwise", "", "By default:", "", *deviations(True), ""]
+    lines += [*matrix(), "", "## Where pyarrow differs", "", "By default:", "", *deviations(True), ""]
     lines += ["With `safe=False`:", "", *deviations(False), "", ""]
     return before + BEGIN + "\n".join(lines) + END + rest.partition(END)[2]
 

@@ -100,7 +100,7 @@ WRONG: dict[str, tuple[Callable[[Any], Any], type[Exception], str]] = {
     "float": (lambda c: c[1.0], sa.InvalidType, "found float"),
     "beyond": (lambda c: c[5], sa.IndexOutOfRange, "index 5 is out of range"),
     "chunk": (lambda c: c.chunk(2), sa.IndexOutOfRange, "no chunk 2: there are 2"),
-    "chunk by name": (lambda c: c.chunk("a"), sa.InvalidType, "by its number, found 'a'"),
+    "chunk by name": (lambda c: c.chunk("a"), sa.InvalidType, "the number of a chunk, an int, found 'a'"),
     "chunk from the end": (lambda c: c.chunk(-1), sa.IndexOutOfRange, "no chunk -1"),
     "take beyond": (lambda c: c.take([0, 5]), sa.IndexOutOfRange, "from 0 to 5: the column has 5"),
     "take before": (lambda c: c.take([-1]), sa.IndexOutOfRange, "from -1 to -1"),

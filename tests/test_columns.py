@@ -170,10 +170,10 @@ def test_schemas_are_changed_by_position() -> None:
         assert mine.to_pyarrow() == peer
     assert ours.get_field_index("missing") == -1
     for change in (lambda: ours.remove(-1), lambda: ours.set(-1, one), lambda: ours.insert(-1, one)):
-        with pytest.raises(sa.IndexOutOfRange, match="no position -1"):
+        with pytest.raises(sa.IndexOutOfRange, match="position -1 is out"):
             change()
     for change in (lambda: ours.remove(2), lambda: ours.set(2, one), lambda: ours.insert(3, one)):
-        with pytest.raises(sa.IndexOutOfRange, match=r"no position [23]: there are [23] to choose from"):
+        with pytest.raises(sa.IndexOutOfRange, match=r"position [23] is out of range: expected 0 to [12]"):
             change()
     for change in (lambda: ours.append("c"), lambda: ours.set(0, ("c", "int8")), lambda: ours.remove("a")):
         with pytest.raises(sa.InvalidType):
@@ -405,11 +405,19 @@ def test_a_new_column_goes_with_the_batches_of_a_table() -> None:
 
 
 WRONG: dict[str, tuple[Callable[[Any], Any], type[Exception], str]] = {
-    "add beyond": (lambda r: r.add_column(5, "x", COLUMN), sa.IndexOutOfRange, "no position 5: there are 5"),
-    "add before": (lambda r: r.add_column(-1, "x", COLUMN), sa.IndexOutOfRange, "no position -1"),
-    "set a name not found": (lambda r: r.set_column(-1, "x", COLUMN), sa.IndexOutOfRange, "no position -1"),
-    "remove beyond": (lambda r: r.remove_column(4), sa.IndexOutOfRange, "no position 4: there are 4"),
-    "remove by name": (lambda r: r.remove_column("n"), sa.InvalidType, "by its position, found 'n'"),
+    "add beyond": (
+        lambda r: r.add_column(5, "x", COLUMN),
+        sa.IndexOutOfRange,
+        "position 5 .*: expected 0 to 4",
+    ),
+    "add before": (lambda r: r.add_column(-1, "x", COLUMN), sa.IndexOutOfRange, "position -1 is out"),
+    "set a name not found": (
+        lambda r: r.set_column(-1, "x", COLUMN),
+        sa.IndexOutOfRange,
+        "position -1 is out",
+    ),
+    "remove beyond": (lambda r: r.remove_column(4), sa.IndexOutOfRange, "position 4 .*: expected 0 to 3"),
+    "remove by name": (lambda r: r.remove_column("n"), sa.InvalidType, "expected a position, found 'n'"),
     "short column": (
         lambda r: r.append_column("x", [1, 2]),
         sa.InvalidArgument,
@@ -451,7 +459,7 @@ WRONG: dict[str, tuple[Callable[[Any], Any], type[Exception], str]] = {
     "behavior": (lambda r: r.filter([True] * 5, "all"), sa.InvalidArgument, "found 'all'"),
     "chunk size": (lambda r: r.to_batches(0), sa.InvalidArgument, "at least 1, found 0"),
     "chunk size of text": (lambda r: r.to_batches("2"), sa.InvalidType, "is an int, found '2'"),
-    "no copy": (lambda r: np.asarray(r, copy=False), sa.CopyRequired, "is a copy"),
+    "no copy": (lambda r: np.asarray(r, copy=False), sa.CopyRequired, "has to be a copy"),
 }
 
 
@@ -549,12 +557,12 @@ REFUSED: dict[str, tuple[Callable[[Any], Any], type[Exception], str]] = {
     ),
     "too few names": (lambda make: make([[1], [2]], ["a"]), sa.InvalidArgument, "2 arrays for 1 names"),
     "too many fields": (lambda make: make([], sa.schema([("a", "int8")])), sa.InvalidArgument, "0 arrays for 1 fields"),
-    "names of a mapping": (lambda make: make({"a": [1]}, ["b"]), sa.InvalidArgument, "brings its names"),
+    "names of a mapping": (lambda make: make({"a": [1]}, ["b"]), sa.InvalidArgument, "has its own names"),
     "one name": (lambda make: make([[1]], "a"), sa.InvalidType, "expected a list of names, found 'a'"),
     "a name that is none": (lambda make: make([[1]], [5]), sa.InvalidType, "the name of a field is a string, found 5"),
     "metadata twice": (
         lambda make: make({"a": [1]}, schema=sa.schema([("a", "int8")]), metadata={"k": "v"}),
-        sa.InvalidArgument, "a schema brings its metadata",
+        sa.InvalidArgument, "a schema has its own metadata",
     ),
     "lengths": (lambda make: make({"a": [1], "b": [1, 2]}), sa.InvalidArgument, "'a': 1, 'b': 2"),
     "a value": (lambda make: make({"a": [1], "b": [300]}, schema=sa.schema({"a": "int8", "b": "int8"})),
@@ -597,7 +605,7 @@ def test_tables_are_made_of_batches_tables_and_readers() -> None:
     assert sa.table(ours, schema=wider).schema.equals(wider)
     assert sa.table(ours, metadata={"x": "y"}).schema.metadata == {b"x": b"y"}
     assert sa.table(sa.RecordBatchReader.from_batches(wider, [])).schema == wider
-    with pytest.raises(sa.InvalidArgument, match="bring their names"):
+    with pytest.raises(sa.InvalidArgument, match="have their own names"):
         sa.table(ours, ["a", "b", "c", "d"])
     sink = io.BytesIO()
     with sa.ipc.new_stream(sink, ours.schema) as writer:

@@ -42,9 +42,9 @@ BREAK_RULES = {
 """The contents whose values break the rules of their types, made at random; still they are read."""
 
 BEYOND_PYTHON = {
-    "0.14.1/datetime": "which is no whole day",
-    "1.0.0-littleendian/datetime": "which is no whole day",
-    "cpp-21.0.0/datetime": "which datetime does not have in US/Eastern",
+    "0.14.1/datetime": "which is not a whole day",
+    "1.0.0-littleendian/datetime": "which is not a whole day",
+    "cpp-21.0.0/datetime": "which datetime cannot hold in US/Eastern",
     **{f"{release}/interval": "days of a timedelta" for release in CONTENTS},
 }
 """The contents with values, made at random, that Python's ``datetime`` does not have."""

@@ -298,7 +298,7 @@ def test_bits_of_slots_that_take_no_bytes_have_a_limit() -> None:
 
 
 def test_too_many_values_for_an_index_type_are_counted_as_a_whole() -> None:
-    with pytest.raises(sa.InvalidData, match="300 distinct values are more than the 128 that its indices reach"):
+    with pytest.raises(sa.InvalidData, match="300 distinct values are more than the 128 that its indices can address"):
         sa.array([str(i) for i in range(300)], sa.dictionary(sa.int8(), sa.string()))
     with pytest.raises(sa.InvalidType, match="slot 250: "):
         sa.array([str(i) if i != 250 else 1.5 for i in range(300)], sa.dictionary(sa.int8(), sa.string()))

@@ -1,4 +1,4 @@
-"""Building arrays: from numpy without copying, from Python values with nulls, from pandas and whatever holds values."""
+"""Building arrays: from numpy without copying, from Python values with nulls, from pandas and others."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from shmarrow.bitmap import Mask
 from shmarrow.build.infer import type_of_ndarray, type_of_values
 from shmarrow.build.nulls import nan_to_null, without_nan
 from shmarrow.build.sources import plain
-from shmarrow.convert.python import kinds_of
+from shmarrow.convert.python import exact_items, kinds_of
 from shmarrow.errors import InvalidArgument, InvalidData, InvalidType
 from shmarrow.layout import arguments
 from shmarrow.layout.array import Array
@@ -190,40 +190,41 @@ def array(
     Parameters
     ----------
     obj : array-like or iterable
-        An ndarray of numbers, dates or times in the order of memory is used as it is, without a copy, as are pandas'
-        Series and indexes of such, and arrays of any library with an Arrow interface (pyarrow and polars among them),
-        which keep their types. ndarrays of several dimensions become fixed-size lists, structured ones structs, lists
-        of ndarrays lists, a categorical a dictionary array. A chunked array becomes one array, a copy where it has
-        several chunks.
-        Of Python values None, pandas' NA and NaT, and numpy's NaT are null.
+        The values. A contiguous ndarray of numbers, dates or times is used as it is, without a copy, and so is a
+        pandas Series or Index over one. Arrays of any library with an Arrow interface, such as pyarrow and polars,
+        keep their type and their memory. An ndarray of several dimensions becomes fixed-size lists, a structured one
+        structs, a list of ndarrays lists, a pandas categorical a dictionary array. A chunked array becomes one array,
+        by a copy where it has several chunks; the rows of a record batch or a table become structs. Among Python values
+        None, pandas' NA and NaT, and numpy's NaT are null.
     type : DataType or str, optional
         The type; inferred from the values where it is not given, see :func:`infer_type`.
     mask : bool ndarray, Array or sequence of bool, optional
-        Shape (n,); True makes a slot null, beside those that are null already.
+        Shape (n,); True makes a slot null, in addition to those that are null already.
     size : int, optional
-        The most values to take.
+        The number of values to read at most.
     from_pandas : bool, optional
         Whether NaN is null; by default it is in what comes from pandas, and nowhere else.
     safe : bool
-        False takes values that do not fit ``type`` as ``cast(type, safe=False)`` does. Values of a wrong kind are
+        False converts values that do not fit ``type`` as ``cast(type, safe=False)`` does. Values of a wrong kind are
         refused in any case.
 
     Raises
     ------
     InvalidType
-        If the values are of a kind that the type cannot take, or of several kinds that no type takes.
+        If the values are of a kind that the type does not have, or of several kinds without a common type.
     InvalidData
         If a value does not fit the type without loss.
     InvalidArgument
-        If the mask has another shape than the values, or ``obj`` is an ndarray without dimensions.
+        If the mask has another shape than the values, or ``obj`` is a 0-d ndarray.
     MissingExtra
-        If the values are read by way of pyarrow, and that is not installed.
+        If reading the values needs pyarrow, and that is not installed.
 
     Notes
     -----
-    Other than in pyarrow text and bytes are not mixed; a date among moments, a nanosecond, or the time of a datetime is
-    never lost; integers beyond 2**63 are uint64; moments with and without a time zone are not mixed; a str, bytes or
-    dict is one value, not a list of them; and byte-swapped, structured and multi-dimensional ndarrays are taken.
+    What differs from pyarrow: text and bytes are not mixed, nor are timestamps with and without a time zone; dates
+    among timestamps, nanoseconds and the time of a datetime are never dropped; integers from 2**63 on are uint64; a
+    str, bytes or dict as ``obj`` is refused, as it is one value; byte-swapped, structured and multi-dimensional
+    ndarrays are accepted.
     """
     if obj.__class__ is np.ndarray and type is mask is size is None and not from_pandas and obj.ndim == 1:
         number = _NUMBERS.get(obj.dtype)
@@ -234,6 +235,8 @@ def array(
     if not isinstance(obj, (list, tuple, np.ndarray, Array)):
         obj, pandas = plain(obj, count, array)
         from_pandas = pandas if from_pandas is None else from_pandas
+    elif isinstance(obj, (list, tuple)):
+        obj = exact_items(obj)
     if count is not None and getattr(obj, "ndim", None) != 0:
         obj = obj[:count]
     make: Callable[..., Any]
@@ -251,11 +254,11 @@ def array(
 
 
 _NUMBERS = {type.storage: type for type in simple_types().values() if type.descriptor.values in ("integer", "float")}
-"""The types of numbers by the dtypes that have them in memory as Arrow does."""
+"""The types of numbers by the dtypes with the same form in memory."""
 
 
 def infer_type(values: Any, mask: Any = None, from_pandas: bool = False) -> DataType:
-    """The type that :func:`array` gives values: that of arrays and ndarrays, else the narrowest that takes them all.
+    """The type that :func:`array` gives values: that of arrays and ndarrays, else the narrowest that holds them all.
 
     Parameters
     ----------
@@ -278,7 +281,7 @@ def infer_type(values: Any, mask: Any = None, from_pandas: bool = False) -> Data
 
 
 def _count(size: Any) -> int | None:
-    """How many values are taken, None for all of them."""
+    """The number of values to read, None for all of them."""
     try:
         count = index(size)
     except TypeError:
@@ -306,7 +309,7 @@ def _of_ndarray(values: Any, wanted: DataType | None, valid: Mask | None, nan_is
         missing = np.ma.getmaskarray(values)
         values = values.data
         if missing.dtype.names is not None:
-            raise InvalidType("no struct is made of a masked structured ndarray, which has a mask for each field")
+            raise InvalidType("cannot make structs of a masked structured ndarray, which has a mask for each field")
         if missing.any():
             valid = ~missing if valid is None else _deepened(valid, missing) & ~missing
     if values.dtype.kind == "O":
@@ -346,7 +349,7 @@ def _of_values(values: Sequence[Any], wanted: DataType | None, valid: Mask | Non
 
 
 def _located(error: InvalidData | InvalidType, values: Sequence[Any], type: Any) -> InvalidData | InvalidType:
-    """The error of a list with the slot of the first value that cannot be taken, found by halving."""
+    """The error of a list with the slot of the first value at fault, found by halving."""
     if not type.fields and "slot" in str(error):
         return error
     if type.layout == "dictionary" and not isinstance(type, ExtensionType):

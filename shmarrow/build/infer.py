@@ -1,4 +1,4 @@
-"""The type of values that nobody gave a type for."""
+"""The type of values that come without one."""
 
 from __future__ import annotations
 
@@ -11,13 +11,14 @@ import numpy as np
 
 from shmarrow import types
 from shmarrow.bitmap import Mask
-from shmarrow.convert.python import DayTime, MonthDayNano, kinds_of
+from shmarrow.convert.python import DayTime, MonthDayNano, exact_items, kinds_of
 from shmarrow.errors import InvalidType
 from shmarrow.layout.array import Array
 from shmarrow.layout.from_numpy import lists_of, type_of_dtype
 from shmarrow.layout.from_values import null_kinds
 from shmarrow.layout.items import columns_of_dicts, forms_of
 from shmarrow.types import DataType, from_numpy_dtype
+from shmarrow.types.zones import zone_name
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -34,6 +35,7 @@ _BY_CLASS: list[tuple[Any, DataType]] = [
 _NO_INTEGERS = (bool, np.timedelta64)  # which derive from integers
 _UNITS = ("D", "s", "ms", "us", "ns")
 _LISTS = (list, tuple, np.ndarray, Array, range, set, frozenset)
+_SEQUENCES = (list, tuple, set, frozenset)
 _DEPTH = 64
 
 _HINTS: dict[str, str] = {
@@ -114,11 +116,11 @@ def _refuse(values: Sequence[Any], kinds: set[Any]) -> NoReturn:
             slots.setdefault(value.__class__, i)
     if len(slots) > 1:
         found = ", ".join([f"slot {i} is of type {kind.__name__}" for kind, i in list(slots.items())[:4]])
-        raise InvalidType(f"no type takes all values: {found}; give the type")
+        raise InvalidType(f"no single type fits all values: {found}; give the type")
     ((kind, slot),) = slots.items()
     hint = next((_HINTS[cls.__name__] for cls in kind.__mro__ if cls.__name__ in _HINTS), "give the type")
     shown = " ".join(repr(values[slot]).split())
-    raise InvalidType(f"slot {slot} is {shown:.80} of type {kind.__name__}, which no type takes: {hint}")
+    raise InvalidType(f"slot {slot} is {shown:.80} of type {kind.__name__}, which has no type: {hint}")
 
 
 def _integers(values: Sequence[Any], kinds: set[Any]) -> DataType:
@@ -140,7 +142,7 @@ def _decimals(values: Sequence[Any]) -> DataType:
         if value is not None:
             number = decimal.Decimal(int(value)) if isinstance(value, np.integer) else decimal.Decimal(value)
             if not number.is_finite():
-                raise InvalidType(f"slot {i} is {number}, which no decimal type takes")
+                raise InvalidType(f"slot {i} is {number}, which no decimal type holds")
             exponent = number.as_tuple().exponent
             assert isinstance(exponent, int)
             scale = max(scale, -exponent)
@@ -193,31 +195,10 @@ def _moments(values: Sequence[Any], kinds: set[Any]) -> DataType:
     zones = list(dict.fromkeys([value.tzinfo for value in moments]))
     aware = [zone for zone in zones if zone is not None]
     if aware and (len(aware) < len(zones) or len(classes) < len(kinds)):
-        raise InvalidType("no type takes moments with a time zone and dates or moments without one; give the type")
-    return types.timestamp(_finest(units), zone_name(aware[0]) if aware else None)
-
-
-def zone_name(zone: dt.tzinfo) -> str:
-    """The name that Arrow has for a time zone: that of the zone database, or an offset such as ``+07:30``.
-
-    Raises
-    ------
-    InvalidType
-        If there is none.
-    """
-    for attribute in ("key", "zone"):  # of zoneinfo, and of pytz
-        name = getattr(zone, attribute, None)
-        if isinstance(name, str):
-            return name
-    offset = zone.utcoffset(None)
-    if offset is None or offset.total_seconds() % 60:
         raise InvalidType(
-            f"the time zone {zone!r:.80} has no name in Arrow; use zoneinfo, or a whole number of minutes"
+            "no single type fits timestamps with a time zone beside dates or timestamps without one; give the type"
         )
-    if not offset:
-        return "UTC"
-    minutes = int(offset.total_seconds()) // 60
-    return f"{'-' if minutes < 0 else '+'}{abs(minutes) // 60:02}:{abs(minutes) % 60:02}"
+    return types.timestamp(_finest(units), zone_name(aware[0]) if aware else None)
 
 
 # --- values with parts ------------------------------------------------------------------------------------------
@@ -251,6 +232,9 @@ def _struct(values: Sequence[Any], above: tuple[Any, ...]) -> DataType:
 def _list(values: Sequence[Any], kinds: set[Any], above: tuple[Any, ...]) -> DataType:
     above = _below(values, above)
     known = [value for value in values if value is not None]
+    if not kinds.issubset(_LISTS):
+        known = [exact_items(value) if isinstance(value, _SEQUENCES) else value for value in known]
+        kinds = kinds_of(known)
     if all(issubclass(kind, Array) for kind in kinds):
         return types.list_(_one_type([value.type for value in known]))
     if all(issubclass(kind, np.ndarray) for kind in kinds):
@@ -262,7 +246,7 @@ def _list(values: Sequence[Any], kinds: set[Any], above: tuple[Any, ...]) -> Dat
             samples = [np.zeros((), dtype)[()] for dtype in dtypes]
             return types.list_(_one_type([lists_of(type_of_values(samples), shape) for shape in shapes]))
     if any(isinstance(value, np.ndarray) and not value.ndim for value in known if value.__class__ not in _PLAIN):
-        raise InvalidType("an ndarray without dimensions is no list")
+        raise InvalidType("a 0-d ndarray is not a list")
     if len(above) > 3 or sum(map(len, known)) > _MANY:
         known = list({id(value): value for value in known}.values())
     return types.list_(type_of_values(list(chain.from_iterable(known)), above=above))
@@ -276,5 +260,5 @@ _MANY = 1 << 22
 def _one_type(found: Iterable[DataType]) -> DataType:
     distinct = list(dict.fromkeys(found))
     if len(distinct) > 1:
-        raise InvalidType(f"no list takes items of {distinct[0]} and of {distinct[1]}; give the type")
+        raise InvalidType(f"no list type fits items of {distinct[0]} and of {distinct[1]}; give the type")
     return distinct[0]

@@ -2,7 +2,7 @@
 
 Rules kept here:
 
-* pandas is not imported: who has an object of its has imported it, and what the object is its classes' names say;
+* pandas is not imported: its objects are recognized by the names of their classes;
 * an object becomes an ndarray, a masked one where pandas has a mask, or an array; what has no type is refused by name.
 """
 
@@ -15,12 +15,12 @@ from typing import Any
 import numpy as np
 
 from shmarrow import types
-from shmarrow.build.infer import zone_name
 from shmarrow.errors import InvalidType
 from shmarrow.layout.from_numpy import array_from_numpy
 from shmarrow.layout.making import make_array
 from shmarrow.layout.memory import frozen, validity_of
 from shmarrow.types import from_numpy_dtype
+from shmarrow.types.zones import zone_name
 
 _BASES = {"Series", "Index", "ExtensionArray", "DataFrame"}
 
@@ -49,7 +49,7 @@ def values_of(obj: Any, build: Callable[..., Any], read: Callable[[Any], Any]) -
     kind = dtype.__class__.__name__
     found = obj if any(base.__name__ == "ExtensionArray" for base in obj.__class__.__mro__) else obj.array
     if kind in _REFUSED:
-        raise InvalidType(f"no type has the values of pandas' {dtype}: {_REFUSED[kind]}")
+        raise InvalidType(f"there is no type for the values of pandas' {dtype}: {_REFUSED[kind]}")
     if kind == "SparseDtype":
         return np.asarray(found)
     if kind == "CategoricalDtype":

@@ -1,4 +1,4 @@
-"""What values come in: each kind of source as one of three that arrays are made of, an array, an ndarray or a list."""
+"""Sources of values: each kind becomes one of the three that arrays are made of: an array, an ndarray or a list."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ _INTERFACES: dict[str, Reader] = {}
 
 
 def read_class(kind: type, reader: Reader) -> None:
-    """From now on ``reader`` makes an array of the objects of a class."""
+    """Have ``reader`` make arrays of the objects of a class from now on."""
     _READERS[kind] = reader
 
 
 def read_interface(method: str, reader: Reader) -> None:
-    """From now on ``reader`` makes an array of objects that have a method of this name, and are of no class known."""
+    """Have ``reader`` make arrays of objects of unknown classes that have a method of this name from now on."""
     _INTERFACES[method] = reader
 
 
@@ -36,7 +36,7 @@ def plain(obj: Any, size: int | None, build: Callable[..., Any]) -> tuple[Any, b
     obj : object
         Anything that holds values.
     size : int, optional
-        The number of values that are taken from an iterator.
+        The number of values to read from an iterator.
     build : callable
         Makes an array of a part of the object.
 
@@ -45,7 +45,7 @@ def plain(obj: Any, size: int | None, build: Callable[..., Any]) -> tuple[Any, b
     InvalidType
         If it holds no values that could be one column.
     MissingExtra
-        If it is read by way of pyarrow, and that is not installed.
+        If reading it needs pyarrow, and that is not installed.
     """
     kind = obj.__class__
     for base in kind.__mro__:
@@ -61,7 +61,7 @@ def plain(obj: Any, size: int | None, build: Callable[..., Any]) -> tuple[Any, b
         try:
             return np.asarray(obj), False
         except (TypeError, ValueError, RuntimeError, NotImplementedError) as error:
-            raise InvalidType(f"{full_name(obj)} gives no ndarray: {error}") from None
+            raise InvalidType(f"{full_name(obj)} does not give an ndarray: {error}") from None
     if not isinstance(obj, Iterable):
         raise InvalidType(f"expected an ndarray or an iterable of values, found {full_name(obj)}")
     return list(obj if size is None else islice(obj, min(size, sys.maxsize))), False
@@ -71,4 +71,4 @@ def _by_interface(obj: Any) -> Any:
     for method, reader in _INTERFACES.items():
         if hasattr(obj.__class__, method):
             return reader(obj)
-    raise MissingExtra(f"{full_name(obj)} is read by way of pyarrow: pip install 'shmarrow[arrow]'")
+    raise MissingExtra(f"{full_name(obj)} can only be read through pyarrow: pip install 'shmarrow[arrow]'")

@@ -3,7 +3,7 @@
 Unscaled integers are int64 of shape (n,) where all fit; else 64-bit words of two's complement, shape (n, 4), the lowest
 word first. Only numbers that neither 64-bit integers nor floats hold exactly are worked out one by one.
 
-What a conversion gives up where it need not be safe: digits beyond the scale are dropped (toward zero), decimals become
+What a conversion with ``safe=False`` gives up: digits beyond the scale are dropped (toward zero), decimals become
 the nearest float, floats the nearest decimal.
 """
 
@@ -293,7 +293,7 @@ def to_floats(values: Values, source: Any, target: Any, safe: bool) -> Outcome:
         kept[hard] = [pair[1] for pair in pairs]
     with np.errstate(over="ignore"):
         floats = result.astype(dtype)
-    lost = f"no float of {8 * dtype.itemsize} bits is as precise"
+    lost = f"more digits than a {8 * dtype.itemsize}-bit float keeps"
     return floats, faults((~kept if safe and not kept.all() else None, lost, "rounds"))
 
 

@@ -51,7 +51,7 @@ def from_ndarray(type: DataType, values: Values, valid: Mask | None, safe: bool 
     if values.dtype.kind == "f" and values.dtype.itemsize > 8:
         double = values.astype(np.float64)
         lost = (double != values) & (values == values) if safe else None
-        found = faults((lost, "not a float of 64 bits", "rounds"))
+        found = faults((lost, "not exact as a 64-bit float", "rounds"))
         storage.refuse(found, valid, type, lambda slot: repr(values[slot]))
         values = double
     if values.dtype.kind not in "biuf" or kind == "bytes":

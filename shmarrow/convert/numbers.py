@@ -1,6 +1,6 @@
 """Between truth values, integers and floats.
 
-What a conversion gives up where it need not be safe: truth values stand for any number that is not 0, fractions are
+What a conversion with ``safe=False`` gives up: truth values stand for any number that is not 0, fractions are
 dropped, integers become the nearest float, and numbers beyond the range of a float become infinities.
 """
 
@@ -49,7 +49,7 @@ def integers_to_floats(values: Values, source: Any, target: Any, safe: bool) -> 
     low, high = (0.0, 2.0**bits) if values.dtype.kind == "u" else (-(2.0 ** (bits - 1)), 2.0 ** (bits - 1))
     fits = (wide >= low) & (wide < high)
     exact = fits & (np.where(fits, wide, 0).astype(values.dtype) == values)
-    return result, faults((~exact, f"not a float of {8 * target.storage.itemsize} bits", "rounds"))
+    return result, faults((~exact, f"not exact as a {8 * target.storage.itemsize}-bit float", "rounds"))
 
 
 def floats_to_integers(values: Values, source: Any, target: Any, safe: bool) -> Outcome:
@@ -75,4 +75,4 @@ def floats(values: Values, source: Any, target: Any, safe: bool) -> Outcome:
     if not safe or target.storage.itemsize >= values.dtype.itemsize or not np.isinf(result).any():
         return result, []
     over = np.isinf(result) & np.isfinite(values)
-    return result, faults((over, f"beyond the floats of {8 * target.storage.itemsize} bits", "gives infinities"))
+    return result, faults((over, f"beyond the range of a {8 * target.storage.itemsize}-bit float", "gives infinities"))

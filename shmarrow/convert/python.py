@@ -60,13 +60,44 @@ def kinds_of(values: Sequence[Any]) -> set[Any]:
     return set(map(_type_of, values))
 
 
+def exact_bytes(type: DataType, values: Sequence[Any], kinds: set[Any]) -> Sequence[Any]:
+    """For types of text and bytes the values of classes derived from str, bytes and bytearray as these have them.
+
+    What such a class says of its length or of its items has no influence on what an array holds.
+    """
+    if type.layout not in _BYTES and type.descriptor.values != "bytes":
+        return values
+    make = {
+        kind: copy for kind in kinds for base, copy in _EXACT.items() if issubclass(kind, base) and kind is not base
+    }
+    return [make[_type_of(value)](value) if _type_of(value) in make else value for value in values] if make else values
+
+
+_BYTES = {"binary", "large_binary", "binary_view"}
+_EXACT: dict[Any, Callable[[Any], Any]] = {
+    str: str.__str__,
+    bytes: lambda value: bytes.__getitem__(value, slice(None)),
+    bytearray: lambda value: bytearray.__getitem__(value, slice(None)),
+}
+
+
+def exact_items(value: Any) -> Any:
+    """The items of a list, tuple or set: itself, or as a list where a subclass may lie about its length."""
+    if _type_of(value) in _HONEST:
+        return value
+    return [item for item in value]  # noqa: C416, as list() would ask for the length
+
+
+_HONEST = {list, tuple, set, frozenset}
+
+
 def from_python(type: DataType, values: Sequence[Any]) -> Values:
     """Storage values from Python objects, none of which is None; shape (n,), or (n, words) for wide decimals.
 
     Raises
     ------
     InvalidType
-        If a value is of a kind that the type does not take.
+        If a value is of a kind that the type does not have.
     InvalidData
         If a value lies outside of what the type can hold.
     """
@@ -170,7 +201,7 @@ def _take_floats(type: DataType, values: Sequence[Any]) -> Values:
         suspects = np.flatnonzero((back != wide) | (np.abs(wide) >= 1 << 53))
         for i in suspects.tolist():
             if _is_whole(values[i].__class__) and int(back[i]) != values[i]:
-                _refuse(type, values[i], f"not a float of {8 * storage.itemsize} bits")
+                _refuse(type, values[i], f"not exact as a {8 * storage.itemsize}-bit float")
     return result
 
 
@@ -272,7 +303,7 @@ def _timedeltas(type: Any, values: Sequence[Any], given: Sequence[Any] | None = 
 
 def _times(type: Any, values: Sequence[Any]) -> Values:
     if set(map(operator.attrgetter("tzinfo"), values)) != {None}:
-        _refuse(type, next(value for value in values if value.tzinfo is not None), "a time of Arrow has no time zone")
+        _refuse(type, next(value for value in values if value.tzinfo is not None), "Arrow's times have no time zone")
     hours, minutes, seconds, micros = _attributes(values, "hour", "minute", "second", "microsecond")
     return _checked(type, values, time.from_parts((hours * 60 + minutes) * 60 + seconds, micros, type))
 

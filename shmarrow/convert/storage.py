@@ -71,7 +71,7 @@ def refuse(found: list[Fault], valid: Mask | None, target: DataType, show: Calla
 
 def no_way(source: DataType, target: DataType) -> InvalidType:
     """The error for types that have no values in common."""
-    return InvalidType(f"cannot cast {source} to {target}: they are not forms of the same values")
+    return InvalidType(f"cannot cast {source} to {target}: there is no conversion between them")
 
 
 def shown(type: Any, values: Values) -> str:

@@ -1,6 +1,6 @@
 """Dates, moments, times of day and lengths of time as whole arrays: between their units, and between each other.
 
-What a conversion gives up where it need not be safe: parts of the coarser unit are dropped (toward zero), a timestamp
+What a conversion with ``safe=False`` gives up: parts of the coarser unit are dropped (toward zero), a timestamp
 loses its time of day as a date and its date as a time.
 
 A timestamp with a time zone counts from 1970-01-01 in UTC. As a date or a time it is what a clock in that zone shows;
@@ -145,7 +145,7 @@ def _offsets_at(seconds: list[int], zone: dt.tzinfo) -> Values:
 
 
 def time_zone(name: str) -> dt.tzinfo:
-    """The time zone of an Arrow timestamp: an Olson name, or an offset such as ``+07:30``.
+    """The time zone of an Arrow timestamp: a name of the time zone database, or an offset such as ``+07:30``.
 
     Raises
     ------

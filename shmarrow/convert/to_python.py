@@ -41,7 +41,7 @@ def to_python(type: DataType, values: Values, valid: Mask | None = None, first: 
     Raises
     ------
     InvalidData
-        If Python has no such value: a date beyond the years 1 to 9999, a time beyond its day.
+        If Python cannot hold a value: a date beyond the years 1 to 9999, a time beyond its day.
     """
     convert = _TO.get(type.descriptor.values)
     return values.tolist() if convert is None else convert(type, values, valid, first)
@@ -49,7 +49,9 @@ def to_python(type: DataType, values: Values, valid: Mask | None = None, first: 
 
 def _refuse(type: DataType, values: Values, slot: int, first: int, what: str) -> Never:
     held = shown(type, values[slot : slot + 1])
-    remedy = "values has the counts" if type.descriptor.values == "time" else "to_numpy(zero_copy_only=False) has it"
+    remedy = (
+        "values holds the counts" if type.descriptor.values == "time" else "to_numpy(zero_copy_only=False) returns it"
+    )
     raise InvalidData(f"{type}: slot {first + slot} holds {held}, {what}; {remedy}")
 
 
@@ -74,7 +76,7 @@ def _decimals(type: Any, values: Values, valid: Mask | None, first: int) -> list
     return list(map(make.scaleb, made, itertools.repeat(-type.scale), itertools.repeat(context)))
 
 
-_NO_DATE = "which datetime does not have: its years are 1 to 9999"
+_NO_DATE = "which datetime cannot hold: its years are 1 to 9999"
 
 
 def _dates(type: Any, values: Values, valid: Mask | None, first: int) -> list[Any]:
@@ -88,7 +90,7 @@ def _dates(type: Any, values: Values, valid: Mask | None, first: int) -> list[An
         if odd.any():
             wrong = odd if valid is None else odd & valid
             if wrong.any():
-                _refuse(type, values, int(wrong.argmax()), first, "which is no whole day")
+                _refuse(type, values, int(wrong.argmax()), first, "which is not a whole day")
     result: list[Any] = days.astype("M8[D]").tolist()
     return result
 
@@ -121,7 +123,7 @@ def _zoned(
         return moments[slot].replace(tzinfo=dt.UTC).astimezone(zone)
     except OverflowError:
         if valid is None or valid[slot]:
-            _refuse(type, values, slot, first, f"which datetime does not have in {type.tz}")
+            _refuse(type, values, slot, first, f"which datetime cannot hold in {type.tz}")
         return None
 
 

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Self
 
 from shmarrow.bitmap import Mask
+from shmarrow.convert.python import exact_bytes, kinds_of
 from shmarrow.errors import InvalidType
 from shmarrow.layout.array import Array
 from shmarrow.layout.making import array_class, nulls
@@ -50,7 +51,7 @@ class ExtensionArray(Array, of=ExtensionType):
         Raises
         ------
         InvalidType
-            If ``type`` is no extension type, or ``storage`` has another type than its storage type.
+            If ``type`` is not an extension type, or ``storage`` has another type than its storage type.
         """
         if not isinstance(type, ExtensionType):
             raise InvalidType(f"expected an ExtensionType, found {type!r:.80}")
@@ -108,7 +109,7 @@ class ExtensionArray(Array, of=ExtensionType):
         source = array.type
         if isinstance(source, ExtensionType):
             if source.__class__ is not target.__class__ or source.serialize() != target.serialize():
-                raise InvalidType(f"cannot cast {source} to {target}: they are not forms of the same values")
+                raise InvalidType(f"cannot cast {source} to {target}: there is no conversion between them")
             array = array.storage
         return cls.from_storage(target, array._cast_to(target.storage_type, safe))
 
@@ -155,6 +156,7 @@ class ExtensionArray(Array, of=ExtensionType):
     @classmethod
     def from_pylist(cls, type: Any, values: Sequence[Any], valid: Mask | None) -> Self:
         items = [None if value is None else type.from_python(value) for value in values]
+        items = list(exact_bytes(type.storage_type, items, kinds_of(items)))
         storage = array_class(type.storage_type).from_pylist(type.storage_type, items, valid)
         return cls.from_storage(type, storage)
 

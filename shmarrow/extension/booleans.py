@@ -54,7 +54,7 @@ class Bool8Array(ExtensionArray, of=Bool8Type):
         if not len(values) or int(values.view(np.uint8).max()) <= 1:
             return values.view(np.bool_)  # type: ignore[no-any-return]
         if zero_copy_only:
-            raise CopyRequired(f"{self._type}: a byte other than 0 and 1 is no numpy bool; pass zero_copy_only=False")
+            raise CopyRequired(f"{self._type}: bytes other than 0 and 1 are no numpy bools; pass zero_copy_only=False")
         return values != 0  # type: ignore[no-any-return]
 
     @classmethod

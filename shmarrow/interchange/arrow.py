@@ -33,6 +33,6 @@ def array_from_arrow(value: Any) -> Any:
         try:
             value = pa.array(value) if whole else pa.chunked_array(value)
         except (pa.ArrowException, TypeError, ValueError) as error:
-            raise InvalidType(f"{full_name(value)} gives no Arrow array: {error}") from None
+            raise InvalidType(f"{full_name(value)} does not give an Arrow array: {error}") from None
     made = array_from_pyarrow(value)
     return made.combine_chunks() if isinstance(made, ChunkedArray) else made

@@ -10,6 +10,7 @@ import numpy as np
 
 from shmarrow.bitmap import Mask
 from shmarrow.buffer import Bytes
+from shmarrow.convert.python import exact_items
 from shmarrow.errors import IndexOutOfRange, InvalidArgument, InvalidData, InvalidType
 from shmarrow.layout.array import Array
 from shmarrow.layout.listing import LISTING
@@ -25,16 +26,16 @@ def _no_builder(values: Any, type: DataType | None) -> Any:
 
 
 builder: Callable[[Any, DataType | None], Any] = _no_builder
-"""What makes an array of any values: :func:`shmarrow.array`, which stands above this package and puts itself here."""
+"""What makes an array of any values: :func:`shmarrow.array`, which is above this package and puts itself here."""
 
 
 def as_array(values: Any, what: str, type: DataType | None = None) -> Any:
-    """An array as it is, and of anything else that :func:`shmarrow.array` takes an array; of ``type`` where given.
+    """An array as it is; anything else through :func:`shmarrow.array`, with ``type`` where given.
 
     Raises
     ------
     InvalidType
-        If ``values`` is a type: those who wrote it take it to come first.
+        If ``values`` is a type, which comes last.
     """
     if isinstance(values, Array):
         return values
@@ -54,7 +55,7 @@ def checked_size(size: Any, what: str) -> int:
     Raises
     ------
     InvalidType
-        If it is no int.
+        If it is not an int.
     InvalidArgument
         If it is negative.
     """
@@ -68,6 +69,13 @@ def checked_size(size: Any, what: str) -> int:
     return count
 
 
+def unmasked(values: Any) -> Any:
+    """A masked ndarray as an array with nulls, or its data where nothing is masked; anything else as it is."""
+    if not isinstance(values, np.ma.MaskedArray):
+        return values
+    return builder(values, None) if values.ndim == 1 and np.ma.getmaskarray(values).any() else values.data
+
+
 def exact_integers(values: Any, dtype: np.dtype[Any], what: str) -> npt.NDArray[Any]:
     """Integers of shape (n,) in another dtype that holds all of them; a view where they have it already.
 
@@ -78,6 +86,7 @@ def exact_integers(values: Any, dtype: np.dtype[Any], what: str) -> npt.NDArray[
     InvalidData
         If one does not fit the dtype.
     """
+    values = unmasked(values)
     if isinstance(values, Array):
         if values.null_count or values.type.layout != "primitive":
             raise InvalidType(f"{what} are integers that are not null, found {values.type}, {values.null_count} nulls")
@@ -106,6 +115,7 @@ def offsets_and_nulls(
 
     A null offset is read as the next one that is not null.
     """
+    offsets = unmasked(offsets)
     if getattr(offsets, "null_count", 0) or (isinstance(offsets, (list, tuple)) and None in offsets):
         offsets = as_array(offsets, what, int64())
         known = offsets._mask()
@@ -120,6 +130,7 @@ def offsets_and_nulls(
 def checked_positions(indices: Any) -> tuple[Indices, Mask | None]:
     """Positions of dtype int64 and shape (n,), and which of them are not null; None where all are not."""
     known: Mask | None = None
+    indices = unmasked(indices)
     if isinstance(indices, np.ndarray) and indices.dtype == np.int64 and indices.ndim == 1:
         return indices, None
     if isinstance(indices, Array) and indices.type.layout == "primitive":
@@ -132,6 +143,7 @@ def checked_positions(indices: Any) -> tuple[Indices, Mask | None]:
             indices = indices.to_pylist()
         try:
             if isinstance(indices, (list, tuple)):
+                indices = exact_items(indices)
                 if None in indices:
                     known = np.array([index is not None for index in indices], np.bool_)
                     indices = [0 if index is None else index for index in indices]
@@ -168,11 +180,12 @@ def checked_mask(mask: Any, length: int) -> Mask:
     Raises
     ------
     InvalidType
-        If it holds anything but truth values; None and null are none.
+        If it holds anything but truth values, None and nulls included.
     InvalidArgument
         If it has another shape.
     """
     refuse_type(mask, "a mask")
+    mask = unmasked(mask)
     if getattr(mask, "null_count", 0):
         raise InvalidType(f"a mask holds True and False only, found {mask.null_count} nulls")
     if isinstance(mask, (list, tuple)) and not (kinds := set(map(type, mask))) <= {bool, np.bool_}:

@@ -99,15 +99,15 @@ class Array(LayoutHooks):
 
     @property
     def nbytes(self) -> int:
-        """Bytes that the slots of this array lie in: of a slice, those of the slice.
+        """Bytes that the slots of this array occupy; of a slice, only those of the slice.
 
-        Bitmaps count whole bytes, offsets one for each slot, children the part that is referred to, and dictionaries
-        and the data of views wholly.
+        Bitmaps count in whole bytes, offsets one for each slot, children by the part that is referred to; dictionaries
+        and the data of views count in full.
 
         Raises
         ------
         InvalidData
-            If offsets, run ends or type ids lead nowhere.
+            If offsets, run ends or type ids point outside of what they refer to.
         """
         return referenced_bytes(self)
 
@@ -182,14 +182,16 @@ class Array(LayoutHooks):
     def slice(self, offset: int = 0, length: int | None = None) -> Self:
         """The slots from ``offset`` on, ``length`` of them or as many as there are; copies nothing.
 
+        Beyond the end there are none.
+
         Raises
         ------
         IndexOutOfRange
-            If ``offset`` is negative or beyond the end.
+            If ``offset`` is negative.
         InvalidArgument
             If ``length`` is negative.
         """
-        offset, length = slice_bounds(offset, length, self._length, "array")
+        offset, length = slice_bounds(offset, length, self._length)
         count = 0 if self._null_count == 0 else self._null_count if length == self._length else -1
         return self._with(offset=self._offset + offset, length=length, null_count=count)
 
@@ -202,7 +204,7 @@ class Array(LayoutHooks):
         Raises
         ------
         InvalidData
-            If ``datetime`` has no such value, such as a date beyond the year 9999; :meth:`to_numpy` has it.
+            If ``datetime`` cannot hold a value, such as a date beyond the year 9999; :meth:`to_numpy` returns it.
         LimitExceeded
             If slots that take no bytes of their own would make more than 2**24 values.
         """
@@ -296,17 +298,17 @@ class Array(LayoutHooks):
         return kept
 
     def fill_null(self, fill_value: Any) -> Self:
-        """A value in the place of nulls, as :meth:`is_null` says; the array itself where there are none.
+        """The same array with the nulls, as :meth:`is_null` sees them, replaced; the array itself where there are none.
 
         Parameters
         ----------
         fill_value : object or Array
-            A value that the type takes, or an array with one for each slot; None fills nothing in.
+            A value of the type, or an array with one for each slot; None replaces nothing.
 
         Raises
         ------
         InvalidType, InvalidData
-            If the type does not take the value.
+            If the value is not one of the type.
         InvalidArgument
             If an array of values has another length.
         """
@@ -377,7 +379,7 @@ class Array(LayoutHooks):
         Parameters
         ----------
         type : DataType or str
-            The type; one of dictionaries has no place for its values here, see :class:`DictionaryArray`.
+            The type; for dictionaries, whose values have no place here, see :class:`DictionaryArray`.
         length : int
             Number of slots.
         buffers : sequence of bytes-like objects, Buffer or None
@@ -418,15 +420,15 @@ class Array(LayoutHooks):
         target_type : DataType or str
             The type.
         safe : bool
-            True refuses to change a value. False gives up what does not fit: fractions of a number or of a unit of
-            time, digits beyond a precision, fields that the target does not name.
+            True refuses to change a value. False drops what does not fit: fractions of a number or of a unit of time,
+            digits beyond a scale or a float's precision, fields that the target does not name.
 
         Raises
         ------
         InvalidType
             If values of the one type are never values of the other.
         InvalidData
-            If a value does not fit the target, or a null comes under a field that is not nullable.
+            If a value does not fit the target, or a field that is not nullable would hold a null.
         """
         target = as_type(target_type)
         result: Array = self._cast_to(target, safe)
@@ -440,11 +442,11 @@ class Array(LayoutHooks):
         Raises
         ------
         InvalidType
-            If one of the types is not of a fixed number of bytes, or they differ in it.
+            If a type has no fixed width in bytes, or the widths differ.
         """
         target = as_type(target_type)
         if not self._type.layout == target.layout == "primitive" or self._type.byte_width != target.byte_width:
-            raise InvalidType(f"cannot view {self._type} as {target}: they are not of one number of bytes")
+            raise InvalidType(f"cannot view {self._type} as {target}: expected two types of the same fixed width")
         made: Array = make_array(target, self._length, self._buffers, self._null_count, self._offset)
         return made
 
@@ -468,7 +470,7 @@ class Array(LayoutHooks):
         Parameters
         ----------
         null_encoding : {"mask", "encode"}
-            Whether nulls are null indices, or indices of a null in the dictionary.
+            Whether nulls become null indices, or indices of a null in the dictionary.
         index_type : DataType or str, optional
             The integer type of the indices, int32 unless given. An array that is dictionary-encoded already stays as
             it is, with the index type given.
@@ -478,7 +480,7 @@ class Array(LayoutHooks):
         InvalidArgument
             If ``null_encoding`` is neither of the two.
         InvalidData
-            If there are more distinct values than the index type reaches.
+            If there are more distinct values than the index type can address.
         """
         from shmarrow.layout.dictionary import encode
 
@@ -494,7 +496,7 @@ class Array(LayoutHooks):
         Raises
         ------
         InvalidData
-            If the array is longer than the run end type reaches.
+            If the array is longer than the run end type can express.
         """
         from shmarrow.layout.run_end_encoded import encode
 

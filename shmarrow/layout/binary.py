@@ -182,7 +182,7 @@ class BinaryArray(Array):
         InvalidData
             If the ends of the offsets do not lie within the data.
         InvalidType
-            If the offsets are no integers, the data no bytes, or the type has another layout.
+            If the offsets are not integers, the data are not bytes, or the type has another layout.
         InvalidArgument
             If the mask has another length.
         """
@@ -202,7 +202,7 @@ class BinaryArray(Array):
 
 
 def cast_binary(array: Any, target: Any) -> Any:
-    """Bytes or text of any layout as another one, or as bytes of one length; bytes are checked to be UTF-8."""
+    """Bytes or text of any layout in another, or as bytes of one length; bytes that become text are checked."""
     if target.layout not in BINARY:
         return _cast_to_fixed(array, target) if target.descriptor.values == "bytes" else None
     if target.text and not array.type.text:
@@ -229,7 +229,7 @@ def _cast_to_fixed(array: Any, target: Any) -> Any:
     wrong = lengths != width if mask is None else (lengths != width) & mask
     if wrong.any():
         i = int(wrong.argmax())
-        raise InvalidData(f"{target}: the value at {i} has {int(lengths[i])} bytes")
+        raise InvalidData(f"{target}: the value at {i} has {int(lengths[i])} bytes, expected {width}")
     if mask is None:
         values = data[int(offsets[0]) : int(offsets[-1])]
     else:

@@ -19,7 +19,7 @@ import numpy as np
 
 from shmarrow import types
 from shmarrow.bitmap import Mask
-from shmarrow.convert.python import DayTime, MonthDayNano
+from shmarrow.convert.python import DayTime, MonthDayNano, exact_items
 from shmarrow.errors import InvalidType, ShmarrowError
 from shmarrow.layout.array import Array
 from shmarrow.layout.items import flatten_lists
@@ -62,8 +62,8 @@ _NATURAL: dict[Any, types.DataType] = {
 def choose(type: Any, values: Sequence[Any]) -> npt.NDArray[np.int64]:
     """The position of the child of a union that each value goes to; int64 of shape (n,).
 
-    None goes to a child that may be null. Where there is none it goes to the first: the slot may lie below one that is
-    null itself, and ``validate(full=True)`` tells.
+    None goes to a child that may be null. Where there is none it goes to the first: the slot may belong to a parent
+    that is null, and where it does not ``validate(full=True)`` reports it.
 
     Raises
     ------
@@ -324,8 +324,9 @@ def _struct_costs(type: Any, kind: Any, items: Sequence[Any]) -> Costs:
         rows = [[items[i].get(name) for name in names] for i in kept]
         base = np.array([0 if len(items[i]) == len(names) else 3 for i in kept], np.int64)
     elif issubclass(kind, (list, tuple)):
-        kept = [i for i, item in enumerate(items) if len(item) == len(names)]
-        rows = [list(items[i]) for i in kept]
+        every = [exact_items(item) for item in items]
+        kept = [i for i, item in enumerate(every) if len(item) == len(names)]
+        rows = [every[i] for i in kept]
         base = np.full(len(kept), 3, np.int64)
     else:
         return result

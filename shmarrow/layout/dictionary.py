@@ -291,9 +291,9 @@ class DictionaryArray(Array):
 
         Parameters
         ----------
-        indices : integer Array, or anything that :func:`shmarrow.array` makes one of
+        indices : integer Array, or anything that :func:`shmarrow.array` converts to one
             Shape (n,); positions in the dictionary, or null.
-        dictionary : Array, or anything that :func:`shmarrow.array` takes
+        dictionary : Array, or anything that :func:`shmarrow.array` accepts
             The values.
         mask : bool array, optional
             Shape (n,), True where a slot is null.
@@ -307,7 +307,7 @@ class DictionaryArray(Array):
         Raises
         ------
         InvalidType
-            If the indices are no integers.
+            If the indices are not integers.
         InvalidData
             If an index points outside of the dictionary.
         InvalidArgument
@@ -352,7 +352,9 @@ def encode(
 def _check_reach(type: Any, count: int, remedy: str = "") -> None:
     most = int(np.iinfo(type.storage).max) + 1
     if count > most:
-        raise InvalidData(f"{type}: {count} distinct values are more than the {most} that its indices reach{remedy}")
+        raise InvalidData(
+            f"{type}: {count} distinct values are more than the {most} that its indices can address{remedy}"
+        )
 
 
 def _over(type: Any, codes: Indices, dictionary: Any) -> Any:
@@ -369,7 +371,7 @@ def with_one_dictionary(arrays: list[Any]) -> list[Any]:
     Raises
     ------
     InvalidData
-        If there are more distinct values than the indices reach.
+        If there are more distinct values than the indices can address.
     """
     first = arrays[0].dictionary
     if all(array.dictionary is first for array in arrays):

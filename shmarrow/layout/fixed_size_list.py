@@ -139,7 +139,7 @@ class FixedSizeListArray(Lists):
 
         Parameters
         ----------
-        values : Array, or anything that :func:`shmarrow.array` takes
+        values : Array, or anything that :func:`shmarrow.array` accepts
             The items of all lists, those of null lists included.
         list_size : int, optional
             The number of items in each list.
@@ -169,7 +169,7 @@ class FixedSizeListArray(Lists):
         size = made.list_size
         length = len(child) // size if size else 0 if mask is None else len(mask)
         if length * size != len(child):
-            raise InvalidData(f"{made}: a child of {len(child)} values makes no whole number of lists of {size}")
+            raise InvalidData(f"{made}: a child of {len(child)} values is not a whole number of lists of {size}")
         validity, count = masked_validity(mask, length)
         result: Self = make_array(made, length, [validity], count, 0, [child])
         result.validate()

@@ -180,7 +180,7 @@ def _text(values: Values, valid: Mask | None) -> Any:
             text = chars.astype("<u4", copy=False).tobytes().decode("utf-32-le")
         except UnicodeDecodeError as error:
             i = int(np.searchsorted(ends, error.start // 4, "right"))
-            raise InvalidData(f"string: slot {start + i} is no Unicode text: {error.reason}") from None
+            raise InvalidData(f"string: slot {start + i} is not Unicode text: {error.reason}") from None
         data.append(np.frombuffer(text.encode(), np.uint8))
         wide = np.add(chars > 0x7F, chars > 0x7FF, dtype=np.int64) + (chars > 0xFFFF)
         total = np.append(0, np.cumsum(wide))

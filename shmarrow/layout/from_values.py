@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from shmarrow.bitmap import Mask
-from shmarrow.convert.python import kinds_of
+from shmarrow.convert.python import exact_bytes, kinds_of
 from shmarrow.layout.from_numpy import array_from_numpy
 from shmarrow.layout.making import array_class
 from shmarrow.layout.primitive import PrimitiveArray
@@ -25,6 +25,8 @@ def array_from_pylist(values: Sequence[Any], type: DataType, kinds: set[Any] | N
     kinds = kinds_of(values) if kinds is None else kinds
     if not _PLAIN.issuperset(kinds):
         values, kinds = without_missing(values, kinds)
+        if not isinstance(type, ExtensionType):
+            values = exact_bytes(type, values, kinds)
     nulls = _NONE in kinds
     number = None if isinstance(type, ExtensionType) else _NUMBERS.get(type.descriptor.values)
     all_numbers = number is not None and kinds <= {number, _NONE}
@@ -81,7 +83,7 @@ def _is_not_none(values: Sequence[Any]) -> Mask:
 
 
 def _floats_with_nulls(type: DataType, values: Sequence[Any]) -> Any:
-    """Floats and None: numpy makes NaN of None, so only where NaN came out it has to be asked which it was."""
+    """Floats and None: numpy makes NaN of None, so only NaN in the result has to be looked up."""
     numbers = np.fromiter(values, np.float64, len(values))
     mask = ~np.isnan(numbers)
     suspects = np.flatnonzero(~mask)

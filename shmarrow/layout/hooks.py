@@ -127,7 +127,7 @@ class LayoutHooks:
 
     @classmethod
     def _expect(cls, type: Any) -> DataType:
-        """A type of a layout that this class has; anything else is refused."""
+        """A type of one of the layouts of this class; anything else is refused."""
         made = as_type(type)
         if made.layout not in cls.layouts:
             raise InvalidType(f"{cls.__name__}: expected a type of layout {' or '.join(cls.layouts)}, found {made}")
@@ -291,7 +291,7 @@ class LayoutHooks:
         return field.type == found
 
     def _check_structure(self) -> None:
-        """Raise InvalidData where the structure breaks a rule beyond the sizes of buffers; takes constant time."""
+        """Raise InvalidData where the structure breaks a rule beyond the sizes of buffers; takes a constant time."""
 
     def _check_null_count(self) -> None:
         """Raise InvalidData where the null count is not that of the slots."""
@@ -341,7 +341,7 @@ class LayoutHooks:
         """An array of any type as a type of this class; overridden where that says more than the source's ``_cast``."""
         result = array._cast(target, safe)
         if result is None:
-            raise InvalidType(f"cannot cast {array.type} to {target}: they are not forms of the same values")
+            raise InvalidType(f"cannot cast {array.type} to {target}: there is no conversion between them")
         return result
 
     # --- hooks: showing ---

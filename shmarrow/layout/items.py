@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from shmarrow.bitmap import Mask
-from shmarrow.convert.python import kinds_of
+from shmarrow.convert.python import exact_items, kinds_of
 from shmarrow.errors import InvalidType
 from shmarrow.layout.array import Array
 from shmarrow.layout.making import concat_arrays
@@ -31,7 +31,7 @@ def items_of_lists(type: Any, values: Sequence[Any]) -> tuple[Indices, Any]:
     Raises
     ------
     InvalidType
-        If a value is no list.
+        If a value is not a list.
     """
     from shmarrow.layout.from_values import array_from_pylist
 
@@ -74,7 +74,7 @@ def forms_of(values: Sequence[npt.NDArray[Any]]) -> dict[tuple[Any, ...], list[i
     dtypes = list(map(_DTYPE, values))
     dimensions = set(map(_NDIM, values))
     if 0 in dimensions:
-        raise InvalidType(f"the list at {list(map(_NDIM, values)).index(0)} is an ndarray without dimensions")
+        raise InvalidType(f"the list at {list(map(_NDIM, values)).index(0)} is a 0-d ndarray")
     if dimensions == {1} and dtypes.count(first.dtype) == len(dtypes) and len(kinds_of(values)) == 1:
         return {(first.dtype, (), first.__class__): None}
     forms: dict[tuple[Any, ...], list[int] | None] = {}
@@ -136,7 +136,9 @@ def flatten_lists(type: Any, values: Sequence[Any]) -> tuple[Indices, list[Any]]
             value = list(value.items())
         elif isinstance(value, Array):
             value = value.to_pylist()
-        elif not isinstance(value, (list, tuple, range, set, frozenset)):
+        elif isinstance(value, (list, tuple, set, frozenset)):
+            value = exact_items(value)
+        elif not isinstance(value, range):
             where = f"slot {i}: " if len(values) > 1 else ""
             raise InvalidType(f"{type}: {where}expected a list, found {value!r:.80} of type {value.__class__.__name__}")
         lengths[i] = len(value)

@@ -160,7 +160,7 @@ class ListArray(Lists):
         ----------
         offsets : integer Array, integer ndarray or sequence of int
             Where each list starts, and the end of the last one. A null offset makes its list null.
-        values : Array, or anything that :func:`shmarrow.array` takes
+        values : Array, or anything that :func:`shmarrow.array` accepts
             The items of all lists.
         type : DataType or str, optional
             The type of the lists; one of lists of the values where it is not given.
@@ -172,7 +172,7 @@ class ListArray(Lists):
         InvalidData
             If the ends of the offsets do not lie within the child, or its type is not that of the lists' items.
         InvalidType
-            If the offsets are no integers, or the type is not one of these lists.
+            If the offsets are not integers, or the type is not one of these lists.
         InvalidArgument
             If the mask has another length, or offsets are null too.
         """

@@ -11,7 +11,7 @@ import numpy as np
 from shmarrow import bitmap
 from shmarrow.bitmap import Mask
 from shmarrow.buffer import Bytes
-from shmarrow.errors import EXPANDED_VALUES, InvalidArgument, InvalidType, LimitExceeded, ShmarrowError
+from shmarrow.errors import EXPANDED_VALUES, InvalidArgument, InvalidType, LimitExceeded, ShmarrowError, not_expected
 from shmarrow.layout.listing import LISTING, bytes_needed
 from shmarrow.layout.memory import check_expansion, read_only
 from shmarrow.layout.preview import clip
@@ -111,7 +111,7 @@ def nulls(size: int, type: DataType | str | None = None) -> Array:
     Raises
     ------
     InvalidType
-        If ``size`` is no int, or ``type`` no type; or for a union without children, which has no nulls.
+        If ``size`` is not an int, or ``type`` not a type; or for a union without children, which has no nulls.
     InvalidArgument
         If ``size`` is negative.
     LimitExceeded
@@ -136,12 +136,12 @@ def one_null(type: DataType) -> Any:
     Raises
     ------
     LimitExceeded
-        If that null alone would take more than 2**24 bytes: the sizes in a type come from whoever wrote it.
+        If that null alone would take more than 2**24 bytes: the sizes in a type may come from untrusted data.
     """
     size = _slot_bytes(type)
     if size > EXPANDED_VALUES:
         raise LimitExceeded(
-            f"a null of {clip(str(type), 200)} would take {size} bytes that the data do not have, "
+            f"a null of {clip(str(type), 200)} would take {size} bytes that are not in the data, "
             f"more than the {EXPANDED_VALUES} that are made at once"
         )
     return nulls(1, type)
@@ -172,17 +172,24 @@ def concat_arrays(arrays: Sequence[AnyArray]) -> AnyArray:
     InvalidArgument
         If there are no arrays.
     InvalidType
-        If their types differ.
+        If their types differ, or one is no Array.
     """
-    if not arrays:
+    from shmarrow.layout.arguments import items_of
+    from shmarrow.layout.array import Array
+
+    found: list[AnyArray] = items_of(arrays, "arrays")
+    if not found:
         raise InvalidArgument("nothing to concatenate: expected at least one array")
-    first = arrays[0]
-    for other in arrays[1:]:
+    for item in found:
+        if not isinstance(item, Array):
+            raise not_expected("a list of shmarrow.Array", item)
+    first = found[0]
+    for other in found[1:]:
         if other.type != first.type:
             raise InvalidType(f"cannot concatenate {first.type} and {other.type}")
-    if len(arrays) == 1:
+    if len(found) == 1:
         return first
-    parts = arrays if first._joins_slices else [array.trim() for array in arrays]
+    parts = found if first._joins_slices else [array.trim() for array in found]
     result: AnyArray = type(first)._join(parts)
     if LISTING[first.type.layout].has_validity and any(array.null_count for array in parts):
         result = result._masked(np.concatenate([array._valid() for array in parts]))

@@ -13,7 +13,7 @@ from typing import Any, Self
 import numpy as np
 
 from shmarrow.bitmap import Mask
-from shmarrow.convert.python import kinds_of
+from shmarrow.convert.python import exact_items, kinds_of
 from shmarrow.errors import InvalidData, InvalidType
 from shmarrow.layout.arguments import as_array, refuse_type
 from shmarrow.layout.array import Array
@@ -111,7 +111,7 @@ class MapArray(ListArray):
         if falls.any():
             i = int(falls.argmax())
             raise InvalidData(
-                f"{self._type}: slot {int(owner[i])} has the key {keys[i + 1]!r:.80} behind {keys[i]!r:.80}, "
+                f"{self._type}: slot {int(owner[i])} has the key {keys[i + 1]!r:.80} after {keys[i]!r:.80}, "
                 "but the type says that keys are sorted"
             )
 
@@ -125,7 +125,7 @@ class MapArray(ListArray):
         ----------
         offsets : integer Array, integer ndarray or sequence of int
             Where each map starts, and the end of the last one. A null offset makes its map null.
-        keys, items : Array, or anything that :func:`shmarrow.array` takes
+        keys, items : Array, or anything that :func:`shmarrow.array` accepts
             The keys and the items of all maps, as many of one as of the other.
         type : DataType or str, optional
             The type of the maps; one of maps from keys to items where it is not given.
@@ -138,7 +138,7 @@ class MapArray(ListArray):
             If the ends of the offsets do not lie within the keys, a key is null, there are not as many items as keys,
             or one of them has another type than ``type`` says.
         InvalidType
-            If the offsets are no integers, or the type is not one of maps.
+            If the offsets are not integers, or the type is not one of maps.
         InvalidArgument
             If the mask has another length, or offsets are null too.
         """
@@ -230,8 +230,8 @@ def _falls(keys: Any) -> Mask | None:
 
 def pair_of(type: Any, item: Any) -> tuple[Any, Any]:
     """A (key, item) pair from a tuple, or from a dict of the two field names."""
-    if isinstance(item, (tuple, list)) and len(item) == 2:
-        return item[0], item[1]
+    if isinstance(item, (tuple, list)) and len(items := exact_items(item)) == 2:
+        return items[0], items[1]
     if isinstance(item, Mapping):
         names = [type.key_field.name, type.item_field.name]
         if set(item) == set(names):

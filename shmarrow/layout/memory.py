@@ -107,13 +107,13 @@ def check_expansion(count: int, what: str) -> None:
         )
 
 
-def slice_bounds(offset: int, length: int | None, total: int, what: str) -> tuple[int, int]:
+def slice_bounds(offset: int, length: int | None, total: int) -> tuple[int, int]:
     """The offset and the length of a slice of ``total`` items, cut to what there is.
 
     Raises
     ------
     IndexOutOfRange
-        If ``offset`` is negative or beyond the end.
+        If ``offset`` is negative.
     InvalidArgument
         If ``length`` is negative.
     InvalidType
@@ -123,14 +123,12 @@ def slice_bounds(offset: int, length: int | None, total: int, what: str) -> tupl
         offset, length = index(offset), None if length is None else index(length)
     except TypeError:
         raise InvalidType(f"a slice has ints, found offset {offset!r:.80} and length {length!r:.80}") from None
-    if not 0 <= offset <= total:
-        raise IndexOutOfRange(f"slice offset {offset} is out of range: the {what} has {total} {_ITEMS[what]}")
+    if offset < 0:
+        raise IndexOutOfRange(f"the offset of a slice is at least 0, found {offset}")
+    offset = min(offset, total)
     rest = total - offset
     if length is None or length > rest:
         return offset, rest
     if length < 0:
         raise InvalidArgument(f"the length of a slice is at least 0, found {length}")
     return offset, length
-
-
-_ITEMS = {"array": "values", "column": "values", "batch": "rows", "table": "rows"}

@@ -1,4 +1,4 @@
-"""Slots chosen by truth values, and values in the place of nulls."""
+"""Slots chosen by truth values, and nulls replaced by values."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 
 from shmarrow.bitmap import Mask
 from shmarrow.errors import InvalidArgument, InvalidType
-from shmarrow.layout.arguments import as_array, checked_mask
+from shmarrow.layout.arguments import as_array, checked_mask, unmasked
 from shmarrow.layout.array import Array
 from shmarrow.layout.making import booleans, check_slots, concat_arrays, make_array
 from shmarrow.layout.memory import Indices, frozen
@@ -31,6 +31,7 @@ def selection(mask: Any, length: int, null_selection_behavior: str = "drop") -> 
         raise InvalidArgument(
             f"null_selection_behavior is 'drop' or 'emit_null', found {null_selection_behavior!r:.80}"
         )
+    mask = unmasked(mask)
     if not isinstance(mask, np.ndarray) or mask.dtype == object:
         mask = as_array(mask, "a mask")
     known = None
@@ -51,7 +52,7 @@ def selection(mask: Any, length: int, null_selection_behavior: str = "drop") -> 
 
 
 def fill_null(array: Any, fill_value: Any) -> Any:
-    """A value, or the values of another array, in the place of nulls; see :meth:`Array.fill_null`."""
+    """Nulls replaced by a value, or by the values of another array; see :meth:`Array.fill_null`."""
     if hasattr(fill_value, "as_py"):
         fill_value = fill_value.as_py()
     if fill_value is None:

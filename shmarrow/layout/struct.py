@@ -9,6 +9,7 @@ from typing import Any, Self
 import numpy as np
 
 from shmarrow.bitmap import Mask
+from shmarrow.convert.python import exact_items
 from shmarrow.errors import InvalidArgument, InvalidData, InvalidType
 from shmarrow.layout.arguments import as_array, items_of, masked_validity
 from shmarrow.layout.array import Array
@@ -36,7 +37,7 @@ class StructArray(Array):
         return self._children[index].slice(self._offset, self._length)
 
     def flatten(self) -> list[Array]:
-        """The child arrays with the slots of this array, null where the struct is; copies what becomes null only."""
+        """The child arrays with the slots of this array, null where the struct is; copies only what gets more nulls."""
         valid = self._mask()
         return self._windows() if valid is None else [_under(child, valid) for child in self._windows()]
 
@@ -181,7 +182,7 @@ class StructArray(Array):
 
         Parameters
         ----------
-        arrays : sequence of Array, or of anything that :func:`shmarrow.array` takes
+        arrays : sequence of Array, or of anything that :func:`shmarrow.array` accepts
             A child for each field.
         names : sequence of str, optional
             The names of the fields, which have the types of the arrays.
@@ -275,12 +276,12 @@ def columns_of(type: Any, values: Sequence[Any]) -> list[list[Any]]:
             if not known.issuperset(value):
                 raise InvalidType(f"{type}: no field for {sorted(map(str, set(value) - known))[:8]}")
             rows.append(tuple([value.get(name) for name in names]))
-        elif isinstance(value, (tuple, list)) and len(value) == width:
+        elif isinstance(value, (tuple, list)) and len(items := exact_items(value)) == width:
             pairs = width and all(
                 isinstance(item, tuple) and len(item) == 2 and item[0] == name
-                for item, name in zip(value, names, strict=True)
+                for item, name in zip(items, names, strict=True)
             )
-            rows.append(tuple([item[1] for item in value]) if pairs else tuple(value))
+            rows.append(tuple([item[1] for item in items] if pairs else items))
         else:
             raise InvalidType(f"{type}: expected a dict or a tuple of {width}, found {value!r:.80}")
     return [list(column) for column in zip(*rows, strict=True)] if rows else [[] for _ in names]

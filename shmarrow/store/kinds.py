@@ -213,7 +213,7 @@ def storable(value: Any) -> tuple[Any, Kind]:
     if is_column(value):
         _check_index(value)
         chunked = name == "pyarrow.ChunkedArray"
-        return storable(ChunkedArray.from_pyarrow(value) if chunked else array(value, from_pandas=False))
+        return storable(ChunkedArray.from_pyarrow(value) if chunked else array(value))
     try:
         return storable(as_tensor(value))
     except InvalidType as error:
@@ -230,7 +230,7 @@ def _check(value: Any) -> None:
     elif isinstance(value, np.ndarray) and (value.dtype.kind in "OSTU" or isinstance(value, np.ma.MaskedArray)):
         raise InvalidType(
             f"a store keeps an ndarray as a tensor, which has numbers and no nulls, found {full_name(value)} of "
-            f"{value.dtype}: put the column shmarrow.array(values)"
+            f"{value.dtype}: put shmarrow.array(values) instead"
         )
 
 
@@ -242,7 +242,7 @@ def _check_type(type: DataType) -> None:
     if found != type:
         raise InvalidType(
             f"an array of {type} would come back as one of {found}; "
-            "shmarrow.register_extension_type makes a type known, and a batch keeps the name of one that is not"
+            "register the type with shmarrow.register_extension_type, or put a batch, which keeps its name"
         )
 
 
@@ -263,7 +263,7 @@ def _as_read(field: Field) -> Field:
 
 
 def _check_index(value: Any) -> None:
-    """Refuse a Series of pandas whose index says more than which value comes where."""
+    """Refuse a pandas Series with an index that is more than positions."""
     index = getattr(value, "index", None)
     if hasattr(index, "equals") and not np.array_equal(np.asarray(index), np.arange(len(value))):
         raise InvalidType(

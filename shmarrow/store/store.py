@@ -171,7 +171,7 @@ class Store:
         StoreFull
             If there is no room.
         InvalidType
-            If a store has no form for such an object that keeps all its values and its type.
+            If a store cannot keep all values, or the type, of such an object.
         CopyRequired
             If an array in a mapping of tensors has nulls, which no tensor has.
         """

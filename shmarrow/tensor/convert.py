@@ -38,9 +38,7 @@ def as_tensor(value: Any) -> Tensor | SparseTensor:
     if is_column(value) and not isinstance(getattr(value, "dtype", None), np.dtype):
         return Tensor.from_array(array(value, from_pandas=False))
     if hasattr(value, "columns") or hasattr(value, "schema"):
-        raise InvalidType(
-            f"a {full_name(value)} is no tensor, as its columns have types of their own; give its ndarray"
-        )
+        raise InvalidType(f"a {full_name(value)} is not a tensor: its columns have types of their own; pass an ndarray")
     if hasattr(value, "__array__"):
         return Tensor.from_numpy(value)
     raise InvalidType(f"expected a tensor or an array, found {full_name(value)}")

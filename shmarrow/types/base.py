@@ -2,7 +2,8 @@
 
 Rules kept in this package:
 
-* a type is an immutable value: two types are equal when their class and their parameters are, and hash alike;
+* a type is an immutable value: two types are equal when their class and their parameters are, and hash alike; a type
+  also equals its name, as in pyarrow, but does not hash like it;
 * the layout, the dtypes and the format string of a type come from its descriptor (``descriptors``);
 * names and factories are those of pyarrow.
 """
@@ -10,11 +11,12 @@ Rules kept in this package:
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from operator import index
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
 import numpy as np
 
-from shmarrow.errors import FieldNotFound, InvalidArgument, InvalidType
+from shmarrow.errors import FieldNotFound, InvalidArgument, InvalidType, not_expected
 from shmarrow.types.descriptors import TypeDescriptor, claim
 
 if TYPE_CHECKING:
@@ -153,7 +155,7 @@ class DataType:
         return tuple([getattr(self, name) for name in self.parameters])
 
     def equals(self, other: object) -> bool:
-        """Same class and same parameters."""
+        """Same class and same parameters; the name of a type stands for that type, an unknown name for none."""
         return self == other
 
     def _set(self, **values: Any) -> None:
@@ -170,6 +172,8 @@ class DataType:
     def __eq__(self, other: object) -> bool:
         if self is other:
             return True
+        if isinstance(other, str):
+            other = ALIASES.get(other)
         return type(self) is type(other) and isinstance(other, DataType) and self._key() == other._key()
 
     def __hash__(self) -> int:
@@ -216,6 +220,29 @@ def as_metadata(metadata: MetadataLike | None) -> Metadata | None:
     return FrozenMetadata(result) if result else None
 
 
+def as_bool(value: Any, what: str, default: bool) -> bool:
+    """A truth value, of which None is the default; InvalidType for anything else."""
+    if value.__class__ is bool:
+        return bool(value)
+    if value is None:
+        return default
+    if isinstance(value, np.bool_):
+        return bool(value)
+    raise InvalidType(f"{what} is True or False, found {value!r:.80}")
+
+
+def as_int(value: Any, what: str) -> int:
+    """A number without a fraction; InvalidType for anything else, truth values too."""
+    if value.__class__ is int:
+        return int(value)
+    try:
+        if isinstance(value, (bool, np.bool_)):
+            raise TypeError
+        return index(value)
+    except TypeError:
+        raise InvalidType(f"{what} is an int, found {value!r:.80}") from None
+
+
 def utf8(value: str, what: str) -> bytes:
     """A string as UTF-8.
 
@@ -241,7 +268,9 @@ def as_type(value: DataType | str) -> DataType:
         if found is None:
             raise InvalidArgument(f"no type is named {value!r}")
         return found
-    raise InvalidType(f"expected a DataType or the name of one, found {value!r}")
+    if type(value).__module__ == "builtins":
+        raise InvalidType(f"expected a DataType or the name of one, found {value!r:.80}")
+    raise not_expected("a DataType or the name of one", value)
 
 
 ALIASES: dict[str, DataType] = {}

@@ -7,7 +7,7 @@ Rules kept here:
   not fit the type of that name, a column stays its storage, and the entries stay as they are;
 * in memory an array of an extension type has the buffers and children of its storage, so a type answers to ``layout``,
   ``storage`` and ``fields`` as its storage type does, and every walk by the buffer listing takes it as it is;
-* whatever the code of a type makes of a stranger's bytes, an exception included, reading goes on.
+* whatever a type's own code makes of untrusted bytes, an exception included, reading goes on.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class _Freezing(type):
 
 
 class ExtensionType(DataType, abstract=True, metaclass=_Freezing):
-    """Base class of extension types; a subclass names itself and says how its parameters travel.
+    """Base class of extension types; a subclass has a name and serializes its parameters.
 
     A subclass sets its attributes in ``__init__``; after that a type is immutable, as all types are.
 
@@ -74,7 +74,7 @@ class ExtensionType(DataType, abstract=True, metaclass=_Freezing):
         storage = as_type(storage_type)
         inner = storage.value_type if isinstance(storage, DictionaryType) else storage
         if isinstance(inner, ExtensionType):
-            raise InvalidArgument(f"{self.extension_name}: an extension type is no storage of another, found {storage}")
+            raise InvalidArgument(f"{self.extension_name}: the storage cannot be an extension type, found {storage}")
         self.storage_type = storage
 
     def serialize(self) -> bytes:
@@ -85,7 +85,7 @@ class ExtensionType(DataType, abstract=True, metaclass=_Freezing):
     def deserialize(cls, storage_type: DataType, serialized: bytes) -> ExtensionType:
         """The type from its storage type and the bytes of :meth:`serialize`.
 
-        Any exception says that they do not fit; a column that is read then stays its storage.
+        Any exception means that they do not fit; a column that is read then keeps its storage type.
         """
         return cls(storage_type)
 
@@ -171,7 +171,7 @@ def generation() -> int:
 
 
 def register_extension_type(cls: type[ExtensionType]) -> None:
-    """Give columns of this extension name, in whatever is read from now on, this type.
+    """Give columns with this extension name this type in whatever is read from now on.
 
     Parameters
     ----------
@@ -181,7 +181,7 @@ def register_extension_type(cls: type[ExtensionType]) -> None:
     Raises
     ------
     InvalidType
-        If it is none.
+        If it is not one.
     InvalidArgument
         If it has no name, or the name is taken.
     """
@@ -199,7 +199,7 @@ def register_extension_type(cls: type[ExtensionType]) -> None:
 
 
 def unregister_extension_type(name: str) -> None:
-    """Let columns of this extension name, in whatever is read from now on, be their storage.
+    """Leave columns with this extension name as their storage type in whatever is read from now on.
 
     Raises
     ------
@@ -246,7 +246,7 @@ def _fitting(name: bytes, storage: DataType, serialized: bytes) -> ExtensionType
     cls = load()
     try:
         made = cls.deserialize(storage, serialized)
-    except Exception:  # the code of a user's type, over bytes of a stranger: whatever it raises, they do not fit
+    except Exception:  # the code of a user's type, over untrusted bytes: whatever it raises, they do not fit
         return None
     return made if isinstance(made, ExtensionType) and made.storage_type == storage else None
 

@@ -10,8 +10,8 @@ from typing import Any, ClassVar, Literal, overload
 
 import numpy as np
 
-from shmarrow.errors import InvalidArgument
-from shmarrow.types.base import DataType, DType, as_type
+from shmarrow.errors import InvalidArgument, InvalidType
+from shmarrow.types.base import DataType, DType, as_bool, as_int, as_type
 from shmarrow.types.descriptors import UNION_MODE, check_complete
 from shmarrow.types.field import Field, FieldsLike, as_field, as_fields
 from shmarrow.types.primitive import IntType
@@ -84,6 +84,7 @@ class FixedSizeListType(_ListLike, members=("FixedSizeList",)):
 
     def __init__(self, value: Field | DataType | str, list_size: int) -> None:
         super().__init__(value)
+        list_size = as_int(list_size, "the size of a fixed-size list")
         if not 0 <= list_size < 1 << 31:
             raise InvalidArgument(f"the size of a fixed-size list is an int32 of at least 0, found {list_size}")
         self._set(list_size=list_size)
@@ -132,7 +133,7 @@ class MapType(DataType, members=("Map",)):
     def __init__(self, entries: Field, keys_sorted: bool = False) -> None:
         if not isinstance(entries.type, StructType) or len(entries.type.fields) != 2:
             raise InvalidArgument(f"the entries of a map are a struct of two fields, found {entries.type}")
-        self._set(fields=(entries,), keys_sorted=keys_sorted)
+        self._set(fields=(entries,), keys_sorted=as_bool(keys_sorted, "keys_sorted", False))
 
     @property
     def entries_field(self) -> Field:
@@ -178,7 +179,10 @@ class UnionType(DataType, members=("Union",)):
         if mode not in UNION_MODE.values:
             raise InvalidArgument(f"the mode of a union is 'sparse' or 'dense', found {mode!r}")
         self._set(mode=mode, fields=as_fields(fields))
-        codes = tuple(range(len(self.fields)) if type_codes is None else [int(code) for code in type_codes])
+        given = range(len(self.fields)) if type_codes is None else type_codes
+        if isinstance(given, (str, bytes)) or not hasattr(given, "__iter__"):
+            raise InvalidType(f"each type code of a union is an int, expected a list of them, found {type_codes!r:.80}")
+        codes = tuple([as_int(code, "a type code of a union") for code in given])
         if len(codes) != len(self.fields):
             raise InvalidArgument(f"a union of {len(self.fields)} fields has as many type codes, found {len(codes)}")
         if len(set(codes)) != len(codes) or not all(0 <= code <= 127 for code in codes):
@@ -215,7 +219,8 @@ class DictionaryType(EncodedType, members=("DictionaryEncoding",)):
         index = as_type(index_type)
         if not isinstance(index, IntType):
             raise InvalidArgument(f"the index type of a dictionary is an integer, found {index}")
-        self._set(index_type=index, value_type=as_type(value_type), ordered=bool(ordered), storage=index.storage)
+        ordered = as_bool(ordered, "ordered", False)
+        self._set(index_type=index, value_type=as_type(value_type), ordered=ordered, storage=index.storage)
 
     def _name(self) -> str:
         return f"dictionary<values={self.value_type}, indices={self.index_type}, ordered={int(self.ordered)}>"
@@ -265,7 +270,23 @@ def list_(value_type: Field | DataType | str, list_size: int) -> FixedSizeListTy
 
 
 def list_(value_type: Field | DataType | str, list_size: int = -1) -> ListType | FixedSizeListType:
-    """Lists of any length, or all of the ``list_size`` given."""
+    """Lists of values of one type.
+
+    Parameters
+    ----------
+    value_type : Field, DataType or str
+        The field of the items, or their type.
+    list_size : int
+        The number of items of every list, for a fixed-size list; -1 for lists of any length.
+
+    Raises
+    ------
+    InvalidType
+        If ``value_type`` is neither a field nor a type.
+    InvalidArgument
+        If no type has that name, or the size is out of range.
+    """
+    list_size = as_int(list_size, "the size of a fixed-size list")
     return ListType(value_type) if list_size == -1 else FixedSizeListType(value_type, list_size)
 
 
@@ -290,14 +311,48 @@ def struct(fields: FieldsLike) -> StructType:
 
 
 def map_(key_type: Field | DataType | str, item_type: Field | DataType | str, keys_sorted: bool = False) -> MapType:
-    """Maps from keys, which are not null, to items."""
+    """Maps from keys to items.
+
+    Parameters
+    ----------
+    key_type : Field, DataType or str
+        The field of the keys, or their type; keys are never null.
+    item_type : Field, DataType or str
+        The field of the items, or their type.
+    keys_sorted : bool
+        Whether the keys rise within each map.
+
+    Raises
+    ------
+    InvalidType
+        If one of them is neither a field nor a type.
+    InvalidArgument
+        If no type has that name.
+    """
     key = key_type if isinstance(key_type, Field) else Field("key", as_type(key_type), nullable=False)
     entries = Field("entries", StructType([key, as_field(item_type, "value")]), nullable=False)
     return MapType(entries, keys_sorted)
 
 
 def dictionary(index_type: DataType | str, value_type: DataType | str, ordered: bool = False) -> DictionaryType:
-    """Values by their index in a dictionary."""
+    """Values by their index in a dictionary of distinct values.
+
+    Parameters
+    ----------
+    index_type : DataType or str
+        An integer type; it limits how many values the dictionary has.
+    value_type : DataType or str
+        The type of the values.
+    ordered : bool
+        Whether the order of the values in the dictionary means something.
+
+    Raises
+    ------
+    InvalidType
+        If one of them is no type.
+    InvalidArgument
+        If no type has that name, or the index type is no integer.
+    """
     return DictionaryType(index_type, value_type, ordered)
 
 

@@ -149,14 +149,17 @@ class Schema:
 
     @property
     def fields(self) -> list[Field]:
+        """The fields in order, as a new list."""
         return list(self._fields) if self._source is None else self._source.fields()
 
     @property
     def names(self) -> list[str]:
+        """The names of the fields in order, as a new list."""
         return [field.name for field in self._fields] if self._source is None else self._source.names()
 
     @property
     def types(self) -> list[DataType]:
+        """The types of the fields in order, as a new list."""
         return [field.type for field in self.fields]
 
     def equals(self, other: Schema, check_metadata: bool = False) -> bool:
@@ -191,7 +194,7 @@ class Schema:
         IndexOutOfRange
             If there are fewer fields, or the position is negative.
         InvalidType
-            If the field is no Field, or the position no int.
+            If the field is not a Field, or the position not an int.
         """
         i = position(i, len(self) + 1)
         fields = self.fields
@@ -244,21 +247,23 @@ class Schema:
 
 
 def position(i: int, count: int) -> int:
-    """A position at which something is changed; none from the end, as ``get_field_index`` says -1 for unknown names.
+    """A position to change; not counted from the end, as ``get_field_index`` gives -1 for unknown names.
 
     Raises
     ------
     IndexOutOfRange
-        If it is negative, or ``count`` and more.
+        If it is negative, or ``count`` or more.
     InvalidType
-        If it is no int.
+        If it is not an int.
     """
     try:
         found = i.__index__()
     except AttributeError:
-        raise InvalidType(f"a field is changed by its position, found {i!r:.80}") from None
+        hint = f"; drop_columns([{i!r:.80}]) takes names" if isinstance(i, str) else ""
+        raise InvalidType(f"expected a position, found {i!r:.80}{hint}") from None
     if not 0 <= found < count:
-        raise IndexOutOfRange(f"no position {found}: there are {count} to choose from, counted from 0")
+        expected = f"expected 0 to {count - 1}" if count else "there is none"
+        raise IndexOutOfRange(f"position {found} is out of range: {expected}")
     return found
 
 

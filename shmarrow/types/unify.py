@@ -1,4 +1,4 @@
-"""One schema for several: their fields by name, each with a type that takes the values of all.
+"""One schema for several: their fields by name, each with a type that holds the values of all.
 
 What becomes of two types is decided here and nowhere else; that every value fits is for the cast to check.
 """
@@ -60,7 +60,7 @@ def unify_schemas(schemas: Iterable[Schema], *, promote_options: str = "default"
     InvalidArgument
         If there is no schema, if one has a name twice, or the option is unknown.
     InvalidType
-        If fields of one name have types that no type takes together.
+        If fields of one name have no common type.
     """
     if promote_options not in ("default", "permissive"):
         raise InvalidArgument(f"promote_options is 'default' or 'permissive', found {promote_options!r:.80}")
@@ -95,7 +95,7 @@ def _merged_field(a: Field, b: Field, permissive: bool) -> Field:
 
 
 def _merged(a: Any, b: Any, permissive: bool) -> DataType | None:
-    """The type that takes the values of both; None where there is none."""
+    """The type that holds the values of both; None where there is none."""
     if a == b:
         return a  # type: ignore[no-any-return]
     if isinstance(a, NullType) or isinstance(b, NullType):

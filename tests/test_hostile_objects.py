@@ -1,0 +1,130 @@
+"""Objects and arguments that do not behave: each is taken for what it holds, or refused with one of our errors."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import shmarrow as sa
+
+# --- masked ndarrays as arguments -------------------------------------------------------------------------------
+
+
+def _masked(values: Any, mask: Any) -> Any:
+    return np.ma.array(values, mask=mask)
+
+
+HELD = {
+    "array": lambda: sa.array([10, 20, 30]),
+    "chunked": lambda: sa.chunked_array([[10], [20, 30]]),
+}
+
+
+@pytest.mark.parametrize("held", HELD)
+def test_masked_indices_give_nulls(held: str) -> None:
+    indices = _masked([0, 1], [True, False])
+    expected = pa.array([10, 20, 30]).take(pa.array(indices)).to_pylist()
+    assert expected == [None, 20]
+    assert HELD[held]().take(indices).to_pylist() == expected
+    assert HELD[held]().take(_masked([99, 2], [True, False])).to_pylist() == [None, 30]
+    assert HELD[held]().take(_masked([2, 0], False)).to_pylist() == [30, 10]
+
+
+@pytest.mark.parametrize("held", HELD)
+def test_a_masked_mask_is_null_where_it_is_masked(held: str) -> None:
+    mask = _masked([True, True, False], [True, False, False])
+    assert HELD[held]().filter(mask).to_pylist() == [20]
+    assert HELD[held]().filter(mask, "emit_null").to_pylist() == [None, 20]
+    assert HELD[held]().filter(_masked([True, False, True], False)).to_pylist() == [10, 30]
+
+
+def test_rows_at_masked_indices_and_masks() -> None:
+    batch = sa.record_batch({"a": [1, 2]})
+    for rows in (batch, sa.Table.from_batches([batch])):
+        assert rows.take(_masked([0, 1], [True, False])).to_pydict() == {"a": [None, 2]}
+        assert rows.filter(_masked([True, True], [True, False])).to_pydict() == {"a": [2]}
+
+
+def test_masked_offsets_are_null_lists() -> None:
+    offsets = _masked([0, 1, 2], [False, True, False])
+    expected = pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), pa.array([1, 2])).to_pylist()
+    assert expected == [[1, 2], None]
+    assert sa.ListArray.from_arrays(offsets, [1, 2]).to_pylist() == expected
+
+
+def test_masked_where_no_null_has_a_meaning() -> None:
+    mask = _masked([True, False], [True, False])
+    with pytest.raises(sa.InvalidType, match="a mask holds True and False only, found 1 nulls"):
+        sa.array([1, 2], mask=mask)
+    with pytest.raises(sa.InvalidType, match="sizes are integers that are not null"):
+        sa.ListViewArray.from_arrays([0, 1], _masked([1, 1], [True, False]), [1, 2])
+    with pytest.raises(sa.InvalidType, match="type ids are integers that are not null"):
+        sa.UnionArray.from_sparse(_masked([0, 0], [True, False]), [[1, 2]])
+    assert sa.array([1, 2], mask=_masked([True, False], False)).to_pylist() == [None, 2]
+
+
+# --- classes that lie about their length ------------------------------------------------------------------------
+
+LENGTHS = (7, 1, 0, -1, 10**12)
+
+
+def _lying(base: Any, length: int) -> Any:
+    return type(f"Lying{base.__name__}", (base,), {"__len__": lambda self: length})
+
+
+@pytest.mark.parametrize("length", LENGTHS)
+@pytest.mark.parametrize(
+    "type", ["string", "large_string", "string_view", "dictionary", "struct", "list", "run_end_encoded"]
+)
+def test_text_is_as_long_as_it_is(type: str, length: int) -> None:
+    text = [_lying(str, length)("abc"), None, "z", _lying(str, -length)("a text of more than twelve bytes")]
+    forms: dict[str, Any] = {
+        "dictionary": (sa.dictionary(sa.int8(), sa.string()), text),
+        "struct": (sa.struct({"a": sa.string()}), [{"a": value} for value in text]),
+        "list": (sa.list_(sa.string()), [text]),
+        "run_end_encoded": (sa.run_end_encoded(sa.int32(), sa.string()), text),
+    }
+    wanted, values = forms.get(type, (type, text))
+    expected = ["abc", None, "z", "a text of more than twelve bytes"]
+    made = sa.array(values, wanted)
+    made.validate(full=True)
+    found = made.to_pylist()
+    plain = {"struct": lambda: [row["a"] for row in found], "list": lambda: found[0]}.get(type, lambda: found)()
+    assert plain == expected
+    assert {value.__class__ for value in plain} == {str, None.__class__}
+    assert sa.array(text).to_pylist() == expected
+
+
+@pytest.mark.parametrize("length", LENGTHS)
+@pytest.mark.parametrize("base", [bytes, bytearray])
+@pytest.mark.parametrize("type", ["binary", "large_binary", "binary_view", "fixed"])
+def test_bytes_are_as_long_as_they_are(type: str, base: Any, length: int) -> None:
+    values = [_lying(base, length)(b"abc"), None, b"xyz"]
+    made = sa.array(values, sa.binary(3) if type == "fixed" else type)
+    made.validate(full=True)
+    assert made.to_pylist() == [b"abc", None, b"xyz"]
+
+
+@pytest.mark.parametrize("length", LENGTHS)
+@pytest.mark.parametrize("base", [list, tuple])
+def test_lists_are_as_long_as_they_are(base: Any, length: int) -> None:
+    kind = _lying(base, length)
+    assert sa.array(kind([1, 2, 3])).to_pylist() == [1, 2, 3]
+    assert sa.array(kind([1, 2, 3]), "int8", mask=[True, False, False]).to_pylist() == [None, 2, 3]
+    lists = [kind([1, 2, 3]), [4], None]
+    assert sa.array(lists).to_pylist() == [[1, 2, 3], [4], None]
+    for type in (sa.list_(sa.int64()), sa.large_list(sa.int64()), sa.list_view(sa.int64())):
+        assert sa.array(lists, type).to_pylist() == [[1, 2, 3], [4], None]
+    with pytest.raises(sa.InvalidData, match="has 3 items, expected 2"):
+        sa.array([kind([1, 2, 3]), [5, 6]], sa.list_(sa.int64(), 2))
+    pair = sa.struct({"a": sa.int64(), "b": sa.int64()})
+    assert sa.array([kind([1, 2])], pair).to_pylist() == [{"a": 1, "b": 2}]
+    with pytest.raises(sa.InvalidType, match="expected a dict or a tuple of 2"):
+        sa.array([kind([1, 2, 3])], pair)
+    union = sa.sparse_union([sa.field("p", pair), sa.field("n", sa.int64())])
+    assert sa.array([kind([1, 2]), 3], union).to_pylist() == [{"a": 1, "b": 2}, 3]
+    assert sa.array([kind([kind(["k", 1])])], sa.map_(sa.string(), sa.int64())).to_pylist() == [[("k", 1)]]
+    assert sa.array([5, 6, 7]).take(kind([2, 0])).to_pylist() == [7, 5]

@@ -1,0 +1,192 @@
+"""Values and arguments that could be read in two ways, or that numpy would change: refused, or kept as they are."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+
+import shmarrow as sa
+
+MAKERS = {"Table": sa.table, "RecordBatch": sa.record_batch}
+KINDS = {"Table": sa.Table, "RecordBatch": sa.RecordBatch}
+
+
+# --- columns ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_rows_of_an_ndarray_are_not_taken_for_columns(kind: str) -> None:
+    matrix = np.array([[1, 2], [3, 4], [5, 6]])
+    for make in (MAKERS[kind], KINDS[kind].from_arrays):
+        with pytest.raises(sa.InvalidType, match=r"pass list\(array\.T\)"):
+            make(matrix, names=["a", "b", "c"])
+        assert make(list(matrix.T), names=["a", "b"]).to_pydict() == {"a": [1, 3, 5], "b": [2, 4, 6]}
+
+
+LISTS: list[Any] = [[[1], [2], [3]], ((1,), (2,), (3,)), [None, [2], [3]], [np.array([1]), np.array([2, 3])]]
+
+
+@pytest.mark.parametrize("values", LISTS, ids=["lists", "tuples", "null", "ndarrays"])
+def test_a_table_takes_no_list_of_lists_for_a_column(values: Any) -> None:
+    table = sa.table({"a": [1, 2, 3]})
+    for change in (
+        lambda: table.append_column("n", values),
+        lambda: table.add_column(0, "n", values),
+        lambda: table.set_column(0, "n", values),
+    ):
+        with pytest.raises(sa.InvalidType, match=r"shmarrow\.array\(\.\.\.\) for lists, shmarrow\.chunked_array"):
+            change()
+
+
+def test_lists_and_chunks_are_taken_when_they_are_told_apart() -> None:
+    table = sa.table({"a": [1, 2, 3]})
+    values = [[1], [2], [3]]
+    assert table.append_column("n", sa.array(values)).column("n").to_pylist() == values
+    assert table.append_column("n", sa.chunked_array(values)).column("n").to_pylist() == [1, 2, 3]
+    assert sa.record_batch({"a": [1, 2, 3]}).append_column("n", values).column("n").to_pylist() == values
+
+
+# --- arguments of types -------------------------------------------------------------------------------------------
+
+
+def test_a_field_is_nullable_unless_it_says_no() -> None:
+    made = sa.field("a", sa.int8(), None, {"k": "v"})
+    assert made.nullable is True
+    assert made.metadata == {b"k": b"v"}
+    assert sa.field("a", "int8", False).with_nullable(None).nullable is True
+    assert sa.field("a", "int8", np.bool_(False)).nullable is False
+    assert sa.dictionary("int8", "string", None).ordered is False
+    assert sa.map_("int8", "string", None).keys_sorted is False
+
+
+@pytest.mark.parametrize("wrong", [0, 1, "no", "", {"k": "v"}], ids=repr)
+@pytest.mark.parametrize(
+    ("make", "what"),
+    [
+        (lambda wrong: sa.field("a", "int8", wrong), "nullable"),
+        (lambda wrong: sa.field("a", "int8").with_nullable(wrong), "nullable"),
+        (lambda wrong: sa.schema([("a", "int8", wrong)]), "nullable"),
+        (lambda wrong: sa.dictionary("int8", "string", wrong), "ordered"),
+        (lambda wrong: sa.DictionaryArray.from_arrays([0], ["a"], ordered=wrong), "ordered"),
+        (lambda wrong: sa.map_("int8", "int8", wrong), "keys_sorted"),
+    ],
+    ids=["field", "with_nullable", "schema", "dictionary", "from_arrays", "map_"],
+)
+def test_what_is_yes_or_no_is_a_truth_value(make: Any, what: str, wrong: Any) -> None:
+    with pytest.raises(sa.InvalidType, match=f"{what} is True or False, found"):
+        make(wrong)
+
+
+FIELDS = {"a": sa.int8()}
+NUMBERS = {
+    "precision": (sa.decimal128, "the precision of a decimal"),
+    "scale": (lambda scale: sa.decimal256(5, scale), "the scale of a decimal"),
+    "list_size": (lambda size: sa.list_("int8", size), "the size of a fixed-size list"),
+    "width": (sa.binary, "the width of a fixed-size binary"),
+    "type code": (lambda code: sa.dense_union(FIELDS, [code]), "a type code of a union"),
+    "code": (lambda code: sa.sparse_union(FIELDS, [code]), "a type code of a union"),
+}
+
+
+@pytest.mark.parametrize("name", NUMBERS)
+@pytest.mark.parametrize("wrong", [5.0, -1.0, True, "5", None, [5]], ids=repr)
+def test_a_number_in_a_type_is_an_int(name: str, wrong: Any) -> None:
+    make, what = NUMBERS[name]
+    with pytest.raises(sa.InvalidType, match=f"{what} is an int, found"):
+        make(wrong)
+
+
+def test_integers_of_numpy_are_numbers_in_types() -> None:
+    assert sa.decimal128(np.int8(5), np.uint8(2)) == sa.decimal128(5, 2)
+    assert str(sa.decimal128(np.int8(5), np.uint8(2))) == "decimal128(5, 2)"
+    assert sa.list_("int8", np.int64(-1)) == sa.list_("int8")
+    assert sa.binary(np.int32(3)).width.__class__ is int
+    assert sa.dense_union(FIELDS, np.array([7])).type_codes == (7,)
+
+
+@pytest.mark.parametrize("codes", ["1", b"1", 1, 0], ids=repr)
+def test_type_codes_are_a_list(codes: Any) -> None:
+    with pytest.raises(sa.InvalidType, match="type code"):
+        sa.dense_union(FIELDS, codes)
+
+
+# --- other arguments ----------------------------------------------------------------------------------------------
+
+RUNS: dict[str, tuple[Any, Any, str]] = {
+    "falling": ([2, 1], [1, 2], "run end 1 does not rise: 2 and then 1"),
+    "equal": ([2, 2], [1, 2], "run end 1 does not rise: 2 and then 2"),
+    "zero": ([0, 2], [1, 2], "the first run ends at 0, expected at least 1"),
+    "negative": ([-1, 2], [1, 2], "the first run ends at -1, expected at least 1"),
+    "more values": ([2], [1, 2], "1 run ends for 2 values, expected one for each"),
+    "more run ends": ([1, 2], [1], "2 runs but 1 values"),
+}
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_run_ends_rise_and_have_a_value_each(name: str) -> None:
+    ends, values, message = RUNS[name]
+    with pytest.raises(sa.InvalidData, match=message):
+        sa.RunEndEncodedArray.from_arrays(ends, values)
+
+
+def test_runs_that_keep_the_rules_are_those_of_pyarrow() -> None:
+    theirs = pa.RunEndEncodedArray.from_arrays([1, 3], [7, None])
+    assert sa.RunEndEncodedArray.from_arrays([1, 3], [7, None]).to_pylist() == theirs.to_pylist() == [7, None, None]
+    assert len(sa.RunEndEncodedArray.from_arrays(sa.array([], "int32"), sa.array([], "int8"))) == 0
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_columns_are_renamed_by_strings_to_strings(kind: str) -> None:
+    rows = MAKERS[kind]({"a": [1], "b": [2]})
+    for names in ([1, "x"], ["x", None], {"a": 1}):
+        with pytest.raises(sa.InvalidType, match="the name of a column is a string, found"):
+            rows.rename_columns(names)
+    with pytest.raises(sa.InvalidType, match="columns are renamed by their names, which are strings, found 0"):
+        rows.rename_columns({0: "x"})
+    assert rows.rename_columns([np.str_("x"), "y"]).to_pydict() == {"x": [1], "y": [2]}
+    assert rows.rename_columns({"b": "a", "a": "b"}).to_pydict() == {"b": [1], "a": [2]}
+
+
+@pytest.mark.parametrize(
+    "arrays",
+    [[pa.array([1])], [[1], [2]], [sa.array([1]), pa.array([2])], [sa.chunked_array([[1]])], [None], 5, sa.int8()],
+    ids=["pyarrow", "lists", "one of two", "chunked", "None", "number", "type"],
+)
+def test_only_arrays_are_joined(arrays: Any) -> None:
+    with pytest.raises(sa.InvalidType, match=r"expected (a list of shmarrow\.Array|arrays)"):
+        sa.concat_arrays(arrays)
+
+
+# --- values in ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_array_of_rows_is_one_of_structs(kind: str) -> None:
+    data: Any = {"a": [1, 2], "b": [0.5, None]}
+    found = sa.array(MAKERS[kind](data))
+    assert str(found.type) == "struct<a: int64, b: double>"
+    assert found.to_pylist() == pa.array(pa.record_batch(data)).to_pylist()
+    assert sa.array(MAKERS[kind](data).slice(1)).to_pylist() == [{"a": 2, "b": None}]
+    assert sa.array(MAKERS[kind](data), mask=[True, False]).to_pylist() == [None, {"a": 2, "b": None}]
+
+
+def test_rows_of_several_batches_are_one_array() -> None:
+    table = sa.concat_tables([sa.table({"a": [1]}), sa.table({"a": [2, None]})])
+    assert sa.array(table).to_pylist() == [{"a": 1}, {"a": 2}, {"a": None}]
+    empty = sa.array(sa.schema([("a", sa.int8())]).empty_table())
+    assert (str(empty.type), len(empty)) == ("struct<a: int8>", 0)
+
+
+def test_a_store_takes_a_series_as_an_array_of_it(tmp_path: Path) -> None:
+    series, index = pd.Series([1.0, np.nan]), pd.Index([np.nan, 2.0])
+    with sa.Store(tmp_path / "store") as store:
+        store.put("series", series)
+        store.put("index", index)
+        assert store.get("series").equals(sa.array(series))
+        assert store.get("series").to_pylist() == [1.0, None]
+        assert store.get("index").to_pylist() == [None, 2.0]
