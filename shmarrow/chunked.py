@@ -62,7 +62,7 @@ class ChunkedArray:
                 raise InvalidArgument("expected a type, as there are no chunks")
             type = self.chunks[0].type
         for chunk in self.chunks:
-            if chunk.type != type:
+            if chunk.type is not type and chunk.type != type:
                 raise InvalidType(f"a chunk of {chunk.type} in a column of {type}")
         self.type: Any = type
         self._starts = starts_of([len(chunk) for chunk in self.chunks], "chunks")
@@ -127,7 +127,8 @@ class ChunkedArray:
         numbers = np.searchsorted(self._starts, cuts[:-1], "right") - 1
         offsets, lengths = cuts[:-1] - self._starts[numbers], np.diff(cuts)
         for number, offset, length in zip(numbers.tolist(), offsets.tolist(), lengths.tolist(), strict=True):
-            yield self.chunks[number].slice(offset, length)
+            chunk = self.chunks[number]
+            yield chunk if length == len(chunk) else chunk.slice(offset, length)
 
     def combine_chunks(self) -> Array:
         """One array; a copy if there is more than one chunk."""

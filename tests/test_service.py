@@ -336,3 +336,42 @@ def test_a_few_slots_of_many_take_no_look_at_the_others() -> None:
     found, peak = most_memory(lambda: runs.take([5, 999_999]))
     assert found.to_pylist() == [5, 999_999]
     assert peak < 100_000
+
+
+# --- many chunks --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("lengths", [[3, 0, 4, 0, 0, 2], [0, 0, 5], [4, 0], [1, 1, 1]], ids=str)
+def test_slices_of_chunks_have_the_chunks_that_they_need(lengths: list[int]) -> None:
+    values = np.arange(sum(lengths))
+    ends = np.cumsum(lengths)
+    parts = [values[end - length : end] for end, length in zip(ends, lengths, strict=True)]
+    column = sa.ChunkedArray([sa.array(part) for part in parts])
+    table = sa.Table.from_batches([sa.record_batch({"a": chunk}) for chunk in column.chunks])
+    for offset in range(len(values) + 1):
+        for length in range(len(values) - offset + 1):
+            expected = values[offset : offset + length].tolist()
+            found = column.slice(offset, length)
+            assert found.to_pylist() == expected
+            assert all(len(chunk) for chunk in found.chunks)
+            assert table.slice(offset, length)["a"].to_pylist() == expected
+    for whole, part in zip([chunk for chunk in column.chunks if len(chunk)], column.slice(0).chunks, strict=True):
+        assert part is whole
+
+
+def test_slices_of_many_chunks_look_at_those_that_they_need() -> None:
+    column = sa.ChunkedArray([sa.array([i, i + 1]) for i in range(5000)])
+    assert column.slice(9995, 3).to_pylist() == [4998, 4998, 4999]
+    assert seconds(lambda: column.slice(9995, 3)) < seconds(lambda: column.slice(0)) / 4
+    assert column.equals(column.slice(0))
+    assert not column.equals(sa.ChunkedArray([*column.chunks[:-1], sa.array([0, 0])]))
+
+
+def test_a_rolling_window_of_views_keeps_the_buffers_that_it_refers_to() -> None:
+    window: Any = sa.array([f"a value of some length {i}" for i in range(4)], sa.string_view())
+    for i in range(4, 200):
+        new = sa.array([f"a value of some length {i}", None, "short"], sa.string_view()).slice(0, 1)
+        window = sa.concat_arrays([window, new]).slice(1)
+    assert window.to_pylist() == [f"a value of some length {i}" for i in range(196, 200)]
+    assert len(window.data_buffers) <= 21
+    window.validate(full=True)
