@@ -131,7 +131,7 @@ class Array(LayoutHooks):
         Raises
         ------
         LimitExceeded
-            If slots that take no bytes of their own would make more than 2**24 values.
+            If there are more than 2**27 slots that occupy no memory.
         """
         check_bits(self)
         missing = self._logical_nulls()
@@ -206,7 +206,7 @@ class Array(LayoutHooks):
         InvalidData
             If ``datetime`` cannot hold a value, such as a date beyond the year 9999; :meth:`to_numpy` returns it.
         LimitExceeded
-            If slots that take no bytes of their own would make more than 2**24 values.
+            If slots that occupy no memory would make more than 2**24 values.
         """
         mask = self._mask()
         values = self._pylist(mask)
@@ -260,6 +260,8 @@ class Array(LayoutHooks):
             If the indices have another shape.
         IndexOutOfRange
             If an index is negative or beyond the end.
+        LimitExceeded
+            If there is no memory for the result.
         """
         from shmarrow.layout.arguments import checked_positions
 
@@ -289,7 +291,13 @@ class Array(LayoutHooks):
         return self if valid is None and len(positions) == self._length else self._take(positions, valid)
 
     def drop_null(self) -> Self:
-        """The slots that are not null, as :meth:`is_null` says."""
+        """The slots that are not null, as :meth:`is_null` says.
+
+        Raises
+        ------
+        LimitExceeded
+            If slots that occupy no memory would make more than 2**24 values.
+        """
         missing = self._logical_nulls()
         if missing is None or not missing.any():
             return self
@@ -311,6 +319,8 @@ class Array(LayoutHooks):
             If the value is not one of the type.
         InvalidArgument
             If an array of values has another length.
+        LimitExceeded
+            If slots that occupy no memory would make more than 2**24 values.
         """
         from shmarrow.layout.selection import fill_null
 
@@ -429,6 +439,8 @@ class Array(LayoutHooks):
             If values of the one type are never values of the other.
         InvalidData
             If a value does not fit the target, or a field that is not nullable would hold a null.
+        LimitExceeded
+            If slots that occupy no memory would make more than 2**24 values.
         """
         target = as_type(target_type)
         result: Array = self._cast_to(target, safe)
@@ -454,6 +466,11 @@ class Array(LayoutHooks):
         """The distinct values in the order of their first appearance, null once; a copy.
 
         Values are the same when their bits are: 0.0 and -0.0 are two values, and NaNs with the same bits are one.
+
+        Raises
+        ------
+        LimitExceeded
+            If slots that occupy no memory would make more than 2**24 values.
         """
         from shmarrow.layout.codes import codes_of
 
@@ -481,6 +498,8 @@ class Array(LayoutHooks):
             If ``null_encoding`` is neither of the two.
         InvalidData
             If there are more distinct values than the index type can address.
+        LimitExceeded
+            If slots that occupy no memory would make more than 2**24 values.
         """
         from shmarrow.layout.dictionary import encode
 

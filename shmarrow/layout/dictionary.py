@@ -70,12 +70,10 @@ class DictionaryArray(Array):
     def _through(self, codes: Indices) -> Indices:
         """For each slot the one of the numbers of the dictionary's values that is its own; -1 for null."""
         mask = self._mask()
-        if mask is None:
-            whole: Indices = codes[self._checked(None)]
-            return whole
-        found = np.full(self._length, -1, np.int64)
-        found[mask] = codes[self._checked(mask)[mask]]
-        return found
+        if not len(codes) and mask is not None and not mask.any():
+            return np.full(self._length, -1, np.int64)
+        found: Indices = codes[self._checked(mask)]
+        return found if mask is None else np.where(mask, found, -1)
 
     def _shortened(self) -> Self:
         """The array itself; or, where the dictionary is much longer, the same slots over what they refer to."""
