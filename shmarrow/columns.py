@@ -200,8 +200,9 @@ class Columns(Generic[Column]):
         known = set(names)
         for i, row in enumerate(rows):
             if not known.issuperset(row):
-                extra = [name for name in row if name not in known]
-                raise InvalidArgument(f"row {i}: no column for {extra[:20]}; a schema names all columns: {names[:20]}")
+                extra = next(name for name in row if name not in known)
+                whence = " (from the first row); pass a schema that names them all" if schema is None else ""
+                raise InvalidArgument(f"row {i} has the key {extra!r:.80}, but the columns are {names[:20]}{whence}")
         columns = [[row.get(name) for row in rows] for name in names]
         if not names:
             return cls._over(schema or Schema((), metadata), [], len(rows))
@@ -332,9 +333,8 @@ class Columns(Generic[Column]):
         column = self._named_column(self._one_column(values), field)
         made = field if isinstance(field, Field) else Field(field, column.type)
         if len(column) != self.num_rows:
-            raise InvalidArgument(
-                f"column {made.name!r} has {len(column)} values, expected one for each of {self.num_rows} rows"
-            )
+            plural = "s" * (len(column) != 1)
+            raise InvalidArgument(f"column {made.name!r} has {len(column)} value{plural}, expected {self.num_rows}")
         return made, column
 
     def rename_columns(self, names: Sequence[str] | Mapping[str, str]) -> Self:

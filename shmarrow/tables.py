@@ -16,7 +16,7 @@ from shmarrow.build import array
 from shmarrow.build.sources import read_class
 from shmarrow.chunked import ChunkedArray
 from shmarrow.columns import Columns, Key
-from shmarrow.errors import Closed, InvalidArgument, InvalidData, InvalidType, not_expected
+from shmarrow.errors import Closed, InvalidArgument, InvalidData, InvalidType, full_name, not_expected
 from shmarrow.inputs import as_column, made_from
 from shmarrow.layout.array import Array
 from shmarrow.layout.making import nulls
@@ -47,6 +47,8 @@ class Table(Columns[ChunkedArray]):
     to_pyarrow: Callable[[], Any]
 
     def __init__(self, schema: Schema, batches: Sequence[RecordBatch] = ()) -> None:
+        if not isinstance(schema, Schema):
+            raise InvalidType(f"expected a shmarrow.Schema, found {full_name(schema)}; shmarrow.table() takes values")
         self._schema = schema
         self.batches = tuple(batches)
         self._starts = starts_of([batch.num_rows for batch in self.batches], "batches")
@@ -67,13 +69,14 @@ class Table(Columns[ChunkedArray]):
         for item in items:
             if not isinstance(item, RecordBatch):
                 raise not_expected("a list of shmarrow.RecordBatch", item)
+        whole = "the schema"
         if schema is None:
             if not items:
                 raise InvalidArgument("expected a schema, as there are no batches")
-            schema = items[0].schema
+            schema, whole = items[0].schema, "the first batch"
         for i, batch in enumerate(items):
             if not batch.schema.equals(schema):
-                raise InvalidType(f"batch {i} has other fields than the table:\n{batch.schema}\nexpected\n{schema}")
+                raise InvalidType(f"batch {i} has other fields than {whole}:\n{batch.schema}\nexpected\n{schema}")
         return cls(schema, items)
 
     @classmethod
@@ -392,7 +395,7 @@ def _batches_of(data: Any) -> tuple[Schema | None, Sequence[RecordBatch]] | None
         return data.schema, [data]
     if isinstance(data, Table):
         return data.schema, data.batches
-    if isinstance(getattr(data, "schema", None), Schema) and hasattr(data, "read_all"):
+    if hasattr(data, "read_all") and isinstance(getattr(data, "schema", None), Schema):
         return data.schema, data.read_all().batches
     if isinstance(data, (list, tuple)) and data and all(isinstance(item, RecordBatch) for item in data):
         return None, data

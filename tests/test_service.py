@@ -119,18 +119,22 @@ def test_cast_of_repeated_values_goes_through_the_target(target: str, runs: bool
 
 
 def test_cast_of_repeated_values_to_int32_offsets_is_refused() -> None:
-    array = sa.DictionaryArray.from_arrays(np.zeros(2200, "i4"), [BIG])
-    with pytest.raises(sa.InvalidData, match="the result would hold 2200000000 bytes; int32 offsets reach 2147483647"):
-        array.cast("string")
-    with pytest.raises(sa.InvalidData, match="cast to large_string first"):
-        array.dictionary_decode()
+    indices = np.zeros(2200, "i4")
+    wanted = (
+        "string: the result would hold 2200000000 bytes; int32 offsets reach 2147483647; cast to large_string first"
+    )
+    with pytest.raises(sa.InvalidData, match=wanted):
+        sa.array([BIG]).take(indices)
+    with pytest.raises(sa.InvalidData, match=wanted):
+        sa.array([BIG], sa.string_view()).take(indices).cast("string")
+    assert sa.DictionaryArray.from_arrays(indices, [BIG]).cast("string_view")[2199] == BIG
 
 
 def test_impossible_casts_of_repeated_values_are_refused_at_once() -> None:
     dictionary = sa.DictionaryArray.from_arrays(np.zeros(2200, "i4"), [BIG])
     runs = sa.RunEndEncodedArray.from_arrays(sa.array([100_000_000], sa.int32()), ["text"])
     for array in (dictionary, runs):
-        with pytest.raises(sa.InvalidType, match="cannot cast string to list"):
+        with pytest.raises(sa.InvalidType, match="there is no cast from string to list"):
             array.cast(sa.list_(sa.int8()))
 
 
@@ -138,8 +142,8 @@ def test_cast_of_a_dictionary_ignores_what_no_slot_refers_to() -> None:
     array = sa.DictionaryArray.from_arrays(sa.array([2, None, 0], sa.int8()), sa.array([1, 1000, 3]))
     assert array.cast("int8").to_pylist() == [3, None, 1]
     assert array.cast(sa.dictionary("int8", "int8")).to_pylist() == [3, None, 1]
-    with pytest.raises(sa.InvalidData, match=r"values of the dictionary: .*1000"):
-        sa.DictionaryArray.from_arrays(sa.array([1], sa.int8()), sa.array([1, 1000, 3])).cast("int8")
+    with pytest.raises(sa.InvalidData, match="int8: slot 2 holds 1000: "):
+        sa.DictionaryArray.from_arrays(sa.array([0, None, 1], sa.int8()), sa.array([1, 1000, 3])).cast("int8")
 
 
 def test_cast_of_a_dictionary_whose_values_repeat_to_shorter_indices() -> None:

@@ -265,16 +265,22 @@ def _take_counts(type: Any, values: Sequence[Any]) -> Values:
 def _taker(type: Any, takers: dict[Any, _Taker], value: Any) -> _Taker:
     pandas = hasattr(value, "asm8") and isinstance(value, (dt.datetime, dt.timedelta))
     if pandas and value.asm8.__class__ in takers:  # with nanoseconds, which those of Python do not have
-        local = type.descriptor.values == "date"
-        return lambda type, values: _numpy_times(
-            type, [(each.replace(tzinfo=None) if local else each).asm8 for each in values], values
-        )
+        return _pandas_times
     if isinstance(value, bool) or (isinstance(value, np.timedelta64) and np.timedelta64 not in takers):
         raise _bad(type, value)
     taker = next((taker for kind, taker in takers.items() if isinstance(value, kind)), None)
     if taker is None:
         raise _bad(type, value)
     return taker
+
+
+def _pandas_times(type: Any, values: Sequence[Any]) -> Values:
+    """Timestamps and timedeltas of pandas, with their nanoseconds; as dates what clocks in their time zone show."""
+    if type.descriptor.values == "timestamp":
+        _check_zones(type, values)
+    local = type.descriptor.values == "date"
+    plain = [(each.replace(tzinfo=None) if local else each).asm8 for each in values]
+    return _numpy_times(type, plain, values)
 
 
 def _numpy_times(type: Any, values: Sequence[Any], given: Sequence[Any] | None = None) -> Values:
@@ -309,18 +315,28 @@ def _times(type: Any, values: Sequence[Any]) -> Values:
 
 
 def _moments(type: Any, values: Sequence[Any]) -> Values:
-    """Datetimes; those without a time zone are in UTC where the type has one."""
-    zones = set(map(operator.attrgetter("tzinfo"), values))
-    epoch = _EPOCH
-    if zones != {None}:
-        epoch = _EPOCH.replace(tzinfo=dt.UTC)
-        if None in zones:
-            moments = [value if value.tzinfo is not None else value.replace(tzinfo=dt.UTC) for value in values]
-            return _timedeltas(type, list(map(operator.sub, moments, itertools.repeat(epoch))), values)
+    """Datetimes, with a time zone where the type has one."""
+    _check_zones(type, values)
+    epoch = _EPOCH if type.tz is None else _EPOCH.replace(tzinfo=dt.UTC)
     return _timedeltas(type, list(map(operator.sub, values, itertools.repeat(epoch))), values)
 
 
+def _check_zones(type: Any, values: Sequence[Any]) -> None:
+    """Refuse datetimes that have a time zone where the type has none, or none where the type has one."""
+    zones = set(map(operator.attrgetter("tzinfo"), values))
+    if type.tz is None and zones != {None}:
+        value = next(value for value in values if value.tzinfo is not None)
+        remedy = "give a type with one, or value.astimezone(zone).replace(tzinfo=None)"
+        raise InvalidType(f"{type}: cannot take {value!r:.80}, which has a time zone; {remedy}")
+    if type.tz is not None and None in zones:
+        value = next(value for value in values if value.tzinfo is None)
+        remedy = "give a type without one, or value.replace(tzinfo=zone)"
+        raise InvalidType(f"{type}: cannot take {value!r:.80}, which has no time zone; {remedy}")
+
+
 def _days(type: Any, values: Sequence[Any]) -> Values:
+    if getattr(type, "tz", None) is not None:
+        raise InvalidType(f"{type}: cannot take {values[0]!r:.80}, as a date has no time zone; make datetimes of dates")
     days = np.fromiter(map(dt.date.toordinal, values), np.int64, len(values)) - _EPOCH.toordinal()
     return _checked(type, values, time.in_units(days, time.DAY, type, True))
 
@@ -372,6 +388,8 @@ def _take_intervals(type: Any, values: Sequence[Any]) -> Values:
 
 def _take_fixed_bytes(type: Any, values: Sequence[Any]) -> Values:
     width = type.width
+    if "UUID" in {kind.__name__ for kind in kinds_of(values)}:
+        values = [value.bytes if value.__class__.__name__ == "UUID" else value for value in values]
     for value in values:
         if not isinstance(value, (bytes, bytearray, memoryview)):
             raise _bad(type, value)

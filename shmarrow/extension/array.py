@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from shmarrow.bitmap import Mask
 from shmarrow.convert.python import exact_bytes, kinds_of
+from shmarrow.convert.storage import no_way
 from shmarrow.errors import InvalidType
 from shmarrow.layout.array import Array
 from shmarrow.layout.making import array_class, nulls
@@ -80,6 +81,9 @@ class ExtensionArray(Array, of=ExtensionType):
     def _gather(self, indices: Indices) -> Any:
         return self._under(self._storage._gather(indices))
 
+    def _gather_valid(self, indices: Indices, valid: Mask) -> Any:
+        return self._under(self._storage._gather_valid(indices, valid))
+
     def trim(self) -> Self:
         result: Self = self._under(self._storage.trim())
         return result
@@ -109,7 +113,7 @@ class ExtensionArray(Array, of=ExtensionType):
         source = array.type
         if isinstance(source, ExtensionType):
             if source.__class__ is not target.__class__ or source.serialize() != target.serialize():
-                raise InvalidType(f"cannot cast {source} to {target}: there is no conversion between them")
+                raise no_way(source, target)
             array = array.storage
         return cls.from_storage(target, array._cast_to(target.storage_type, safe))
 

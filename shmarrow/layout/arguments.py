@@ -163,6 +163,8 @@ def checked_positions(indices: Any) -> tuple[Indices, Mask | None]:
         raise InvalidType(
             "indices are positions, found truth values; filter(mask) gives the slots where a mask is True"
         )
+    if isinstance(indices, (str, bytes)):
+        raise InvalidType(f"indices are integers, found {indices!r:.80}")
     if values.ndim != 1:
         raise InvalidArgument(f"indices have the shape (n,), found {values.shape}")
     if not len(values):

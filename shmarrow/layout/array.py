@@ -17,10 +17,19 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self, SupportsIndex, overload
 import numpy as np
 
 from shmarrow.buffer import Buffer
-from shmarrow.errors import CopyRequired, IndexOutOfRange, InvalidType
+from shmarrow.errors import (
+    EXPANDED_VALUES,
+    CopyRequired,
+    IndexOutOfRange,
+    InvalidData,
+    InvalidType,
+    LimitExceeded,
+    Place,
+    moved,
+)
 from shmarrow.layout import validation
 from shmarrow.layout.hooks import LayoutHooks
-from shmarrow.layout.making import CLASSES, booleans, check_bits, check_slots, make_array
+from shmarrow.layout.making import CLASSES, booleans, check_bits, check_slots, make_array, no_memory
 from shmarrow.layout.memory import slice_bounds
 from shmarrow.layout.preview import Budget, clip, preview_items
 from shmarrow.layout.sizes import buffer_bytes, referenced_bytes
@@ -163,6 +172,8 @@ class Array(LayoutHooks):
             start, stop, step = key.indices(self._length)
             if step == 1:
                 return self.slice(start, max(stop - start, 0))
+            if len(range(start, stop, step)) > EXPANDED_VALUES:
+                check_slots(self)
             return self._take(np.arange(start, stop, step))
         try:
             index = key.__index__()
@@ -177,7 +188,10 @@ class Array(LayoutHooks):
 
     def __iter__(self) -> Iterator[Any]:
         for start in range(0, self._length, 1024):
-            yield from self.slice(start, 1024).to_pylist()
+            try:
+                yield from self.slice(start, 1024).to_pylist()
+            except InvalidData as error:
+                raise moved(error, lambda place: Place((start + place[0], *place[1:]))) from None  # noqa: B023
 
     def slice(self, offset: int = 0, length: int | None = None) -> Self:
         """The slots from ``offset`` on, ``length`` of them or as many as there are; copies nothing.
@@ -198,13 +212,14 @@ class Array(LayoutHooks):
     def to_pylist(self) -> list[Any]:
         """The values as Python objects, None for null; a copy.
 
-        Their class depends on the type alone: timestamps, durations and times in nanoseconds are
-        ``numpy.datetime64`` and ``numpy.timedelta64``, in other units those of ``datetime``.
+        Their class depends on the type alone: timestamps without a time zone and durations in nanoseconds are
+        ``numpy.datetime64`` and ``numpy.timedelta64``, all other dates and times those of ``datetime``.
 
         Raises
         ------
         InvalidData
-            If ``datetime`` cannot hold a value, such as a date beyond the year 9999; :meth:`to_numpy` returns it.
+            If ``datetime`` cannot hold a value, such as a date beyond the year 9999 or a fraction of a microsecond;
+            :meth:`to_numpy` returns it.
         LimitExceeded
             If slots that occupy no memory would make more than 2**24 values.
         """
@@ -333,7 +348,10 @@ class Array(LayoutHooks):
         """Same type, same length, the same slots null and the same values in all others; NaN equals nothing."""
         if not isinstance(other, Array) or self._type != other._type or self._length != other._length:
             return False
-        return (self is other and not _has_floats(self._type)) or self._equal(other, None)
+        try:
+            return (self is other and not _has_floats(self._type)) or self._equal(other, None)
+        except MemoryError:
+            raise no_memory(self, self._length) from None
 
     def __eq__(self, other: object) -> bool:
         return self.equals(other) if isinstance(other, Array) else NotImplemented
@@ -440,10 +458,15 @@ class Array(LayoutHooks):
         InvalidData
             If a value does not fit the target, or a field that is not nullable would hold a null.
         LimitExceeded
-            If slots that occupy no memory would make more than 2**24 values.
+            If slots that occupy no memory would make more than 2**24 values, or there is no memory for the result.
         """
         target = as_type(target_type)
-        result: Array = self._cast_to(target, safe)
+        try:
+            result: Array = self._cast_to(target, safe)
+        except MemoryError:
+            raise LimitExceeded(
+                f"{clip(f'{self._type} to {target}', 200)}: no memory for the result of the cast; work on slices"
+            ) from None
         if result is not self and _has_required(target):
             result._check_nullability(None)
         return result

@@ -48,7 +48,7 @@ def codes_of(array: Any, with_null: bool = False) -> tuple[Indices, Indices]:
     Raises
     ------
     LimitExceeded
-        If there are more than 2**24 slots that take no bytes of their own.
+        If there are more than 2**24 slots that occupy no memory.
     """
     codes = slot_codes(array)
     if with_null:

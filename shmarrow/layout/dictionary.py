@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from shmarrow.bitmap import Mask
-from shmarrow.errors import InvalidArgument, InvalidData, InvalidType
+from shmarrow.errors import InvalidArgument, InvalidData, InvalidType, Place, moved, prefixed
 from shmarrow.layout.arguments import as_array, checked_mask
 from shmarrow.layout.array import Array, _has_floats
 from shmarrow.layout.making import blank_mask, concat_arrays, make_array
 from shmarrow.layout.memory import Indices, frozen, read_only, validity_of
 from shmarrow.layout.preview import Budget
+from shmarrow.layout.repeats import check_repeats, has_fixed_width
 from shmarrow.types import DataType, DictionaryType
 from shmarrow.types.extension import ExtensionType
 
@@ -55,8 +56,7 @@ class DictionaryArray(Array):
         InvalidData
             If an index points outside of the dictionary.
         """
-        mask = self._mask()
-        result: Array = self._dictionary_()._take(self._checked(mask), mask)
+        result: Array = self._repeated(self._dictionary_())
         return result
 
     dictionary_decode = decode
@@ -93,14 +93,25 @@ class DictionaryArray(Array):
         kept = self._shortened()
         try:
             values = kept.dictionary._cast_to(target, safe)
+        except InvalidType as error:
+            raise prefixed(f"{self._type}: ", error) from None
         except InvalidData:  # what no slot refers to may be in the way
             kept = self._compact()
             try:
                 values = kept.dictionary._cast_to(target, safe)
             except InvalidData as error:
-                raise type(error)(f"values of the dictionary: {error}") from None
-        mask = kept._mask()
-        return values._take(kept._checked(mask), mask)
+                codes = kept._through(np.arange(len(kept.dictionary)))
+                raise moved(error, lambda place: Place((int((codes == place[0]).argmax()), *place[1:]))) from None
+        return kept._repeated(values)
+
+    def _repeated(self, values: Any) -> Any:
+        """Values that stand for those of the dictionary, one for each slot."""
+        mask = self._mask()
+        indices = self._checked(mask)
+        if not has_fixed_width(values):
+            known = indices if mask is None else indices[mask]
+            check_repeats(values, np.bincount(known, minlength=len(values)), indices.nbytes)
+        return values._take(indices, mask)
 
     @classmethod
     def _cast_from(cls, array: Any, target: Any, safe: bool) -> Any:
@@ -210,7 +221,7 @@ class DictionaryArray(Array):
         full = sum([len(array.dictionary) for array in arrays]) > most
         arrays = [array._compact() if full else array._shortened() for array in arrays]
         dictionary, codes = _merged(arrays, "encode")
-        data = np.maximum(np.concatenate(codes), 0).astype(type.storage)
+        data = np.concatenate(codes).astype(type.storage)
         return make_array(type, length, [None, frozen(data)], 0, 0, (), dictionary)
 
     def _same(self, other: Any, live: Mask | None) -> bool:
@@ -375,21 +386,27 @@ def with_one_dictionary(arrays: list[Any]) -> list[Any]:
     if all(array.dictionary is first for array in arrays):
         return arrays
     dictionary, codes = _merged(arrays, "mask")
-    return [_over(arrays[0].type, part, dictionary) for part in codes]
+    masks = [array._mask() for array in arrays]
+    parts = [part if mask is None else np.where(mask, part, -1) for part, mask in zip(codes, masks, strict=True)]
+    return [_over(arrays[0].type, part, dictionary) for part in parts]
 
 
 def _merged(arrays: Sequence[Any], null_encoding: str) -> tuple[Any, list[Indices]]:
-    """The distinct values of the dictionaries of arrays, and for each array the indices into them, -1 for nulls."""
+    """The distinct values of the dictionaries of arrays, and for each array the indices into them.
+
+    Null slots have any index; with ``"mask"`` those of a null in a dictionary have -1.
+    """
     type = arrays[0].type
     merged = encode(concat_arrays([array.dictionary for array in arrays]), null_encoding, "int64")
     _check_reach(type, len(merged.dictionary), "; call dictionary_decode() or cast to a wider index type")
     known = merged._mask()
     codes = merged.indices.values if known is None else np.where(known, merged.indices.values, -1)
-    found, shift = [], 0
+    found, start = [], 0
     for array in arrays:
-        size = len(array.dictionary)
-        found.append(array._through(codes[shift : shift + size]))
-        shift += size
+        end = start + len(array.dictionary)
+        indices = array._checked(array._mask())
+        found.append(codes[start:end][indices] if end > start else np.zeros(len(array), np.int64))
+        start = end
     return merged.dictionary, found
 
 

@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from shmarrow.errors import InvalidData, InvalidType
+from shmarrow.errors import EXPANDED_VALUES, InvalidData, InvalidType, Place, moved, prefixed
 from shmarrow.layout.array import Array
-from shmarrow.layout.making import make_array
-from shmarrow.layout.memory import Indices, frozen, offsets_of, ranges, validity_of
+from shmarrow.layout.making import make_array, no_memory
+from shmarrow.layout.memory import Indices, check_expansion, frozen, offsets_of, ranges, total_of, validity_of
 from shmarrow.layout.offsets import checked_offsets, trimmed_offsets
+from shmarrow.layout.preview import clip
 from shmarrow.types import Field, int32, int64
 
 if TYPE_CHECKING:
@@ -47,9 +48,21 @@ class Lists(Array):
         return result
 
     def value_parent_indices(self) -> PrimitiveArray:
-        """For each item that ``flatten()`` gives, the slot of the list that it is in: an int64 array; a copy."""
-        sizes, valid = self._spans()[1], self._mask()
-        slots = np.repeat(np.arange(self._length), sizes if valid is None else np.where(valid, sizes, 0))
+        """For each item that ``flatten()`` gives, the slot of the list that it is in: an int64 array; a copy.
+
+        Raises
+        ------
+        LimitExceeded
+            If the items occupy no memory and are more than 2**24, or there is no memory for the result.
+        """
+        _, sizes, items = self._spans()
+        valid = self._mask()
+        sizes = sizes if valid is None else np.where(valid, sizes, 0)
+        _check_places(total_of(sizes), items, self)
+        try:
+            slots = np.repeat(np.arange(self._length), sizes)
+        except MemoryError:
+            raise no_memory(self, total_of(sizes)) from None
         result: PrimitiveArray = make_array(int64(), len(slots), [None, frozen(slots)], 0)
         return result
 
@@ -63,6 +76,12 @@ class Lists(Array):
         return cast_lists(self, target, safe)
 
 
+def _check_places(count: int, items: Any, array: Any) -> None:
+    """Refuse to count with a number for each item where the items say nothing about memory."""
+    if count > EXPANDED_VALUES and count > 8 * items.get_total_buffer_size():
+        check_expansion(count, clip(str(array.type), 200))
+
+
 def cast_lists(array: Any, target: Any, safe: bool, convert: Callable[[Any], Any] | None = None) -> Any:
     """Lists of any layout as lists of another; ``convert`` casts their items where names do not match them."""
     if target.layout not in (*LISTS, "map"):
@@ -70,18 +89,39 @@ def cast_lists(array: Any, target: Any, safe: bool, convert: Callable[[Any], Any
     convert = convert or (lambda items: _cast_items(items, target.fields[0], safe))
     try:
         return _cast_all(array, target, convert)
-    except InvalidData:
-        if not array.null_count:
-            raise
-        # What null slots hold need not fit.
-        return _cast_spans(array, target, convert, *_of_valid_slots(array))
+    except InvalidData as error:
+        refused = error
+    if array.null_count:  # what null slots hold need not fit
+        try:
+            return _cast_spans(array, target, convert, *_of_valid_slots(array))
+        except InvalidData as error:
+            refused = error
+    raise _located(array, convert, refused)
+
+
+def _located(array: Any, convert: Callable[[Any], Any], error: InvalidData) -> InvalidData:
+    """The error of an item with the slot of its list and the place in that."""
+    if not error._parts:
+        return error
+    try:
+        starts, _, items = _of_valid_slots(array)
+        convert(items)
+    except InvalidData as found:
+        if found._parts:
+            return moved(found, lambda place: _in_list(starts, place))
+    return error  # of an item that no list holds, or of more items than are copied
+
+
+def _in_list(starts: Indices, place: Place) -> Place:
+    slot = int(np.searchsorted(starts, place[0], "right")) - 1
+    return Place((slot, f"item {place[0] - int(starts[slot])}", *place[1:]))
 
 
 def _cast_items(items: Any, field: Field, safe: bool) -> Any:
     try:
         return items._cast_to(field.type, safe)
     except (InvalidData, InvalidType) as error:
-        raise type(error)(f"items {field.name!r}: {error}") from None
+        raise prefixed("" if error._parts else f"items {field.name!r}: ", error) from None
 
 
 def _cast_all(array: Any, target: Any, convert: Callable[[Any], Any]) -> Any:
@@ -123,14 +163,16 @@ def _packed(starts: Indices, sizes: Indices, items: Any) -> Any:
     ends = np.cumsum(sizes)
     moved = starts != ends - sizes
     if moved.any() and (moved & (sizes > 0)).any():
-        return items._take(ranges(starts, sizes))
+        return items._take_runs(starts, sizes)
     return items.slice(0, int(ends[-1]) if len(ends) else 0)
 
 
 def _of_valid_slots(array: Any) -> tuple[Indices, Indices, Any]:
     """Where lists start, how long they are, and items that no null slot has a part in."""
     starts, sizes, items = array._spans()
-    sizes = np.where(array._mask(), sizes, 0)
+    mask = array._mask()
+    if mask is not None:
+        sizes = np.where(mask, sizes, 0)
     return np.cumsum(sizes) - sizes, sizes, _packed(starts, sizes, items)
 
 
@@ -144,6 +186,7 @@ def _of_one_length(array: Any, target: Any, starts: Indices, sizes: Indices, ite
     if wrong.any():
         i = int(wrong.argmax())
         raise InvalidData(f"{target}: the list at {i} has {int(sizes[i])} items, expected {size}")
+    _check_places(len(sizes) * size, items, array)
     slots = np.repeat(mask, size)
     positions = np.zeros(len(slots), np.int64)
     positions[slots] = ranges(starts[mask], sizes[mask])

@@ -60,6 +60,19 @@ def ranges(starts: Indices, lengths: Indices) -> Indices:
     return positions
 
 
+def total_of(lengths: Indices) -> int:
+    """The sum of lengths, none of which is negative, also beyond 64 bits."""
+    if not len(lengths):
+        return 0
+    if int(lengths.max()) > LONGEST // len(lengths):
+        return sum(lengths.tolist())
+    return int(lengths.sum())
+
+
+LONGEST = (1 << 63) - 1
+"""The most slots that an array has."""
+
+
 def offsets_of(lengths: Indices, type: Any) -> npt.NDArray[Any]:
     """The offsets of a type with offsets, of shape (n + 1,), from n lengths.
 
@@ -68,9 +81,9 @@ def offsets_of(lengths: Indices, type: Any) -> npt.NDArray[Any]:
     InvalidData
         If the last offset does not fit their dtype.
     """
+    check_reach(total_of(lengths), type)
     result = np.zeros(len(lengths) + 1, np.int64)
     np.cumsum(lengths, out=result[1:])
-    check_reach(int(result[-1]), type)
     return result.astype(type.offset_dtype, copy=False)
 
 
@@ -85,15 +98,16 @@ def check_reach(total: int, type: Any) -> None:
     dtype = type.offset_dtype
     if total > np.iinfo(dtype).max:
         text = type.layout in ("binary", "large_binary")
+        name = type if text else type.layout
+        large = "" if type.layout == "map" or dtype.itemsize == 8 else f"; cast to large_{name} first"
         raise InvalidData(
-            f"{type if text else type.layout}: the result would hold {total} {'bytes' if text else 'items'}; "
-            f"{dtype.name} offsets reach {np.iinfo(dtype).max}"
-            + ("" if type.layout == "map" else f"; cast to large_{type if text else type.layout} first")
+            f"{name}: the result would hold {total} {'bytes' if text else 'items'}; "
+            f"{dtype.name} offsets reach {np.iinfo(dtype).max}{large}"
         )
 
 
 def check_expansion(count: int, what: str) -> None:
-    """Refuse to make more than :data:`EXPANDED_VALUES` values out of slots that take no bytes of their own.
+    """Refuse to make more than :data:`EXPANDED_VALUES` values out of slots that occupy no memory.
 
     Raises
     ------
@@ -102,9 +116,15 @@ def check_expansion(count: int, what: str) -> None:
     """
     if count > EXPANDED_VALUES:
         raise LimitExceeded(
-            f"{what}: {count} values would be made of slots that take no bytes of their own, "
-            f"more than the {EXPANDED_VALUES} that are made at once; take slices"
+            f"{what}: {count} values would be made of slots that occupy no memory; "
+            f"at most {EXPANDED_VALUES:,} can be expanded at once, so work on slices"
         )
+
+
+def no_index(indices: Indices, length: int, what: str, item: str) -> IndexOutOfRange:
+    """The error for indices of which one is negative or beyond the end; it names the first."""
+    wrong = int(indices[(indices < 0) | (indices >= length)][0])
+    return IndexOutOfRange(f"index {wrong} is out of range: the {what} has {length} {item}{'s' * (length != 1)}")
 
 
 def slice_bounds(offset: int, length: int | None, total: int) -> tuple[int, int]:

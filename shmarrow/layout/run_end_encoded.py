@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 import numpy as np
 
 from shmarrow.bitmap import Mask
-from shmarrow.errors import InvalidData, LimitExceeded
+from shmarrow.errors import InvalidData, LimitExceeded, Place, moved
 from shmarrow.layout.arguments import as_array, refuse_type
 from shmarrow.layout.array import Array
 from shmarrow.layout.codes import codes_of, slot_codes
 from shmarrow.layout.making import check_bits, check_slots, concat_arrays, make_array, nulls
 from shmarrow.layout.memory import Indices, frozen
 from shmarrow.layout.preview import Budget
+from shmarrow.layout.repeats import check_repeats, has_fixed_width
 from shmarrow.types import DataType, Field, RunEndEncodedType
 from shmarrow.types.extension import ExtensionType
 
@@ -82,8 +83,11 @@ class RunEndEncodedArray(Array, late=True):
 
     def _repeated(self, values: Any, ends: Indices) -> Any:
         """Values of runs that end where ``ends`` say, one for each slot."""
+        lengths = np.diff(ends, prepend=0)
+        if not has_fixed_width(values):
+            check_repeats(values, lengths, ends.nbytes)
         try:
-            return values._take(np.repeat(np.arange(len(ends)), np.diff(ends, prepend=0)))
+            return values._take(np.repeat(np.arange(len(ends)), lengths))
         except (MemoryError, ValueError, OverflowError) as error:
             if isinstance(error, InvalidData):
                 raise
@@ -98,15 +102,16 @@ class RunEndEncodedArray(Array, late=True):
     def _cast(self, target: Any, safe: bool) -> Any:
         """The values of the runs are cast, and then repeated: each is converted once."""
         first, ends = self._window()
-        values = self._cast_values(first, len(ends), target, safe)
+        values = self._cast_values(first, ends, target, safe)
         check_slots(self)
         return self._repeated(values, ends)
 
-    def _cast_values(self, first: int, count: int, target: Any, safe: bool) -> Any:
+    def _cast_values(self, first: int, ends: Indices, target: Any, safe: bool) -> Any:
         try:
-            return self.values.slice(first, count)._cast_to(target, safe)
+            return self.values.slice(first, len(ends))._cast_to(target, safe)
         except InvalidData as error:
-            raise type(error)(f"values of runs: {error}") from None
+            first_slots = [0, *ends.tolist()] if error._parts else []
+            raise moved(error, lambda place: Place((first_slots[place[0]], *place[1:]))) from None
 
     @classmethod
     def _cast_from(cls, array: Any, target: Any, safe: bool) -> Any:
@@ -116,7 +121,7 @@ class RunEndEncodedArray(Array, late=True):
         if array.type.__class__ is not RunEndEncodedType:
             return encode(array._cast_to(target.value_type, safe), target)
         first, ends = array._window()
-        values = array._cast_values(first, len(ends), target.value_type, safe)
+        values = array._cast_values(first, ends, target.value_type, safe)
         return make_array(target, len(array), [], 0, 0, [_run_end_array(target, ends), values])
 
     def to_numpy(self, zero_copy_only: bool = True) -> npt.NDArray[Any]:
