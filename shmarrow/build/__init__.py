@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any, TypeAlias, overload
 
 import numpy as np
 
-from shmarrow import types
+from shmarrow import import_hooks, types
 from shmarrow.bitmap import Mask
 from shmarrow.build.infer import type_of_ndarray, type_of_values
 from shmarrow.build.nulls import nan_to_null, without_nan
 from shmarrow.build.sources import plain
-from shmarrow.convert.python import exact_items, kinds_of
+from shmarrow.convert import exact_items, kinds_of
 from shmarrow.errors import InvalidArgument, InvalidData, InvalidType, Place, moved
 from shmarrow.layout import arguments
 from shmarrow.layout.array import Array
@@ -423,4 +423,4 @@ def _parts(value: Any, type: Any) -> list[tuple[str, Sequence[Any], DataType]]:
     return []
 
 
-arguments.builder = array
+import_hooks.arrived("build")

@@ -31,13 +31,13 @@ import numpy as np
 from shmarrow import bitmap
 from shmarrow.bitmap import Mask
 from shmarrow.buffer import Bytes
-from shmarrow.convert.storage import no_way
 from shmarrow.errors import EXPANDED_VALUES, InvalidData, InvalidType
 from shmarrow.layout import validation
 from shmarrow.layout.listing import LISTING
 from shmarrow.layout.making import (
     _zeros,
     array_class,
+    check_bits,
     check_slots,
     concat_arrays,
     is_sparse,
@@ -124,11 +124,22 @@ class LayoutHooks:
         values.update(changes)
         return self._made(**values)
 
+    def _valid_bits(self) -> Bytes:
+        """A bitmap from bit 0 on, 1 for slots that :meth:`_logical_nulls` does not name."""
+        check_bits(self)
+        if self.__class__._logical_nulls is LayoutHooks._logical_nulls:  # validity says it all
+            bits = self._trimmed_validity()
+        else:
+            missing = self._logical_nulls()
+            bits = None if missing is None else bitmap.pack(~missing)
+        return bitmap.ones(self._length) if bits is None else bits
+
     def _masked(self, valid: Mask) -> Any:
         """The same slots with this validity instead of their own; the array starts at slot 0."""
-        buffers = list(self._buffers)
-        buffers[0] = read_only(bitmap.pack(valid))
-        return self._with(buffers=buffers, null_count=len(valid) - int(np.count_nonzero(valid)))
+        return self._with_validity(bitmap.pack(valid), len(valid) - int(np.count_nonzero(valid)))
+
+    def _with_validity(self, bits: Bytes, null_count: int) -> Any:
+        return self._with(buffers=[read_only(bits), *self._buffers[1:]], null_count=null_count)
 
     @classmethod
     def _made(cls, *arguments: Any, **keywords: Any) -> Self:
@@ -163,6 +174,7 @@ class LayoutHooks:
             own = self._valid_at(indices)
             if own is not None:
                 valid = own if valid is None else own & valid
+                valid = None if valid.all() else valid
             return self._gather(indices) if valid is None else self._gather_valid(indices, valid)._masked(valid)
         except MemoryError:
             raise no_memory(self, len(indices)) from None
@@ -376,6 +388,8 @@ class LayoutHooks:
         """An array of any type as a type of this class; overridden where that says more than the source's ``_cast``."""
         result = array._cast(target, safe)
         if result is None:
+            from shmarrow.convert.storage import no_way
+
             raise no_way(array.type, target)
         return result
 
