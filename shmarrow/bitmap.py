@@ -133,6 +133,12 @@ def same(left: Bytes, left_offset: int, right: Bytes, right_offset: int, length:
     return not differ.any()
 
 
+def bits_at(bitmap: Bytes, positions: npt.NDArray[np.int64]) -> Mask:
+    """The bits at positions, as a bool ndarray of their shape."""
+    bits: Mask = (bitmap[positions >> 3] >> (positions & 7).astype(np.uint8) & 1).view(np.bool_)
+    return bits
+
+
 def get(bitmap: Bytes, index: int) -> bool:
     """One bit."""
     return bool(bitmap[index >> 3] >> (index & 7) & 1)

@@ -72,7 +72,7 @@ class ChunkedArray:
         for chunk in self.chunks:
             if not isinstance(chunk, Array):
                 raise InvalidType(f"expected Arrays, found {full_name(chunk)}; shmarrow.chunked_array() takes values")
-            if chunk.type != type:
+            if chunk.type is not type and chunk.type != type:
                 raise InvalidType(f"a chunk of {chunk.type} in a column of {type}")
         self.type: Any = type
         self._starts = starts_of([len(chunk) for chunk in self.chunks], "chunks")
@@ -145,7 +145,8 @@ class ChunkedArray:
         numbers = np.searchsorted(self._starts, cuts[:-1], "right") - 1
         offsets, lengths = cuts[:-1] - self._starts[numbers], np.diff(cuts)
         for number, offset, length in zip(numbers.tolist(), offsets.tolist(), lengths.tolist(), strict=True):
-            yield self.chunks[number].slice(offset, length)
+            chunk = self.chunks[number]
+            yield chunk if length == len(chunk) else chunk.slice(offset, length)
 
     def combine_chunks(self) -> Array:
         """One array; a copy if there is more than one chunk."""

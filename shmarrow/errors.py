@@ -26,7 +26,10 @@ class InvalidData(ShmarrowError, ValueError):
 
 
 class LimitExceeded(InvalidData):
-    """Well-formed input that asks for more than :class:`Limits` allows."""
+    """Well-formed input, or an operation, that would take memory out of proportion.
+
+    That is more than :class:`Limits` allows, or more than 2**24 values from slots that occupy no memory.
+    """
 
 
 class Unsupported(ShmarrowError, NotImplementedError):

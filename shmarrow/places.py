@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -31,14 +31,22 @@ def starts_of(lengths: list[int], parts: str) -> npt.NDArray[np.int64]:
     return np.cumsum([0, *lengths], dtype=np.int64)
 
 
-def cut(parts: Iterable[Any], starts: npt.NDArray[np.int64], offset: int, length: int) -> list[Any]:
+def cut(parts: Sequence[Any], starts: npt.NDArray[np.int64], offset: int, length: int) -> list[Any]:
     """The parts of a slice of arrays or batches, which start at ``starts``; empty parts are left out."""
-    found = []
-    for start, part in zip(starts.tolist(), parts, strict=False):
-        low, high = max(offset - start, 0), min(offset + length - start, len(part))
-        if low < high:
-            found.append(part.slice(low, high - low))
+    if not length:
+        return []
+    end = offset + length
+    first, last = int(np.searchsorted(starts, offset, "right")) - 1, int(np.searchsorted(starts, end, "left"))
+    found = [part for part in parts[first:last] if len(part)]
+    if found:  # the first and the last are cut; where there is one part, at both ends
+        found[-1] = _within(found[-1], 0, end - int(starts[last - 1]))
+        found[0] = _within(found[0], offset - int(starts[first]), len(found[0]))
     return found
+
+
+def _within(part: Any, start: int, end: int) -> Any:
+    """A part from one slot to another; itself where that is all of it."""
+    return part if not start and end == len(part) else part.slice(start, end - start)
 
 
 class Places(NamedTuple):

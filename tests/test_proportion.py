@@ -68,7 +68,7 @@ def test_lists_of_slots_without_memory(little_memory: None, name: str) -> None:
     for call in (lambda: array[::-1], lambda: array.take([1, 0]), lambda: array.value_parent_indices()):
         with pytest.raises(sa.LimitExceeded, match=f"{MANY} values would be made of slots that occupy no memory"):
             call()
-    with pytest.raises(sa.InvalidData, match=f"hold {100_000 * (MANY - 5)} items, more than int32 offsets can address"):
+    with pytest.raises(sa.InvalidData, match=f"hold {100_000 * (MANY - 5)} items; int32 offsets reach"):
         array.take(np.zeros(100_000, int))
 
 
@@ -86,7 +86,7 @@ def test_lists_of_nulls(little_memory: None) -> None:
         ]
         with pytest.raises(sa.LimitExceeded, match="occupy no memory; at most 16,777,216 can be expanded at once"):
             array.value_parent_indices()
-    with pytest.raises(sa.InvalidData, match=f"hold {1 << 63} items, more than int64 offsets can address"):
+    with pytest.raises(sa.InvalidData, match=f"hold {1 << 63} items; int64 offsets reach"):
         array.take([0, 0])
     fixed = read(pa.FixedSizeListArray.from_arrays(pa.nulls(MANY), MANY))
     assert len(fixed.take(np.zeros(100_000, int)).values) == 100_000 * MANY
@@ -162,10 +162,10 @@ def test_casts_that_do_not_exist_repeat_no_values(little_memory: None) -> None:
     ends = sa.array([LONG], "int32")
     runs = sa.RunEndEncodedArray.from_arrays(ends, sa.array(["x" * LONG], "large_string"))
     for array in (shared("large_string"), runs):
-        with pytest.raises(sa.InvalidType, match="cannot cast large_string to large_list"):
+        with pytest.raises(sa.InvalidType, match="there is no cast from large_string to large_list"):
             array.cast(sa.large_list(sa.int8()))
     union = union_of("x" * LONG, LONG)
-    with pytest.raises(sa.InvalidType, match="child '0': cannot cast large_string to large_list"):
+    with pytest.raises(sa.InvalidType, match="child '0': there is no cast from large_string to large_list"):
         union.cast(sa.dense_union([sa.field("0", sa.large_list(sa.int8()))]))
 
 

@@ -23,7 +23,7 @@ from shmarrow.layout.list_forms import LISTS
 from shmarrow.layout.making import make_array
 from shmarrow.layout.memory import frozen
 from shmarrow.layout.validation import check_required
-from shmarrow.types import DataType
+from shmarrow.types import DataType, ExtensionType
 from shmarrow.types.descriptors import simple_types
 
 if TYPE_CHECKING:
@@ -364,10 +364,12 @@ def _of_values(values: Sequence[Any], wanted: DataType | None, valid: Mask | Non
     return nan_to_null(result) if nan_is_null else result
 
 
-def _located(error: InvalidData | InvalidType, values: Sequence[Any], type: DataType) -> InvalidData | InvalidType:
+def _located(error: InvalidData | InvalidType, values: Sequence[Any], type: Any) -> InvalidData | InvalidType:
     """The error of a list with the place of the first value at fault."""
     if not type.fields and "slot" in str(error):
         return error
+    if type.layout == "dictionary" and not isinstance(type, ExtensionType):
+        type = type.value_type  # the number of distinct values is that of the whole list
     found = _first_refused(values, type)
     if found is None:
         return error  # no single value is at fault

@@ -410,7 +410,7 @@ def _data_buffer(spec: BufferSpec, slots: _Slots) -> _Read:
         i = int(wrong.argmax())
         between = int(offsets[i + 1]) - int(offsets[i])
         raise InvalidData(f"{where}[{i}]: OFFSET says that it has {between} bytes, found {int(lengths[i])}")
-    return {"offsets": frozen(offsets_of(lengths, type.offset_dtype, f"{type} values")), spec.role: as_bytes(data)}
+    return {"offsets": frozen(offsets_of(lengths, type)), spec.role: as_bytes(data)}
 
 
 def _view_buffers(spec: BufferSpec, slots: _Slots) -> _Read:
@@ -496,7 +496,7 @@ def _write_data(spec: BufferSpec, array: Any) -> dict[str, Any]:
     texts = ["" if value is None else value if type.text else upper_hex(value) for value in array.to_pylist()]
     lengths = np.diff(array.offsets).astype(np.int64)[: len(array)] * array._valid()
     return {
-        _KEYS["offsets"]: write_integers(offsets_of(lengths, type.offset_dtype, f"{type} values")),
+        _KEYS["offsets"]: write_integers(offsets_of(lengths, type)),
         _KEYS[spec.role]: texts,
     }
 

@@ -141,7 +141,7 @@ class Array(LayoutHooks):
         Raises
         ------
         LimitExceeded
-            If slots that occupy no memory would make more than 2**24 values.
+            If there are more than 2**27 slots that occupy no memory.
         """
         bits = bitmap.inverted(self._valid_bits(), self._length)
         if nan_is_null and self._type.layout == "primitive" and _has_floats(self._type):
@@ -316,10 +316,19 @@ class Array(LayoutHooks):
         return self if valid is None and len(positions) == self._length else self._take(positions, valid)
 
     def drop_null(self) -> Self:
-        """The slots that are not null, as :meth:`is_null` says."""
-        check_slots(self)
+        """The slots that are not null, as :meth:`is_null` says.
+
+        Raises
+        ------
+        LimitExceeded
+            If slots that occupy no memory would make more than 2**24 values.
+        """
         missing = self._logical_nulls()
-        return self if missing is None else self._take(np.flatnonzero(~missing))
+        if missing is None or not missing.any():
+            return self
+        check_slots(self)
+        kept: Self = self._take(np.flatnonzero(~missing))
+        return kept
 
     def fill_null(self, fill_value: Any) -> Self:
         """The same array with the nulls, as :meth:`is_null` sees them, replaced; the array itself where there are none.
@@ -335,6 +344,8 @@ class Array(LayoutHooks):
             If the value is not one of the type.
         InvalidArgument
             If an array of values has another length.
+        LimitExceeded
+            If slots that occupy no memory would make more than 2**24 values.
         """
         from shmarrow.layout.selection import fill_null
 
@@ -457,7 +468,7 @@ class Array(LayoutHooks):
         InvalidData
             If a value does not fit the target, or a field that is not nullable would hold a null.
         LimitExceeded
-            If there is no memory for the result.
+            If slots that occupy no memory would make more than 2**24 values, or there is no memory for the result.
         """
         target = as_type(target_type)
         try:
@@ -488,6 +499,11 @@ class Array(LayoutHooks):
         """The distinct values in the order of their first appearance, null once; a copy.
 
         Values are the same when their bits are: 0.0 and -0.0 are two values, and NaNs with the same bits are one.
+
+        Raises
+        ------
+        LimitExceeded
+            If slots that occupy no memory would make more than 2**24 values.
         """
         from shmarrow.layout.codes import codes_of
 
@@ -515,6 +531,8 @@ class Array(LayoutHooks):
             If ``null_encoding`` is neither of the two.
         InvalidData
             If there are more distinct values than the index type can address.
+        LimitExceeded
+            If slots that occupy no memory would make more than 2**24 values.
         """
         from shmarrow.layout.dictionary import encode
 

@@ -20,7 +20,7 @@ from shmarrow.errors import InvalidData, InvalidType
 from shmarrow.layout.arguments import exact_integers, masked_validity, refuse_type
 from shmarrow.layout.array import Array
 from shmarrow.layout.making import array_class, make_array
-from shmarrow.layout.memory import EMPTY, Indices, frozen, offsets_of, read_only, validity_of
+from shmarrow.layout.memory import EMPTY, Indices, check_reach, frozen, offsets_of, read_only, validity_of
 from shmarrow.layout.offsets import (
     check_ends,
     checked_offsets,
@@ -100,7 +100,7 @@ class BinaryArray(Array):
             checked_offsets(self, len(self.data), "bytes")
         if valid is not None:
             lengths *= valid
-        ends = offsets_of(lengths, self._type.offset_dtype, f"{self._type} values")
+        ends = offsets_of(lengths, self._type)
         data = gather_bytes(self.data, starts, lengths)
         return make_array(self._type, len(indices), [None, frozen(ends), data], 0)
 
@@ -166,7 +166,7 @@ class BinaryArray(Array):
     @classmethod
     def from_pylist(cls, type: Any, values: Sequence[Any], valid: Mask | None) -> Self:
         data, lengths = join_bytes(type, values, valid)
-        offsets = offsets_of(lengths, type.offset_dtype, f"{type} values")
+        offsets = offsets_of(lengths, type)
         validity, nulls = validity_of(valid)
         return cls._made(type, len(values), [validity, frozen(offsets), np.frombuffer(data, np.uint8)], nulls)
 
@@ -225,11 +225,10 @@ def cast_binary(array: Any, target: Any) -> Any:
         offsets = checked_offsets(kept, len(kept.data), "bytes")
         made = array_class(target).over(target, kept.data, offsets)  # type: ignore[attr-defined]
         return make_array(target, len(kept), [validity, *made._buffers[1:]], count)
+    if array.type.layout == "binary_view":
+        check_reach(int(kept._sizes(kept._mask()).sum(dtype=np.int64)), target)
     offsets, data = kept._contiguous()
-    if int(offsets[-1]) > np.iinfo(target.offset_dtype).max:
-        raise InvalidData(
-            f"{target}: {int(offsets[-1])} bytes are more than its offsets can address; use the large type"
-        )
+    check_reach(int(offsets[-1]), target)
     return make_array(target, len(kept), [validity, frozen(offsets.astype(target.offset_dtype)), data], count)
 
 

@@ -287,6 +287,8 @@ class BinaryViewArray(Array, late=True):
                     np.copyto(places, moved, where=sizes > INLINE)
             parts.append(words)
         words = np.concatenate(parts)
+        if len(buffers) > 2 * len(arrays) + 16:
+            buffers = _referenced_buffers(words, buffers)
         return make_array(arrays[0].type, len(words), [None, frozen(words), *buffers], 0)
 
     def _same(self, other: Any, live: Mask | None) -> bool:
@@ -432,3 +434,12 @@ class BinaryViewArray(Array, late=True):
             first = last
         validity, count = validity_of(valid)
         return cls._made(type, length, [validity, frozen(words), *buffers], count)
+
+
+def _referenced_buffers(words: npt.NDArray[np.uint64], buffers: list[Bytes]) -> list[Bytes]:
+    """Those of the buffers that views refer to; the views then have the new numbers."""
+    long = np.flatnonzero(((words[:, 0] & SIZE) > INLINE) & ((words[:, 1] & SIZE) < len(buffers)))
+    places = words[long, 1]
+    used, numbers = np.unique(places & SIZE, return_inverse=True)
+    words[long, 1] = (places >> HALF << HALF) | numbers.astype(np.uint64)
+    return [buffers[i] for i in used.tolist()]

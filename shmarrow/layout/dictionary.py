@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from shmarrow.bitmap import Mask
-from shmarrow.errors import InvalidArgument, InvalidData, InvalidType, prefixed
+from shmarrow.errors import InvalidArgument, InvalidData, InvalidType, Place, moved, prefixed
 from shmarrow.layout.arguments import as_array, checked_mask
-from shmarrow.layout.array import Array
+from shmarrow.layout.array import Array, _has_floats
 from shmarrow.layout.making import blank_mask, concat_arrays, make_array
 from shmarrow.layout.memory import Indices, frozen, read_only, validity_of
 from shmarrow.layout.preview import Budget
@@ -56,12 +56,7 @@ class DictionaryArray(Array):
         InvalidData
             If an index points outside of the dictionary.
         """
-        mask = self._mask()
-        indices, values = self._checked(mask), self._dictionary_()
-        if not has_fixed_width(values):
-            known = indices if mask is None else indices[mask]
-            check_repeats(values, np.bincount(known, minlength=len(values)), indices.nbytes)
-        result: Array = values._take(indices, mask)
+        result: Array = self._repeated(self._dictionary_())
         return result
 
     dictionary_decode = decode
@@ -69,22 +64,60 @@ class DictionaryArray(Array):
     def _codes(self) -> Indices:
         from shmarrow.layout.codes import first_slots, slot_codes
 
+        kept = self._shortened()
+        return first_slots(kept._through(slot_codes(kept.dictionary)))
+
+    def _through(self, codes: Indices) -> Indices:
+        """For each slot the one of the numbers of the dictionary's values that is its own; -1 for null."""
         mask = self._mask()
-        if mask is not None and not mask.any():
+        if not len(codes) and mask is not None and not mask.any():
             return np.full(self._length, -1, np.int64)
-        codes = slot_codes(self._dictionary_())[self._checked(mask)]
-        return first_slots(codes if mask is None else np.where(mask, codes, -1))
+        found: Indices = codes[self._checked(mask)]
+        return found if mask is None else np.where(mask, found, -1)
+
+    def _shortened(self) -> Self:
+        """The array itself; or, where the dictionary is much longer, the same slots over what they refer to."""
+        return self._compact() if len(self._dictionary_()) > 2 * self._length else self
+
+    def _compact(self) -> Self:
+        """The same slots over a dictionary of those values that they refer to, in the order of the dictionary."""
+        mask = self._mask()
+        slots: Any = slice(None) if mask is None else mask
+        data = np.zeros(self._length, self._type.storage)
+        dictionary, data[slots] = _used(self._dictionary_(), self._checked(mask)[slots])
+        buffers = [self._trimmed_validity(), frozen(data)]
+        return self._with(offset=0, buffers=buffers, null_count=self.null_count, dictionary=dictionary)
 
     def _cast(self, target: Any, safe: bool) -> Any:
+        """The dictionary is cast, and its values then gathered: each is converted once."""
+        kept = self._shortened()
         try:
-            self._dictionary_().slice(0, 0)._cast_to(target, safe)  # is there a cast, before values are repeated
+            values = kept.dictionary._cast_to(target, safe)
         except InvalidType as error:
             raise prefixed(f"{self._type}: ", error) from None
-        return self.decode()._cast_to(target, safe)
+        except InvalidData:  # what no slot refers to may be in the way
+            kept = self._compact()
+            try:
+                values = kept.dictionary._cast_to(target, safe)
+            except InvalidData as error:
+                codes = kept._through(np.arange(len(kept.dictionary)))
+                raise moved(error, lambda place: Place((int((codes == place[0]).argmax()), *place[1:]))) from None
+        return kept._repeated(values)
+
+    def _repeated(self, values: Any) -> Any:
+        """Values that stand for those of the dictionary, one for each slot."""
+        mask = self._mask()
+        indices = self._checked(mask)
+        if not has_fixed_width(values):
+            known = indices if mask is None else indices[mask]
+            check_repeats(values, np.bincount(known, minlength=len(values)), indices.nbytes)
+        return values._take(indices, mask)
 
     @classmethod
     def _cast_from(cls, array: Any, target: Any, safe: bool) -> Any:
         """From an array of another index type or of values in another form, or from values that are then encoded."""
+        from shmarrow.layout.codes import codes_of
+
         if isinstance(array.type, ExtensionType) and array.type != target.value_type:
             return array.storage._cast_to(target, safe)
         if array.type.__class__ is DictionaryType:
@@ -92,8 +125,12 @@ class DictionaryArray(Array):
                 indices = array.indices._cast_to(target.index_type, safe)
                 values = array.dictionary._cast_to(target.value_type, safe)
                 return make_array(target, len(array), indices._buffers, indices._null_count, indices.offset, (), values)
-            except InvalidData:  # then what no slot refers to may be in the way
-                array = array.decode()
+            except InvalidData:  # what no slot refers to, or what stands there twice, may be in the way
+                kept = array._compact()
+                values = kept.dictionary._cast_to(target.value_type, safe)
+                codes, first = codes_of(values)
+                _check_reach(target, len(first))
+                return _over(target, kept._through(codes), values._take(first))
         return encode(array._cast_to(target.value_type, safe), "mask", target.index_type, target.ordered)
 
     def dictionary_encode(self, null_encoding: str = "mask", index_type: DataType | str | None = None) -> Self:
@@ -169,6 +206,9 @@ class DictionaryArray(Array):
         indices = self.indices.trim()
         return self._with(offset=0, buffers=indices._buffers, null_count=self.null_count)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return super(DictionaryArray, self._shortened()).__reduce__()
+
     @classmethod
     def _join(cls, arrays: Sequence[Any]) -> Any:
         type = arrays[0].type
@@ -177,26 +217,33 @@ class DictionaryArray(Array):
         if all(array.dictionary is dictionary or array.dictionary.equals(dictionary) for array in arrays[1:]):
             data = np.concatenate([array._buffers[1] for array in arrays])
             return make_array(type, length, [None, read_only(data)], 0, 0, (), dictionary)
+        most = int(np.iinfo(type.storage).max) + 1
+        full = sum([len(array.dictionary) for array in arrays]) > most
+        arrays = [array._compact() if full else array._shortened() for array in arrays]
         dictionary, codes = _merged(arrays, "encode")
         data = np.concatenate(codes).astype(type.storage)
         return make_array(type, length, [None, frozen(data)], 0, 0, (), dictionary)
 
     def _same(self, other: Any, live: Mask | None) -> bool:
         dictionary = self._dictionary_()
-        if not dictionary.equals(other._dictionary):  # or it holds NaN, which may or may not be referred to
-            return bool(self.decode()._equal(other.decode(), live))
+        if dictionary is not other._dictionary and len(dictionary) > 2 * self._length:
+            alike = False  # a look at the values that slots refer to takes less time
+        else:
+            alike = dictionary.equals(other._dictionary)
         mine, theirs = self.indices.values, other.indices.values
-        differ = mine != theirs
-        if not differ.any():
-            return True
         valid = self._live(live)
-        slots = np.flatnonzero(differ if valid is None else differ & valid)
+        if alike:
+            differ = mine != theirs
+            if not differ.any():
+                return True
+            valid = differ if valid is None else differ & valid
+        slots = np.arange(self._length) if valid is None else np.flatnonzero(valid)
         mine, theirs = self._checked(self._mask())[slots], other._checked(other._mask())[slots]
-        for start in (0, 256):  # indices that differ mostly mean values that differ
-            stop = 256 if not start else len(slots)
-            if not dictionary._take(mine[start:stop]).equals(dictionary._take(theirs[start:stop])):
-                return False
-        return True
+        head = slice(0, 16)  # what differs mostly does so from the start
+        return all(
+            _same_values(dictionary, left, other._dictionary, right)
+            for left, right in ((mine[head], theirs[head]), (mine, theirs))
+        )
 
     def _check_structure(self) -> None:
         if self._dictionary is None or self._dictionary.type != self._type.value_type:
@@ -311,10 +358,12 @@ def encode(
     return _over(type, codes if mask is None else np.where(mask, codes, -1), array._take(first))
 
 
-def _check_reach(type: Any, count: int) -> None:
+def _check_reach(type: Any, count: int, remedy: str = "") -> None:
     most = int(np.iinfo(type.storage).max) + 1
     if count > most:
-        raise InvalidData(f"{type}: {count} distinct values are more than the {most} that its indices can address")
+        raise InvalidData(
+            f"{type}: {count} distinct values are more than the {most} that its indices can address{remedy}"
+        )
 
 
 def _over(type: Any, codes: Indices, dictionary: Any) -> Any:
@@ -349,7 +398,7 @@ def _merged(arrays: Sequence[Any], null_encoding: str) -> tuple[Any, list[Indice
     """
     type = arrays[0].type
     merged = encode(concat_arrays([array.dictionary for array in arrays]), null_encoding, "int64")
-    _check_reach(type, len(merged.dictionary))
+    _check_reach(type, len(merged.dictionary), "; call dictionary_decode() or cast to a wider index type")
     known = merged._mask()
     codes = merged.indices.values if known is None else np.where(known, merged.indices.values, -1)
     found, start = [], 0
@@ -359,3 +408,43 @@ def _merged(arrays: Sequence[Any], null_encoding: str) -> tuple[Any, list[Indice
         found.append(codes[start:end][indices] if end > start else np.zeros(len(array), np.int64))
         start = end
     return merged.dictionary, found
+
+
+def _same_values(left: Any, mine: npt.NDArray[Any], right: Any, theirs: npt.NDArray[Any]) -> bool:
+    """Whether slots of one array hold the same values as slots of another, each of which is looked at once."""
+    from shmarrow.layout.codes import codes_of
+
+    if len(left) + len(right) > 8 * len(mine):
+        left, mine = _used(left, mine)
+        right, theirs = _used(right, theirs)
+    found = _partners(mine, len(left), theirs, len(right))
+    if found is None:  # a value stands in a dictionary more than once, or the arrays differ
+        (left, mine), (right, theirs) = _used(left, mine), _used(right, theirs)
+        (codes, first), (other_codes, other_first) = codes_of(left, True), codes_of(right, True)
+        left, right = left._take(first), right._take(other_first)
+        mine, theirs = codes[mine], other_codes[theirs]
+        found = _partners(mine, len(left), theirs, len(right))
+        if found is None:
+            if not _has_floats(left.type):
+                return False
+            pairs = np.unique(mine * len(right) + theirs)  # 0.0 equals -0.0
+            found = pairs // len(right), pairs % len(right)
+    return bool(left._take(found[0])._equal(right._take(found[1]), None))
+
+
+def _used(dictionary: Any, indices: npt.NDArray[Any]) -> tuple[Any, Indices]:
+    """The values of a dictionary that indices lead to, in its order, and the same indices into these."""
+    used, places = np.unique(indices, return_inverse=True)
+    return dictionary._take(used), places
+
+
+def _partners(
+    mine: npt.NDArray[Any], count: int, theirs: npt.NDArray[Any], other_count: int
+) -> tuple[Indices, Indices] | None:
+    """The positions that occur on the left, and that on the right of each; None where one has several partners."""
+    partner, back = np.full(count, -1, np.int64), np.full(other_count, -1, np.int64)
+    partner[mine], back[theirs] = theirs, mine
+    if (partner[mine] != theirs).any() or (back[theirs] != mine).any():
+        return None
+    used = np.flatnonzero(partner >= 0)
+    return used, partner[used]

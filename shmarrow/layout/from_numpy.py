@@ -206,7 +206,7 @@ def _kept(rows: Values, lengths: npt.NDArray[np.int64]) -> Mask:
 
 def _variable(small: DataType, large: DataType, lengths: Values, data: list[Values], valid: Mask | None) -> Any:
     type: Any = small if int(lengths.sum()) <= np.iinfo(np.int32).max else large
-    offsets = offsets_of(lengths, type.offset_dtype, f"{type} values")
+    offsets = offsets_of(lengths, type)
     validity, nulls = validity_of(valid)
     joined = np.concatenate(data) if data else np.empty(0, np.uint8)
     return make_array(type, len(lengths), [validity, frozen(offsets), read_only(joined)], nulls)

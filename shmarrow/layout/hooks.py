@@ -37,6 +37,7 @@ from shmarrow.layout.listing import LISTING
 from shmarrow.layout.making import (
     _zeros,
     array_class,
+    check_bits,
     check_slots,
     concat_arrays,
     is_sparse,
@@ -125,7 +126,7 @@ class LayoutHooks:
 
     def _valid_bits(self) -> Bytes:
         """A bitmap from bit 0 on, 1 for slots that :meth:`_logical_nulls` does not name."""
-        check_slots(self)
+        check_bits(self)
         if self.__class__._logical_nulls is LayoutHooks._logical_nulls:  # validity says it all
             bits = self._trimmed_validity()
         else:
@@ -170,9 +171,9 @@ class LayoutHooks:
         if len(indices) and not (int(indices.min()) >= 0 and int(indices.max()) < self._length):
             raise no_index(indices, self._length, "array", "value")
         try:
-            own = self._mask()
+            own = self._valid_at(indices)
             if own is not None:
-                valid = own[indices] if valid is None else own[indices] & valid
+                valid = own if valid is None else own & valid
                 valid = None if valid.all() else valid
             return self._gather(indices) if valid is None else self._gather_valid(indices, valid)._masked(valid)
         except MemoryError:
@@ -197,6 +198,14 @@ class LayoutHooks:
             return self._take(ranges(starts, lengths))
         except MemoryError:
             raise no_memory(self, total) from None
+
+    def _valid_at(self, indices: Indices) -> Mask | None:
+        """True for those of the slots at ``indices``, which are in range, that are valid; None where all may be."""
+        validity = self._validity() if self._null_count else None
+        if validity is not None and 16 * len(indices) < self._length:  # without a look at all slots
+            return bitmap.bits_at(validity, indices + self._offset)
+        mask = self._mask()
+        return None if mask is None else mask[indices]
 
     def _equal(self, other: Any, live: Mask | None) -> bool:
         """Whether arrays of one type and length are equal in the slots that ``live`` is True for, None for all."""

@@ -86,7 +86,7 @@ class ListArray(Lists):
         lengths = offsets[indices + 1] - starts
         if valid is not None:
             lengths *= valid
-        ends = offsets_of(lengths, self._type.offset_dtype, f"{self._type} lists")
+        ends = offsets_of(lengths, self._type)
         child = self.values._take_runs(starts, lengths)
         return make_array(self._type, len(indices), [None, frozen(ends)], 0, 0, [child])
 
@@ -153,7 +153,7 @@ class ListArray(Lists):
     @classmethod
     def _from_items(cls, type: Any, lengths: Indices, items: Any, valid: Mask | None) -> Any:
         """Lists of some lengths from an array of all their items, one after another."""
-        offsets = offsets_of(lengths, type.offset_dtype, f"{type} lists")
+        offsets = offsets_of(lengths, type)
         validity, nulls = validity_of(valid)
         return make_array(type, len(lengths), [validity, frozen(offsets)], nulls, 0, [items])
 

@@ -141,7 +141,7 @@ def _cast_spans(
     if target.layout == "fixed_size_list":
         return _made(array, target, [], convert(_of_one_length(array, target, starts, sizes, items)))
     if target.layout in _BY_OFFSETS:
-        offsets = offsets_of(sizes, target.offset_dtype, f"{target} lists")
+        offsets = offsets_of(sizes, target)
         return _made(array, target, [offsets], convert(_packed(starts, sizes, items)))
     _check_reach(target, len(items))
     parts = [part.astype(target.offset_dtype, copy=False) for part in (starts, sizes)]

@@ -189,7 +189,7 @@ class ListViewArray(Lists, late=True):
     @classmethod
     def _from_items(cls, type: Any, lengths: Indices, items: Any, valid: Mask | None) -> Any:
         """Lists of some lengths from an array of all their items, one after another."""
-        starts = offsets_of(lengths, type.offset_dtype, f"{type} lists")[:-1]
+        starts = offsets_of(lengths, type)[:-1]
         validity, nulls = validity_of(valid)
         buffers = [validity, frozen(starts), frozen(lengths.astype(type.offset_dtype))]
         return make_array(type, len(lengths), buffers, nulls, 0, [items])

@@ -67,6 +67,18 @@ def check_slots(array: Any) -> None:
         check_expansion(len(array), clip(str(array.type), 200))
 
 
+def check_bits(array: Any) -> None:
+    """Refuse to make a bit for each slot of an array, unless its slots take at least a bit each, or are not too many.
+
+    Raises
+    ------
+    LimitExceeded
+        If there are more than 2**27 slots, which is 2**24 bytes of bits, and fewer bits.
+    """
+    if len(array) > 8 * EXPANDED_VALUES:
+        check_slots(array)
+
+
 def is_sparse(array: Any) -> bool:
     """Whether an array has more slots than bits in all its buffers, so that its length says nothing about memory."""
     return len(array) > 8 * int(array.get_total_buffer_size())

@@ -73,21 +73,37 @@ LONGEST = (1 << 63) - 1
 """The most slots that an array has."""
 
 
-def offsets_of(lengths: Indices, dtype: np.dtype[Any], what: str) -> npt.NDArray[Any]:
-    """Offsets of shape (n + 1,) from n lengths.
+def offsets_of(lengths: Indices, type: Any) -> npt.NDArray[Any]:
+    """The offsets of a type with offsets, of shape (n + 1,), from n lengths.
 
     Raises
     ------
     InvalidData
-        If the last offset does not fit the dtype.
+        If the last offset does not fit their dtype.
     """
-    total = total_of(lengths)
-    if total > np.iinfo(dtype).max:
-        hint = "; use the large type" if dtype.itemsize < 8 else ""
-        raise InvalidData(f"{what} hold {total} items, more than {dtype.name} offsets can address{hint}")
+    check_reach(total_of(lengths), type)
     result = np.zeros(len(lengths) + 1, np.int64)
     np.cumsum(lengths, out=result[1:])
-    return result.astype(dtype, copy=False)
+    return result.astype(type.offset_dtype, copy=False)
+
+
+def check_reach(total: int, type: Any) -> None:
+    """Refuse what the offsets of a type do not reach.
+
+    Raises
+    ------
+    InvalidData
+        If the total is more than their dtype holds.
+    """
+    dtype = type.offset_dtype
+    if total > np.iinfo(dtype).max:
+        text = type.layout in ("binary", "large_binary")
+        name = type if text else type.layout
+        large = "" if type.layout == "map" or dtype.itemsize == 8 else f"; cast to large_{name} first"
+        raise InvalidData(
+            f"{name}: the result would hold {total} {'bytes' if text else 'items'}; "
+            f"{dtype.name} offsets reach {np.iinfo(dtype).max}{large}"
+        )
 
 
 def check_expansion(count: int, what: str) -> None:

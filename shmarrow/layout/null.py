@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
@@ -12,6 +12,10 @@ from shmarrow.errors import InvalidType
 from shmarrow.layout.array import Array
 from shmarrow.layout.making import make_array, nulls
 from shmarrow.layout.memory import LONGEST, Indices, check_expansion, total_of
+from shmarrow.types import DataType
+
+if TYPE_CHECKING:
+    from shmarrow.layout.dictionary import DictionaryArray
 
 
 class NullArray(Array, late=True):
@@ -67,11 +71,25 @@ class NullArray(Array, late=True):
     def _same(self, other: Any, live: Mask | None) -> bool:
         return True
 
+    def unique(self) -> Self:
+        return self.slice(0, 1)
+
+    def dictionary_encode(
+        self, null_encoding: str = "mask", index_type: DataType | str | None = None
+    ) -> DictionaryArray:
+        from shmarrow.layout.dictionary import encode
+
+        few = encode(self.slice(0, 1), null_encoding, index_type)
+        made: Any = nulls(self._length, few.type)
+        if null_encoding == "encode":  # the zeros of nulls are indices of the null in the dictionary
+            made = made._with(null_count=0, buffers=[None, made._buffers[1]], dictionary=few.dictionary)
+        found: DictionaryArray = made
+        return found
+
     def _codes(self) -> Indices:
         return np.full(self._length, -1, np.int64)
 
     def _cast(self, target: Any, safe: bool) -> Any:
-        check_expansion(self._length, "null")
         return nulls(self._length, target)
 
     def _check_null_count(self) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from shmarrow.errors import InvalidData
+from shmarrow.layout.memory import check_reach
 from shmarrow.layout.runs import CHUNK
 
 if TYPE_CHECKING:
@@ -62,8 +63,7 @@ def trimmed_offsets(array: Any, size: int) -> tuple[npt.NDArray[Any], slice]:
 def joined_offsets(arrays: Sequence[Any], sizes: Sequence[int]) -> npt.NDArray[Any]:
     """The offsets of trimmed arrays one after another, whose items take ``sizes``."""
     type = arrays[0].type
-    if sum(sizes) > np.iinfo(type.offset_dtype).max:
-        raise InvalidData(f"{type}: {sum(sizes)} items are more than its offsets can address; use the large type")
+    check_reach(sum(sizes), type)
     parts = [np.zeros(1, type.offset_dtype)]
     base = 0
     for array, size in zip(arrays, sizes, strict=True):

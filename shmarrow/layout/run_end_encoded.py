@@ -15,8 +15,9 @@ from shmarrow.bitmap import Mask
 from shmarrow.errors import InvalidData, LimitExceeded, Place, moved
 from shmarrow.layout.arguments import as_array, refuse_type
 from shmarrow.layout.array import Array
-from shmarrow.layout.making import check_slots, concat_arrays, make_array, nulls
-from shmarrow.layout.memory import Indices, check_expansion, frozen
+from shmarrow.layout.codes import codes_of, slot_codes
+from shmarrow.layout.making import check_bits, check_slots, concat_arrays, make_array, nulls
+from shmarrow.layout.memory import Indices, frozen
 from shmarrow.layout.preview import Budget
 from shmarrow.layout.repeats import check_repeats, has_fixed_width
 from shmarrow.types import DataType, Field, RunEndEncodedType
@@ -77,28 +78,40 @@ class RunEndEncodedArray(Array, late=True):
             If there is no memory for that many values.
         """
         first, ends = self._window()
-        values, lengths = self.values.slice(first, len(ends)), np.diff(ends, prepend=0)
+        result: Array = self._repeated(self.values.slice(first, len(ends)), ends)
+        return result
+
+    def _repeated(self, values: Any, ends: Indices) -> Any:
+        """Values of runs that end where ``ends`` say, one for each slot."""
+        lengths = np.diff(ends, prepend=0)
         if not has_fixed_width(values):
             check_repeats(values, lengths, ends.nbytes)
         try:
-            result: Array = values._take(np.repeat(np.arange(len(ends)), lengths))
-            return result
+            return values._take(np.repeat(np.arange(len(ends)), lengths))
         except (MemoryError, ValueError, OverflowError) as error:
             if isinstance(error, InvalidData):
                 raise
             raise LimitExceeded(f"{self._type}: no memory for {self._length} values; take slices") from None
 
     def _codes(self) -> Indices:
-        from shmarrow.layout.codes import slot_codes
-
         first, ends = self._window()
         codes = slot_codes(self.values.slice(first, len(ends)))
         sizes = np.diff(ends, prepend=0)
         return np.repeat(np.where(codes < 0, -1, (ends - sizes)[codes]), sizes)
 
     def _cast(self, target: Any, safe: bool) -> Any:
-        self.values.slice(0, 0)._cast_to(target, safe)  # whether there is a cast, before values are repeated
-        return self.decode()._cast_to(target, safe)
+        """The values of the runs are cast, and then repeated: each is converted once."""
+        first, ends = self._window()
+        values = self._cast_values(first, ends, target, safe)
+        check_slots(self)
+        return self._repeated(values, ends)
+
+    def _cast_values(self, first: int, ends: Indices, target: Any, safe: bool) -> Any:
+        try:
+            return self.values.slice(first, len(ends))._cast_to(target, safe)
+        except InvalidData as error:
+            first_slots = [0, *ends.tolist()] if error._parts else []
+            raise moved(error, lambda place: Place((first_slots[place[0]], *place[1:]))) from None
 
     @classmethod
     def _cast_from(cls, array: Any, target: Any, safe: bool) -> Any:
@@ -108,17 +121,13 @@ class RunEndEncodedArray(Array, late=True):
         if array.type.__class__ is not RunEndEncodedType:
             return encode(array._cast_to(target.value_type, safe), target)
         first, ends = array._window()
-        try:
-            values = array.values.slice(first, len(ends))._cast_to(target.value_type, safe)
-        except InvalidData as error:
-            first_slots = [0, *ends.tolist()] if error._parts else []
-            raise moved(error, lambda place: Place((first_slots[place[0]], *place[1:]))) from None
+        values = array._cast_values(first, ends, target.value_type, safe)
         return make_array(target, len(array), [], 0, 0, [_run_end_array(target, ends), values])
 
     def to_numpy(self, zero_copy_only: bool = True) -> npt.NDArray[Any]:
         if zero_copy_only:
             return super().to_numpy(True)
-        check_expansion(self._length, str(self._type))
+        check_slots(self)
         result: npt.NDArray[Any] = self.decode().to_numpy(False)
         return result
 
@@ -135,7 +144,7 @@ class RunEndEncodedArray(Array, late=True):
         return str(self.values._item_preview(self._run_of(index), budget))
 
     def _pylist(self, valid: Mask | None) -> list[Any]:
-        check_expansion(self._length, str(self._type))
+        check_slots(self)
         first, ends = self._window()
         result: list[Any] = []
         values = self.values.slice(first, len(ends)).to_pylist()
@@ -144,10 +153,11 @@ class RunEndEncodedArray(Array, late=True):
         return result
 
     def _gather(self, indices: Indices) -> Any:
-        runs = np.searchsorted(self._ends(), indices + self._offset, "right")
+        ends = self._ends()  # in their own dtype, or numpy would convert them all
+        runs = np.searchsorted(ends, (indices + self._offset).astype(ends.dtype), "right")
         starts = np.flatnonzero(np.diff(runs, prepend=-1))
-        ends = np.append(starts[1:], len(indices)) if len(indices) else starts
-        return self._build(ends, self.values._take(runs[starts]), len(indices))
+        new_ends = np.append(starts[1:], len(indices)) if len(indices) else starts
+        return self._build(new_ends, self.values._take(runs[starts]), len(indices))
 
     def _build(self, ends: Indices, values: Any, length: int) -> Any:
         return make_array(self._type, length, [], 0, 0, [_run_end_array(self._type, ends), values])
@@ -218,11 +228,18 @@ class RunEndEncodedArray(Array, late=True):
         return [child.slice(first, last + 1 - first) for child in self._children]
 
     def _logical_nulls(self) -> Mask | None:
-        if self._length > 8 * self.get_total_buffer_size():
-            check_expansion(self._length, str(self._type))
         first, ends = self._window()
         missing = self.values.slice(first, len(ends))._logical_nulls()
-        return None if missing is None else np.repeat(missing, np.diff(ends, prepend=0))
+        if missing is None or not missing.any():
+            return None
+        check_bits(self)
+        return np.repeat(missing, np.diff(ends, prepend=0))
+
+    def unique(self) -> Self:
+        first, ends = self._window()
+        runs = codes_of(self.values.slice(first, len(ends)), with_null=True)[1]
+        result: Self = self._take(np.concatenate(([0], ends))[runs])
+        return result
 
     @classmethod
     def _nulls(cls, type: DataType, length: int) -> Any:

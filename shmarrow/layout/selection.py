@@ -55,7 +55,6 @@ def selection(mask: Any, length: int, null_selection_behavior: str = "drop") -> 
 
 def fill_null(array: Any, fill_value: Any) -> Any:
     """Nulls replaced by a value, or by the values of another array; see :meth:`Array.fill_null`."""
-    check_slots(array)
     if hasattr(fill_value, "as_py"):
         fill_value = fill_value.as_py()
     if fill_value is None:
@@ -68,6 +67,7 @@ def fill_null(array: Any, fill_value: Any) -> Any:
     missing = array._logical_nulls()
     if missing is None or not missing.any():
         return array
+    check_slots(array)
     if not whole and array.type.layout == "bool" and not isinstance(array.type, ExtensionType):
         return booleans(np.where(missing, values.values[0], array.values))
     if not whole and array.type.layout == "primitive" and not isinstance(array.type, ExtensionType):
@@ -93,7 +93,7 @@ def _with_bytes(array: Any, missing: Mask, value: Bytes) -> Any:
     if len(value) > _SHORT or lengths[missing].any():
         return None
     lengths[missing] = len(value)
-    ends = offsets_of(lengths, array.type.offset_dtype, f"{array.type} values")
+    ends = offsets_of(lengths, array.type)
     data = np.empty(int(ends[-1]), np.uint8)
     kept = np.ones(len(data), np.bool_)
     places = ends[:-1][missing].astype(np.int64)

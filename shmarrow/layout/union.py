@@ -210,7 +210,11 @@ class UnionArray(Array, late=True):
         bound = max([len(child) for child in self._children], default=0)
         keys = np.zeros(self._length, np.uint64)
         for slots, number, at in self._each():
-            codes = slot_codes(self._children[number])[at]
+            child = self._children[number]
+            if len(child) > 2 * len(at):
+                used, at = np.unique(at, return_inverse=True)
+                child = child._take(used)
+            codes = slot_codes(child)[at]
             keys[slots] = pairs(np.full(len(slots), number), codes, bound)
         return of_keys(keys, None)
 
