@@ -18,7 +18,7 @@ from shmarrow.bitmap import Mask
 from shmarrow.build.sources import read_class
 from shmarrow.chunked import one_array
 from shmarrow.columns import Columns, Key
-from shmarrow.errors import InvalidArgument, InvalidData, InvalidType, not_expected
+from shmarrow.errors import InvalidArgument, InvalidData, InvalidType, counted, not_expected
 from shmarrow.inputs import as_column, made_from
 from shmarrow.layout.array import Array
 from shmarrow.layout.making import check_slots
@@ -332,7 +332,7 @@ class RecordBatch(Columns[Array]):
                 if len(column) != self.num_rows:
                     raise InvalidData(f"expected {self.num_rows} values, found {len(column)}")
                 if full and not field.nullable and column.null_count and field.type.layout != "null":
-                    raise InvalidData(f"the field is not nullable but has {column.null_count} nulls")
+                    raise InvalidData(f"the field is not nullable but has {counted(column.null_count, 'null')}")
             except InvalidData as error:
                 raise type(error)(f"column {i} {field.name!r}: {error}") from None
 

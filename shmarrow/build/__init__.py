@@ -414,10 +414,12 @@ def _parts(value: Any, type: Any) -> list[tuple[str, Sequence[Any], DataType]]:
         return [(f"field {field.name!r}", [value.get(field.name)], field.type) for field in type.fields]
     if type.layout == "map" and isinstance(value, Mapping):
         names = ("key", "value")
-        pairs = zip(names, (list(value), list(value.values())), (type.key_type, type.item_type), strict=True)
+        pairs = zip(
+            names, (list(iter(value)), list(iter(value.values()))), (type.key_type, type.item_type), strict=True
+        )
         return [(name, [item], each) for name, items, each in pairs for item in items]
     if type.layout in LISTS and (isinstance(value, (list, tuple)) or getattr(value, "ndim", 0) == 1):
-        return [("", list(value), type.fields[0].type)]
+        return [("", list(exact_items(value)), type.fields[0].type)]
     return []
 
 
