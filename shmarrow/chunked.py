@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, SupportsIndex, overload
 
 import numpy as np
 
-from shmarrow.build import array
-from shmarrow.build.sources import read_class
+from shmarrow import import_hooks
 from shmarrow.errors import (
     CopyRequired,
     IndexOutOfRange,
@@ -27,7 +26,7 @@ from shmarrow.errors import (
     full_name,
     moved,
 )
-from shmarrow.layout.arguments import checked_positions
+from shmarrow.layout.arguments import as_array, checked_positions
 from shmarrow.layout.array import Array
 from shmarrow.layout.dictionary import with_one_dictionary
 from shmarrow.layout.making import concat_arrays, nulls
@@ -361,7 +360,7 @@ def chunked_array(arrays: Any, type: DataType | str | None = None) -> ChunkedArr
         raise InvalidType(f"expected an iterable of arrays, found {arrays!r:.80}")
     chunks: list[Any] = []
     for item in [arrays] if isinstance(arrays, Array) else arrays:
-        made = item if isinstance(item, (Array, ChunkedArray)) else array(item, wanted)
+        made = item if isinstance(item, ChunkedArray) else as_array(item, "arrays", wanted)
         chunks.extend(made.chunks if isinstance(made, ChunkedArray) else [made])
         if wanted is None and chunks:
             wanted = chunks[0].type
@@ -388,4 +387,4 @@ def _unified(arrays: Iterable[Any]) -> list[Any]:
     return [array._with(children=list(parts)) for array, parts in zip(arrays, zip(*children, strict=True), strict=True)]
 
 
-read_class(ChunkedArray, ChunkedArray.combine_chunks)
+import_hooks.arrived("chunked")

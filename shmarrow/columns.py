@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeVar, overloa
 
 import numpy as np
 
-from shmarrow.chunked import one_array
 from shmarrow.errors import CopyRequired, InvalidArgument, InvalidData, InvalidType, counted, not_expected
 from shmarrow.layout.arguments import checked_positions
 from shmarrow.layout.selection import selection
@@ -437,6 +436,8 @@ class Columns(Generic[Column]):
         IndexOutOfRange
             If an index is negative or beyond the end.
         """
+        from shmarrow.chunked import one_array
+
         return self._gathered(*checked_positions(one_array(indices)))
 
     def filter(self, mask: Any, null_selection_behavior: str = "drop") -> Self:
@@ -456,6 +457,8 @@ class Columns(Generic[Column]):
         InvalidArgument
             If it has another length.
         """
+        from shmarrow.chunked import one_array
+
         positions, valid = selection(one_array(mask), self.num_rows, null_selection_behavior)
         return self if valid is None and len(positions) == self.num_rows else self._rows(positions, valid)
 

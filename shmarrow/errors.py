@@ -275,8 +275,9 @@ def as_limits(limits: Any) -> Limits:
 
 
 EXPANDED_VALUES = 1 << 24
-"""The most values that a conversion makes out of slots that take no bytes of their own.
+"""The most values or positions that an operation makes for slots that occupy no memory, or hardly any.
 
-Such slots are nulls of the null type, rows of a struct without children, runs, and overlapping list views. It holds for
-all arrays, as a conversion may come long after the reader, and for arrays that no reader made.
+Such slots are nulls of the null type, rows of a struct without children, lists of size 0, runs, and what overlapping
+list views share; their number says nothing about the size of the data. Arrays of up to so many slots are not bounded.
+The limit holds for all arrays, as an operation may come long after the reader, and for arrays that no reader made.
 """

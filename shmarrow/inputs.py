@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
-from shmarrow.build import array
 from shmarrow.chunked import ChunkedArray
 from shmarrow.columns import Columns
 from shmarrow.errors import InvalidArgument, InvalidType, full_name, not_expected
-from shmarrow.layout.array import Array
+from shmarrow.layout.arguments import as_array
 from shmarrow.naming import several
 from shmarrow.types import DataType, MetadataLike, Schema
 
@@ -18,7 +17,7 @@ C = TypeVar("C", bound=Columns[Any])
 
 def as_column(values: Any, type: DataType | None) -> Any:
     """Values as an array or a chunked array; those that are one keep their type, others get the one given."""
-    return values if isinstance(values, (Array, ChunkedArray)) else array(values, type)
+    return values if isinstance(values, ChunkedArray) else as_array(values, "a column", type)
 
 
 def made_from(
@@ -56,7 +55,7 @@ def made_from(
 
 
 def _structs(data: Any) -> Any:
-    found = array(data)
+    found = as_array(data, "structs")
     if found.type.layout != "struct":
         raise InvalidType(f"a {full_name(data)} is a single column: give its name, as in {{'name': values}}")
     return found

@@ -10,10 +10,9 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
+from shmarrow import import_hooks
 from shmarrow.batch import RecordBatch
 from shmarrow.bitmap import Mask
-from shmarrow.build import array
-from shmarrow.build.sources import read_class
 from shmarrow.chunked import ChunkedArray
 from shmarrow.columns import Columns, Key
 from shmarrow.errors import Closed, InvalidArgument, InvalidData, InvalidType, full_name, not_expected
@@ -85,7 +84,8 @@ class Table(Columns[ChunkedArray]):
             column: Any = ChunkedArray(values)
         else:
             chunked = hasattr(values, "iterchunks") and not isinstance(values, ChunkedArray) and values.num_chunks
-            column = ChunkedArray(map(array, values.iterchunks())) if chunked else as_column(values, type)
+            parts = [as_column(chunk, None) for chunk in values.iterchunks()] if chunked else []
+            column = ChunkedArray(parts) if chunked else as_column(values, type)
             column = column if isinstance(column, ChunkedArray) else ChunkedArray([column])
         return column if type is None else column.cast(type)
 
@@ -238,9 +238,6 @@ class Table(Columns[ChunkedArray]):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Table, (self.schema, self.batches)
-
-
-read_class(Table, lambda table: table.to_struct_array().combine_chunks())
 
 
 def _cuts(starts: Sequence[Any]) -> Any:
@@ -474,3 +471,6 @@ def concat_batches(recordbatches: Iterable[RecordBatch]) -> RecordBatch:
         raise InvalidArgument("expected at least one record batch")
     whole = Table.from_batches(found)
     return found[0] if len(found) == 1 else whole.combine_chunks().batches[0]
+
+
+import_hooks.arrived("tables")

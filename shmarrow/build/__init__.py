@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any, TypeAlias, overload
 
 import numpy as np
 
-from shmarrow import types
+from shmarrow import import_hooks, types
 from shmarrow.bitmap import Mask
 from shmarrow.build.infer import type_of_ndarray, type_of_values
 from shmarrow.build.nulls import nan_to_null, without_nan
 from shmarrow.build.sources import plain
-from shmarrow.convert.python import exact_items, kinds_of
+from shmarrow.convert import exact_items, kinds_of
 from shmarrow.errors import InvalidArgument, InvalidData, InvalidType, Place, moved
 from shmarrow.layout import arguments
 from shmarrow.layout.array import Array
@@ -413,14 +413,11 @@ def _parts(value: Any, type: Any) -> list[tuple[str, Sequence[Any], DataType]]:
     if type.layout == "struct" and isinstance(value, Mapping):
         return [(f"field {field.name!r}", [value.get(field.name)], field.type) for field in type.fields]
     if type.layout == "map" and isinstance(value, Mapping):
-        names = ("key", "value")
-        pairs = zip(
-            names, (list(iter(value)), list(iter(value.values()))), (type.key_type, type.item_type), strict=True
-        )
-        return [(name, [item], each) for name, items, each in pairs for item in items]
+        keys: list[tuple[str, Sequence[Any], DataType]] = [("key", [key], type.key_type) for key in value]
+        return keys + [("value", [item], type.item_type) for item in value.values()]
     if type.layout in LISTS and (isinstance(value, (list, tuple)) or getattr(value, "ndim", 0) == 1):
         return [("", list(exact_items(value)), type.fields[0].type)]
     return []
 
 
-arguments.builder = array
+import_hooks.arrived("build")

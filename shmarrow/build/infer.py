@@ -11,7 +11,8 @@ import numpy as np
 
 from shmarrow import types
 from shmarrow.bitmap import Mask
-from shmarrow.convert.python import DayTime, MonthDayNano, exact_items, kinds_of
+from shmarrow.convert import exact_items, kinds_of
+from shmarrow.convert.python import DayTime, MonthDayNano
 from shmarrow.errors import InvalidType, Place, moved, placed
 from shmarrow.layout.array import Array
 from shmarrow.layout.from_numpy import lists_of, type_of_dtype

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, Never, TypeAlias
 
 import numpy as np
 
-from shmarrow.convert import time
+from shmarrow.convert import kinds_of, time
 from shmarrow.convert.decimals import decimal_words
 from shmarrow.convert.exact import Fault, Values
 from shmarrow.convert.ndarray import from_ndarray
@@ -55,11 +55,6 @@ class MonthDayNano(NamedTuple):
     nanoseconds: int
 
 
-def kinds_of(values: Sequence[Any]) -> set[Any]:
-    """The classes of Python values."""
-    return set(map(_type_of, values))
-
-
 def exact_bytes(type: DataType, values: Sequence[Any], kinds: set[Any]) -> Sequence[Any]:
     """For types of text and bytes the values of classes derived from str, bytes and bytearray as these have them.
 
@@ -79,16 +74,6 @@ _EXACT: dict[Any, Callable[[Any], Any]] = {
     bytes: lambda value: bytes.__getitem__(value, slice(None)),
     bytearray: lambda value: bytearray.__getitem__(value, slice(None)),
 }
-
-
-def exact_items(value: Any) -> Any:
-    """The items of a list, tuple or set: itself, or as a list where a subclass may lie about its length."""
-    if _type_of(value) in _HONEST:
-        return value
-    return [item for item in value]  # noqa: C416, as list() would ask for the length
-
-
-_HONEST = {list, tuple, set, frozenset}
 
 
 def from_python(type: DataType, values: Sequence[Any]) -> Values:

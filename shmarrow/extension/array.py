@@ -14,8 +14,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Self
 
 from shmarrow.bitmap import Mask
-from shmarrow.convert.python import exact_bytes, kinds_of
-from shmarrow.convert.storage import no_way
+from shmarrow.convert import kinds_of
 from shmarrow.errors import InvalidType
 from shmarrow.layout.array import Array
 from shmarrow.layout.making import array_class, nulls
@@ -113,6 +112,8 @@ class ExtensionArray(Array, of=ExtensionType):
         source = array.type
         if isinstance(source, ExtensionType):
             if source.__class__ is not target.__class__ or source.serialize() != target.serialize():
+                from shmarrow.convert.storage import no_way
+
                 raise no_way(source, target)
             array = array.storage
         return cls.from_storage(target, array._cast_to(target.storage_type, safe))
@@ -159,6 +160,8 @@ class ExtensionArray(Array, of=ExtensionType):
 
     @classmethod
     def from_pylist(cls, type: Any, values: Sequence[Any], valid: Mask | None) -> Self:
+        from shmarrow.convert.python import exact_bytes
+
         items = [None if value is None else type.from_python(value) for value in values]
         items = list(exact_bytes(type.storage_type, items, kinds_of(items)))
         storage = array_class(type.storage_type).from_pylist(type.storage_type, items, valid)

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self, SupportsIndex, overload
 
 import numpy as np
 
+from shmarrow import bitmap
 from shmarrow.buffer import Buffer
 from shmarrow.errors import (
     EXPANDED_VALUES,
@@ -29,7 +30,7 @@ from shmarrow.errors import (
 )
 from shmarrow.layout import validation
 from shmarrow.layout.hooks import LayoutHooks
-from shmarrow.layout.making import CLASSES, booleans, check_slots, make_array, no_memory
+from shmarrow.layout.making import CLASSES, boolean_bits, check_slots, make_array, no_memory
 from shmarrow.layout.memory import slice_bounds
 from shmarrow.layout.preview import Budget, clip, preview_items
 from shmarrow.layout.sizes import buffer_bytes, referenced_bytes
@@ -140,22 +141,20 @@ class Array(LayoutHooks):
         Raises
         ------
         LimitExceeded
-            If slots that take no bytes of their own would make more than 2**24 values.
+            If slots that occupy no memory would make more than 2**24 values.
         """
-        check_slots(self)
-        missing = self._logical_nulls()
-        if missing is None:
-            missing = np.zeros(self._length, np.bool_)
+        bits = bitmap.inverted(self._valid_bits(), self._length)
         if nan_is_null and self._type.layout == "primitive" and _has_floats(self._type):
-            missing |= np.isnan(self.values)  # type: ignore[attr-defined]
-        result: BooleanArray = booleans(missing)
+            bits |= bitmap.pack(np.isnan(self.values))  # type: ignore[attr-defined]
+        result: BooleanArray = boolean_bits(bits, self._length)
         return result
 
     def is_valid(self) -> BooleanArray:
-        """A BooleanArray, False for slots that are null; the opposite of :meth:`is_null`, and its errors."""
-        check_slots(self)
-        missing = self._logical_nulls()
-        result: BooleanArray = booleans(self._valid() if missing is None else ~missing)
+        """A BooleanArray, False for slots that are null; the opposite of :meth:`is_null`, and its errors.
+
+        Shares the validity bitmap where that says it all and starts at a whole byte.
+        """
+        result: BooleanArray = boolean_bits(self._valid_bits(), self._length)
         return result
 
     # --- access ---
@@ -221,7 +220,7 @@ class Array(LayoutHooks):
             If ``datetime`` cannot hold a value, such as a date beyond the year 9999 or a fraction of a microsecond;
             :meth:`to_numpy` returns it.
         LimitExceeded
-            If slots that take no bytes of their own would make more than 2**24 values.
+            If slots that occupy no memory would make more than 2**24 values.
         """
         mask = self._mask()
         values = self._pylist(mask)

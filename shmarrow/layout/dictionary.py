@@ -18,6 +18,7 @@ from shmarrow.layout.array import Array
 from shmarrow.layout.making import blank_mask, concat_arrays, make_array
 from shmarrow.layout.memory import Indices, frozen, read_only, validity_of
 from shmarrow.layout.preview import Budget
+from shmarrow.layout.repeats import check_repeats, has_fixed_width
 from shmarrow.types import DataType, DictionaryType
 from shmarrow.types.extension import ExtensionType
 
@@ -56,7 +57,11 @@ class DictionaryArray(Array):
             If an index points outside of the dictionary.
         """
         mask = self._mask()
-        result: Array = self._dictionary_()._take(self._checked(mask), mask)
+        indices, values = self._checked(mask), self._dictionary_()
+        if not has_fixed_width(values):
+            known = indices if mask is None else indices[mask]
+            check_repeats(values, np.bincount(known, minlength=len(values)), indices.nbytes)
+        result: Array = values._take(indices, mask)
         return result
 
     dictionary_decode = decode

@@ -18,6 +18,7 @@ from shmarrow.layout.array import Array
 from shmarrow.layout.making import check_slots, concat_arrays, make_array, nulls
 from shmarrow.layout.memory import Indices, check_expansion, frozen
 from shmarrow.layout.preview import Budget
+from shmarrow.layout.repeats import check_repeats, has_fixed_width
 from shmarrow.types import DataType, Field, RunEndEncodedType
 from shmarrow.types.extension import ExtensionType
 
@@ -76,9 +77,11 @@ class RunEndEncodedArray(Array, late=True):
             If there is no memory for that many values.
         """
         first, ends = self._window()
-        values = self.values.slice(first, len(ends))
+        values, lengths = self.values.slice(first, len(ends)), np.diff(ends, prepend=0)
+        if not has_fixed_width(values):
+            check_repeats(values, lengths, ends.nbytes)
         try:
-            result: Array = values._take(np.repeat(np.arange(len(ends)), np.diff(ends, prepend=0)))
+            result: Array = values._take(np.repeat(np.arange(len(ends)), lengths))
             return result
         except (MemoryError, ValueError, OverflowError) as error:
             if isinstance(error, InvalidData):

@@ -9,7 +9,7 @@ from typing import Any, Self
 import numpy as np
 
 from shmarrow.bitmap import Mask
-from shmarrow.convert.python import exact_items
+from shmarrow.convert import exact_items
 from shmarrow.errors import InvalidArgument, InvalidData, InvalidType, prefixed
 from shmarrow.layout.arguments import as_array, items_of, masked_validity
 from shmarrow.layout.array import Array
