@@ -173,6 +173,7 @@ class LayoutHooks:
             own = self._mask()
             if own is not None:
                 valid = own[indices] if valid is None else own[indices] & valid
+                valid = None if valid.all() else valid
             return self._gather(indices) if valid is None else self._gather_valid(indices, valid)._masked(valid)
         except MemoryError:
             raise no_memory(self, len(indices)) from None
