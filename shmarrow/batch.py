@@ -16,7 +16,7 @@ import numpy as np
 
 from shmarrow.bitmap import Mask
 from shmarrow.columns import Columns, Key
-from shmarrow.errors import InvalidArgument, InvalidData, InvalidType, not_expected
+from shmarrow.errors import InvalidArgument, InvalidData, InvalidType, counted, not_expected
 from shmarrow.layout.array import Array
 from shmarrow.layout.making import check_slots
 from shmarrow.layout.memory import Indices, check_expansion, slice_bounds
@@ -335,7 +335,7 @@ class RecordBatch(Columns[Array]):
                 if len(column) != self.num_rows:
                     raise InvalidData(f"expected {self.num_rows} values, found {len(column)}")
                 if full and not field.nullable and column.null_count and field.type.layout != "null":
-                    raise InvalidData(f"the field is not nullable but has {column.null_count} nulls")
+                    raise InvalidData(f"the field is not nullable but has {counted(column.null_count, 'null')}")
             except InvalidData as error:
                 raise type(error)(f"column {i} {field.name!r}: {error}") from None
 

@@ -97,6 +97,7 @@ class ChunkedArray:
 
     @property
     def num_chunks(self) -> int:
+        """Number of arrays."""
         return len(self.chunks)
 
     @property

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeVar, overloa
 
 import numpy as np
 
-from shmarrow.errors import CopyRequired, InvalidArgument, InvalidData, InvalidType, not_expected
+from shmarrow.errors import CopyRequired, InvalidArgument, InvalidData, InvalidType, counted, not_expected
 from shmarrow.layout.arguments import checked_positions
 from shmarrow.layout.selection import selection
 from shmarrow.layout.sizes import buffer_bytes
@@ -219,6 +219,7 @@ class Columns(Generic[Column]):
 
     @property
     def num_columns(self) -> int:
+        """Number of columns."""
         return len(self._schema)
 
     @property
@@ -228,6 +229,7 @@ class Columns(Generic[Column]):
 
     @property
     def column_names(self) -> list[str]:
+        """The names of the columns in order, as a new list."""
         return self.schema.names
 
     def itercolumns(self) -> Iterator[Column]:
@@ -335,8 +337,8 @@ class Columns(Generic[Column]):
         column = self._named_column(self._one_column(values), field)
         made = field if isinstance(field, Field) else Field(field, column.type)
         if len(column) != self.num_rows:
-            plural = "s" * (len(column) != 1)
-            raise InvalidArgument(f"column {made.name!r} has {len(column)} value{plural}, expected {self.num_rows}")
+            found = counted(len(column), "value")
+            raise InvalidArgument(f"column {made.name!r} has {found}, expected {self.num_rows}")
         return made, column
 
     def rename_columns(self, names: Sequence[str] | Mapping[str, str]) -> Self:

@@ -124,6 +124,11 @@ def prefixed(prefix: str, error: E) -> E:
     return placed(type(error), prefix, *(error._parts or (error,)))
 
 
+def counted(number: int, noun: str) -> str:
+    """A number of things for messages: ``1 null``, ``2 nulls``."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
 def full_name(value: object) -> str:
     """The type of a value for error messages, with its package, as ``RecordBatch`` may be pyarrow's."""
     kind = type(value)

@@ -169,7 +169,7 @@ def test_struct_fields_of_one_name_go_in_their_order() -> None:
 
 def test_nulls_under_required_fields_are_refused() -> None:
     required = sa.struct([sa.field("lat", sa.int64(), nullable=False), sa.field("lon", sa.int64())])
-    with pytest.raises(sa.InvalidData, match="field 'lat' is not nullable but has 1 nulls"):
+    with pytest.raises(sa.InvalidData, match="field 'lat' is not nullable but has 1 null"):
         sa.array(POINTS, POINT).cast(required)
     made = sa.array(POINTS[:2], POINT).cast(required)  # the null struct needs no latitude
     made.validate(full=True)

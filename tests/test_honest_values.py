@@ -211,7 +211,7 @@ def test_none_goes_where_it_may_be_null() -> None:
     array = sa.array([1, None], sa.sparse_union([required, sa.field("s", sa.string()), sa.field("n", sa.null())]))
     array.validate(full=True)
     assert array.type_ids.tolist() == [0, 2]
-    with pytest.raises(sa.InvalidData, match="'r' is not nullable but has 1 nulls"):
+    with pytest.raises(sa.InvalidData, match="'r' is not nullable but has 1 null"):
         sa.array([1, None], sa.dense_union([required])).validate(full=True)
 
 

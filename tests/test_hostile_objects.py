@@ -57,7 +57,7 @@ def test_masked_offsets_are_null_lists() -> None:
 
 def test_masked_where_no_null_has_a_meaning() -> None:
     mask = _masked([True, False], [True, False])
-    with pytest.raises(sa.InvalidType, match="a mask holds True and False only, found 1 nulls"):
+    with pytest.raises(sa.InvalidType, match="a mask holds True and False only, found 1 null"):
         sa.array([1, 2], mask=mask)
     with pytest.raises(sa.InvalidType, match="sizes are integers that are not null"):
         sa.ListViewArray.from_arrays([0, 1], _masked([1, 1], [True, False]), [1, 2])

@@ -469,7 +469,7 @@ def test_null_keys_never_reach_pyarrow() -> None:
     keys = sa.array([1, None], sa.int8())
     entries = sa.StructArray(type.entries_field.type, 2, [None], 0, 0, [keys, keys])
     maps = sa.MapArray(type, 1, [None, np.array([0, 1], "<i4").view("u1")], 0, 0, [entries])
-    with pytest.raises(sa.InvalidData, match="the keys of a map are not null, found 1 nulls"):
+    with pytest.raises(sa.InvalidData, match="the keys of a map are not null, found 1 null"):
         maps.to_pyarrow()
     assert maps.trim().to_pyarrow().to_pylist() == [[(1, 1)]]
 

@@ -315,7 +315,7 @@ STRUCTURE = [
         "null-run-ends",
         sa.run_end_encoded(sa.int16(), sa.int8()),
         Physical(2, [], 0, [Physical(2, ["01", pack("h", 1, 2)], 1), Physical(2, [None, "01 02"])]),
-        "1 nulls",
+        "found 1 null$",
     ),
     Broken("no-dictionary", sa.dictionary(sa.int8(), sa.string()), Physical(1, [None, "00"]), "found none"),
 ]

@@ -418,11 +418,10 @@ def _parts(value: Any, type: Any) -> list[tuple[str, Sequence[Any], DataType]]:
     if type.layout == "struct" and isinstance(value, Mapping):
         return [(f"field {field.name!r}", [value.get(field.name)], field.type) for field in type.fields]
     if type.layout == "map" and isinstance(value, Mapping):
-        names = ("key", "value")
-        pairs = zip(names, (list(value), list(value.values())), (type.key_type, type.item_type), strict=True)
-        return [(name, [item], each) for name, items, each in pairs for item in items]
+        keys: list[tuple[str, Sequence[Any], DataType]] = [("key", [key], type.key_type) for key in value]
+        return keys + [("value", [item], type.item_type) for item in value.values()]
     if type.layout in LISTS and (isinstance(value, (list, tuple)) or getattr(value, "ndim", 0) == 1):
-        return [("", list(value), type.fields[0].type)]
+        return [("", list(exact_items(value)), type.fields[0].type)]
     return []
 
 

@@ -111,9 +111,9 @@ class ExtensionArray(Array, of=ExtensionType):
         """From the storage, or from the same extension with the same parameters over another storage."""
         source = array.type
         if isinstance(source, ExtensionType):
-            from shmarrow.convert.storage import no_way
-
             if source.__class__ is not target.__class__ or source.serialize() != target.serialize():
+                from shmarrow.convert.storage import no_way
+
                 raise no_way(source, target)
             array = array.storage
         return cls.from_storage(target, array._cast_to(target.storage_type, safe))

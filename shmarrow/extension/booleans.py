@@ -8,7 +8,7 @@ import numpy as np
 
 from shmarrow import types
 from shmarrow.bitmap import Mask
-from shmarrow.errors import CopyRequired, InvalidArgument
+from shmarrow.errors import CopyRequired, InvalidArgument, counted
 from shmarrow.extension.array import ExtensionArray
 from shmarrow.types import DataType, ExtensionType
 
@@ -46,7 +46,7 @@ class Bool8Array(ExtensionArray, of=Bool8Type):
         """
         if self.null_count:
             if zero_copy_only:
-                raise CopyRequired(f"an array with {self.null_count} nulls has no zero-copy numpy form")
+                raise CopyRequired(f"an array with {counted(self.null_count, 'null')} has no zero-copy numpy form")
             result = np.empty(self._length, object)
             result[:] = self.to_pylist()
             return result

@@ -81,6 +81,15 @@ def _open_tensor_doors() -> None:
 
 
 def _array_to_torch(array: Array, *arguments: Any, **options: Any) -> Any:
+    """A torch tensor of the values, over the same memory; see :meth:`shmarrow.Tensor.to_torch`.
+
+    Raises
+    ------
+    CopyRequired
+        If the array has nulls, or its values no zero-copy form.
+    MissingExtra
+        If torch is not installed.
+    """
     from shmarrow.interchange.torch import array_to_torch
 
     return array_to_torch(array, *arguments, **options)

@@ -25,7 +25,7 @@ from shmarrow import types
 from shmarrow.batch import RecordBatch
 from shmarrow.buffer import Bytes
 from shmarrow.chunked import ChunkedArray
-from shmarrow.errors import InvalidArgument, InvalidData, InvalidType, Unsupported
+from shmarrow.errors import InvalidArgument, InvalidData, InvalidType, Unsupported, counted
 from shmarrow.interchange.partner import needed
 from shmarrow.layout.array import Array
 from shmarrow.layout.listing import LISTING, walk_types
@@ -367,7 +367,9 @@ def _check_entries(array: Array) -> None:
     (entries,) = array.children
     for what, part in (("entries", entries), ("keys", entries.children[0])):
         if part.null_count:
-            raise InvalidData(f"{array.type}: the {what} of a map are not null, found {part.null_count} nulls")
+            raise InvalidData(
+                f"{array.type}: the {what} of a map are not null, found {counted(part.null_count, 'null')}"
+            )
 
 
 def chunked_array_to_pyarrow(array: ChunkedArray) -> Any:

@@ -11,7 +11,7 @@ import numpy as np
 from shmarrow.bitmap import Mask
 from shmarrow.buffer import Bytes
 from shmarrow.convert import exact_items
-from shmarrow.errors import IndexOutOfRange, InvalidArgument, InvalidData, InvalidType
+from shmarrow.errors import IndexOutOfRange, InvalidArgument, InvalidData, InvalidType, counted
 from shmarrow.layout.array import Array
 from shmarrow.layout.listing import LISTING
 from shmarrow.layout.memory import EMPTY, Indices, frozen, validity_of
@@ -89,7 +89,9 @@ def exact_integers(values: Any, dtype: np.dtype[Any], what: str) -> npt.NDArray[
     values = unmasked(values)
     if isinstance(values, Array):
         if values.null_count or values.type.layout != "primitive":
-            raise InvalidType(f"{what} are integers that are not null, found {values.type}, {values.null_count} nulls")
+            raise InvalidType(
+                f"{what} are integers that are not null, found {values.type}, {counted(values.null_count, 'null')}"
+            )
         values = values.values  # type: ignore[attr-defined]
     refuse_type(values, what)
     try:
@@ -189,7 +191,7 @@ def checked_mask(mask: Any, length: int) -> Mask:
     refuse_type(mask, "a mask")
     mask = unmasked(mask)
     if getattr(mask, "null_count", 0):
-        raise InvalidType(f"a mask holds True and False only, found {mask.null_count} nulls")
+        raise InvalidType(f"a mask holds True and False only, found {counted(mask.null_count, 'null')}")
     if isinstance(mask, (list, tuple)) and not (kinds := set(map(type, mask))) <= {bool, np.bool_}:
         found = sorted(kind.__name__ for kind in kinds)[:8]
         raise InvalidType(f"a mask holds truth values, found {', '.join(found)}")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from shmarrow.bitmap import Mask
-from shmarrow.errors import CopyRequired, InvalidArgument, InvalidData
+from shmarrow.errors import CopyRequired, InvalidArgument, InvalidData, counted
 from shmarrow.layout.arguments import as_array, checked_size, masked_validity, refuse_type
 from shmarrow.layout.array import Array
 from shmarrow.layout.items import items_of_lists, spread_lists
@@ -45,7 +45,7 @@ class FixedSizeListArray(Lists):
         """
         if self.null_count:
             if zero_copy_only:
-                raise CopyRequired(f"{self._type} with {self.null_count} nulls has no zero-copy numpy form")
+                raise CopyRequired(f"{self._type} with {counted(self.null_count, 'null')} has no zero-copy numpy form")
             return super().to_numpy(False)
         inner: npt.NDArray[Any] = self._window().to_numpy(zero_copy_only)
         return inner.reshape(self._length, self._type.list_size, *inner.shape[1:])

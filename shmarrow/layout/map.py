@@ -14,7 +14,7 @@ import numpy as np
 
 from shmarrow.bitmap import Mask
 from shmarrow.convert import exact_items, kinds_of
-from shmarrow.errors import InvalidData, InvalidType
+from shmarrow.errors import InvalidData, InvalidType, counted
 from shmarrow.layout.arguments import as_array, refuse_type
 from shmarrow.layout.array import Array
 from shmarrow.layout.items import flatten_lists
@@ -150,7 +150,7 @@ class MapArray(ListArray):
         if len(parts[0]) != len(parts[1]):
             raise InvalidData(f"maps have as many items as keys, found {len(parts[0])} keys and {len(parts[1])} items")
         if parts[0].null_count:
-            raise InvalidData(f"the keys of maps are not null, found {parts[0].null_count} nulls")
+            raise InvalidData(f"the keys of maps are not null, found {counted(parts[0].null_count, 'null')}")
         made = made or map_(parts[0].type, parts[1].type)
         entries = make_array(made.entries_field.type, len(parts[0]), [None], 0, 0, parts)
         result: Self = cls._from_child(offsets, entries, made, mask)

@@ -9,7 +9,15 @@ import numpy as np
 
 from shmarrow.bitmap import Mask, pack
 from shmarrow.buffer import Bytes
-from shmarrow.errors import EXPANDED_VALUES, IndexOutOfRange, InvalidArgument, InvalidData, InvalidType, LimitExceeded
+from shmarrow.errors import (
+    EXPANDED_VALUES,
+    IndexOutOfRange,
+    InvalidArgument,
+    InvalidData,
+    InvalidType,
+    LimitExceeded,
+    counted,
+)
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -124,7 +132,7 @@ def check_expansion(count: int, what: str) -> None:
 def no_index(indices: Indices, length: int, what: str, item: str) -> IndexOutOfRange:
     """The error for indices of which one is negative or beyond the end; it names the first."""
     wrong = int(indices[(indices < 0) | (indices >= length)][0])
-    return IndexOutOfRange(f"index {wrong} is out of range: the {what} has {length} {item}{'s' * (length != 1)}")
+    return IndexOutOfRange(f"index {wrong} is out of range: the {what} has {counted(length, item)}")
 
 
 def slice_bounds(offset: int, length: int | None, total: int) -> tuple[int, int]:

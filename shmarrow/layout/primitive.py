@@ -16,7 +16,7 @@ import numpy as np
 from shmarrow import bitmap
 from shmarrow.bitmap import Mask
 from shmarrow.convert import kinds_of
-from shmarrow.errors import CopyRequired, InvalidData
+from shmarrow.errors import CopyRequired, InvalidData, counted
 from shmarrow.layout.arguments import checked_mask
 from shmarrow.layout.array import Array
 from shmarrow.layout.binary import BINARY
@@ -54,7 +54,11 @@ class PrimitiveArray(Array):
 
     def _to_numpy_copy(self, zero_copy_only: bool) -> npt.NDArray[Any]:
         if zero_copy_only:
-            why = f"{self.null_count} nulls" if self.null_count else f"type {self._type}, which numpy does not have"
+            why = (
+                f"{counted(self.null_count, 'null')}"
+                if self.null_count
+                else f"type {self._type}, which numpy does not have"
+            )
             raise CopyRequired(
                 f"an array with {why} has no zero-copy numpy form; "
                 "call to_numpy(zero_copy_only=False), or use .values and .is_valid()"

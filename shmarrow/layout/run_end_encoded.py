@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 import numpy as np
 
 from shmarrow.bitmap import Mask
-from shmarrow.errors import InvalidData, LimitExceeded, Place, moved
+from shmarrow.errors import InvalidData, LimitExceeded, Place, counted, moved
 from shmarrow.layout.arguments import as_array, refuse_type
 from shmarrow.layout.array import Array
 from shmarrow.layout.codes import codes_of, slot_codes
@@ -193,7 +193,7 @@ class RunEndEncodedArray(Array, late=True):
     def _check_structure(self) -> None:
         ends = self.run_ends
         if ends.null_count:
-            raise InvalidData(f"{self._type}: run ends are not null, found {ends.null_count} nulls")
+            raise InvalidData(f"{self._type}: run ends are not null, found {counted(ends.null_count, 'null')}")
         if len(self.values) < len(ends):
             raise InvalidData(f"{self._type}: {len(ends)} runs but {len(self.values)} values")
         last = int(ends.values[-1]) if len(ends) else 0

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from shmarrow.bitmap import Mask
-from shmarrow.errors import InvalidData
+from shmarrow.errors import InvalidData, counted
 from shmarrow.layout.listing import LISTING, bytes_needed
 from shmarrow.layout.preview import clip
 
@@ -98,7 +98,7 @@ def check_no_nulls(name: str, child: Any, used: Mask | None, where: str) -> None
     if missing is not None:
         count = int(np.count_nonzero(missing if used is None else missing & used))
         if count:
-            raise InvalidData(f"{where}: field {name!r} is not nullable but has {count} nulls")
+            raise InvalidData(f"{where}: field {name!r} is not nullable but has {counted(count, 'null')}")
 
 
 def _has_required(type: Any) -> bool:
