@@ -17,7 +17,7 @@ import numpy as np
 from shmarrow.bitmap import Mask
 from shmarrow.chunked import one_array
 from shmarrow.columns import Columns, Key
-from shmarrow.errors import InvalidArgument, InvalidData, InvalidType, not_expected
+from shmarrow.errors import InvalidArgument, InvalidData, InvalidType, not_expected, shown
 from shmarrow.inputs import as_column, made_from
 from shmarrow.layout.array import Array
 from shmarrow.layout.memory import Indices, check_expansion, slice_bounds
@@ -271,9 +271,9 @@ class RecordBatch(Columns[Array]):
             If it is not an int.
         """
         if max_chunksize is not None and not isinstance(max_chunksize, (int, np.integer)):
-            raise InvalidType(f"max_chunksize is an int, found {max_chunksize!r:.80}")
+            raise InvalidType(f"max_chunksize is an int, found {shown(max_chunksize)}")
         if max_chunksize is not None and max_chunksize < 1:
-            raise InvalidArgument(f"max_chunksize is at least 1, found {max_chunksize}")
+            raise InvalidArgument(f"max_chunksize is at least 1, found {shown(max_chunksize)}")
         if max_chunksize is None or self.num_rows <= max_chunksize:
             return [self]
         return [self.slice(start, max_chunksize) for start in range(0, self.num_rows, max_chunksize)]

@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeVar, overloa
 import numpy as np
 
 from shmarrow.chunked import one_array
-from shmarrow.errors import CopyRequired, InvalidArgument, InvalidData, InvalidType, not_expected
+from shmarrow.errors import CopyRequired, InvalidArgument, InvalidData, InvalidType, not_expected, shown
 from shmarrow.layout.arguments import checked_positions
+from shmarrow.layout.memory import range_of
 from shmarrow.layout.selection import selection
 from shmarrow.layout.sizes import buffer_bytes
 from shmarrow.naming import by_name, checked_schema, common_length, fields_at, given_fields, renamed, several
@@ -153,7 +154,7 @@ class Columns(Generic[Column]):
         try:
             return cls._as_column(values, type)
         except (InvalidArgument, InvalidData, InvalidType) as error:
-            raise error.__class__(f"column {name!r}: {error}") from None
+            raise error.__class__(f"column {shown(name)}: {error}") from None
 
     @classmethod
     def from_pydict(
@@ -251,7 +252,7 @@ class Columns(Generic[Column]):
     def __getitem__(self, key: Key | Slice) -> Self | Column:
         """A column by position or name, or rows by slice."""
         if isinstance(key, slice):
-            start, stop, step = key.indices(self.num_rows)
+            start, stop, step = range_of(key, self.num_rows)
             if step != 1:
                 return self.take(np.arange(start, stop, step))
             return self.slice(start, max(stop - start, 0))

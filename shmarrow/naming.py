@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
-from shmarrow.errors import FieldNotFound, InvalidArgument, InvalidType, not_expected
+from shmarrow.errors import FieldNotFound, InvalidArgument, InvalidType, not_expected, shown
 from shmarrow.types import Field, MetadataLike, Schema
 
 T = TypeVar("T")
@@ -35,7 +35,7 @@ class _RenamedFields:
     def names(self) -> list[str]:
         for name in self._names:
             if not isinstance(name, str):
-                raise InvalidType(f"the name of a field is a string, found {name!r}")
+                raise InvalidType(f"the name of a field is a string, found {shown(name)}")
         return list(self._names)
 
     def find(self, name: str) -> list[int]:
@@ -48,7 +48,7 @@ class _RenamedFields:
 def several(values: Iterable[T], what: str) -> tuple[T, ...]:
     """An argument that has to be a list; InvalidType for a string, which would be read letter by letter."""
     if isinstance(values, (str, bytes)) or not hasattr(values, "__iter__"):
-        raise InvalidType(f"expected a list of {what}, found {values!r:.80}; write [{values!r:.80}] for one")
+        raise InvalidType(f"expected a list of {what}, found {shown(values)}; write [{shown(values)}] for one")
     return tuple(values)
 
 

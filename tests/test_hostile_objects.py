@@ -128,3 +128,94 @@ def test_lists_are_as_long_as_they_are(base: Any, length: int) -> None:
     assert sa.array([kind([1, 2]), 3], union).to_pylist() == [{"a": 1, "b": 2}, 3]
     assert sa.array([kind([kind(["k", 1])])], sa.map_(sa.string(), sa.int64())).to_pylist() == [[("k", 1)]]
     assert sa.array([5, 6, 7]).take(kind([2, 0])).to_pylist() == [7, 5]
+
+
+# --- values that cannot be shown --------------------------------------------------------------------------------
+
+HUGE = 10**5000
+
+
+class Unshowable:
+    def __repr__(self) -> str:
+        raise KeyError("no repr")
+
+    __str__ = __repr__
+
+    def __neg__(self) -> Any:
+        return self
+
+
+class Shouting(int):
+    __repr__ = __str__ = Unshowable.__repr__  # type: ignore[assignment]
+
+    def __neg__(self) -> int:
+        return Shouting(-int(self))
+
+
+PAIRS = sa.record_batch({"a": [1, 2]})
+CALLS: dict[str, tuple[Any, type[Exception]]] = {
+    "array": (lambda value: sa.array([value]), sa.InvalidData),
+    "array-int8": (lambda value: sa.array([value], "int8"), sa.InvalidData),
+    "array-decimal": (lambda value: sa.array([value], sa.decimal128(5, 1)), sa.InvalidData),
+    "array-date": (lambda value: sa.array([value], "date32"), sa.InvalidData),
+    "array-string": (lambda value: sa.array([value], "string"), sa.InvalidType),
+    "array-bool": (lambda value: sa.array([value], "bool"), sa.InvalidType),
+    "array-list": (lambda value: sa.array([value], sa.list_(sa.int8())), sa.InvalidType),
+    "array-struct": (lambda value: sa.array([{value: 1}], sa.struct({"a": sa.int8()})), sa.InvalidType),
+    "array-map": (lambda value: sa.array([[value]], sa.map_(sa.string(), sa.int8())), sa.InvalidType),
+    "array-key": (lambda value: sa.array([{value: 1}]), sa.InvalidType),
+    "array-nested": (lambda value: sa.array([[value]], "int8"), sa.InvalidType),
+    "fill_null": (lambda value: sa.array([None], "int8").fill_null(value), sa.InvalidData),
+    "item": (lambda value: sa.array([1])[value], sa.IndexOutOfRange),
+    "take": (lambda value: sa.array([1]).take([value]), sa.IndexOutOfRange),
+    "slice": (lambda value: sa.array([1]).slice(value), sa.IndexOutOfRange),
+    "slice-length": (lambda value: sa.array([1]).slice(0, -value), sa.InvalidArgument),
+    "nulls": (lambda value: sa.nulls(value), sa.LimitExceeded),
+    "nulls-negative": (lambda value: sa.nulls(-value), sa.InvalidArgument),
+    "precision": (lambda value: sa.decimal128(value, 1), sa.InvalidArgument),
+    "scale": (lambda value: sa.decimal128(5, value), sa.InvalidArgument),
+    "width": (lambda value: sa.binary(value), sa.InvalidArgument),
+    "list_size": (lambda value: sa.list_(sa.int8(), value), sa.InvalidArgument),
+    "unit": (lambda value: sa.timestamp(value), sa.InvalidArgument),
+    "name": (lambda value: sa.field(value, sa.int8()), sa.InvalidType),
+    "type": (lambda value: sa.field("a", value), sa.InvalidType),
+    "type_codes": (lambda value: sa.dense_union([sa.field("a", sa.int8())], [value]), sa.InvalidArgument),
+    "column": (lambda value: PAIRS.column(value), sa.IndexOutOfRange),
+    "remove_column": (lambda value: PAIRS.remove_column(value), sa.IndexOutOfRange),
+    "field": (lambda value: sa.struct({"a": sa.int8()}).field(value), sa.FieldNotFound),
+    "chunk": (lambda value: sa.chunked_array([[1]]).chunk(value), sa.IndexOutOfRange),
+    "chunked-item": (lambda value: sa.chunked_array([[1]])[value], sa.IndexOutOfRange),
+    "to_batches": (lambda value: PAIRS.to_batches(-value), sa.InvalidArgument),
+}
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_numbers_of_many_digits_are_refused_as_all_others(call: str) -> None:
+    function, expected = CALLS[call]
+    with pytest.raises(expected) as caught:
+        function(HUGE)
+    assert 10 < len(str(caught.value)) < 400
+    assert HUGE.bit_length() == 16610
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_objects_without_a_repr_are_refused_as_all_others(call: str) -> None:
+    function = CALLS[call][0]
+    for value in (Unshowable(), Shouting(2**70)):
+        with pytest.raises(sa.ShmarrowError) as caught:
+            function(value)
+        assert 10 < len(str(caught.value)) < 400
+
+
+def test_the_number_is_told_by_its_size() -> None:
+    with pytest.raises(sa.IndexOutOfRange, match="index <int of 16610 bits> is out of range"):
+        sa.array([1])[HUGE]
+    with pytest.raises(sa.InvalidType, match="cannot take <Unshowable object>"):
+        sa.array([Unshowable()], "int8")
+
+
+def test_as_many_nulls_as_can_be_counted() -> None:
+    assert len(sa.nulls(2**63 - 1)) == 2**63 - 1
+    for size in (2**63, 2**70):
+        with pytest.raises(sa.LimitExceeded, match=f"at most 2\\*\\*63 - 1, found {size}"):
+            sa.nulls(size)

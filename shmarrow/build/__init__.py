@@ -14,7 +14,7 @@ from shmarrow.build.infer import type_of_ndarray, type_of_values
 from shmarrow.build.nulls import nan_to_null, without_nan
 from shmarrow.build.sources import plain
 from shmarrow.convert.python import exact_items, kinds_of
-from shmarrow.errors import InvalidArgument, InvalidData, InvalidType
+from shmarrow.errors import InvalidArgument, InvalidData, InvalidType, shown
 from shmarrow.layout import arguments
 from shmarrow.layout.array import Array
 from shmarrow.layout.from_numpy import array_from_numpy
@@ -284,7 +284,7 @@ def _count(size: Any) -> int | None:
     try:
         count = index(size)
     except TypeError:
-        raise InvalidType(f"size is an int, found {size!r:.80}") from None
+        raise InvalidType(f"size is an int, found {shown(size)}") from None
     return count if count >= 0 else None
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from shmarrow import types
 from shmarrow.bitmap import Mask
 from shmarrow.convert.python import DayTime, MonthDayNano, exact_items, kinds_of
-from shmarrow.errors import InvalidType
+from shmarrow.errors import InvalidType, shown
 from shmarrow.layout.array import Array
 from shmarrow.layout.from_numpy import lists_of, type_of_dtype
 from shmarrow.layout.from_values import null_kinds
@@ -118,8 +118,8 @@ def _refuse(values: Sequence[Any], kinds: set[Any]) -> NoReturn:
         raise InvalidType(f"no single type fits all values: {found}; give the type")
     ((kind, slot),) = slots.items()
     hint = next((_HINTS[cls.__name__] for cls in kind.__mro__ if cls.__name__ in _HINTS), "give the type")
-    shown = " ".join(repr(values[slot]).split())
-    raise InvalidType(f"slot {slot} is {shown:.80} of type {kind.__name__}, which has no type: {hint}")
+    text = " ".join(shown(values[slot]).split())
+    raise InvalidType(f"slot {slot} is {text} of type {kind.__name__}, which has no type: {hint}")
 
 
 def _integers(values: Sequence[Any], kinds: set[Any]) -> DataType:
@@ -215,7 +215,7 @@ def zone_name(zone: dt.tzinfo) -> str:
     offset = zone.utcoffset(None)
     if offset is None or offset.total_seconds() % 60:
         raise InvalidType(
-            f"the time zone {zone!r:.80} has no name in Arrow; use zoneinfo, or an offset in whole minutes"
+            f"the time zone {shown(zone)} has no name in Arrow; use zoneinfo, or an offset in whole minutes"
         )
     if not offset:
         return "UTC"
@@ -245,7 +245,7 @@ def _struct(values: Sequence[Any], above: tuple[Any, ...]) -> DataType:
             for key, item in value.items():
                 if not isinstance(key, str):
                     raise InvalidType(
-                        f"slot {i}: the keys of dicts become field names, found {key!r:.80}; give a map type for maps"
+                        f"slot {i}: the keys of dicts become field names, found {shown(key)}; give a map type for maps"
                     )
                 columns.setdefault(key, []).append(item)
     return types.struct({name: type_of_values(column, above=above) for name, column in columns.items()})

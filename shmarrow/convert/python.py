@@ -20,7 +20,7 @@ from shmarrow.convert import time
 from shmarrow.convert.decimals import decimal_words
 from shmarrow.convert.exact import Fault, Values
 from shmarrow.convert.ndarray import from_ndarray
-from shmarrow.errors import InvalidData, InvalidType
+from shmarrow.errors import InvalidData, InvalidType, shown
 from shmarrow.types import DataType
 
 _type_of = type  # functions here have a parameter named type
@@ -82,7 +82,7 @@ _EXACT: dict[Any, Callable[[Any], Any]] = {
 
 
 def exact_items(value: Any) -> Any:
-    """The items of a list, tuple or set: itself, or as a list where a class derived from it may lie about its length."""
+    """The items of a list, tuple or set: itself, or a list of them where it is of a class that derives from one."""
     if _type_of(value) in _HONEST:
         return value
     return [item for item in value]  # noqa: C416, as list() would ask for the length
@@ -123,11 +123,11 @@ _CODES = {"<i8": "q", "<u8": "Q", "<f8": "d"}
 
 
 def _bad(type: DataType, value: Any) -> InvalidType:
-    return InvalidType(f"{type}: cannot take {value!r:.80} of type {value.__class__.__name__}")
+    return InvalidType(f"{type}: cannot take {shown(value)} of type {value.__class__.__name__}")
 
 
 def _refuse(type: DataType, value: Any, why: object) -> Never:
-    raise InvalidData(f"{type}: cannot take {value!r:.80}: {why}")
+    raise InvalidData(f"{type}: cannot take {shown(value)}: {why}")
 
 
 def _checked(type: DataType, values: Sequence[Any], made: tuple[Values, list[Fault]]) -> Values:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from shmarrow.bitmap import Mask
 from shmarrow.convert.python import exact_bytes, kinds_of
-from shmarrow.errors import InvalidType
+from shmarrow.errors import InvalidType, shown
 from shmarrow.layout.array import Array
 from shmarrow.layout.making import array_class, nulls
 from shmarrow.layout.memory import Indices
@@ -54,7 +54,7 @@ class ExtensionArray(Array, of=ExtensionType):
             If ``type`` is not an extension type, or ``storage`` has another type than its storage type.
         """
         if not isinstance(type, ExtensionType):
-            raise InvalidType(f"expected an ExtensionType, found {type!r:.80}")
+            raise InvalidType(f"expected an ExtensionType, found {shown(type)}")
         if not isinstance(storage, Array) or storage.type != type.storage_type:
             found = storage.type if isinstance(storage, Array) else storage.__class__.__name__
             raise InvalidType(f"{type}: expected a storage array of {type.storage_type}, found {found}")

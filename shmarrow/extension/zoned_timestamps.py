@@ -6,7 +6,7 @@ import datetime as dt
 from typing import Any
 
 from shmarrow import types
-from shmarrow.errors import InvalidArgument, InvalidData, InvalidType
+from shmarrow.errors import InvalidArgument, InvalidData, InvalidType, shown
 from shmarrow.extension.array import ExtensionArray
 from shmarrow.extension.parameters import children_of, values_of
 from shmarrow.layout import PrimitiveArray
@@ -59,10 +59,12 @@ class TimestampWithOffsetType(ExtensionType):
             return value
         offset = value.utcoffset()
         if offset is None:
-            raise InvalidType(f"{self}: expected datetimes with a time zone, found {value!r}")
+            raise InvalidType(f"{self}: expected datetimes with a time zone, found {shown(value)}")
         minutes, rest = divmod(offset, dt.timedelta(minutes=1))
         if rest or not self.LOWEST <= minutes <= self.HIGHEST:
-            raise InvalidData(f"{self}: offsets are {self.LOWEST} to {self.HIGHEST} whole minutes, found {value!r}")
+            raise InvalidData(
+                f"{self}: offsets are {self.LOWEST} to {self.HIGHEST} whole minutes, found {shown(value)}"
+            )
         return {"timestamp": value, "offset_minutes": minutes}
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from shmarrow import bitmap
 from shmarrow.bitmap import Mask
 from shmarrow.buffer import Bytes
-from shmarrow.errors import EXPANDED_VALUES, InvalidArgument, InvalidType, LimitExceeded, ShmarrowError
+from shmarrow.errors import EXPANDED_VALUES, InvalidArgument, InvalidType, LimitExceeded, ShmarrowError, not_expected
 from shmarrow.layout.listing import LISTING, bytes_needed
 from shmarrow.layout.memory import check_expansion, read_only
 from shmarrow.layout.preview import clip
@@ -160,12 +160,18 @@ def concat_arrays(arrays: Sequence[AnyArray]) -> AnyArray:
     InvalidArgument
         If there are no arrays.
     InvalidType
-        If their types differ.
+        If their types differ, or one is no Array.
     """
+    from shmarrow.layout.arguments import items_of
+    from shmarrow.layout.array import Array
+
+    arrays = items_of(arrays, "arrays")
     if not arrays:
         raise InvalidArgument("nothing to concatenate: expected at least one array")
-    first = arrays[0]
-    for other in arrays[1:]:
+    first: AnyArray = arrays[0]
+    for other in arrays:
+        if not isinstance(other, Array):
+            raise not_expected("a shmarrow.Array", other)
         if other.type != first.type:
             raise InvalidType(f"cannot concatenate {first.type} and {other.type}")
     if len(arrays) == 1:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
 import numpy as np
 
-from shmarrow.errors import FieldNotFound, InvalidArgument, InvalidType
+from shmarrow.errors import FieldNotFound, InvalidArgument, InvalidType, full_name, shown
 from shmarrow.types.descriptors import TypeDescriptor, claim
 
 if TYPE_CHECKING:
@@ -140,15 +140,21 @@ class DataType:
         ------
         FieldNotFound
             If no child, or more than one, has this name, or none this position.
+        InvalidType
+            If ``key`` is neither an int nor a string.
         """
         if isinstance(key, str):
             found = [field for field in self.fields if field.name == key]
             if len(found) != 1:
                 raise FieldNotFound(f"{self}: {len(found)} child fields are named {key!r}, expected exactly one")
             return found[0]
-        if not -len(self.fields) <= key < len(self.fields):
-            raise FieldNotFound(f"{self}: no child field {key}, there are {len(self.fields)}")
-        return self.fields[key]
+        try:
+            position = index(key)
+        except TypeError:
+            raise InvalidType(f"a child field is chosen by position or by name, found {full_name(key)}") from None
+        if not -len(self.fields) <= position < len(self.fields):
+            raise FieldNotFound(f"{self}: no child field {shown(position)}, there are {len(self.fields)}")
+        return self.fields[position]
 
     def _key(self) -> tuple[Any, ...]:
         return tuple([getattr(self, name) for name in self.parameters])
@@ -212,7 +218,7 @@ def as_metadata(metadata: MetadataLike | None) -> Metadata | None:
     for key, value in metadata.items():
         pair = [utf8(part, "metadata") if isinstance(part, str) else part for part in (key, value)]
         if not all(isinstance(part, bytes) for part in pair):
-            raise InvalidType(f"metadata are strings or bytes, found {key!r}: {value!r}")
+            raise InvalidType(f"metadata are strings or bytes, found {shown(key)}: {value!r}")
         result[pair[0]] = pair[1]
     return FrozenMetadata(result) if result else None
 
@@ -225,7 +231,7 @@ def as_bool(value: Any, what: str, default: bool) -> bool:
         return default
     if isinstance(value, np.bool_):
         return bool(value)
-    raise InvalidType(f"{what} is True or False, found {value!r:.80}")
+    raise InvalidType(f"{what} is True or False, found {shown(value)}")
 
 
 def as_int(value: Any, what: str) -> int:
@@ -237,7 +243,7 @@ def as_int(value: Any, what: str) -> int:
             raise TypeError
         return index(value)
     except TypeError:
-        raise InvalidType(f"{what} is an int, found {value!r:.80}") from None
+        raise InvalidType(f"{what} is an int, found {shown(value)}") from None
 
 
 def utf8(value: str, what: str) -> bytes:
@@ -252,7 +258,7 @@ def utf8(value: str, what: str) -> bytes:
         return value.encode()
     except UnicodeEncodeError as error:
         raise InvalidArgument(
-            f"{what} {value!r:.80} has no UTF-8 form: {error.reason} at position {error.start}"
+            f"{what} {shown(value)} has no UTF-8 form: {error.reason} at position {error.start}"
         ) from None
 
 
@@ -265,7 +271,7 @@ def as_type(value: DataType | str) -> DataType:
         if found is None:
             raise InvalidArgument(f"no type is named {value!r}")
         return found
-    raise InvalidType(f"expected a DataType or the name of one, found {value!r}")
+    raise InvalidType(f"expected a DataType or the name of one, found {shown(value)}")
 
 
 ALIASES: dict[str, DataType] = {}
