@@ -15,6 +15,7 @@ from typing import Any, ClassVar, Protocol
 import numpy as np
 
 from shmarrow.bitmap import Mask
+from shmarrow.build.sources import read_class
 from shmarrow.chunked import one_array
 from shmarrow.columns import Columns, Key
 from shmarrow.errors import InvalidArgument, InvalidData, InvalidType, not_expected, shown
@@ -49,7 +50,7 @@ class ColumnView:
     offset, length : int
         The rows.
     own : mapping of int to Array
-        The columns that are not from that batch, by their places; whoever has the view has them already.
+        The columns that are not from that batch, by their places; they are built already.
     """
 
     __slots__ = ("batch", "indices", "length", "offset", "own")
@@ -196,14 +197,16 @@ class RecordBatch(Columns[Array]):
     def slice(self, offset: int = 0, length: int | None = None) -> RecordBatch:
         """The rows from ``offset`` on, ``length`` of them or as many as there are; builds and copies nothing.
 
+        Beyond the end there are none.
+
         Raises
         ------
         IndexOutOfRange
-            If ``offset`` is negative or beyond the end.
+            If ``offset`` is negative.
         InvalidArgument
             If ``length`` is negative.
         """
-        offset, length = slice_bounds(offset, length, self.num_rows, "batch")
+        offset, length = slice_bounds(offset, length, self.num_rows)
         return self._view(self._schema, None, offset, length)
 
     def _with_schema(self, schema: Schema) -> RecordBatch:
@@ -301,7 +304,7 @@ class RecordBatch(Columns[Array]):
             return False
         return super().equals(other, check_metadata)
 
-    def validate(self, *, full: bool = False) -> None:
+    def validate(self, full: bool = False) -> None:
         """Check every column, by structure or with ``full`` by value; see :meth:`Array.validate`.
 
         Raises
@@ -325,6 +328,9 @@ class RecordBatch(Columns[Array]):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _rebuild_batch, (self.schema, self.num_rows, self.columns, self.metadata)
+
+
+read_class(RecordBatch, RecordBatch.to_struct_array)
 
 
 def _rebuild_batch(schema: Schema, num_rows: int, columns: list[Any], metadata: Metadata | None) -> RecordBatch:

@@ -179,14 +179,16 @@ class ChunkedArray:
     def slice(self, offset: int = 0, length: int | None = None) -> ChunkedArray:
         """The values from ``offset`` on, ``length`` of them or as many as there are; copies nothing.
 
+        Beyond the end there are none.
+
         Raises
         ------
         IndexOutOfRange
-            If ``offset`` is negative or beyond the end.
+            If ``offset`` is negative.
         InvalidArgument
             If ``length`` is negative.
         """
-        offset, length = slice_bounds(offset, length, len(self), "column")
+        offset, length = slice_bounds(offset, length, len(self))
         return ChunkedArray(cut(self.chunks, self._starts, offset, length), self.type)
 
     def take(self, indices: Any) -> ChunkedArray:
@@ -244,12 +246,12 @@ class ChunkedArray:
         Raises
         ------
         InvalidData
-            If there are more distinct values than the indices reach.
+            If there are more distinct values than the indices can address.
         """
         return self if len(self.chunks) < 2 else ChunkedArray(_unified(self.chunks), self.type)
 
     def flatten(self) -> list[ChunkedArray]:
-        """A column for each field of structs, null where the struct is; a list of this one where it has no fields."""
+        """A column for each field of structs, null where the struct is; a list of this one if it is not of structs."""
         if self.type.layout != "struct" or self.type.array_class is not None:
             return [self]
         parts = [chunk.flatten() for chunk in self.chunks]
@@ -257,7 +259,7 @@ class ChunkedArray:
 
     # --- checking and comparing ---
 
-    def validate(self, *, full: bool = False) -> None:
+    def validate(self, full: bool = False) -> None:
         """Check every chunk; see :meth:`Array.validate`."""
         for i, chunk in enumerate(self.chunks):
             try:
@@ -318,7 +320,7 @@ def chunked_array(arrays: Any, type: DataType | str | None = None) -> ChunkedArr
     Parameters
     ----------
     arrays : iterable of Array or of values, Array, or ChunkedArray
-        The chunks; values are those that :func:`shmarrow.array` takes.
+        The chunks; values are those that :func:`shmarrow.array` accepts.
     type : DataType or str, optional
         The type; that of the first chunk where it is not given. Arrays have it already, other values are built with
         it.

@@ -59,10 +59,12 @@ class Columns(Generic[Column]):
     def slice(self, offset: int = 0, length: int | None = None) -> Self:
         """The rows from ``offset`` on, ``length`` of them or as many as there are; builds and copies nothing.
 
+        Beyond the end there are none.
+
         Raises
         ------
         IndexOutOfRange
-            If ``offset`` is negative or beyond the end.
+            If ``offset`` is negative.
         InvalidArgument
             If ``length`` is negative.
         """
@@ -114,7 +116,7 @@ class Columns(Generic[Column]):
         Parameters
         ----------
         arrays : sequence
-            Arrays, chunked arrays, or values as :func:`shmarrow.array` takes them.
+            Arrays, chunked arrays, or anything that :func:`shmarrow.array` accepts.
         names : sequence of str, optional
             A name for each; their types are those of the arrays.
         schema : Schema, optional
@@ -128,7 +130,7 @@ class Columns(Generic[Column]):
             If neither or both of names and schema are given, if their number is another than that of the arrays, or
             if the arrays have several lengths.
         InvalidData
-            If a value does not fit the type that the schema says.
+            If a value does not fit its type in the schema.
         InvalidType
             If an array cannot be cast to that type at all, or ``arrays`` is an ndarray.
         """
@@ -351,10 +353,13 @@ class Columns(Generic[Column]):
         FieldNotFound
             If a mapping has a name that is not there or stands there more than once.
         InvalidType
-            When a field is asked for whose name is not a string.
+            If a name, old or new, is no string.
         """
         if isinstance(names, Mapping):
-            new = {self._schema.index_of(several((old,), "names")[0]): name for old, name in names.items()}
+            for old in names:
+                if not isinstance(old, str):
+                    raise InvalidType(f"columns are renamed by their names, which are strings, found {shown(old)}")
+            new = {self._schema.index_of(old): name for old, name in names.items()}
             names = [new.get(i, name) for i, name in enumerate(self._schema.names)]
         return self._with_schema(renamed(self._schema, names))
 
@@ -381,7 +386,7 @@ class Columns(Generic[Column]):
         InvalidData
             If a value does not fit, or a column with nulls would not be nullable.
         InvalidType
-            If there is no cast between two types.
+            If there is no conversion between two types.
         """
         target = checked_schema(target_schema)
         if self._schema.names != target.names:

@@ -110,10 +110,14 @@ def full_name(value: object) -> str:
 def not_expected(expected: str, value: object) -> InvalidType:
     """The error for a value of another type than the one of ours that was expected."""
     found = full_name(value)
-    package, _, kind = found.partition(".")
-    known = package == "pyarrow" and kind in ("RecordBatch", "Schema", "Table")
-    hint = f"; shmarrow.{kind}.from_pyarrow converts it" if known else ""
+    bases = [base.__name__ for base in type(value).__mro__] if found.startswith("pyarrow.") else []
+    kind = next((base for base in bases if base in _CONVERTED), None)
+    hint = f"; shmarrow.{kind}.from_pyarrow converts it" if kind else ""
     return InvalidType(f"expected {expected}, found {found}{hint}")
+
+
+_CONVERTED = ("RecordBatch", "Table", "Schema", "Field", "DataType", "Array", "ChunkedArray")
+"""The classes of pyarrow that a class of the same name here converts."""
 
 
 def storage_error(error: OSError, action: str, where: str, hint: str = "") -> StorageError:

@@ -33,9 +33,6 @@ class _RenamedFields:
         return [field.with_name(name) for field, name in zip(self._schema.fields, self._names, strict=True)]
 
     def names(self) -> list[str]:
-        for name in self._names:
-            if not isinstance(name, str):
-                raise InvalidType(f"the name of a field is a string, found {shown(name)}")
         return list(self._names)
 
     def find(self, name: str) -> list[int]:
@@ -59,8 +56,14 @@ def renamed(schema: Schema, names: Sequence[str]) -> Schema:
     ------
     InvalidArgument
         If there are more or fewer names than fields.
+    InvalidType
+        If a name is no string.
     """
     names = several(names, "names")
+    if set(map(type, names)) != {str}:
+        for name in names:
+            if not isinstance(name, str):
+                raise InvalidType(f"the name of a column is a string, found {shown(name)}")
     if len(names) != len(schema):
         raise InvalidArgument(f"{len(names)} names for {len(schema)} columns")
     return Schema(metadata=schema.metadata, source=_RenamedFields(schema, names))

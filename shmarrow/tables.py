@@ -13,6 +13,7 @@ import numpy as np
 from shmarrow.batch import RecordBatch
 from shmarrow.bitmap import Mask
 from shmarrow.build import array
+from shmarrow.build.sources import read_class
 from shmarrow.chunked import ChunkedArray
 from shmarrow.columns import Columns, Key
 from shmarrow.errors import Closed, InvalidArgument, InvalidData, InvalidType, not_expected, shown
@@ -165,9 +166,11 @@ class Table(Columns[ChunkedArray]):
     def slice(self, offset: int = 0, length: int | None = None) -> Table:
         """The rows from ``offset`` on, ``length`` of them or as many as there are; builds and copies nothing.
 
+        Beyond the end there are none.
+
         The errors are those of :meth:`RecordBatch.slice`.
         """
-        offset, length = slice_bounds(offset, length, self.num_rows, "table")
+        offset, length = slice_bounds(offset, length, self.num_rows)
         return Table(self._schema, cut(self.batches, self._starts, offset, length))
 
     def unify_dictionaries(self) -> Table:
@@ -222,7 +225,7 @@ class Table(Columns[ChunkedArray]):
         """A dict of Python values for each row; of columns with the same name the last."""
         return [row for batch in self.batches for row in batch.to_pylist()]
 
-    def validate(self, *, full: bool = False) -> None:
+    def validate(self, full: bool = False) -> None:
         """Check every batch; see :meth:`RecordBatch.validate`."""
         for i, batch in enumerate(self.batches):
             try:
@@ -232,6 +235,9 @@ class Table(Columns[ChunkedArray]):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Table, (self.schema, self.batches)
+
+
+read_class(Table, lambda table: table.to_struct_array().combine_chunks())
 
 
 def _cuts(starts: Sequence[Any]) -> Any:

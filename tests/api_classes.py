@@ -80,7 +80,7 @@ ARRAY: dict[str, Entry] = {
     ),
     "null_count": same("numbers.null_count", "numbers.slice(2).null_count"),
     "offset": same("numbers.offset", "numbers.slice(2).offset"),
-    "slice": same("numbers.slice(1)", "numbers.slice(1, 2)", "numbers.slice(offset=1, length=9)"),
+    "slice": same("numbers.slice(1)", "numbers.slice(10)", "numbers.slice(1, 2)", "numbers.slice(offset=1, length=9)"),
     "take": same("numbers.take([3, 0])", "numbers.take(pa.array([1, None]))", "lists.take(indices=np.array([2, 0]))"),
     "to_numpy": same(
         "pa.array([1, 2], pa.int8()).to_numpy()",
@@ -89,6 +89,11 @@ ARRAY: dict[str, Entry] = {
         "words.to_numpy(zero_copy_only=False)",
     ),
     "to_pylist": same("numbers.to_pylist()", "lists.to_pylist()", "maps.to_pylist()", "structs.to_pylist()"),
+    "to_pylist(*, maps_as_pydicts)": Instead(
+        "maps.to_pylist(maps_as_pydicts='lossy')",
+        "[pairs and dict(pairs) for pairs in maps.to_pylist()]",
+        "a map may hold a key twice, and the pairs say so",
+    ),
     "tolist": same("numbers.tolist()"),
     "to_tensor": Instead(
         "pa.array([1.5, 2.5]).to_tensor().to_numpy()",
@@ -127,7 +132,9 @@ CHUNKED: dict[str, Entry] = {
     "nbytes": same("pa.chunked_array([np.arange(4)]).slice(1, 2).nbytes"),
     "null_count": same("chunks.null_count"),
     "num_chunks": same("chunks.num_chunks"),
-    "slice": same("chunks.slice(1).to_pylist()", "chunks.slice(offset=1, length=2).to_pylist()"),
+    "slice": same(
+        "chunks.slice(1).to_pylist()", "chunks.slice(10).to_pylist()", "chunks.slice(offset=1, length=2).to_pylist()"
+    ),
     "take": same("chunks.take([3, 0]).to_pylist()", "chunks.take(pa.array([2, None])).to_pylist()"),
     "to_numpy": same("pa.chunked_array([[1], [2]]).to_numpy()", "chunks.to_numpy(zero_copy_only=False)"),
     "to_pylist": same("chunks.to_pylist()"),
@@ -211,7 +218,7 @@ def _tabular(it: str, column: str) -> dict[str, Entry]:
             f'{it}.set_column(1, "x", {column})', f'{it}.set_column(0, pa.field("x", pa.int8()), {column})'
         ),
         "shape": same(f"{it}.shape"),
-        "slice": same(f"{it}.slice(1)", f"{it}.slice(offset=1, length=2)"),
+        "slice": same(f"{it}.slice(1)", f"{it}.slice(10)", f"{it}.slice(offset=1, length=2)"),
         "take": same(f"{it}.take([3, 0])", f"{it}.take(pa.array([1, None]))"),
         "to_pydict": same(f"{it}.to_pydict()"),
         "to_pylist": same(f"{it}.to_pylist()"),

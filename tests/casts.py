@@ -434,7 +434,7 @@ def page() -> str:
     """The whole page, with the tables as they should be."""
     before, _, rest = PAGE.read_text(encoding="utf-8").partition(BEGIN)
     lines = ["", "## What can be cast to what", "", "*if*: values that fit, the others are refused.", ""]
-    lines += [*matrix(), "", "## Where pyarrow does otherwise", "", "By default:", "", *deviations(True), ""]
+    lines += [*matrix(), "", "## Where pyarrow differs", "", "By default:", "", *deviations(True), ""]
     lines += ["With `safe=False`:", "", *deviations(False), "", ""]
     return before + BEGIN + "\n".join(lines) + END + rest.partition(END)[2]
 

@@ -407,7 +407,7 @@ def test_joined_dictionaries_hold_each_value_once() -> None:
     assert joined.type == type
     assert joined.dictionary.to_pylist() == values
     assert joined.to_pylist() == [*values, None, None, None, *parts[1].to_pylist()[90:], *parts[2].to_pylist()]
-    with pytest.raises(sa.InvalidData, match="200 distinct values are more than the 128 that its indices reach"):
+    with pytest.raises(sa.InvalidData, match="200 distinct values are more than the 128 that its indices can address"):
         sa.concat_arrays([parts[0], sa.array([f"v{i}" for i in range(100)], type)])
     encoded = sa.array(["a", None]).dictionary_encode("encode")
     assert sa.concat_arrays([encoded, sa.array([None, "b"]).dictionary_encode()]).to_pylist() == ["a", None, None, "b"]

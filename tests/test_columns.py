@@ -170,10 +170,10 @@ def test_schemas_are_changed_by_position() -> None:
         assert mine.to_pyarrow() == peer
     assert ours.get_field_index("missing") == -1
     for change in (lambda: ours.remove(-1), lambda: ours.set(-1, one), lambda: ours.insert(-1, one)):
-        with pytest.raises(sa.IndexOutOfRange, match="no position -1"):
+        with pytest.raises(sa.IndexOutOfRange, match="position -1 is out"):
             change()
     for change in (lambda: ours.remove(2), lambda: ours.set(2, one), lambda: ours.insert(3, one)):
-        with pytest.raises(sa.IndexOutOfRange, match=r"no position [23]: there are [23], counted"):
+        with pytest.raises(sa.IndexOutOfRange, match=r"position [23] is out of range: expected 0 to [12]"):
             change()
     for change in (lambda: ours.append("c"), lambda: ours.set(0, ("c", "int8")), lambda: ours.remove("a")):
         with pytest.raises(sa.InvalidType):
@@ -405,11 +405,19 @@ def test_a_new_column_goes_with_the_batches_of_a_table() -> None:
 
 
 WRONG: dict[str, tuple[Callable[[Any], Any], type[Exception], str]] = {
-    "add beyond": (lambda r: r.add_column(5, "x", COLUMN), sa.IndexOutOfRange, "no position 5: there are 5"),
-    "add before": (lambda r: r.add_column(-1, "x", COLUMN), sa.IndexOutOfRange, "no position -1"),
-    "set a name not found": (lambda r: r.set_column(-1, "x", COLUMN), sa.IndexOutOfRange, "no position -1"),
-    "remove beyond": (lambda r: r.remove_column(4), sa.IndexOutOfRange, "no position 4: there are 4"),
-    "remove by name": (lambda r: r.remove_column("n"), sa.InvalidType, "the position of a field, an int, found 'n'"),
+    "add beyond": (
+        lambda r: r.add_column(5, "x", COLUMN),
+        sa.IndexOutOfRange,
+        "position 5 .*: expected 0 to 4",
+    ),
+    "add before": (lambda r: r.add_column(-1, "x", COLUMN), sa.IndexOutOfRange, "position -1 is out"),
+    "set a name not found": (
+        lambda r: r.set_column(-1, "x", COLUMN),
+        sa.IndexOutOfRange,
+        "position -1 is out",
+    ),
+    "remove beyond": (lambda r: r.remove_column(4), sa.IndexOutOfRange, "position 4 .*: expected 0 to 3"),
+    "remove by name": (lambda r: r.remove_column("n"), sa.InvalidType, "expected a position, found 'n'"),
     "short column": (
         lambda r: r.append_column("x", [1, 2]),
         sa.InvalidArgument,

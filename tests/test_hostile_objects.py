@@ -168,7 +168,7 @@ CALLS: dict[str, tuple[Any, type[Exception]]] = {
     "fill_null": (lambda value: sa.array([None], "int8").fill_null(value), sa.InvalidData),
     "item": (lambda value: sa.array([1])[value], sa.IndexOutOfRange),
     "take": (lambda value: sa.array([1]).take([value]), sa.IndexOutOfRange),
-    "slice": (lambda value: sa.array([1]).slice(value), sa.IndexOutOfRange),
+    "slice": (lambda value: sa.array([1]).slice(-value), sa.IndexOutOfRange),
     "slice-length": (lambda value: sa.array([1]).slice(0, -value), sa.InvalidArgument),
     "nulls": (lambda value: sa.nulls(value), sa.LimitExceeded),
     "nulls-negative": (lambda value: sa.nulls(-value), sa.InvalidArgument),
@@ -219,3 +219,14 @@ def test_as_many_nulls_as_can_be_counted() -> None:
     for size in (2**63, 2**70):
         with pytest.raises(sa.LimitExceeded, match=f"at most 2\\*\\*63 - 1, found {size}"):
             sa.nulls(size)
+
+
+# --- types at the edge ------------------------------------------------------------------------------------------
+
+
+def test_unions_without_children_are_joined() -> None:
+    for union in (sa.UnionArray.from_dense([], [], []), sa.UnionArray.from_sparse([], [])):
+        joined = sa.concat_arrays([union, union])
+        joined.validate(full=True)
+        assert joined.type == union.type
+        assert joined.to_pylist() == []

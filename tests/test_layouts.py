@@ -88,9 +88,8 @@ def test_slices(case: Case) -> None:
         assert inner.to_pylist() == values[len(values) // 3 :][:4]
         mine = [None if data is None else data.address for data in array.buffers()]
         assert mine == [None if data is None else data.address for data in whole.buffers()]
-    with pytest.raises(sa.IndexOutOfRange, match="slice offset"):
-        whole.slice(len(whole) + 1)
-    with pytest.raises(sa.IndexOutOfRange, match="slice offset"):
+    assert len(whole.slice(len(whole) + 1)) == 0
+    with pytest.raises(sa.IndexOutOfRange, match="the offset of a slice"):
         whole.slice(-1)
     with pytest.raises(sa.InvalidArgument, match="length of a slice"):
         whole.slice(0, -1)

@@ -166,17 +166,15 @@ def test_arguments_of_derived_batches(make: Callable[[], Any]) -> None:
     for wrong in (lambda: rows.slice(0, -1), lambda: rows.column("a").slice(0, -1)):
         with pytest.raises(sa.InvalidArgument, match=r"length of a slice is at least 0, found -1"):
             wrong()
-    for wrong in (lambda: rows.slice(4), lambda: rows.slice(-1), lambda: rows.column("a").slice(4)):
-        with pytest.raises(sa.IndexOutOfRange, match=r"slice offset -?\d is out of range: the \w+ has 3 (rows|values)"):
+    for wrong in (lambda: rows.slice(-1), lambda: rows.column("a").slice(-1)):
+        with pytest.raises(sa.IndexOutOfRange, match="the offset of a slice is at least 0, found -1"):
             wrong()
-    assert rows.slice(3).num_rows == 0
+    assert rows.slice(3).num_rows == rows.slice(4).num_rows == len(rows.column("a").slice(4)) == 0
     assert rows.slice(1, 100).column("a").to_pylist() == [2, 3]
     with pytest.raises(sa.InvalidArgument, match="2 names for 1 columns"):
         rows.rename_columns(["x", "y"])
-    renamed = rows.rename_columns([7])
-    for wrong in (lambda: renamed.column_names, lambda: renamed.field(0), lambda: str(renamed.schema)):
-        with pytest.raises(sa.InvalidType, match="found 7"):
-            wrong()
+    with pytest.raises(sa.InvalidType, match="found 7"):
+        rows.rename_columns([7])
 
 
 def test_threads_that_build_the_same_columns() -> None:

@@ -233,7 +233,7 @@ def pandas_values() -> dict[str, tuple[Any, Any, list[Any]]]:
     return {
         "numbers": (pd.Series([1, 2], dtype="int8"), sa.int8(), [1, 2]),
         "nullable": (pd.Series([BIG, None], dtype="Int64"), sa.int64(), [BIG, None]),
-        "NaN": (pd.Series([0.5, np.nan]), sa.float64(), [0.5, np.nan]),
+        "NaN": (pd.Series([0.5, np.nan]), sa.float64(), [0.5, None]),
         "truth values": (pd.Series([True, None], dtype="boolean"), sa.bool_(), [True, None]),
         "of pyarrow": (pd.Series([1, None], dtype="uint8[pyarrow]"), sa.uint8(), [1, None]),
         "an array": (pd.array([1, None], dtype="Int16"), sa.int16(), [1, None]),

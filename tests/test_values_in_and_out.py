@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
+import pyarrow as pa
 import pytest
 
 import shmarrow as sa
@@ -110,3 +113,80 @@ def test_integers_of_numpy_are_numbers_in_types() -> None:
 def test_type_codes_are_a_list(codes: Any) -> None:
     with pytest.raises(sa.InvalidType, match="type code"):
         sa.dense_union(FIELDS, codes)
+
+
+# --- other arguments ----------------------------------------------------------------------------------------------
+
+RUNS: dict[str, tuple[Any, Any, str]] = {
+    "falling": ([2, 1], [1, 2], "run end 1 does not rise: 2 and then 1"),
+    "equal": ([2, 2], [1, 2], "run end 1 does not rise: 2 and then 2"),
+    "zero": ([0, 2], [1, 2], "the first run ends at 0, expected at least 1"),
+    "negative": ([-1, 2], [1, 2], "the first run ends at -1, expected at least 1"),
+    "more values": ([2], [1, 2], "1 run ends for 2 values, expected one for each"),
+    "more run ends": ([1, 2], [1], "2 runs but 1 values"),
+}
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_run_ends_rise_and_have_a_value_each(name: str) -> None:
+    ends, values, message = RUNS[name]
+    with pytest.raises(sa.InvalidData, match=message):
+        sa.RunEndEncodedArray.from_arrays(ends, values)
+
+
+def test_runs_that_keep_the_rules_are_those_of_pyarrow() -> None:
+    theirs = pa.RunEndEncodedArray.from_arrays([1, 3], [7, None])
+    assert sa.RunEndEncodedArray.from_arrays([1, 3], [7, None]).to_pylist() == theirs.to_pylist() == [7, None, None]
+    assert len(sa.RunEndEncodedArray.from_arrays(sa.array([], "int32"), sa.array([], "int8"))) == 0
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_columns_are_renamed_by_strings_to_strings(kind: str) -> None:
+    rows = MAKERS[kind]({"a": [1], "b": [2]})
+    for names in ([1, "x"], ["x", None], {"a": 1}):
+        with pytest.raises(sa.InvalidType, match="the name of a column is a string, found"):
+            rows.rename_columns(names)
+    with pytest.raises(sa.InvalidType, match="columns are renamed by their names, which are strings, found 0"):
+        rows.rename_columns({0: "x"})
+    assert rows.rename_columns([np.str_("x"), "y"]).to_pydict() == {"x": [1], "y": [2]}
+    assert rows.rename_columns({"b": "a", "a": "b"}).to_pydict() == {"b": [1], "a": [2]}
+
+
+@pytest.mark.parametrize(
+    "arrays",
+    [[pa.array([1])], [[1], [2]], [sa.array([1]), pa.array([2])], [sa.chunked_array([[1]])], [None], 5, sa.int8()],
+    ids=["pyarrow", "lists", "one of two", "chunked", "None", "number", "type"],
+)
+def test_only_arrays_are_joined(arrays: Any) -> None:
+    with pytest.raises(sa.InvalidType, match=r"expected (a list of shmarrow\.Array|arrays)"):
+        sa.concat_arrays(arrays)
+
+
+# --- values in ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_array_of_rows_is_one_of_structs(kind: str) -> None:
+    data: Any = {"a": [1, 2], "b": [0.5, None]}
+    found = sa.array(MAKERS[kind](data))
+    assert str(found.type) == "struct<a: int64, b: double>"
+    assert found.to_pylist() == pa.array(pa.record_batch(data)).to_pylist()
+    assert sa.array(MAKERS[kind](data).slice(1)).to_pylist() == [{"a": 2, "b": None}]
+    assert sa.array(MAKERS[kind](data), mask=[True, False]).to_pylist() == [None, {"a": 2, "b": None}]
+
+
+def test_rows_of_several_batches_are_one_array() -> None:
+    table = sa.concat_tables([sa.table({"a": [1]}), sa.table({"a": [2, None]})])
+    assert sa.array(table).to_pylist() == [{"a": 1}, {"a": 2}, {"a": None}]
+    empty = sa.array(sa.schema([("a", sa.int8())]).empty_table())
+    assert (str(empty.type), len(empty)) == ("struct<a: int8>", 0)
+
+
+def test_a_store_takes_a_series_as_an_array_of_it(tmp_path: Path) -> None:
+    series, index = pd.Series([1.0, np.nan]), pd.Index([np.nan, 2.0])
+    with sa.Store(tmp_path / "store") as store:
+        store.put("series", series)
+        store.put("index", index)
+        assert store.get("series").equals(sa.array(series))
+        assert store.get("series").to_pylist() == [1.0, None]
+        assert store.get("index").to_pylist() == [None, 2.0]

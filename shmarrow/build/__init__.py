@@ -194,7 +194,8 @@ def array(
         pandas Series or Index over one. Arrays of any library with an Arrow interface, such as pyarrow and polars,
         keep their type and their memory. An ndarray of several dimensions becomes fixed-size lists, a structured one
         structs, a list of ndarrays lists, a pandas categorical a dictionary array. A chunked array becomes one array,
-        by a copy where it has several chunks. Among Python values None, pandas' NA and NaT, and numpy's NaT are null.
+        by a copy where it has several chunks; the rows of a record batch or a table become structs. Among Python values
+        None, pandas' NA and NaT, and numpy's NaT are null.
     type : DataType or str, optional
         The type; inferred from the values where it is not given, see :func:`infer_type`.
     mask : bool ndarray, Array or sequence of bool, optional
@@ -280,7 +281,7 @@ def infer_type(values: Any, mask: Any = None, from_pandas: bool = False) -> Data
 
 
 def _count(size: Any) -> int | None:
-    """How many values are taken, None for all of them."""
+    """The number of values to read, None for all of them."""
     try:
         count = index(size)
     except TypeError:

@@ -18,6 +18,7 @@ from shmarrow.layout.from_numpy import lists_of, type_of_dtype
 from shmarrow.layout.from_values import null_kinds
 from shmarrow.layout.items import columns_of_dicts, forms_of
 from shmarrow.types import DataType, from_numpy_dtype
+from shmarrow.types.zones import zone_name
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -198,29 +199,6 @@ def _moments(values: Sequence[Any], kinds: set[Any]) -> DataType:
             "no single type fits timestamps with a time zone beside dates or timestamps without one; give the type"
         )
     return types.timestamp(_finest(units), zone_name(aware[0]) if aware else None)
-
-
-def zone_name(zone: dt.tzinfo) -> str:
-    """The name that Arrow has for a time zone: that of the zone database, or an offset such as ``+07:30``.
-
-    Raises
-    ------
-    InvalidType
-        If there is none.
-    """
-    for attribute in ("key", "zone"):  # of zoneinfo, and of pytz
-        name = getattr(zone, attribute, None)
-        if isinstance(name, str):
-            return name
-    offset = zone.utcoffset(None)
-    if offset is None or offset.total_seconds() % 60:
-        raise InvalidType(
-            f"the time zone {shown(zone)} has no name in Arrow; use zoneinfo, or an offset in whole minutes"
-        )
-    if not offset:
-        return "UTC"
-    minutes = int(offset.total_seconds()) // 60
-    return f"{'-' if minutes < 0 else '+'}{abs(minutes) // 60:02}:{abs(minutes) % 60:02}"
 
 
 # --- values with parts ------------------------------------------------------------------------------------------

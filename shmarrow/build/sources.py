@@ -36,7 +36,7 @@ def plain(obj: Any, size: int | None, build: Callable[..., Any]) -> tuple[Any, b
     obj : object
         Anything that holds values.
     size : int, optional
-        The number of values that are taken from an iterator.
+        The number of values to read from an iterator.
     build : callable
         Makes an array of a part of the object.
 

@@ -145,7 +145,7 @@ def _offsets_at(seconds: list[int], zone: dt.tzinfo) -> Values:
 
 
 def time_zone(name: str) -> dt.tzinfo:
-    """The time zone of an Arrow timestamp: an Olson name, or an offset such as ``+07:30``.
+    """The time zone of an Arrow timestamp: a name of the time zone database, or an offset such as ``+07:30``.
 
     Raises
     ------

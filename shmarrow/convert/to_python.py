@@ -41,7 +41,7 @@ def to_python(type: DataType, values: Values, valid: Mask | None = None, first: 
     Raises
     ------
     InvalidData
-        If Python has no such value: a date beyond the years 1 to 9999, a time beyond its day.
+        If Python cannot hold a value: a date beyond the years 1 to 9999, a time beyond its day.
     """
     convert = _TO.get(type.descriptor.values)
     return values.tolist() if convert is None else convert(type, values, valid, first)
@@ -50,7 +50,7 @@ def to_python(type: DataType, values: Values, valid: Mask | None = None, first: 
 def _refuse(type: DataType, values: Values, slot: int, first: int, what: str) -> Never:
     held = shown(type, values[slot : slot + 1])
     remedy = (
-        "values holds the counts" if type.descriptor.values == "time" else "to_numpy(zero_copy_only=False) holds it"
+        "values holds the counts" if type.descriptor.values == "time" else "to_numpy(zero_copy_only=False) returns it"
     )
     raise InvalidData(f"{type}: slot {first + slot} holds {held}, {what}; {remedy}")
 

@@ -101,6 +101,6 @@ class VariantArray(ExtensionArray, of=VariantType):
 
 
 def parquet_variant(storage_type: DataType | None = None) -> VariantType:
-    """Values in Parquet's Variant encoding; not shredded unless the storage type says how."""
+    """Values in Parquet's Variant encoding; shredded only if the storage type has fields for it."""
     plain = [Field("metadata", types.binary(), nullable=False), Field("value", types.binary(), nullable=False)]
     return VariantType(types.StructType(plain) if storage_type is None else storage_type)

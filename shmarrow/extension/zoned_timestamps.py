@@ -1,4 +1,4 @@
-"""Moments, each with the offset of its own zone (canonical extension types, "Timestamp With Offset")."""
+"""Timestamps, each with its own offset from UTC (canonical extension types, "Timestamp With Offset")."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from shmarrow.types import DataType, ExtensionType, Field
 
 
 class TimestampWithOffsetType(ExtensionType):
-    """Moments in UTC, each with the offset of its own zone in minutes (``arrow.timestamp_with_offset``).
+    """Timestamps in UTC, each with its own offset in minutes (``arrow.timestamp_with_offset``).
 
-    Python values are datetimes with a fixed offset; a moment that Python's datetime cannot hold stays the dict of its
+    Python values are datetimes with a fixed offset; a value that Python's datetime cannot hold stays the dict of its
     storage. The offsets may be encoded as a dictionary or as runs.
     """
 
@@ -69,13 +69,13 @@ class TimestampWithOffsetType(ExtensionType):
 
 
 class TimestampWithOffsetArray(ExtensionArray, of=TimestampWithOffsetType):
-    """Moments in UTC, each with the offset of its own zone."""
+    """Timestamps in UTC, each with its own offset."""
 
     __slots__ = ()
 
     @property
     def timestamps(self) -> PrimitiveArray:
-        """The moments as a timestamp array in UTC; copies nothing."""
+        """The values as a timestamp array in UTC; copies nothing."""
         result: PrimitiveArray = self._storage.field("timestamp")
         return result
 
@@ -98,7 +98,7 @@ class TimestampWithOffsetArray(ExtensionArray, of=TimestampWithOffsetType):
 
 
 def timestamp_with_offset(unit: str, offset_type: DataType | str = "int16") -> TimestampWithOffsetType:
-    """Moments in UTC, each with the offset of its own zone; the offsets may be dictionary or run-end encoded."""
+    """Timestamps in UTC, each with its own offset; the offsets may be dictionary or run-end encoded."""
     moment = Field("timestamp", types.timestamp(unit, "UTC"), nullable=False)
     offset = Field("offset_minutes", types.as_type(offset_type), nullable=False)
     return TimestampWithOffsetType(types.StructType([moment, offset]))

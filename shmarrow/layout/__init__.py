@@ -1,7 +1,8 @@
 """Physical memory layouts (columnar format, "Physical Memory Layout"): one file a layout, the class of its arrays.
 
-``listing`` holds the buffer listing as a table, ``array`` what all arrays share and :func:`make_array`, ``from_values``
-makes arrays from Python values and numpy, ``codes`` finds which slots hold the same value.
+``listing`` holds the buffer listing as a table, ``array`` what all arrays share, ``hooks`` what each layout has to say,
+``making`` makes arrays of their parts, ``from_values`` and ``from_numpy`` of values, ``codes`` finds which slots hold
+the same value.
 """
 
 from __future__ import annotations

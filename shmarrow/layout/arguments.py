@@ -30,7 +30,7 @@ builder: Callable[[Any, DataType | None], Any] = _no_builder
 
 
 def as_array(values: Any, what: str, type: DataType | None = None) -> Any:
-    """An array as it is, and of anything else that :func:`shmarrow.array` takes an array; of ``type`` where given.
+    """An array as it is; anything else through :func:`shmarrow.array`, with ``type`` where given.
 
     Raises
     ------

@@ -183,14 +183,16 @@ class Array(LayoutHooks):
     def slice(self, offset: int = 0, length: int | None = None) -> Self:
         """The slots from ``offset`` on, ``length`` of them or as many as there are; copies nothing.
 
+        Beyond the end there are none.
+
         Raises
         ------
         IndexOutOfRange
-            If ``offset`` is negative or beyond the end.
+            If ``offset`` is negative.
         InvalidArgument
             If ``length`` is negative.
         """
-        offset, length = slice_bounds(offset, length, self._length, "array")
+        offset, length = slice_bounds(offset, length, self._length)
         count = 0 if self._null_count == 0 else self._null_count if length == self._length else -1
         return self._with(offset=self._offset + offset, length=length, null_count=count)
 
@@ -203,7 +205,7 @@ class Array(LayoutHooks):
         Raises
         ------
         InvalidData
-            If ``datetime`` has no such value, such as a date beyond the year 9999; :meth:`to_numpy` has it.
+            If ``datetime`` cannot hold a value, such as a date beyond the year 9999; :meth:`to_numpy` returns it.
         LimitExceeded
             If slots that take no bytes of their own would make more than 2**24 values.
         """
@@ -466,7 +468,7 @@ class Array(LayoutHooks):
         Parameters
         ----------
         null_encoding : {"mask", "encode"}
-            Whether nulls are null indices, or indices of a null in the dictionary.
+            Whether nulls become null indices, or indices of a null in the dictionary.
         index_type : DataType or str, optional
             The integer type of the indices, int32 unless given. An array that is dictionary-encoded already stays as
             it is, with the index type given.
@@ -476,7 +478,7 @@ class Array(LayoutHooks):
         InvalidArgument
             If ``null_encoding`` is neither of the two.
         InvalidData
-            If there are more distinct values than the index type reaches.
+            If there are more distinct values than the index type can address.
         """
         from shmarrow.layout.dictionary import encode
 
@@ -492,7 +494,7 @@ class Array(LayoutHooks):
         Raises
         ------
         InvalidData
-            If the array is longer than the run end type reaches.
+            If the array is longer than the run end type can express.
         """
         from shmarrow.layout.run_end_encoded import encode
 

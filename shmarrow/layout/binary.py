@@ -217,7 +217,9 @@ def cast_binary(array: Any, target: Any) -> Any:
         return make_array(target, len(kept), [validity, *made._buffers[1:]], count)
     offsets, data = kept._contiguous()
     if int(offsets[-1]) > np.iinfo(target.offset_dtype).max:
-        raise InvalidData(f"{target}: {int(offsets[-1])} bytes are more than its offsets reach; use the large form")
+        raise InvalidData(
+            f"{target}: {int(offsets[-1])} bytes are more than its offsets can address; use the large type"
+        )
     return make_array(target, len(kept), [validity, frozen(offsets.astype(target.offset_dtype)), data], count)
 
 

@@ -244,9 +244,9 @@ class DictionaryArray(Array):
 
         Parameters
         ----------
-        indices : integer Array, or anything that :func:`shmarrow.array` makes one of
+        indices : integer Array, or anything that :func:`shmarrow.array` converts to one
             Shape (n,); positions in the dictionary, or null.
-        dictionary : Array, or anything that :func:`shmarrow.array` takes
+        dictionary : Array, or anything that :func:`shmarrow.array` accepts
             The values.
         mask : bool array, optional
             Shape (n,), True where a slot is null.
@@ -305,7 +305,7 @@ def encode(
 def _check_reach(type: Any, count: int) -> None:
     most = int(np.iinfo(type.storage).max) + 1
     if count > most:
-        raise InvalidData(f"{type}: {count} distinct values are more than the {most} that its indices reach")
+        raise InvalidData(f"{type}: {count} distinct values are more than the {most} that its indices can address")
 
 
 def _over(type: Any, codes: Indices, dictionary: Any) -> Any:
@@ -322,7 +322,7 @@ def with_one_dictionary(arrays: list[Any]) -> list[Any]:
     Raises
     ------
     InvalidData
-        If there are more distinct values than the indices reach.
+        If there are more distinct values than the indices can address.
     """
     first = arrays[0].dictionary
     if all(array.dictionary is first for array in arrays):

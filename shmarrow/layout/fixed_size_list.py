@@ -139,7 +139,7 @@ class FixedSizeListArray(Lists):
 
         Parameters
         ----------
-        values : Array, or anything that :func:`shmarrow.array` takes
+        values : Array, or anything that :func:`shmarrow.array` accepts
             The items of all lists, those of null lists included.
         list_size : int, optional
             The number of items in each list.

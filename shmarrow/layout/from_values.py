@@ -83,7 +83,7 @@ def _is_not_none(values: Sequence[Any]) -> Mask:
 
 
 def _floats_with_nulls(type: DataType, values: Sequence[Any]) -> Any:
-    """Floats and None: numpy makes NaN of None, so only where NaN came out it has to be asked which it was."""
+    """Floats and None: numpy makes NaN of None, so only NaN in the result has to be looked up."""
     numbers = np.fromiter(values, np.float64, len(values))
     mask = ~np.isnan(numbers)
     suspects = np.flatnonzero(~mask)

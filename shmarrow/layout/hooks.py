@@ -283,7 +283,7 @@ class LayoutHooks:
         return field.type == found
 
     def _check_structure(self) -> None:
-        """Raise InvalidData where the structure breaks a rule beyond the sizes of buffers; takes constant time."""
+        """Raise InvalidData where the structure breaks a rule beyond the sizes of buffers; takes a constant time."""
 
     def _check_null_count(self) -> None:
         """Raise InvalidData where the null count is not that of the slots."""

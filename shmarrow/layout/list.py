@@ -160,7 +160,7 @@ class ListArray(Lists):
         ----------
         offsets : integer Array, integer ndarray or sequence of int
             Where each list starts, and the end of the last one. A null offset makes its list null.
-        values : Array, or anything that :func:`shmarrow.array` takes
+        values : Array, or anything that :func:`shmarrow.array` accepts
             The items of all lists.
         type : DataType or str, optional
             The type of the lists; one of lists of the values where it is not given.

@@ -115,7 +115,7 @@ def _made(array: Any, target: Any, parts: list[Any], values: Any) -> Any:
 
 def _check_reach(target: Any, size: int) -> None:
     if size > np.iinfo(target.offset_dtype).max:
-        raise InvalidData(f"{target}: {size} items are more than its offsets reach; use the large form")
+        raise InvalidData(f"{target}: {size} items are more than its offsets can address; use the large type")
 
 
 def _packed(starts: Indices, sizes: Indices, items: Any) -> Any:

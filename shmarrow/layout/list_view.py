@@ -116,7 +116,7 @@ class ListViewArray(Lists, late=True):
         type = arrays[0].type
         total = sum(len(array.values) for array in arrays)
         if total > np.iinfo(type.offset_dtype).max:
-            raise InvalidData(f"{type}: {total} items are more than its offsets reach; use the large form")
+            raise InvalidData(f"{type}: {total} items are more than its offsets can address; use the large type")
         shifts = np.cumsum([0, *[len(array.values) for array in arrays[:-1]]])
         starts = np.concatenate(
             [array.offsets + type.offset_dtype.type(n) for array, n in zip(arrays, shifts, strict=True)]
@@ -199,7 +199,7 @@ class ListViewArray(Lists, late=True):
             Where each list starts. A null offset makes its list null.
         sizes : integer Array, integer ndarray or sequence of int
             How many items each list has.
-        values : Array, or anything that :func:`shmarrow.array` takes
+        values : Array, or anything that :func:`shmarrow.array` accepts
             What the lists lie in.
         type : DataType or str, optional
             The type of the lists; one of lists of the values where it is not given.

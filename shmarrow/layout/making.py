@@ -124,7 +124,7 @@ def one_null(type: DataType) -> Any:
     Raises
     ------
     LimitExceeded
-        If that null alone would take more than 2**24 bytes: the sizes in a type come from whoever wrote it.
+        If that null alone would take more than 2**24 bytes: the sizes in a type may come from untrusted data.
     """
     size = _slot_bytes(type)
     if size > EXPANDED_VALUES:
@@ -165,18 +165,19 @@ def concat_arrays(arrays: Sequence[AnyArray]) -> AnyArray:
     from shmarrow.layout.arguments import items_of
     from shmarrow.layout.array import Array
 
-    arrays = items_of(arrays, "arrays")
-    if not arrays:
+    found: list[AnyArray] = items_of(arrays, "arrays")
+    if not found:
         raise InvalidArgument("nothing to concatenate: expected at least one array")
-    first: AnyArray = arrays[0]
-    for other in arrays:
-        if not isinstance(other, Array):
-            raise not_expected("a shmarrow.Array", other)
+    for item in found:
+        if not isinstance(item, Array):
+            raise not_expected("a list of shmarrow.Array", item)
+    first = found[0]
+    for other in found[1:]:
         if other.type != first.type:
             raise InvalidType(f"cannot concatenate {first.type} and {other.type}")
-    if len(arrays) == 1:
+    if len(found) == 1:
         return first
-    parts = arrays if first._joins_slices else [array.trim() for array in arrays]
+    parts = found if first._joins_slices else [array.trim() for array in found]
     result: AnyArray = type(first)._join(parts)
     if LISTING[first.type.layout].has_validity and any(array.null_count for array in parts):
         result = result._masked(np.concatenate([array._valid() for array in parts]))

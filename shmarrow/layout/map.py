@@ -125,7 +125,7 @@ class MapArray(ListArray):
         ----------
         offsets : integer Array, integer ndarray or sequence of int
             Where each map starts, and the end of the last one. A null offset makes its map null.
-        keys, items : Array, or anything that :func:`shmarrow.array` takes
+        keys, items : Array, or anything that :func:`shmarrow.array` accepts
             The keys and the items of all maps, as many of one as of the other.
         type : DataType or str, optional
             The type of the maps; one of maps from keys to items where it is not given.

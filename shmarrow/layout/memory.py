@@ -80,7 +80,7 @@ def offsets_of(lengths: Indices, dtype: np.dtype[Any], what: str) -> npt.NDArray
     np.cumsum(lengths, out=result[1:])
     if len(result) > 1 and int(result[-1]) > np.iinfo(dtype).max:
         raise InvalidData(
-            f"{what} hold {int(result[-1])} items, more than {dtype.name} offsets reach; use the large form"
+            f"{what} hold {int(result[-1])} items, more than {dtype.name} offsets can address; use the large type"
         )
     return result.astype(dtype, copy=False)
 
@@ -100,13 +100,13 @@ def check_expansion(count: int, what: str) -> None:
         )
 
 
-def slice_bounds(offset: int, length: int | None, total: int, what: str) -> tuple[int, int]:
+def slice_bounds(offset: int, length: int | None, total: int) -> tuple[int, int]:
     """The offset and the length of a slice of ``total`` items, cut to what there is.
 
     Raises
     ------
     IndexOutOfRange
-        If ``offset`` is negative or beyond the end.
+        If ``offset`` is negative.
     InvalidArgument
         If ``length`` is negative.
     InvalidType
@@ -116,8 +116,9 @@ def slice_bounds(offset: int, length: int | None, total: int, what: str) -> tupl
         offset, length = index(offset), None if length is None else index(length)
     except TypeError:
         raise InvalidType(f"a slice has ints, found offset {shown(offset)} and length {shown(length)}") from None
-    if not 0 <= offset <= total:
-        raise IndexOutOfRange(f"slice offset {shown(offset)} is out of range: the {what} has {total} {_ITEMS[what]}")
+    if offset < 0:
+        raise IndexOutOfRange(f"the offset of a slice is at least 0, found {shown(offset)}")
+    offset = min(offset, total)
     rest = total - offset
     if length is None or length > rest:
         return offset, rest
@@ -142,6 +143,3 @@ def range_of(key: slice, length: int) -> tuple[int, int, int]:
         raise InvalidType(f"expected a slice of ints: {error}") from None
     except ValueError as error:
         raise InvalidArgument(f"expected a slice with a step: {error}") from None
-
-
-_ITEMS = {"array": "values", "column": "values", "batch": "rows", "table": "rows"}

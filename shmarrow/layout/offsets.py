@@ -63,7 +63,7 @@ def joined_offsets(arrays: Sequence[Any], sizes: Sequence[int]) -> npt.NDArray[A
     """The offsets of trimmed arrays one after another, whose items take ``sizes``."""
     type = arrays[0].type
     if sum(sizes) > np.iinfo(type.offset_dtype).max:
-        raise InvalidData(f"{type}: {sum(sizes)} items are more than its offsets reach; use the large form")
+        raise InvalidData(f"{type}: {sum(sizes)} items are more than its offsets can address; use the large type")
     parts = [np.zeros(1, type.offset_dtype)]
     base = 0
     for array, size in zip(arrays, sizes, strict=True):

@@ -238,9 +238,9 @@ class RunEndEncodedArray(Array, late=True):
 
         Parameters
         ----------
-        run_ends : integer Array, or anything that :func:`shmarrow.array` makes one of
+        run_ends : integer Array, or anything that :func:`shmarrow.array` converts to one
             Where each run ends; the last one is the length.
-        values : Array, or anything that :func:`shmarrow.array` takes
+        values : Array, or anything that :func:`shmarrow.array` accepts
             The value of each run.
         type : DataType or str, optional
             The type; one with the types of both where it is not given.
@@ -252,7 +252,8 @@ class RunEndEncodedArray(Array, late=True):
         InvalidType
             If the type is not one of runs.
         InvalidData
-            If the children have other types than ``type`` says, there are fewer values than runs, or a run end is null.
+            If the children have other types than ``type`` says, there are not as many values as run ends, a run end is
+            null, or the run ends do not rise from at least 1.
         """
         refuse_type(run_ends, "run ends")
         made: Any = None if type is None else cls._expect(type)
@@ -262,6 +263,9 @@ class RunEndEncodedArray(Array, late=True):
         length = max(int(ends.values[-1]), 0) if len(ends) else 0
         result: Self = make_array(made or derived, length, [], 0, 0, [ends, runs])
         result.validate()
+        if len(runs) != len(ends):
+            raise InvalidData(f"{result.type}: {len(ends)} run ends for {len(runs)} values, expected one for each")
+        result._check_references()
         return result
 
 

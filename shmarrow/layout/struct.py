@@ -182,7 +182,7 @@ class StructArray(Array):
 
         Parameters
         ----------
-        arrays : sequence of Array, or of anything that :func:`shmarrow.array` takes
+        arrays : sequence of Array, or of anything that :func:`shmarrow.array` accepts
             A child for each field.
         names : sequence of str, optional
             The names of the fields, which have the types of the arrays.

@@ -167,10 +167,12 @@ class UnionArray(Array, late=True):
         for array in arrays:
             moved = array.offsets + (shifts[array._child_numbers()] if len(shifts) else 0)
             parts.append(moved)
-            shifts += [len(child) for child in array._children]
+            shifts += np.array([len(child) for child in array._children], np.int64)
         offsets = np.concatenate(parts)
         if len(offsets) and int(offsets.max()) >= 1 << 31:
-            raise InvalidData(f"{type}: a child of {int(offsets.max()) + 1} values is longer than its offsets reach")
+            raise InvalidData(
+                f"{type}: a child of {int(offsets.max()) + 1} values is longer than its offsets can address"
+            )
         return make_array(type, len(ids), [read_only(ids), frozen(offsets.astype(_OFFSET))], 0, 0, children)
 
     def _same(self, other: Any, live: Mask | None) -> bool:
@@ -366,7 +368,7 @@ class UnionArray(Array, late=True):
             Shape (n,), the type id of each slot.
         value_offsets : integer ndarray, integer Array or sequence of int
             Shape (n,), the slot of the child for each slot.
-        children : sequence of Array, or of anything that :func:`shmarrow.array` takes
+        children : sequence of Array, or of anything that :func:`shmarrow.array` accepts
             The children, of any lengths.
         field_names : sequence of str, optional
             Their names; "0", "1" and so on where not given.

@@ -213,7 +213,7 @@ def storable(value: Any) -> tuple[Any, Kind]:
     if is_column(value):
         _check_index(value)
         chunked = name == "pyarrow.ChunkedArray"
-        return storable(ChunkedArray.from_pyarrow(value) if chunked else array(value, from_pandas=False))
+        return storable(ChunkedArray.from_pyarrow(value) if chunked else array(value))
     try:
         return storable(as_tensor(value))
     except InvalidType as error:
@@ -263,7 +263,7 @@ def _as_read(field: Field) -> Field:
 
 
 def _check_index(value: Any) -> None:
-    """Refuse a Series of pandas whose index says more than which value comes where."""
+    """Refuse a pandas Series with an index that is more than positions."""
     index = getattr(value, "index", None)
     if hasattr(index, "equals") and not np.array_equal(np.asarray(index), np.arange(len(value))):
         raise InvalidType(

@@ -2,7 +2,8 @@
 
 Rules kept in this package:
 
-* a type is an immutable value: two types are equal when their class and their parameters are, and hash alike;
+* a type is an immutable value: two types are equal when their class and their parameters are, and hash alike; a type
+  also equals its name, as in pyarrow, but does not hash like it;
 * the layout, the dtypes and the format string of a type come from its descriptor (``descriptors``);
 * names and factories are those of pyarrow.
 """
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
 import numpy as np
 
-from shmarrow.errors import FieldNotFound, InvalidArgument, InvalidType, full_name, shown
+from shmarrow.errors import FieldNotFound, InvalidArgument, InvalidType, full_name, not_expected, shown
 from shmarrow.types.descriptors import TypeDescriptor, claim
 
 if TYPE_CHECKING:
@@ -160,7 +161,7 @@ class DataType:
         return tuple([getattr(self, name) for name in self.parameters])
 
     def equals(self, other: object) -> bool:
-        """Same class and same parameters."""
+        """Same class and same parameters; the name of a type stands for that type, an unknown name for none."""
         return self == other
 
     def _set(self, **values: Any) -> None:
@@ -177,6 +178,8 @@ class DataType:
     def __eq__(self, other: object) -> bool:
         if self is other:
             return True
+        if isinstance(other, str):
+            other = ALIASES.get(other)
         return type(self) is type(other) and isinstance(other, DataType) and self._key() == other._key()
 
     def __hash__(self) -> int:
@@ -271,7 +274,9 @@ def as_type(value: DataType | str) -> DataType:
         if found is None:
             raise InvalidArgument(f"no type is named {value!r}")
         return found
-    raise InvalidType(f"expected a DataType or the name of one, found {shown(value)}")
+    if type(value).__module__ == "builtins":
+        raise InvalidType(f"expected a DataType or the name of one, found {shown(value)}")
+    raise not_expected("a DataType or the name of one", value)
 
 
 ALIASES: dict[str, DataType] = {}

@@ -2,26 +2,34 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from shmarrow.errors import InvalidType
+from shmarrow.errors import InvalidType, shown
 from shmarrow.types.base import DataType
 from shmarrow.types.descriptors import TIME_UNIT, simple_types
 from shmarrow.types.primitive import FixedSizeBinaryType, bool_, date32, timestamp
 
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
 __all__ = ["from_numpy_dtype"]
 
 
-def from_numpy_dtype(dtype: np.dtype[Any]) -> DataType:
-    """The type of values of a dtype.
+def from_numpy_dtype(dtype: npt.DTypeLike) -> DataType:
+    """The type of values of a dtype, or of what numpy makes one of, such as ``"M8[ms]"``.
 
     Raises
     ------
     InvalidType
-        If there is none.
+        If there is none, or numpy has no such dtype.
     """
+    if not isinstance(dtype, np.dtype):
+        try:
+            dtype = np.dtype(dtype)
+        except (TypeError, ValueError) as error:
+            raise InvalidType(f"expected a numpy dtype, found {shown(dtype)}: {error}") from None
     found = _BY_DTYPE.get(dtype.newbyteorder("<"))
     if found is None and dtype.kind == "V" and dtype.names is None and dtype.subdtype is None:
         found = FixedSizeBinaryType(dtype.itemsize)

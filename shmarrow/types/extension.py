@@ -48,7 +48,7 @@ class _Freezing(type):
 
 
 class ExtensionType(DataType, abstract=True, metaclass=_Freezing):
-    """Base class of extension types; a subclass names itself and says how its parameters travel.
+    """Base class of extension types; a subclass has a name and serializes its parameters.
 
     A subclass sets its attributes in ``__init__``; after that a type is immutable, as all types are.
 
@@ -85,7 +85,7 @@ class ExtensionType(DataType, abstract=True, metaclass=_Freezing):
     def deserialize(cls, storage_type: DataType, serialized: bytes) -> ExtensionType:
         """The type from its storage type and the bytes of :meth:`serialize`.
 
-        Any exception says that they do not fit; a column that is read then stays its storage.
+        Any exception means that they do not fit; a column that is read then keeps its storage type.
         """
         return cls(storage_type)
 
@@ -171,7 +171,7 @@ def generation() -> int:
 
 
 def register_extension_type(cls: type[ExtensionType]) -> None:
-    """Give columns of this extension name, in whatever is read from now on, this type.
+    """Give columns with this extension name this type in whatever is read from now on.
 
     Parameters
     ----------
@@ -181,7 +181,7 @@ def register_extension_type(cls: type[ExtensionType]) -> None:
     Raises
     ------
     InvalidType
-        If it is none.
+        If it is not one.
     InvalidArgument
         If it has no name, or the name is taken.
     """
@@ -199,7 +199,7 @@ def register_extension_type(cls: type[ExtensionType]) -> None:
 
 
 def unregister_extension_type(name: str) -> None:
-    """Let columns of this extension name, in whatever is read from now on, be their storage.
+    """Leave columns with this extension name as their storage type in whatever is read from now on.
 
     Raises
     ------

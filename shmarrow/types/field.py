@@ -16,6 +16,17 @@ class Field:
 
     Fields are equal when name, type and nullability are; :meth:`equals` can compare the metadata too.
 
+    Attributes
+    ----------
+    name : str
+        The name.
+    type : DataType
+        The type of the values.
+    nullable : bool
+        Whether values may be null.
+    metadata : FrozenMetadata or None
+        An immutable mapping of bytes to bytes; None where there is none.
+
     Notes
     -----
     Thread safety: immutable.
@@ -23,7 +34,7 @@ class Field:
     Raises
     ------
     InvalidType
-        If the name is no string, or ``nullable`` neither a truth value nor None, which stands for True.
+        If the name is not a string, or ``nullable`` neither a bool nor None, which stands for True.
     InvalidArgument
         If the name has no UTF-8 form.
     """
@@ -65,15 +76,19 @@ class Field:
         )
 
     def with_name(self, name: str) -> Field:
+        """The same field with another name."""
         return Field(name, self.type, self.nullable, self.metadata)
 
     def with_type(self, type: DataType) -> Field:
+        """The same field with another type."""
         return Field(self.name, type, self.nullable, self.metadata)
 
     def with_nullable(self, nullable: bool) -> Field:
+        """The same field, with nulls allowed or not."""
         return Field(self.name, self.type, nullable, self.metadata)
 
     def with_metadata(self, metadata: MetadataLike | None) -> Field:
+        """The same field with other metadata."""
         return Field(self.name, self.type, self.nullable, metadata)
 
     def remove_metadata(self) -> Field:
@@ -81,7 +96,7 @@ class Field:
         return Field(self.name, self.type, self.nullable)
 
     def flatten(self) -> list[Field]:
-        """A field for each field of a struct, named ``struct.field``; a list of this field where it is no struct.
+        """A field for each field of a struct, named ``struct.field``; a list of this field if it is not a struct.
 
         A field is nullable where it or the struct is.
         """
@@ -115,7 +130,7 @@ _set_type = Field.__dict__["type"].__set__
 _set_nullable = Field.__dict__["nullable"].__set__
 _set_metadata = Field.__dict__["metadata"].__set__
 
-FieldsLike = Iterable[Field | tuple[Any, ...]] | Mapping[str, DataType]
+FieldsLike = Iterable[Field | tuple[Any, ...]] | Mapping[str, DataType | str] | Mapping[str, DataType]
 
 
 def as_field(value: Field | DataType | str, name: str) -> Field:
@@ -144,5 +159,24 @@ def _from_tuple(item: Any) -> Field:
 
 
 def field(name: str, type: DataType | str, nullable: bool = True, metadata: MetadataLike | None = None) -> Field:
-    """A named type."""
+    """A named type.
+
+    Parameters
+    ----------
+    name : str
+        The name.
+    type : DataType or str
+        The type, or its name.
+    nullable : bool
+        Whether values may be null.
+    metadata : mapping of str or bytes to str or bytes, optional
+        Metadata of the field.
+
+    Raises
+    ------
+    InvalidType
+        If an argument is of another class.
+    InvalidArgument
+        If no type has that name, or the name of the field has no UTF-8 form.
+    """
     return Field(name, as_type(type), nullable, metadata)

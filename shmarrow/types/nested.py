@@ -271,7 +271,22 @@ def list_(value_type: Field | DataType | str, list_size: int) -> FixedSizeListTy
 
 
 def list_(value_type: Field | DataType | str, list_size: int = -1) -> ListType | FixedSizeListType:
-    """Lists of any length, or all of the ``list_size`` given."""
+    """Lists of values of one type.
+
+    Parameters
+    ----------
+    value_type : Field, DataType or str
+        The field of the items, or their type.
+    list_size : int
+        The number of items of every list, for a fixed-size list; -1 for lists of any length.
+
+    Raises
+    ------
+    InvalidType
+        If ``value_type`` is neither a field nor a type.
+    InvalidArgument
+        If no type has that name, or the size is out of range.
+    """
     list_size = as_int(list_size, "the size of a fixed-size list")
     return ListType(value_type) if list_size == -1 else FixedSizeListType(value_type, list_size)
 
@@ -297,14 +312,48 @@ def struct(fields: FieldsLike) -> StructType:
 
 
 def map_(key_type: Field | DataType | str, item_type: Field | DataType | str, keys_sorted: bool = False) -> MapType:
-    """Maps from keys, which are not null, to items."""
+    """Maps from keys to items.
+
+    Parameters
+    ----------
+    key_type : Field, DataType or str
+        The field of the keys, or their type; keys are never null.
+    item_type : Field, DataType or str
+        The field of the items, or their type.
+    keys_sorted : bool
+        Whether the keys rise within each map.
+
+    Raises
+    ------
+    InvalidType
+        If one of them is neither a field nor a type.
+    InvalidArgument
+        If no type has that name.
+    """
     key = key_type if isinstance(key_type, Field) else Field("key", as_type(key_type), nullable=False)
     entries = Field("entries", StructType([key, as_field(item_type, "value")]), nullable=False)
     return MapType(entries, keys_sorted)
 
 
 def dictionary(index_type: DataType | str, value_type: DataType | str, ordered: bool = False) -> DictionaryType:
-    """Values by their index in a dictionary."""
+    """Values by their index in a dictionary of distinct values.
+
+    Parameters
+    ----------
+    index_type : DataType or str
+        An integer type; it limits how many values the dictionary has.
+    value_type : DataType or str
+        The type of the values.
+    ordered : bool
+        Whether the order of the values in the dictionary means something.
+
+    Raises
+    ------
+    InvalidType
+        If one of them is no type.
+    InvalidArgument
+        If no type has that name, or the index type is no integer.
+    """
     return DictionaryType(index_type, value_type, ordered)
 
 

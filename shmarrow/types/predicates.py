@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from shmarrow.errors import InvalidType
+from shmarrow.errors import InvalidType, not_expected
 from shmarrow.types.base import DataType
 from shmarrow.types.nested import (
     DictionaryType,
@@ -39,6 +39,62 @@ from shmarrow.types.primitive import (
     TimeType,
 )
 
+__all__ = [
+    "is_binary",
+    "is_binary_view",
+    "is_boolean",
+    "is_date",
+    "is_date32",
+    "is_date64",
+    "is_decimal",
+    "is_decimal32",
+    "is_decimal64",
+    "is_decimal128",
+    "is_decimal256",
+    "is_dictionary",
+    "is_duration",
+    "is_fixed_size_binary",
+    "is_fixed_size_list",
+    "is_float16",
+    "is_float32",
+    "is_float64",
+    "is_floating",
+    "is_int8",
+    "is_int16",
+    "is_int32",
+    "is_int64",
+    "is_integer",
+    "is_interval",
+    "is_large_binary",
+    "is_large_list",
+    "is_large_list_view",
+    "is_large_string",
+    "is_large_unicode",
+    "is_list",
+    "is_list_view",
+    "is_map",
+    "is_nested",
+    "is_null",
+    "is_primitive",
+    "is_run_end_encoded",
+    "is_signed_integer",
+    "is_string",
+    "is_string_view",
+    "is_struct",
+    "is_temporal",
+    "is_time",
+    "is_time32",
+    "is_time64",
+    "is_timestamp",
+    "is_uint8",
+    "is_uint16",
+    "is_uint32",
+    "is_uint64",
+    "is_unicode",
+    "is_union",
+    "is_unsigned_integer",
+]  # fmt: skip
+
 _TEMPORAL = (DateType, TimeType, TimestampType, DurationType, IntervalType)
 _LISTS = (ListType, LargeListType, FixedSizeListType, ListViewType, LargeListViewType)
 
@@ -48,7 +104,8 @@ def _asks(*classes: type[DataType], **parameters: Any) -> Callable[[DataType], b
 
     def predicate(t: DataType) -> bool:
         if not isinstance(t, DataType):
-            raise InvalidType(f"{predicate.__name__}: expected a DataType, found {t.__class__.__name__}")
+            error = not_expected("a DataType", t)
+            raise InvalidType(f"{predicate.__name__}: {error}")
         return isinstance(t, classes) and all(getattr(t, name) == value for name, value in parameters.items())
 
     return predicate
@@ -114,8 +171,6 @@ is_struct = _asks(StructType)
 is_union = _asks(UnionType)
 is_dictionary = _asks(DictionaryType)
 is_run_end_encoded = _asks(RunEndEncodedType)
-
-__all__ = [name for name in globals() if name.startswith("is_")]
 
 for _name in __all__:
     _predicate = globals()[_name]

@@ -6,13 +6,17 @@ The factories have the names of pyarrow's.
 from __future__ import annotations
 
 import functools
-from typing import ClassVar, Literal, overload
+from typing import TYPE_CHECKING, ClassVar, Literal, overload
 
 import numpy as np
 
 from shmarrow.errors import InvalidArgument, InvalidType, shown
 from shmarrow.types.base import ALIASES, DataType, DType, as_int
 from shmarrow.types.descriptors import DATE_UNIT, INTERVAL_UNIT, PRECISION, TIME_UNIT, TypeDescriptor, simple_types
+from shmarrow.types.zones import zone_name
+
+if TYPE_CHECKING:
+    from datetime import tzinfo
 
 __all__ = [
     "BinaryType", "BinaryViewType", "BoolType", "DateType", "DecimalType", "DurationType", "FixedSizeBinaryType",
@@ -194,10 +198,12 @@ class TimestampType(_TimeLike, members=("Timestamp",)):
     parameters = ("unit", "tz")
     tz: str | None
 
-    def __init__(self, unit: str, tz: str | None = None) -> None:
+    def __init__(self, unit: str, tz: str | tzinfo | None = None) -> None:
         super().__init__(unit)
         if tz is not None and not isinstance(tz, str):
-            raise InvalidType(f"the time zone of a timestamp is a string, found {type(tz).__name__}")
+            if not hasattr(tz, "utcoffset"):
+                raise InvalidType(f"the time zone of a timestamp is a string or a tzinfo, found {type(tz).__name__}")
+            tz = zone_name(tz)
         self._set(tz=tz or None)
 
     def _name(self) -> str:
@@ -366,7 +372,20 @@ def decimal64(precision: int, scale: int = 0) -> DecimalType:
 
 
 def decimal128(precision: int, scale: int = 0) -> DecimalType:
-    """Decimals of up to 38 digits in 128 bits."""
+    """Exact decimal numbers of up to 38 digits, in 128 bits.
+
+    Parameters
+    ----------
+    precision : int
+        The most digits of a value, 1 to 38.
+    scale : int
+        How many of them are behind the point; negative for multiples of a power of ten.
+
+    Raises
+    ------
+    InvalidArgument
+        If the precision or the scale is out of range.
+    """
     return DecimalType(128, precision, scale)
 
 
@@ -395,8 +414,24 @@ def time64(unit: str) -> TimeType:
     return TimeType(unit, 64)
 
 
-def timestamp(unit: str, tz: str | None = None) -> TimestampType:
-    """Time since 1970-01-01 in ``"s"``, ``"ms"``, ``"us"`` or ``"ns"``, with or without a time zone."""
+def timestamp(unit: str, tz: str | tzinfo | None = None) -> TimestampType:
+    """Time since 1970-01-01, with or without a time zone.
+
+    Parameters
+    ----------
+    unit : {"s", "ms", "us", "ns"}
+        What the values count.
+    tz : str or tzinfo, optional
+        A name of the zone database, such as ``"Europe/Oslo"``, or an offset, such as ``"+07:30"``; values then count
+        from 1970-01-01 00:00:00 UTC. Without it they are moments of no stated zone.
+
+    Raises
+    ------
+    InvalidArgument
+        If the unit is another.
+    InvalidType
+        If ``tz`` is of another class, or a tzinfo that has neither a name nor a fixed offset of whole minutes.
+    """
     return TimestampType(unit, tz)
 
 

@@ -152,14 +152,17 @@ class Schema:
 
     @property
     def fields(self) -> list[Field]:
+        """The fields in order, as a new list."""
         return list(self._fields) if self._source is None else self._source.fields()
 
     @property
     def names(self) -> list[str]:
+        """The names of the fields in order, as a new list."""
         return [field.name for field in self._fields] if self._source is None else self._source.names()
 
     @property
     def types(self) -> list[DataType]:
+        """The types of the fields in order, as a new list."""
         return [field.type for field in self.fields]
 
     def equals(self, other: Schema, check_metadata: bool = False) -> bool:
@@ -259,9 +262,11 @@ def position(i: int, count: int) -> int:
     try:
         found = as_index(i)
     except TypeError:
-        raise InvalidType(f"expected the position of a field, an int, found {shown(i)}") from None
+        hint = f"; drop_columns([{shown(i)}]) takes names" if isinstance(i, str) else ""
+        raise InvalidType(f"expected a position, found {shown(i)}{hint}") from None
     if not 0 <= found < count:
-        raise IndexOutOfRange(f"no position {shown(found)}: there are {count}, counted from 0")
+        expected = f"expected 0 to {count - 1}" if count else "there is none"
+        raise IndexOutOfRange(f"position {shown(found)} is out of range: {expected}")
     return found
 
 
