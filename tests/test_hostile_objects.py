@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from typing import Any
 
 import numpy as np
@@ -230,3 +231,53 @@ def test_unions_without_children_are_joined() -> None:
         joined.validate(full=True)
         assert joined.type == union.type
         assert joined.to_pylist() == []
+
+
+# --- time zones -------------------------------------------------------------------------------------------------
+
+
+class Zone(dt.tzinfo):
+    """A time zone whose offset is what it was made with, or raises it."""
+
+    def __init__(self, offset: Any) -> None:
+        self.offset = offset
+
+    def utcoffset(self, moment: Any) -> Any:
+        if isinstance(self.offset, Exception):
+            raise self.offset
+        return self.offset
+
+    def dst(self, moment: Any) -> Any:
+        return None
+
+    def __repr__(self) -> str:
+        return "Zone()"
+
+
+NOON = dt.datetime(2020, 1, 1, 12)
+STAMP = sa.timestamp("s", "UTC")
+
+
+def test_a_time_zone_without_an_offset_is_none() -> None:
+    unzoned, hour_ahead = NOON.replace(tzinfo=Zone(None)), NOON.replace(tzinfo=dt.timezone(dt.timedelta(hours=1)))
+    expected = [NOON.replace(tzinfo=dt.UTC), NOON.replace(tzinfo=dt.UTC), NOON.replace(hour=11, tzinfo=dt.UTC)]
+    assert sa.array([unzoned, NOON, hour_ahead], STAMP).to_pylist() == expected
+    assert sa.array([unzoned], STAMP).to_pylist() == expected[:1]
+    assert sa.array([unzoned, None], sa.timestamp("us")).to_pylist() == [NOON, None]
+    with pytest.raises(sa.InvalidType, match="expected datetimes with a time zone"):
+        sa.array([unzoned], sa.timestamp_with_offset("s"))
+
+
+@pytest.mark.parametrize(
+    "offset", [dt.timedelta(days=5), RuntimeError("lost"), 7, KeyError("x")], ids=["days", "raises", "int", "key"]
+)
+def test_a_time_zone_with_no_possible_offset_is_refused(offset: Any) -> None:
+    moment = NOON.replace(tzinfo=Zone(offset))
+    for type in (STAMP, sa.timestamp("ns"), sa.timestamp_with_offset("s")):
+        for values in ([moment], [NOON.replace(tzinfo=dt.UTC), None, moment]):
+            with pytest.raises(sa.InvalidData, match=r"Zone.*has no offset"):
+                sa.array(values, type)
+    with pytest.raises(sa.InvalidType, match="no name in Arrow"):
+        sa.array([moment])
+    with pytest.raises(sa.InvalidType, match="no name in Arrow"):
+        sa.timestamp("s", Zone(offset))

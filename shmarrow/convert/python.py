@@ -28,6 +28,7 @@ _type_of = type  # functions here have a parameter named type
 _Taker: TypeAlias = Callable[[Any, Sequence[Any]], Values]
 
 _EPOCH = dt.datetime(1970, 1, 1)
+_EPOCH_UTC = _EPOCH.replace(tzinfo=dt.UTC)
 
 
 @functools.cache
@@ -310,14 +311,23 @@ def _times(type: Any, values: Sequence[Any]) -> Values:
 
 def _moments(type: Any, values: Sequence[Any]) -> Values:
     """Datetimes; those without a time zone are in UTC where the type has one."""
-    zones = set(map(operator.attrgetter("tzinfo"), values))
-    epoch = _EPOCH
-    if zones != {None}:
-        epoch = _EPOCH.replace(tzinfo=dt.UTC)
-        if None in zones:
-            moments = [value if value.tzinfo is not None else value.replace(tzinfo=dt.UTC) for value in values]
-            return _timedeltas(type, list(map(operator.sub, moments, itertools.repeat(epoch))), values)
-    return _timedeltas(type, list(map(operator.sub, values, itertools.repeat(epoch))), values)
+    for epoch in (_EPOCH, _EPOCH_UTC):
+        try:
+            return _timedeltas(type, list(map(operator.sub, values, itertools.repeat(epoch))), values)
+        except InvalidData:
+            raise
+        except Exception:  # of moments with and without a time zone, or whatever a time zone raises
+            continue
+    moments = [_with_zone(type, value) for value in values]
+    return _timedeltas(type, list(map(operator.sub, moments, itertools.repeat(_EPOCH_UTC))), values)
+
+
+def _with_zone(type: Any, value: Any) -> Any:
+    """A datetime with a time zone; UTC where it has none, or one that says nothing of this moment."""
+    try:
+        return value.replace(tzinfo=dt.UTC) if value.utcoffset() is None else value
+    except Exception as error:
+        _refuse(type, value, f"its time zone has no offset: {shown(error)}")
 
 
 def _days(type: Any, values: Sequence[Any]) -> Values:

@@ -57,7 +57,10 @@ class TimestampWithOffsetType(ExtensionType):
     def from_python(self, value: Any) -> Any:
         if not isinstance(value, dt.datetime):
             return value
-        offset = value.utcoffset()
+        try:
+            offset = value.utcoffset()
+        except Exception as error:
+            raise InvalidData(f"{self}: the time zone of {shown(value)} has no offset: {shown(error)}") from error
         if offset is None:
             raise InvalidType(f"{self}: expected datetimes with a time zone, found {shown(value)}")
         minutes, rest = divmod(offset, dt.timedelta(minutes=1))

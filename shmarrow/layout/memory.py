@@ -95,8 +95,8 @@ def check_expansion(count: int, what: str) -> None:
     """
     if count > EXPANDED_VALUES:
         raise LimitExceeded(
-            f"{what}: {count} values would be made of slots that take no bytes of their own, "
-            f"more than the {EXPANDED_VALUES} that are made at once; take slices"
+            f"{what}: {count:,} values would be made of slots that occupy no memory; "
+            f"at most {EXPANDED_VALUES:,} can be expanded at once, so work on slices"
         )
 
 
