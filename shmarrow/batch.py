@@ -21,6 +21,7 @@ from shmarrow.columns import Columns, Key
 from shmarrow.errors import InvalidArgument, InvalidData, InvalidType, not_expected, shown
 from shmarrow.inputs import as_column, made_from
 from shmarrow.layout.array import Array
+from shmarrow.layout.making import check_slots
 from shmarrow.layout.memory import Indices, check_expansion, slice_bounds
 from shmarrow.layout.struct import StructArray
 from shmarrow.naming import with_nulls
@@ -255,9 +256,18 @@ class RecordBatch(Columns[Array]):
     _rows = _gathered
 
     def drop_null(self) -> RecordBatch:
-        """The rows that have no null in any column; a copy of those rows."""
+        """The rows that have no null in any column; a copy of those rows.
+
+        Raises
+        ------
+        LimitExceeded
+            If the slots of a column occupy no memory and are more than 2**24; those of the null type may be.
+        """
+        if any(type.layout == "null" for type in self.schema.types):
+            return self.slice(0, 0)
         complete: Mask | None = None
         for column in self.columns:
+            check_slots(column)
             missing = column._logical_nulls()
             if missing is not None:
                 complete = ~missing if complete is None else complete & ~missing

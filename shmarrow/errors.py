@@ -252,5 +252,6 @@ EXPANDED_VALUES = 1 << 24
 """The most values that one operation makes out of slots that occupy no memory.
 
 Such slots are nulls of the null type, rows of a struct without children, lists of such, runs, and lists or views that
-share their items. Results that keep the form of their source, slices among them, may have more. It holds for all arrays, as a conversion may come long after the reader, and for arrays that no reader made.
+share their items. Results that keep the form of their source, slices among them, may have more. It holds for all
+arrays, as a conversion may come long after the reader, and for arrays that no reader made.
 """

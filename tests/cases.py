@@ -136,7 +136,7 @@ TYPES: list[tuple[str, Any, list[Any]]] = [
     ("time32-s", sa.time32("s"), [dt.time(0), dt.time(12, 30, 15), dt.time(23, 59, 59)]),
     ("time32-ms", sa.time32("ms"), [dt.time(0), dt.time(12, 30, 15, 250_000), dt.time(23, 59, 59, 999_000)]),
     ("time64-us", sa.time64("us"), [dt.time(0), dt.time(12, 30, 15, 1), dt.time(23, 59, 59, 999_999)]),
-    ("time64-ns", sa.time64("ns"), [np.timedelta64(n, "ns") for n in (0, 45_015_000_001_000, 86_399_999_999_000)]),
+    ("time64-ns", sa.time64("ns"), [dt.time(0), dt.time(12, 30, 15, 1), dt.time(23, 59, 59, 999_999)]),
     ("timestamp-s", sa.timestamp("s"), _MOMENTS),
     ("timestamp-ms", sa.timestamp("ms"), _MOMENTS),
     ("timestamp-us", sa.timestamp("us"), [*_MOMENTS, dt.datetime(2024, 1, 1, 0, 0, 0, 1)]),

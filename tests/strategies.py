@@ -146,14 +146,15 @@ def zone(name: str) -> dt.tzinfo:
 
 
 def timestamps(type: TimestampType) -> Strategy:
-    if type.unit == "ns":
-        most = 2**63 - 1 - (_DAY // dt.timedelta(microseconds=1) * 1000 if type.tz else 0)
-        return whole(-most, most).map(lambda number: np.datetime64(number, "ns"))
-    per_second = PER_SECOND[type.unit]
+    if type.unit == "ns" and type.tz is None:
+        return whole(-(2**63) + 1, 2**63 - 1).map(lambda number: np.datetime64(number, "ns"))
+    per_second = min(PER_SECOND[type.unit], 10**6)  # datetime has no nanoseconds
     margin = _DAY if type.tz else dt.timedelta(0)
     low, high = [
         (end - EPOCH) // dt.timedelta(seconds=1) for end in (dt.datetime.min + margin, dt.datetime.max - margin)
     ]
+    if type.unit == "ns":
+        low, high = [end // 10**9 - end // abs(end) * 86_400 for end in (-(2**63), 2**63 - 1)]
     known = [moment for moment in DST if type.tz] or [dt.datetime(2024, 2, 29, 12), EPOCH]
     ticks = whole(low * per_second, high * per_second) | st.sampled_from(known).map(
         lambda moment: (moment - EPOCH) // dt.timedelta(seconds=1) * per_second
@@ -167,10 +168,8 @@ def timestamps(type: TimestampType) -> Strategy:
 
 
 def times(type: TimeType) -> Strategy:
-    per_second = PER_SECOND[type.unit]
+    per_second = min(PER_SECOND[type.unit], 10**6)  # datetime has no nanoseconds
     ticks = whole(0, 86_400 * per_second - 1)
-    if type.unit == "ns":
-        return ticks.map(lambda number: np.timedelta64(number, "ns"))
     return ticks.map(lambda number: (EPOCH + dt.timedelta(microseconds=number * (10**6 // per_second))).time())
 
 

@@ -430,7 +430,7 @@ INFERRED: list[tuple[list[Any], Any]] = [
     ([Pair(1, 2)], sa.list_(sa.int64())), ([D("1.5"), 100], sa.decimal128(4, 1)), ([1, D(2)], sa.decimal128(1, 0)),
     ([D("1e-5")], sa.decimal128(5, 5)), ([D("1e5")], sa.decimal128(6, 0)), ([uuid.UUID(int=1), None], sa.uuid()),
     ([dt.date(2020, 1, 1)], sa.date32()), ([MOMENT, None], sa.timestamp("us")),
-    ([MOMENT, MOMENT.date()], sa.timestamp("us")), ([MOMENT.replace(tzinfo=UTC)], sa.timestamp("us", "UTC")),
+    ([MOMENT.replace(tzinfo=UTC)], sa.timestamp("us", "UTC")),
     ([MOMENT.replace(tzinfo=EAST)], sa.timestamp("us", "+05:30")),
     ([MOMENT.replace(tzinfo=PARIS)], sa.timestamp("us", "Europe/Paris")), ([dt.time(1)], sa.time64("us")),
     ([dt.timedelta(1)], sa.duration("us")), ([np.datetime64("2020-01-01")], sa.date32()),
@@ -457,7 +457,7 @@ JUNK_HINTS: list[tuple[list[Any], str]] = [
     ([Point()], "slot 0 is .*Point"), ([None, 1j], "slot 1 is 1j.*real"), ([pa.scalar(1)], "as_py"),
     (["a", b"b"], "slot 0 is of type str, slot 1 is of type bytes"), ([True, 1], "bool"), ([1, "a"], "str"),
     ([D(1), 1.0], "Decimal"), ([D("NaN")], "slot 0 is NaN"), ([{1: 2}], "slot 0.*map type"),
-    ([MOMENT, MOMENT.replace(tzinfo=UTC)], "time zone"), ([MOMENT.replace(tzinfo=UTC), MOMENT.date()], "time zone"),
+    ([MOMENT, MOMENT.replace(tzinfo=UTC)], "time zone"), ([MOMENT, MOMENT.date()], "dates"),
     ([MOMENT.replace(tzinfo=dt.timezone(dt.timedelta(seconds=1)))], "no name"), ([[1], {"a": 1}], "list.*dict"),
     ([np.longdouble(1)], "float128|longdouble"), ([np.void(b"ab")], "void"), ([np.timedelta64(1, "M")], "timedelta64"),
 ]  # fmt: skip

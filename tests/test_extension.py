@@ -706,9 +706,15 @@ def test_timestamp_with_offset() -> None:
 
 
 def test_timestamp_with_offset_beyond_python() -> None:
-    nanos = {"timestamp": np.datetime64("2025-01-01T00:00:00.000000001", "ns"), "offset_minutes": -420}
-    array = moments("ns", [nanos])
-    assert array.to_pylist() == [nanos]
+    moment = np.datetime64("2025-01-01T00:00:00.000001", "ns")
+    array = moments("ns", [{"timestamp": moment, "offset_minutes": -420}])
+    local = dt.datetime(2024, 12, 31, 17, 0, 0, 1, dt.timezone(dt.timedelta(hours=-7)))
+    assert array.to_pylist() == [local]
+    assert array.to_pylist()[0].utcoffset() == dt.timedelta(hours=-7)
+    array = moments("ns", [{"timestamp": moment + 1, "offset_minutes": -420}])
+    with pytest.raises(sa.InvalidData, match=r"slot 0 holds 2025-01-01T00:00:00\.000001001"):
+        array.to_pylist()
+    assert array.timestamps.to_numpy()[0] == moment + 1
     last = {"timestamp": dt.datetime(9999, 12, 31, 23, tzinfo=dt.UTC), "offset_minutes": 600}
     assert moments("s", [last]).to_pylist() == [last]
     wild = moments("s", [{"timestamp": dt.datetime(2025, 1, 1, tzinfo=dt.UTC), "offset_minutes": 30_000}])

@@ -118,6 +118,7 @@ REFUSED_HERE = [
     Difference("fixed_size_list", "set", "pyarrow gives a list of another length"),
     Difference("struct", "str str_ bytes bytes_ list tuple ndarray range void", "pyarrow makes a struct of nulls"),
     Difference("interval", "timedelta Timedelta", "a time span has no months and days"),
+    Difference("timestamp", "datetime Timestamp", "pyarrow takes a moment without a time zone as UTC, or drops one"),
     Difference(
         CLOCKS,
         "datetime time timedelta timedelta64 datetime64 Timestamp Timedelta",

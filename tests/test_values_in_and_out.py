@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from pathlib import Path
 from typing import Any
 
@@ -190,3 +191,95 @@ def test_a_store_takes_a_series_as_an_array_of_it(tmp_path: Path) -> None:
         assert store.get("series").equals(sa.array(series))
         assert store.get("series").to_pylist() == [1.0, None]
         assert store.get("index").to_pylist() == [None, 2.0]
+
+
+# --- values out ---------------------------------------------------------------------------------------------------
+
+NANOS = {
+    "timestamp": (sa.timestamp("ns", "Europe/Berlin"), 1_720_000_000_000_001_000, "2024-07-03T09:46:40.000001"),
+    "utc": (sa.timestamp("ns", "UTC"), -1_000, "1969-12-31T23:59:59.999999"),
+    "time": (sa.time64("ns"), 86_399_999_999_000, "86399999999"),
+}
+"""Types in nanoseconds whose values are those of datetime: a count of whole microseconds, and how it is shown."""
+
+
+@pytest.mark.parametrize("name", NANOS)
+def test_moments_with_a_zone_and_times_are_those_of_datetime_in_every_unit(name: str) -> None:
+    type, count, _ = NANOS[name]
+    array = sa.array([count, None, 0], type)
+    theirs = pa.array([count // 1000, None, 0], pa.int64()).cast(
+        pa.time64("us") if name == "time" else pa.timestamp("us", type.tz)
+    )
+    assert array.to_pylist() == theirs.to_pylist()
+    assert [value.__class__ for value in array.to_pylist()] == [value.__class__ for value in theirs.to_pylist()]
+    assert [getattr(value, "tzinfo", None) for value in array.to_pylist()] == [
+        getattr(value, "tzinfo", None) and array[0].tzinfo for value in theirs.to_pylist()
+    ]
+    assert array[0] == theirs[0].as_py()
+    assert sa.array(array.to_pylist(), type).equals(array)
+
+
+@pytest.mark.parametrize("name", NANOS)
+def test_a_fraction_of_a_microsecond_is_refused(name: str) -> None:
+    type, count, shown = NANOS[name]
+    array = sa.array([count, count + 1], type)
+    assert array.slice(0, 1).to_pylist() == [array[0]]
+    for read in (array.to_pylist, lambda: array[1], lambda: list(array), lambda: sa.table({"a": array}).to_pylist()):
+        with pytest.raises(sa.InvalidData, match=rf"slot 1 holds {shown}.*the microsecond; (to_numpy|values)"):
+            read()
+    assert shown in str(array)
+    assert shown in repr(array)
+    assert array.values.tolist() == [count, count + 1]
+    hidden = sa.Array.from_buffers(type, 2, [np.array([1], np.uint8), array.buffers()[1]])
+    assert hidden.to_pylist() == [array[0], None]
+    if name != "time":
+        assert array.to_numpy()[1] == np.datetime64(count + 1, "ns")
+
+
+def test_moments_without_a_zone_and_durations_in_nanoseconds_are_those_of_numpy() -> None:
+    assert [value.dtype.str for value in sa.array([1, 1000], sa.timestamp("ns")).to_pylist()] == ["<M8[ns]"] * 2
+    assert [value.dtype.str for value in sa.array([1, 1000], sa.duration("ns")).to_pylist()] == ["<m8[ns]"] * 2
+
+
+# --- dates and time zones -----------------------------------------------------------------------------------------
+
+DAY, NAIVE = dt.date(2020, 1, 1), dt.datetime(2020, 1, 1, 5)
+AWARE = NAIVE.replace(tzinfo=dt.timezone(dt.timedelta(hours=2)))
+
+
+@pytest.mark.parametrize(
+    "values",
+    [[DAY, NAIVE], [NAIVE, None, DAY], [DAY, AWARE], [DAY, np.datetime64(5, "s")], [DAY, pd.Timestamp(NAIVE)]],
+    ids=["date first", "datetime first", "aware", "numpy", "pandas"],
+)
+def test_a_date_among_moments_has_no_type(values: Any) -> None:
+    with pytest.raises(sa.InvalidType, match="no type takes dates and moments"):
+        sa.array(values)
+
+
+def test_dates_by_themselves_or_with_a_type_are_taken() -> None:
+    assert sa.array([DAY, np.datetime64("2020-01-02")]).to_pylist() == [DAY, dt.date(2020, 1, 2)]
+    assert sa.array([DAY, NAIVE], sa.timestamp("s")).to_pylist() == [dt.datetime(2020, 1, 1), NAIVE]
+
+
+@pytest.mark.parametrize("unit", ["s", "us", "ns"])
+def test_a_time_zone_is_neither_dropped_nor_made_up(unit: str) -> None:
+    zoned, plain = sa.timestamp(unit, "Europe/Paris"), sa.timestamp(unit)
+    for value in (AWARE, pd.Timestamp(AWARE)):
+        with pytest.raises(sa.InvalidType, match=r"slot 1: .*which has a time zone; .*astimezone"):
+            sa.array([NAIVE, value], plain)
+        assert sa.array([value], zoned).to_pylist() == [AWARE]
+    for value in (NAIVE, pd.Timestamp(NAIVE)):
+        with pytest.raises(sa.InvalidType, match=r"slot 1: .*which has no time zone; .*replace\(tzinfo=zone\)"):
+            sa.array([AWARE, value], zoned)
+        with pytest.raises(sa.InvalidType, match="which has no time zone"):
+            sa.array([AWARE, None], zoned).fill_null(value)
+        assert sa.array([value], plain).to_pylist()[0] == np.datetime64(NAIVE)
+    with pytest.raises(sa.InvalidType, match="a date has no time zone"):
+        sa.array([DAY], zoned)
+
+
+def test_counts_and_numbers_of_numpy_are_in_utc() -> None:
+    theirs = pa.array(np.array([5], "M8[s]")).cast(pa.timestamp("s", "Europe/Paris")).to_pylist()
+    for values in (np.array([5], "M8[s]"), [np.datetime64(5, "s")], [5]):
+        assert sa.array(values, sa.timestamp("s", "Europe/Paris")).to_pylist() == theirs

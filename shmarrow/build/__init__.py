@@ -221,10 +221,10 @@ def array(
 
     Notes
     -----
-    What differs from pyarrow: text and bytes are not mixed, nor are timestamps with and without a time zone; dates
-    among timestamps, nanoseconds and the time of a datetime are never dropped; integers from 2**63 on are uint64; a
-    str, bytes or dict as ``obj`` is refused, as it is one value; byte-swapped, structured and multi-dimensional
-    ndarrays are accepted.
+    What differs from pyarrow: text and bytes are not mixed, nor are dates and datetimes, nor datetimes with and without
+    a time zone, also where ``type`` says which; nanoseconds and the time of a datetime are never dropped; integers from
+    2**63 on are uint64; a str, bytes or dict as ``obj`` is refused, as it is one value; byte-swapped, structured and
+    multi-dimensional ndarrays are accepted.
     """
     if obj.__class__ is np.ndarray and type is mask is size is None and not from_pandas and obj.ndim == 1:
         number = _NUMBERS.get(obj.dtype)

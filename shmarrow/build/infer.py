@@ -185,8 +185,11 @@ def _spans(values: Sequence[Any], kinds: set[Any]) -> DataType:
 def _moments(values: Sequence[Any], kinds: set[Any]) -> DataType:
     units = _numpy_units(values, np.datetime64)
     classes = {kind for kind in kinds if issubclass(kind, dt.datetime)}
+    dates = any(issubclass(kind, dt.date) for kind in kinds - classes)
+    if dates and (classes or units - {"D"}):
+        raise InvalidType("no type takes dates and moments: a date is not the moment at midnight; give the type")
     if not classes:
-        if not units and not any(issubclass(kind, dt.date) for kind in kinds):
+        if not units and not dates:
             return types.null()
         return types.timestamp(_finest(units)) if units - {"D"} else types.date32()
     moments = [value for value in values if value.__class__ in classes]

@@ -83,7 +83,7 @@ _EXACT: dict[Any, Callable[[Any], Any]] = {
 
 
 def exact_items(value: Any) -> Any:
-    """The items of a list, tuple or set: itself, or a list of them where it is of a class that derives from one."""
+    """The items of a list, tuple or set: itself, or as a list where a subclass may lie about its length."""
     if _type_of(value) in _HONEST:
         return value
     return [item for item in value]  # noqa: C416, as list() would ask for the length
@@ -266,16 +266,24 @@ def _take_counts(type: Any, values: Sequence[Any]) -> Values:
 def _taker(type: Any, takers: dict[Any, _Taker], value: Any) -> _Taker:
     pandas = hasattr(value, "asm8") and isinstance(value, (dt.datetime, dt.timedelta))
     if pandas and value.asm8.__class__ in takers:  # with nanoseconds, which those of Python do not have
-        local = type.descriptor.values == "date"
-        return lambda type, values: _numpy_times(
-            type, [(each.replace(tzinfo=None) if local else each).asm8 for each in values], values
-        )
+        return _pandas_times
     if isinstance(value, bool) or (isinstance(value, np.timedelta64) and np.timedelta64 not in takers):
         raise _bad(type, value)
     taker = next((taker for kind, taker in takers.items() if isinstance(value, kind)), None)
     if taker is None:
         raise _bad(type, value)
     return taker
+
+
+def _pandas_times(type: Any, values: Sequence[Any]) -> Values:
+    """Timestamps and timedeltas of pandas, with their nanoseconds; as dates what clocks in their time zone show."""
+    if type.descriptor.values == "timestamp":
+        zones = set(map(operator.attrgetter("tzinfo"), values))
+        if None in zones if type.tz is not None else zones != {None}:
+            _check_zones(type, values)
+    local = type.descriptor.values == "date"
+    plain = [(each.replace(tzinfo=None) if local else each).asm8 for each in values]
+    return _numpy_times(type, plain, values)
 
 
 def _numpy_times(type: Any, values: Sequence[Any], given: Sequence[Any] | None = None) -> Values:
@@ -310,27 +318,36 @@ def _times(type: Any, values: Sequence[Any]) -> Values:
 
 
 def _moments(type: Any, values: Sequence[Any]) -> Values:
-    """Datetimes; those without a time zone are in UTC where the type has one."""
-    for epoch in (_EPOCH, _EPOCH_UTC):
-        try:
-            return _timedeltas(type, list(map(operator.sub, values, itertools.repeat(epoch))), values)
-        except InvalidData:
-            raise
-        except Exception:  # of moments with and without a time zone, or whatever a time zone raises
-            continue
-    moments = [_with_zone(type, value) for value in values]
-    return _timedeltas(type, list(map(operator.sub, moments, itertools.repeat(_EPOCH_UTC))), values)
-
-
-def _with_zone(type: Any, value: Any) -> Any:
-    """A datetime with a time zone; UTC where it has none, or one that says nothing of this moment."""
+    """Datetimes, with a time zone where the type has one; one that has no offset counts as none."""
+    epoch = _EPOCH if type.tz is None else _EPOCH_UTC
     try:
-        return value.replace(tzinfo=dt.UTC) if value.utcoffset() is None else value
-    except Exception as error:
-        _refuse(type, value, f"its time zone has no offset: {shown(error)}")
+        spans = list(map(operator.sub, values, itertools.repeat(epoch)))
+    except Exception as error:  # of a moment that has a time zone or has none, or whatever a time zone raises
+        _check_zones(type, values)
+        raise InvalidType(f"{type}: cannot count the time since 1970: {shown(error)}") from error
+    return _timedeltas(type, spans, values)
+
+
+def _check_zones(type: Any, values: Sequence[Any]) -> None:
+    """Refuse datetimes that have a time zone where the type has none, or none where the type has one."""
+    for value in values:
+        try:
+            offset = value.utcoffset()
+        except Exception as error:
+            _refuse(type, value, f"its time zone has no offset: {shown(error)}")
+        if type.tz is None and offset is not None:
+            remedy = "give a type with one, or value.astimezone(zone).replace(tzinfo=None)"
+            raise InvalidType(f"{type}: cannot take {shown(value)}, which has a time zone; {remedy}")
+        if type.tz is not None and offset is None:
+            remedy = "give a type without one, or value.replace(tzinfo=zone)"
+            raise InvalidType(f"{type}: cannot take {shown(value)}, which has no time zone; {remedy}")
 
 
 def _days(type: Any, values: Sequence[Any]) -> Values:
+    if getattr(type, "tz", None) is not None:
+        raise InvalidType(
+            f"{type}: cannot take {shown(values[0])}, as a date has no time zone; make datetimes of dates"
+        )
     days = np.fromiter(map(dt.date.toordinal, values), np.int64, len(values)) - _EPOCH.toordinal()
     return _checked(type, values, time.in_units(days, time.DAY, type, True))
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from shmarrow.bitmap import Mask
 from shmarrow.convert.exact import Fault, Values, divided, faults, multiplied, outside
-from shmarrow.errors import InvalidData, InvalidType, shown
+from shmarrow.errors import InvalidData, InvalidType
 
 Outcome = tuple[Values, list[Fault]]
 
@@ -165,7 +165,7 @@ def time_zone(name: str) -> dt.tzinfo:
         return zoneinfo.ZoneInfo(name)
     except (KeyError, ValueError, OSError) as error:
         raise InvalidData(
-            f"unknown time zone {shown(name)}; if the name is right, install the tzdata package; "
+            f"unknown time zone {name[:80]!r}; if the name is right, install the tzdata package; "
             "to_numpy() needs no time zone"
         ) from error
 

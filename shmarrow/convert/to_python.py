@@ -1,8 +1,8 @@
 """From storage to Python values: integers, floats, decimals, dates, times, intervals ("Data Types").
 
-The class of the values depends on the type alone. Timestamps, durations and times in nanoseconds are
-``numpy.datetime64`` and ``numpy.timedelta64`` in nanoseconds; dates and times in other units are those of ``datetime``,
-and values that these cannot hold are refused.
+The class of the values depends on the type alone. Timestamps without a time zone and durations, both in nanoseconds,
+are ``numpy.datetime64`` and ``numpy.timedelta64`` in nanoseconds; all other dates and times are those of ``datetime``,
+and values that these cannot hold are refused, such as fractions of a microsecond.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import numpy as np
 
 from shmarrow.bitmap import Mask
 from shmarrow.convert.decimals import decimal_integers
-from shmarrow.convert.exact import Values, outside
+from shmarrow.convert.exact import Values, divided, outside
 from shmarrow.convert.python import DayTime, MonthDayNano, decimal_module
 from shmarrow.convert.storage import shown
 from shmarrow.convert.time import DAY_SECONDS, FIRST_SECOND, LAST_SECOND, PER_SECOND, time_zone
@@ -41,7 +41,8 @@ def to_python(type: DataType, values: Values, valid: Mask | None = None, first: 
     Raises
     ------
     InvalidData
-        If Python cannot hold a value: a date beyond the years 1 to 9999, a time beyond its day.
+        If Python cannot hold a value: a date beyond the years 1 to 9999, a time beyond its day, a fraction of a
+        microsecond.
     """
     convert = _TO.get(type.descriptor.values)
     return values.tolist() if convert is None else convert(type, values, valid, first)
@@ -95,16 +96,23 @@ def _dates(type: Any, values: Values, valid: Mask | None, first: int) -> list[An
     return result
 
 
-def _micros(values: Values, unit: str) -> Values:
-    return values * (1_000_000 // PER_SECOND[unit])
+def _micros(type: Any, values: Values, valid: Mask | None, first: int) -> Values:
+    """Counts of the type's unit as whole microseconds; those of null slots may be cut."""
+    if type.unit != "ns":
+        return values * (1_000_000 // PER_SECOND[type.unit])
+    micros, cut = divided(values, 1_000)
+    wrong = cut if cut is None or valid is None else cut & valid
+    if wrong is not None and wrong.any():
+        _refuse(type, values, int(wrong.argmax()), first, "which datetime does not have: its unit is the microsecond")
+    return micros
 
 
 def _timestamps(type: Any, values: Values, valid: Mask | None, first: int) -> list[Any]:
-    if type.unit == "ns":
+    if type.unit == "ns" and type.tz is None:
         return list(values.view("M8[ns]"))
     per = PER_SECOND[type.unit]
     fitting, _ = _within(type, values, FIRST_SECOND * per, (LAST_SECOND + 1) * per - 1, valid, first, _NO_DATE)
-    result: list[Any] = _micros(fitting, type.unit).view("M8[us]").tolist()
+    result: list[Any] = _micros(type, fitting, valid, first).view("M8[us]").tolist()
     if type.tz is None:
         return result
     zone = time_zone(type.tz)
@@ -129,11 +137,9 @@ def _zoned(
 
 def _times(type: Any, values: Values, valid: Mask | None, first: int) -> list[Any]:
     values = values.astype(np.int64, copy=False)
-    if type.unit == "ns":
-        return list(values.view("m8[ns]"))
     limit = DAY_SECONDS * PER_SECOND[type.unit]
     fitting, _ = _within(type, values, 0, limit - 1, valid, first, f"a time lies in [0, {limit}) {type.unit}")
-    return list(map(dt.datetime.time, _micros(fitting, type.unit).view("M8[us]").tolist()))
+    return list(map(dt.datetime.time, _micros(type, fitting, valid, first).view("M8[us]").tolist()))
 
 
 def _timedeltas(type: Any, values: Values, valid: Mask | None, first: int) -> list[Any]:

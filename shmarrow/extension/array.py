@@ -80,6 +80,9 @@ class ExtensionArray(Array, of=ExtensionType):
     def _gather(self, indices: Indices) -> Any:
         return self._under(self._storage._gather(indices))
 
+    def _gather_valid(self, indices: Indices, valid: Mask) -> Any:
+        return self._under(self._storage._gather_valid(indices, valid))
+
     def trim(self) -> Self:
         result: Self = self._under(self._storage.trim())
         return result

@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self, SupportsIndex, overload
 import numpy as np
 
 from shmarrow.buffer import Buffer
-from shmarrow.errors import CopyRequired, IndexOutOfRange, InvalidType, shown
+from shmarrow.errors import EXPANDED_VALUES, CopyRequired, IndexOutOfRange, InvalidType, LimitExceeded, shown
 from shmarrow.layout import validation
 from shmarrow.layout.hooks import LayoutHooks
-from shmarrow.layout.making import CLASSES, booleans, check_slots, make_array
+from shmarrow.layout.making import CLASSES, booleans, check_slots, make_array, no_memory
 from shmarrow.layout.memory import range_of, slice_bounds
 from shmarrow.layout.preview import Budget, clip, preview_items
 from shmarrow.layout.sizes import buffer_bytes, referenced_bytes
@@ -164,6 +164,8 @@ class Array(LayoutHooks):
             start, stop, step = range_of(key, self._length)
             if step == 1:
                 return self.slice(start, max(stop - start, 0))
+            if len(range(start, stop, step)) > EXPANDED_VALUES:
+                check_slots(self)
             return self._take(np.arange(start, stop, step))
         try:
             index = as_index(key)
@@ -199,13 +201,14 @@ class Array(LayoutHooks):
     def to_pylist(self) -> list[Any]:
         """The values as Python objects, None for null; a copy.
 
-        Their class depends on the type alone: timestamps, durations and times in nanoseconds are
-        ``numpy.datetime64`` and ``numpy.timedelta64``, in other units those of ``datetime``.
+        Their class depends on the type alone: timestamps without a time zone and durations in nanoseconds are
+        ``numpy.datetime64`` and ``numpy.timedelta64``, all other dates and times those of ``datetime``.
 
         Raises
         ------
         InvalidData
-            If ``datetime`` cannot hold a value, such as a date beyond the year 9999; :meth:`to_numpy` returns it.
+            If ``datetime`` cannot hold a value, such as a date beyond the year 9999 or a fraction of a microsecond;
+            :meth:`to_numpy` returns it.
         LimitExceeded
             If slots that take no bytes of their own would make more than 2**24 values.
         """
@@ -261,6 +264,8 @@ class Array(LayoutHooks):
             If the indices have another shape.
         IndexOutOfRange
             If an index is negative or beyond the end.
+        LimitExceeded
+            If there is no memory for the result.
         """
         from shmarrow.layout.arguments import checked_positions
 
@@ -321,7 +326,10 @@ class Array(LayoutHooks):
         """Same type, same length, the same slots null and the same values in all others; NaN equals nothing."""
         if not isinstance(other, Array) or self._type != other._type or self._length != other._length:
             return False
-        return (self is other and not _has_floats(self._type)) or self._equal(other, None)
+        try:
+            return (self is other and not _has_floats(self._type)) or self._equal(other, None)
+        except MemoryError:
+            raise no_memory(self, self._length) from None
 
     def __eq__(self, other: object) -> bool:
         return self.equals(other) if isinstance(other, Array) else NotImplemented
@@ -427,9 +435,16 @@ class Array(LayoutHooks):
             If values of the one type are never values of the other.
         InvalidData
             If a value does not fit the target, or a field that is not nullable would hold a null.
+        LimitExceeded
+            If there is no memory for the result.
         """
         target = as_type(target_type)
-        result: Array = self._cast_to(target, safe)
+        try:
+            result: Array = self._cast_to(target, safe)
+        except MemoryError:
+            raise LimitExceeded(
+                f"{clip(f'{self._type} to {target}', 200)}: no memory for the result of the cast; work on slices"
+            ) from None
         if result is not self and _has_required(target):
             result._check_nullability(None)
         return result

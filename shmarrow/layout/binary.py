@@ -90,7 +90,7 @@ class BinaryArray(Array):
             result += found
         return result
 
-    def _gather(self, indices: Indices) -> Any:
+    def _gather(self, indices: Indices, valid: Mask | None = None) -> Any:
         offsets = self.offsets
         starts = offsets[indices].astype(np.int64)
         lengths = offsets[indices + 1] - starts
@@ -98,9 +98,13 @@ class BinaryArray(Array):
             int(lengths.min()) < 0 or int(starts.min()) < 0 or int((starts + lengths).max()) > len(self.data)
         ):
             checked_offsets(self, len(self.data), "bytes")
+        if valid is not None:
+            lengths *= valid
         ends = offsets_of(lengths, self._type.offset_dtype, f"{self._type} values")
         data = gather_bytes(self.data, starts, lengths)
         return make_array(self._type, len(indices), [None, frozen(ends), data], 0)
+
+    _gather_valid = _gather
 
     def trim(self) -> Self:
         offsets, data = trimmed_offsets(self, len(self.data))

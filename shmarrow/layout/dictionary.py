@@ -71,6 +71,7 @@ class DictionaryArray(Array):
         return first_slots(codes if mask is None else np.where(mask, codes, -1))
 
     def _cast(self, target: Any, safe: bool) -> Any:
+        self._dictionary_().slice(0, 0)._cast_to(target, safe)  # whether there is a cast, before values are repeated
         return self.decode()._cast_to(target, safe)
 
     @classmethod
@@ -169,7 +170,7 @@ class DictionaryArray(Array):
             data = np.concatenate([array._buffers[1] for array in arrays])
             return make_array(type, length, [None, read_only(data)], 0, 0, (), dictionary)
         dictionary, codes = _merged(arrays, "encode")
-        data = np.maximum(np.concatenate(codes), 0).astype(type.storage)
+        data = np.concatenate(codes).astype(type.storage)
         return make_array(type, length, [None, frozen(data)], 0, 0, (), dictionary)
 
     def _same(self, other: Any, live: Mask | None) -> bool:
@@ -328,22 +329,25 @@ def with_one_dictionary(arrays: list[Any]) -> list[Any]:
     if all(array.dictionary is first for array in arrays):
         return arrays
     dictionary, codes = _merged(arrays, "mask")
-    return [_over(arrays[0].type, part, dictionary) for part in codes]
+    masks = [array._mask() for array in arrays]
+    parts = [part if mask is None else np.where(mask, part, -1) for part, mask in zip(codes, masks, strict=True)]
+    return [_over(arrays[0].type, part, dictionary) for part in parts]
 
 
 def _merged(arrays: Sequence[Any], null_encoding: str) -> tuple[Any, list[Indices]]:
-    """The distinct values of the dictionaries of arrays, and for each array the indices into them, -1 for nulls."""
+    """The distinct values of the dictionaries of arrays, and for each array the indices into them.
+
+    Null slots have any index; with ``"mask"`` those of a null in a dictionary have -1.
+    """
     type = arrays[0].type
     merged = encode(concat_arrays([array.dictionary for array in arrays]), null_encoding, "int64")
     _check_reach(type, len(merged.dictionary))
     known = merged._mask()
     codes = merged.indices.values if known is None else np.where(known, merged.indices.values, -1)
-    found, shift = [], 0
+    found, start = [], 0
     for array in arrays:
-        valid = array._mask()
-        slots = slice(None) if valid is None else np.flatnonzero(valid)
-        part = np.full(len(array), -1, np.int64)
-        part[slots] = codes[array._checked(valid)[slots].astype(np.int64) + shift]
-        found.append(part)
-        shift += len(array.dictionary)
+        end = start + len(array.dictionary)
+        indices = array._checked(array._mask())
+        found.append(codes[start:end][indices] if end > start else np.zeros(len(array), np.int64))
+        start = end
     return merged.dictionary, found

@@ -14,7 +14,7 @@ from shmarrow.layout.array import Array
 from shmarrow.layout.items import items_of_lists, spread_lists
 from shmarrow.layout.list_forms import Lists
 from shmarrow.layout.making import check_slots, concat_arrays, make_array, nulls, spread
-from shmarrow.layout.memory import Indices, check_expansion, ranges, validity_of
+from shmarrow.layout.memory import Indices, check_expansion, validity_of
 from shmarrow.layout.preview import Budget
 from shmarrow.types import DataType, Field, list_
 
@@ -67,7 +67,7 @@ class FixedSizeListArray(Lists):
     def _gather(self, indices: Indices) -> Any:
         size = self._type.list_size
         starts = (indices + self._offset) * size
-        child = self.values._take(ranges(starts, np.full(len(indices), size, np.int64)))
+        child = self.values._take_runs(starts, np.full(len(indices), size, np.int64))
         return make_array(self._type, len(indices), [None], 0, 0, [child])
 
     def trim(self) -> Self:

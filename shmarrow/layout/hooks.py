@@ -13,7 +13,8 @@ those whose nulls are not, or not only, those of a validity bitmap   ``_logical_
                                                                      ``_check_null_count``
 those that have a cast                                               ``_cast``, ``_cast_from``
 those that can do better than the default                            ``_item``, ``_run_starts``, ``_value_preview``,
-                                                                     ``_item_preview``, ``_check_slots``, ``to_numpy``
+                                                                     ``_item_preview``, ``_check_slots``, ``to_numpy``,
+                                                                     ``_gather_valid``, ``_take_runs``
 ===================================================================  ==================================================
 
 Hooks may rely on what :meth:`Array.validate` checks without ``full``, never on values: another process may write
@@ -30,11 +31,20 @@ import numpy as np
 from shmarrow import bitmap
 from shmarrow.bitmap import Mask
 from shmarrow.buffer import Bytes
-from shmarrow.errors import IndexOutOfRange, InvalidData, InvalidType
+from shmarrow.errors import EXPANDED_VALUES, IndexOutOfRange, InvalidData, InvalidType
 from shmarrow.layout import validation
 from shmarrow.layout.listing import LISTING
-from shmarrow.layout.making import _zeros, array_class, check_slots, concat_arrays, make_array, one_null
-from shmarrow.layout.memory import Indices, read_only
+from shmarrow.layout.making import (
+    _zeros,
+    array_class,
+    check_slots,
+    concat_arrays,
+    is_sparse,
+    make_array,
+    no_memory,
+    one_null,
+)
+from shmarrow.layout.memory import Indices, check_expansion, ranges, read_only, total_of
 from shmarrow.layout.preview import Budget, clip
 from shmarrow.layout.validation import _has_required
 from shmarrow.types import DataType, Field, as_type
@@ -150,11 +160,33 @@ class LayoutHooks:
             raise IndexOutOfRange(
                 f"indices run from {int(indices.min())} to {int(indices.max())}: the array has {self._length} values"
             )
-        own = self._mask()
-        if own is not None:
-            valid = own[indices] if valid is None else own[indices] & valid
-        result = self._gather(indices)
-        return result if valid is None else result._masked(valid)
+        try:
+            own = self._mask()
+            if own is not None:
+                valid = own[indices] if valid is None else own[indices] & valid
+            return self._gather(indices) if valid is None else self._gather_valid(indices, valid)._masked(valid)
+        except MemoryError:
+            raise no_memory(self, len(indices)) from None
+
+    def _take_runs(self, starts: Indices, lengths: Indices) -> Any:
+        """The slots of runs, which lie within the array, one run after another.
+
+        Raises
+        ------
+        LimitExceeded
+            If slots that occupy no memory would take more than 2**24 positions, or there is no memory for them.
+        """
+        total = total_of(lengths)
+        if total > EXPANDED_VALUES and is_sparse(self):
+            used = lengths > 0
+            starts, lengths = starts[used], lengths[used]
+            if not np.array_equal(starts[1:], starts[:-1] + lengths[:-1]):
+                check_expansion(total, clip(str(self._type), 200))
+            return self._with(offset=self._offset + int(starts[0]), length=total, null_count=-1)
+        try:
+            return self._take(ranges(starts, lengths))
+        except MemoryError:
+            raise no_memory(self, total) from None
 
     def _equal(self, other: Any, live: Mask | None) -> bool:
         """Whether arrays of one type and length are equal in the slots that ``live`` is True for, None for all."""
@@ -242,6 +274,10 @@ class LayoutHooks:
     def _gather(self, indices: Indices) -> Any:
         """The slots at ``indices``, an int64 ndarray within the length, without validity and with offset 0."""
         raise NotImplementedError
+
+    def _gather_valid(self, indices: Indices, valid: Mask) -> Any:
+        """The same, where slots that ``valid`` is False for may hold anything, such as nothing."""
+        return self._gather(indices)
 
     def trim(self) -> Self:
         """An equal array with offset 0 that refers to no more bytes than its slots need; copies only what must move."""

@@ -14,7 +14,7 @@ from shmarrow.convert.python import exact_items, kinds_of
 from shmarrow.errors import InvalidType, shown
 from shmarrow.layout.array import Array
 from shmarrow.layout.making import concat_arrays
-from shmarrow.layout.memory import Indices, ranges
+from shmarrow.layout.memory import Indices
 from shmarrow.types import DataType
 
 if TYPE_CHECKING:
@@ -99,7 +99,7 @@ def _of_ndarrays(values: Sequence[npt.NDArray[Any]], item: DataType) -> Any:
     sizes = np.fromiter([len(values[i]) for i in order], np.int64, len(order))
     starts, lengths = np.zeros(len(order), np.int64), np.zeros(len(order), np.int64)
     starts[order], lengths[order] = np.cumsum(sizes) - sizes, sizes
-    return concat_arrays(parts)._take(ranges(starts, lengths))
+    return concat_arrays(parts)._take_runs(starts, lengths)
 
 
 def _of_one_dtype(values: Sequence[npt.NDArray[Any]], item: DataType) -> Any:

@@ -19,7 +19,7 @@ from shmarrow.layout.array import Array
 from shmarrow.layout.items import items_of_lists
 from shmarrow.layout.list_forms import Lists
 from shmarrow.layout.making import concat_arrays, make_array, spread
-from shmarrow.layout.memory import Indices, frozen, offsets_of, ranges, validity_of
+from shmarrow.layout.memory import Indices, frozen, offsets_of, validity_of
 from shmarrow.layout.offsets import (
     check_ends,
     checked_offsets,
@@ -79,13 +79,17 @@ class ListArray(Lists):
         bounds = (offsets - first).tolist()
         return [items[start:end] for start, end in itertools.pairwise(bounds)]
 
-    def _gather(self, indices: Indices) -> Any:
+    def _gather(self, indices: Indices, valid: Mask | None = None) -> Any:
         offsets = checked_offsets(self, len(self.values), "values")
         starts = offsets[indices].astype(np.int64)
         lengths = offsets[indices + 1] - starts
+        if valid is not None:
+            lengths *= valid
         ends = offsets_of(lengths, self._type.offset_dtype, f"{self._type} lists")
-        child = self.values._take(ranges(starts, lengths))
+        child = self.values._take_runs(starts, lengths)
         return make_array(self._type, len(indices), [None, frozen(ends)], 0, 0, [child])
+
+    _gather_valid = _gather
 
     def trim(self) -> Self:
         offsets, run = trimmed_offsets(self, len(self.values))
@@ -115,7 +119,7 @@ class ListArray(Lists):
         sizes = mine[slots + 1].astype(np.int64) - mine[slots]
         if not np.array_equal(sizes, theirs[slots + 1] - theirs[slots]):
             return False
-        left, right = (each.values._take(ranges(at[slots].astype(np.int64), sizes)) for each, at in sides)
+        left, right = (each.values._take_runs(at[slots].astype(np.int64), sizes) for each, at in sides)
         return bool(left._equal(right, None))
 
     def _spans(self) -> tuple[Indices, Indices, Any]:

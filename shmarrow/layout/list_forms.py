@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from shmarrow.errors import InvalidData, InvalidType
+from shmarrow.errors import EXPANDED_VALUES, InvalidData, InvalidType
 from shmarrow.layout.array import Array
-from shmarrow.layout.making import make_array
-from shmarrow.layout.memory import Indices, frozen, offsets_of, ranges, validity_of
+from shmarrow.layout.making import make_array, no_memory
+from shmarrow.layout.memory import Indices, check_expansion, frozen, offsets_of, ranges, total_of, validity_of
 from shmarrow.layout.offsets import checked_offsets, trimmed_offsets
+from shmarrow.layout.preview import clip
 from shmarrow.types import Field, int32, int64
 
 if TYPE_CHECKING:
@@ -47,9 +48,21 @@ class Lists(Array):
         return result
 
     def value_parent_indices(self) -> PrimitiveArray:
-        """For each item that ``flatten()`` gives, the slot of the list that it is in: an int64 array; a copy."""
-        sizes, valid = self._spans()[1], self._mask()
-        slots = np.repeat(np.arange(self._length), sizes if valid is None else np.where(valid, sizes, 0))
+        """For each item that ``flatten()`` gives, the slot of the list that it is in: an int64 array; a copy.
+
+        Raises
+        ------
+        LimitExceeded
+            If the items occupy no memory and are more than 2**24, or there is no memory for the result.
+        """
+        _, sizes, items = self._spans()
+        valid = self._mask()
+        sizes = sizes if valid is None else np.where(valid, sizes, 0)
+        _check_places(total_of(sizes), items, self)
+        try:
+            slots = np.repeat(np.arange(self._length), sizes)
+        except MemoryError:
+            raise no_memory(self, total_of(sizes)) from None
         result: PrimitiveArray = make_array(int64(), len(slots), [None, frozen(slots)], 0)
         return result
 
@@ -61,6 +74,12 @@ class Lists(Array):
 
     def _cast(self, target: Any, safe: bool) -> Any:
         return cast_lists(self, target, safe)
+
+
+def _check_places(count: int, items: Any, array: Any) -> None:
+    """Refuse to count with a number for each item where the items say nothing about memory."""
+    if count > EXPANDED_VALUES and count > 8 * items.get_total_buffer_size():
+        check_expansion(count, clip(str(array.type), 200))
 
 
 def cast_lists(array: Any, target: Any, safe: bool, convert: Callable[[Any], Any] | None = None) -> Any:
@@ -123,7 +142,7 @@ def _packed(starts: Indices, sizes: Indices, items: Any) -> Any:
     ends = np.cumsum(sizes)
     moved = starts != ends - sizes
     if moved.any() and (moved & (sizes > 0)).any():
-        return items._take(ranges(starts, sizes))
+        return items._take_runs(starts, sizes)
     return items.slice(0, int(ends[-1]) if len(ends) else 0)
 
 
@@ -144,6 +163,7 @@ def _of_one_length(array: Any, target: Any, starts: Indices, sizes: Indices, ite
     if wrong.any():
         i = int(wrong.argmax())
         raise InvalidData(f"{target}: the list at {i} has {int(sizes[i])} items, expected {size}")
+    _check_places(len(sizes) * size, items, array)
     slots = np.repeat(mask, size)
     positions = np.zeros(len(slots), np.int64)
     positions[slots] = ranges(starts[mask], sizes[mask])

@@ -14,7 +14,7 @@ from shmarrow.layout.array import Array
 from shmarrow.layout.items import items_of_lists
 from shmarrow.layout.list_forms import Lists
 from shmarrow.layout.making import blank_mask, concat_arrays, make_array
-from shmarrow.layout.memory import Indices, check_expansion, frozen, offsets_of, ranges, validity_of, view_of
+from shmarrow.layout.memory import Indices, check_expansion, frozen, offsets_of, validity_of, view_of
 from shmarrow.layout.preview import Budget
 from shmarrow.layout.runs import PIECE
 from shmarrow.types import DataType, Field, large_list_view, list_view
@@ -65,7 +65,7 @@ class ListViewArray(Lists, late=True):
         """The values of all lists that are not null, one list after another; a copy."""
         starts, sizes = self._runs(self._mask())
         self._check_total(sizes)
-        result: Array = self.values._take(ranges(starts, sizes))
+        result: Array = self.values._take_runs(starts, sizes)
         return result
 
     def _check_total(self, sizes: Indices) -> None:
@@ -147,7 +147,7 @@ class ListViewArray(Lists, late=True):
             return self.values.slice(0, 0)
         if np.array_equal(starts[1:], starts[:-1] + sizes[:-1]):
             return self.values.slice(int(starts[0]), int(sizes.sum()))
-        return self.values._take(ranges(starts, sizes))
+        return self.values._take_runs(starts, sizes)
 
     def _spans(self) -> tuple[Indices, Indices, Any]:
         """Where each list starts and how long it is, and what these lie in; null slots have no items."""

@@ -63,8 +63,18 @@ def check_slots(array: Any) -> None:
     LimitExceeded
         If there are more than 2**24 slots, and fewer bits.
     """
-    if len(array) > EXPANDED_VALUES and len(array) > 8 * array.get_total_buffer_size():
+    if len(array) > EXPANDED_VALUES and is_sparse(array):
         check_expansion(len(array), clip(str(array.type), 200))
+
+
+def is_sparse(array: Any) -> bool:
+    """Whether an array has more slots than bits in all its buffers, so that its length says nothing about memory."""
+    return len(array) > 8 * int(array.get_total_buffer_size())
+
+
+def no_memory(array: Any, count: int) -> LimitExceeded:
+    """The error for so many slots of an array that do not fit in memory."""
+    return LimitExceeded(f"{clip(str(array.type), 200)}: no memory for {count} values; work on slices")
 
 
 def blank_mask(child: Any) -> Mask:

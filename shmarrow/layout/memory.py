@@ -68,6 +68,19 @@ def ranges(starts: Indices, lengths: Indices) -> Indices:
     return positions
 
 
+def total_of(lengths: Indices) -> int:
+    """The sum of lengths, none of which is negative, also beyond 64 bits."""
+    if not len(lengths):
+        return 0
+    if int(lengths.max()) > LONGEST // len(lengths):
+        return sum(lengths.tolist())
+    return int(lengths.sum())
+
+
+LONGEST = (1 << 63) - 1
+"""The most slots that an array has."""
+
+
 def offsets_of(lengths: Indices, dtype: np.dtype[Any], what: str) -> npt.NDArray[Any]:
     """Offsets of shape (n + 1,) from n lengths.
 
@@ -76,17 +89,17 @@ def offsets_of(lengths: Indices, dtype: np.dtype[Any], what: str) -> npt.NDArray
     InvalidData
         If the last offset does not fit the dtype.
     """
+    total = total_of(lengths)
+    if total > np.iinfo(dtype).max:
+        hint = "; use the large type" if dtype.itemsize < 8 else ""
+        raise InvalidData(f"{what} hold {total} items, more than {dtype.name} offsets can address{hint}")
     result = np.zeros(len(lengths) + 1, np.int64)
     np.cumsum(lengths, out=result[1:])
-    if len(result) > 1 and int(result[-1]) > np.iinfo(dtype).max:
-        raise InvalidData(
-            f"{what} hold {int(result[-1])} items, more than {dtype.name} offsets can address; use the large type"
-        )
     return result.astype(dtype, copy=False)
 
 
 def check_expansion(count: int, what: str) -> None:
-    """Refuse to make more than :data:`EXPANDED_VALUES` values out of slots that take no bytes of their own.
+    """Refuse to make more than :data:`EXPANDED_VALUES` values out of slots that occupy no memory.
 
     Raises
     ------
@@ -95,7 +108,7 @@ def check_expansion(count: int, what: str) -> None:
     """
     if count > EXPANDED_VALUES:
         raise LimitExceeded(
-            f"{what}: {count:,} values would be made of slots that occupy no memory; "
+            f"{what}: {count} values would be made of slots that occupy no memory; "
             f"at most {EXPANDED_VALUES:,} can be expanded at once, so work on slices"
         )
 

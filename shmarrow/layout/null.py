@@ -11,7 +11,7 @@ from shmarrow.bitmap import Mask
 from shmarrow.errors import InvalidType, shown
 from shmarrow.layout.array import Array
 from shmarrow.layout.making import make_array, nulls
-from shmarrow.layout.memory import Indices, check_expansion
+from shmarrow.layout.memory import LONGEST, Indices, check_expansion, total_of
 
 
 class NullArray(Array, late=True):
@@ -46,6 +46,12 @@ class NullArray(Array, late=True):
 
     def _gather(self, indices: Indices) -> Any:
         return make_array(self._type, len(indices), [], len(indices))
+
+    def _take_runs(self, starts: Indices, lengths: Indices) -> Any:
+        total = total_of(lengths)
+        if total > LONGEST:
+            check_expansion(total, "null")
+        return make_array(self._type, total, [], total)
 
     def drop_null(self) -> Self:
         return self.slice(0, 0)  # without a look at each slot

@@ -94,6 +94,7 @@ class RunEndEncodedArray(Array, late=True):
         return np.repeat(np.where(codes < 0, -1, (ends - sizes)[codes]), sizes)
 
     def _cast(self, target: Any, safe: bool) -> Any:
+        self.values.slice(0, 0)._cast_to(target, safe)  # whether there is a cast, before values are repeated
         return self.decode()._cast_to(target, safe)
 
     @classmethod

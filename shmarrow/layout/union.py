@@ -182,7 +182,7 @@ class UnionArray(Array, late=True):
         mine, theirs = self._used(live), other._used(live)
         if self._dense:
             return all(
-                _pick(self._children[number], at)._equal(_pick(other._children[number], theirs[number][1]), None)
+                _same_at(self._children[number], at, other._children[number], theirs[number][1])
                 for number, (_, at) in mine.items()
             )
         for number, (slots, _) in mine.items():
@@ -223,6 +223,9 @@ class UnionArray(Array, late=True):
             names = [self._type.fields[i].name for i in left[:8]]
             raise InvalidType(f"cannot cast {self._type} to {target}: it has no children for {names}")
         parts = {number: (slots, at) for slots, number, at in self._each()}
+        for field, place in zip(target.fields, places, strict=True):
+            if place in parts:  # whether there is a cast, before values are repeated
+                _cast_child(self._children[place].slice(0, 0), field, safe)
         dense, length = target.mode == "dense", self._length
         ids = np.full(length, target.type_codes[0] if target.type_codes else 0, _ID)
         offsets = np.zeros(length, _OFFSET)
@@ -234,10 +237,7 @@ class UnionArray(Array, late=True):
             slots, at = parts[place]
             ids[slots] = code
             offsets[slots] = np.arange(len(slots))
-            try:
-                child = self._children[place]._take(at)._cast_to(field.type, safe)
-            except (InvalidData, InvalidType) as error:
-                raise type(error)(f"child {field.name!r}: {error}") from None
+            child = _cast_child(self._children[place]._take(at), field, safe)
             if not dense and len(slots) < length:
                 used = np.zeros(length, np.bool_)
                 used[slots] = True
@@ -444,6 +444,32 @@ class UnionArray(Array, late=True):
             raise InvalidArgument(f"UnionArray: {len(names)} names for {len(arrays)} children")
         fields = [Field(name, child.type) for name, child in zip(names, arrays, strict=True)]
         return union(fields, mode, codes), arrays
+
+
+def _cast_child(child: Any, field: Field, safe: bool) -> Any:
+    try:
+        return child._cast_to(field.type, safe)
+    except (InvalidData, InvalidType) as error:
+        raise type(error)(f"child {field.name!r}: {error}") from None
+
+
+def _same_at(mine: Any, at: Indices, other: Any, there: Indices) -> bool:
+    """Whether two children are equal at positions, one by one.
+
+    Slots may share what they lead to. Then each pair of positions counts once, and pairs are compared a few at a time,
+    so that a long value is not repeated for all slots.
+    """
+    if (at[1:] > at[:-1]).all() and (there[1:] > there[:-1]).all():
+        return bool(_pick(mine, at)._equal(_pick(other, there), None))
+    pairs = np.unique(at << 32 | there)
+    at, there = pairs >> 32, pairs & 0xFFFFFFFF
+    first, size = 0, 16
+    while first < len(pairs):
+        piece = slice(first, first + size)
+        if not mine._take(at[piece])._equal(other._take(there[piece]), None):
+            return False
+        first, size = first + size, min(2 * size, 1024)
+    return True
 
 
 def _pick(child: Any, at: Indices) -> Any:

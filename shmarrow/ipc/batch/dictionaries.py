@@ -135,7 +135,7 @@ class Dictionary:
             size += _bytes_of(pieces[-1], seen)
             self._budget.count(self._id, self._sizes, type, size, only_check=True)
         joined = concat_arrays(pieces)
-        self._budget.count(self._id, self._sizes, type, joined.nbytes)
+        self._budget.count(self._id, self._sizes, type, joined.get_total_buffer_size())
         # Shorter versions are slices of the longest one, so asking for all of them in any order copies nothing more.
         for each in later:
             each._decoded[type] = joined.slice(0, each.length)

@@ -1,0 +1,183 @@
+"""Memory in proportion to the data: what a few bytes claim, or name many times, is refused before memory runs out."""
+
+from __future__ import annotations
+
+import io
+import resource
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import shmarrow as sa
+
+ROOM = 400 << 20
+"""Bytes that a test may take beyond what the process has."""
+
+MANY = (1 << 31) - 1
+
+
+@pytest.fixture
+def little_memory() -> Iterator[None]:
+    """Memory for the data of a test, and far less than what they claim."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_AS)
+    taken = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+    resource.setrlimit(resource.RLIMIT_AS, (taken + ROOM, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
+
+
+def read(array: Any) -> Any:
+    """A column that another implementation wrote to a file."""
+    batch = pa.RecordBatch.from_arrays([array], names=["x"])
+    sink = io.BytesIO()
+    with pa.ipc.new_file(sink, batch.schema) as writer:
+        writer.write(batch)
+    return sa.ipc.open_file(sink.getvalue()).get_batch(0).column(0)
+
+
+def lists_of(items: pa.Array) -> pa.Array:
+    """A long list and a short one."""
+    return pa.ListArray.from_arrays(pa.array([0, MANY - 5, MANY], pa.int32()), items)
+
+
+CLAIMS: dict[str, Callable[[], pa.Array]] = {
+    "runs": lambda: lists_of(pa.RunEndEncodedArray.from_arrays(pa.array([MANY], pa.int32()), pa.array([7]))),
+    "struct<>": lambda: lists_of(pa.StructArray.from_buffers(pa.struct([]), MANY, [None])),
+    "fixed_size_list[0]": lambda: lists_of(
+        pa.FixedSizeListArray.from_buffers(pa.list_(pa.int8(), 0), MANY, [None], children=[pa.array([], pa.int8())])
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CLAIMS)
+def test_lists_of_slots_without_memory(little_memory: None, name: str) -> None:
+    """Lists that lie one behind another stay where they are; those in another order would need all positions."""
+    array = read(CLAIMS[name]())
+    assert [len(items) for items in (array.take([0]).values, array.take([0, 1]).values)] == [MANY - 5, MANY]
+    assert array.filter([False, True]).to_pylist() == array.slice(1).to_pylist()
+    assert array.take([1, None, 1]).to_pylist() == [array[1], None, array[1]]
+    assert array.take([None, None]).to_pylist() == [None, None]
+    assert array.take([0, 1]).equals(array)
+    for call in (lambda: array[::-1], lambda: array.take([1, 0]), lambda: array.value_parent_indices()):
+        with pytest.raises(sa.LimitExceeded, match=f"{MANY} values would be made of slots that occupy no memory"):
+            call()
+    with pytest.raises(sa.InvalidData, match=f"hold {100_000 * (MANY - 5)} items, more than int32 offsets can address"):
+        array.take(np.zeros(100_000, int))
+
+
+def test_lists_of_nulls(little_memory: None) -> None:
+    """Nulls need a count and no positions."""
+    for array in (read(lists_of(pa.nulls(MANY))), sa.LargeListArray.from_arrays([0, 1 << 62], sa.nulls(1 << 62))):
+        length = len(array)
+        reversed_ = array[::-1]
+        assert reversed_.value_lengths().to_pylist() == array.value_lengths().to_pylist()[::-1]
+        assert len(reversed_.values) == len(array.values)
+        assert array.take([None]).to_pylist() == [None]
+        assert array.take([length - 1, None]).value_lengths().to_pylist() == [
+            array.value_lengths()[length - 1],
+            None,
+        ]
+        with pytest.raises(sa.LimitExceeded, match="occupy no memory; at most 16,777,216 can be expanded at once"):
+            array.value_parent_indices()
+    with pytest.raises(sa.InvalidData, match=f"hold {1 << 63} items, more than int64 offsets can address"):
+        array.take([0, 0])
+    fixed = read(pa.FixedSizeListArray.from_arrays(pa.nulls(MANY), MANY))
+    assert len(fixed.take(np.zeros(100_000, int)).values) == 100_000 * MANY
+    nested = sa.FixedSizeListArray.from_arrays(sa.FixedSizeListArray.from_arrays(sa.nulls(MANY**2), MANY), MANY)
+    with pytest.raises(sa.LimitExceeded, match=f"{100_000 * MANY} values would be made"):
+        nested.take(np.zeros(100_000, int))
+
+
+def test_every_second_of_slots_without_memory(little_memory: None) -> None:
+    with pytest.raises(sa.LimitExceeded, match=f"{1 << 40} values would be made"):
+        _ = sa.nulls(1 << 40)[::2]
+
+
+@pytest.mark.parametrize("type", ["large_string", "large_binary", "large_list<int8>"])
+def test_null_indices_take_no_items(little_memory: None, type: str) -> None:
+    """A null index leads nowhere, so it costs nothing, however long the first value is."""
+    size = 1 << 20
+    first: Any = {"large_string": "x" * size, "large_binary": b"x" * size}.get(type)
+    made: Any = sa.large_list(sa.int8()) if first is None else type
+    array = sa.array([first or np.ones(size, "i1"), None, first or np.ones(size, "i1")], made)
+    found = array.take([None] * 10_000 + [1])
+    assert found.null_count == 10_001
+    assert found.nbytes < 1 << 18
+    again = array.take([2, None, 1, 0])
+    assert again.is_null().to_pylist() == [False, True, True, False]
+    assert again.slice(0, 1).equals(array.slice(0, 1))
+
+
+def test_rows_without_nulls(little_memory: None) -> None:
+    """A column of nulls leaves no rows, which takes no look at them."""
+    for rows in (1 << 40, 3):
+        batch = sa.record_batch([sa.nulls(rows), sa.nulls(rows)], names=["a", "b"])
+        assert batch.drop_null().shape == (0, 2)
+        assert sa.table([sa.nulls(rows)], names=["a"]).drop_null().shape == (0, 1)
+    ends, values = sa.array([1 << 40]), sa.array([None], "int8")
+    runs = sa.RunEndEncodedArray.from_arrays(ends, values)
+    with pytest.raises(sa.LimitExceeded, match=f"{1 << 40} values would be made of slots that occupy no memory"):
+        sa.record_batch([runs], names=["a"]).drop_null()
+
+
+LONG = 100_000
+"""Slots that share one value, and the bytes of it."""
+
+
+def shared(type: Any) -> Any:
+    """A dictionary array whose slots all have one long value."""
+    return sa.DictionaryArray.from_arrays(np.zeros(LONG, "i1"), sa.array(["x" * LONG], type))
+
+
+def union_of(value: str, slots: int) -> Any:
+    return sa.UnionArray.from_dense(np.zeros(slots, "i1"), np.zeros(slots, "i4"), [sa.array([value], "large_string")])
+
+
+def test_equal_unions_whose_slots_share_values(little_memory: None) -> None:
+    """Slots that lead to the same values are compared once; those that differ by what they lead to."""
+    union = union_of("x" * LONG, LONG)
+    assert union.slice(1).equals(union.slice(0, LONG - 1))
+    assert not union.equals(union_of("x" * (LONG - 1) + "y", LONG))
+    several = pa.UnionArray.from_dense(
+        pa.array([0] * 5000, pa.int8()),
+        pa.array([i // 2 for i in range(5000)], pa.int32()),
+        [pa.array([f"{i % 7}" for i in range(2500)])],
+    )
+    made = sa.UnionArray.from_dense(
+        np.zeros(5000, "i1"), np.arange(5000), [sa.array([f"{i // 2 % 7}" for i in range(5000)])]
+    )
+    assert read(several).equals(made)
+    assert made.equals(read(several))
+    assert not made.slice(1).equals(read(several).slice(0, 4999))
+
+
+def test_casts_that_do_not_exist_repeat_no_values(little_memory: None) -> None:
+    ends = sa.array([LONG], "int32")
+    runs = sa.RunEndEncodedArray.from_arrays(ends, sa.array(["x" * LONG], "large_string"))
+    for array in (shared("large_string"), runs):
+        with pytest.raises(sa.InvalidType, match="cannot cast large_string to large_list"):
+            array.cast(sa.large_list(sa.int8()))
+    union = union_of("x" * LONG, LONG)
+    with pytest.raises(sa.InvalidType, match="child '0': cannot cast large_string to large_list"):
+        union.cast(sa.dense_union([sa.field("0", sa.large_list(sa.int8()))]))
+
+
+def test_values_that_do_not_fit_in_memory(little_memory: None) -> None:
+    """One of our errors, and the process lives on."""
+    array = shared("large_string")
+    strings = sa.array(["x" * LONG], "large_string")
+    for call in (
+        lambda: array.cast("large_string"),
+        lambda: array.decode(),
+        lambda: strings.take(np.zeros(LONG, int)),
+        lambda: union_of("x" * LONG, LONG)[::-1],
+    ):
+        with pytest.raises(sa.LimitExceeded, match="slices"):
+            call()
+    assert array.slice(5, 2).decode().to_pylist() == ["x" * LONG] * 2
