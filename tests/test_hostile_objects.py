@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import pickle
 from typing import Any
 
 import numpy as np
@@ -281,3 +282,43 @@ def test_a_time_zone_with_no_possible_offset_is_refused(offset: Any) -> None:
         sa.array([moment])
     with pytest.raises(sa.InvalidType, match="no name in Arrow"):
         sa.timestamp("s", Zone(offset))
+
+
+# --- extension types that raise ---------------------------------------------------------------------------------
+
+
+class Picky(sa.ExtensionType):
+    extension_name = "test.picky"
+
+    def __init__(self) -> None:
+        super().__init__(sa.int64())
+
+    @classmethod
+    def deserialize(cls, storage_type: sa.DataType, serialized: bytes) -> sa.ExtensionType:
+        raise KeyError("lost")
+
+    def to_python(self, value: Any) -> Any:
+        return {1: "one"}[value]
+
+    def from_python(self, value: Any) -> Any:
+        return {"one": 1, "two": 2}[value]
+
+
+def test_conversions_of_extension_types_that_raise() -> None:
+    held = sa.array(["one", None, "two"], Picky())
+    assert held[:2].to_pylist() == ["one", None]
+    found = r"extension<test.picky>: slot 2: to_python\(2\) raised KeyError\(2\)"
+    for read in (held.to_pylist, lambda: held[2], lambda: sa.array([held[2]])):
+        with pytest.raises(sa.InvalidData, match=found) as caught:
+            read()
+        assert isinstance(caught.value.__cause__, KeyError)
+    assert "one" in repr(held)
+    assert "2" in repr(held)
+    found = r"slot 1: from_python\('ten'\) raised KeyError\('ten'\)"
+    with pytest.raises(sa.InvalidData, match=found) as caught:
+        sa.array(["one", "ten"], Picky())
+    assert isinstance(caught.value.__cause__, KeyError)
+    with pytest.raises(sa.InvalidData, match=r"from_python\('ten'\) raised"):
+        held.fill_null("ten")
+    with pytest.raises(sa.InvalidData, match=r"test.picky over int64: deserialize\(b''\) raised KeyError\('lost'\)"):
+        pickle.loads(pickle.dumps(Picky()))

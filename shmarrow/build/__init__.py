@@ -344,7 +344,7 @@ def _of_values(values: Sequence[Any], wanted: DataType | None, valid: Mask | Non
     try:
         result = array_from_pylist(values, type, kinds)
     except (InvalidData, InvalidType) as error:
-        raise _located(error, values, type) from None
+        raise _located(error, values, type) from error.__cause__
     return nan_to_null(result) if nan_is_null else result
 
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, ClassVar
 
-from shmarrow.errors import InvalidArgument, InvalidType, shown
+from shmarrow.errors import InvalidArgument, InvalidData, InvalidType, ShmarrowError, shown
 from shmarrow.states import fork_safe_lock
 from shmarrow.types.base import DataType, DType, Metadata, as_type
 from shmarrow.types.descriptors import TypeDescriptor
@@ -148,7 +148,13 @@ class ExtensionType(DataType, abstract=True, metaclass=_Freezing):
 
 
 def _rebuild(cls: type[ExtensionType], storage_type: DataType, serialized: bytes) -> ExtensionType:
-    return cls.deserialize(storage_type, serialized)
+    try:
+        return cls.deserialize(storage_type, serialized)
+    except ShmarrowError:
+        raise
+    except Exception as error:
+        text = f"{cls.extension_name} over {storage_type}: deserialize({shown(serialized)}) raised {shown(error)}"
+        raise InvalidData(text) from error
 
 
 # --- the registry -----------------------------------------------------------------------------------------------
