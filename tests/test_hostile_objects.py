@@ -322,3 +322,27 @@ def test_conversions_of_extension_types_that_raise() -> None:
         held.fill_null("ten")
     with pytest.raises(sa.InvalidData, match=r"test.picky over int64: deserialize\(b''\) raised KeyError\('lost'\)"):
         pickle.loads(pickle.dumps(Picky()))
+
+
+NESTS = {
+    "list": sa.list_,
+    "struct": lambda type: sa.struct({"a": type}),
+    "map": lambda type: sa.map_(sa.int8(), type),
+}
+
+
+def _nested(nest: str, levels: int) -> Any:
+    type: Any = sa.int8()
+    for _ in range(levels):
+        type = NESTS[nest](type)
+    return type
+
+
+@pytest.mark.parametrize("nest", NESTS)
+def test_types_nest_to_a_depth(nest: str) -> None:
+    with pytest.raises(sa.InvalidArgument, match="types nest up to 96 levels deep, found 97"):
+        _nested(nest, 3000)
+    type = _nested(nest, 48 if nest == "map" else 96)
+    assert "int8" in str(type)
+    assert hash(type) == hash(_nested(nest, 48 if nest == "map" else 96))
+    assert sa.schema({"a": type}).field("a").type == type

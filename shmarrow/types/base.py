@@ -29,6 +29,10 @@ MetadataLike = Mapping[Any, Any]
 DType = np.dtype[Any]
 
 
+MAX_DEPTH = 96
+"""Levels of types within each other; readers accept 64 unless :class:`shmarrow.Limits` says otherwise."""
+
+
 class FrozenMetadata(dict[bytes, bytes]):
     """Metadata of a schema, a field, a batch or a footer: an immutable mapping of bytes to bytes, in order.
 
@@ -85,7 +89,7 @@ class DataType:
     A type is immutable, so threads may share it.
     """
 
-    __slots__ = ("_hash", "_str")
+    __slots__ = ("_depth", "_hash", "_str")
 
     from_pyarrow: ClassVar[Callable[[Any], DataType]]
     to_pyarrow: Callable[[], Any]
@@ -168,6 +172,13 @@ class DataType:
         """Set attributes, for constructors."""
         for name, value in values.items():
             object.__setattr__(self, name, value)
+        below = [field.type for field in values.get("fields", ())]
+        below += [values["value_type"]] if "value_type" in values else []
+        if below:
+            depth = 1 + max([getattr(getattr(part, "storage_type", part), "_depth", 0) for part in below])
+            if depth > MAX_DEPTH:
+                raise InvalidArgument(f"types nest up to {MAX_DEPTH} levels deep, found {depth}")
+            object.__setattr__(self, "_depth", depth)
 
     def __setattr__(self, name: str, value: Any) -> None:
         raise AttributeError(f"{self} is immutable: {name!r} cannot be set")
