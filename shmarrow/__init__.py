@@ -6,13 +6,12 @@ The names here follow pyarrow's where the thing is the same. ``shmarrow.ipc`` re
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from shmarrow import interchange, ipc, segment, types
 from shmarrow.batch import RecordBatch, record_batch
 from shmarrow.buffer import Buffer
-from shmarrow.build import array, infer_type
-from shmarrow.chunked import ChunkedArray, chunked_array
 from shmarrow.errors import (
     Closed,
     CopyRequired,
@@ -43,20 +42,17 @@ from shmarrow.layout import (
     Array,
     BinaryArray,
     BooleanArray,
-    DayTime,
     DictionaryArray,
     FixedSizeListArray,
     LargeListArray,
     ListArray,
     MapArray,
-    MonthDayNano,
     PrimitiveArray,
     StructArray,
     concat_arrays,
     nulls,
 )
 from shmarrow.layout.listing import LATE_CLASSES
-from shmarrow.tables import RecordBatchReader, Table, concat_batches, concat_tables, table
 from shmarrow.types import (
     DataType,
     Field,
@@ -112,6 +108,8 @@ from shmarrow.types import (
 )
 
 if TYPE_CHECKING:
+    from shmarrow.build import array, infer_type
+    from shmarrow.chunked import ChunkedArray, chunked_array
     from shmarrow.extension import (
         FixedShapeTensorArray,
         bool8,
@@ -126,13 +124,16 @@ if TYPE_CHECKING:
     from shmarrow.ipc import Bundle, load_tensors, save_tensors
     from shmarrow.layout import (
         BinaryViewArray,
+        DayTime,
         LargeListViewArray,
         ListViewArray,
+        MonthDayNano,
         NullArray,
         RunEndEncodedArray,
         UnionArray,
     )
     from shmarrow.store import Store
+    from shmarrow.tables import RecordBatchReader, Table, concat_batches, concat_tables, table
     from shmarrow.tensor import (
         SparseCOOTensor,
         SparseCSCMatrix,
@@ -275,38 +276,30 @@ __all__ = [
 
 __version__ = "0.1.0"
 
-_TENSORS = {"SparseCOOTensor", "SparseCSCMatrix", "SparseCSFTensor", "SparseCSRMatrix", "SparseTensor", "Tensor"}
-_EXTENSIONS = {
-    "FixedShapeTensorArray",
-    "bool8",
-    "fixed_shape_tensor",
-    "json_",
-    "opaque",
-    "parquet_variant",
-    "timestamp_with_offset",
-    "uuid",
-    "variable_shape_tensor",
-}
-_LAYOUTS = {*LATE_CLASSES}
-_BUNDLES = {"Bundle", "load_tensors", "save_tensors"}
+_LATE = {
+    "build": ("array", "infer_type"),
+    "chunked": ("ChunkedArray", "chunked_array"),
+    "extension": (
+        "FixedShapeTensorArray", "bool8", "fixed_shape_tensor", "json_", "opaque", "parquet_variant",
+        "timestamp_with_offset", "uuid", "variable_shape_tensor",
+    ),
+    "ipc": ("Bundle", "load_tensors", "save_tensors"),
+    "layout": (*LATE_CLASSES, "DayTime", "MonthDayNano"),
+    "store": ("Store",),
+    "tables": ("RecordBatchReader", "Table", "concat_batches", "concat_tables", "table"),
+    "tensor": (
+        "SparseCOOTensor", "SparseCSCMatrix", "SparseCSFTensor", "SparseCSRMatrix", "SparseTensor", "Tensor",
+    ),
+}  # fmt: skip
+"""Names of parts that not everybody needs, by the part; imported when one of them is first asked for."""
+
+_HOMES = {name: home for home, names in _LATE.items() for name in names}
 
 
 def __getattr__(name: str) -> Any:
-    """Parts that not everybody needs are imported when they are first asked for."""
-    home: Any
-    if name in _TENSORS:
-        from shmarrow import tensor as home
-    elif name in _EXTENSIONS:
-        from shmarrow import extension as home
-    elif name in _LAYOUTS:
-        from shmarrow import layout as home
-    elif name in _BUNDLES:
-        from shmarrow import ipc as home
-    elif name == "Store":
-        from shmarrow import store as home
-    else:
+    if name not in _HOMES:
         raise AttributeError(f"module 'shmarrow' has no attribute {name!r}")
-    value = globals()[name] = getattr(home, name)
+    value = globals()[name] = getattr(import_module(f"shmarrow.{_HOMES[name]}"), name)
     return value
 
 

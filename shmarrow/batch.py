@@ -15,17 +15,13 @@ from typing import Any, ClassVar, Protocol
 import numpy as np
 
 from shmarrow.bitmap import Mask
-from shmarrow.build.sources import read_class
-from shmarrow.chunked import one_array
 from shmarrow.columns import Columns, Key
 from shmarrow.errors import InvalidArgument, InvalidData, InvalidType, not_expected, shown
-from shmarrow.inputs import as_column, made_from
 from shmarrow.layout.array import Array
 from shmarrow.layout.making import check_slots
 from shmarrow.layout.memory import Indices, check_expansion, slice_bounds
 from shmarrow.layout.struct import StructArray
 from shmarrow.naming import with_nulls
-from shmarrow.places import check_range
 from shmarrow.types import DataType, Metadata, MetadataLike, Schema, as_metadata, struct
 
 
@@ -126,6 +122,9 @@ class RecordBatch(Columns[Array]):
 
     @classmethod
     def _as_column(cls, values: Any, type: DataType | None) -> Any:
+        from shmarrow.chunked import one_array
+        from shmarrow.inputs import as_column
+
         column = one_array(as_column(values, type))
         return column if type is None else column.cast(type)
 
@@ -142,6 +141,8 @@ class RecordBatch(Columns[Array]):
         InvalidType
             If it is not an array of structs.
         """
+        from shmarrow.chunked import one_array
+
         array = one_array(struct_array)
         if not isinstance(array, StructArray):
             raise not_expected("an array of structs", struct_array)
@@ -248,6 +249,8 @@ class RecordBatch(Columns[Array]):
         return self._view(schema, indices, 0, self.num_rows, new)
 
     def _gathered(self, positions: Indices, valid: Mask | None) -> RecordBatch:
+        from shmarrow.places import check_range
+
         check_range(positions, valid, self.num_rows, "batch")
         columns = [column._take(positions, valid) for column in self.columns]
         schema = self._schema if valid is None or valid.all() else with_nulls(self._schema)
@@ -340,9 +343,6 @@ class RecordBatch(Columns[Array]):
         return _rebuild_batch, (self.schema, self.num_rows, self.columns, self.metadata)
 
 
-read_class(RecordBatch, RecordBatch.to_struct_array)
-
-
 def _rebuild_batch(schema: Schema, num_rows: int, columns: list[Any], metadata: Metadata | None) -> RecordBatch:
     return RecordBatch(schema, num_rows, columns, metadata=metadata)
 
@@ -357,4 +357,6 @@ def record_batch(
 
     The arguments and errors are those of :func:`shmarrow.table`.
     """
+    from shmarrow.inputs import made_from
+
     return made_from(RecordBatch, data, names, schema, metadata)

@@ -6,6 +6,7 @@ slots, touch only the bytes in between, and never read past ``bytes_for(offset +
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
 Mask: TypeAlias = "npt.NDArray[np.bool_]"
 
 _CHUNK = 1 << 20
+_SMALL = 1 << 10
+"""Bits for each run up to which it is faster to unpack them."""
 _WORD = np.dtype("<u8")
 
 
@@ -40,10 +43,58 @@ def pack(mask: Mask) -> Bytes:
 
 
 def realign(bitmap: Bytes, offset: int, length: int) -> Bytes:
-    """The same bits from bit 0 on; a view when ``offset`` is a multiple of 8, else a copy."""
-    if offset & 7 == 0:
+    """The same bits from bit 0 on; a view when ``offset`` is a multiple of 8, else a copy with zeros behind them."""
+    if not offset & 7:
         return bitmap[offset >> 3 : bytes_for(offset + length)]
-    return pack(unpack(bitmap, offset, length))
+    return _at(0, bitmap, offset, length)
+
+
+def _at(place: int, bitmap: Bytes | None, offset: int, length: int) -> Bytes:
+    """The bits from bit ``place`` of a byte on, and zeros around them; a copy. None is a bitmap of ones."""
+    if bitmap is None:
+        moved = np.full(bytes_for(place + length), 0xFF, np.uint8)
+    else:
+        part = bitmap[offset >> 3 : bytes_for(offset + length)]
+        words = np.zeros((len(part) >> 3) + 3, _WORD)
+        words.view(np.uint8)[1 : len(part) + 1] = part
+        shift = 8 + (offset & 7) - place
+        found = words[:-1] >> np.uint64(shift)
+        found |= words[1:] << np.uint64(64 - shift)
+        moved = found.view(np.uint8)[: bytes_for(place + length)]
+    moved[:1] &= 0xFF << place & 0xFF
+    return _ended(moved, place + length)
+
+
+def join(parts: Sequence[tuple[Bytes | None, int, int]]) -> Bytes:
+    """Runs of bits one after another, each of a bitmap, an offset and a length; a copy. None is a bitmap of ones."""
+    total = sum([length for _, _, length in parts])
+    if total < _SMALL * len(parts):
+        masks = [np.ones(size, np.bool_) if bits is None else unpack(bits, at, size) for bits, at, size in parts]
+        return pack(np.concatenate(masks))
+    result = np.zeros(bytes_for(total), np.uint8)
+    end = 0
+    for bits, offset, length in parts:
+        moved = _at(end & 7, bits, offset, length)
+        result[end >> 3 : (end >> 3) + len(moved)] |= moved
+        end += length
+    return result
+
+
+def ones(length: int) -> Bytes:
+    """A bitmap of ones."""
+    return _at(0, None, 0, length)
+
+
+def inverted(bitmap: Bytes, length: int) -> Bytes:
+    """The opposite of each bit; a copy."""
+    return _ended(~bitmap, length)
+
+
+def _ended(bitmap: Bytes, length: int) -> Bytes:
+    """The bitmap itself, with zeros in its last byte behind so many bits."""
+    if length & 7:
+        bitmap[-1] &= (1 << (length & 7)) - 1
+    return bitmap
 
 
 def count(bitmap: Bytes, offset: int, length: int) -> int:

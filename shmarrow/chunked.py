@@ -15,10 +15,19 @@ from typing import TYPE_CHECKING, Any, ClassVar, SupportsIndex, overload
 
 import numpy as np
 
-from shmarrow.build import array
-from shmarrow.build.sources import read_class
-from shmarrow.errors import CopyRequired, IndexOutOfRange, InvalidArgument, InvalidData, InvalidType, shown
-from shmarrow.layout.arguments import checked_positions
+from shmarrow import import_hooks
+from shmarrow.errors import (
+    CopyRequired,
+    IndexOutOfRange,
+    InvalidArgument,
+    InvalidData,
+    InvalidType,
+    Place,
+    full_name,
+    moved,
+    shown,
+)
+from shmarrow.layout.arguments import as_array, checked_positions
 from shmarrow.layout.array import Array
 from shmarrow.layout.dictionary import with_one_dictionary
 from shmarrow.layout.making import concat_arrays, nulls
@@ -60,8 +69,10 @@ class ChunkedArray:
         if type is None:
             if not self.chunks:
                 raise InvalidArgument("expected a type, as there are no chunks")
-            type = self.chunks[0].type
+            type = getattr(self.chunks[0], "type", None)
         for chunk in self.chunks:
+            if not isinstance(chunk, Array):
+                raise InvalidType(f"expected Arrays, found {full_name(chunk)}; shmarrow.chunked_array() takes values")
             if chunk.type != type:
                 raise InvalidType(f"a chunk of {chunk.type} in a column of {type}")
         self.type: Any = type
@@ -70,6 +81,14 @@ class ChunkedArray:
     def _each(self, change: Callable[[Any], Any], type: DataType | None = None) -> ChunkedArray:
         """Each chunk changed by itself, to values of the type given, or of the same."""
         return ChunkedArray([change(chunk) for chunk in self.chunks], self.type if type is None else type)
+
+    def _mapped(self, change: Callable[[Any], Any]) -> Iterator[Any]:
+        """What a function makes of each chunk; its errors name the slots of the column."""
+        for chunk, start in zip(self.chunks, self._starts.tolist(), strict=False):
+            try:
+                yield change(chunk)
+            except InvalidData as error:
+                raise moved(error, lambda place: Place((start + place[0], *place[1:]))) from None  # noqa: B023
 
     def _cut_like(self, whole: Any) -> ChunkedArray:
         """An array of this length in chunks as long as these."""
@@ -138,7 +157,7 @@ class ChunkedArray:
 
     def to_pylist(self) -> list[Any]:
         """The values as Python objects, None for null; a copy."""
-        return [value for chunk in self.chunks for value in chunk.to_pylist()]
+        return [value for values in self._mapped(lambda chunk: chunk.to_pylist()) for value in values]
 
     def to_numpy(self, zero_copy_only: bool = False) -> npt.NDArray[Any]:
         """The values as one ndarray of shape (length,); a copy unless there is one chunk that needs none.
@@ -228,7 +247,7 @@ class ChunkedArray:
         target = as_type(target_type)
         if not self.chunks and target != self.type:
             nulls(0, self.type).cast(target, safe)  # whether there is a cast at all
-        return self._each(lambda chunk: chunk.cast(target, safe), target)
+        return ChunkedArray(self._mapped(lambda chunk: chunk.cast(target, safe)), target)
 
     def unique(self) -> Array:
         """The distinct values as one array, in the order of their first appearance; see :meth:`Array.unique`."""
@@ -341,7 +360,7 @@ def chunked_array(arrays: Any, type: DataType | str | None = None) -> ChunkedArr
         raise InvalidType(f"expected an iterable of arrays, found {shown(arrays)}")
     chunks: list[Any] = []
     for item in [arrays] if isinstance(arrays, Array) else arrays:
-        made = item if isinstance(item, (Array, ChunkedArray)) else array(item, wanted)
+        made = item if isinstance(item, ChunkedArray) else as_array(item, "arrays", wanted)
         chunks.extend(made.chunks if isinstance(made, ChunkedArray) else [made])
         if wanted is None and chunks:
             wanted = chunks[0].type
@@ -368,4 +387,4 @@ def _unified(arrays: Iterable[Any]) -> list[Any]:
     return [array._with(children=list(parts)) for array, parts in zip(arrays, zip(*children, strict=True), strict=True)]
 
 
-read_class(ChunkedArray, ChunkedArray.combine_chunks)
+import_hooks.arrived("chunked")

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeVar, overloa
 
 import numpy as np
 
-from shmarrow.chunked import one_array
 from shmarrow.errors import CopyRequired, InvalidArgument, InvalidData, InvalidType, not_expected, shown
 from shmarrow.layout.arguments import checked_positions
 from shmarrow.layout.memory import range_of
@@ -201,8 +200,9 @@ class Columns(Generic[Column]):
         known = set(names)
         for i, row in enumerate(rows):
             if not known.issuperset(row):
-                extra = [name for name in row if name not in known]
-                raise InvalidArgument(f"row {i}: no column for {extra[:20]}; a schema names all columns: {names[:20]}")
+                extra = next(name for name in row if name not in known)
+                whence = " (from the first row); pass a schema that names them all" if schema is None else ""
+                raise InvalidArgument(f"row {i} has the key {shown(extra)}, but the columns are {names[:20]}{whence}")
         columns = [[row.get(name) for row in rows] for name in names]
         if not names:
             return cls._over(schema or Schema((), metadata), [], len(rows))
@@ -333,9 +333,8 @@ class Columns(Generic[Column]):
         column = self._named_column(self._one_column(values), field)
         made = field if isinstance(field, Field) else Field(field, column.type)
         if len(column) != self.num_rows:
-            raise InvalidArgument(
-                f"column {made.name!r} has {len(column)} values, expected one for each of {self.num_rows} rows"
-            )
+            plural = "s" * (len(column) != 1)
+            raise InvalidArgument(f"column {made.name!r} has {len(column)} value{plural}, expected {self.num_rows}")
         return made, column
 
     def rename_columns(self, names: Sequence[str] | Mapping[str, str]) -> Self:
@@ -436,6 +435,8 @@ class Columns(Generic[Column]):
         IndexOutOfRange
             If an index is negative or beyond the end.
         """
+        from shmarrow.chunked import one_array
+
         return self._gathered(*checked_positions(one_array(indices)))
 
     def filter(self, mask: Any, null_selection_behavior: str = "drop") -> Self:
@@ -455,6 +456,8 @@ class Columns(Generic[Column]):
         InvalidArgument
             If it has another length.
         """
+        from shmarrow.chunked import one_array
+
         positions, valid = selection(one_array(mask), self.num_rows, null_selection_behavior)
         return self if valid is None and len(positions) == self.num_rows else self._rows(positions, valid)
 

@@ -10,12 +10,15 @@ Rules kept here:
 from __future__ import annotations
 
 import errno
-from collections.abc import Mapping
-from typing import Any, Self
+from collections.abc import Callable, Mapping
+from typing import Any, Self, TypeVar
 
 
 class ShmarrowError(Exception):
     """Base class of every error that shmarrow raises."""
+
+    _parts: tuple[Any, ...] = ()
+    """The pieces of the message, where one of them is a :class:`Place`."""
 
 
 class InvalidData(ShmarrowError, ValueError):
@@ -85,6 +88,37 @@ class ObjectExists(StorageError, FileExistsError):
 
 class StoreFull(StorageError):
     """No space left to place an object."""
+
+
+class Place(tuple[Any, ...]):
+    """Where a value is, in a message: its slot, and how to get from there to the value, such as ``"item 3"``."""
+
+    __slots__ = ()
+
+    def __str__(self) -> str:
+        return ", ".join([f"slot {self[0]}", *self[1:]])
+
+
+E = TypeVar("E", bound=ShmarrowError)
+
+
+def placed(kind: type[E], *parts: Any) -> E:
+    """An error whose message is made of pieces; those that are places can be changed with :func:`moved`."""
+    error = kind("".join(map(str, parts)))
+    error._parts = parts
+    return error
+
+
+def moved(error: E, move: Callable[[Place], Place]) -> E:
+    """The error of a part, with its places as those of the whole; the same error where it names none."""
+    if not error._parts:
+        return error
+    return placed(type(error), *[move(part) if isinstance(part, Place) else part for part in error._parts])
+
+
+def prefixed(prefix: str, error: E) -> E:
+    """The error with something said in front of it."""
+    return placed(type(error), prefix, *(error._parts or (error,)))
 
 
 def shown(value: object, length: int = 80) -> str:
@@ -249,9 +283,9 @@ def as_limits(limits: Any) -> Limits:
 
 
 EXPANDED_VALUES = 1 << 24
-"""The most values that one operation makes out of slots that occupy no memory.
+"""The most values or positions that an operation makes for slots that occupy no memory, or hardly any.
 
-Such slots are nulls of the null type, rows of a struct without children, lists of such, runs, and lists or views that
-share their items. Results that keep the form of their source, slices among them, may have more. It holds for all
-arrays, as a conversion may come long after the reader, and for arrays that no reader made.
+Such slots are nulls of the null type, rows of a struct without children, lists of size 0, runs, and what overlapping
+list views share; their number says nothing about the size of the data. Arrays of up to so many slots are not bounded.
+The limit holds for all arrays, as an operation may come long after the reader, and for arrays that no reader made.
 """

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
-from shmarrow.build import array
 from shmarrow.chunked import ChunkedArray
 from shmarrow.columns import Columns
-from shmarrow.errors import InvalidArgument, full_name, not_expected
-from shmarrow.layout.array import Array
+from shmarrow.errors import InvalidArgument, InvalidType, full_name, not_expected
+from shmarrow.layout.arguments import as_array
+from shmarrow.naming import several
 from shmarrow.types import DataType, MetadataLike, Schema
 
 C = TypeVar("C", bound=Columns[Any])
@@ -17,7 +17,7 @@ C = TypeVar("C", bound=Columns[Any])
 
 def as_column(values: Any, type: DataType | None) -> Any:
     """Values as an array or a chunked array; those that are one keep their type, others get the one given."""
-    return values if isinstance(values, (Array, ChunkedArray)) else array(values, type)
+    return values if isinstance(values, ChunkedArray) else as_array(values, "a column", type)
 
 
 def made_from(
@@ -38,9 +38,9 @@ def made_from(
         return kind.from_pydict(data, schema, metadata)
     frame = full_name(data) == "pandas.DataFrame"
     if not frame and not any(hasattr(data, name) for name in _INTERFACES):
-        if hasattr(data, "schema"):
+        if hasattr(type(data), "schema") or not isinstance(data, Iterable):
             raise not_expected("a mapping, arrays, or a data frame", data)
-        return kind.from_arrays(data, names, schema, metadata)
+        return kind.from_arrays(several(data, "arrays"), names, schema, metadata)
     if names is not None:
         raise InvalidArgument("a data frame has its own names; expected no others")
     if frame:
@@ -48,10 +48,17 @@ def made_from(
     if schema is not None and metadata is not None:
         raise InvalidArgument("a schema has its own metadata; expected one or the other")
     known = full_name(data) == f"pyarrow.{kind.__name__}"  # whose chunks and metadata stay
-    found = kind.from_pyarrow(data) if known else kind.from_struct_array(array(data))
+    found = kind.from_pyarrow(data) if known else kind.from_struct_array(_structs(data))
     if schema is not None:
         return found.cast(schema)
     return found if metadata is None else found.replace_schema_metadata(metadata)
+
+
+def _structs(data: Any) -> Any:
+    found = as_array(data, "structs")
+    if found.type.layout != "struct":
+        raise InvalidType(f"a {full_name(data)} is a single column: give its name, as in {{'name': values}}")
+    return found
 
 
 _INTERFACES = ("__arrow_c_stream__", "__arrow_c_array__")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
-from shmarrow.errors import FieldNotFound, InvalidArgument, InvalidType, not_expected, shown
+from shmarrow.errors import FieldNotFound, InvalidArgument, InvalidType, full_name, not_expected, shown
 from shmarrow.types import Field, MetadataLike, Schema
 
 T = TypeVar("T")
@@ -44,8 +44,11 @@ class _RenamedFields:
 
 def several(values: Iterable[T], what: str) -> tuple[T, ...]:
     """An argument that has to be a list; InvalidType for a string, which would be read letter by letter."""
+    if not hasattr(values, "__iter__") and hasattr(values, "schema"):
+        raise InvalidType(f"expected a list of {what}, found one {full_name(values)}")
     if isinstance(values, (str, bytes)) or not hasattr(values, "__iter__"):
-        raise InvalidType(f"expected a list of {what}, found {shown(values)}; write [{shown(values)}] for one")
+        one = f"; write [{shown(values)}] for one" if isinstance(values, (str, bytes, int)) and "names" in what else ""
+        raise InvalidType(f"expected a list of {what}, found {shown(values)}{one}")
     return tuple(values)
 
 
@@ -94,7 +97,7 @@ def by_name(mapping: Mapping[str, Any], schema: Schema | None) -> tuple[list[str
         known = set(names)
         extra = [name for name in mapping if name not in known]
         found = f"no field for the columns {extra[:20]}" if extra else "names that occur more than once"
-        raise InvalidArgument(f"the schema has {found}: {names[:20]}")
+        raise InvalidArgument(f"the schema has {found}; its fields are {names[:20]}")
     return names, [mapping[name] for name in names]
 
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from shmarrow.bitmap import Mask
-from shmarrow.errors import IndexOutOfRange, LimitExceeded
-from shmarrow.layout.memory import Indices
+from shmarrow.errors import LimitExceeded
+from shmarrow.layout.memory import Indices, no_index
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -63,9 +63,7 @@ def check_range(positions: Indices, valid: Mask | None, length: int, what: str) 
     """The positions that are valid; IndexOutOfRange if one of them is negative or beyond the end."""
     wanted = positions if valid is None else positions[valid]
     if len(wanted) and not (int(wanted.min()) >= 0 and int(wanted.max()) < length):
-        raise IndexOutOfRange(
-            f"indices run from {int(wanted.min())} to {int(wanted.max())}: the {what} has {length} rows"
-        )
+        raise no_index(wanted, length, what, "value" if what == "column" else "row")
     return wanted
 
 

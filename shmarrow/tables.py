@@ -10,13 +10,12 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
+from shmarrow import import_hooks
 from shmarrow.batch import RecordBatch
 from shmarrow.bitmap import Mask
-from shmarrow.build import array
-from shmarrow.build.sources import read_class
 from shmarrow.chunked import ChunkedArray
 from shmarrow.columns import Columns, Key
-from shmarrow.errors import Closed, InvalidArgument, InvalidData, InvalidType, not_expected, shown
+from shmarrow.errors import Closed, InvalidArgument, InvalidData, InvalidType, full_name, not_expected, shown
 from shmarrow.inputs import as_column, made_from
 from shmarrow.layout.array import Array
 from shmarrow.layout.making import nulls
@@ -47,6 +46,8 @@ class Table(Columns[ChunkedArray]):
     to_pyarrow: Callable[[], Any]
 
     def __init__(self, schema: Schema, batches: Sequence[RecordBatch] = ()) -> None:
+        if not isinstance(schema, Schema):
+            raise InvalidType(f"expected a shmarrow.Schema, found {full_name(schema)}; shmarrow.table() takes values")
         self._schema = schema
         self.batches = tuple(batches)
         self._starts = starts_of([batch.num_rows for batch in self.batches], "batches")
@@ -67,13 +68,14 @@ class Table(Columns[ChunkedArray]):
         for item in items:
             if not isinstance(item, RecordBatch):
                 raise not_expected("a list of shmarrow.RecordBatch", item)
+        whole = "the schema"
         if schema is None:
             if not items:
                 raise InvalidArgument("expected a schema, as there are no batches")
-            schema = items[0].schema
+            schema, whole = items[0].schema, "the first batch"
         for i, batch in enumerate(items):
             if not batch.schema.equals(schema):
-                raise InvalidType(f"batch {i} has other fields than the table:\n{batch.schema}\nexpected\n{schema}")
+                raise InvalidType(f"batch {i} has other fields than {whole}:\n{batch.schema}\nexpected\n{schema}")
         return cls(schema, items)
 
     @classmethod
@@ -82,7 +84,8 @@ class Table(Columns[ChunkedArray]):
             column: Any = ChunkedArray(values)
         else:
             chunked = hasattr(values, "iterchunks") and not isinstance(values, ChunkedArray) and values.num_chunks
-            column = ChunkedArray(map(array, values.iterchunks())) if chunked else as_column(values, type)
+            parts = [as_column(chunk, None) for chunk in values.iterchunks()] if chunked else []
+            column = ChunkedArray(parts) if chunked else as_column(values, type)
             column = column if isinstance(column, ChunkedArray) else ChunkedArray([column])
         return column if type is None else column.cast(type)
 
@@ -237,9 +240,6 @@ class Table(Columns[ChunkedArray]):
         return Table, (self.schema, self.batches)
 
 
-read_class(Table, lambda table: table.to_struct_array().combine_chunks())
-
-
 def _cuts(starts: Sequence[Any]) -> Any:
     """Where any of several columns has a chunk that starts or ends, of dtype int64, rising."""
     return np.unique(np.concatenate(starts))
@@ -392,7 +392,7 @@ def _batches_of(data: Any) -> tuple[Schema | None, Sequence[RecordBatch]] | None
         return data.schema, [data]
     if isinstance(data, Table):
         return data.schema, data.batches
-    if isinstance(getattr(data, "schema", None), Schema) and hasattr(data, "read_all"):
+    if hasattr(data, "read_all") and isinstance(getattr(data, "schema", None), Schema):
         return data.schema, data.read_all().batches
     if isinstance(data, (list, tuple)) and data and all(isinstance(item, RecordBatch) for item in data):
         return None, data
@@ -471,3 +471,6 @@ def concat_batches(recordbatches: Iterable[RecordBatch]) -> RecordBatch:
         raise InvalidArgument("expected at least one record batch")
     whole = Table.from_batches(found)
     return found[0] if len(found) == 1 else whole.combine_chunks().batches[0]
+
+
+import_hooks.arrived("tables")

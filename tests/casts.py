@@ -207,7 +207,7 @@ class Deviation:
 
 
 SAFE, UNSAFE = (True,), (False,)
-_NO_FORMS = "no conversion between them"
+_NO_FORMS = "there is no cast from"
 _BEYOND = "not within|beyond|more than [0-9]+ digits"
 
 DEVIATIONS = (

@@ -46,7 +46,7 @@ def test_names_that_do_not_match_the_schema_are_refused(form: str, make: Callabl
         make({"lat": lat, "x": lon}, schema=SWAPPED)
     with pytest.raises(sa.FieldNotFound, match=r"no column for the fields \['lon'\]"):
         make({"lat": lat}, schema=SWAPPED)
-    with pytest.raises(sa.InvalidArgument, match=r"no field for the columns \['x'\]"):
+    with pytest.raises(sa.InvalidArgument, match=r"no field for the columns \['x'\]; its fields are"):
         make({"lat": lat, "x": lon, "lon": lon}, schema=SWAPPED)
     with pytest.raises(sa.InvalidArgument, match="more than once"):
         make({"lat": lat}, schema=sa.schema([("lat", sa.float64()), ("lat", sa.float64())]))
@@ -421,7 +421,7 @@ WRONG: dict[str, tuple[Callable[[Any], Any], type[Exception], str]] = {
     "short column": (
         lambda r: r.append_column("x", [1, 2]),
         sa.InvalidArgument,
-        "'x' has 2 values, expected .* 5 rows",
+        "'x' has 2 values, expected 5",
     ),
     "no field": (lambda r: r.append_column(5, COLUMN), sa.InvalidType, "a name or a shmarrow.Field, found int"),
     "value": (lambda r: r.append_column(sa.field("x", "int8"), [300] * 5), sa.InvalidData, "column 'x': .*300"),
@@ -443,7 +443,7 @@ WRONG: dict[str, tuple[Callable[[Any], Any], type[Exception], str]] = {
     "cast type": (
         lambda r: r.select(["t"]).cast(sa.schema([("t", "int8")])),
         sa.InvalidType,
-        "column 't': cannot cast",
+        "column 't': there is no cast",
     ),
     "cast nulls": (
         lambda r: r.cast(r.schema.set(1, sa.field("s", "string", False))),
@@ -451,7 +451,7 @@ WRONG: dict[str, tuple[Callable[[Any], Any], type[Exception], str]] = {
         "column 's' holds nulls",
     ),
     "cast to a type": (lambda r: r.cast(sa.int8()), sa.InvalidType, "expected a shmarrow.Schema"),
-    "take beyond": (lambda r: r.take([5]), sa.IndexOutOfRange, "from 5 to 5: the (batch|table) has 5 rows"),
+    "take beyond": (lambda r: r.take([5]), sa.IndexOutOfRange, "index 5 is out of range: the (batch|table) has 5 rows"),
     "take beyond without columns": (lambda r: r.select([]).take([5]), sa.IndexOutOfRange, "has 5 rows"),
     "take a mask": (lambda r: r.take([True] * 5), sa.InvalidType, "truth values"),
     "filter by positions": (lambda r: r.filter([0, 1]), sa.InvalidType, "truth values"),
@@ -570,7 +570,7 @@ REFUSED: dict[str, tuple[Callable[[Any], Any], type[Exception], str]] = {
     "an array": (lambda make: make({"a": sa.array([300])}, schema=sa.schema({"a": "int8"})),
                  sa.InvalidData, "column 'a': .*300"),
     "junk": (lambda make: make({"a": [object()]}), sa.InvalidType, "column 'a'"),
-    "a number": (lambda make: make(5), sa.InvalidType, "expected a list of arrays, found 5"),
+    "a number": (lambda make: make(5), sa.InvalidType, "expected a mapping, arrays, or a data frame, found int"),
     "text": (lambda make: make("ab", ["a", "b"]), sa.InvalidType, "expected a list of arrays, found 'ab'"),
     "a schema that is none": (lambda make: make({"a": [1]}, schema={"a": "int8"}), sa.InvalidType, "shmarrow.Schema"),
 }  # fmt: skip
@@ -587,9 +587,9 @@ def test_what_makes_no_columns_is_refused(name: str, make: Callable[..., Any]) -
 @MAKE
 def test_rows_lose_no_key(kind: str) -> None:
     cls = getattr(sa, kind)
-    with pytest.raises(sa.InvalidArgument, match=r"row 1: no column for \['b'\]"):
+    with pytest.raises(sa.InvalidArgument, match=r"row 1 has the key 'b', but the columns are"):
         cls.from_pylist([{"a": 1}, {"a": 2, "b": 3}])
-    with pytest.raises(sa.InvalidArgument, match=r"row 0: no column for \['b'\]"):
+    with pytest.raises(sa.InvalidArgument, match=r"row 0 has the key 'b', but the columns are"):
         cls.from_pylist([{"b": 3}], sa.schema([("a", "int8")]))
     with pytest.raises(sa.InvalidType, match="row 1: expected a mapping"):
         cls.from_pylist([{"a": 1}, (2,)])

@@ -275,6 +275,9 @@ def test_version_is_that_of_the_package() -> None:
 
 
 LATE = {
+    "shmarrow.build",
+    "shmarrow.chunked",
+    "shmarrow.convert.storage",
     "shmarrow.extension.booleans",
     "shmarrow.extension.json",
     "shmarrow.extension.opaque_values",
@@ -291,6 +294,7 @@ LATE = {
     "shmarrow.sources.sequential",
     "shmarrow.sources.sinks",
     "shmarrow.store",
+    "shmarrow.tables",
     "shmarrow.tensor",
 }
 

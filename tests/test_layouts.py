@@ -107,7 +107,7 @@ def test_take(case: Case) -> None:
         masked.validate(full=True)
         assert masked.to_pylist() == [values[i] if keep else None for i, keep in zip(picks, mask, strict=True)]
         for wrong in (len(values), -1):
-            with pytest.raises(sa.IndexOutOfRange, match="indices run from"):
+            with pytest.raises(sa.IndexOutOfRange, match="is out of range"):
                 array.take([*picks, wrong])
 
 
@@ -394,7 +394,7 @@ def test_cast_through_encodings_and_nesting() -> None:
 
 def test_casts_that_are_none() -> None:
     for values, target in (([1], "string"), (["a"], "int8"), ([[1]], "int8"), ([{"a": 1}], sa.list_(sa.int8()))):
-        with pytest.raises(sa.InvalidType, match="cannot cast"):
+        with pytest.raises(sa.InvalidType, match="no cast from"):
             sa.array(values).cast(target)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import resource
+import tracemalloc
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -170,14 +171,55 @@ def test_casts_that_do_not_exist_repeat_no_values(little_memory: None) -> None:
 
 def test_values_that_do_not_fit_in_memory(little_memory: None) -> None:
     """One of our errors, and the process lives on."""
-    array = shared("large_string")
     strings = sa.array(["x" * LONG], "large_string")
     for call in (
-        lambda: array.cast("large_string"),
-        lambda: array.decode(),
         lambda: strings.take(np.zeros(LONG, int)),
         lambda: union_of("x" * LONG, LONG)[::-1],
     ):
         with pytest.raises(sa.LimitExceeded, match="slices"):
             call()
-    assert array.slice(5, 2).decode().to_pylist() == ["x" * LONG] * 2
+    assert strings.take([0, 0]).to_pylist() == ["x" * LONG] * 2
+
+
+def repeated_lists(type: Any) -> Any:
+    return sa.DictionaryArray.from_arrays(np.zeros(LONG, "i1"), sa.array([np.zeros(LONG, "i1")], type))
+
+
+REPEATS: dict[str, Callable[[], tuple[Any, Callable[[Any], Any]]]] = {
+    "strings": lambda: (shared("large_string"), lambda array: array.decode()),
+    "lists": lambda: (repeated_lists(sa.large_list(sa.int8())), lambda array: array.decode()),
+    "fixed": lambda: (repeated_lists(sa.list_(sa.int8(), LONG)), lambda array: array.decode()),
+    "runs": lambda: (
+        sa.RunEndEncodedArray.from_arrays(sa.array([LONG], "int32"), sa.array(["x" * LONG], "large_string")),
+        lambda array: array.decode(),
+    ),
+    "views": lambda: (
+        sa.ListViewArray.from_arrays(
+            np.zeros(LONG, "i4"), np.ones(LONG, "i4"), sa.StructArray.from_arrays([["x" * LONG]], ["a"])
+        ),
+        lambda array: array.flatten(),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", REPEATS)
+def test_values_that_are_named_many_times(name: str) -> None:
+    """A budget refuses 10 GB of copies of 100 kB before any of them is made, whatever memory there is."""
+    array, copy = REPEATS[name]()
+    tracemalloc.start()
+    try:
+        with pytest.raises(sa.LimitExceeded, match=r"many times would take \d{11} bytes, copied from 1\d{5}; work on"):
+            copy(array)
+        assert tracemalloc.get_traced_memory()[1] < 1 << 23
+    finally:
+        tracemalloc.stop()
+    assert len(copy(array.slice(LONG - 100))) == 100
+
+
+def test_values_that_are_named_often_are_copied() -> None:
+    """A hundred thousand rows of a few texts are what dictionaries are for."""
+    words = ["x" * 300, None, "y" * 200]
+    array = sa.DictionaryArray.from_arrays(np.arange(LONG) % 3, sa.array(words, "large_string"))
+    expected = pa.array([words[i % 3] for i in range(LONG)], pa.large_string())
+    assert array.decode().to_pyarrow().equals(expected)
+    assert array.cast("large_string").null_count == expected.null_count == LONG // 3

@@ -275,7 +275,7 @@ def test_a_dictionary_of_a_dictionary_is_refused(store: sa.Store) -> None:
 @pytest.mark.parametrize(
     ("value", "message"),
     [
-        (pd.DataFrame({"a": [1]}), r"pandas.DataFrame goes into a store as a pyarrow.Table"),
+        (pd.DataFrame({"a": [1]}), r"a store keeps a pandas.DataFrame as a table: put shmarrow.table\(frame\)"),
         (pa.scalar(1), r"found pyarrow.Int64Scalar"),
         ([1, 2], r"found list"),
         (np.array(["a"]), r"put shmarrow.array\(values\) instead"),
@@ -296,7 +296,9 @@ def test_what_cannot_be_kept_is_refused(store: sa.Store, value: Any, message: st
 
 def test_frames_of_polars_are_refused(store: sa.Store) -> None:
     pl = pytest.importorskip("polars")
-    with pytest.raises(sa.InvalidType, match=r"polars.DataFrame goes into a store as a pyarrow.Table"):
+    with pytest.raises(
+        sa.InvalidType, match=r"a store keeps a polars.DataFrame as a table: put shmarrow.table\(frame\)"
+    ):
         store.put("x", pl.DataFrame({"a": [1]}))
 
 

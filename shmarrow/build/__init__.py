@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from operator import index
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any, TypeAlias, overload
 
 import numpy as np
 
-from shmarrow import types
+from shmarrow import import_hooks, types
 from shmarrow.bitmap import Mask
 from shmarrow.build.infer import type_of_ndarray, type_of_values
 from shmarrow.build.nulls import nan_to_null, without_nan
 from shmarrow.build.sources import plain
-from shmarrow.convert.python import exact_items, kinds_of
-from shmarrow.errors import InvalidArgument, InvalidData, InvalidType, shown
+from shmarrow.convert import exact_items, kinds_of
+from shmarrow.errors import InvalidArgument, InvalidData, InvalidType, Place, moved, shown
 from shmarrow.layout import arguments
 from shmarrow.layout.array import Array
 from shmarrow.layout.from_numpy import array_from_numpy
 from shmarrow.layout.from_values import array_from_pylist
+from shmarrow.layout.list_forms import LISTS
 from shmarrow.layout.making import make_array
 from shmarrow.layout.memory import frozen
 from shmarrow.types import DataType
@@ -326,7 +327,19 @@ def _of_ndarray(values: Any, wanted: DataType | None, valid: Mask | None, nan_is
         missing = np.isnan(values)
         if missing.any():
             valid = ~missing if valid is None else _deepened(valid, missing) & ~missing
-    return array_from_numpy(values, type_of_ndarray(values, valid) if wanted is None else wanted, valid)
+    type = type_of_ndarray(values, valid) if wanted is None else wanted
+    try:
+        return array_from_numpy(values, type, valid)
+    except InvalidData as error:
+        if values.dtype.names is not None:
+            raise
+        raise moved(error, lambda place: _in_shape(values.shape, place)) from None
+
+
+def _in_shape(shape: tuple[int, ...], place: Place) -> Place:
+    """The place of an element of an ndarray, which was counted through all dimensions."""
+    slot, *items = np.unravel_index(place[0], shape)
+    return Place((int(slot), *[f"item {item}" for item in items], *place[1:]))
 
 
 def _deepened(valid: Mask, like: Mask) -> Mask:
@@ -349,24 +362,63 @@ def _of_values(values: Sequence[Any], wanted: DataType | None, valid: Mask | Non
 
 
 def _located(error: InvalidData | InvalidType, values: Sequence[Any], type: DataType) -> InvalidData | InvalidType:
-    """The error of a list with the slot of the first value at fault, found by halving."""
+    """The error of a list with the place of the first value at fault."""
     if not type.fields and "slot" in str(error):
         return error
+    found = _first_refused(values, type)
+    if found is None:
+        return error  # no single value is at fault
+    slot, steps, error = found
+    if error._parts:
+        return moved(error, lambda place: Place((slot, *steps, *place[1:])))
+    return error.__class__(f"{Place((slot, *steps))}: {error}")
+
+
+_Refused: TypeAlias = "tuple[int, list[str], InvalidData | InvalidType]"
+
+
+def _first_refused(values: Sequence[Any], type: DataType) -> _Refused | None:
+    """The slot of the first value that a type does not take, the way to the part of it at fault, and the error.
+
+    It is found by halving; None where the type takes each value by itself.
+    """
     start, stop = 0, len(values)
     while stop - start > 1:
         middle = (start + stop) // 2
-        try:
-            array_from_pylist(values[start:middle], type)
-        except (InvalidData, InvalidType) as found:
-            stop, error = middle, found
-        else:
+        if _error(values[start:middle], type) is None:
             start = middle
-    if start < stop:
-        try:
-            array_from_pylist(values[start:stop], type)
-        except (InvalidData, InvalidType) as found:
-            return found.__class__(f"slot {start}: {found}")
-    return error  # no single value is at fault
+        else:
+            stop = middle
+    error = _error(values[start:stop], type)
+    if error is None:
+        return None
+    for step, parts, part_type in _parts(values[start], type):
+        found = _first_refused(parts, part_type)
+        if found is not None:
+            at, steps, error = found
+            return start, [step or f"item {at}", *steps], error
+    return start, [], error
 
 
-arguments.builder = array
+def _error(values: Sequence[Any], type: DataType) -> InvalidData | InvalidType | None:
+    try:
+        array_from_pylist(values, type)
+    except (InvalidData, InvalidType) as error:
+        return error
+    return None
+
+
+def _parts(value: Any, type: Any) -> list[tuple[str, Sequence[Any], DataType]]:
+    """The parts of a value, their types, and how messages call them: the items of a list are numbered."""
+    if type.layout == "struct" and isinstance(value, Mapping):
+        return [(f"field {field.name!r}", [value.get(field.name)], field.type) for field in type.fields]
+    if type.layout == "map" and isinstance(value, Mapping):
+        names = ("key", "value")
+        pairs = zip(names, (list(value), list(value.values())), (type.key_type, type.item_type), strict=True)
+        return [(name, [item], each) for name, items, each in pairs for item in items]
+    if type.layout in LISTS and (isinstance(value, (list, tuple)) or getattr(value, "ndim", 0) == 1):
+        return [("", list(exact_items(value)), type.fields[0].type)]
+    return []
+
+
+import_hooks.arrived("build")

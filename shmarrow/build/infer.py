@@ -11,8 +11,9 @@ import numpy as np
 
 from shmarrow import types
 from shmarrow.bitmap import Mask
-from shmarrow.convert.python import DayTime, MonthDayNano, exact_items, kinds_of
-from shmarrow.errors import InvalidType, shown
+from shmarrow.convert import exact_items, kinds_of
+from shmarrow.convert.python import DayTime, MonthDayNano
+from shmarrow.errors import InvalidType, Place, moved, placed, shown
 from shmarrow.layout.array import Array
 from shmarrow.layout.from_numpy import lists_of, type_of_dtype
 from shmarrow.layout.from_values import null_kinds
@@ -39,13 +40,15 @@ _SEQUENCES = (list, tuple, set, frozenset)
 _DEPTH = 64
 
 _HINTS: dict[str, str] = {
-    "Enum": "take the .value of each member, or give a type",
+    "Enum": "take the .value of each member",
     "Period": "call .to_timestamp()",
     "Interval": "make a struct of .left and .right",
     "Series": "take .array, or the values, of each",
     "Scalar": "call .as_py()",
     "complex": "make structs of the real and the imaginary part",
     "complexfloating": "make structs of the real and the imaginary part",
+    "PurePath": "take str() of each",
+    "Fraction": "make floats of them, or decimals",
     "BaseOffset": "make a shmarrow.MonthDayNano of each",
 }
 """What to do with values of classes that have no type, by the name of the class or of one that it derives from."""
@@ -115,12 +118,14 @@ def _refuse(values: Sequence[Any], kinds: set[Any]) -> NoReturn:
         if value.__class__ in kinds:
             slots.setdefault(value.__class__, i)
     if len(slots) > 1:
-        found = ", ".join([f"slot {i} is of type {kind.__name__}" for kind, i in list(slots.items())[:4]])
-        raise InvalidType(f"no single type fits all values: {found}; give the type")
+        parts: list[Any] = []
+        for kind, i in list(slots.items())[:4]:
+            parts += [", " if parts else "", Place((i,)), f" is of type {kind.__name__}"]
+        raise placed(InvalidType, "no single type fits all values: ", *parts, "; give the type")
     ((kind, slot),) = slots.items()
-    hint = next((_HINTS[cls.__name__] for cls in kind.__mro__ if cls.__name__ in _HINTS), "give the type")
+    hint = next((f": {_HINTS[cls.__name__]}" for cls in kind.__mro__ if cls.__name__ in _HINTS), "")
     text = " ".join(shown(values[slot]).split())
-    raise InvalidType(f"slot {slot} is {text} of type {kind.__name__}, which has no type: {hint}")
+    raise placed(InvalidType, Place((slot,)), f" is {text} of type {kind.__name__}, which has no type{hint}")
 
 
 def _integers(values: Sequence[Any], kinds: set[Any]) -> DataType:
@@ -142,7 +147,7 @@ def _decimals(values: Sequence[Any]) -> DataType:
         if value is not None:
             number = decimal.Decimal(int(value)) if isinstance(value, np.integer) else decimal.Decimal(value)
             if not number.is_finite():
-                raise InvalidType(f"slot {i} is {number}, which no decimal type holds")
+                raise placed(InvalidType, Place((i,)), f" is {number}, which no decimal type holds")
             exponent = number.as_tuple().exponent
             assert isinstance(exponent, int)
             scale = max(scale, -exponent)
@@ -219,17 +224,25 @@ def _struct(values: Sequence[Any], above: tuple[Any, ...]) -> DataType:
     above = _below(values, above)
     whole = columns_of_dicts(values)
     if whole is not None:
-        return types.struct({name: type_of_values(column, above=above) for name, column in whole.items()})
+        return types.struct({name: _of_field(name, column, values, above) for name, column in whole.items()})
     columns: dict[str, list[Any]] = {}
     for i, value in enumerate(values):
         if value is not None:
             for key, item in value.items():
                 if not isinstance(key, str):
-                    raise InvalidType(
-                        f"slot {i}: the keys of dicts become field names, found {shown(key)}; give a map type for maps"
-                    )
+                    what = f": the keys of dicts become field names, found {shown(key)}; give a map type for maps"
+                    raise placed(InvalidType, Place((i,)), what)
                 columns.setdefault(key, []).append(item)
-    return types.struct({name: type_of_values(column, above=above) for name, column in columns.items()})
+    return types.struct({name: _of_field(name, column, values, above) for name, column in columns.items()})
+
+
+def _of_field(name: str, column: Sequence[Any], rows: Sequence[Any], above: tuple[Any, ...]) -> DataType:
+    """The type of the values that rows have under a name; errors name the rows."""
+    try:
+        return type_of_values(column, above=above)
+    except InvalidType as error:
+        slots = [i for i, row in enumerate(rows) if row is not None and name in row]
+        raise moved(error, lambda place: Place((slots[place[0]], f"field {name!r}", *place[1:]))) from None
 
 
 def _list(values: Sequence[Any], kinds: set[Any], above: tuple[Any, ...]) -> DataType:
@@ -252,7 +265,18 @@ def _list(values: Sequence[Any], kinds: set[Any], above: tuple[Any, ...]) -> Dat
         raise InvalidType("a 0-d ndarray is not a list")
     if len(above) > 3 or sum(map(len, known)) > _MANY:
         known = list({id(value): value for value in known}.values())
-    return types.list_(type_of_values(list(chain.from_iterable(known)), above=above))
+    try:
+        return types.list_(type_of_values(list(chain.from_iterable(known)), above=above))
+    except InvalidType as error:
+        raise moved(error, lambda place: _in_list(values, known, place)) from None
+
+
+def _in_list(values: Sequence[Any], lists: Sequence[Any], place: Place) -> Place:
+    """The place of an item of the lists, which are values: the first with the same list, and the number of the item."""
+    ends = np.cumsum([len(each) for each in lists])
+    at = int(np.searchsorted(ends, place[0], "right"))
+    slot = next(i for i, value in enumerate(values) if value is lists[at])
+    return Place((slot, f"item {place[0] - int(ends[at]) + len(lists[at])}", *place[1:]))
 
 
 _PLAIN = {list, tuple}

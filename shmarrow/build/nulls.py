@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from shmarrow.convert.python import kinds_of
+from shmarrow.convert import kinds_of
 from shmarrow.layout.array import Array
 from shmarrow.layout.memory import frozen, validity_of
 from shmarrow.types.extension import ExtensionType

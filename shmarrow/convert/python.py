@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, Never, TypeAlias
 
 import numpy as np
 
-from shmarrow.convert import time
+from shmarrow.convert import kinds_of, time
 from shmarrow.convert.decimals import decimal_words
 from shmarrow.convert.exact import Fault, Values
 from shmarrow.convert.ndarray import from_ndarray
@@ -56,11 +56,6 @@ class MonthDayNano(NamedTuple):
     nanoseconds: int
 
 
-def kinds_of(values: Sequence[Any]) -> set[Any]:
-    """The classes of Python values."""
-    return set(map(_type_of, values))
-
-
 def exact_bytes(type: DataType, values: Sequence[Any], kinds: set[Any]) -> Sequence[Any]:
     """For types of text and bytes the values of classes derived from str, bytes and bytearray as these have them.
 
@@ -80,16 +75,6 @@ _EXACT: dict[Any, Callable[[Any], Any]] = {
     bytes: lambda value: bytes.__getitem__(value, slice(None)),
     bytearray: lambda value: bytearray.__getitem__(value, slice(None)),
 }
-
-
-def exact_items(value: Any) -> Any:
-    """The items of a list, tuple or set: itself, or as a list where a subclass may lie about its length."""
-    if _type_of(value) in _HONEST:
-        return value
-    return [item for item in value]  # noqa: C416, as list() would ask for the length
-
-
-_HONEST = {list, tuple, set, frozenset}
 
 
 def from_python(type: DataType, values: Sequence[Any]) -> Values:
@@ -399,6 +384,8 @@ def _take_intervals(type: Any, values: Sequence[Any]) -> Values:
 
 def _take_fixed_bytes(type: Any, values: Sequence[Any]) -> Values:
     width = type.width
+    if "UUID" in {kind.__name__ for kind in kinds_of(values)}:
+        values = [value.bytes if value.__class__.__name__ == "UUID" else value for value in values]
     for value in values:
         if not isinstance(value, (bytes, bytearray, memoryview)):
             raise _bad(type, value)

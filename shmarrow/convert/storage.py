@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from shmarrow.bitmap import Mask
 from shmarrow.convert import decimals, numbers, time
 from shmarrow.convert.exact import Fault, Values
-from shmarrow.errors import InvalidData, InvalidType
+from shmarrow.errors import InvalidData, InvalidType, Place, placed
 
 if TYPE_CHECKING:
     from shmarrow.types import DataType
@@ -66,12 +66,15 @@ def refuse(found: list[Fault], valid: Mask | None, target: DataType, show: Calla
         at = fault.where if valid is None else fault.where & valid
         if at.any():
             slot = int(at.argmax())
-            raise InvalidData(f"{target}: slot {slot} holds {show(slot)}: {fault}")
+            raise placed(InvalidData, f"{target}: ", Place((slot,)), f" holds {show(slot)}: {fault}")
 
 
 def no_way(source: DataType, target: DataType) -> InvalidType:
     """The error for types that have no values in common."""
-    return InvalidType(f"cannot cast {source} to {target}: there is no conversion between them")
+    texts = [getattr(type, "text", False) for type in (source, target)]
+    plain = [type.layout in ("primitive", "bool") and type.descriptor.values != "bytes" for type in (source, target)]
+    hint = "; format or parse the values in Python" if any(texts) and any(plain) else ""
+    return InvalidType(f"there is no cast from {source} to {target}{hint}")
 
 
 def shown(type: Any, values: Values) -> str:

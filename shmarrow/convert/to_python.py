@@ -20,7 +20,7 @@ from shmarrow.convert.exact import Values, divided, outside
 from shmarrow.convert.python import DayTime, MonthDayNano, decimal_module
 from shmarrow.convert.storage import shown
 from shmarrow.convert.time import DAY_SECONDS, FIRST_SECOND, LAST_SECOND, PER_SECOND, time_zone
-from shmarrow.errors import InvalidData
+from shmarrow.errors import InvalidData, Place, placed
 from shmarrow.types import DataType
 
 
@@ -53,7 +53,7 @@ def _refuse(type: DataType, values: Values, slot: int, first: int, what: str) ->
     remedy = (
         "values holds the counts" if type.descriptor.values == "time" else "to_numpy(zero_copy_only=False) returns it"
     )
-    raise InvalidData(f"{type}: slot {first + slot} holds {held}, {what}; {remedy}")
+    raise placed(InvalidData, f"{type}: ", Place((first + slot,)), f" holds {held}, {what}; {remedy}")
 
 
 def _within(

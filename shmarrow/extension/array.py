@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Self
 
 from shmarrow.bitmap import Mask
-from shmarrow.convert.python import exact_bytes, kinds_of
+from shmarrow.convert import kinds_of
 from shmarrow.errors import InvalidData, InvalidType, ShmarrowError, shown
 from shmarrow.layout.array import Array
 from shmarrow.layout.making import array_class, nulls
@@ -111,8 +111,10 @@ class ExtensionArray(Array, of=ExtensionType):
         """From the storage, or from the same extension with the same parameters over another storage."""
         source = array.type
         if isinstance(source, ExtensionType):
+            from shmarrow.convert.storage import no_way
+
             if source.__class__ is not target.__class__ or source.serialize() != target.serialize():
-                raise InvalidType(f"cannot cast {source} to {target}: there is no conversion between them")
+                raise no_way(source, target)
             array = array.storage
         return cls.from_storage(target, array._cast_to(target.storage_type, safe))
 
@@ -160,6 +162,8 @@ class ExtensionArray(Array, of=ExtensionType):
 
     @classmethod
     def from_pylist(cls, type: Any, values: Sequence[Any], valid: Mask | None) -> Self:
+        from shmarrow.convert.python import exact_bytes
+
         items = converted(type, type.from_python, values)
         items = list(exact_bytes(type.storage_type, items, kinds_of(items)))
         storage = array_class(type.storage_type).from_pylist(type.storage_type, items, valid)

@@ -1,7 +1,7 @@
 """The doors to others: each partner has a file, and none is imported before data goes through its door.
 
-Importing this package gives arrays, batches, tables and types their ``from_...`` and ``to_...`` methods, and tensors
-theirs as soon as those are imported.
+Importing this package gives arrays, batches, tables and types their ``from_...`` and ``to_...`` methods, and
+tensors, tables, chunked arrays and :func:`shmarrow.array` theirs as soon as those are imported.
 """
 
 from __future__ import annotations
@@ -11,10 +11,7 @@ from typing import Any
 
 from shmarrow import import_hooks
 from shmarrow.batch import RecordBatch
-from shmarrow.build.sources import read_interface
-from shmarrow.chunked import ChunkedArray
-from shmarrow.layout import Array
-from shmarrow.tables import Table
+from shmarrow.layout import Array, arguments
 from shmarrow.types import DataType, Field, Schema
 
 
@@ -31,19 +28,28 @@ def _pyarrow(name: str) -> Callable[[Any], Any]:
     return door
 
 
-_PYARROW: tuple[tuple[Any, str, str], ...] = (
-    (DataType, "type_from_pyarrow", "type_to_pyarrow"),
-    (Field, "field_from_pyarrow", "field_to_pyarrow"),
-    (Schema, "schema_from_pyarrow", "schema_to_pyarrow"),
-    (Array, "array_from_pyarrow", "array_to_pyarrow"),
-    (ChunkedArray, "array_from_pyarrow", "chunked_array_to_pyarrow"),
-    (RecordBatch, "record_batch_from_pyarrow", "record_batch_to_pyarrow"),
-    (Table, "table_from_pyarrow", "table_to_pyarrow"),
-)
+def _open_doors(kind: Any, reader: str, writer: str) -> None:
+    kind.from_pyarrow = staticmethod(_pyarrow(reader))
+    kind.to_pyarrow = _pyarrow(writer)
 
-for _class, _reader, _writer in _PYARROW:
-    _class.from_pyarrow = staticmethod(_pyarrow(_reader))
-    _class.to_pyarrow = _pyarrow(_writer)
+
+_open_doors(DataType, "type_from_pyarrow", "type_to_pyarrow")
+_open_doors(Field, "field_from_pyarrow", "field_to_pyarrow")
+_open_doors(Schema, "schema_from_pyarrow", "schema_to_pyarrow")
+_open_doors(Array, "array_from_pyarrow", "array_to_pyarrow")
+_open_doors(RecordBatch, "record_batch_from_pyarrow", "record_batch_to_pyarrow")
+
+
+def _open_chunked_doors() -> None:
+    from shmarrow.chunked import ChunkedArray
+
+    _open_doors(ChunkedArray, "array_from_pyarrow", "chunked_array_to_pyarrow")
+
+
+def _open_table_doors() -> None:
+    from shmarrow.tables import Table
+
+    _open_doors(Table, "table_from_pyarrow", "table_to_pyarrow")
 
 
 def _array_from_arrow(value: Any) -> Any:
@@ -52,8 +58,22 @@ def _array_from_arrow(value: Any) -> Any:
     return array_from_arrow(value)
 
 
-for _method in ("__arrow_array__", "__arrow_c_array__", "__arrow_c_stream__"):
-    read_interface(_method, _array_from_arrow)
+def _open_array_doors() -> None:
+    from shmarrow.build.sources import read_class, read_interface
+    from shmarrow.chunked import ChunkedArray
+    from shmarrow.tables import Table
+
+    read_class(ChunkedArray, ChunkedArray.combine_chunks)
+    read_class(RecordBatch, RecordBatch.to_struct_array)
+    read_class(Table, lambda table: table.to_struct_array().combine_chunks())
+    for method in ("__arrow_array__", "__arrow_c_array__", "__arrow_c_stream__"):
+        read_interface(method, _array_from_arrow)
+
+
+def _array(values: Any, type: DataType | None) -> Any:
+    from shmarrow.build import array
+
+    return array(values, type)
 
 
 def _open_tensor_doors() -> None:
@@ -66,5 +86,9 @@ def _array_to_torch(array: Array, *arguments: Any, **options: Any) -> Any:
     return array_to_torch(array, *arguments, **options)
 
 
+arguments.builder = _array
+import_hooks.when("build", _open_array_doors)
+import_hooks.when("chunked", _open_chunked_doors)
+import_hooks.when("tables", _open_table_doors)
 import_hooks.when("tensor", _open_tensor_doors)
 Array.to_torch = _array_to_torch

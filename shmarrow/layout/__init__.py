@@ -10,7 +10,6 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from shmarrow.convert.python import DayTime, MonthDayNano
 from shmarrow.layout.array import Array
 from shmarrow.layout.binary import BinaryArray
 from shmarrow.layout.boolean import BooleanArray
@@ -24,6 +23,7 @@ from shmarrow.layout.primitive import PrimitiveArray
 from shmarrow.layout.struct import StructArray
 
 if TYPE_CHECKING:
+    from shmarrow.convert.python import DayTime, MonthDayNano
     from shmarrow.layout.binary_view import BinaryViewArray
     from shmarrow.layout.list_view import LargeListViewArray, ListViewArray
     from shmarrow.layout.null import NullArray
@@ -59,7 +59,11 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """Rarer layouts are imported when they are first asked for."""
+    """Rarer layouts, and the classes of intervals, are imported when they are first asked for."""
+    if name in ("DayTime", "MonthDayNano"):
+        from shmarrow.convert import python
+
+        return getattr(python, name)
     if name not in LATE_CLASSES:
         raise AttributeError(f"module 'shmarrow.layout' has no attribute {name!r}")
     value = globals()[name] = getattr(import_module(f"shmarrow.layout.{LATE_CLASSES[name]}"), name)

@@ -10,7 +10,7 @@ import numpy as np
 
 from shmarrow.bitmap import Mask
 from shmarrow.buffer import Bytes
-from shmarrow.convert.python import exact_items
+from shmarrow.convert import exact_items
 from shmarrow.errors import IndexOutOfRange, InvalidArgument, InvalidData, InvalidType, LimitExceeded, shown
 from shmarrow.layout.array import Array
 from shmarrow.layout.listing import LISTING
@@ -26,7 +26,7 @@ def _no_builder(values: Any, type: DataType | None) -> Any:
 
 
 builder: Callable[[Any, DataType | None], Any] = _no_builder
-"""What makes an array of any values: :func:`shmarrow.array`, which is above this package and puts itself here."""
+"""What makes an array of any values: :func:`shmarrow.array`, which is above this package and is put here."""
 
 
 def as_array(values: Any, what: str, type: DataType | None = None) -> Any:
@@ -169,6 +169,8 @@ def checked_positions(indices: Any) -> tuple[Indices, Mask | None]:
         raise InvalidType(
             "indices are positions, found truth values; filter(mask) gives the slots where a mask is True"
         )
+    if isinstance(indices, (str, bytes)):
+        raise InvalidType(f"indices are integers, found {shown(indices)}")
     if values.ndim != 1:
         raise InvalidArgument(f"indices have the shape (n,), found {values.shape}")
     if not len(values):

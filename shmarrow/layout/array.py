@@ -17,11 +17,22 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self, SupportsIndex, overload
 
 import numpy as np
 
+from shmarrow import bitmap
 from shmarrow.buffer import Buffer
-from shmarrow.errors import EXPANDED_VALUES, CopyRequired, IndexOutOfRange, InvalidType, LimitExceeded, shown
+from shmarrow.errors import (
+    EXPANDED_VALUES,
+    CopyRequired,
+    IndexOutOfRange,
+    InvalidData,
+    InvalidType,
+    LimitExceeded,
+    Place,
+    moved,
+    shown,
+)
 from shmarrow.layout import validation
 from shmarrow.layout.hooks import LayoutHooks
-from shmarrow.layout.making import CLASSES, booleans, check_slots, make_array, no_memory
+from shmarrow.layout.making import CLASSES, boolean_bits, check_slots, make_array, no_memory
 from shmarrow.layout.memory import range_of, slice_bounds
 from shmarrow.layout.preview import Budget, clip, preview_items
 from shmarrow.layout.sizes import buffer_bytes, referenced_bytes
@@ -132,22 +143,20 @@ class Array(LayoutHooks):
         Raises
         ------
         LimitExceeded
-            If slots that take no bytes of their own would make more than 2**24 values.
+            If slots that occupy no memory would make more than 2**24 values.
         """
-        check_slots(self)
-        missing = self._logical_nulls()
-        if missing is None:
-            missing = np.zeros(self._length, np.bool_)
+        bits = bitmap.inverted(self._valid_bits(), self._length)
         if nan_is_null and self._type.layout == "primitive" and _has_floats(self._type):
-            missing |= np.isnan(self.values)  # type: ignore[attr-defined]
-        result: BooleanArray = booleans(missing)
+            bits |= bitmap.pack(np.isnan(self.values))  # type: ignore[attr-defined]
+        result: BooleanArray = boolean_bits(bits, self._length)
         return result
 
     def is_valid(self) -> BooleanArray:
-        """A BooleanArray, False for slots that are null; the opposite of :meth:`is_null`, and its errors."""
-        check_slots(self)
-        missing = self._logical_nulls()
-        result: BooleanArray = booleans(self._valid() if missing is None else ~missing)
+        """A BooleanArray, False for slots that are null; the opposite of :meth:`is_null`, and its errors.
+
+        Shares the validity bitmap where that says it all and starts at a whole byte.
+        """
+        result: BooleanArray = boolean_bits(self._valid_bits(), self._length)
         return result
 
     # --- access ---
@@ -180,7 +189,10 @@ class Array(LayoutHooks):
 
     def __iter__(self) -> Iterator[Any]:
         for start in range(0, self._length, 1024):
-            yield from self.slice(start, 1024).to_pylist()
+            try:
+                yield from self.slice(start, 1024).to_pylist()
+            except InvalidData as error:
+                raise moved(error, lambda place: Place((start + place[0], *place[1:]))) from None  # noqa: B023
 
     def slice(self, offset: int = 0, length: int | None = None) -> Self:
         """The slots from ``offset`` on, ``length`` of them or as many as there are; copies nothing.
@@ -210,7 +222,7 @@ class Array(LayoutHooks):
             If ``datetime`` cannot hold a value, such as a date beyond the year 9999 or a fraction of a microsecond;
             :meth:`to_numpy` returns it.
         LimitExceeded
-            If slots that take no bytes of their own would make more than 2**24 values.
+            If slots that occupy no memory would make more than 2**24 values.
         """
         mask = self._mask()
         values = self._pylist(mask)

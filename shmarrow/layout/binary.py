@@ -15,7 +15,7 @@ import numpy as np
 
 from shmarrow.bitmap import Mask
 from shmarrow.buffer import Bytes
-from shmarrow.convert.python import kinds_of
+from shmarrow.convert import kinds_of
 from shmarrow.errors import InvalidData, InvalidType, shown
 from shmarrow.layout.arguments import exact_integers, masked_validity, refuse_type
 from shmarrow.layout.array import Array
@@ -139,6 +139,12 @@ class BinaryArray(Array):
 
         offsets = checked_offsets(self, len(self.data), "bytes").astype(np.int64)
         return of_runs(self.data, offsets[:-1], np.diff(offsets), self._mask())
+
+    def _run_starts(self) -> Indices:
+        from shmarrow.layout.codes import starts_of_runs
+
+        offsets = checked_offsets(self, len(self.data), "bytes").astype(np.int64)
+        return starts_of_runs(self.data, offsets[:-1], np.diff(offsets), self._mask())
 
     def _cast(self, target: Any, safe: bool) -> Any:
         return cast_binary(self, target)

@@ -9,8 +9,7 @@ import numpy as np
 
 from shmarrow import bitmap
 from shmarrow.bitmap import Mask
-from shmarrow.convert.ndarray import from_ndarray
-from shmarrow.convert.python import kinds_of
+from shmarrow.convert import kinds_of
 from shmarrow.errors import InvalidType, shown
 from shmarrow.layout.arguments import checked_mask
 from shmarrow.layout.array import Array
@@ -28,6 +27,7 @@ class BooleanArray(Array):
 
     __slots__ = ()
     layouts = ("bool",)
+    _joins_slices = True
 
     @property
     def values(self) -> Mask:
@@ -61,8 +61,8 @@ class BooleanArray(Array):
 
     @classmethod
     def _join(cls, arrays: Sequence[Any]) -> Any:
-        values = np.concatenate([array.values for array in arrays])
-        return make_array(arrays[0].type, len(values), [None, read_only(bitmap.pack(values))], 0)
+        bits = bitmap.join([(array._buffers[1], array._offset, len(array)) for array in arrays])
+        return make_array(arrays[0].type, sum(map(len, arrays)), [None, read_only(bits)], 0)
 
     def _same(self, other: Any, live: Mask | None) -> bool:
         mine, theirs = self._buffers[1], other._buffers[1]
@@ -95,6 +95,8 @@ class BooleanArray(Array):
 
         ``valid`` is False where a slot is null; with ``safe=False`` any number but 0 is true.
         """
+        from shmarrow.convert.ndarray import from_ndarray
+
         if valid is not None:
             valid = checked_mask(valid, len(values))
         data = read_only(bitmap.pack(from_ndarray(type, values, valid, safe)))

@@ -19,7 +19,8 @@ import numpy as np
 
 from shmarrow import types
 from shmarrow.bitmap import Mask
-from shmarrow.convert.python import DayTime, MonthDayNano, exact_items
+from shmarrow.convert import exact_items
+from shmarrow.convert.python import DayTime, MonthDayNano
 from shmarrow.errors import InvalidType, ShmarrowError, shown
 from shmarrow.layout.array import Array
 from shmarrow.layout.items import flatten_lists

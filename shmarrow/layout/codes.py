@@ -20,7 +20,7 @@ import numpy as np
 from shmarrow.bitmap import Mask
 from shmarrow.layout.making import check_slots
 from shmarrow.layout.memory import Indices
-from shmarrow.layout.runs import LOW_BYTES, load_words
+from shmarrow.layout.runs import LOW_BYTES, PIECE, load_words
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -48,7 +48,7 @@ def codes_of(array: Any, with_null: bool = False) -> tuple[Indices, Indices]:
     Raises
     ------
     LimitExceeded
-        If there are more than 2**24 slots that take no bytes of their own.
+        If there are more than 2**24 slots that occupy no memory.
     """
     codes = slot_codes(array)
     if with_null:
@@ -96,6 +96,28 @@ def of_runs(data: npt.NDArray[np.uint8], starts: Indices, lengths: Indices, mask
     codes = np.full(len(mask), -1, np.int64)
     codes[rows] = rows[_first_run(data, starts[rows], lengths[rows])]
     return codes
+
+
+def starts_of_runs(data: npt.NDArray[np.uint8], starts: Indices, lengths: Indices, mask: Mask | None) -> Indices:
+    """The slots with runs of bytes that differ from the slot before them; neighbouring nulls are the same."""
+    if not len(starts):
+        return starts
+    differ = np.empty(len(starts) - 1, np.bool_)
+    for first in range(0, len(differ), PIECE):
+        at, sizes = starts[first : first + PIECE + 1], lengths[first : first + PIECE + 1]
+        heads = load_words(data, at)
+        heads &= LOW_BYTES[np.minimum(sizes, 8)]
+        part = differ[first : first + PIECE]
+        np.not_equal(heads[1:], heads[:-1], out=part)
+        part |= sizes[1:] != sizes[:-1]
+        long = np.flatnonzero(~part & (sizes[1:] > 8))
+        ends = at[long] + sizes[long] - 8, at[long + 1] + sizes[long] - 8
+        part[long] = load_words(data, ends[0]) != load_words(data, ends[1])
+        long = long[~part[long] & (sizes[long] > 16)]
+        part[long] = ~_same_runs(data, at[long + 1], sizes[long], at[long], sizes[long])
+    if mask is not None:
+        differ = np.where(mask[1:] & mask[:-1], differ, mask[1:] != mask[:-1])
+    return np.flatnonzero(np.concatenate(([True], differ)))
 
 
 def of_lists(items: Any, starts: Indices, lengths: Indices, mask: Mask | None) -> Indices:

@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from shmarrow.bitmap import Mask
-from shmarrow.errors import InvalidArgument, InvalidData, InvalidType, shown
+from shmarrow.errors import InvalidArgument, InvalidData, InvalidType, prefixed, shown
 from shmarrow.layout.arguments import as_array, checked_mask
 from shmarrow.layout.array import Array
 from shmarrow.layout.making import blank_mask, concat_arrays, make_array
 from shmarrow.layout.memory import Indices, frozen, read_only, validity_of
 from shmarrow.layout.preview import Budget
+from shmarrow.layout.repeats import check_repeats, has_fixed_width
 from shmarrow.types import DataType, DictionaryType
 from shmarrow.types.extension import ExtensionType
 
@@ -56,7 +57,11 @@ class DictionaryArray(Array):
             If an index points outside of the dictionary.
         """
         mask = self._mask()
-        result: Array = self._dictionary_()._take(self._checked(mask), mask)
+        indices, values = self._checked(mask), self._dictionary_()
+        if not has_fixed_width(values):
+            known = indices if mask is None else indices[mask]
+            check_repeats(values, np.bincount(known, minlength=len(values)), indices.nbytes)
+        result: Array = values._take(indices, mask)
         return result
 
     dictionary_decode = decode
@@ -71,7 +76,10 @@ class DictionaryArray(Array):
         return first_slots(codes if mask is None else np.where(mask, codes, -1))
 
     def _cast(self, target: Any, safe: bool) -> Any:
-        self._dictionary_().slice(0, 0)._cast_to(target, safe)  # whether there is a cast, before values are repeated
+        try:
+            self._dictionary_().slice(0, 0)._cast_to(target, safe)  # is there a cast, before values are repeated
+        except InvalidType as error:
+            raise prefixed(f"{self._type}: ", error) from None
         return self.decode()._cast_to(target, safe)
 
     @classmethod

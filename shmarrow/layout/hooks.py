@@ -31,7 +31,8 @@ import numpy as np
 from shmarrow import bitmap
 from shmarrow.bitmap import Mask
 from shmarrow.buffer import Bytes
-from shmarrow.errors import EXPANDED_VALUES, IndexOutOfRange, InvalidData, InvalidType
+from shmarrow.convert.storage import no_way
+from shmarrow.errors import EXPANDED_VALUES, InvalidData, InvalidType
 from shmarrow.layout import validation
 from shmarrow.layout.listing import LISTING
 from shmarrow.layout.making import (
@@ -44,7 +45,7 @@ from shmarrow.layout.making import (
     no_memory,
     one_null,
 )
-from shmarrow.layout.memory import Indices, check_expansion, ranges, read_only, total_of
+from shmarrow.layout.memory import Indices, check_expansion, no_index, ranges, read_only, total_of
 from shmarrow.layout.preview import Budget, clip
 from shmarrow.layout.validation import _has_required
 from shmarrow.types import DataType, Field, as_type
@@ -123,11 +124,22 @@ class LayoutHooks:
         values.update(changes)
         return self._made(**values)
 
+    def _valid_bits(self) -> Bytes:
+        """A bitmap from bit 0 on, 1 for slots that :meth:`_logical_nulls` does not name."""
+        check_slots(self)
+        if self.__class__._logical_nulls is LayoutHooks._logical_nulls:  # validity says it all
+            bits = self._trimmed_validity()
+        else:
+            missing = self._logical_nulls()
+            bits = None if missing is None else bitmap.pack(~missing)
+        return bitmap.ones(self._length) if bits is None else bits
+
     def _masked(self, valid: Mask) -> Any:
         """The same slots with this validity instead of their own; the array starts at slot 0."""
-        buffers = list(self._buffers)
-        buffers[0] = read_only(bitmap.pack(valid))
-        return self._with(buffers=buffers, null_count=len(valid) - int(np.count_nonzero(valid)))
+        return self._with_validity(bitmap.pack(valid), len(valid) - int(np.count_nonzero(valid)))
+
+    def _with_validity(self, bits: Bytes, null_count: int) -> Any:
+        return self._with(buffers=[read_only(bits), *self._buffers[1:]], null_count=null_count)
 
     @classmethod
     def _made(cls, *arguments: Any, **keywords: Any) -> Self:
@@ -157,9 +169,7 @@ class LayoutHooks:
             else:
                 indices = np.where(valid, indices, 0)
         if len(indices) and not (int(indices.min()) >= 0 and int(indices.max()) < self._length):
-            raise IndexOutOfRange(
-                f"indices run from {int(indices.min())} to {int(indices.max())}: the array has {self._length} values"
-            )
+            raise no_index(indices, self._length, "array", "value")
         try:
             own = self._mask()
             if own is not None:
@@ -225,7 +235,7 @@ class LayoutHooks:
         Raises
         ------
         LimitExceeded
-            If slots that take no bytes of their own would make more than 2**24 values.
+            If slots that occupy no memory would make more than 2**24 values.
         """
         mask = self._mask()
         if mask is None:
@@ -369,7 +379,7 @@ class LayoutHooks:
         """An array of any type as a type of this class; overridden where that says more than the source's ``_cast``."""
         result = array._cast(target, safe)
         if result is None:
-            raise InvalidType(f"cannot cast {array.type} to {target}: there is no conversion between them")
+            raise no_way(array.type, target)
         return result
 
     # --- hooks: showing ---

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from shmarrow.errors import EXPANDED_VALUES, InvalidData, InvalidType
+from shmarrow.errors import EXPANDED_VALUES, InvalidData, InvalidType, Place, moved, prefixed
 from shmarrow.layout.array import Array
 from shmarrow.layout.making import make_array, no_memory
 from shmarrow.layout.memory import Indices, check_expansion, frozen, offsets_of, ranges, total_of, validity_of
@@ -89,18 +89,39 @@ def cast_lists(array: Any, target: Any, safe: bool, convert: Callable[[Any], Any
     convert = convert or (lambda items: _cast_items(items, target.fields[0], safe))
     try:
         return _cast_all(array, target, convert)
-    except InvalidData:
-        if not array.null_count:
-            raise
-        # What null slots hold need not fit.
-        return _cast_spans(array, target, convert, *_of_valid_slots(array))
+    except InvalidData as error:
+        refused = error
+    if array.null_count:  # what null slots hold need not fit
+        try:
+            return _cast_spans(array, target, convert, *_of_valid_slots(array))
+        except InvalidData as error:
+            refused = error
+    raise _located(array, convert, refused)
+
+
+def _located(array: Any, convert: Callable[[Any], Any], error: InvalidData) -> InvalidData:
+    """The error of an item with the slot of its list and the place in that."""
+    if not error._parts:
+        return error
+    try:
+        starts, _, items = _of_valid_slots(array)
+        convert(items)
+    except InvalidData as found:
+        if found._parts:
+            return moved(found, lambda place: _in_list(starts, place))
+    return error  # of an item that no list holds, or of more items than are copied
+
+
+def _in_list(starts: Indices, place: Place) -> Place:
+    slot = int(np.searchsorted(starts, place[0], "right")) - 1
+    return Place((slot, f"item {place[0] - int(starts[slot])}", *place[1:]))
 
 
 def _cast_items(items: Any, field: Field, safe: bool) -> Any:
     try:
         return items._cast_to(field.type, safe)
     except (InvalidData, InvalidType) as error:
-        raise type(error)(f"items {field.name!r}: {error}") from None
+        raise prefixed("" if error._parts else f"items {field.name!r}: ", error) from None
 
 
 def _cast_all(array: Any, target: Any, convert: Callable[[Any], Any]) -> Any:
@@ -149,7 +170,9 @@ def _packed(starts: Indices, sizes: Indices, items: Any) -> Any:
 def _of_valid_slots(array: Any) -> tuple[Indices, Indices, Any]:
     """Where lists start, how long they are, and items that no null slot has a part in."""
     starts, sizes, items = array._spans()
-    sizes = np.where(array._mask(), sizes, 0)
+    mask = array._mask()
+    if mask is not None:
+        sizes = np.where(mask, sizes, 0)
     return np.cumsum(sizes) - sizes, sizes, _packed(starts, sizes, items)
 
 

@@ -14,8 +14,9 @@ from shmarrow.layout.array import Array
 from shmarrow.layout.items import items_of_lists
 from shmarrow.layout.list_forms import Lists
 from shmarrow.layout.making import blank_mask, concat_arrays, make_array
-from shmarrow.layout.memory import Indices, check_expansion, frozen, offsets_of, validity_of, view_of
+from shmarrow.layout.memory import Indices, check_expansion, frozen, offsets_of, total_of, validity_of, view_of
 from shmarrow.layout.preview import Budget
+from shmarrow.layout.repeats import check_repeats, has_fixed_width
 from shmarrow.layout.runs import PIECE
 from shmarrow.types import DataType, Field, large_list_view, list_view
 
@@ -64,14 +65,19 @@ class ListViewArray(Lists, late=True):
     def flatten(self) -> Array:
         """The values of all lists that are not null, one list after another; a copy."""
         starts, sizes = self._runs(self._mask())
-        self._check_total(sizes)
+        self._check_total(sizes, starts)
         result: Array = self.values._take_runs(starts, sizes)
         return result
 
-    def _check_total(self, sizes: Indices) -> None:
-        total = int(sizes.sum())
-        if total > 4 * len(self.values):
+    def _check_total(self, sizes: Indices, starts: Indices | None = None) -> None:
+        """Lists may overlap: bound what they add up to; with ``starts`` also in bytes, before items are copied."""
+        total, items = total_of(sizes), self.values
+        if total > 4 * len(items):
             check_expansion(total, str(self._type))
+            if starts is not None and not has_fixed_width(items):
+                changes = np.bincount(starts, minlength=len(items) + 1)
+                changes -= np.bincount(starts + sizes, minlength=len(items) + 1)
+                check_repeats(items, np.cumsum(changes[:-1]), starts.nbytes)
 
     def _item_run(self, index: int) -> Any:
         start, size = int(self.offsets[index]), int(self.sizes[index])
@@ -152,7 +158,7 @@ class ListViewArray(Lists, late=True):
     def _spans(self) -> tuple[Indices, Indices, Any]:
         """Where each list starts and how long it is, and what these lie in; null slots have no items."""
         starts, sizes = self._runs(self._mask())
-        self._check_total(sizes)
+        self._check_total(sizes, starts)
         used = sizes > 0
         first = int(starts[used].min()) if used.any() else 0
         last = int((starts + sizes).max()) if used.any() else 0

@@ -93,7 +93,12 @@ def spread(live: Mask | None, counts: Any, child: Any) -> Mask | None:
 
 def booleans(values: Mask) -> Any:
     """Truth values as an array."""
-    return make_array(bool_(), len(values), [None, read_only(bitmap.pack(values))], 0)
+    return boolean_bits(bitmap.pack(values), len(values))
+
+
+def boolean_bits(bits: Bytes, length: int) -> Any:
+    """Bits from bit 0 on as an array of truth values."""
+    return make_array(bool_(), length, [None, read_only(bits)], 0)
 
 
 def nulls(size: int, type: DataType | str | None = None) -> Array:
@@ -190,5 +195,6 @@ def concat_arrays(arrays: Sequence[AnyArray]) -> AnyArray:
     parts = found if first._joins_slices else [array.trim() for array in found]
     result: AnyArray = type(first)._join(parts)
     if LISTING[first.type.layout].has_validity and any(array.null_count for array in parts):
-        result = result._masked(np.concatenate([array._valid() for array in parts]))
+        runs = [(array._validity() if array.null_count else None, array._offset, len(array)) for array in parts]
+        result = result._with_validity(bitmap.join(runs), sum(array.null_count for array in parts))
     return result

@@ -113,6 +113,12 @@ def check_expansion(count: int, what: str) -> None:
         )
 
 
+def no_index(indices: Indices, length: int, what: str, item: str) -> IndexOutOfRange:
+    """The error for indices of which one is negative or beyond the end; it names the first."""
+    wrong = int(indices[(indices < 0) | (indices >= length)][0])
+    return IndexOutOfRange(f"index {wrong} is out of range: the {what} has {length} {item}{'s' * (length != 1)}")
+
+
 def slice_bounds(offset: int, length: int | None, total: int) -> tuple[int, int]:
     """The offset and the length of a slice of ``total`` items, cut to what there is.
 

@@ -15,12 +15,7 @@ import numpy as np
 
 from shmarrow import bitmap
 from shmarrow.bitmap import Mask
-from shmarrow.convert import convert, convertible
-from shmarrow.convert.ndarray import from_ndarray
-from shmarrow.convert.python import from_numbers, from_python, kinds_of
-from shmarrow.convert.storage import broken, shown
-from shmarrow.convert.time import KINDS
-from shmarrow.convert.to_python import to_python
+from shmarrow.convert import kinds_of
 from shmarrow.errors import CopyRequired, InvalidData
 from shmarrow.layout.arguments import checked_mask
 from shmarrow.layout.array import Array
@@ -64,6 +59,8 @@ class PrimitiveArray(Array):
                 f"an array with {why} has no zero-copy numpy form; "
                 "call to_numpy(zero_copy_only=False), or use .values and .is_valid()"
             )
+        from shmarrow.convert import convert
+
         mask = self._mask()
         dtype = _copied_dtype(self._type)
         if dtype is None or dtype.kind not in "fMm":
@@ -79,9 +76,14 @@ class PrimitiveArray(Array):
         return result
 
     def _value(self, index: int) -> Any:
+        from shmarrow.convert.to_python import to_python
+
         return to_python(self._type, self.values[index : index + 1], first=index)[0]
 
     def _value_preview(self, index: int, budget: Budget) -> str:
+        from shmarrow.convert.storage import shown
+        from shmarrow.convert.time import KINDS
+
         if self._type.descriptor.values in KINDS:  # also what Python's classes cannot hold
             try:
                 return str(self._value(index))
@@ -90,6 +92,8 @@ class PrimitiveArray(Array):
         return super()._value_preview(index, budget)
 
     def _pylist(self, valid: Mask | None) -> list[Any]:
+        from shmarrow.convert.to_python import to_python
+
         if not self._type.byte_width:
             check_expansion(self._length, str(self._type))
         return to_python(self._type, self.values, valid)
@@ -166,6 +170,8 @@ class PrimitiveArray(Array):
         return make_array(LargeBinaryType(False), len(kept), buffers, kept.null_count)
 
     def _check_values(self) -> None:
+        from shmarrow.convert.storage import broken, shown
+
         values = self.values
         for start in range(0, self._length, _PIECE) if self._type.byte_width else ():
             wrong, rule = broken(self._type, values[start : start + _PIECE])
@@ -181,6 +187,8 @@ class PrimitiveArray(Array):
 
     @classmethod
     def from_pylist(cls, type: Any, values: Sequence[Any], valid: Mask | None) -> Self:
+        from shmarrow.convert.python import from_python
+
         if type.descriptor.values == "bytes" and memoryview in kinds_of(values):
             values = [value.tobytes() if isinstance(value, memoryview) else value for value in values]
         if valid is None:
@@ -195,6 +203,8 @@ class PrimitiveArray(Array):
     @classmethod
     def from_numbers(cls, type: Any, values: Sequence[Any], valid: Mask | None) -> Self:
         """An array of integers or floats from numbers of the same kind, and None where ``valid`` is False."""
+        from shmarrow.convert.python import from_numbers
+
         known = values if valid is None else list(itertools.compress(values, valid.tobytes()))
         numbers = from_numbers(type, known)
         if valid is None:
@@ -219,6 +229,8 @@ class PrimitiveArray(Array):
         safe : bool
             False accepts the losses that :func:`shmarrow.convert.convert` lists.
         """
+        from shmarrow.convert.ndarray import from_ndarray
+
         if valid is not None:
             valid = checked_mask(valid, len(values))
         if values.dtype.kind in "Mm":
@@ -249,6 +261,8 @@ def _words(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
 
 def cast_values(array: Any, target: DataType, safe: bool) -> Any:
     """Numbers, truth values and times as another of these types; None where there is no way."""
+    from shmarrow.convert import convert, convertible
+
     if target.layout not in ("primitive", "bool") or not convertible(array.type, target):
         return None
     values = convert(array.values, array._mask(), array.type, target, safe)

@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 import numpy as np
 
 from shmarrow.bitmap import Mask
-from shmarrow.errors import InvalidData, LimitExceeded
+from shmarrow.errors import InvalidData, LimitExceeded, Place, moved
 from shmarrow.layout.arguments import as_array, refuse_type
 from shmarrow.layout.array import Array
 from shmarrow.layout.making import check_slots, concat_arrays, make_array, nulls
 from shmarrow.layout.memory import Indices, check_expansion, frozen
 from shmarrow.layout.preview import Budget
+from shmarrow.layout.repeats import check_repeats, has_fixed_width
 from shmarrow.types import DataType, Field, RunEndEncodedType
 from shmarrow.types.extension import ExtensionType
 
@@ -76,9 +77,11 @@ class RunEndEncodedArray(Array, late=True):
             If there is no memory for that many values.
         """
         first, ends = self._window()
-        values = self.values.slice(first, len(ends))
+        values, lengths = self.values.slice(first, len(ends)), np.diff(ends, prepend=0)
+        if not has_fixed_width(values):
+            check_repeats(values, lengths, ends.nbytes)
         try:
-            result: Array = values._take(np.repeat(np.arange(len(ends)), np.diff(ends, prepend=0)))
+            result: Array = values._take(np.repeat(np.arange(len(ends)), lengths))
             return result
         except (MemoryError, ValueError, OverflowError) as error:
             if isinstance(error, InvalidData):
@@ -108,7 +111,8 @@ class RunEndEncodedArray(Array, late=True):
         try:
             values = array.values.slice(first, len(ends))._cast_to(target.value_type, safe)
         except InvalidData as error:
-            raise type(error)(f"values of runs: {error}") from None
+            first_slots = [0, *ends.tolist()] if error._parts else []
+            raise moved(error, lambda place: Place((first_slots[place[0]], *place[1:]))) from None
         return make_array(target, len(array), [], 0, 0, [_run_end_array(target, ends), values])
 
     def to_numpy(self, zero_copy_only: bool = True) -> npt.NDArray[Any]:

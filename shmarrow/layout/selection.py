@@ -7,11 +7,13 @@ from typing import Any
 import numpy as np
 
 from shmarrow.bitmap import Mask
+from shmarrow.buffer import Bytes
 from shmarrow.errors import InvalidArgument, InvalidType, shown
 from shmarrow.layout.arguments import as_array, checked_mask, unmasked
 from shmarrow.layout.array import Array
 from shmarrow.layout.making import booleans, check_slots, concat_arrays, make_array
-from shmarrow.layout.memory import Indices, frozen
+from shmarrow.layout.memory import Indices, frozen, offsets_of, read_only
+from shmarrow.layout.offsets import checked_offsets
 from shmarrow.types.extension import ExtensionType
 
 _BEHAVIORS = ("drop", "emit_null")
@@ -72,5 +74,31 @@ def fill_null(array: Any, fill_value: Any) -> Any:
         numbers = np.array(array.values)
         numbers[missing] = values.values[0]
         return make_array(array.type, len(array), [None, frozen(numbers)], 0)
+    if not whole and array.type.layout in ("binary", "large_binary") and not isinstance(array.type, ExtensionType):
+        made = _with_bytes(array, missing, values.data)
+        if made is not None:
+            return made
     slots = np.arange(len(array))
     return concat_arrays([array, values])._take(np.where(missing, len(array) + (slots if whole else 0), slots))
+
+
+_SHORT = 64
+"""Bytes up to which a value is written a byte at a time to all its places."""
+
+
+def _with_bytes(array: Any, missing: Mask, value: Bytes) -> Any:
+    """A value in the place of nulls that hold no bytes; None where they do, or the value is long."""
+    offsets = checked_offsets(array, len(array.data), "bytes")
+    lengths = np.diff(offsets).astype(np.int64)
+    if len(value) > _SHORT or lengths[missing].any():
+        return None
+    lengths[missing] = len(value)
+    ends = offsets_of(lengths, array.type.offset_dtype, f"{array.type} values")
+    data = np.empty(int(ends[-1]), np.uint8)
+    kept = np.ones(len(data), np.bool_)
+    places = ends[:-1][missing].astype(np.int64)
+    for i, byte in enumerate(value.tolist()):
+        data[places + i] = byte
+        kept[places + i] = False
+    data[kept] = array.data[int(offsets[0]) : int(offsets[-1])]
+    return make_array(array.type, len(array), [None, frozen(ends), read_only(data)], 0)

@@ -9,8 +9,8 @@ from typing import Any, Self
 import numpy as np
 
 from shmarrow.bitmap import Mask
-from shmarrow.convert.python import exact_items
-from shmarrow.errors import InvalidArgument, InvalidData, InvalidType, shown
+from shmarrow.convert import exact_items
+from shmarrow.errors import InvalidArgument, InvalidData, InvalidType, prefixed, shown
 from shmarrow.layout.arguments import as_array, items_of, masked_validity
 from shmarrow.layout.array import Array
 from shmarrow.layout.items import columns_of_dicts
@@ -120,7 +120,7 @@ class StructArray(Array):
             try:
                 child = self._nulls_of(field) if place is None else self._cast_child(windows[place], field, safe)
             except (InvalidData, InvalidType) as error:
-                raise type(error)(f"field {field.name!r}: {error}") from None
+                raise prefixed(f"field {field.name!r}: ", error) from None
             children.append(child)
         return make_array(target, self._length, [self._trimmed_validity()], self.null_count, 0, children)
 

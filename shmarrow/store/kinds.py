@@ -206,10 +206,13 @@ def storable(value: Any) -> tuple[Any, Kind]:
             _check(value)
             return value, kind
     name = full_name(value)
+    if hasattr(value, "read_all"):
+        raise InvalidType("a store does not read from readers: put reader.read_all() instead")
     if name.startswith("pyarrow.") and hasattr(value, "schema"):
         return storable((RecordBatch if hasattr(value, "__arrow_c_array__") else Table).from_pyarrow(value))
-    if hasattr(value, "columns"):
-        raise InvalidType(f"a {name} goes into a store as a pyarrow.Table: pyarrow.table(...)")
+    if hasattr(type(value), "columns"):  # not of the value: of lazy frames that is work
+        frame = "frame.collect()" if hasattr(type(value), "collect") else "frame"
+        raise InvalidType(f"a store keeps a {name} as a table: put shmarrow.table({frame}) instead")
     if is_column(value):
         _check_index(value)
         chunked = name == "pyarrow.ChunkedArray"
@@ -227,11 +230,23 @@ def _check(value: Any) -> None:
     """Refuse what would come back with another type."""
     if isinstance(value, (Array, ChunkedArray)):
         _check_type(value.type)
-    elif isinstance(value, np.ndarray) and (value.dtype.kind in "OSTU" or isinstance(value, np.ma.MaskedArray)):
+    elif isinstance(value, np.ndarray) and (_has_no_tensor(value.dtype) or isinstance(value, np.ma.MaskedArray)):
         raise InvalidType(
             f"a store keeps an ndarray as a tensor, which has numbers and no nulls, found {full_name(value)} of "
             f"{value.dtype}: put shmarrow.array(values) instead"
         )
+
+
+def _has_no_tensor(dtype: np.dtype[Any]) -> bool:
+    """Whether elements of a dtype are none of a tensor's: objects, text, structs, and units of time such as hours."""
+    kind = dtype.kind
+    if kind in "Mm":
+        return np.datetime_data(dtype) not in _UNITS[kind]
+    return kind in "OSTU" or dtype.names is not None
+
+
+_UNITS = {"m": [(unit, 1) for unit in ("s", "ms", "us", "ns")]}
+_UNITS["M"] = [("D", 1), *_UNITS["m"]]
 
 
 def _check_type(type: DataType) -> None:

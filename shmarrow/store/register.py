@@ -1,8 +1,8 @@
 """What is known of objects beside what their files say: when they expire, and which process owns them.
 
 The register is a file in the control directory, a row for each object that expires or has an owner; most stores have
-none. An owner is a process that holds the lock of a file of its own there: when the process is gone, by whatever, so is
-the lock. Rules kept here:
+none. An owner is a process that holds the lock of a file of its own there: when the process is gone, however it ended,
+so is the lock. Rules kept here:
 
 * a row names its object by inode and exact time of publishing, so it stays with the object when that is renamed, and
   means nothing once the object is replaced or removed, whoever has its inode then;

@@ -56,8 +56,8 @@ class Store:
         ``shm:NAME``: POSIX shared memory, where the object OBJECT is what any program opens as
         ``shm_open("/NAME.OBJECT")``. Or the path of a directory, made if it is not there, of mapped files.
     capacity : int, optional
-        The most bytes that all objects may take. All who write to a store should give the same; who gives none is not
-        held to any.
+        The most bytes that all objects may take. All who write to a store should give the same; a process that gives
+        none has no limit.
     mode : int
         Permissions of the store: 0600 lets nobody else in, 0640 lets the group read. Published objects are never
         writable.
@@ -67,7 +67,7 @@ class Store:
     durable : bool
         Objects survive a crash of the machine: file and directory are synced before `put` returns.
     owned : bool
-        What is put belongs to this process: when it ends, by whatever, its objects may be collected.
+        What is put belongs to this process: however it ends, its objects may be collected.
     trust : bool
         Accept a directory that other users own or may write to, and their objects.
 

@@ -37,13 +37,13 @@ from shmarrow.ipc.schema.cache import read_schema
 from shmarrow.naming import several
 from shmarrow.sources.base import Source
 from shmarrow.states import CLOSE, CLOSED, OPEN, READ, StateMachine, Transitions
-from shmarrow.tables import Table
 from shmarrow.types import Metadata, Schema, as_metadata
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
     from shmarrow.ipc.batch.projection import Projection
+    from shmarrow.tables import Table
 
 TRANSITIONS: Transitions = {OPEN: {READ: OPEN, CLOSE: CLOSED}, CLOSED: {CLOSE: CLOSED}}
 """States of a reader, which reads no byte that it could not read again: no error is the end of it."""
@@ -282,6 +282,8 @@ class RecordBatchFileReader:
 
     def read_all(self) -> Table:
         """All batches, as a table; copies nothing. Of a file that is read by ranges, it reads the columns now."""
+        from shmarrow.tables import Table
+
         file = self._opened()
         return Table(self.schema, list(self._read_ranges(file) if file.ranged else self))
 
