@@ -182,8 +182,19 @@ class ChunkedArray:
         return whole
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> npt.NDArray[Any]:
+        """The values as an ndarray, see :meth:`to_numpy`; numbers and times that do not fit ``dtype`` are refused.
+
+        Raises
+        ------
+        InvalidData
+            If a value does not fit ``dtype``, of which a null does not fit integers and truth values.
+        CopyRequired
+            If a copy is needed and ``copy`` is False.
+        """
+        from shmarrow.convert.ndarray import as_dtype
+
         result = self.to_numpy(zero_copy_only=copy is False)
-        return np.array(result, dtype, copy=copy) if dtype is not None or copy else result
+        return as_dtype(result, dtype, copy) if dtype is not None or copy else result
 
     def is_null(self, *, nan_is_null: bool = False) -> ChunkedArray:
         """True for null slots, in chunks of :class:`BooleanArray`; see :meth:`Array.is_null`."""

@@ -105,7 +105,7 @@ class Columns(Generic[Column]):
     @classmethod
     def from_arrays(
         cls,
-        arrays: Sequence[Any],
+        arrays: Iterable[Any],
         names: Sequence[str] | None = None,
         schema: Schema | None = None,
         metadata: MetadataLike | None = None,
@@ -114,7 +114,7 @@ class Columns(Generic[Column]):
 
         Parameters
         ----------
-        arrays : sequence
+        arrays : iterable
             Arrays, chunked arrays, or anything that :func:`shmarrow.array` accepts.
         names : sequence of str, optional
             A name for each; their types are those of the arrays.
@@ -153,7 +153,10 @@ class Columns(Generic[Column]):
         """Values as the column of a field, or with a name; errors say which column."""
         name, type = (field.name, field.type) if isinstance(field, Field) else (field, None)
         try:
-            return cls._as_column(values, type)
+            column = cls._as_column(values, type)
+            if isinstance(field, Field) and not field.nullable and field.type.layout != "null" and column.null_count:
+                raise InvalidData(f"expected no null, as the field is not nullable, found {column.null_count}")
+            return column
         except (InvalidArgument, InvalidData, InvalidType) as error:
             raise error.__class__(f"column {shown(name)}: {error}") from None
 
@@ -475,12 +478,15 @@ class Columns(Generic[Column]):
         Raises
         ------
         InvalidData
-            If there are 64-bit integers beside floats, and one of them has no exact float.
+            If there are 64-bit integers beside floats, and one of them has no exact float; if a value does not fit
+            ``dtype``.
         """
         if copy is False:
             raise CopyRequired("columns lie apart in memory, so an ndarray of all of them has to be a copy")
         result = as_matrix(self.schema.names, self.columns, self.num_rows)
-        return result if dtype is None else result.astype(dtype, copy=False)
+        from shmarrow.convert.ndarray import as_dtype
+
+        return as_dtype(result, dtype, None)
 
     def equals(self, other: Any, check_metadata: bool = False) -> bool:
         """Same schema and same values; on request the same metadata too. A batch never equals a table."""

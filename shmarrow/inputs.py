@@ -9,7 +9,6 @@ from shmarrow.chunked import ChunkedArray
 from shmarrow.columns import Columns
 from shmarrow.errors import InvalidArgument, InvalidType, full_name, not_expected
 from shmarrow.layout.arguments import as_array
-from shmarrow.naming import several
 from shmarrow.types import DataType, MetadataLike, Schema
 
 C = TypeVar("C", bound=Columns[Any])
@@ -40,7 +39,7 @@ def made_from(
     if not frame and not any(hasattr(data, name) for name in _INTERFACES):
         if hasattr(type(data), "schema") or not isinstance(data, Iterable):
             raise not_expected("a mapping, arrays, or a data frame", data)
-        return kind.from_arrays(several(data, "arrays"), names, schema, metadata)
+        return kind.from_arrays(data, names, schema, metadata)
     if names is not None:
         raise InvalidArgument("a data frame has its own names; expected no others")
     if frame:

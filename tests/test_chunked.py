@@ -103,7 +103,7 @@ WRONG: dict[str, tuple[Callable[[Any], Any], type[Exception], str]] = {
     "chunk by name": (lambda c: c.chunk("a"), sa.InvalidType, "the number of a chunk, an int, found 'a'"),
     "chunk from the end": (lambda c: c.chunk(-1), sa.IndexOutOfRange, "no chunk -1"),
     "take beyond": (lambda c: c.take([0, 5]), sa.IndexOutOfRange, "index 5 is out of range: the column has 5"),
-    "take before": (lambda c: c.take([-1]), sa.IndexOutOfRange, "from -1 to -1"),
+    "take before": (lambda c: c.take([-1]), sa.IndexOutOfRange, "index -1 is out of range"),
     "take a mask": (lambda c: c.take([True] * 5), sa.InvalidType, "truth values"),
     "take floats": (lambda c: c.take([1.0]), sa.InvalidType, "integers"),
     "take rows": (lambda c: c.take([[1]]), sa.InvalidArgument, "shape"),

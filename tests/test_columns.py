@@ -260,7 +260,7 @@ OPERATIONS: dict[str, Callable[[Any, Any], Any]] = {
     "drop column": lambda rows, lib: rows.drop_columns("n"),
     "remove": lambda rows, lib: rows.remove_column(2),
     "add": lambda rows, lib: rows.add_column(1, "new", column_for(rows, lib)),
-    "add at the end": lambda rows, lib: rows.add_column(4, lib.field("new", lib.int64(), False), column_for(rows, lib)),
+    "add at the end": lambda rows, lib: rows.add_column(4, lib.field("new", lib.int64()), column_for(rows, lib)),
     "append": lambda rows, lib: rows.append_column("new", column_for(rows, lib)),
     "append the same name": lambda rows, lib: rows.append_column("n", column_for(rows, lib)),
     "set": lambda rows, lib: rows.set_column(

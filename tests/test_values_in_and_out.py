@@ -283,3 +283,103 @@ def test_counts_and_numbers_of_numpy_are_in_utc() -> None:
     theirs = pa.array(np.array([5], "M8[s]")).cast(pa.timestamp("s", "Europe/Paris")).to_pylist()
     for values in (np.array([5], "M8[s]"), [np.datetime64(5, "s")], [5]):
         assert sa.array(values, sa.timestamp("s", "Europe/Paris")).to_pylist() == theirs
+
+
+# --- ndarrays of another dtype ------------------------------------------------------------------------------------
+
+EXACT: list[tuple[Any, str, list[Any]]] = [
+    ([1, 300], "i2", [1, 300]), ([1.0, -2.0], "i8", [1, -2]), ([1, 2], "f4", [1.0, 2.0]),
+    ([0.1], "f4", [np.float32(0.1)]),
+    ([True, False], "i1", [1, 0]), ([1, 0], "?", [True, False]), ([1, None], "O", [1.0, "nan"]),
+    ([1, 2], "U3", ["1", "2"]), ([1, 2], "c16", [1, 2]), (["a"], "O", ["a"]),
+    ([np.datetime64(5, "s"), None], "M8[ns]", [5 * 10**9, "nat"]), ([np.datetime64(5, "s")], "M8[h]", [0]),
+    ([np.timedelta64(5, "s"), None], "m8[ms]", [5000, "nat"]), ([np.datetime64(5000, "ms")], "M8[s]", [5]),
+]  # fmt: skip
+LOSSES: list[tuple[Any, str]] = [
+    ([300], "i1"), ([-1], "u8"), ([1.5], "i8"), ([1, None], "i8"), ([2**53 + 1], "f8"), ([2**24 + 1], "f4"),
+    ([1e300], "f4"), ([2], "?"), ([np.datetime64(1500, "ms")], "M8[s]"), ([np.timedelta64(1, "ns")], "m8[us]"),
+    ([np.datetime64(2**62, "s")], "M8[ns]"),
+]  # fmt: skip
+FORMS = {
+    "Array": sa.array,
+    "ChunkedArray": lambda values: sa.chunked_array([sa.array(values), sa.array(values)]).slice(0, len(values)),
+    "RecordBatch": lambda values: sa.record_batch({"a": values}),
+    "Table": lambda values: sa.table({"a": values}),
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize(("values", "dtype"), LOSSES, ids=[f"{values} {dtype}" for values, dtype in LOSSES])
+def test_an_ndarray_of_another_dtype_has_the_same_values_or_is_refused(values: Any, dtype: str, form: str) -> None:
+    with pytest.raises(sa.InvalidData, match=r"slot [01] holds"):
+        np.asarray(FORMS[form](values), dtype=dtype)
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize(("values", "dtype", "expected"), EXACT, ids=[f"{row[0]} {row[1]}" for row in EXACT])
+def test_an_ndarray_of_another_dtype(values: Any, dtype: str, expected: list[Any], form: str) -> None:
+    found = np.asarray(FORMS[form](values), dtype=dtype).reshape(-1)
+    assert found.dtype == np.dtype(dtype)
+    plain = found.view("i8") if found.dtype.kind in "mM" else found
+    assert ["nat" if value == -(2**63) else "nan" if value != value else value for value in plain.tolist()] == expected
+
+
+def test_copies_of_ndarrays_are_made_when_asked_for() -> None:
+    array = sa.array(np.arange(3))
+    assert np.shares_memory(np.asarray(array), array.values)
+    assert np.shares_memory(np.asarray(array, dtype="i8", copy=False), array.values)
+    assert not np.shares_memory(np.array(array, copy=True), array.values)
+    assert not np.shares_memory(np.array(array, dtype="i8", copy=True), array.values)
+    with pytest.raises(sa.CopyRequired, match="int64 have no int8 form"):
+        np.asarray(array, dtype="i1", copy=False)
+    matrix = np.asarray(sa.array([[1, 2], [3, 4]], sa.list_("int64", 2)), dtype="f4")
+    assert (matrix.dtype.str, np.asarray(matrix).tolist()) == ("<f4", [[1.0, 2.0], [3.0, 4.0]])
+
+
+# --- fields that are not nullable ---------------------------------------------------------------------------------
+
+REQUIRED = sa.field("a", sa.int8(), nullable=False)
+SCHEMA = sa.schema([REQUIRED])
+SORTED = sa.map_("string", "int64", keys_sorted=True)
+NULLS: dict[str, Any] = {
+    "table": lambda null: sa.table({"a": [1, null]}, schema=SCHEMA),
+    "table of arrays": lambda null: sa.table([sa.array([1, null], "int8")], schema=SCHEMA),
+    "table of other arrays": lambda null: sa.table([sa.array([1, null], "int64")], schema=SCHEMA),
+    "record_batch": lambda null: sa.record_batch([[1, null]], schema=SCHEMA),
+    "from_pylist": lambda null: sa.Table.from_pylist([{"a": 1}, {"a": null}], schema=SCHEMA),
+    "append_column": lambda null: sa.table({"b": [1, 2]}).append_column(REQUIRED, [null, 1]),
+    "set_column": lambda null: sa.record_batch({"b": [1, 2]}).set_column(0, REQUIRED, [null, 1]),
+    "structs": lambda null: sa.StructArray.from_arrays([[1, null]], fields=[REQUIRED]),
+    "structs of a type": lambda null: sa.StructArray.from_arrays([[1, null]], type=sa.struct([REQUIRED])),
+    "lists": lambda null: sa.ListArray.from_arrays([0, 2], [1, null], type=sa.list_(REQUIRED)),
+    "list views": lambda null: sa.ListViewArray.from_arrays([0], [2], [1, null], type=sa.list_view(REQUIRED)),
+    "lists of a size": lambda null: sa.FixedSizeListArray.from_arrays([1, null], type=sa.list_(REQUIRED, 2)),
+    "maps": lambda null: sa.MapArray.from_arrays([0, 2], ["x", "y"], [1, null], type=sa.map_("string", REQUIRED)),
+    "values of lists": lambda null: sa.array([[1], [null]], sa.list_(REQUIRED)),
+    "values of structs": lambda null: sa.array([{"a": 1}, {"a": null}], sa.struct([REQUIRED])),
+}
+
+
+@pytest.mark.parametrize("name", NULLS)
+def test_a_null_does_not_go_into_a_field_that_is_not_nullable(name: str) -> None:
+    assert len(NULLS[name](7)) >= 1
+    with pytest.raises(sa.InvalidData, match="not nullable"):
+        NULLS[name](None)
+
+
+def test_nulls_above_a_field_that_is_not_nullable_are_taken() -> None:
+    structs = sa.StructArray.from_arrays([[None, 1]], fields=[REQUIRED], mask=[True, False])
+    assert structs.to_pylist() == [None, {"a": 1}]
+    assert sa.array([None, {"a": 1}], sa.struct([REQUIRED])).to_pylist() == [None, {"a": 1}]
+    assert sa.array([None, [1]], sa.list_(REQUIRED)).to_pylist() == [None, [1]]
+
+
+def test_maps_with_sorted_keys_are_sorted() -> None:
+    with pytest.raises(
+        sa.InvalidData, match="slot 0 has the key 'a' after 'b', but the type says that keys are sorted"
+    ):
+        sa.MapArray.from_arrays([0, 2], ["b", "a"], [1, 2], type=SORTED)
+    with pytest.raises(sa.InvalidData):
+        sa.MapArray.from_arrays([0, 5, 2], ["b", "a"], [1, 2], type=SORTED)
+    found = sa.MapArray.from_arrays([0, 1, 2], ["b", "a"], [1, 2], type=SORTED)
+    assert found.to_pylist() == pa.MapArray.from_arrays([0, 1, 2], ["b", "a"], [1, 2]).to_pylist()

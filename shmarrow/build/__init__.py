@@ -22,6 +22,7 @@ from shmarrow.layout.from_values import array_from_pylist
 from shmarrow.layout.list_forms import LISTS
 from shmarrow.layout.making import make_array
 from shmarrow.layout.memory import frozen
+from shmarrow.layout.validation import check_required
 from shmarrow.types import DataType
 from shmarrow.types.descriptors import simple_types
 
@@ -356,6 +357,8 @@ def _of_values(values: Sequence[Any], wanted: DataType | None, valid: Mask | Non
     type = type_of_values(values, kinds) if wanted is None else wanted
     try:
         result = array_from_pylist(values, type, kinds)
+        if type.fields and wanted is not None and type.layout != "map":
+            check_required(result)
     except (InvalidData, InvalidType) as error:
         raise _located(error, values, type) from error.__cause__
     return nan_to_null(result) if nan_is_null else result

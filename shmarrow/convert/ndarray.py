@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 import numpy as np
 
 from shmarrow.bitmap import Mask
 from shmarrow.convert import storage, time
 from shmarrow.convert.exact import Values, faults
-from shmarrow.errors import InvalidArgument, InvalidType
-from shmarrow.types import DataType, IntType, from_numpy_dtype
+from shmarrow.errors import CopyRequired, InvalidArgument, InvalidType
+from shmarrow.types import DataType, IntType, duration, from_numpy_dtype, timestamp
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
 
 
 def from_ndarray(type: DataType, values: Values, valid: Mask | None, safe: bool = True) -> Values:
@@ -61,3 +66,46 @@ def from_ndarray(type: DataType, values: Values, valid: Mask | None, safe: bool 
         counts = IntType(8 * wanted.itemsize, True)
         values, given = storage.convert(values, valid, given, counts, safe), counts
     return storage.convert(values, valid, given, type, safe)
+
+
+def as_dtype(values: npt.NDArray[Any], dtype: Any, copy: bool | None) -> npt.NDArray[Any]:
+    """An ndarray in another dtype, for ``__array__``.
+
+    Numbers and times come exactly or not at all, where the dtype is that of a type; numpy casts anything else.
+
+    Parameters
+    ----------
+    values : ndarray
+        Of any shape; NaN and NaT may stand for nulls.
+    dtype : dtype or None
+        The dtype; None for the one that the values have.
+    copy : bool, optional
+        True copies in any case, False never.
+
+    Raises
+    ------
+    InvalidData
+        If a value does not fit the dtype. NaT stays NaT, NaN is no integer.
+    CopyRequired
+        If a copy is needed and ``copy`` is False.
+    """
+    wanted = values.dtype if dtype is None else np.dtype(dtype)
+    if wanted == values.dtype:
+        return values.copy() if copy else values
+    if copy is False:
+        raise CopyRequired(f"values of {values.dtype} have no {wanted} form without a copy")
+    numbers = wanted.kind in "biuf" and values.dtype.kind in "biuf" and wanted.itemsize <= 8
+    if not numbers and (wanted.kind not in "mM" or wanted.kind != values.dtype.kind):
+        return values.astype(wanted)
+    unit, count = ("", 1) if numbers else np.datetime_data(wanted)
+    if not numbers and (count != 1 or unit not in ("s", "ms", "us", "ns")):
+        return values.astype(wanted)
+    flat = values.reshape(-1)
+    if numbers:
+        made = from_ndarray(from_numpy_dtype(wanted), flat, None)
+    else:
+        missing = np.isnat(flat)
+        made = from_ndarray(timestamp(unit) if wanted.kind == "M" else duration(unit), flat, ~missing).view(wanted)
+        if missing.any():
+            made = np.where(missing, np.array("NaT", wanted), made)
+    return made.astype(wanted, copy=np.may_share_memory(made, values)).reshape(values.shape)

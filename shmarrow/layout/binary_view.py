@@ -388,7 +388,16 @@ class BinaryViewArray(Array, late=True):
     @classmethod
     def from_pylist(cls, type: Any, values: Sequence[Any], valid: Mask | None) -> Self:
         data, lengths = join_bytes(type, values, valid)
-        return cls.over(type, np.frombuffer(data, np.uint8), offsets_from(lengths), valid)
+        offsets = offsets_from(lengths)
+        made = cls.over(type, np.frombuffer(data, np.uint8), offsets, valid)
+        long = np.flatnonzero(lengths > INLINE)
+        if len(made._buffers) != 3 or int(lengths[long].sum()) == len(data):
+            return made
+        # Short values lie in their views: leave them out of the one data buffer.
+        words, kept = made._words().copy(), offsets_from(lengths[long])
+        words[long, 1] = kept[:-1].view(np.uint64) << HALF
+        buffers = [made._buffers[0], frozen(words), gather_bytes(made.data_buffers[0], offsets[long], lengths[long])]
+        return cls._made(type, len(values), buffers, made.null_count)
 
     @classmethod
     def over(cls, type: Any, data: Bytes, offsets: npt.NDArray[Any], valid: Mask | None = None) -> Self:

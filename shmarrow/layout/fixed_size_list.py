@@ -16,6 +16,7 @@ from shmarrow.layout.list_forms import Lists
 from shmarrow.layout.making import check_slots, concat_arrays, make_array, nulls, spread
 from shmarrow.layout.memory import Indices, check_expansion, validity_of
 from shmarrow.layout.preview import Budget
+from shmarrow.layout.validation import check_required
 from shmarrow.types import DataType, Field, list_
 
 if TYPE_CHECKING:
@@ -173,4 +174,5 @@ class FixedSizeListArray(Lists):
         validity, count = masked_validity(mask, length)
         result: Self = make_array(made, length, [validity], count, 0, [child])
         result.validate()
+        check_required(result)
         return result

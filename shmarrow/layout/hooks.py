@@ -31,7 +31,6 @@ import numpy as np
 from shmarrow import bitmap
 from shmarrow.bitmap import Mask
 from shmarrow.buffer import Bytes
-from shmarrow.convert.storage import no_way
 from shmarrow.errors import EXPANDED_VALUES, InvalidData, InvalidType
 from shmarrow.layout import validation
 from shmarrow.layout.listing import LISTING
@@ -174,6 +173,7 @@ class LayoutHooks:
             own = self._mask()
             if own is not None:
                 valid = own[indices] if valid is None else own[indices] & valid
+                valid = None if valid.all() else valid
             return self._gather(indices) if valid is None else self._gather_valid(indices, valid)._masked(valid)
         except MemoryError:
             raise no_memory(self, len(indices)) from None
@@ -379,6 +379,8 @@ class LayoutHooks:
         """An array of any type as a type of this class; overridden where that says more than the source's ``_cast``."""
         result = array._cast(target, safe)
         if result is None:
+            from shmarrow.convert.storage import no_way
+
             raise no_way(array.type, target)
         return result
 

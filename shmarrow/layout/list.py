@@ -29,6 +29,7 @@ from shmarrow.layout.offsets import (
     trimmed_offsets,
 )
 from shmarrow.layout.preview import Budget
+from shmarrow.layout.validation import check_required
 from shmarrow.types import DataType, Field, large_list, list_
 
 if TYPE_CHECKING:
@@ -184,6 +185,7 @@ class ListArray(Lists):
         wanted = None if type is None else cls._expect(type)
         child = as_array(values, "values", None if wanted is None else wanted.fields[0].type)
         result: Self = cls._from_child(offsets, child, wanted or cls._type_over(child.type), mask)
+        check_required(result)
         return result
 
     @classmethod

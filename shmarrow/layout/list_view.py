@@ -18,6 +18,7 @@ from shmarrow.layout.memory import Indices, check_expansion, frozen, offsets_of,
 from shmarrow.layout.preview import Budget
 from shmarrow.layout.repeats import check_repeats, has_fixed_width
 from shmarrow.layout.runs import PIECE
+from shmarrow.layout.validation import check_required
 from shmarrow.types import DataType, Field, large_list_view, list_view
 
 if TYPE_CHECKING:
@@ -234,6 +235,7 @@ class ListViewArray(Lists, late=True):
         validity, count = masked_validity(mask, len(starts), known)
         result: Self = make_array(made, len(starts), [validity, frozen(starts), frozen(lengths)], count, 0, [child])
         result.validate()
+        check_required(result)
         return result
 
     @classmethod

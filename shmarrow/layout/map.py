@@ -22,7 +22,7 @@ from shmarrow.layout.list import ListArray
 from shmarrow.layout.list_forms import LISTS, cast_lists
 from shmarrow.layout.making import make_array
 from shmarrow.layout.memory import Indices, check_expansion
-from shmarrow.layout.validation import check_no_nulls
+from shmarrow.layout.validation import check_no_nulls, check_required
 from shmarrow.types import DataType, EncodedType, Field, FixedSizeBinaryType, IntervalType, StructType, map_
 
 
@@ -136,7 +136,8 @@ class MapArray(ListArray):
         ------
         InvalidData
             If the ends of the offsets do not lie within the keys, a key is null, there are not as many items as keys,
-            or one of them has another type than ``type`` says.
+            one of them has another type than ``type`` says, an item is null whose field is not nullable, or the type
+            says that keys are sorted and they are not.
         InvalidType
             If the offsets are not integers, or the type is not one of maps.
         InvalidArgument
@@ -153,6 +154,9 @@ class MapArray(ListArray):
         made = made or map_(parts[0].type, parts[1].type)
         entries = make_array(made.entries_field.type, len(parts[0]), [None], 0, 0, parts)
         result: Self = cls._from_child(offsets, entries, made, mask)
+        if made.keys_sorted or not made.item_field.nullable:
+            check_required(result)
+            result._check_values()
         return result
 
     @classmethod

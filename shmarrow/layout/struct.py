@@ -18,6 +18,7 @@ from shmarrow.layout.listing import LISTING
 from shmarrow.layout.making import check_slots, concat_arrays, make_array, nulls
 from shmarrow.layout.memory import Indices, check_expansion, validity_of
 from shmarrow.layout.preview import Budget
+from shmarrow.layout.validation import check_required
 from shmarrow.types import DataType, Field, struct
 
 
@@ -196,7 +197,8 @@ class StructArray(Array):
         Raises
         ------
         InvalidData
-            If the children have several lengths, or other types than the fields.
+            If the children have several lengths, or other types than the fields, or nulls where a field is not
+            nullable.
         InvalidType
             If the type is not one of structs.
         InvalidArgument
@@ -227,6 +229,7 @@ class StructArray(Array):
         validity, count = masked_validity(mask, length)
         result: Self = make_array(made, length, [validity], count, 0, children)
         result.validate()
+        check_required(result)
         return result
 
 

@@ -85,6 +85,13 @@ def check_nullability(array: Any, live: Mask | None) -> None:
             raise type(error)(f"{name}: {error}") from None
 
 
+def check_required(array: Any) -> None:
+    """Nulls under fields that are not nullable, in an array over parts that a caller gave; free without such fields."""
+    if _has_required(array._type):
+        array._check_references()
+        array._check_nullability(None)
+
+
 def check_no_nulls(name: str, child: Any, used: Mask | None, where: str) -> None:
     """The slots of a child that are ``used``, None for all, are not null."""
     missing = child._logical_nulls()
