@@ -16,7 +16,7 @@ import numpy as np
 
 from shmarrow.bitmap import Mask
 from shmarrow.columns import Columns, Key
-from shmarrow.errors import InvalidArgument, InvalidData, InvalidType, counted, not_expected
+from shmarrow.errors import InvalidArgument, InvalidData, InvalidType, counted, not_expected, shown
 from shmarrow.layout.array import Array
 from shmarrow.layout.making import check_slots
 from shmarrow.layout.memory import Indices, check_expansion, slice_bounds
@@ -287,9 +287,9 @@ class RecordBatch(Columns[Array]):
             If it is not an int.
         """
         if max_chunksize is not None and not isinstance(max_chunksize, (int, np.integer)):
-            raise InvalidType(f"max_chunksize is an int, found {max_chunksize!r:.80}")
+            raise InvalidType(f"max_chunksize is an int, found {shown(max_chunksize)}")
         if max_chunksize is not None and max_chunksize < 1:
-            raise InvalidArgument(f"max_chunksize is at least 1, found {max_chunksize}")
+            raise InvalidArgument(f"max_chunksize is at least 1, found {shown(max_chunksize)}")
         if max_chunksize is None or self.num_rows <= max_chunksize:
             return [self]
         return [self.slice(start, max_chunksize) for start in range(0, self.num_rows, max_chunksize)]

@@ -25,12 +25,13 @@ from shmarrow.errors import (
     Place,
     full_name,
     moved,
+    shown,
 )
 from shmarrow.layout.arguments import as_array, checked_positions
 from shmarrow.layout.array import Array
 from shmarrow.layout.dictionary import with_one_dictionary
 from shmarrow.layout.making import concat_arrays, nulls
-from shmarrow.layout.memory import slice_bounds
+from shmarrow.layout.memory import range_of, slice_bounds
 from shmarrow.layout.selection import selection
 from shmarrow.layout.sizes import buffer_bytes
 from shmarrow.places import Places, cut, places, sorted_places, starts_of
@@ -131,9 +132,9 @@ class ChunkedArray:
         try:
             number = as_index(i)
         except TypeError:
-            raise InvalidType(f"expected the number of a chunk, an int, found {i!r:.80}") from None
+            raise InvalidType(f"expected the number of a chunk, an int, found {shown(i)}") from None
         if not 0 <= number < len(self.chunks):
-            raise IndexOutOfRange(f"no chunk {number}: there are {len(self.chunks)}")
+            raise IndexOutOfRange(f"no chunk {shown(number)}: there are {len(self.chunks)}")
         found: Array = self.chunks[number]
         return found
 
@@ -316,7 +317,7 @@ class ChunkedArray:
 
     def __getitem__(self, key: Slice | SupportsIndex) -> Any:
         if isinstance(key, slice):
-            start, stop, step = key.indices(len(self))
+            start, stop, step = range_of(key, len(self))
             if step != 1:
                 return self.take(np.arange(start, stop, step))
             return self.slice(start, max(stop - start, 0))
@@ -325,7 +326,7 @@ class ChunkedArray:
         except TypeError:
             raise InvalidType(f"a column is indexed by int or slice, found {type(key).__name__}") from None
         if not -len(self) <= index < len(self):
-            raise IndexOutOfRange(f"index {index} is out of range: the column has {len(self)} values")
+            raise IndexOutOfRange(f"index {shown(index)} is out of range: the column has {len(self)} values")
         index += len(self) if index < 0 else 0
         at = int(np.searchsorted(self._starts, index, "right")) - 1
         return self.chunks[at][index - int(self._starts[at])]
@@ -340,9 +341,9 @@ class ChunkedArray:
     __hash__ = None  # type: ignore[assignment]
 
     def __repr__(self) -> str:
-        shown = ",\n ".join(str(chunk) for chunk in self.chunks[:5])
+        parts = ",\n ".join(str(chunk) for chunk in self.chunks[:5])
         more = f",\n ... {len(self.chunks) - 5} more chunks" if len(self.chunks) > 5 else ""
-        return f"<shmarrow.ChunkedArray {self.type}, length {len(self)}, {len(self.chunks)} chunks>\n[{shown}{more}]"
+        return f"<shmarrow.ChunkedArray {self.type}, length {len(self)}, {len(self.chunks)} chunks>\n[{parts}{more}]"
 
 
 def chunked_array(arrays: Any, type: DataType | str | None = None) -> ChunkedArray:
@@ -369,7 +370,7 @@ def chunked_array(arrays: Any, type: DataType | str | None = None) -> ChunkedArr
     if isinstance(arrays, ChunkedArray):
         return ChunkedArray(arrays.chunks, arrays.type if wanted is None else wanted)
     if isinstance(arrays, (str, bytes)) or not isinstance(arrays, Iterable):
-        raise InvalidType(f"expected an iterable of arrays, found {arrays!r:.80}")
+        raise InvalidType(f"expected an iterable of arrays, found {shown(arrays)}")
     chunks: list[Any] = []
     for item in [arrays] if isinstance(arrays, Array) else arrays:
         made = item if isinstance(item, ChunkedArray) else as_array(item, "arrays", wanted)

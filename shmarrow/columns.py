@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeVar, overloa
 
 import numpy as np
 
-from shmarrow.errors import CopyRequired, InvalidArgument, InvalidData, InvalidType, counted, not_expected
+from shmarrow.errors import CopyRequired, InvalidArgument, InvalidData, InvalidType, counted, not_expected, shown
 from shmarrow.layout.arguments import checked_positions
+from shmarrow.layout.memory import range_of
 from shmarrow.layout.selection import selection
 from shmarrow.layout.sizes import buffer_bytes
 from shmarrow.naming import by_name, checked_schema, common_length, fields_at, given_fields, renamed, several
@@ -157,7 +158,7 @@ class Columns(Generic[Column]):
                 raise InvalidData(f"expected no null, as the field is not nullable, found {column.null_count}")
             return column
         except (InvalidArgument, InvalidData, InvalidType) as error:
-            raise error.__class__(f"column {name!r}: {error}") from None
+            raise error.__class__(f"column {shown(name)}: {error}") from None
 
     @classmethod
     def from_pydict(
@@ -204,7 +205,7 @@ class Columns(Generic[Column]):
             if not known.issuperset(row):
                 extra = next(name for name in row if name not in known)
                 whence = " (from the first row); pass a schema that names them all" if schema is None else ""
-                raise InvalidArgument(f"row {i} has the key {extra!r:.80}, but the columns are {names[:20]}{whence}")
+                raise InvalidArgument(f"row {i} has the key {shown(extra)}, but the columns are {names[:20]}{whence}")
         columns = [[row.get(name) for row in rows] for name in names]
         if not names:
             return cls._over(schema or Schema((), metadata), [], len(rows))
@@ -258,7 +259,7 @@ class Columns(Generic[Column]):
     def __getitem__(self, key: Key | Slice) -> Self | Column:
         """A column by position or name, or rows by slice."""
         if isinstance(key, slice):
-            start, stop, step = key.indices(self.num_rows)
+            start, stop, step = range_of(key, self.num_rows)
             if step != 1:
                 return self.take(np.arange(start, stop, step))
             return self.slice(start, max(stop - start, 0))
@@ -361,7 +362,7 @@ class Columns(Generic[Column]):
         if isinstance(names, Mapping):
             for old in names:
                 if not isinstance(old, str):
-                    raise InvalidType(f"columns are renamed by their names, which are strings, found {old!r:.80}")
+                    raise InvalidType(f"columns are renamed by their names, which are strings, found {shown(old)}")
             new = {self._schema.index_of(old): name for old, name in names.items()}
             names = [new.get(i, name) for i, name in enumerate(self._schema.names)]
         return self._with_schema(renamed(self._schema, names))

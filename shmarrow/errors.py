@@ -129,6 +129,19 @@ def counted(number: int, noun: str) -> str:
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
+def shown(value: object, length: int = 80) -> str:
+    """A value as messages show it: the first characters of its repr, or what it is where that fails.
+
+    The repr of an integer of more than 4,300 digits fails, and so may that of any object that a caller passes.
+    """
+    try:
+        return str.__str__(repr(value))[:length]
+    except Exception:
+        if isinstance(value, int):
+            return f"<{type(value).__name__} of {int.bit_length(value)} bits>"
+        return f"<{type(value).__name__} object>"
+
+
 def full_name(value: object) -> str:
     """The type of a value for error messages, with its package, as ``RecordBatch`` may be pyarrow's."""
     kind = type(value)
@@ -264,7 +277,7 @@ class Limits(Settings):
         self._fix(locals())
         for name, value in self._values().items():
             if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-                raise InvalidArgument(f"Limits.{name} must be an int of at least 1, found {value!r}")
+                raise InvalidArgument(f"Limits.{name} must be an int of at least 1, found {shown(value)}")
 
 
 DEFAULT_LIMITS = Limits()
@@ -273,7 +286,7 @@ DEFAULT_LIMITS = Limits()
 def as_limits(limits: Any) -> Limits:
     """The limits that a call was given; InvalidType for anything else."""
     if not isinstance(limits, Limits):
-        raise InvalidType(f"limits are a shmarrow.Limits, found {limits!r:.80}")
+        raise InvalidType(f"limits are a shmarrow.Limits, found {shown(limits)}")
     return limits
 
 

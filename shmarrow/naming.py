@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
-from shmarrow.errors import FieldNotFound, InvalidArgument, InvalidType, full_name, not_expected
+from shmarrow.errors import FieldNotFound, InvalidArgument, InvalidType, full_name, not_expected, shown
 from shmarrow.types import Field, MetadataLike, Schema
 
 T = TypeVar("T")
@@ -47,8 +47,8 @@ def several(values: Iterable[T], what: str) -> tuple[T, ...]:
     if not hasattr(values, "__iter__") and hasattr(values, "schema"):
         raise InvalidType(f"expected a list of {what}, found one {full_name(values)}")
     if isinstance(values, (str, bytes)) or not hasattr(values, "__iter__"):
-        one = f"; write [{values!r:.80}] for one" if isinstance(values, (str, bytes, int)) and "names" in what else ""
-        raise InvalidType(f"expected a list of {what}, found {values!r:.80}{one}")
+        one = f"; write [{shown(values)}] for one" if isinstance(values, (str, bytes, int)) and "names" in what else ""
+        raise InvalidType(f"expected a list of {what}, found {shown(values)}{one}")
     return tuple(values)
 
 
@@ -66,7 +66,7 @@ def renamed(schema: Schema, names: Sequence[str]) -> Schema:
     if set(map(type, names)) != {str}:
         for name in names:
             if not isinstance(name, str):
-                raise InvalidType(f"the name of a column is a string, found {name!r:.80}")
+                raise InvalidType(f"the name of a column is a string, found {shown(name)}")
     if len(names) != len(schema):
         raise InvalidArgument(f"{len(names)} names for {len(schema)} columns")
     return Schema(metadata=schema.metadata, source=_RenamedFields(schema, names))

@@ -15,7 +15,7 @@ from shmarrow.batch import RecordBatch
 from shmarrow.bitmap import Mask
 from shmarrow.chunked import ChunkedArray
 from shmarrow.columns import Columns, Key
-from shmarrow.errors import Closed, InvalidArgument, InvalidData, InvalidType, full_name, not_expected
+from shmarrow.errors import Closed, InvalidArgument, InvalidData, InvalidType, full_name, not_expected, shown
 from shmarrow.inputs import as_column, made_from
 from shmarrow.layout.array import Array
 from shmarrow.layout.making import nulls
@@ -429,7 +429,7 @@ def concat_tables(tables: Iterable[Table], promote_options: str = "none") -> Tab
     if not found:
         raise InvalidArgument("expected at least one table")
     if promote_options not in ("none", "default", "permissive"):
-        raise InvalidArgument(f"promote_options is 'none', 'default' or 'permissive', found {promote_options!r:.80}")
+        raise InvalidArgument(f"promote_options is 'none', 'default' or 'permissive', found {shown(promote_options)}")
     schema = found[0].schema
     if promote_options != "none":
         schema = unify_schemas([item.schema for item in found], promote_options=promote_options)

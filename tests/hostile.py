@@ -116,7 +116,7 @@ def _hold_to_validity(batch: Any) -> None:
     except sa.LimitExceeded:
         return
     except sa.InvalidData as error:
-        if "no time zone is named" in str(error):
+        if "unknown time zone" in str(error):
             return
         raise
     data = forms.write("stream-plain", [batch], batch.schema)

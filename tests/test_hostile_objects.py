@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import datetime as dt
+import pickle
 from typing import Any
 
 import numpy as np
@@ -128,3 +130,219 @@ def test_lists_are_as_long_as_they_are(base: Any, length: int) -> None:
     assert sa.array([kind([1, 2]), 3], union).to_pylist() == [{"a": 1, "b": 2}, 3]
     assert sa.array([kind([kind(["k", 1])])], sa.map_(sa.string(), sa.int64())).to_pylist() == [[("k", 1)]]
     assert sa.array([5, 6, 7]).take(kind([2, 0])).to_pylist() == [7, 5]
+
+
+# --- values that cannot be shown --------------------------------------------------------------------------------
+
+HUGE = 10**5000
+
+
+class Unshowable:
+    def __repr__(self) -> str:
+        raise KeyError("no repr")
+
+    __str__ = __repr__
+
+    def __neg__(self) -> Any:
+        return self
+
+
+class Shouting(int):
+    __repr__ = __str__ = Unshowable.__repr__  # type: ignore[assignment]
+
+    def __neg__(self) -> int:
+        return Shouting(-int(self))
+
+
+PAIRS = sa.record_batch({"a": [1, 2]})
+CALLS: dict[str, tuple[Any, type[Exception]]] = {
+    "array": (lambda value: sa.array([value]), sa.InvalidData),
+    "array-int8": (lambda value: sa.array([value], "int8"), sa.InvalidData),
+    "array-decimal": (lambda value: sa.array([value], sa.decimal128(5, 1)), sa.InvalidData),
+    "array-date": (lambda value: sa.array([value], "date32"), sa.InvalidData),
+    "array-string": (lambda value: sa.array([value], "string"), sa.InvalidType),
+    "array-bool": (lambda value: sa.array([value], "bool"), sa.InvalidType),
+    "array-list": (lambda value: sa.array([value], sa.list_(sa.int8())), sa.InvalidType),
+    "array-struct": (lambda value: sa.array([{value: 1}], sa.struct({"a": sa.int8()})), sa.InvalidType),
+    "array-map": (lambda value: sa.array([[value]], sa.map_(sa.string(), sa.int8())), sa.InvalidType),
+    "array-key": (lambda value: sa.array([{value: 1}]), sa.InvalidType),
+    "array-nested": (lambda value: sa.array([[value]], "int8"), sa.InvalidType),
+    "fill_null": (lambda value: sa.array([None], "int8").fill_null(value), sa.InvalidData),
+    "item": (lambda value: sa.array([1])[value], sa.IndexOutOfRange),
+    "take": (lambda value: sa.array([1]).take([value]), sa.IndexOutOfRange),
+    "slice": (lambda value: sa.array([1]).slice(-value), sa.IndexOutOfRange),
+    "slice-length": (lambda value: sa.array([1]).slice(0, -value), sa.InvalidArgument),
+    "nulls": (lambda value: sa.nulls(value), sa.LimitExceeded),
+    "nulls-negative": (lambda value: sa.nulls(-value), sa.InvalidArgument),
+    "precision": (lambda value: sa.decimal128(value, 1), sa.InvalidArgument),
+    "scale": (lambda value: sa.decimal128(5, value), sa.InvalidArgument),
+    "width": (lambda value: sa.binary(value), sa.InvalidArgument),
+    "list_size": (lambda value: sa.list_(sa.int8(), value), sa.InvalidArgument),
+    "unit": (lambda value: sa.timestamp(value), sa.InvalidArgument),
+    "name": (lambda value: sa.field(value, sa.int8()), sa.InvalidType),
+    "type": (lambda value: sa.field("a", value), sa.InvalidType),
+    "type_codes": (lambda value: sa.dense_union([sa.field("a", sa.int8())], [value]), sa.InvalidArgument),
+    "column": (lambda value: PAIRS.column(value), sa.IndexOutOfRange),
+    "remove_column": (lambda value: PAIRS.remove_column(value), sa.IndexOutOfRange),
+    "field": (lambda value: sa.struct({"a": sa.int8()}).field(value), sa.FieldNotFound),
+    "chunk": (lambda value: sa.chunked_array([[1]]).chunk(value), sa.IndexOutOfRange),
+    "chunked-item": (lambda value: sa.chunked_array([[1]])[value], sa.IndexOutOfRange),
+    "to_batches": (lambda value: PAIRS.to_batches(-value), sa.InvalidArgument),
+}
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_numbers_of_many_digits_are_refused_as_all_others(call: str) -> None:
+    function, expected = CALLS[call]
+    with pytest.raises(expected) as caught:
+        function(HUGE)
+    assert 10 < len(str(caught.value)) < 400
+    assert HUGE.bit_length() == 16610
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_objects_without_a_repr_are_refused_as_all_others(call: str) -> None:
+    function = CALLS[call][0]
+    for value in (Unshowable(), Shouting(2**70)):
+        with pytest.raises(sa.ShmarrowError) as caught:
+            function(value)
+        assert 10 < len(str(caught.value)) < 400
+
+
+def test_the_number_is_told_by_its_size() -> None:
+    with pytest.raises(sa.IndexOutOfRange, match="index <int of 16610 bits> is out of range"):
+        sa.array([1])[HUGE]
+    with pytest.raises(sa.InvalidType, match="cannot take <Unshowable object>"):
+        sa.array([Unshowable()], "int8")
+
+
+def test_as_many_nulls_as_can_be_counted() -> None:
+    assert len(sa.nulls(2**63 - 1)) == 2**63 - 1
+    for size in (2**63, 2**70):
+        with pytest.raises(sa.LimitExceeded, match=f"at most 2\\*\\*63 - 1, found {size}"):
+            sa.nulls(size)
+
+
+# --- types at the edge ------------------------------------------------------------------------------------------
+
+
+def test_unions_without_children_are_joined() -> None:
+    for union in (sa.UnionArray.from_dense([], [], []), sa.UnionArray.from_sparse([], [])):
+        joined = sa.concat_arrays([union, union])
+        joined.validate(full=True)
+        assert joined.type == union.type
+        assert joined.to_pylist() == []
+
+
+# --- time zones -------------------------------------------------------------------------------------------------
+
+
+class Zone(dt.tzinfo):
+    """A time zone whose offset is what it was made with, or raises it."""
+
+    def __init__(self, offset: Any) -> None:
+        self.offset = offset
+
+    def utcoffset(self, moment: Any) -> Any:
+        if isinstance(self.offset, Exception):
+            raise self.offset
+        return self.offset
+
+    def dst(self, moment: Any) -> Any:
+        return None
+
+    def __repr__(self) -> str:
+        return "Zone()"
+
+
+NOON = dt.datetime(2020, 1, 1, 12)
+STAMP = sa.timestamp("s", "UTC")
+
+
+def test_a_time_zone_without_an_offset_is_none() -> None:
+    unzoned = NOON.replace(tzinfo=Zone(None))
+    assert sa.array([unzoned, None, NOON], sa.timestamp("us")).to_pylist() == [NOON, None, NOON]
+    with pytest.raises(sa.InvalidType, match="which has no time zone"):
+        sa.array([NOON.replace(tzinfo=dt.UTC), unzoned], STAMP)
+    with pytest.raises(sa.InvalidType, match="expected datetimes with a time zone"):
+        sa.array([unzoned], sa.timestamp_with_offset("s"))
+
+
+@pytest.mark.parametrize(
+    "offset", [dt.timedelta(days=5), RuntimeError("lost"), 7, KeyError("x")], ids=["days", "raises", "int", "key"]
+)
+def test_a_time_zone_with_no_possible_offset_is_refused(offset: Any) -> None:
+    moment = NOON.replace(tzinfo=Zone(offset))
+    for type in (STAMP, sa.timestamp("ns"), sa.timestamp_with_offset("s")):
+        zone = None if type == sa.timestamp("ns") else dt.UTC
+        for values in ([moment], [NOON.replace(tzinfo=zone), None, moment]):
+            with pytest.raises(sa.InvalidData, match=r"Zone.*has no offset"):
+                sa.array(values, type)
+    with pytest.raises(sa.InvalidType, match="no name in Arrow"):
+        sa.array([moment])
+    with pytest.raises(sa.InvalidType, match="no name in Arrow"):
+        sa.timestamp("s", Zone(offset))
+
+
+# --- extension types that raise ---------------------------------------------------------------------------------
+
+
+class Picky(sa.ExtensionType):
+    extension_name = "test.picky"
+
+    def __init__(self) -> None:
+        super().__init__(sa.int64())
+
+    @classmethod
+    def deserialize(cls, storage_type: sa.DataType, serialized: bytes) -> sa.ExtensionType:
+        raise KeyError("lost")
+
+    def to_python(self, value: Any) -> Any:
+        return {1: "one"}[value]
+
+    def from_python(self, value: Any) -> Any:
+        return {"one": 1, "two": 2}[value]
+
+
+def test_conversions_of_extension_types_that_raise() -> None:
+    held = sa.array(["one", None, "two"], Picky())
+    assert held[:2].to_pylist() == ["one", None]
+    found = r"extension<test.picky>: slot 2: to_python\(2\) raised KeyError\(2\)"
+    for read in (held.to_pylist, lambda: held[2], lambda: sa.array([held[2]])):
+        with pytest.raises(sa.InvalidData, match=found) as caught:
+            read()
+        assert isinstance(caught.value.__cause__, KeyError)
+    assert "one" in repr(held)
+    assert "2" in repr(held)
+    found = r"slot 1: from_python\('ten'\) raised KeyError\('ten'\)"
+    with pytest.raises(sa.InvalidData, match=found) as caught:
+        sa.array(["one", "ten"], Picky())
+    assert isinstance(caught.value.__cause__, KeyError)
+    with pytest.raises(sa.InvalidData, match=r"from_python\('ten'\) raised"):
+        held.fill_null("ten")
+    with pytest.raises(sa.InvalidData, match=r"test.picky over int64: deserialize\(b''\) raised KeyError\('lost'\)"):
+        pickle.loads(pickle.dumps(Picky()))
+
+
+NESTS = {
+    "list": sa.list_,
+    "struct": lambda type: sa.struct({"a": type}),
+    "map": lambda type: sa.map_(sa.int8(), type),
+}
+
+
+def _nested(nest: str, levels: int) -> Any:
+    type: Any = sa.int8()
+    for _ in range(levels):
+        type = NESTS[nest](type)
+    return type
+
+
+@pytest.mark.parametrize("nest", NESTS)
+def test_types_nest_to_a_depth(nest: str) -> None:
+    with pytest.raises(sa.InvalidArgument, match="types nest up to 96 levels deep, found 97"):
+        _nested(nest, 3000)
+    type = _nested(nest, 48 if nest == "map" else 96)
+    assert "int8" in str(type)
+    assert hash(type) == hash(_nested(nest, 48 if nest == "map" else 96))
+    assert sa.schema({"a": type}).field("a").type == type

@@ -14,7 +14,7 @@ from shmarrow.build.infer import type_of_ndarray, type_of_values
 from shmarrow.build.nulls import nan_to_null, without_nan
 from shmarrow.build.sources import plain
 from shmarrow.convert import exact_items, kinds_of
-from shmarrow.errors import InvalidArgument, InvalidData, InvalidType, Place, moved
+from shmarrow.errors import InvalidArgument, InvalidData, InvalidType, Place, moved, shown
 from shmarrow.layout import arguments
 from shmarrow.layout.array import Array
 from shmarrow.layout.from_numpy import array_from_numpy
@@ -287,7 +287,7 @@ def _count(size: Any) -> int | None:
     try:
         count = index(size)
     except TypeError:
-        raise InvalidType(f"size is an int, found {size!r:.80}") from None
+        raise InvalidType(f"size is an int, found {shown(size)}") from None
     return count if count >= 0 else None
 
 
@@ -360,7 +360,7 @@ def _of_values(values: Sequence[Any], wanted: DataType | None, valid: Mask | Non
         if type.fields and wanted is not None and type.layout != "map":
             check_required(result)
     except (InvalidData, InvalidType) as error:
-        raise _located(error, values, type) from None
+        raise _located(error, values, type) from error.__cause__
     return nan_to_null(result) if nan_is_null else result
 
 

@@ -13,7 +13,7 @@ from shmarrow import types
 from shmarrow.bitmap import Mask
 from shmarrow.convert import exact_items, kinds_of
 from shmarrow.convert.python import DayTime, MonthDayNano
-from shmarrow.errors import InvalidType, Place, moved, placed
+from shmarrow.errors import InvalidType, Place, moved, placed, shown
 from shmarrow.layout.array import Array
 from shmarrow.layout.from_numpy import lists_of, type_of_dtype
 from shmarrow.layout.from_values import null_kinds
@@ -124,8 +124,8 @@ def _refuse(values: Sequence[Any], kinds: set[Any]) -> NoReturn:
         raise placed(InvalidType, "no single type fits all values: ", *parts, "; give the type")
     ((kind, slot),) = slots.items()
     hint = next((f": {_HINTS[cls.__name__]}" for cls in kind.__mro__ if cls.__name__ in _HINTS), "")
-    shown = " ".join(repr(values[slot]).split())
-    raise placed(InvalidType, Place((slot,)), f" is {shown:.80} of type {kind.__name__}, which has no type{hint}")
+    text = " ".join(shown(values[slot]).split())
+    raise placed(InvalidType, Place((slot,)), f" is {text} of type {kind.__name__}, which has no type{hint}")
 
 
 def _integers(values: Sequence[Any], kinds: set[Any]) -> DataType:
@@ -230,7 +230,7 @@ def _struct(values: Sequence[Any], above: tuple[Any, ...]) -> DataType:
         if value is not None:
             for key, item in value.items():
                 if not isinstance(key, str):
-                    what = f": the keys of dicts become field names, found {key!r:.80}; give a map type for maps"
+                    what = f": the keys of dicts become field names, found {shown(key)}; give a map type for maps"
                     raise placed(InvalidType, Place((i,)), what)
                 columns.setdefault(key, []).append(item)
     return types.struct({name: _of_field(name, column, values, above) for name, column in columns.items()})

@@ -20,7 +20,7 @@ from shmarrow.convert import kinds_of, time
 from shmarrow.convert.decimals import decimal_words
 from shmarrow.convert.exact import Fault, Values
 from shmarrow.convert.ndarray import from_ndarray
-from shmarrow.errors import InvalidData, InvalidType
+from shmarrow.errors import InvalidData, InvalidType, shown
 from shmarrow.types import DataType
 
 _type_of = type  # functions here have a parameter named type
@@ -28,6 +28,7 @@ _type_of = type  # functions here have a parameter named type
 _Taker: TypeAlias = Callable[[Any, Sequence[Any]], Values]
 
 _EPOCH = dt.datetime(1970, 1, 1)
+_EPOCH_UTC = _EPOCH.replace(tzinfo=dt.UTC)
 
 
 @functools.cache
@@ -108,11 +109,11 @@ _CODES = {"<i8": "q", "<u8": "Q", "<f8": "d"}
 
 
 def _bad(type: DataType, value: Any) -> InvalidType:
-    return InvalidType(f"{type}: cannot take {value!r:.80} of type {value.__class__.__name__}")
+    return InvalidType(f"{type}: cannot take {shown(value)} of type {value.__class__.__name__}")
 
 
 def _refuse(type: DataType, value: Any, why: object) -> Never:
-    raise InvalidData(f"{type}: cannot take {value!r:.80}: {why}")
+    raise InvalidData(f"{type}: cannot take {shown(value)}: {why}")
 
 
 def _checked(type: DataType, values: Sequence[Any], made: tuple[Values, list[Fault]]) -> Values:
@@ -262,7 +263,9 @@ def _taker(type: Any, takers: dict[Any, _Taker], value: Any) -> _Taker:
 def _pandas_times(type: Any, values: Sequence[Any]) -> Values:
     """Timestamps and timedeltas of pandas, with their nanoseconds; as dates what clocks in their time zone show."""
     if type.descriptor.values == "timestamp":
-        _check_zones(type, values)
+        zones = set(map(operator.attrgetter("tzinfo"), values))
+        if None in zones if type.tz is not None else zones != {None}:
+            _check_zones(type, values)
     local = type.descriptor.values == "date"
     plain = [(each.replace(tzinfo=None) if local else each).asm8 for each in values]
     return _numpy_times(type, plain, values)
@@ -300,28 +303,36 @@ def _times(type: Any, values: Sequence[Any]) -> Values:
 
 
 def _moments(type: Any, values: Sequence[Any]) -> Values:
-    """Datetimes, with a time zone where the type has one."""
-    _check_zones(type, values)
-    epoch = _EPOCH if type.tz is None else _EPOCH.replace(tzinfo=dt.UTC)
-    return _timedeltas(type, list(map(operator.sub, values, itertools.repeat(epoch))), values)
+    """Datetimes, with a time zone where the type has one; one that has no offset counts as none."""
+    epoch = _EPOCH if type.tz is None else _EPOCH_UTC
+    try:
+        spans = list(map(operator.sub, values, itertools.repeat(epoch)))
+    except Exception as error:  # of a moment that has a time zone or has none, or whatever a time zone raises
+        _check_zones(type, values)
+        raise InvalidType(f"{type}: cannot count the time since 1970: {shown(error)}") from error
+    return _timedeltas(type, spans, values)
 
 
 def _check_zones(type: Any, values: Sequence[Any]) -> None:
     """Refuse datetimes that have a time zone where the type has none, or none where the type has one."""
-    zones = set(map(operator.attrgetter("tzinfo"), values))
-    if type.tz is None and zones != {None}:
-        value = next(value for value in values if value.tzinfo is not None)
-        remedy = "give a type with one, or value.astimezone(zone).replace(tzinfo=None)"
-        raise InvalidType(f"{type}: cannot take {value!r:.80}, which has a time zone; {remedy}")
-    if type.tz is not None and None in zones:
-        value = next(value for value in values if value.tzinfo is None)
-        remedy = "give a type without one, or value.replace(tzinfo=zone)"
-        raise InvalidType(f"{type}: cannot take {value!r:.80}, which has no time zone; {remedy}")
+    for value in values:
+        try:
+            offset = value.utcoffset()
+        except Exception as error:
+            _refuse(type, value, f"its time zone has no offset: {shown(error)}")
+        if type.tz is None and offset is not None:
+            remedy = "give a type with one, or value.astimezone(zone).replace(tzinfo=None)"
+            raise InvalidType(f"{type}: cannot take {shown(value)}, which has a time zone; {remedy}")
+        if type.tz is not None and offset is None:
+            remedy = "give a type without one, or value.replace(tzinfo=zone)"
+            raise InvalidType(f"{type}: cannot take {shown(value)}, which has no time zone; {remedy}")
 
 
 def _days(type: Any, values: Sequence[Any]) -> Values:
     if getattr(type, "tz", None) is not None:
-        raise InvalidType(f"{type}: cannot take {values[0]!r:.80}, as a date has no time zone; make datetimes of dates")
+        raise InvalidType(
+            f"{type}: cannot take {shown(values[0])}, as a date has no time zone; make datetimes of dates"
+        )
     days = np.fromiter(map(dt.date.toordinal, values), np.int64, len(values)) - _EPOCH.toordinal()
     return _checked(type, values, time.in_units(days, time.DAY, type, True))
 

@@ -165,9 +165,9 @@ def time_zone(name: str) -> dt.tzinfo:
         return zoneinfo.ZoneInfo(name)
     except (KeyError, ValueError, OSError) as error:
         raise InvalidData(
-            f"no time zone is named {name[:80]!r} ({error.__class__.__name__}); "
-            "if it should exist, install the tzdata package; to_numpy() needs no time zone"
-        ) from None
+            f"unknown time zone {name[:80]!r}; if the name is right, install the tzdata package; "
+            "to_numpy() needs no time zone"
+        ) from error
 
 
 # --- numpy and Python ---------------------------------------------------------------------------------------------

@@ -10,12 +10,12 @@ Rules kept here:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Self
 
 from shmarrow.bitmap import Mask
 from shmarrow.convert import kinds_of
-from shmarrow.errors import InvalidType
+from shmarrow.errors import InvalidData, InvalidType, ShmarrowError, shown
 from shmarrow.layout.array import Array
 from shmarrow.layout.making import array_class, nulls
 from shmarrow.layout.memory import Indices
@@ -54,7 +54,7 @@ class ExtensionArray(Array, of=ExtensionType):
             If ``type`` is not an extension type, or ``storage`` has another type than its storage type.
         """
         if not isinstance(type, ExtensionType):
-            raise InvalidType(f"expected an ExtensionType, found {type!r:.80}")
+            raise InvalidType(f"expected an ExtensionType, found {shown(type)}")
         if not isinstance(storage, Array) or storage.type != type.storage_type:
             found = storage.type if isinstance(storage, Array) else storage.__class__.__name__
             raise InvalidType(f"{type}: expected a storage array of {type.storage_type}, found {found}")
@@ -143,26 +143,28 @@ class ExtensionArray(Array, of=ExtensionType):
 
     def _item(self, index: int) -> Any:
         value = self._storage._item(index)
-        return None if value is None else self._type.to_python(value)
+        return converted(self._type, self._type.to_python, [value], index)[0]
 
     def _pylist(self, valid: Mask | None) -> list[Any]:
         values: list[Any] = self._storage.to_pylist()
         if not _converts(self._type):
             return values
-        convert = self._type.to_python
-        return [None if value is None else convert(value) for value in values]
+        return converted(self._type, self._type.to_python, values)
 
     def _item_preview(self, index: int, budget: Budget) -> str:
         if not _converts(self._type):
             return self._storage._item_preview(index, budget)  # type: ignore[no-any-return]
-        value = self._item(index)
-        return "null" if value is None else clip(str(value), 100)
+        try:
+            value = self._item(index)
+            return "null" if value is None else clip(str(value), 100)
+        except Exception:  # whatever the type's own conversion raises, arrays are shown
+            return self._storage._item_preview(index, budget)  # type: ignore[no-any-return]
 
     @classmethod
     def from_pylist(cls, type: Any, values: Sequence[Any], valid: Mask | None) -> Self:
         from shmarrow.convert.python import exact_bytes
 
-        items = [None if value is None else type.from_python(value) for value in values]
+        items = converted(type, type.from_python, values)
         items = list(exact_bytes(type.storage_type, items, kinds_of(items)))
         storage = array_class(type.storage_type).from_pylist(type.storage_type, items, valid)
         return cls.from_storage(type, storage)
@@ -192,6 +194,27 @@ class ExtensionArray(Array, of=ExtensionType):
     @classmethod
     def _nulls(cls, type: Any, length: int) -> Any:
         return cls.from_storage(type, nulls(length, type.storage_type))
+
+
+def converted(type: Any, convert: Callable[[Any], Any], values: Sequence[Any], first: int = 0) -> list[Any]:
+    """Values as the conversion of an extension type makes them, None for None; ``first`` is the number of the first.
+
+    Raises
+    ------
+    InvalidData
+        If the conversion raises anything but one of our errors.
+    """
+    made: list[Any] = []
+    try:
+        for value in values:
+            made.append(None if value is None else convert(value))
+    except ShmarrowError:
+        raise
+    except Exception as error:
+        slot = len(made)
+        where = f"{type}: slot {first + slot}: {convert.__name__}({shown(values[slot])})"
+        raise InvalidData(f"{where} raised {shown(error)}") from error
+    return made
 
 
 def _converts(type: Any) -> bool:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from shmarrow import types
-from shmarrow.errors import InvalidArgument
+from shmarrow.errors import InvalidArgument, shown
 from shmarrow.types import DataType, EncodedType
 
 _MOST_PARAMETERS = 1 << 16
@@ -27,7 +27,7 @@ def parameters_of(what: str, serialized: bytes) -> dict[str, Any]:
     except (ValueError, RecursionError) as error:
         raise InvalidArgument(f"{what}: the parameters {serialized[:80]!r} are not JSON: {error}") from None
     if not isinstance(found, dict):
-        raise InvalidArgument(f"{what}: the parameters are a JSON object, found {serialized[:80]!r}")
+        raise InvalidArgument(f"{what}: the parameters are a JSON object, found {shown(serialized[:80])}")
     return found
 
 
@@ -42,7 +42,7 @@ def as_json(parameters: dict[str, Any]) -> bytes:
 def checked_text(what: str, name: str, value: Any) -> str:
     """A parameter that is a string with a UTF-8 form."""
     if not isinstance(value, str):
-        raise InvalidArgument(f"{what}: {name} is a string, found {value!r:.80}")
+        raise InvalidArgument(f"{what}: {name} is a string, found {shown(value)}")
     try:
         value.encode()
     except UnicodeEncodeError as error:

@@ -10,7 +10,7 @@ import numpy as np
 
 from shmarrow import types
 from shmarrow.bitmap import Mask
-from shmarrow.errors import IndexOutOfRange, InvalidArgument, InvalidData, Unsupported
+from shmarrow.errors import IndexOutOfRange, InvalidArgument, InvalidData, Unsupported, shown
 from shmarrow.extension.array import ExtensionArray
 from shmarrow.extension.parameters import as_json, checked_text, children_of, parameters_of
 from shmarrow.layout.array import Array
@@ -190,7 +190,7 @@ class FixedShapeTensorArray(ExtensionArray, of=FixedShapeTensorType):
         from shmarrow.types import from_numpy_dtype
 
         if not isinstance(values, np.ndarray) or not values.ndim:
-            raise InvalidArgument(f"expected an ndarray of at least one dimension, found {values!r:.80}")
+            raise InvalidArgument(f"expected an ndarray of at least one dimension, found {shown(values)}")
         order = sorted(range(values.ndim), key=lambda axis: -values.strides[axis])
         if not values.size:
             order = list(range(values.ndim))
@@ -403,12 +403,12 @@ def variable_shape_tensor(
 
 def _sizes(what: str, name: str, sizes: Any, null: bool = False) -> tuple[Any, ...]:
     if not isinstance(sizes, (list, tuple)):
-        raise InvalidArgument(f"{what}: {name} is a list of sizes, found {sizes!r:.80}")
+        raise InvalidArgument(f"{what}: {name} is a list of sizes, found {shown(sizes)}")
     _check_ndim(what, len(sizes))
     for size in sizes:
         whole = isinstance(size, (int, np.integer)) and not isinstance(size, bool) and 0 <= size < 1 << 31
         if not whole and not (null and size is None):
-            raise InvalidArgument(f"{what}: {name} has sizes from 0 to {(1 << 31) - 1}, found {size!r:.80}")
+            raise InvalidArgument(f"{what}: {name} has sizes from 0 to {(1 << 31) - 1}, found {shown(size)}")
     return tuple([None if size is None else int(size) for size in sizes])
 
 
@@ -421,7 +421,7 @@ def _dim_names(what: str, names: Any, ndim: int) -> tuple[str, ...] | None:
     if names is None:
         return None
     if not isinstance(names, (list, tuple)) or not all(isinstance(name, str) for name in names):
-        raise InvalidArgument(f"{what}: dim_names is a list of strings, found {names!r:.80}")
+        raise InvalidArgument(f"{what}: dim_names is a list of strings, found {shown(names)}")
     if len(names) != ndim:
         raise InvalidArgument(f"{what}: {ndim} dimensions have as many names, found {len(names)}")
     for name in names:

@@ -6,7 +6,7 @@ import datetime as dt
 from typing import Any
 
 from shmarrow import types
-from shmarrow.errors import InvalidArgument, InvalidData, InvalidType
+from shmarrow.errors import InvalidArgument, InvalidData, InvalidType, shown
 from shmarrow.extension.array import ExtensionArray
 from shmarrow.extension.parameters import children_of, values_of
 from shmarrow.layout import PrimitiveArray
@@ -57,12 +57,17 @@ class TimestampWithOffsetType(ExtensionType):
     def from_python(self, value: Any) -> Any:
         if not isinstance(value, dt.datetime):
             return value
-        offset = value.utcoffset()
+        try:
+            offset = value.utcoffset()
+        except Exception as error:
+            raise InvalidData(f"{self}: the time zone of {shown(value)} has no offset: {shown(error)}") from error
         if offset is None:
-            raise InvalidType(f"{self}: expected datetimes with a time zone, found {value!r}")
+            raise InvalidType(f"{self}: expected datetimes with a time zone, found {shown(value)}")
         minutes, rest = divmod(offset, dt.timedelta(minutes=1))
         if rest or not self.LOWEST <= minutes <= self.HIGHEST:
-            raise InvalidData(f"{self}: offsets are {self.LOWEST} to {self.HIGHEST} whole minutes, found {value!r}")
+            raise InvalidData(
+                f"{self}: offsets are {self.LOWEST} to {self.HIGHEST} whole minutes, found {shown(value)}"
+            )
         return {"timestamp": value, "offset_minutes": minutes}
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from shmarrow.errors import InvalidArgument, InvalidType, Settings, full_name
+from shmarrow.errors import InvalidArgument, InvalidType, Settings, full_name, shown
 
 
 class IpcWriteOptions(Settings):
@@ -79,7 +79,7 @@ class IpcWriteOptions(Settings):
         }
         for name, allowed in choices.items():
             if not isinstance(getattr(self, name), (str, type(None))) or getattr(self, name) not in allowed:
-                raise InvalidArgument(f"{name} is one of {allowed}, found {getattr(self, name)!r}")
+                raise InvalidArgument(f"{name} is one of {allowed}, found {shown(getattr(self, name))}")
         if self.compression is not None and self.metadata_version == "V4":
             raise InvalidArgument(
                 "compression needs metadata_version V5: readers of V4 take compressed buffers for raw"
@@ -95,7 +95,7 @@ class IpcWriteOptions(Settings):
         for name, kinds in types:
             value = getattr(self, name)
             if not isinstance(value, kinds) or (isinstance(value, bool) and kinds is not bool):
-                raise InvalidType(f"{name} cannot be {value!r:.80}")
+                raise InvalidType(f"{name} cannot be {shown(value)}")
         if self.compression_level is not None and self.compression is None:
             raise InvalidArgument(f"compression_level {self.compression_level} needs a compression, found None")
         if self.alignment < 8 or self.alignment & (self.alignment - 1):

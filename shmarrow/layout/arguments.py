@@ -11,7 +11,7 @@ import numpy as np
 from shmarrow.bitmap import Mask
 from shmarrow.buffer import Bytes
 from shmarrow.convert import exact_items
-from shmarrow.errors import IndexOutOfRange, InvalidArgument, InvalidData, InvalidType, counted
+from shmarrow.errors import IndexOutOfRange, InvalidArgument, InvalidData, InvalidType, LimitExceeded, counted, shown
 from shmarrow.layout.array import Array
 from shmarrow.layout.listing import LISTING
 from shmarrow.layout.memory import EMPTY, Indices, frozen, validity_of
@@ -58,14 +58,18 @@ def checked_size(size: Any, what: str) -> int:
         If it is not an int.
     InvalidArgument
         If it is negative.
+    LimitExceeded
+        If it is more than 2**63 - 1.
     """
     refuse_type(size, what)
     try:
         count = index(size)
     except TypeError:
-        raise InvalidType(f"expected {what} as an int, found {size!r:.80}") from None
+        raise InvalidType(f"expected {what} as an int, found {shown(size)}") from None
     if count < 0:
-        raise InvalidArgument(f"expected {what}, at least 0, found {count}")
+        raise InvalidArgument(f"expected {what}, at least 0, found {shown(count)}")
+    if count >> 63:
+        raise LimitExceeded(f"expected {what}, at most 2**63 - 1, found {shown(count)}")
     return count
 
 
@@ -158,7 +162,9 @@ def checked_positions(indices: Any) -> tuple[Indices, Mask | None]:
             else:
                 values = np.asarray(indices)
         except OverflowError:
-            raise IndexOutOfRange(f"an index of {max(indices, key=abs)} is beyond what an array can have") from None
+            raise IndexOutOfRange(
+                f"an index of {shown(max(indices, key=abs))} is beyond what an array can have"
+            ) from None
         except (TypeError, ValueError) as error:
             raise InvalidType(f"indices are integers, found {indices.__class__.__name__}: {error}") from None
     if values.dtype.kind == "b":
@@ -166,7 +172,7 @@ def checked_positions(indices: Any) -> tuple[Indices, Mask | None]:
             "indices are positions, found truth values; filter(mask) gives the slots where a mask is True"
         )
     if isinstance(indices, (str, bytes)):
-        raise InvalidType(f"indices are integers, found {indices!r:.80}")
+        raise InvalidType(f"indices are integers, found {shown(indices)}")
     if values.ndim != 1:
         raise InvalidArgument(f"indices have the shape (n,), found {values.shape}")
     if not len(values):

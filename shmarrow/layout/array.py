@@ -12,6 +12,7 @@ Rules kept here:
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from operator import index as as_index
 from typing import TYPE_CHECKING, Any, ClassVar, Self, SupportsIndex, overload
 
 import numpy as np
@@ -27,11 +28,12 @@ from shmarrow.errors import (
     LimitExceeded,
     Place,
     moved,
+    shown,
 )
 from shmarrow.layout import validation
 from shmarrow.layout.hooks import LayoutHooks
 from shmarrow.layout.making import CLASSES, boolean_bits, check_slots, make_array, no_memory
-from shmarrow.layout.memory import slice_bounds
+from shmarrow.layout.memory import range_of, slice_bounds
 from shmarrow.layout.preview import Budget, clip, preview_items
 from shmarrow.layout.sizes import buffer_bytes, referenced_bytes
 from shmarrow.layout.validation import _has_required
@@ -168,21 +170,21 @@ class Array(LayoutHooks):
     def __getitem__(self, key: Slice | SupportsIndex) -> Any:
         """One value as a Python object, or a slice as an array without copying."""
         if isinstance(key, slice):
-            start, stop, step = key.indices(self._length)
+            start, stop, step = range_of(key, self._length)
             if step == 1:
                 return self.slice(start, max(stop - start, 0))
             if len(range(start, stop, step)) > EXPANDED_VALUES:
                 check_slots(self)
             return self._take(np.arange(start, stop, step))
         try:
-            index = key.__index__()
-        except (AttributeError, TypeError):
+            index = as_index(key)
+        except TypeError:
             raise InvalidType(
                 f"an array is indexed by int or slice, found {key.__class__.__name__}; "
                 "take(indices) gives the slots at positions, filter(mask) those where a mask is True"
             ) from None
         if not -self._length <= index < self._length:
-            raise IndexOutOfRange(f"index {index} is out of range: the array has {self._length} values")
+            raise IndexOutOfRange(f"index {shown(index)} is out of range: the array has {self._length} values")
         return self._item(index + self._length if index < 0 else index)
 
     def __iter__(self) -> Iterator[Any]:
@@ -275,7 +277,7 @@ class Array(LayoutHooks):
         Parameters
         ----------
         indices : integer ndarray, integer Array or sequence of int
-            Positions from 0, of shape (n,); a null index, or None, gives a null.
+            Positions from 0, of shape (n,); a null index, None, or one that a masked ndarray masks, gives a null.
 
         Raises
         ------
@@ -299,7 +301,7 @@ class Array(LayoutHooks):
         Parameters
         ----------
         mask : bool ndarray, BooleanArray, or sequence of bool
-            Shape (length,); it may have nulls.
+            Shape (length,); it may have nulls, which those of a masked ndarray are too.
         null_selection_behavior : {"drop", "emit_null"}
             Whether a null in the mask leaves the slot out or makes it null.
 

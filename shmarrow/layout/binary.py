@@ -16,7 +16,7 @@ import numpy as np
 from shmarrow.bitmap import Mask
 from shmarrow.buffer import Bytes
 from shmarrow.convert import kinds_of
-from shmarrow.errors import InvalidData, InvalidType
+from shmarrow.errors import InvalidData, InvalidType, shown
 from shmarrow.layout.arguments import exact_integers, masked_validity, refuse_type
 from shmarrow.layout.array import Array
 from shmarrow.layout.making import array_class, make_array
@@ -337,7 +337,7 @@ def join_bytes(type: Any, values: Sequence[Any], valid: Mask | None) -> tuple[by
 
 def _wrong_kind(type: DataType, values: Sequence[Any], kinds: Any) -> InvalidType:
     wrong = next(value for value in values if not isinstance(value, kinds))
-    return InvalidType(f"{type}: cannot take {wrong!r:.80} of type {wrong.__class__.__name__}")
+    return InvalidType(f"{type}: cannot take {shown(wrong)} of type {wrong.__class__.__name__}")
 
 
 def check_utf8(array: Any, data: Bytes, offsets: npt.NDArray[Any], first: int = 0) -> None:

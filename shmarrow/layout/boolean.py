@@ -10,7 +10,7 @@ import numpy as np
 from shmarrow import bitmap
 from shmarrow.bitmap import Mask
 from shmarrow.convert import kinds_of
-from shmarrow.errors import InvalidType
+from shmarrow.errors import InvalidType, shown
 from shmarrow.layout.arguments import checked_mask
 from shmarrow.layout.array import Array
 from shmarrow.layout.making import make_array
@@ -85,7 +85,7 @@ class BooleanArray(Array):
         for kind in kinds_of(values) - {bool, _NONE}:
             if not issubclass(kind, (bool, np.bool_)):
                 wrong = next(value for value in values if value.__class__ is kind)
-                raise InvalidType(f"bool: cannot take {wrong!r:.80} of type {kind.__name__}")
+                raise InvalidType(f"bool: cannot take {shown(wrong)} of type {kind.__name__}")
         # None is no truth value for numpy, and False for Python.
         return cls.from_numpy(type, np.fromiter(values, object, len(values)).astype(np.bool_), valid)
 

@@ -21,7 +21,7 @@ from shmarrow import types
 from shmarrow.bitmap import Mask
 from shmarrow.convert import exact_items
 from shmarrow.convert.python import DayTime, MonthDayNano
-from shmarrow.errors import InvalidType, ShmarrowError
+from shmarrow.errors import InvalidType, ShmarrowError, shown
 from shmarrow.layout.array import Array
 from shmarrow.layout.items import flatten_lists
 from shmarrow.layout.map import pair_of
@@ -100,7 +100,7 @@ def choose(type: Any, values: Sequence[Any]) -> npt.NDArray[np.int64]:
 
 
 def _refuse(type: Any, value: Any) -> None:
-    raise InvalidType(f"{type}: no child takes {value!r:.80} of type {value.__class__.__name__} without changing it")
+    raise InvalidType(f"{type}: no child takes {shown(value)} of type {value.__class__.__name__} without changing it")
 
 
 def _takes_all(type: Any, kind: Any) -> bool:

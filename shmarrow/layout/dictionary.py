@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from shmarrow.bitmap import Mask
-from shmarrow.errors import InvalidArgument, InvalidData, InvalidType, Place, moved, prefixed
+from shmarrow.errors import InvalidArgument, InvalidData, InvalidType, Place, moved, prefixed, shown
 from shmarrow.layout.arguments import as_array, checked_mask
 from shmarrow.layout.array import Array, _has_floats
 from shmarrow.layout.making import blank_mask, concat_arrays, make_array
@@ -351,7 +351,7 @@ def encode(
     from shmarrow.layout.codes import codes_of
 
     if null_encoding not in ("mask", "encode"):
-        raise InvalidArgument(f"null_encoding is 'mask' or 'encode', found {null_encoding!r:.80}")
+        raise InvalidArgument(f"null_encoding is 'mask' or 'encode', found {shown(null_encoding)}")
     type = DictionaryType("int32" if index_type is None else index_type, array.type, ordered)
     codes, first = codes_of(array, null_encoding == "encode")
     _check_reach(type, len(first))

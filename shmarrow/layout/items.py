@@ -11,7 +11,7 @@ import numpy as np
 
 from shmarrow.bitmap import Mask
 from shmarrow.convert import exact_items, kinds_of
-from shmarrow.errors import InvalidType
+from shmarrow.errors import InvalidType, shown
 from shmarrow.layout.array import Array
 from shmarrow.layout.making import concat_arrays
 from shmarrow.layout.memory import Indices
@@ -140,7 +140,9 @@ def flatten_lists(type: Any, values: Sequence[Any]) -> tuple[Indices, list[Any]]
             value = exact_items(value)
         elif not isinstance(value, range):
             where = f"slot {i}: " if len(values) > 1 else ""
-            raise InvalidType(f"{type}: {where}expected a list, found {value!r:.80} of type {value.__class__.__name__}")
+            raise InvalidType(
+                f"{type}: {where}expected a list, found {shown(value)} of type {value.__class__.__name__}"
+            )
         lengths[i] = len(value)
         items += value
     return lengths, items

@@ -14,7 +14,7 @@ import numpy as np
 
 from shmarrow.bitmap import Mask
 from shmarrow.convert import exact_items, kinds_of
-from shmarrow.errors import InvalidData, InvalidType, counted
+from shmarrow.errors import InvalidData, InvalidType, counted, shown
 from shmarrow.layout.arguments import as_array, refuse_type
 from shmarrow.layout.array import Array
 from shmarrow.layout.items import flatten_lists
@@ -111,7 +111,7 @@ class MapArray(ListArray):
         if falls.any():
             i = int(falls.argmax())
             raise InvalidData(
-                f"{self._type}: slot {int(owner[i])} has the key {keys[i + 1]!r:.80} after {keys[i]!r:.80}, "
+                f"{self._type}: slot {int(owner[i])} has the key {shown(keys[i + 1])} after {shown(keys[i])}, "
                 "but the type says that keys are sorted"
             )
 
@@ -240,4 +240,4 @@ def pair_of(type: Any, item: Any) -> tuple[Any, Any]:
         names = [type.key_field.name, type.item_field.name]
         if set(item) == set(names):
             return item[names[0]], item[names[1]]
-    raise InvalidType(f"{type}: expected a (key, item) pair, found {item!r:.80}")
+    raise InvalidType(f"{type}: expected a (key, item) pair, found {shown(item)}")

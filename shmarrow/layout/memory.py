@@ -17,6 +17,7 @@ from shmarrow.errors import (
     InvalidType,
     LimitExceeded,
     counted,
+    shown,
 )
 
 if TYPE_CHECKING:
@@ -150,13 +151,31 @@ def slice_bounds(offset: int, length: int | None, total: int) -> tuple[int, int]
     try:
         offset, length = index(offset), None if length is None else index(length)
     except TypeError:
-        raise InvalidType(f"a slice has ints, found offset {offset!r:.80} and length {length!r:.80}") from None
+        raise InvalidType(f"a slice has ints, found offset {shown(offset)} and length {shown(length)}") from None
     if offset < 0:
-        raise IndexOutOfRange(f"the offset of a slice is at least 0, found {offset}")
+        raise IndexOutOfRange(f"the offset of a slice is at least 0, found {shown(offset)}")
     offset = min(offset, total)
     rest = total - offset
     if length is None or length > rest:
         return offset, rest
     if length < 0:
-        raise InvalidArgument(f"the length of a slice is at least 0, found {length}")
+        raise InvalidArgument(f"the length of a slice is at least 0, found {shown(length)}")
     return offset, length
+
+
+def range_of(key: slice, length: int) -> tuple[int, int, int]:
+    """Start, stop and step of a slice of ``length`` items, as Python counts them.
+
+    Raises
+    ------
+    InvalidType
+        If one of them is neither an int nor None.
+    InvalidArgument
+        If the step is 0.
+    """
+    try:
+        return key.indices(length)
+    except TypeError as error:
+        raise InvalidType(f"expected a slice of ints: {error}") from None
+    except ValueError as error:
+        raise InvalidArgument(f"expected a slice with a step: {error}") from None

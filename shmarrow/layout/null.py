@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from shmarrow.bitmap import Mask
-from shmarrow.errors import InvalidType
+from shmarrow.errors import InvalidType, shown
 from shmarrow.layout.array import Array
 from shmarrow.layout.making import make_array, nulls
 from shmarrow.layout.memory import LONGEST, Indices, check_expansion, total_of
@@ -99,5 +99,5 @@ class NullArray(Array, late=True):
     def from_pylist(cls, type: Any, values: Sequence[Any], valid: Mask | None) -> Self:
         for value in values:
             if value is not None:
-                raise InvalidType(f"null: cannot take {value!r:.80} of type {value.__class__.__name__}")
+                raise InvalidType(f"null: cannot take {shown(value)} of type {value.__class__.__name__}")
         return cls._made(type, len(values), [], len(values))

@@ -8,7 +8,7 @@ import numpy as np
 
 from shmarrow.bitmap import Mask
 from shmarrow.buffer import Bytes
-from shmarrow.errors import InvalidArgument, InvalidType
+from shmarrow.errors import InvalidArgument, InvalidType, shown
 from shmarrow.layout.arguments import as_array, checked_mask, unmasked
 from shmarrow.layout.array import Array
 from shmarrow.layout.making import booleans, check_slots, concat_arrays, make_array
@@ -31,7 +31,7 @@ def selection(mask: Any, length: int, null_selection_behavior: str = "drop") -> 
     """
     if null_selection_behavior not in _BEHAVIORS:
         raise InvalidArgument(
-            f"null_selection_behavior is 'drop' or 'emit_null', found {null_selection_behavior!r:.80}"
+            f"null_selection_behavior is 'drop' or 'emit_null', found {shown(null_selection_behavior)}"
         )
     mask = unmasked(mask)
     if not isinstance(mask, np.ndarray) or mask.dtype == object:

@@ -10,7 +10,7 @@ import numpy as np
 
 from shmarrow.bitmap import Mask
 from shmarrow.convert import exact_items
-from shmarrow.errors import InvalidArgument, InvalidData, InvalidType, prefixed
+from shmarrow.errors import InvalidArgument, InvalidData, InvalidType, prefixed, shown
 from shmarrow.layout.arguments import as_array, items_of, masked_validity
 from shmarrow.layout.array import Array
 from shmarrow.layout.items import columns_of_dicts
@@ -277,7 +277,7 @@ def columns_of(type: Any, values: Sequence[Any]) -> list[list[Any]]:
             rows.append(empty)
         elif isinstance(value, Mapping):
             if not known.issuperset(value):
-                raise InvalidType(f"{type}: no field for {sorted(map(str, set(value) - known))[:8]}")
+                raise InvalidType(f"{type}: no field for {sorted(map(shown, set(value) - known))[:8]}")
             rows.append(tuple([value.get(name) for name in names]))
         elif isinstance(value, (tuple, list)) and len(items := exact_items(value)) == width:
             pairs = width and all(
@@ -286,5 +286,5 @@ def columns_of(type: Any, values: Sequence[Any]) -> list[list[Any]]:
             )
             rows.append(tuple([item[1] for item in items] if pairs else items))
         else:
-            raise InvalidType(f"{type}: expected a dict or a tuple of {width}, found {value!r:.80}")
+            raise InvalidType(f"{type}: expected a dict or a tuple of {width}, found {shown(value)}")
     return [list(column) for column in zip(*rows, strict=True)] if rows else [[] for _ in names]

@@ -167,7 +167,7 @@ class UnionArray(Array, late=True):
         for array in arrays:
             moved = array.offsets + (shifts[array._child_numbers()] if len(shifts) else 0)
             parts.append(moved)
-            shifts += [len(child) for child in array._children]
+            shifts += np.array([len(child) for child in array._children], np.int64)
         offsets = np.concatenate(parts)
         if len(offsets) and int(offsets.max()) >= 1 << 31:
             raise InvalidData(

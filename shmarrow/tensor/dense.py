@@ -18,7 +18,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from shmarrow.buffer import Bytes
-from shmarrow.errors import ExportRefused, InvalidArgument, InvalidType
+from shmarrow.errors import ExportRefused, InvalidArgument, InvalidType, shown
 from shmarrow.layout import Array
 from shmarrow.layout.memory import check_expansion
 from shmarrow.tensor.element import DType, Element, NDArray, as_ndarray, as_storage, checked_bools, element_values
@@ -344,7 +344,7 @@ def as_dim_names(names: Iterable[str] | None, ndim: int) -> DimNames:
     given = tuple(names) if not isinstance(names, str) else (names,)
     for name in given:
         if not isinstance(name, str):
-            raise InvalidType(f"the name of a dimension is a string, found {name!r}")
+            raise InvalidType(f"the name of a dimension is a string, found {shown(name)}")
     if given and len(given) != ndim:
         raise InvalidArgument(f"{ndim} dimensions need {ndim} names, found {len(given)}: {', '.join(given)}")
     return given if any(given) else ()

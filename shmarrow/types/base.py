@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
 import numpy as np
 
-from shmarrow.errors import FieldNotFound, InvalidArgument, InvalidType, not_expected
+from shmarrow.errors import FieldNotFound, InvalidArgument, InvalidType, full_name, not_expected, shown
 from shmarrow.types.descriptors import TypeDescriptor, claim
 
 if TYPE_CHECKING:
@@ -27,6 +27,10 @@ __all__ = ["DType", "DataType", "FrozenMetadata", "Metadata", "MetadataLike", "a
 Metadata = Mapping[bytes, bytes]
 MetadataLike = Mapping[Any, Any]
 DType = np.dtype[Any]
+
+
+MAX_DEPTH = 96
+"""Levels of types within each other; readers accept 64 unless :class:`shmarrow.Limits` says otherwise."""
 
 
 class FrozenMetadata(dict[bytes, bytes]):
@@ -85,7 +89,7 @@ class DataType:
     A type is immutable, so threads may share it.
     """
 
-    __slots__ = ("_hash", "_str")
+    __slots__ = ("_depth", "_hash", "_str")
 
     from_pyarrow: ClassVar[Callable[[Any], DataType]]
     to_pyarrow: Callable[[], Any]
@@ -141,15 +145,21 @@ class DataType:
         ------
         FieldNotFound
             If no child, or more than one, has this name, or none this position.
+        InvalidType
+            If ``key`` is neither an int nor a string.
         """
         if isinstance(key, str):
             found = [field for field in self.fields if field.name == key]
             if len(found) != 1:
                 raise FieldNotFound(f"{self}: {len(found)} child fields are named {key!r}, expected exactly one")
             return found[0]
-        if not -len(self.fields) <= key < len(self.fields):
-            raise FieldNotFound(f"{self}: no child field {key}, there are {len(self.fields)}")
-        return self.fields[key]
+        try:
+            position = index(key)
+        except TypeError:
+            raise InvalidType(f"a child field is chosen by position or by name, found {full_name(key)}") from None
+        if not -len(self.fields) <= position < len(self.fields):
+            raise FieldNotFound(f"{self}: no child field {shown(position)}, there are {len(self.fields)}")
+        return self.fields[position]
 
     def _key(self) -> tuple[Any, ...]:
         return tuple([getattr(self, name) for name in self.parameters])
@@ -162,6 +172,13 @@ class DataType:
         """Set attributes, for constructors."""
         for name, value in values.items():
             object.__setattr__(self, name, value)
+        below = [field.type for field in values.get("fields", ())]
+        below += [values["value_type"]] if "value_type" in values else []
+        if below:
+            depth = 1 + max([getattr(getattr(part, "storage_type", part), "_depth", 0) for part in below])
+            if depth > MAX_DEPTH:
+                raise InvalidArgument(f"types nest up to {MAX_DEPTH} levels deep, found {depth}")
+            object.__setattr__(self, "_depth", depth)
 
     def __setattr__(self, name: str, value: Any) -> None:
         raise AttributeError(f"{self} is immutable: {name!r} cannot be set")
@@ -215,7 +232,7 @@ def as_metadata(metadata: MetadataLike | None) -> Metadata | None:
     for key, value in metadata.items():
         pair = [utf8(part, "metadata") if isinstance(part, str) else part for part in (key, value)]
         if not all(isinstance(part, bytes) for part in pair):
-            raise InvalidType(f"metadata are strings or bytes, found {key!r}: {value!r}")
+            raise InvalidType(f"metadata are strings or bytes, found {shown(key)}: {value!r}")
         result[pair[0]] = pair[1]
     return FrozenMetadata(result) if result else None
 
@@ -228,7 +245,7 @@ def as_bool(value: Any, what: str, default: bool) -> bool:
         return default
     if isinstance(value, np.bool_):
         return bool(value)
-    raise InvalidType(f"{what} is True or False, found {value!r:.80}")
+    raise InvalidType(f"{what} is True or False, found {shown(value)}")
 
 
 def as_int(value: Any, what: str) -> int:
@@ -240,7 +257,7 @@ def as_int(value: Any, what: str) -> int:
             raise TypeError
         return index(value)
     except TypeError:
-        raise InvalidType(f"{what} is an int, found {value!r:.80}") from None
+        raise InvalidType(f"{what} is an int, found {shown(value)}") from None
 
 
 def utf8(value: str, what: str) -> bytes:
@@ -255,7 +272,7 @@ def utf8(value: str, what: str) -> bytes:
         return value.encode()
     except UnicodeEncodeError as error:
         raise InvalidArgument(
-            f"{what} {value!r:.80} has no UTF-8 form: {error.reason} at position {error.start}"
+            f"{what} {shown(value)} has no UTF-8 form: {error.reason} at position {error.start}"
         ) from None
 
 
@@ -269,7 +286,7 @@ def as_type(value: DataType | str) -> DataType:
             raise InvalidArgument(f"no type is named {value!r}")
         return found
     if type(value).__module__ == "builtins":
-        raise InvalidType(f"expected a DataType or the name of one, found {value!r:.80}")
+        raise InvalidType(f"expected a DataType or the name of one, found {shown(value)}")
     raise not_expected("a DataType or the name of one", value)
 
 

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from shmarrow.errors import InvalidArgument
+from shmarrow.errors import InvalidArgument, shown
 
 REQUIRED: Any = object()
 """Stands for a default where there is none."""
@@ -414,4 +414,4 @@ def parse_format(text: str, children: Sequence[Any] = (), **stated: Any) -> Any:
             for name, value in zip(names, match.groups(), strict=True):
                 arguments[name] = _from_format(parameters[name].kind, value)
             return descriptor.make(arguments, children)
-    raise InvalidArgument(f"no type has the format string {text!r:.80} and {len(children)} children")
+    raise InvalidArgument(f"no type has the format string {shown(text)} and {len(children)} children")

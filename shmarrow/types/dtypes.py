@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from shmarrow.errors import InvalidType
+from shmarrow.errors import InvalidType, shown
 from shmarrow.types.base import DataType
 from shmarrow.types.descriptors import TIME_UNIT, simple_types
 from shmarrow.types.primitive import FixedSizeBinaryType, bool_, date32, timestamp
@@ -29,7 +29,7 @@ def from_numpy_dtype(dtype: npt.DTypeLike) -> DataType:
         try:
             dtype = np.dtype(dtype)
         except (TypeError, ValueError) as error:
-            raise InvalidType(f"expected a numpy dtype, found {dtype!r:.80}: {error}") from None
+            raise InvalidType(f"expected a numpy dtype, found {shown(dtype)}: {error}") from None
     found = _BY_DTYPE.get(dtype.newbyteorder("<"))
     if found is None and dtype.kind == "V" and dtype.names is None and dtype.subdtype is None:
         found = FixedSizeBinaryType(dtype.itemsize)

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, ClassVar
 
-from shmarrow.errors import InvalidArgument, InvalidType
+from shmarrow.errors import InvalidArgument, InvalidData, InvalidType, ShmarrowError, shown
 from shmarrow.states import fork_safe_lock
 from shmarrow.types.base import DataType, DType, Metadata, as_type
 from shmarrow.types.descriptors import TypeDescriptor
@@ -148,7 +148,13 @@ class ExtensionType(DataType, abstract=True, metaclass=_Freezing):
 
 
 def _rebuild(cls: type[ExtensionType], storage_type: DataType, serialized: bytes) -> ExtensionType:
-    return cls.deserialize(storage_type, serialized)
+    try:
+        return cls.deserialize(storage_type, serialized)
+    except ShmarrowError:
+        raise
+    except Exception as error:
+        text = f"{cls.extension_name} over {storage_type}: deserialize({shown(serialized)}) raised {shown(error)}"
+        raise InvalidData(text) from error
 
 
 # --- the registry -----------------------------------------------------------------------------------------------
@@ -187,10 +193,10 @@ def register_extension_type(cls: type[ExtensionType]) -> None:
     """
     global _generation
     if not (isinstance(cls, type) and issubclass(cls, ExtensionType)):
-        raise InvalidType(f"expected a subclass of ExtensionType, found {cls!r:.80}")
+        raise InvalidType(f"expected a subclass of ExtensionType, found {shown(cls)}")
     name = cls.extension_name
     if not isinstance(name, str) or not name:
-        raise InvalidArgument(f"{cls.__name__}.extension_name is a string that is not empty, found {name!r}")
+        raise InvalidArgument(f"{cls.__name__}.extension_name is a string that is not empty, found {shown(name)}")
     with _LOCK:
         if name.encode() in _REGISTRY:
             raise InvalidArgument(f"the extension name {name!r} is taken; unregister_extension_type({name!r}) frees it")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, ClassVar
 
-from shmarrow.errors import InvalidType
+from shmarrow.errors import InvalidType, shown
 from shmarrow.types.base import DataType, Metadata, MetadataLike, as_bool, as_metadata, as_type, utf8
 
 __all__ = ["Field", "FieldsLike", "as_field", "as_fields", "field"]
@@ -51,7 +51,7 @@ class Field:
 
     def __init__(self, name: str, type: DataType, nullable: bool = True, metadata: MetadataLike | None = None) -> None:
         if not isinstance(name, str):
-            raise InvalidType(f"the name of a field is a string, found {name!r}")
+            raise InvalidType(f"the name of a field is a string, found {shown(name)}")
         if not name.isascii():
             utf8(name, "the field name")
         _set_name(self, name)
@@ -147,14 +147,14 @@ def as_fields(fields: FieldsLike) -> tuple[Field, ...]:
         If it is nothing of the kind.
     """
     if isinstance(fields, (str, bytes)) or not isinstance(fields, Iterable):
-        raise InvalidType(f"expected fields, (name, type) tuples, or a mapping, found {fields!r:.80}")
+        raise InvalidType(f"expected fields, (name, type) tuples, or a mapping, found {shown(fields)}")
     items = fields.items() if isinstance(fields, Mapping) else fields
     return tuple([item if isinstance(item, Field) else _from_tuple(item) for item in items])
 
 
 def _from_tuple(item: Any) -> Field:
     if not isinstance(item, (tuple, list)) or not 2 <= len(item) <= 4:
-        raise InvalidType(f"expected a Field or a (name, type) tuple, found {item!r:.80}")
+        raise InvalidType(f"expected a Field or a (name, type) tuple, found {shown(item)}")
     return Field(*item)
 
 

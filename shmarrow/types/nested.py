@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Literal, overload
 
 import numpy as np
 
-from shmarrow.errors import InvalidArgument, InvalidType
+from shmarrow.errors import InvalidArgument, InvalidType, shown
 from shmarrow.types.base import DataType, DType, as_bool, as_int, as_type
 from shmarrow.types.descriptors import UNION_MODE, check_complete
 from shmarrow.types.field import Field, FieldsLike, as_field, as_fields
@@ -86,7 +86,7 @@ class FixedSizeListType(_ListLike, members=("FixedSizeList",)):
         super().__init__(value)
         list_size = as_int(list_size, "the size of a fixed-size list")
         if not 0 <= list_size < 1 << 31:
-            raise InvalidArgument(f"the size of a fixed-size list is an int32 of at least 0, found {list_size}")
+            raise InvalidArgument(f"the size of a fixed-size list is an int32 of at least 0, found {shown(list_size)}")
         self._set(list_size=list_size)
 
     def _key(self) -> tuple[Any, ...]:
@@ -177,17 +177,18 @@ class UnionType(DataType, members=("Union",)):
 
     def __init__(self, mode: str, fields: FieldsLike, type_codes: Sequence[int] | None = None) -> None:
         if mode not in UNION_MODE.values:
-            raise InvalidArgument(f"the mode of a union is 'sparse' or 'dense', found {mode!r}")
+            raise InvalidArgument(f"the mode of a union is 'sparse' or 'dense', found {shown(mode)}")
         self._set(mode=mode, fields=as_fields(fields))
         given = range(len(self.fields)) if type_codes is None else type_codes
         if isinstance(given, (str, bytes)) or not hasattr(given, "__iter__"):
-            raise InvalidType(f"each type code of a union is an int, expected a list of them, found {type_codes!r:.80}")
+            raise InvalidType(
+                f"each type code of a union is an int, expected a list of them, found {shown(type_codes)}"
+            )
         codes = tuple([as_int(code, "a type code of a union") for code in given])
         if len(codes) != len(self.fields):
             raise InvalidArgument(f"a union of {len(self.fields)} fields has as many type codes, found {len(codes)}")
         if len(set(codes)) != len(codes) or not all(0 <= code <= 127 for code in codes):
-            found = list(codes)[:200]
-            raise InvalidArgument(f"the type codes of a union are distinct numbers from 0 to 127, found {found}")
+            raise InvalidArgument(f"the type codes of a union are distinct numbers from 0 to 127, found {shown(codes)}")
         self._set(type_codes=codes)
 
     @property

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal, overload
 
 import numpy as np
 
-from shmarrow.errors import InvalidArgument, InvalidType
+from shmarrow.errors import InvalidArgument, InvalidType, shown
 from shmarrow.types.base import ALIASES, DataType, DType, as_int
 from shmarrow.types.descriptors import DATE_UNIT, INTERVAL_UNIT, PRECISION, TIME_UNIT, TypeDescriptor, simple_types
 from shmarrow.types.zones import zone_name
@@ -125,15 +125,15 @@ class DecimalType(FixedWidthType, members=("Decimal",)):
 
     def __init__(self, bits: int, precision: int, scale: int = 0) -> None:
         if bits not in self.MAX_PRECISION:
-            raise InvalidArgument(f"a decimal has 32, 64, 128 or 256 bits, found {bits}")
+            raise InvalidArgument(f"a decimal has 32, 64, 128 or 256 bits, found {shown(bits)}")
         precision = as_int(precision, "the precision of a decimal")
         scale = as_int(scale, "the scale of a decimal")
         if not 1 <= precision <= self.MAX_PRECISION[bits]:
             raise InvalidArgument(
-                f"decimal{bits} has a precision of 1 to {self.MAX_PRECISION[bits]}, found {precision}"
+                f"decimal{bits} has a precision of 1 to {self.MAX_PRECISION[bits]}, found {shown(precision)}"
             )
         if not -(1 << 31) <= scale < 1 << 31:
-            raise InvalidArgument(f"the scale of a decimal is an int32, found {scale}")
+            raise InvalidArgument(f"the scale of a decimal is an int32, found {shown(scale)}")
         self._set(bits=bits, precision=precision, scale=scale)
         self._set_dtypes()
 
@@ -150,7 +150,7 @@ class DateType(FixedWidthType, members=("Date",)):
 
     def __init__(self, unit: str) -> None:
         if unit not in DATE_UNIT.values:
-            raise InvalidArgument(f"the unit of a date is 'day' or 'ms', found {unit!r}")
+            raise InvalidArgument(f"the unit of a date is 'day' or 'ms', found {shown(unit)}")
         self._set(unit=unit)
         self._set_dtypes()
 
@@ -167,7 +167,7 @@ class _TimeLike(FixedWidthType, abstract=True):
 
     def __init__(self, unit: str) -> None:
         if unit not in TIME_UNIT.values:
-            raise InvalidArgument(f"a time unit is one of s, ms, us, ns, found {unit!r}")
+            raise InvalidArgument(f"a time unit is one of s, ms, us, ns, found {shown(unit)}")
         self._set(unit=unit)
         self._set_dtypes()
 
@@ -229,7 +229,7 @@ class IntervalType(FixedWidthType, members=("Interval",)):
     def __init__(self, unit: str) -> None:
         if unit not in INTERVAL_UNIT.values:
             units = ", ".join(INTERVAL_UNIT.values)
-            raise InvalidArgument(f"the unit of an interval is one of {units}, found {unit!r}")
+            raise InvalidArgument(f"the unit of an interval is one of {units}, found {shown(unit)}")
         self._set(unit=unit)
         self._set_dtypes()
 
@@ -247,7 +247,7 @@ class FixedSizeBinaryType(FixedWidthType, members=("FixedSizeBinary",)):
     def __init__(self, width: int) -> None:
         width = as_int(width, "the width of a fixed-size binary")
         if not 0 <= width < 1 << 31:
-            raise InvalidArgument(f"the width of a fixed-size binary is an int32 of at least 0, found {width}")
+            raise InvalidArgument(f"the width of a fixed-size binary is an int32 of at least 0, found {shown(width)}")
         self._set(width=width)
         self._set_dtypes()
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from operator import index as as_index
 from typing import Any, ClassVar, Protocol
 
-from shmarrow.errors import FieldNotFound, IndexOutOfRange, InvalidType, full_name, not_expected
+from shmarrow.errors import FieldNotFound, IndexOutOfRange, InvalidType, full_name, not_expected, shown
 from shmarrow.types.base import DataType, Metadata, MetadataLike, as_metadata
 from shmarrow.types.field import Field, FieldsLike, as_fields
 
@@ -118,12 +119,12 @@ class Schema:
                 )
             raise FieldNotFound(f"no field is named {key!r}; {self._some_names()}")
         try:
-            index = key.__index__()
-        except AttributeError:
+            index = as_index(key)
+        except TypeError:
             raise InvalidType(f"a field is selected by position or by name, found {type(key).__name__}") from None
         length = self._length
         if not -length <= index < length:
-            raise IndexOutOfRange(f"no field {index}: the schema has {length}")
+            raise IndexOutOfRange(f"no field {shown(index)}: the schema has {length}")
         return index + length if index < 0 else index
 
     def _some_names(self) -> str:
@@ -131,7 +132,9 @@ class Schema:
         return f"the schema has {len(self)} fields: {names}" + (" ..." if len(self) > 8 else "")
 
     def get_all_field_indices(self, name: str) -> list[int]:
-        """The positions of all fields of this name."""
+        """The positions of all fields of this name; InvalidType if it is not a string."""
+        if not isinstance(name, str):
+            raise InvalidType(f"fields are found by their names, strings, found {full_name(name)}")
         if self._source is not None:
             return self._source.find(name)
         if self._index is None:
@@ -143,7 +146,7 @@ class Schema:
         return list(self._index.get(name, ()))
 
     def get_field_index(self, name: str) -> int:
-        """The position of the one field of this name, or -1 if there is none, or several."""
+        """The position of the one field of this name, -1 if there is none, or several; InvalidType for no string."""
         found = self.get_all_field_indices(name)
         return found[0] if len(found) == 1 else -1
 
@@ -257,13 +260,13 @@ def position(i: int, count: int) -> int:
         If it is not an int.
     """
     try:
-        found = i.__index__()
-    except AttributeError:
-        hint = f"; drop_columns([{i!r:.80}]) takes names" if isinstance(i, str) else ""
-        raise InvalidType(f"expected a position, found {i!r:.80}{hint}") from None
+        found = as_index(i)
+    except TypeError:
+        hint = f"; drop_columns([{shown(i)}]) takes names" if isinstance(i, str) else ""
+        raise InvalidType(f"expected a position, found {shown(i)}{hint}") from None
     if not 0 <= found < count:
         expected = f"expected 0 to {count - 1}" if count else "there is none"
-        raise IndexOutOfRange(f"position {found} is out of range: {expected}")
+        raise IndexOutOfRange(f"position {shown(found)} is out of range: {expected}")
     return found
 
 

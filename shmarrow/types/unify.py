@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from shmarrow.errors import InvalidArgument, InvalidType, not_expected
+from shmarrow.errors import InvalidArgument, InvalidType, not_expected, shown
 from shmarrow.types.base import DataType
 from shmarrow.types.field import Field
 from shmarrow.types.nested import (
@@ -63,7 +63,7 @@ def unify_schemas(schemas: Iterable[Schema], *, promote_options: str = "default"
         If fields of one name have no common type.
     """
     if promote_options not in ("default", "permissive"):
-        raise InvalidArgument(f"promote_options is 'default' or 'permissive', found {promote_options!r:.80}")
+        raise InvalidArgument(f"promote_options is 'default' or 'permissive', found {shown(promote_options)}")
     found = list(schemas)
     for schema in found:
         if not isinstance(schema, Schema):

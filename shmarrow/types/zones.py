@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from shmarrow.errors import InvalidType
+from shmarrow.errors import InvalidType, shown
 
 if TYPE_CHECKING:
     import datetime as dt
@@ -22,12 +22,16 @@ def zone_name(zone: dt.tzinfo) -> str:
         name = getattr(zone, attribute, None)
         if isinstance(name, str):
             return name
-    offset = zone.utcoffset(None)
-    if offset is None or offset.total_seconds() % 60:
+    try:
+        offset = zone.utcoffset(None)
+        seconds = None if offset is None else offset.total_seconds()
+    except Exception:
+        seconds = None  # there are zones that tell the offset of moments only
+    if seconds is None or seconds % 60 or abs(seconds) >= 24 * 60 * 60:
         raise InvalidType(
-            f"the time zone {zone!r:.80} has no name in Arrow; use zoneinfo, or an offset in whole minutes"
+            f"the time zone {shown(zone)} has no name in Arrow; use zoneinfo, or an offset in whole minutes"
         )
-    if not offset:
+    if not seconds:
         return "UTC"
-    minutes = int(offset.total_seconds()) // 60
+    minutes = int(seconds) // 60
     return f"{'-' if minutes < 0 else '+'}{abs(minutes) // 60:02}:{abs(minutes) % 60:02}"

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from shmarrow.buffer import Bytes
-from shmarrow.errors import InvalidArgument, InvalidData, LimitExceeded, Limits
+from shmarrow.errors import InvalidArgument, InvalidData, LimitExceeded, Limits, shown
 from shmarrow.ipc.batch.memory import allocate
 from shmarrow.ipc.flatbuffers.tables import ENUMS
 from shmarrow.ipc.options import IpcWriteOptions
@@ -271,7 +271,7 @@ def _compressor(options: IpcWriteOptions) -> Callable[[memoryview], bytes]:
 
 def _level(codec: str, level: int, top: int) -> int:
     if not isinstance(level, int) or not _FASTEST <= level <= top:
-        raise InvalidArgument(f"a level of {codec} is an int from {_FASTEST} to {top}, found {level!r}")
+        raise InvalidArgument(f"a level of {codec} is an int from {_FASTEST} to {top}, found {shown(level)}")
     return level
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from shmarrow import types
-from shmarrow.errors import InvalidArgument, InvalidData
+from shmarrow.errors import InvalidArgument, InvalidData, shown
 from shmarrow.ipc.flatbuffers.reader import Offsets, TableView
 from shmarrow.types import DataType, Field
 from shmarrow.types.descriptors import BY_MEMBER, CLASSES, TYPES, Enumeration, Parameter
@@ -26,7 +26,7 @@ def text(value: bytes | None, what: str) -> str:
     try:
         return (value or b"").decode()
     except UnicodeDecodeError as error:
-        raise InvalidData(f"the {what} {value!r:.80} is not UTF-8: {error.reason} at byte {error.start}") from None
+        raise InvalidData(f"the {what} {shown(value)} is not UTF-8: {error.reason} at byte {error.start}") from None
 
 
 def _make_type(member: str, table: TableView, children: _Children) -> DataType:

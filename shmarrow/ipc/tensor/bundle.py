@@ -35,6 +35,7 @@ from shmarrow.errors import (
     Unsupported,
     as_limits,
     full_name,
+    shown,
 )
 from shmarrow.ipc.file.reader import RecordBatchFileReader
 from shmarrow.ipc.file.writer import RecordBatchFileWriter
@@ -118,7 +119,7 @@ def save_tensors(
     made = {}
     for name, value in tensors.items():
         if not isinstance(name, str):
-            raise InvalidType(f"the name of a tensor is a string, found {name!r}")
+            raise InvalidType(f"the name of a tensor is a string, found {shown(name)}")
         try:
             name.encode()
         except UnicodeEncodeError as error:
@@ -229,7 +230,7 @@ class Bundle(Mapping[str, Tensor | SparseTensor]):
             If its message breaks the format, or is not what the index says.
         """
         if not isinstance(name, str):
-            raise FieldNotFound(f"{self._name}: the names of tensors are strings, found {name!r}")
+            raise FieldNotFound(f"{self._name}: the names of tensors are strings, found {shown(name)}")
         index = self._index()
         row = index.find(name)
         if row is None:

@@ -18,7 +18,7 @@ from typing import Any, Literal, Self
 import numpy as np
 
 from shmarrow.buffer import ALIGNMENT, padded
-from shmarrow.errors import InvalidArgument, InvalidType
+from shmarrow.errors import InvalidArgument, InvalidType, shown
 from shmarrow.ipc.message.encode import encode_message
 from shmarrow.ipc.options import IpcWriteOptions
 from shmarrow.ipc.tensor.encode import TensorPayload, checked_options, dense_header, encode_tensor, wire_metadata
@@ -204,7 +204,7 @@ def new_tensor(
     try:
         dims = tuple([index(size) for size in shape])
     except TypeError as error:
-        raise InvalidType(f"a shape is a sequence of integers, found {shape!r}: {error}") from None
+        raise InvalidType(f"a shape is a sequence of integers, found {shown(shape)}: {error}") from None
     if order not in ("C", "F") or any(size < 0 for size in dims) or len(dims) > MAX_DIMENSIONS:
         raise InvalidArgument(
             f"expected at most {MAX_DIMENSIONS} dimensions of 0 or more elements in the order 'C' or 'F', "
