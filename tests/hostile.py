@@ -15,6 +15,7 @@ import functools
 import io
 import multiprocessing
 import random
+import re
 import resource
 import signal
 import struct
@@ -109,14 +110,15 @@ def _try(use: Callable[[], Any]) -> bool:
 def _hold_to_validity(batch: Any) -> None:
     """What is valid converts, and is the same when written anew.
 
-    But for limits on what takes no bytes, and time zones that this machine does not know.
+    But for limits on what takes no bytes, time zones that this machine does not know, and moments that Python's
+    classes cannot hold.
     """
     try:
         values = [column.to_pylist() for column in batch.columns]
     except sa.LimitExceeded:
         return
     except sa.InvalidData as error:
-        if "unknown time zone" in str(error):
+        if re.search("unknown time zone|; (to_numpy.* returns it|values holds the counts)$", str(error)):
             return
         raise
     data = forms.write("stream-plain", [batch], batch.schema)
