@@ -262,7 +262,7 @@ BOMBS: dict[str, tuple[str, Callable[[], bytes]]] = {
     "a union of a long string": ("valid", lambda: theirs(_all_slots(pa.array([LONG])))),
     "a union of a long list": ("valid", lambda: theirs(_all_slots(pa.array([[1] * len(LONG)], pa.list_(pa.int8()))))),
     "lists 60 deep": ("valid", lambda: ours(_nested_lists(60))),
-    "lists 100 deep": ("refused", lambda: ours(_nested_lists(100))),
+    "lists 90 deep": ("refused", lambda: ours(_nested_lists(90))),
     "types 200 deep": ("refused", lambda: _deep_schema(200)),
     "children that are shared": ("refused", lambda: _shared_children(60)),
     "names that are shared": ("invalid", _shared_names),

@@ -346,3 +346,11 @@ def test_types_nest_to_a_depth(nest: str) -> None:
     assert "int8" in str(type)
     assert hash(type) == hash(_nested(nest, 48 if nest == "map" else 96))
     assert sa.schema({"a": type}).field("a").type == type
+
+
+@pytest.mark.parametrize("nest", NESTS)
+def test_nulls_of_deep_types_take_no_more_than_one_array_a_level(nest: str) -> None:
+    type = _nested(nest, 40)
+    made = sa.nulls(2, type)
+    made.validate(full=True)
+    assert (made.to_pylist(), made.null_count) == ([None, None], 2)

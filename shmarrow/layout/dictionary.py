@@ -272,9 +272,9 @@ class DictionaryArray(Array):
 
     @classmethod
     def _nulls(cls, type: Any, length: int) -> Any:
-        from shmarrow.layout.making import _zeros, nulls
+        from shmarrow.layout.making import nulls, zeros
 
-        made = _zeros(type, length)
+        made = zeros(type, length)
         made._dictionary = nulls(0, type.value_type)
         return made
 

@@ -13,7 +13,7 @@ from shmarrow.layout.arguments import as_array, checked_size, masked_validity, r
 from shmarrow.layout.array import Array
 from shmarrow.layout.items import items_of_lists, spread_lists
 from shmarrow.layout.list_forms import Lists
-from shmarrow.layout.making import check_slots, concat_arrays, make_array, nulls, spread
+from shmarrow.layout.making import check_slots, concat_arrays, make_array, spread, zeros
 from shmarrow.layout.memory import Indices, check_expansion, validity_of
 from shmarrow.layout.preview import Budget
 from shmarrow.layout.validation import check_required
@@ -108,11 +108,7 @@ class FixedSizeListArray(Lists):
 
     @classmethod
     def _nulls(cls, type: DataType, length: int) -> Any:
-        from shmarrow.layout.making import _zeros
-
-        made = _zeros(type, length)
-        made._children = [nulls(length * type.list_size, type.fields[0].type)]  # type: ignore[attr-defined]
-        return made
+        return zeros(type, length, length * type.list_size)  # type: ignore[attr-defined]
 
     @classmethod
     def from_pylist(cls, type: Any, values: Sequence[Any], valid: Mask | None) -> Self:

@@ -35,7 +35,6 @@ from shmarrow.errors import EXPANDED_VALUES, InvalidData, InvalidType
 from shmarrow.layout import validation
 from shmarrow.layout.listing import LISTING
 from shmarrow.layout.making import (
-    _zeros,
     array_class,
     check_bits,
     check_slots,
@@ -44,6 +43,7 @@ from shmarrow.layout.making import (
     make_array,
     no_memory,
     one_null,
+    zeros,
 )
 from shmarrow.layout.memory import Indices, check_expansion, no_index, ranges, read_only, total_of
 from shmarrow.layout.preview import Budget, clip
@@ -260,7 +260,7 @@ class LayoutHooks:
     @classmethod
     def _nulls(cls, type: DataType, length: int) -> Any:
         """An array of nulls. The default has buffers of zeros and children without slots."""
-        return _zeros(type, length)
+        return zeros(type, length)
 
     # --- hooks: values ---
 

@@ -172,10 +172,11 @@ def _slot_bytes(type: Any) -> int:
     return int(storage.byte_width)
 
 
-def _zeros(type: DataType, length: int) -> Any:
+def zeros(type: DataType, length: int, slots: int = 0) -> Any:
+    """An array of nulls whose buffers are zeros, over children of ``slots`` nulls each."""
     rows = LISTING[type.layout].buffers
     buffers: list[Bytes | None] = [read_only(np.zeros(bytes_needed(row, type, length), np.uint8)) for row in rows]
-    children = [nulls(0, field.type) for field in type.fields]
+    children = [nulls(slots, field.type) for field in type.fields]
     return make_array(type, length, buffers, length, 0, children)
 
 

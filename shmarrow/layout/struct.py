@@ -15,7 +15,7 @@ from shmarrow.layout.arguments import as_array, items_of, masked_validity
 from shmarrow.layout.array import Array
 from shmarrow.layout.items import columns_of_dicts
 from shmarrow.layout.listing import LISTING
-from shmarrow.layout.making import check_slots, concat_arrays, make_array, nulls
+from shmarrow.layout.making import check_slots, concat_arrays, make_array, nulls, zeros
 from shmarrow.layout.memory import Indices, check_expansion, validity_of
 from shmarrow.layout.preview import Budget
 from shmarrow.layout.validation import check_required
@@ -155,11 +155,7 @@ class StructArray(Array):
 
     @classmethod
     def _nulls(cls, type: DataType, length: int) -> Any:
-        from shmarrow.layout.making import _zeros
-
-        made = _zeros(type, length)
-        made._children = [nulls(length, field.type) for field in type.fields]
-        return made
+        return zeros(type, length, length)
 
     @classmethod
     def from_pylist(cls, type: Any, values: Sequence[Any], valid: Mask | None) -> Self:
