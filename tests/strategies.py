@@ -252,9 +252,6 @@ _UUIDS = st.binary(min_size=16, max_size=16).map(lambda data: uuid.UUID(bytes=da
 
 def _moments_with_offset(type: Any) -> Strategy:
     offsets = whole(-779, 780)
-    if type.unit == "ns":
-        moments = timestamps(sa.timestamp("ns", "UTC"))
-        return st.builds(lambda moment, minutes: {"timestamp": moment, "offset_minutes": minutes}, moments, offsets)
     return st.builds(
         lambda moment, minutes: moment.astimezone(dt.timezone(dt.timedelta(minutes=minutes))),
         timestamps(sa.timestamp(type.unit, "UTC")),

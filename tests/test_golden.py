@@ -44,7 +44,7 @@ BREAK_RULES = {
 BEYOND_PYTHON = {
     "0.14.1/datetime": "which is not a whole day",
     "1.0.0-littleendian/datetime": "which is not a whole day",
-    "cpp-21.0.0/datetime": "which datetime cannot hold in US/Eastern",
+    "cpp-21.0.0/datetime": "which datetime does not have: its unit is the microsecond",
     **{f"{release}/interval": "days of a timedelta" for release in CONTENTS},
 }
 """The contents with values, made at random, that Python's ``datetime`` does not have."""

@@ -126,7 +126,7 @@ def test_what_has_no_kind_is_refused(store: sa.Store) -> None:
 
 def test_a_frame_of_polars_is_refused_and_the_way_said(store: sa.Store) -> None:
     pl = pytest.importorskip("polars")
-    with pytest.raises(sa.InvalidType, match=r"pyarrow.table\(\.\.\.\)"):
+    with pytest.raises(sa.InvalidType, match=r"put shmarrow.table\(frame\) instead"):
         store.put("x", pl.DataFrame({"a": [1]}))
     assert store.names() == []
 

@@ -103,11 +103,13 @@ def run(arguments: argparse.Namespace) -> int:
         signal.signal(number, stop)
     try:
         with ExitStack() as stack:
-            return _run(stack, stop, source)
+            status = _run(stack, stop, source)
     except Exception:
         if not stop.number:
-            raise
-        stop.leave()  # what was interrupted may have failed in its own way
+            raise  # else what was interrupted may have failed in its own way
+    if stop.number:  # also where the exception came within a finalizer, which drops it
+        stop.leave()
+    return status
 
 
 def _run(stack: ExitStack, stop: Stop, source: Path) -> int:
