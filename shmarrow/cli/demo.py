@@ -101,13 +101,15 @@ def run(arguments: argparse.Namespace) -> int:
     stop = Stop()
     for number in STOPPERS:
         signal.signal(number, stop)
+    signal.signal(signal.SIGALRM, stop.again)
+    sys.unraisablehook = stop.dropped
     try:
         with ExitStack() as stack:
             status = _run(stack, stop, source)
     except Exception:
         if not stop.number:
             raise  # else what was interrupted may have failed in its own way
-    if stop.number:  # also where the exception came within a finalizer, which drops it
+    if stop.number:
         stop.leave()
     return status
 
@@ -124,7 +126,7 @@ def _run(stack: ExitStack, stop: Stop, source: Path) -> int:
         raise
     finally:
         # A second Ctrl-C must not stop the cleaning up.
-        for number in STOPPERS:
+        for number in (*STOPPERS, signal.SIGALRM):
             signal.signal(number, signal.SIG_IGN)
         progress.say("cleaning up")
 
@@ -144,6 +146,17 @@ class Stop:
         self.number = number
         logging.disable()  # py4j logs the traceback of what interrupts it
         self.leave()
+
+    def again(self, number: int, frame: FrameType | None) -> None:
+        """End what :meth:`dropped` could not."""
+        self.leave()
+
+    def dropped(self, found: sys.UnraisableHookArgs) -> None:
+        """Try again soon where the signal came within a finalizer, which drops exceptions."""
+        if self.number and isinstance(found.exc_value, (KeyboardInterrupt, SystemExit)):
+            signal.setitimer(signal.ITIMER_REAL, 0.01)
+        else:
+            sys.__unraisablehook__(found)
 
     def leave(self) -> NoReturn:
         """End with the status that shells expect of a program that a signal ended."""
