@@ -1,0 +1,70 @@
+"""The structures of the C data and stream interfaces as numpy dtypes, and the capsules that hold them.
+
+Rules kept here:
+
+* structures that are handed out are laid out in numpy memory first and then copied by nanoarrow, whose release
+  callbacks are compiled code: a callback written in Python would lose a pending exception, and crash after the
+  interpreter has shut down;
+* structures that are handed in stay in the capsule they came in, whose destructor releases them.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from shmarrow.errors import InvalidType, full_name
+from shmarrow.interchange.partner import needed
+
+SCHEMA = np.dtype(
+    [
+        ("format", "<u8"), ("name", "<u8"), ("metadata", "<u8"), ("flags", "<i8"), ("n_children", "<i8"),
+        ("children", "<u8"), ("dictionary", "<u8"), ("release", "<u8"), ("private_data", "<u8"),
+    ]
+)  # fmt: skip
+"""``struct ArrowSchema``; pointers are addresses."""
+
+ARRAY = np.dtype(
+    [
+        ("length", "<i8"), ("null_count", "<i8"), ("offset", "<i8"), ("n_buffers", "<i8"), ("n_children", "<i8"),
+        ("buffers", "<u8"), ("children", "<u8"), ("dictionary", "<u8"), ("release", "<u8"), ("private_data", "<u8"),
+    ]
+)  # fmt: skip
+"""``struct ArrowArray``."""
+
+STREAM = np.dtype(
+    [("get_schema", "<u8"), ("get_next", "<u8"), ("get_last_error", "<u8"), ("release", "<u8"), ("private_data", "<u8")]
+)
+"""``struct ArrowArrayStream``."""
+
+DICTIONARY_ORDERED, NULLABLE, MAP_KEYS_SORTED = 1, 2, 4
+"""The flags of a schema."""
+
+_pointer = ctypes.pythonapi.PyCapsule_GetPointer
+_pointer.restype = ctypes.c_void_p
+_pointer.argtypes = (ctypes.py_object, ctypes.c_char_p)
+
+
+def pointer(capsule: Any, name: str) -> int:
+    """The address that a capsule holds: ``arrow_schema``, ``arrow_array`` or ``arrow_array_stream``.
+
+    Raises
+    ------
+    InvalidType
+        If it is not a capsule of this name.
+    """
+    try:
+        return int(_pointer(capsule, name.encode()))
+    except (ValueError, TypeError, ctypes.ArgumentError):
+        raise InvalidType(f"expected a PyCapsule named {name!r}, found {full_name(capsule)}") from None
+
+
+@cache
+def nanoarrow() -> Any:
+    """The module ``nanoarrow``; MissingExtra where it is not installed."""
+    with needed("nanoarrow", "arrow"):
+        import nanoarrow
+    return nanoarrow
