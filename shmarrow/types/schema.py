@@ -50,8 +50,9 @@ class Schema:
     Thread safety: immutable; what is made on demand is the same for all who ask. Lists that are handed out are copies.
     """
 
-    __slots__ = ("__weakref__", "_fields", "_index", "_length", "_source", "metadata")
+    __slots__ = ("__weakref__", "_exported", "_fields", "_index", "_length", "_source", "metadata")
 
+    _exported: Any  # its form in the C data interface, once it was asked for
     _fields: tuple[Field, ...]
     _index: dict[str, list[int]] | None
     _length: int
@@ -71,6 +72,7 @@ class Schema:
     ) -> None:
         own = as_fields(fields) if source is None else ()
         put = object.__setattr__
+        put(self, "_exported", None)
         put(self, "_source", source)
         put(self, "_index", None)
         put(self, "_fields", own)
