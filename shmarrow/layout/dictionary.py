@@ -14,11 +14,12 @@ import numpy as np
 from shmarrow.bitmap import Mask
 from shmarrow.errors import InvalidArgument, InvalidData, InvalidType, Place, moved, prefixed, shown
 from shmarrow.layout.arguments import as_array, checked_mask
-from shmarrow.layout.array import Array, _has_floats
+from shmarrow.layout.array import Array, has_floats
 from shmarrow.layout.making import blank_mask, concat_arrays, make_array
 from shmarrow.layout.memory import Indices, frozen, read_only, validity_of
 from shmarrow.layout.preview import Budget
 from shmarrow.layout.repeats import check_repeats, has_fixed_width
+from shmarrow.layout.runs import CHUNK
 from shmarrow.types import DataType, DictionaryType
 from shmarrow.types.extension import ExtensionType
 
@@ -254,6 +255,34 @@ class DictionaryArray(Array):
         mask, values = self._mask(), self.indices.values
         self._check_indices(values if mask is None else np.where(mask, values, values.dtype.type(0)), mask)
 
+    def _safe_values(self) -> Any:
+        if self._reaches_all():
+            return self
+        self._check_references()
+        mask = self._mask()
+        return (
+            self
+            if mask is None
+            else self._with(
+                offset=0,
+                buffers=[self._trimmed_validity(), frozen(np.where(mask, self.indices.values, 0))],
+                null_count=self.null_count,
+            )
+        )
+
+    def _reaches_all(self) -> bool:
+        """Whether no index, those of null slots included, leads outside of the dictionary.
+
+        Into a dictionary without values, null slots have index 0.
+        """
+        values, size = self.indices.values, max(len(self._dictionary_()), self.null_count == self._length)
+        if values.dtype.kind == "u" and size > np.iinfo(values.dtype).max:
+            return True
+        return all(
+            int(part.min()) >= 0 and int(part.max()) < size
+            for part in (values[start : start + CHUNK] for start in range(0, len(values), CHUNK))
+        )
+
     def _referenced(self, live: Mask | None) -> Iterator[tuple[Field | None, Any, Mask | None]]:
         indices = self._checked(self._mask())
         used = blank_mask(self._dictionary_())
@@ -425,7 +454,7 @@ def _same_values(left: Any, mine: npt.NDArray[Any], right: Any, theirs: npt.NDAr
         mine, theirs = codes[mine], other_codes[theirs]
         found = _partners(mine, len(left), theirs, len(right))
         if found is None:
-            if not _has_floats(left.type):
+            if not has_floats(left.type):
                 return False
             pairs = np.unique(mine * len(right) + theirs)  # 0.0 equals -0.0
             found = pairs // len(right), pairs % len(right)
