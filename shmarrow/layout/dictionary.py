@@ -160,11 +160,14 @@ class DictionaryArray(Array):
         if len(indices) and (valid is None or valid.any()):
             low, high = int(indices.min()), int(indices.max())
             if low < 0 or high >= size:
-                wrong = (indices < 0) | (indices >= size)
-                i = int(wrong.argmax())
-                raise InvalidData(
-                    f"{self._type}: slot {i} holds index {int(indices[i])} but the dictionary has {size} values"
-                )
+                i = int(((indices < 0) | (indices >= size)).argmax())
+                self._fail(i, indices[i])
+
+    def _fail(self, slot: int, index: Any) -> None:
+        raise InvalidData(
+            f"{self._type}: slot {slot} holds index {int(index)} "
+            f"but the dictionary has {len(self._dictionary_())} values"
+        )
 
     def to_numpy(self, zero_copy_only: bool = True) -> npt.NDArray[Any]:
         if zero_copy_only:
@@ -252,36 +255,20 @@ class DictionaryArray(Array):
             raise InvalidData(f"{self._type}: expected a dictionary of {self._type.value_type}, found {found}")
 
     def _check_references(self) -> None:
-        mask, values = self._mask(), self.indices.values
-        self._check_indices(values if mask is None else np.where(mask, values, values.dtype.type(0)), mask)
-
-    def _safe_values(self) -> Any:
-        if self._reaches_all():
-            return self
-        self._check_references()
-        mask = self._mask()
-        return (
-            self
-            if mask is None
-            else self._with(
-                offset=0,
-                buffers=[self._trimmed_validity(), frozen(np.where(mask, self.indices.values, 0))],
-                null_count=self.null_count,
-            )
-        )
-
-    def _reaches_all(self) -> bool:
-        """Whether no index, those of null slots included, leads outside of the dictionary.
-
-        Into a dictionary without values, null slots have index 0.
-        """
-        values, size = self.indices.values, max(len(self._dictionary_()), self.null_count == self._length)
+        values, size = self.indices.values, len(self._dictionary_())
         if values.dtype.kind == "u" and size > np.iinfo(values.dtype).max:
-            return True
-        return all(
-            int(part.min()) >= 0 and int(part.max()) < size
-            for part in (values[start : start + CHUNK] for start in range(0, len(values), CHUNK))
-        )
+            return
+        mask: Mask | None = None
+        for start in range(0, self._length, CHUNK):
+            part = values[start : start + CHUNK]
+            if int(part.min()) >= 0 and int(part.max()) < size:
+                continue
+            if mask is None:  # null slots may hold anything
+                mask = self._valid()
+            wrong = ((part < 0) | (part >= size)) & mask[start : start + CHUNK]
+            if wrong.any():
+                i = int(wrong.argmax())
+                self._fail(start + i, part[i])
 
     def _referenced(self, live: Mask | None) -> Iterator[tuple[Field | None, Any, Mask | None]]:
         indices = self._checked(self._mask())
