@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from operator import index as as_index
 from typing import Any, ClassVar, Protocol
 
-from shmarrow.errors import FieldNotFound, IndexOutOfRange, InvalidType, full_name, not_expected, shown
+from shmarrow.errors import FieldNotFound, IndexOutOfRange, InvalidType, counted, full_name, not_expected, shown
 from shmarrow.types.base import DataType, Metadata, MetadataLike, as_metadata
 from shmarrow.types.field import Field, FieldsLike, as_fields
 
@@ -245,7 +245,12 @@ class Schema:
         return "\n".join(lines)
 
     def __repr__(self) -> str:
-        return f"<shmarrow.Schema of {len(self)} fields>\n{self}"
+        return f"<shmarrow.Schema of {counted(len(self), 'field')}>\n{self}"
+
+    def _repr_html_(self) -> str:
+        from shmarrow.display import schema_html
+
+        return schema_html(self)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Schema, (self.fields, self.metadata)
