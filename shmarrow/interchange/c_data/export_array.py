@@ -149,7 +149,8 @@ def _way(node: int, parents: Any, first: Any, is_dictionary: Any) -> tuple[int, 
 
 
 _N_BUFFERS, _BUFFERS, _CHILDREN, _DICTIONARY = (
-    ARRAY.fields[name][1] for name in ("n_buffers", "buffers", "children", "dictionary")
+    ARRAY.fields[name][1]  # type: ignore[index]
+    for name in ("n_buffers", "buffers", "children", "dictionary")
 )
 
 
@@ -184,7 +185,7 @@ def batch_tree(batch: RecordBatch) -> Tree:
         If a column has another type or length than the batch says, or would lead foreign code out of its memory.
     """
     columns, rows = batch.columns, batch.num_rows
-    if [column._type for column in columns] != batch.schema.types or any([column._length != rows for column in columns]):
+    if [column._type for column in columns] != batch.schema.types or {column._length for column in columns} - {rows}:
         batch.validate()
     safe = []
     for column in columns:
@@ -210,7 +211,7 @@ def export_batch(batch: RecordBatch, requested_schema: Any = None) -> tuple[Any,
 
 
 def requested(schema: Schema, capsule: Any) -> Schema:
-    """The schema that a consumer asks for; the one that the data have where it asks for none, or for the same fields."""
+    """The schema that a consumer asks for; that of the data where it asks for none, or for the same fields."""
     if capsule is None:
         return schema
     wanted = schema_from_capsule(capsule)
