@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from shmarrow import import_hooks
+from shmarrow import foreign, import_hooks
 from shmarrow.batch import RecordBatch
 from shmarrow.layout import Array, arguments
 from shmarrow.types import DataType, Field, Schema
@@ -52,10 +52,22 @@ def _open_table_doors() -> None:
     _open_doors(Table, "table_from_pyarrow", "table_to_pyarrow")
 
 
-def _array_from_arrow(value: Any) -> Any:
-    from shmarrow.interchange.arrow import array_from_arrow
+def _reader(kind: str) -> Callable[[Any], Any]:
+    """A function of :mod:`shmarrow.interchange.c_data.doors`, which is imported at the first call."""
 
-    return array_from_arrow(value)
+    def read(value: Any) -> Any:
+        from shmarrow.interchange.c_data.doors import READERS
+
+        return READERS[kind](value)
+
+    return read
+
+
+def _array_from_arrow_array(value: Any) -> Any:
+    """The array that pyarrow makes of an object with ``__arrow_array__``."""
+    from shmarrow.interchange.pyarrow import array_of
+
+    return array_of(value)
 
 
 def _open_array_doors() -> None:
@@ -66,8 +78,9 @@ def _open_array_doors() -> None:
     read_class(ChunkedArray, ChunkedArray.combine_chunks)
     read_class(RecordBatch, RecordBatch.to_struct_array)
     read_class(Table, lambda table: table.to_struct_array().combine_chunks())
-    for method in ("__arrow_array__", "__arrow_c_array__", "__arrow_c_stream__"):
-        read_interface(method, _array_from_arrow)
+    read_interface(foreign.ARRAY, foreign.READERS["array"])
+    read_interface(foreign.STREAM, foreign.READERS["array"])
+    read_interface("__arrow_array__", _array_from_arrow_array)
 
 
 def _array(values: Any, type: DataType | None) -> Any:
@@ -95,6 +108,8 @@ def _array_to_torch(array: Array, *arguments: Any, **options: Any) -> Any:
     return array_to_torch(array, *arguments, **options)
 
 
+for _kind in ("type", "field", "schema", "array", "chunked_array", "record_batch", "table", "reader"):
+    foreign.READERS[_kind] = _reader(_kind)
 arguments.builder = _array
 import_hooks.when("build", _open_array_doors)
 import_hooks.when("chunked", _open_chunked_doors)
