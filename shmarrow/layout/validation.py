@@ -71,9 +71,11 @@ def make_safe(array: Any) -> Any:
     check_buffers(array)
     array._check_structure()
     made = array._safe_values()
-    children = [make_safe(child) for child in made._children]
-    if any(new is not old for new, old in zip(children, made._children, strict=True)):
-        made = made._with(children=children)
+    if made._children:
+        parts = zip(array._type.fields, made._children, made._safe_children(), strict=True)
+        children = [_safe_child(*part) for part in parts]
+        if any(new is not old for new, old in zip(children, made._children, strict=True)):
+            made = made._with(children=children)
     if made._dictionary is not None:
         dictionary = make_safe(made._dictionary)
         if dictionary is not made._dictionary:
@@ -82,6 +84,16 @@ def make_safe(array: Any) -> Any:
     if made is not array:
         array._safe = made
     return made
+
+
+def _safe_child(field: Any, child: Any, part: Any) -> Any:
+    """A child of which foreign code sees a part: only this is checked, but where it has to be changed."""
+    try:
+        if len(part) == len(child):
+            return make_safe(child)
+        return child if make_safe(part) is part else make_safe(child)
+    except InvalidData as error:
+        raise type(error)(f"child {field.name!r}: {error}") from None
 
 
 def check_buffers(array: Any) -> None:
