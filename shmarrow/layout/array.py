@@ -569,6 +569,10 @@ class Array(LayoutHooks):
     def __repr__(self) -> str:
         return f"<shmarrow.Array {clip(str(self._type), 200)}, length {self._length}>\n{self}"
 
+    def _slot_text(self, index: int, values: int) -> str:
+        """A slot as text, which shows at most so many values where they are nested."""
+        return self._item_preview(index, Budget(values))
+
     def _preview(self, budget: Budget) -> str:
         return preview_items(self, budget)
 

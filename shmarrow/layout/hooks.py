@@ -411,7 +411,7 @@ class LayoutHooks:
 
     def _item_preview(self, index: int, budget: Budget) -> str:
         """A slot as text for ``str()``, within a budget; it raises nothing that :meth:`_value` would not."""
-        validity = self._validity() if self.null_count else None
+        validity = self._validity() if self._null_count else None  # nothing is counted to show a slot
         if validity is not None and not bitmap.get(validity, self._offset + index):
             return "null"
         return self._value_preview(index, budget)

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import errno
 import fcntl
-import mmap
 import os
 import stat
 import time
@@ -27,6 +26,7 @@ from shmarrow.errors import Closed, ObjectNotFound, StorageError
 from shmarrow.segment.location import (
     SHM_IS_FILES,
     Location,
+    became_smaller,
     is_shm,
     not_regular,
     posix_calls,
@@ -34,6 +34,7 @@ from shmarrow.segment.location import (
     refused,
     resolve,
 )
+from shmarrow.segment.mappings import map_file
 
 O_ATTACH = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
 _O_NOATIME: int = getattr(os, "O_NOATIME", 0)
@@ -76,7 +77,7 @@ class Segment:
         self.name = name
         self.size = len(data)
         self.status = found
-        self._path = path if path.startswith("/") else os.path.abspath(path)  # still the same after a chdir
+        self._path = path
         self._data: Bytes | None = data
 
     @property
@@ -202,8 +203,8 @@ def attach_path(
             size = found.st_size
             if owners is not None and found.st_uid not in owners:
                 raise PermissionError(errno.EPERM, f"it belongs to user {found.st_uid}, who is not trusted here")
-            # The mapping has a descriptor of its own, which shares the lock.
-            data = np.frombuffer(mmap.mmap(fd, size, prot=mmap.PROT_READ), U1) if size else EMPTY
+            path = path if path.startswith("/") else os.path.abspath(path)  # still the same after a chdir
+            data = map_file(fd, size, name if is_shm(name) else path, found) if size else EMPTY
             if mark_used:
                 _mark_used(fd, found)
         finally:
@@ -220,15 +221,6 @@ def _mark_used(fd: int, found: os.stat_result) -> None:
         os.utime(fd, ns=(time.time_ns(), found.st_mtime_ns))
     except OSError:
         return  # another user's file, or a read-only file system
-
-
-def became_smaller(action: str, name: str, size: int) -> StorageError:
-    """The error for a file that was truncated while it was opened."""
-    return StorageError(
-        errno.EBUSY,
-        f"cannot {action} {name!r}: it had {size} bytes and became smaller in the meantime; replace files that others "
-        "use, never truncate them",
-    )
 
 
 def read_object(where: Location) -> tuple[str, Bytes]:

@@ -134,6 +134,15 @@ def taken(name: str) -> ObjectExists:
     )
 
 
+def became_smaller(action: str, name: str, size: int) -> StorageError:
+    """The error for a file that was truncated while it was opened."""
+    return StorageError(
+        errno.EBUSY,
+        f"cannot {action} {name!r}: it had {size} bytes and became smaller in the meantime; replace files that others "
+        "use, never truncate them",
+    )
+
+
 def refused(error: OSError, action: str, name: str, path: str, hint: str = "") -> StorageError:
     """The error for what the operating system refused, with the numbers that explain it."""
     if not hint:

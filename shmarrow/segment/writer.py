@@ -49,6 +49,7 @@ from shmarrow.segment.location import (
     resolve,
     taken,
 )
+from shmarrow.segment.mappings import map_file, published
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -370,8 +371,9 @@ class SegmentWriter:
         self.reserve(size)
         if size < 1:
             return np.empty(0, U1)
+        location = self.name if is_shm(self.name) else os.path.abspath(self._path)
         try:
-            mapped = np.frombuffer(mmap.mmap(fd, size), U1)
+            mapped = map_file(fd, size, location, None, mmap.PROT_READ | mmap.PROT_WRITE)
         except OSError as error:
             raise refused(error, f"map {size} bytes of", self.name, self._path) from None
         populate(mapped)
@@ -401,6 +403,7 @@ class SegmentWriter:
                 mapped.flags.writeable = False
             with turn:
                 self._link(fd)
+            published(self._maps, fd)
             if self._durable:
                 sync_directory(os.path.dirname(self._path))
         except StorageError:

@@ -8,17 +8,16 @@ Read: with ``memory_map=False`` the whole file, once, into memory of this proces
 from __future__ import annotations
 
 import io
-import mmap
 import os
 import stat
 from typing import Any
 
-import numpy as np
-
 from shmarrow import segment
-from shmarrow.buffer import U1, Bytes
+from shmarrow.buffer import Bytes
 from shmarrow.errors import StorageError, storage_error
-from shmarrow.segment.attached import EMPTY, became_smaller, read_object, read_whole
+from shmarrow.segment.attached import EMPTY, read_object, read_whole
+from shmarrow.segment.location import became_smaller
+from shmarrow.segment.mappings import map_file
 from shmarrow.sources.base import Source, name_of
 
 
@@ -76,7 +75,7 @@ def open_file_io(file: Any, memory_map: bool) -> Source | None:
         status = os.fstat(raw.fileno())
         if not stat.S_ISREG(status.st_mode):
             return None
-        data = (_map if memory_map else read_whole)(raw.fileno(), status.st_size, name)
+        data = _map(raw, status, name) if memory_map else read_whole(raw.fileno(), status.st_size, name)
     except StorageError:
         raise
     except OSError as error:
@@ -96,10 +95,12 @@ def _is_own(file: Any, kind: type) -> bool:
     )
 
 
-def _map(fd: int, size: int, name: str) -> Bytes:
+def _map(file: io.FileIO, status: os.stat_result, name: str) -> Bytes:
+    size = status.st_size
     if not size:
         return EMPTY
+    path = os.path.abspath(file.name) if isinstance(file.name, str) else None
     try:
-        return np.frombuffer(mmap.mmap(fd, size, prot=mmap.PROT_READ), U1)
+        return map_file(file.fileno(), size, path, status)
     except ValueError:
         raise became_smaller("map", name, size) from None
