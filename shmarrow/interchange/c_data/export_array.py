@@ -184,7 +184,9 @@ def batch_tree(batch: RecordBatch) -> Tree:
         If a column has another type or length than the batch says, or would lead foreign code out of its memory.
     """
     columns, rows = batch.columns, batch.num_rows
-    if [column._type for column in columns] != batch.schema.types or any([column._length != rows for column in columns]):
+    if [column._type for column in columns] != batch.schema.types or any(
+        [column._length != rows for column in columns]
+    ):
         batch.validate()
     safe = []
     for column in columns:
