@@ -32,6 +32,7 @@ ORDER = (
     "pickling",
     "segment",
     "sources",
+    "display",
     "bitmap",
     "types",
     "convert",
