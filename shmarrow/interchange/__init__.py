@@ -12,6 +12,7 @@ from typing import Any
 from shmarrow import import_hooks
 from shmarrow.batch import RecordBatch
 from shmarrow.errors import Unsupported
+from shmarrow.interchange import picklers
 from shmarrow.ipc import RecordBatchFileReader
 from shmarrow.layout import Array, arguments
 from shmarrow.types import DataType, Field, Schema
@@ -247,6 +248,7 @@ def _array_to_torch(array: Array, *arguments: Any, **options: Any) -> Any:
 
 
 arguments.builder = _array
+picklers.install()
 import_hooks.when("build", _open_array_doors)
 import_hooks.when("chunked", _open_chunked_doors)
 import_hooks.when("tables", _open_table_doors)
