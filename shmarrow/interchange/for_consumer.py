@@ -133,7 +133,7 @@ class Casting(NamedTuple):
 
     def _hint(self, type: DataType) -> str:
         kinds = sorted(kind for kind in _kinds_in(type) if kind in LOSSY[self.name] and not self.allows(kind))
-        return f"; lossy={kinds[0]!r} drops {LOSSY[self.name][kinds[0]]}" if kinds else ""
+        return "".join(f"; lossy={kind!r} drops {LOSSY[self.name][kind]}" for kind in kinds)
 
 
 def _cast(column: Any, target: DataType, safe: bool) -> Any:
