@@ -35,9 +35,9 @@ def array_for_consumer(self: T, name: str, *, lossy: str | Iterable[str] = ()) -
     InvalidArgument
         If ``name`` is none of these, or nothing of a kind in ``lossy`` is ever lost.
     """
-    from shmarrow.interchange import for_consumer
+    from shmarrow.interchange.for_consumer import array
 
-    result: T = for_consumer.array(self, name, lossy)
+    result: T = array(self, name, lossy)
     return result
 
 
@@ -75,9 +75,9 @@ def columns_for_consumer(self: T, name: str, *, lossy: str | Iterable[str] = ())
     >>> batch.for_consumer("spark").schema.types
     [decimal128(20, 0), string]
     """
-    from shmarrow.interchange import for_consumer
+    from shmarrow.interchange.for_consumer import columns
 
-    result: T = for_consumer.columns(self, name, lossy)
+    result: T = columns(self, name, lossy)
     return result
 
 
@@ -98,6 +98,6 @@ def schema_for_consumer(self: Schema, name: str, *, lossy: str | Iterable[str] =
     InvalidArgument
         If ``name`` is no tool of the table, or nothing of a kind in ``lossy`` is ever lost.
     """
-    from shmarrow.interchange import for_consumer
+    from shmarrow.interchange.for_consumer import schema
 
-    return for_consumer.schema(self, name, lossy)
+    return schema(self, name, lossy)
