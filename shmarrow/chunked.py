@@ -67,6 +67,7 @@ class ChunkedArray:
 
     from_pyarrow: ClassVar[Callable[[Any], ChunkedArray]]
     to_pyarrow: Callable[[], Any]
+    for_consumer: Callable[..., ChunkedArray]
 
     def __init__(self, chunks: Iterable[Any], type: DataType | None = None) -> None:
         self.chunks = tuple(chunks)

@@ -44,6 +44,7 @@ class Columns(Generic[Column]):
     _schema: Schema
     num_rows: int
     from_pyarrow: ClassVar[Callable[[Any], Any]]
+    for_consumer: Callable[..., Self]
 
     # --- what a batch and a table do in their own way ---
 

@@ -11,8 +11,9 @@ from typing import Any
 
 from shmarrow import foreign, import_hooks
 from shmarrow.batch import RecordBatch
+from shmarrow.columns import Columns
 from shmarrow.errors import Unsupported
-from shmarrow.interchange import picklers
+from shmarrow.interchange import methods, picklers
 from shmarrow.ipc import RecordBatchFileReader
 from shmarrow.layout import Array, arguments
 from shmarrow.types import DataType, Field, Schema
@@ -49,6 +50,7 @@ def _open_chunked_doors() -> None:
     _give(ChunkedArray, "__arrow_c_stream__", _chunked_array_stream)
 
     _open_doors(ChunkedArray, "array_from_pyarrow", "chunked_array_to_pyarrow")
+    ChunkedArray.for_consumer = methods.array_for_consumer
 
 
 def _open_table_doors() -> None:
@@ -269,3 +271,8 @@ import_hooks.when("chunked", _open_chunked_doors)
 import_hooks.when("tables", _open_table_doors)
 import_hooks.when("tensor", _open_tensor_doors)
 Array.to_torch = _array_to_torch
+_Array: Any = Array
+_Array.for_consumer = methods.array_for_consumer
+_Columns: Any = Columns
+_Columns.for_consumer = methods.columns_for_consumer
+Schema.for_consumer = methods.schema_for_consumer

@@ -62,6 +62,7 @@ class Schema:
 
     from_pyarrow: ClassVar[Callable[[Any], Schema]]
     to_pyarrow: Callable[[], Any]
+    for_consumer: Callable[..., Schema]
     empty_table: ClassVar[Callable[[Schema], Any]]
 
     def __init__(
