@@ -36,6 +36,7 @@ from shmarrow.layout.memory import range_of, slice_bounds
 from shmarrow.layout.preview import clip
 from shmarrow.layout.selection import selection
 from shmarrow.layout.sizes import buffer_bytes
+from shmarrow.pickling import travels
 from shmarrow.places import Places, cut, places, sorted_places, starts_of
 from shmarrow.types import DataType, as_type, bool_
 
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
 Slice = slice
 
 
+@travels
 class ChunkedArray:
     """A column in several arrays of one type; indexing goes through all of them.
 

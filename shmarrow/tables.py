@@ -21,10 +21,12 @@ from shmarrow.layout.array import Array
 from shmarrow.layout.making import nulls
 from shmarrow.layout.memory import Indices, slice_bounds
 from shmarrow.naming import checked_schema, several, with_nulls
+from shmarrow.pickling import travels
 from shmarrow.places import cut, places, sorted_places, starts_of
 from shmarrow.types import DataType, MetadataLike, Schema, struct, unify_schemas
 
 
+@travels
 class Table(Columns[ChunkedArray]):
     """Record batches of one schema, one after another.
 

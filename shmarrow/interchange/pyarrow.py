@@ -354,7 +354,7 @@ def _hand_over(array: Array, type: Any) -> Any:
     nulls, offset = (-1 if array._null_count else 0), array.offset
     if layout == "dictionary":
         assert array._dictionary is not None
-        dictionary = _to_pyarrow(array._dictionary, type.value_type)
+        dictionary = _hand_over(array._dictionary, type.value_type)
         return pa.DictionaryArray.from_buffers(type, len(array), buffers, dictionary, nulls, offset)
     children = [_hand_over(child, type.field(i).type) for i, child in enumerate(array.children)]
     return pa.Array.from_buffers(type, len(array), buffers, nulls, offset, children)
