@@ -173,6 +173,40 @@ def test_a_batch_without_columns_has_a_length() -> None:
     assert pa.table(batch).num_rows == 7
 
 
+def test_batches_of_numbers_are_handed_over_without_making_columns() -> None:
+    names = [f"c{i}" for i in range(30)]
+    kinds = ["int8", "float64", "timestamp[us]"]
+    columns = {
+        name: sa.array(np.arange(100 * i, 100 * i + 100) % 100, "int64").cast(kinds[i % 3])
+        for i, name in enumerate(names)
+    }
+    expected = pa.ipc.open_file(file_of([sa.record_batch(columns)])).get_batch(0)
+    reader = sa.ipc.open_file(file_of([sa.record_batch(columns)]))
+    for change in (
+        lambda batch: batch,
+        lambda batch: batch.slice(13, 50),
+        lambda batch: batch.select(["c7", "c3", "c29"]),
+        lambda batch: batch.slice(20).select(["c4", "c4"]).slice(5, 9),
+        lambda batch: batch.rename_columns([name.upper() for name in batch.schema.names]),
+        lambda batch: batch.slice(100),
+    ):
+        batch = change(reader.get_batch(0))
+        found = pa.record_batch(batch)
+        found.validate(full=True)
+        assert not batch._columns
+        assert found.equals(change(expected))
+        assert (
+            found.column(0).buffers()[1].address
+            == reader.get_batch(0).column(batch.schema.names[0].lower())._buffers[1].ctypes.data
+        )
+    broken = reader.get_batch(0)
+    for place in ((0, 1 << 40), (1 << 40, 800), (-64, 800), (0, 8), (0, -1)):
+        broken._source._buffers = broken._source._buffers.copy()
+        broken._source._buffers[3] = place
+        with pytest.raises(sa.InvalidData, match="column 1 'c1'"):
+            broken.__arrow_c_array__()
+
+
 # --- what is wrong ----------------------------------------------------------------------------------------------
 
 
