@@ -382,7 +382,7 @@ def chunked_array(arrays: Any, type: DataType | str | None = None) -> ChunkedArr
     if isinstance(arrays, (str, bytes)) or not isinstance(arrays, Iterable):
         raise InvalidType(f"expected an iterable of arrays, found {shown(arrays)}")
     chunks: list[Any] = []
-    for item in [arrays] if isinstance(arrays, Array) else arrays:
+    for item in [arrays] if isinstance(arrays, Array) or hasattr(arrays.__class__, foreign.STREAM) else arrays:
         made = item if isinstance(item, ChunkedArray) else as_array(item, "arrays", wanted)
         chunks.extend(made.chunks if isinstance(made, ChunkedArray) else [made])
         if wanted is None and chunks:
