@@ -34,6 +34,10 @@ class ColumnSource(Protocol):
     def columns(self, indices: Sequence[int] | None = None) -> list[Any]:
         """Several columns, or all: faster than one by one where they are fetched or decompressed."""
 
+    def at_hand(self, index: int) -> bool:
+        """Whether :meth:`column` takes neither a fetch nor a large decompression, so that it can be shown unasked."""
+        return True
+
 
 class ColumnView:
     """A source over the columns of a batch: some or all of them, cut to a range of rows.
@@ -75,6 +79,9 @@ class ColumnView:
         else:
             found = [self.indices[i] for i in indices]
         return [self._cut(column) for column in self.batch._columns_at(found)]
+
+    def at_hand(self, index: int) -> bool:
+        return index in self.own or self.batch._at_hand(index if self.indices is None else self.indices[index])
 
     def _cut(self, column: Any) -> Any:
         return column if self.length == len(column) else column.slice(self.offset, self.length)
@@ -188,6 +195,10 @@ class RecordBatch(Columns[Array]):
             elif missing:
                 built.update(zip(missing, source.columns(missing), strict=True))
         return [built[i] for i in wanted]
+
+    def _at_hand(self, index: int) -> bool:
+        """Whether a column is built, or takes neither a fetch nor a large decompression to build."""
+        return index in self._columns or self._source is None or self._source.at_hand(index)
 
     @property
     def nbytes(self) -> int:

@@ -23,6 +23,7 @@ from shmarrow.errors import (
     InvalidData,
     InvalidType,
     Place,
+    counted,
     full_name,
     moved,
     shown,
@@ -32,6 +33,7 @@ from shmarrow.layout.array import Array
 from shmarrow.layout.dictionary import with_one_dictionary
 from shmarrow.layout.making import concat_arrays, nulls
 from shmarrow.layout.memory import range_of, slice_bounds
+from shmarrow.layout.preview import clip
 from shmarrow.layout.selection import selection
 from shmarrow.layout.sizes import buffer_bytes
 from shmarrow.places import Places, cut, places, sorted_places, starts_of
@@ -343,7 +345,8 @@ class ChunkedArray:
     def __repr__(self) -> str:
         parts = ",\n ".join(str(chunk) for chunk in self.chunks[:5])
         more = f",\n ... {len(self.chunks) - 5} more chunks" if len(self.chunks) > 5 else ""
-        return f"<shmarrow.ChunkedArray {self.type}, length {len(self)}, {len(self.chunks)} chunks>\n[{parts}{more}]"
+        kind, chunks = clip(str(self.type), 200), counted(len(self.chunks), "chunk")
+        return f"<shmarrow.ChunkedArray {kind}, length {len(self)}, {chunks}>\n[{parts}{more}]"
 
 
 def chunked_array(arrays: Any, type: DataType | str | None = None) -> ChunkedArray:

@@ -508,15 +508,16 @@ class Columns(Generic[Column]):
     __hash__ = None  # type: ignore[assignment]
 
     def __repr__(self) -> str:
-        lines = [f"<shmarrow.{type(self).__name__} of {self.num_rows} rows, {self.num_columns} columns>"]
-        head = self.slice(0, 10)
-        for i in range(min(self.num_columns, 20)):
-            lines.append(f"{self.schema.field(i)}: {head.column(i)}")
-        if self.num_columns > 20:
-            lines.append(f"... {self.num_columns - 20} more columns")
-        return "\n".join(lines)
+        from shmarrow.display import columns_text
+
+        return columns_text(self)
 
     __str__ = __repr__
+
+    def _repr_html_(self) -> str:
+        from shmarrow.display import columns_html
+
+        return columns_html(self)
 
 
 def as_matrix(names: Sequence[str], columns: Sequence[Any], num_rows: int) -> npt.NDArray[Any]:

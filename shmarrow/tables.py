@@ -308,6 +308,11 @@ class RecordBatchReader:
         """Release the source; batches that were handed out stay. A second call does nothing."""
         raise NotImplementedError
 
+    def _repr_html_(self) -> str:
+        from shmarrow.display import reader_html
+
+        return reader_html(self)
+
     def __enter__(self) -> Self:
         return self
 
@@ -334,6 +339,12 @@ class _Batches(RecordBatchReader):
 
     def close(self) -> None:
         self._batches = None
+
+    def __repr__(self) -> str:
+        from shmarrow.display import holding, line
+
+        state = "closed" if self._batches is None else "open"
+        return line("RecordBatchReader", "of batches", *holding(None, None, len(self.schema)), state)
 
 
 def table(

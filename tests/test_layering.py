@@ -31,6 +31,7 @@ ORDER = (
     "buffer",
     "segment",
     "sources",
+    "display",
     "bitmap",
     "types",
     "convert",

@@ -299,7 +299,7 @@ def test_what_a_bundle_holds(tmp_path: Path) -> None:
     assert held(path) == (0, 0)
     for use in (len, list, repr, bundle.__contains__, bundle.__getitem__, lambda b: b.validate()):
         if use is repr:
-            assert repr(bundle) == "<Bundle, closed>"
+            assert repr(bundle).endswith(", closed>")
         else:
             with pytest.raises(sa.Closed):
                 use("a" if getattr(use, "__self__", None) is bundle else bundle)

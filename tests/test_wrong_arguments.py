@@ -206,8 +206,8 @@ def test_readers_and_writers_say_what_they_hold(tmp_path: Any) -> None:
     writer.close()
     assert repr(writer) == f"<RecordBatchFileWriter to {path}: 3 columns, closed>"
     with sa.ipc.open_file(path, included_fields=["t"]) as reader:
-        assert repr(reader) == f"<RecordBatchFileReader of {path}: 1 batches of 1 columns, open>"
-    assert repr(reader) == f"<RecordBatchFileReader of {path}: 1 batches of 1 columns, closed>"
+        assert repr(reader) == f"<RecordBatchFileReader of {path}: 1 batch, 1 column, open>"
+    assert repr(reader) == f"<RecordBatchFileReader of {path}: 1 column, closed>"
     (tmp_path / "s").write_bytes(STREAM)
     stream = sa.ipc.open_stream(tmp_path / "s")
     assert repr(stream) == f"<MappedStreamReader of {tmp_path / 's'}: 3 columns, open>"

@@ -36,7 +36,7 @@ class Command(NamedTuple):
 
 COMMANDS = (
     Command("demo", "share a real data set between Spark's workers and readers", demo.add_arguments, demo.run),
-    Command("convert", "turn a safetensors file into a bundle, or back", convert.add_arguments, convert.run),
+    Command("convert", "convert a file to another format", convert.add_arguments, convert.run),
     Command(
         "integration", "convert and compare as Arrow's integration tests do", integration.add_arguments, integration.run
     ),

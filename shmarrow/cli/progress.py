@@ -17,14 +17,21 @@ from types import TracebackType
 from typing import Self
 
 TICK = 0.1
+BAR = 30
 WIPE = "\r\033[K"
 
 
 class Progress:
-    """The line about what is going on, with the seconds since the start. As a context manager it goes at the end."""
+    """The line about what is going on, with the seconds since the start. As a context manager it goes at the end.
+
+    Attributes
+    ----------
+    live : bool
+        Whether there is a terminal, so that the line is kept up to date.
+    """
 
     def __init__(self) -> None:
-        self._live = sys.stderr.isatty()
+        self.live = sys.stderr.isatty()
         self._started = time.monotonic()
         self._text = ""
         self._lock = threading.Lock()
@@ -44,7 +51,7 @@ class Progress:
             print(*lines, "", sep="\n", flush=True)
 
     def __enter__(self) -> Self:
-        if self._live:
+        if self.live:
             self._ticker.start()
         return self
 
@@ -52,7 +59,7 @@ class Progress:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._done.set()
-        if self._live:
+        if self.live:
             self._ticker.join()
         self._wipe()
 
@@ -63,14 +70,22 @@ class Progress:
 
     def _show(self) -> None:
         seconds = time.monotonic() - self._started
-        start, end = (WIPE, "") if self._live else ("", "\n")
+        start, end = (WIPE, "") if self.live else ("", "\n")
         sys.stderr.write(f"{start}[{seconds:5.1f} s] {self._text}{end}")
         sys.stderr.flush()
 
     def _wipe(self) -> None:
-        if self._live:
+        if self.live:
             sys.stderr.write(WIPE)
             sys.stderr.flush()
+
+
+def bar(share: float | None) -> str:
+    """A bar that is filled to a share from 0 to 1; nothing where that is not known."""
+    if share is None:
+        return ""
+    filled = round(min(share, 1.0) * BAR)
+    return "█" * filled + "░" * (BAR - filled)
 
 
 def table_lines(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:

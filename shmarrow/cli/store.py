@@ -13,48 +13,26 @@ from __future__ import annotations
 
 import argparse
 import errno
-import json
 import os
 import shutil
 import sys
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import shmarrow as sa
 from shmarrow import segment
-from shmarrow.cli.progress import Progress, table_lines
+from shmarrow.cli.progress import Progress, bar
+from shmarrow.cli.report import exit_status, print_fields, print_json, print_table, reporting, size_text, time_text
 from shmarrow.store import ObjectInfo
 from shmarrow.store.place import CONTROL
 from shmarrow.store.space import pin_counts
 
-NOT_FOUND, EXISTS, FULL, OTHER = 3, 4, 5, 1
-_BAR = 30
 _PIECE = 1 << 24
 _HEADS = (b"ARROW1", b"\xff\xff\xff\xff")
 """How files, and how streams and tensors of Arrow's begin."""
-
-Run = Callable[[argparse.Namespace], int]
-
-
-def _exit_status(error: Exception) -> int:
-    kinds = ((sa.ObjectNotFound, NOT_FOUND), (sa.ObjectExists, EXISTS), (sa.StoreFull, FULL))
-    return next((status for kind, status in kinds if isinstance(error, kind)), OTHER)
-
-
-def _reporting(run: Run) -> Run:
-    """A command that says its errors in one line, and by its exit status."""
-
-    def reporting(arguments: argparse.Namespace) -> int:
-        try:
-            return run(arguments)
-        except sa.ShmarrowError as error:
-            print(f"shmarrow: {error}", file=sys.stderr)
-            return _exit_status(error)
-
-    return reporting
 
 
 def _common(parser: argparse.ArgumentParser, store: str | None = None) -> None:
@@ -70,49 +48,6 @@ def _open(arguments: argparse.Namespace, where: str | None = None) -> sa.Store:
     return sa.Store(where, trust=arguments.trust)
 
 
-# --- how things are printed -------------------------------------------------------------------------------------
-
-
-def size_text(size: int) -> str:
-    """A number of bytes for people."""
-    value, unit = float(size), "B"
-    for larger in ("KiB", "MiB", "GiB", "TiB"):
-        if value < 1024:
-            break
-        value, unit = value / 1024, larger
-    return f"{size} B" if unit == "B" else f"{value:.1f} {unit}"
-
-
-def time_text(seconds: float) -> str:
-    """A time for people, in its largest unit."""
-    for unit, name in ((86400, "d"), (3600, "h"), (60, "min")):
-        if abs(seconds) >= 2 * unit:
-            return f"{seconds / unit:.0f} {name}"
-    return f"{seconds:.0f} s"
-
-
-def _print_json(value: Any) -> None:
-    print(json.dumps(value), flush=True)
-
-
-def _print_table(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """A table on a terminal, words with tabs between them elsewhere."""
-    if sys.stdout.isatty():
-        print(*table_lines(headers, rows), sep="\n")
-    else:
-        for row in rows:
-            print(*row, sep="\t")
-
-
-def _print_fields(fields: dict[str, str]) -> None:
-    width = max(map(len, fields))
-    for name, value in fields.items():
-        first, *others = value.splitlines() or [""]
-        print(f"{name.ljust(width)}  {first}")
-        for line in others:
-            print(f"{' ' * width}  {line}")
-
-
 # --- ls ---------------------------------------------------------------------------------------------------------
 
 
@@ -122,7 +57,7 @@ def ls_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-l", "--long", action="store_true", help="look into each object: kind, rows, owner")
 
 
-@_reporting
+@reporting
 def ls(arguments: argparse.Namespace) -> int:
     """List the objects of a store, or the stores in shared memory."""
     if arguments.store is None:
@@ -142,13 +77,13 @@ def ls(arguments: argparse.Namespace) -> int:
             for each in sorted(store.scan())
         ]
     if arguments.json:
-        _print_json(found)
+        print_json(found)
         return 0
     rows = [
         (each["name"], size_text(each["bytes"]), time_text(each["age"]), time_text(each["idle"]), str(each["pins"]))
         for each in found
     ]
-    _print_table(("name", "size", "age", "idle", "pins"), rows)
+    print_table(("name", "size", "age", "idle", "pins"), rows)
     return 0
 
 
@@ -162,7 +97,7 @@ def _list_long(store: sa.Store, arguments: argparse.Namespace) -> int:
         except sa.ShmarrowError as error:
             found.append({"name": name, "error": str(error)})
     if arguments.json:
-        _print_json(found)
+        print_json(found)
         return 0
     headers = ("name", "kind", "rows", "size", "age", "idle", "pins", "owner")
     rows = [
@@ -174,7 +109,7 @@ def _list_long(store: sa.Store, arguments: argparse.Namespace) -> int:
         )
         for each in found
     ]  # fmt: skip
-    _print_table(headers, rows)
+    print_table(headers, rows)
     return 0
 
 
@@ -213,10 +148,10 @@ def _list_stores(arguments: argparse.Namespace) -> int:
         for name, sizes in sorted(_shared_stores().items())
     ]
     if arguments.json:
-        _print_json(found)
+        print_json(found)
         return 0
     rows = [(each["store"], str(each["objects"]), size_text(each["bytes"])) for each in found]
-    _print_table(("store", "objects", "size"), rows)
+    print_table(("store", "objects", "size"), rows)
     return 0
 
 
@@ -229,13 +164,13 @@ def info_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("name", metavar="NAME", help="the object")
 
 
-@_reporting
+@reporting
 def info(arguments: argparse.Namespace) -> int:
     """Say what is known of an object."""
     with _open(arguments) as store:
         found = store.info(arguments.name)
     if arguments.json:
-        _print_json(_as_json(found))
+        print_json(_as_json(found))
         return 0
     what = found.description
     fields = {
@@ -252,7 +187,7 @@ def info(arguments: argparse.Namespace) -> int:
         "owner": _owner_text(_as_json(found)),
         "schema": "" if what.schema is None else str(what.schema),
     }
-    _print_fields({name: value for name, value in fields.items() if value})
+    print_fields({name: value for name, value in fields.items() if value})
     return 0
 
 
@@ -289,13 +224,10 @@ class _Copying:
         self._start = time.monotonic()
 
     def __call__(self, done: int) -> None:
-        if not sys.stderr.isatty():
-            return
-        share = done / self._total if self._total else 1.0
-        filled = round(share * _BAR)
-        speed = size_text(int(done / max(time.monotonic() - self._start, 1e-6)))
-        bar = "█" * filled + "░" * (_BAR - filled)
-        self._progress.say(f"{self._what} {bar} {share:4.0%} of {size_text(self._total)}, {speed}/s")
+        if self._progress.live:
+            share = done / self._total if self._total else 1.0
+            speed = size_text(int(done / max(time.monotonic() - self._start, 1e-6)))
+            self._progress.say(f"{self._what} {bar(share)} {share:4.0%} of {size_text(self._total)}, {speed}/s")
 
 
 def put_arguments(parser: argparse.ArgumentParser) -> None:
@@ -307,7 +239,7 @@ def put_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--expire-after", type=float, metavar="SECONDS", help="let it expire")
 
 
-@_reporting
+@reporting
 def put(arguments: argparse.Namespace) -> int:
     """Place a file in a store, byte for byte."""
     name = arguments.name or Path(arguments.file.removeprefix(segment.SHM_SCHEME)).stem
@@ -322,7 +254,7 @@ def put(arguments: argparse.Namespace) -> int:
             progress=_Copying(progress, f"put {name}", total),
         )
     if arguments.json:
-        _print_json({"name": name, "bytes": total})
+        print_json({"name": name, "bytes": total})
     else:
         print(name)
     return 0
@@ -337,7 +269,7 @@ def get_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--overwrite", action="store_true", help="replace FILE")
 
 
-@_reporting
+@reporting
 def get(arguments: argparse.Namespace) -> int:
     """Write an object to a file, byte for byte; the file appears whole or not at all."""
     target = arguments.file or f"{arguments.name}.arrow"
@@ -354,7 +286,7 @@ def get(arguments: argparse.Namespace) -> int:
                 writer.write([piece])
         size = found.size
     if arguments.json:
-        _print_json({"name": arguments.name, "file": target, "bytes": size})
+        print_json({"name": arguments.name, "file": target, "bytes": size})
     else:
         print(target)
     return 0
@@ -377,7 +309,7 @@ def rm_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--all", action="store_true", help="all objects")
 
 
-@_reporting
+@reporting
 def rm(arguments: argparse.Namespace) -> int:
     """Remove objects; those who have one keep it."""
     if bool(arguments.names) == arguments.all:
@@ -390,9 +322,9 @@ def rm(arguments: argparse.Namespace) -> int:
                 removed.append(name)
             except sa.ShmarrowError as error:
                 print(f"shmarrow: {error}", file=sys.stderr)
-                status = status or _exit_status(error)
+                status = status or exit_status(error)
     if arguments.json:
-        _print_json({"removed": removed})
+        print_json({"removed": removed})
     return status
 
 
@@ -401,7 +333,7 @@ def gc_arguments(parser: argparse.ArgumentParser) -> None:
     _common(parser, "*")
 
 
-@_reporting
+@reporting
 def gc(arguments: argparse.Namespace) -> int:
     """Remove what nobody needs, in some stores or in all that are in shared memory; nothing alive is touched."""
     stores = arguments.store or [f"{segment.SHM_SCHEME}{name}" for name in sorted(_shared_stores())]
@@ -414,7 +346,7 @@ def gc(arguments: argparse.Namespace) -> int:
         leftovers = segment.collect_leftovers(segment.SHM_DIRECTORY)
         found.append({"store": "shm:", "objects": [], "nbytes": 0, "leftovers": leftovers})
     if arguments.json:
-        _print_json([{("bytes" if key == "nbytes" else key): value for key, value in each.items()} for each in found])
+        print_json([{("bytes" if key == "nbytes" else key): value for key, value in each.items()} for each in found])
         return 0
     for each in found:
         for name in each["objects"]:
@@ -436,7 +368,7 @@ def watch_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--count", type=int, help="end after so many events")
 
 
-@_reporting
+@reporting
 def watch(arguments: argparse.Namespace) -> int:
     """Tell what is there, and what is published and deleted from then on."""
     end = None if arguments.seconds is None else time.monotonic() + arguments.seconds
@@ -455,7 +387,7 @@ def watch(arguments: argparse.Namespace) -> int:
 
 def _print_event(arguments: argparse.Namespace, kind: str, name: str) -> None:
     if arguments.json:
-        _print_json({"event": kind, "name": name, "time": time.time()})
+        print_json({"event": kind, "name": name, "time": time.time()})
     else:
         print(f"{kind:9}  {name}", flush=True)
 
@@ -465,7 +397,7 @@ def stats_arguments(parser: argparse.ArgumentParser) -> None:
     _common(parser)
 
 
-@_reporting
+@reporting
 def stats(arguments: argparse.Namespace) -> int:
     """Say how much a store holds, and how much room there is."""
     with _open(arguments) as store:
@@ -474,7 +406,7 @@ def stats(arguments: argparse.Namespace) -> int:
         values = found._asdict()
         values["bytes"] = values.pop("nbytes")
         values.pop("capacity")
-        _print_json(values)
+        print_json(values)
         return 0
     fields = {
         "objects": f"{found.objects}",
@@ -484,7 +416,7 @@ def stats(arguments: argparse.Namespace) -> int:
         "file system": f"{size_text(found.total)}, {size_text(found.free)} of it free",
     }
     width = min(shutil.get_terminal_size().columns, 72)
-    _print_fields(fields)
+    print_fields(fields)
     if sys.stdout.isatty() and found.total:
         filled = round((1 - found.free / found.total) * (width - 2))
         print(f"[{'█' * filled}{'░' * (width - 2 - filled)}]")

@@ -130,6 +130,11 @@ class ExtensionArray(Array, of=ExtensionType):
     def _check_values(self) -> None:
         self._storage._check_values()
 
+    def _safe_values(self) -> Any:
+        storage = self._storage
+        made = storage._safe_values()
+        return self if made is storage else self._under(made)
+
     def _takes(self, field: Field, found: DataType) -> bool:
         return self._storage._takes(field, found)  # type: ignore[no-any-return]
 

@@ -11,6 +11,8 @@ from typing import Any
 
 from shmarrow import import_hooks
 from shmarrow.batch import RecordBatch
+from shmarrow.errors import Unsupported
+from shmarrow.ipc import RecordBatchFileReader
 from shmarrow.layout import Array, arguments
 from shmarrow.types import DataType, Field, Schema
 
@@ -43,13 +45,162 @@ _open_doors(RecordBatch, "record_batch_from_pyarrow", "record_batch_to_pyarrow")
 def _open_chunked_doors() -> None:
     from shmarrow.chunked import ChunkedArray
 
+    _give(ChunkedArray, "__arrow_c_stream__", _chunked_array_stream)
+
     _open_doors(ChunkedArray, "array_from_pyarrow", "chunked_array_to_pyarrow")
 
 
 def _open_table_doors() -> None:
-    from shmarrow.tables import Table
+    from shmarrow.tables import RecordBatchReader, Table
+
+    _give(Table, "__arrow_c_stream__", _table_stream)
+    _give(RecordBatchReader, "__arrow_c_stream__", _reader_stream)
 
     _open_doors(Table, "table_from_pyarrow", "table_to_pyarrow")
+
+
+# --- the Arrow PyCapsule interface ------------------------------------------------------------------------------
+
+
+def _give(kind: Any, name: str, method: Callable[..., Any]) -> None:
+    method.__name__, method.__qualname__ = name, f"{kind.__name__}.{name}"
+    setattr(kind, name, method)
+
+
+def _refuse(unknown: dict[str, Any]) -> None:
+    """Keywords that a later version of the interface may have; None asks for nothing."""
+    given = [name for name, value in unknown.items() if value is not None]
+    if given:
+        raise Unsupported(f"the Arrow PyCapsule interface has no keyword {', '.join(given)} here")
+
+
+def _type_capsule(self: DataType) -> Any:
+    """A PyCapsule ``arrow_schema`` of the type (Arrow PyCapsule interface); errors as :meth:`Schema`'s."""
+    from shmarrow.interchange.c_data.export_schema import type_schema
+
+    return type_schema(self).__arrow_c_schema__()
+
+
+def _field_capsule(self: Field) -> Any:
+    """A PyCapsule ``arrow_schema`` of the field (Arrow PyCapsule interface); errors as :meth:`Schema`'s."""
+    from shmarrow.interchange.c_data.export_schema import field_schema
+
+    return field_schema(self).__arrow_c_schema__()
+
+
+def _schema_capsule(self: Schema) -> Any:
+    """A PyCapsule ``arrow_schema`` of the schema, as a struct with its fields (Arrow PyCapsule interface).
+
+    Raises
+    ------
+    ExportRefused
+        If a name contains a NUL character, which ends a string in C.
+    MissingExtra
+        If nanoarrow is not installed.
+    """
+    from shmarrow.interchange.c_data.export_schema import schema_schema
+
+    return schema_schema(self).__arrow_c_schema__()
+
+
+def _array_capsules(self: Array, requested_schema: Any = None, **unknown: Any) -> tuple[Any, Any]:
+    """PyCapsules ``arrow_schema`` and ``arrow_array`` of the array (Arrow PyCapsule interface); copies no buffer.
+
+    Before the first export the values are checked, once: nothing that foreign code follows leads out of the buffers.
+    The memory stays as long as the consumer uses it.
+
+    Parameters
+    ----------
+    requested_schema : PyCapsule, optional
+        The ``arrow_schema`` of the type that the consumer asks for; the values are cast to it without loss.
+
+    Raises
+    ------
+    InvalidData
+        If the array breaks the rules of the format, or a value does not fit the requested type.
+    InvalidType
+        If there is no cast to the requested type.
+    MissingExtra
+        If nanoarrow is not installed.
+    """
+    from shmarrow.interchange.c_data.export_array import export_array
+
+    _refuse(unknown)
+    return export_array(self, requested_schema)
+
+
+def _batch_capsules(self: RecordBatch, requested_schema: Any = None, **unknown: Any) -> tuple[Any, Any]:
+    """PyCapsules ``arrow_schema`` and ``arrow_array`` of the batch as a struct of its columns; copies no buffer.
+
+    Parameters and errors are those of :meth:`Array.__arrow_c_array__`; a requested schema has the names of the columns.
+    """
+    from shmarrow.interchange.c_data.export_array import export_batch
+
+    _refuse(unknown)
+    return export_batch(self, requested_schema)
+
+
+def _batch_stream(self: RecordBatch, requested_schema: Any = None, **unknown: Any) -> Any:
+    """A PyCapsule ``arrow_array_stream`` of this one batch; see :meth:`__arrow_c_array__`."""
+    from shmarrow.interchange.c_data.export_stream import export_batches
+
+    _refuse(unknown)
+    return export_batches(self.schema, [self], requested_schema)
+
+
+def _table_stream(self: Any, requested_schema: Any = None, **unknown: Any) -> Any:
+    """A PyCapsule ``arrow_array_stream`` of the batches (Arrow PyCapsule interface); copies no buffer.
+
+    Tables of many batches are handed over one batch at a time, which needs pyarrow. Parameters and errors are those of
+    :meth:`Array.__arrow_c_array__`; an error in a later batch reaches the consumer through the stream.
+    """
+    from shmarrow.interchange.c_data.export_stream import export_batches
+
+    _refuse(unknown)
+    return export_batches(self.schema, self.batches, requested_schema)
+
+
+def _chunked_array_stream(self: Any, requested_schema: Any = None, **unknown: Any) -> Any:
+    """A PyCapsule ``arrow_array_stream`` of the chunks (Arrow PyCapsule interface); copies no buffer.
+
+    Parameters and errors are those of :meth:`Array.__arrow_c_array__`.
+    """
+    from shmarrow.interchange.c_data.export_stream import export_chunks
+
+    _refuse(unknown)
+    return export_chunks(self, requested_schema)
+
+
+def _reader_stream(self: Any, requested_schema: Any = None, **unknown: Any) -> Any:
+    """A PyCapsule ``arrow_array_stream`` of the batches that are left; each is read when the consumer asks for it.
+
+    Parameters and errors are those of :meth:`Array.__arrow_c_array__`; needs pyarrow. An error in a later batch
+    reaches the consumer through the stream.
+    """
+    from shmarrow.interchange.c_data.export_stream import export_reader
+
+    _refuse(unknown)
+    return export_reader(self.schema, self, requested_schema)
+
+
+def _file_stream(self: Any, requested_schema: Any = None, **unknown: Any) -> Any:
+    """A PyCapsule ``arrow_array_stream`` of all batches; any number of consumers may have one.
+
+    Parameters and errors are those of :meth:`Table.__arrow_c_stream__`.
+    """
+    from shmarrow.interchange.c_data.export_stream import export_batches
+
+    _refuse(unknown)
+    return export_batches(self.schema, self, requested_schema)
+
+
+_give(DataType, "__arrow_c_schema__", _type_capsule)
+_give(Field, "__arrow_c_schema__", _field_capsule)
+_give(Schema, "__arrow_c_schema__", _schema_capsule)
+_give(Array, "__arrow_c_array__", _array_capsules)
+_give(RecordBatch, "__arrow_c_array__", _batch_capsules)
+_give(RecordBatch, "__arrow_c_stream__", _batch_stream)
+_give(RecordBatchFileReader, "__arrow_c_stream__", _file_stream)
 
 
 def _array_from_arrow(value: Any) -> Any:

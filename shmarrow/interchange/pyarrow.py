@@ -25,12 +25,13 @@ from shmarrow import types
 from shmarrow.batch import RecordBatch
 from shmarrow.buffer import Bytes
 from shmarrow.chunked import ChunkedArray
-from shmarrow.errors import InvalidArgument, InvalidData, InvalidType, Unsupported, counted
+from shmarrow.errors import InvalidArgument, InvalidType, Unsupported
 from shmarrow.interchange.partner import needed
 from shmarrow.layout.array import Array
 from shmarrow.layout.listing import LISTING, walk_types
 from shmarrow.layout.making import make_array
 from shmarrow.layout.memory import EMPTY, read_only
+from shmarrow.layout.validation import make_safe
 from shmarrow.tables import Table
 from shmarrow.types import DataType, Field, Metadata, Schema
 from shmarrow.types.descriptors import ALL, parse_format, simple_types
@@ -330,7 +331,7 @@ def array_to_pyarrow(array: Array) -> Any:
     ------
     InvalidData
         If the array breaks the format's rules in a way that leads pyarrow out of its buffers: its structure, offsets,
-        views, indices, type ids, run ends. Text and ranges of values are not looked at.
+        views, indices, type ids, run ends, UTF-8. Ranges of values are not looked at.
     Unsupported
         If pyarrow has no such type.
     """
@@ -338,8 +339,7 @@ def array_to_pyarrow(array: Array) -> Any:
 
 
 def _to_pyarrow(array: Array, type: Any) -> Any:
-    array.validate_references()
-    return _hand_over(array, type)
+    return _hand_over(make_safe(array), type)
 
 
 def _hand_over(array: Array, type: Any) -> Any:
@@ -347,8 +347,6 @@ def _hand_over(array: Array, type: Any) -> Any:
     if isinstance(type, pa.BaseExtensionType):
         return type.wrap_array(_hand_over(array, type.storage_type))
     layout = array.type.layout
-    if layout == "map":
-        _check_entries(array)
     buffers = [None if data is None else pa.py_buffer(data) for data in array._buffers]
     if layout in _NO_VALIDITY:
         buffers.insert(0, None)
@@ -360,16 +358,6 @@ def _hand_over(array: Array, type: Any) -> Any:
         return pa.DictionaryArray.from_buffers(type, len(array), buffers, dictionary, nulls, offset)
     children = [_hand_over(child, type.field(i).type) for i, child in enumerate(array.children)]
     return pa.Array.from_buffers(type, len(array), buffers, nulls, offset, children)
-
-
-def _check_entries(array: Array) -> None:
-    """Maps whose entries or keys hold nulls, even where no map has them, make pyarrow end the process."""
-    (entries,) = array.children
-    for what, part in (("entries", entries), ("keys", entries.children[0])):
-        if part.null_count:
-            raise InvalidData(
-                f"{array.type}: the {what} of a map are not null, found {counted(part.null_count, 'null')}"
-            )
 
 
 def chunked_array_to_pyarrow(array: ChunkedArray) -> Any:

@@ -36,7 +36,7 @@ from shmarrow.layout.making import CLASSES, boolean_bits, check_slots, make_arra
 from shmarrow.layout.memory import range_of, slice_bounds
 from shmarrow.layout.preview import Budget, clip, preview_items
 from shmarrow.layout.sizes import buffer_bytes, referenced_bytes
-from shmarrow.layout.validation import _has_required
+from shmarrow.layout.validation import has_required
 from shmarrow.segment.mappings import own
 from shmarrow.types import DataType, as_type
 
@@ -149,7 +149,7 @@ class Array(LayoutHooks):
             If there are more than 2**27 slots that occupy no memory.
         """
         bits = bitmap.inverted(self._valid_bits(), self._length)
-        if nan_is_null and self._type.layout == "primitive" and _has_floats(self._type):
+        if nan_is_null and self._type.layout == "primitive" and has_floats(self._type):
             bits |= bitmap.pack(np.isnan(self.values))  # type: ignore[attr-defined]
         result: BooleanArray = boolean_bits(bits, self._length)
         return result
@@ -211,7 +211,10 @@ class Array(LayoutHooks):
         """
         offset, length = slice_bounds(offset, length, self._length)
         count = 0 if self._null_count == 0 else self._null_count if length == self._length else -1
-        return self._with(offset=self._offset + offset, length=length, null_count=count)
+        made = self._with(offset=self._offset + offset, length=length, null_count=count)
+        if self._safe is not None:
+            made._safe = True if self._safe is True else self._safe.slice(offset, length)
+        return made
 
     def to_pylist(self) -> list[Any]:
         """The values as Python objects, None for null; a copy.
@@ -376,7 +379,7 @@ class Array(LayoutHooks):
         if not isinstance(other, Array) or self._type != other._type or self._length != other._length:
             return False
         try:
-            return (self is other and not _has_floats(self._type)) or self._equal(other, None)
+            return (self is other and not has_floats(self._type)) or self._equal(other, None)
         except MemoryError:
             raise no_memory(self, self._length) from None
 
@@ -494,7 +497,7 @@ class Array(LayoutHooks):
             raise LimitExceeded(
                 f"{clip(f'{self._type} to {target}', 200)}: no memory for the result of the cast; work on slices"
             ) from None
-        if result is not self and _has_required(target):
+        if result is not self and has_required(target):
             result._check_nullability(None)
         return result
 
@@ -581,6 +584,10 @@ class Array(LayoutHooks):
     def __repr__(self) -> str:
         return f"<shmarrow.Array {clip(str(self._type), 200)}, length {self._length}>\n{self}"
 
+    def _slot_text(self, index: int, values: int) -> str:
+        """A slot as text, which shows at most so many values where they are nested."""
+        return self._item_preview(index, Budget(values))
+
     def _preview(self, budget: Budget) -> str:
         return preview_items(self, budget)
 
@@ -597,11 +604,11 @@ def _rebuild(
     return make_array(type, length, views, null_count, 0, children, dictionary)
 
 
-def _has_floats(type: Any) -> bool:
+def has_floats(type: Any) -> bool:
     """Whether values of the type may be, or have in them, NaN, which equals nothing."""
     storage = type.storage
     if type.layout == "primitive":
         return storage is not None and storage.kind == "f"
     if type.layout == "dictionary":
-        return _has_floats(getattr(type, "storage_type", type).value_type)
-    return any(_has_floats(field.type) for field in type.fields)
+        return has_floats(getattr(type, "storage_type", type).value_type)
+    return any(has_floats(field.type) for field in type.fields)

@@ -163,6 +163,18 @@ class BinaryArray(Array):
         if self._type.text:
             check_utf8(self, self.data, self.offsets)
 
+    def _safe_values(self) -> Any:
+        offsets = checked_offsets(self, len(self.data), "bytes")
+        if self._type.text and not is_utf8_throughout(self.data, offsets):
+            check_utf8(self, self.data, offsets)
+            return self._under_mask()
+        return self
+
+    def _under_mask(self) -> Any:
+        """The same values, without what null slots hold; a copy."""
+        valid = self._valid()
+        return self._gather(np.arange(self._length), valid)._masked(valid)
+
     @classmethod
     def from_pylist(cls, type: Any, values: Sequence[Any], valid: Mask | None) -> Self:
         data, lengths = join_bytes(type, values, valid)
@@ -340,6 +352,29 @@ def _wrong_kind(type: DataType, values: Sequence[Any], kinds: Any) -> InvalidTyp
     return InvalidType(f"{type}: cannot take {shown(wrong)} of type {wrong.__class__.__name__}")
 
 
+def is_utf8_throughout(data: Bytes, offsets: npt.NDArray[Any]) -> bool:
+    """Whether all slots, null ones included, are UTF-8 by themselves."""
+    first, last = int(offsets[0]), int(offsets[-1])
+    if is_ascii(data[first:last]):
+        return True
+    start, length = 0, len(offsets) - 1
+    while start < length:
+        end = _piece_end(offsets, start)
+        region = data[int(offsets[start]) : int(offsets[end])]
+        if not is_ascii(region) and not _splits_well(region, offsets[start:end] - offsets[start]):
+            return False
+        start = end
+    return True
+
+
+def _piece_end(offsets: npt.NDArray[Any], start: int) -> int:
+    """Where slots from ``start`` on reach some CHUNK of bytes; at least one slot further."""
+    # A key of another dtype would make searchsorted convert all offsets.
+    key = offsets.dtype.type(min(int(offsets[start]) + CHUNK, int(offsets[-1])))
+    end = int(np.searchsorted(offsets, key, "right")) - 1
+    return min(max(end, start + 1), len(offsets) - 1)
+
+
 def check_utf8(array: Any, data: Bytes, offsets: npt.NDArray[Any], first: int = 0) -> None:
     """Every slot that is not null is UTF-8 by itself; ``first`` is the number of the first slot, for messages.
 
@@ -352,10 +387,7 @@ def check_utf8(array: Any, data: Bytes, offsets: npt.NDArray[Any], first: int = 
         return
     start = 0
     while start < length:
-        # A key of another dtype would make searchsorted convert all offsets.
-        key = offsets.dtype.type(min(int(offsets[start]) + CHUNK, int(offsets[-1])))
-        end = int(np.searchsorted(offsets, key, "right")) - 1
-        end = min(max(end, start + 1), length)
+        end = _piece_end(offsets, start)
         region = data[int(offsets[start]) : int(offsets[end])]
         if not is_ascii(region) and not _splits_well(region, offsets[start:end] - offsets[start]):
             mask = array._mask()

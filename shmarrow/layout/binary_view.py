@@ -353,6 +353,31 @@ class BinaryViewArray(Array, late=True):
             if int(own.max()) > INLINE:
                 self._places(first, words[first : first + PIECE], own, room)
 
+    def _safe_values(self) -> Any:
+        mask = self._mask()
+        if mask is not None:
+            words = self._words()
+            sizes = self._sizes(None)
+            if bool((sizes * ~mask).any()):  # null slots hold values
+                kept = words.copy()
+                kept[~mask] = 0
+                made = self._with(
+                    offset=0,
+                    buffers=[self._trimmed_validity(), frozen(kept), *self._buffers[2:]],
+                    null_count=self.null_count,
+                )
+                return made._safe_values()
+        self._check_references()
+        if self._type.text:
+            self._check_text()
+        return self
+
+    def _check_text(self) -> None:
+        for start in range(0, self._length, 1 << 18):
+            part = self.slice(start, 1 << 18)
+            offsets, data = part.contiguous()
+            check_utf8(part, data, offsets, start)
+
     def _check_slots(self) -> None:
         self._check_values()  # which starts with where the views lead
 

@@ -14,11 +14,12 @@ import numpy as np
 from shmarrow.bitmap import Mask
 from shmarrow.errors import InvalidArgument, InvalidData, InvalidType, Place, moved, prefixed, shown
 from shmarrow.layout.arguments import as_array, checked_mask
-from shmarrow.layout.array import Array, _has_floats
+from shmarrow.layout.array import Array, has_floats
 from shmarrow.layout.making import blank_mask, concat_arrays, make_array
 from shmarrow.layout.memory import Indices, frozen, read_only, validity_of
 from shmarrow.layout.preview import Budget
 from shmarrow.layout.repeats import check_repeats, has_fixed_width
+from shmarrow.layout.runs import CHUNK
 from shmarrow.types import DataType, DictionaryType
 from shmarrow.types.extension import ExtensionType
 
@@ -159,11 +160,14 @@ class DictionaryArray(Array):
         if len(indices) and (valid is None or valid.any()):
             low, high = int(indices.min()), int(indices.max())
             if low < 0 or high >= size:
-                wrong = (indices < 0) | (indices >= size)
-                i = int(wrong.argmax())
-                raise InvalidData(
-                    f"{self._type}: slot {i} holds index {int(indices[i])} but the dictionary has {size} values"
-                )
+                i = int(((indices < 0) | (indices >= size)).argmax())
+                self._fail(i, indices[i])
+
+    def _fail(self, slot: int, index: Any) -> None:
+        raise InvalidData(
+            f"{self._type}: slot {slot} holds index {int(index)} "
+            f"but the dictionary has {len(self._dictionary_())} values"
+        )
 
     def _to_numpy(self, zero_copy_only: bool) -> npt.NDArray[Any]:
         if zero_copy_only:
@@ -251,8 +255,20 @@ class DictionaryArray(Array):
             raise InvalidData(f"{self._type}: expected a dictionary of {self._type.value_type}, found {found}")
 
     def _check_references(self) -> None:
-        mask, values = self._mask(), self.indices.values
-        self._check_indices(values if mask is None else np.where(mask, values, values.dtype.type(0)), mask)
+        values, size = self.indices.values, len(self._dictionary_())
+        if values.dtype.kind == "u" and size > np.iinfo(values.dtype).max:
+            return
+        mask: Mask | None = None
+        for start in range(0, self._length, CHUNK):
+            part = values[start : start + CHUNK]
+            if int(part.min()) >= 0 and int(part.max()) < size:
+                continue
+            if mask is None:  # null slots may hold anything
+                mask = self._valid()
+            wrong = ((part < 0) | (part >= size)) & mask[start : start + CHUNK]
+            if wrong.any():
+                i = int(wrong.argmax())
+                self._fail(start + i, part[i])
 
     def _referenced(self, live: Mask | None) -> Iterator[tuple[Field | None, Any, Mask | None]]:
         indices = self._checked(self._mask())
@@ -425,7 +441,7 @@ def _same_values(left: Any, mine: npt.NDArray[Any], right: Any, theirs: npt.NDAr
         mine, theirs = codes[mine], other_codes[theirs]
         found = _partners(mine, len(left), theirs, len(right))
         if found is None:
-            if not _has_floats(left.type):
+            if not has_floats(left.type):
                 return False
             pairs = np.unique(mine * len(right) + theirs)  # 0.0 equals -0.0
             found = pairs // len(right), pairs % len(right)

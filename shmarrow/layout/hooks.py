@@ -47,7 +47,7 @@ from shmarrow.layout.making import (
 )
 from shmarrow.layout.memory import Indices, check_expansion, no_index, ranges, read_only, total_of
 from shmarrow.layout.preview import Budget, clip
-from shmarrow.layout.validation import _has_required
+from shmarrow.layout.validation import has_required
 from shmarrow.types import DataType, Field, as_type
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ if TYPE_CHECKING:
 class LayoutHooks:
     """The parts of an array, what hooks are written with, and the hooks."""
 
-    __slots__ = ("_buffers", "_children", "_dictionary", "_length", "_null_count", "_offset", "_type")
+    __slots__ = ("_buffers", "_children", "_dictionary", "_length", "_null_count", "_offset", "_safe", "_type")
 
     def __init__(
         self,
@@ -78,6 +78,8 @@ class LayoutHooks:
         self._offset = offset
         self._children = children
         self._dictionary = dictionary
+        # None if not known, True if the array is safe to hand out, else the array to hand out: see make_safe.
+        self._safe: Any = None
 
     # --- what hooks are written with: these are the same for every layout ---
 
@@ -357,13 +359,21 @@ class LayoutHooks:
     def _check_values(self) -> None:
         """Raise InvalidData where a value breaks any other rule of the layout or type, such as UTF-8."""
 
+    def _safe_values(self) -> Any:
+        """The array itself if its own buffers lead foreign code nowhere else, null slots included; see ``make_safe``.
+
+        A copy without what null slots hold where only that is in the way; InvalidData for anything else.
+        """
+        self._check_references()
+        return self
+
     def _check_nullability(self, live: Mask | None) -> None:
         """Raise InvalidData where a field that is not nullable has a null in a slot that this array refers to.
 
         ``live`` is False for slots of this array that nothing refers to, None where all are referred to. The array has
         passed all other checks.
         """
-        if _has_required(self._type):
+        if has_required(self._type):
             validation.check_nullability(self, live)
 
     def _referenced(self, live: Mask | None) -> Iterator[tuple[Field | None, Any, Mask | None]]:
@@ -397,7 +407,7 @@ class LayoutHooks:
 
     def _item_preview(self, index: int, budget: Budget) -> str:
         """A slot as text for ``str()``, within a budget; it raises nothing that :meth:`_value` would not."""
-        validity = self._validity() if self.null_count else None
+        validity = self._validity() if self._null_count else None  # nothing is counted to show a slot
         if validity is not None and not bitmap.get(validity, self._offset + index):
             return "null"
         return self._value_preview(index, budget)

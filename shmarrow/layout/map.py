@@ -88,6 +88,14 @@ class MapArray(ListArray):
             check_no_nulls(self._type.key_field.name, entries.field(0), used, where)
         super()._check_nullability(live)
 
+    def _safe_values(self) -> Any:
+        for what, part in (("entries", self._entries), ("keys", self.keys)):  # nulls there make pyarrow abort
+            if part.null_count and part._count_nulls():
+                raise InvalidData(
+                    f"{self._type}: the {what} of a map are not null, found {counted(part.null_count, 'null')}"
+                )
+        return super()._safe_values()
+
     def _check_values(self) -> None:
         if self._type.keys_sorted:
             self._check_order()

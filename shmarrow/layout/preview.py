@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from shmarrow.errors import ShmarrowError
+
 
 class Budget:
     """How many values a preview may still show, whatever the nesting."""
@@ -41,5 +43,13 @@ def preview_items(array: Any, budget: Budget) -> str:
             parts.append("...")
             break
         else:
-            parts.append(array._item_preview(i, budget))
+            parts.append(_item(array, i, budget))
     return "[" + ", ".join(parts) + "]"
+
+
+def _item(array: Any, index: int, budget: Budget) -> str:
+    """A slot as text, or the name of the error where its bytes break the format."""
+    try:
+        return str(array._item_preview(index, budget))
+    except ShmarrowError as error:
+        return f"<{type(error).__name__}>"

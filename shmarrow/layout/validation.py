@@ -43,6 +43,47 @@ def check_references(array: Any) -> None:
         check_references(array._dictionary)
 
 
+def make_safe(array: Any) -> Any:
+    """The array to give to code that follows its buffers without checks of its own: mostly the array itself.
+
+    What is checked: sizes of buffers, ends and order of offsets, views, list views, type ids and offsets of unions, run
+    ends, dictionary indices, lengths of children, UTF-8 of text, and nulls among the keys of maps. It is done once: the
+    array remembers it, and so do slices of it that are made later.
+
+    Null slots may hold anything, but foreign code reads them too. Where their bytes would lead it astray, the result
+    is a copy in which they are harmless.
+
+    The bytes are checked as they are now. If another process changes them later, the check is void.
+
+    Parameters
+    ----------
+    array : Array
+        An array of any type.
+
+    Raises
+    ------
+    InvalidData
+        With where, what was expected and what was found.
+    """
+    known = array._safe
+    if known is not None:
+        return array if known is True else known
+    check_buffers(array)
+    array._check_structure()
+    made = array._safe_values()
+    children = [make_safe(child) for child in made._children]
+    if any(new is not old for new, old in zip(children, made._children, strict=True)):
+        made = made._with(children=children)
+    if made._dictionary is not None:
+        dictionary = make_safe(made._dictionary)
+        if dictionary is not made._dictionary:
+            made = made._with(dictionary=dictionary)
+    made._safe = True
+    if made is not array:
+        array._safe = made
+    return made
+
+
 def check_buffers(array: Any) -> None:
     """The number and sizes of buffers, and the number and types of children."""
     rows, variadic, *_ = LISTING[array._type.layout]
@@ -87,7 +128,7 @@ def check_nullability(array: Any, live: Mask | None) -> None:
 
 def check_required(array: Any) -> None:
     """Nulls under fields that are not nullable, in an array over parts that a caller gave; free without such fields."""
-    if _has_required(array._type):
+    if has_required(array._type):
         array._check_references()
         array._check_nullability(None)
 
@@ -101,11 +142,11 @@ def check_no_nulls(name: str, child: Any, used: Mask | None, where: str) -> None
             raise InvalidData(f"{where}: field {name!r} is not nullable but has {counted(count, 'null')}")
 
 
-def _has_required(type: Any) -> bool:
+def has_required(type: Any) -> bool:
     """Whether the type has a field, at any depth, that is not nullable; the keys of maps never are."""
     if type.layout == "map":
         return True
     if type.layout == "dictionary":
-        return _has_required(getattr(type, "storage_type", type).value_type)
+        return has_required(getattr(type, "storage_type", type).value_type)
     fields = type.fields if LISTING[type.layout].buffers else type.fields[1:]  # the ends of runs are never null
-    return any(not field.nullable or _has_required(field.type) for field in fields)
+    return any(not field.nullable or has_required(field.type) for field in fields)

@@ -17,6 +17,7 @@ import os
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext, suppress
+from itertools import islice
 from types import TracebackType
 from typing import Any, Self
 
@@ -26,6 +27,8 @@ from shmarrow.errors import (
     InvalidArgument,
     ObjectExists,
     ObjectNotFound,
+    ShmarrowError,
+    counted,
     storage_error,
 )
 from shmarrow.ipc.file.writer import RecordBatchFileWriter
@@ -44,6 +47,8 @@ from shmarrow.store.watch import Listeners, Waiting, Watch
 from shmarrow.types import Schema
 
 EVICTION = ("lru", "none")
+_LISTED, _SHOWN = 1000, 50
+"""Objects that the repr of a store counts at most, and that its listing in a notebook shows."""
 _PIECE = 1 << 24
 
 
@@ -603,7 +608,24 @@ class Store:
         self.close()
 
     def __repr__(self) -> str:
-        return f"<Store {self.name!r}{', closed' if self._closed else ''}>"
+        if self._closed:
+            return f"<Store {self.name!r}, closed>"
+        try:
+            found = len(list(islice(self._place.names(), _LISTED + 1)))
+        except (ShmarrowError, OSError) as error:
+            return f"<Store {self.name!r}, {type(error).__name__}>"
+        number = f"more than {_LISTED} objects" if found > _LISTED else counted(found, "object")
+        return f"<Store {self.name!r}, {number}>"
+
+    def _repr_html_(self) -> str:
+        from shmarrow import display
+
+        if self._closed:
+            return display.listing_html(repr(self), [], [], [])
+        now = time.time_ns()
+        found = sorted(islice(self._place.scan(), _LISTED), key=lambda each: each.name)[:_SHOWN]
+        rows = [(each.name, display.size(each.size), f"{max(0, now - each.published) // 10**9} s") for each in found]
+        return display.listing_html(repr(self), ["name", "size", "age"], rows, [False, True, True])
 
     def _check_open(self) -> None:
         if self._closed:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from operator import index as as_index
 from typing import Any, ClassVar, Protocol
 
-from shmarrow.errors import FieldNotFound, IndexOutOfRange, InvalidType, full_name, not_expected, shown
+from shmarrow.errors import FieldNotFound, IndexOutOfRange, InvalidType, counted, full_name, not_expected, shown
 from shmarrow.types.base import DataType, Metadata, MetadataLike, as_metadata
 from shmarrow.types.field import Field, FieldsLike, as_fields
 
@@ -50,8 +50,9 @@ class Schema:
     Thread safety: immutable; what is made on demand is the same for all who ask. Lists that are handed out are copies.
     """
 
-    __slots__ = ("__weakref__", "_fields", "_index", "_length", "_source", "metadata")
+    __slots__ = ("__weakref__", "_exported", "_fields", "_index", "_length", "_source", "metadata")
 
+    _exported: Any  # its form in the C data interface, once it was asked for
     _fields: tuple[Field, ...]
     _index: dict[str, list[int]] | None
     _length: int
@@ -71,6 +72,7 @@ class Schema:
     ) -> None:
         own = as_fields(fields) if source is None else ()
         put = object.__setattr__
+        put(self, "_exported", None)
         put(self, "_source", source)
         put(self, "_index", None)
         put(self, "_fields", own)
@@ -243,7 +245,12 @@ class Schema:
         return "\n".join(lines)
 
     def __repr__(self) -> str:
-        return f"<shmarrow.Schema of {len(self)} fields>\n{self}"
+        return f"<shmarrow.Schema of {counted(len(self), 'field')}>\n{self}"
+
+    def _repr_html_(self) -> str:
+        from shmarrow.display import schema_html
+
+        return schema_html(self)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Schema, (self.fields, self.metadata)

@@ -28,7 +28,9 @@ MAX_CHILDREN = 10_000_000
 _STRUCT = struct.Struct("<QQQqqQQQQ")
 _NAME = SCHEMA.fields["name"][1]  # type: ignore[index]
 assert _STRUCT.size == SCHEMA.itemsize
-_read = ctypes.string_at
+_BLOCK = ctypes.c_char * _STRUCT.size
+_text_at = ctypes.c_char_p.from_address
+_int_at = ctypes.c_int32.from_address
 
 
 class CSchema(NamedTuple):
@@ -55,7 +57,7 @@ class CSchema(NamedTuple):
         """
         if not address:
             raise InvalidData("expected an ArrowSchema, found NULL")
-        found = cls._make(_STRUCT.unpack(_read(address, 72)))
+        found = cls._make(_STRUCT.unpack(_BLOCK.from_address(address)))
         if not found.release:
             raise InvalidData("the ArrowSchema is released already; each capsule can be imported once")
         if not found.format:
@@ -63,7 +65,18 @@ class CSchema(NamedTuple):
         return found
 
 
-def child_addresses(n_children: int, children: int, what: str) -> tuple[int, ...]:
+def pointers_at(address: int, count: int) -> list[int]:
+    """An array of pointers, as addresses."""
+    found: list[int] = (ctypes.c_uint64 * count).from_address(address)[:]
+    return found
+
+
+def text_of(address: int) -> bytes:
+    """The characters at an address up to a zero; none at NULL."""
+    return ctypes.c_char_p(address).value or b""
+
+
+def child_addresses(n_children: int, children: int, what: str) -> list[int]:
     """Where the children of a structure are.
 
     Raises
@@ -74,14 +87,14 @@ def child_addresses(n_children: int, children: int, what: str) -> tuple[int, ...
         If there are more than ten million.
     """
     if not n_children:
-        return ()
+        return []
     if n_children < 0:
         raise InvalidData(f"{what}: expected n_children of at least 0, found {n_children}")
     if n_children > MAX_CHILDREN:
         raise LimitExceeded(f"{what}: {n_children} children; at most {MAX_CHILDREN:,} are read")
     if not children:
         raise InvalidData(f"{what}: n_children is {n_children}, but the pointer to the children is NULL")
-    found = struct.unpack(f"<{n_children}Q", _read(children, 8 * n_children))
+    found = pointers_at(children, n_children)
     if 0 in found:
         raise InvalidData(f"{what}: child {found.index(0)} is NULL")
     return found
@@ -94,17 +107,17 @@ def _metadata(address: int) -> Metadata | None:
 
     def number() -> int:
         nonlocal address
-        (found,) = struct.unpack("=i", _read(address, 4))
+        found = _int_at(address).value
         if found < 0:
             raise InvalidData(f"metadata: expected a count or a size of at least 0, found {found}")
         address += 4
-        return int(found)
+        return found
 
     def string() -> bytes:
         nonlocal address
         size = number()
         address += size
-        return _read(address - size, size)
+        return ctypes.string_at(address - size, size)
 
     found = {}
     for _ in range(number()):
@@ -113,11 +126,8 @@ def _metadata(address: int) -> Metadata | None:
     return FrozenMetadata(found) if found else None
 
 
-def _name(address: int) -> str:
-    """A name, which may be NULL."""
-    if not address:
-        return ""
-    name = _read(address)
+def _decoded(name: bytes) -> str:
+    """The name of a field."""
     try:
         return name.decode()
     except UnicodeDecodeError as error:
@@ -139,7 +149,7 @@ def _type(found: CSchema, depth: int) -> DataType:
     """The storage type of a structure."""
     if depth > MAX_DEPTH:
         raise LimitExceeded(f"types nest up to {MAX_DEPTH} levels deep, found more")
-    text = _read(found.format)
+    text = text_of(found.format)
     made = None if found.n_children else _leaf(text)
     if made is None:
         children = child_addresses(found.n_children, found.children, f"the ArrowSchema {shown(text)}")
@@ -162,7 +172,7 @@ def _type(found: CSchema, depth: int) -> DataType:
 
 def _field(address: int, depth: int = 0) -> Field:
     found = CSchema.at(address)
-    name = _name(found.name)
+    name = _decoded(text_of(found.name))
     try:
         type, metadata = _type(found, depth), _metadata(found.metadata)
     except (InvalidData, Unsupported) as error:
@@ -179,9 +189,9 @@ class CFields:
 
     Parameters
     ----------
-    capsule : PyCapsule
+    owner : object
         What keeps the structures.
-    addresses : tuple of int
+    addresses : list of int
         Where the ``ArrowSchema`` of each field is.
 
     Notes
@@ -190,13 +200,13 @@ class CFields:
     find the same.
     """
 
-    __slots__ = ("_addresses", "_capsule", "_made", "_names")
+    __slots__ = ("_addresses", "_made", "_names", "_owner")
 
-    def __init__(self, capsule: Any, addresses: tuple[int, ...]) -> None:
-        self._capsule = capsule
+    def __init__(self, owner: Any, addresses: list[int]) -> None:
+        self._owner = owner
         self._addresses = addresses
         self._made: dict[int, Field] = {}
-        self._names: list[str] | None = None
+        self._names: list[bytes] | None = None
 
     def __len__(self) -> int:
         return len(self._addresses)
@@ -209,18 +219,17 @@ class CFields:
         return [self.field(i) for i in range(len(self._addresses))]
 
     def names(self) -> list[str]:
-        if self._names is None:
-            cell = ctypes.c_size_t.from_address
-            names = [cell(address + _NAME).value for address in self._addresses]
-            self._names = [_name(address) for address in names]
-        return list(self._names)
+        return [_decoded(name) for name in self._all_names()]
 
     def find(self, name: str) -> list[int]:
-        names = self._names or self.names()
-        if name not in names:
-            return []
-        first = names.index(name)
-        return [first, *[i for i in range(first + 1, len(names)) if names[i] == name]]
+        names, wanted = self._all_names(), name.encode(errors="surrogatepass")
+        return [i for i, found in enumerate(names) if found == wanted] if wanted in names else []
+
+    def _all_names(self) -> list[bytes]:
+        """The names of all fields, as they are in memory."""
+        if self._names is None:
+            self._names = [_text_at(address + _NAME).value or b"" for address in self._addresses]
+        return self._names
 
     def detach(self) -> None:
         """Nothing: an ``ArrowSchema`` holds no data."""
@@ -255,9 +264,19 @@ def schema_from_capsule(capsule: Any) -> Schema:
     Fields are read when they are asked for; errors within one come then. The others are those of
     :func:`field_from_capsule`.
     """
-    found = CSchema.at(pointer(capsule, "arrow_schema"))
-    text = _read(found.format)
+    return schema_at(capsule, pointer(capsule, "arrow_schema"))
+
+
+def schema_at(owner: Any, address: int) -> Schema:
+    """The schema in an ``ArrowSchema``, which ``owner`` keeps."""
+    found = CSchema.at(address)
+    text = text_of(found.format)
     if text != b"+s" or found.dictionary:
-        raise InvalidType(f"expected a schema, which is a struct, found the single type {_type(found, 0)}")
+        raise InvalidType(f"expected rows, which are structs, found a single column of {_type(found, 0)}")
     addresses = child_addresses(found.n_children, found.children, "the ArrowSchema of a schema")
-    return Schema(metadata=_metadata(found.metadata), source=CFields(capsule, addresses))
+    return Schema(metadata=_metadata(found.metadata), source=CFields(owner, addresses))
+
+
+def field_at(address: int) -> Field:
+    """The field in an ``ArrowSchema``."""
+    return _field(address)

@@ -43,6 +43,20 @@ STREAM = np.dtype(
 DICTIONARY_ORDERED, NULLABLE, MAP_KEYS_SORTED = 1, 2, 4
 """The flags of a schema."""
 
+
+class Memory:
+    """Owner of memory that structures lie in or point to: as long as one of them is in use, it is not freed.
+
+    A consumer may drop the last reference from any thread, also while an exception is pending. So this class has no
+    code of its own that runs then.
+    """
+
+    __slots__ = ("__weakref__", "kept")
+
+    def __init__(self, kept: Any) -> None:
+        self.kept = kept
+
+
 _pointer = ctypes.pythonapi.PyCapsule_GetPointer
 _pointer.restype = ctypes.c_void_p
 _pointer.argtypes = (ctypes.py_object, ctypes.c_char_p)

@@ -43,6 +43,8 @@ _V4 = ENUMS["MetadataVersion"]["V4"]
 _UNIONS = ("dense_union", "sparse_union")
 _PAIR = np.dtype("<i8")
 _SEVERAL, _MANY = 4, 12
+_SMALL = 1 << 17
+"""Rows of a batch whose columns may be decompressed to show them."""
 
 Dictionaries = Mapping[int, Any]
 
@@ -129,6 +131,9 @@ class ArrayLoader:
         if self._decompressor is not None:
             return "is compressed"
         return "is big-endian" if self._schema.big_endian else ""
+
+    def at_hand(self, index: int) -> bool:
+        return self._direct or (self._fetch is None and self.length <= _SMALL)
 
     def column(self, index: int) -> Any:
         """A column of the schema.

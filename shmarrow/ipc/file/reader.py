@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from operator import index as as_index
 from typing import TYPE_CHECKING, Any, Self, SupportsIndex
 
@@ -143,6 +144,12 @@ class _File:
             self.data.fetch(np.stack([starts, starts + sizes], axis=1)[good].tolist())
 
 
+def _known_rows(file: _File) -> RowCounts | None:
+    """How many rows the batches have, where the footer says so."""
+    hint = file.metadata().get(ROW_COUNTS)
+    return None if hint is None else decode_row_counts(hint, len(file.batches))
+
+
 class RecordBatchFileReader:
     """Reads a file: any batch at random, each column when it is asked for, nothing copied; made by :func:`open_file`.
 
@@ -150,8 +157,6 @@ class RecordBatchFileReader:
     ----------
     schema : Schema
         The schema of all batches; it stays when the reader is closed.
-    num_record_batches : int
-        How many batches the file has; it stays when the reader is closed.
 
     Notes
     -----
@@ -175,7 +180,6 @@ class RecordBatchFileReader:
         try:
             self._file: _File | None = _File(source, limits)
             self._full_schema = self._file.schema
-            self.num_record_batches = len(self._file.batches)
             self._dictionaries: _FileDictionaries | None = _FileDictionaries(self._file, self._full_schema)
             self._included: Projection | None = None
             if self._arguments is not None:
@@ -200,6 +204,11 @@ class RecordBatchFileReader:
         return file
 
     @property
+    def num_record_batches(self) -> int:
+        """How many batches the file has."""
+        return len(self._opened().batches)
+
+    @property
     def metadata(self) -> Metadata | None:
         """The footer's own metadata; None where there are none."""
         found = {key: value for key, value in self._opened().metadata().items() if key != ROW_COUNTS}
@@ -221,8 +230,7 @@ class RecordBatchFileReader:
         always checked against its own batch, so a footer that is wrong is believed here and nowhere else.
         """
         file = self._opened()
-        hint = file.metadata().get(ROW_COUNTS)
-        counts = None if hint is None else decode_row_counts(hint, len(file.batches))
+        counts = _known_rows(file)
         return sum([n * rows for n, rows in (self._count_rows() if counts is None else counts)])
 
     def _count_rows(self) -> RowCounts:
@@ -267,8 +275,20 @@ class RecordBatchFileReader:
         return open_batch(message, body, self._full_schema, self.dictionaries, where, self._limits)
 
     def __repr__(self) -> str:
-        count, columns, state = self.num_record_batches, len(self.schema), self._states.state
-        return f"<RecordBatchFileReader of {self._source.name}: {count} batches of {columns} columns, {state}>"
+        from shmarrow.display import holding, line
+
+        file, columns = self._file, self._full_schema if self._included is None else self._included.schema
+        batches = None if file is None else len(file.batches)
+        rows = None
+        with suppress(InvalidData):
+            counts = None if file is None else _known_rows(file)
+            rows = None if counts is None else sum([n * rows for n, rows in counts])
+        return line(self, f"of {self._source.name}", *holding(batches, rows, len(columns)), self._states.state)
+
+    def _repr_html_(self) -> str:
+        from shmarrow.display import reader_html
+
+        return reader_html(self)
 
     def __len__(self) -> int:
         return self.num_record_batches

@@ -63,7 +63,14 @@ class _BatchReader(RecordBatchReader):
     _states: StateMachine
 
     def __repr__(self) -> str:
-        return f"<{type(self).__name__} of {self._source.name}: {len(self.schema)} columns, {self._states.state}>"
+        from shmarrow.display import holding, line
+
+        batches = self._known_batches()
+        return line(self, f"of {self._source.name}", *holding(batches, None, len(self.schema)), self._states.state)
+
+    def _known_batches(self) -> int | None:
+        """How many batches there are, where that is known."""
+        return None
 
     def _set_schema(self, full: Schema, included: Iterable[int | str] | None) -> None:
         self._full_schema = full
@@ -263,6 +270,10 @@ class MappedStreamReader(_BatchReader):
         if index is None:
             raise self._states.refusal()
         return index
+
+    def _known_batches(self) -> int | None:
+        index = self._index
+        return None if index is None or not index.complete else len(index.places)
 
     @property
     def num_record_batches(self) -> int:

@@ -81,7 +81,9 @@ class BatchWriter(NotCopied):
         self._sink.write([schema_message(self._encoded, self.options, self._sink.position)])
 
     def __repr__(self) -> str:
-        return f"<{type(self).__name__} to {self._sink.name}: {len(self.schema)} columns, {self._states.state}>"
+        from shmarrow.display import holding, line
+
+        return line(self, f"to {self._sink.name}", *holding(None, None, len(self.schema)), self._states.state)
 
     # --- writing ---
 

@@ -34,6 +34,7 @@ from shmarrow.errors import (
     Limits,
     Unsupported,
     as_limits,
+    counted,
     full_name,
     shown,
 )
@@ -320,7 +321,9 @@ class Bundle(Mapping[str, Tensor | SparseTensor]):
 
     def __repr__(self) -> str:
         index = self._opened
-        return f"<Bundle {self._name!r}, {index.length} tensors>" if index is not None else "<Bundle, closed>"
+        if index is None:
+            return f"<Bundle {self._name!r}, closed>"
+        return f"<Bundle {self._name!r}, {counted(index.length, 'tensor')}>"
 
 
 def _bundle_metadata(metadata: Metadata, name: str) -> Metadata | None:

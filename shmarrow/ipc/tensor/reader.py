@@ -153,6 +153,9 @@ class TensorReader(NotCopied, MessageCursor):
         self._states = StateMachine(f"the reader of {source.name}", STATES)
         self._turn = Turn(f"the reader of {source.name}")
 
+    def __repr__(self) -> str:
+        return f"<TensorReader of {self._source.name}: {self._states.state}>"
+
     def __iter__(self) -> Self:
         return self
 

@@ -124,6 +124,10 @@ class TensorWriter(NotCopied):
         self._states = StateMachine(f"the writer to {sink.name}", STATES)
         self._lock = _thread.RLock()  # a signal handler may abort in the middle of close()
 
+    def __repr__(self) -> str:
+        shape, dtype = self.array.shape, self.array.dtype
+        return f"<TensorWriter to {self._sink.name}: {dtype}, shape {shape}, {self._states.state}>"
+
     def close(self) -> None:
         """Publish the tensor. A second call does nothing.
 

@@ -1,0 +1,86 @@
+"""How commands report: results as tables, fields or JSON; errors in one line, and by the exit status."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import shmarrow as sa
+from shmarrow.cli.progress import table_lines
+
+OTHER, NOT_FOUND, EXISTS, FULL = 1, 3, 4, 5
+
+Run = Callable[[argparse.Namespace], int]
+
+
+def exit_status(error: Exception) -> int:
+    """The exit status that tells of an error."""
+    kinds = ((sa.ObjectNotFound, NOT_FOUND), (sa.ObjectExists, EXISTS), (sa.StoreFull, FULL))
+    return next((status for kind, status in kinds if isinstance(error, kind)), OTHER)
+
+
+def print_error(error: Exception, as_json: bool) -> None:
+    """Print an error to standard error: one line, or an object with ``error``, ``message`` and ``status``."""
+    if as_json:
+        found = {"error": type(error).__name__, "message": str(error), "status": exit_status(error)}
+        print(json.dumps(found), file=sys.stderr)
+    else:
+        print(f"shmarrow: {error}", file=sys.stderr)
+
+
+def reporting(run: Run) -> Run:
+    """A command that prints its errors, and tells of them by its exit status."""
+
+    def call(arguments: argparse.Namespace) -> int:
+        try:
+            return run(arguments)
+        except sa.ShmarrowError as error:
+            print_error(error, arguments.json)
+            return exit_status(error)
+
+    return call
+
+
+def size_text(size: int) -> str:
+    """A number of bytes for people."""
+    value, unit = float(size), "B"
+    for larger in ("KiB", "MiB", "GiB", "TiB"):
+        if value < 1024:
+            break
+        value, unit = value / 1024, larger
+    return f"{size} B" if unit == "B" else f"{value:.1f} {unit}"
+
+
+def time_text(seconds: float) -> str:
+    """A time for people, in its largest unit."""
+    for unit, name in ((86400, "d"), (3600, "h"), (60, "min")):
+        if abs(seconds) >= 2 * unit:
+            return f"{seconds / unit:.0f} {name}"
+    return f"{seconds:.0f} s"
+
+
+def print_json(value: Any) -> None:
+    """Print one JSON value on a line."""
+    print(json.dumps(value), flush=True)
+
+
+def print_table(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """A table on a terminal, words with tabs between them elsewhere."""
+    if sys.stdout.isatty():
+        print(*table_lines(headers, rows), sep="\n")
+    else:
+        for row in rows:
+            print(*row, sep="\t")
+
+
+def print_fields(fields: dict[str, str]) -> None:
+    """Names and values, one pair a line; the further lines of a value are indented."""
+    width = max(map(len, fields))
+    for name, value in fields.items():
+        first, *others = value.splitlines() or [""]
+        print(f"{name.ljust(width)}  {first}")
+        for line in others:
+            print(f"{' ' * width}  {line}")

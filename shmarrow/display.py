@@ -1,0 +1,335 @@
+"""How batches, tables, schemas and stores are shown: a short table as text, and the same as HTML.
+
+Rules kept here:
+
+* only the columns and rows that are shown are looked at, and only where that is cheap: a column that would have to be
+  fetched, or decompressed in large, is not shown; nothing is counted over the data;
+* nothing raises: a value that cannot be read is shown as the name of its error in angle brackets;
+* names and values come from strangers: control characters are escaped in text, and markup in HTML.
+"""
+
+from __future__ import annotations
+
+import shutil
+import unicodedata
+from collections.abc import Iterable, Iterator, Sequence
+from html import escape
+from typing import Any, NamedTuple
+
+from shmarrow.errors import counted
+
+ROWS = 10
+"""Rows that are shown: all, or the first and the last of them."""
+COLUMNS = 20
+"""The most columns that are shown."""
+_CELL, _CELL_HTML = 32, 200
+_VALUES = 20
+"""Values of one cell that are shown, where it is nested."""
+_NULL_BATCHES = 10
+"""Up to so many batches have their counts of nulls added up."""
+_GAP = "…"
+
+
+class _Shown(NamedTuple):
+    """A column as it is shown; ``cells`` has a text for each row, None for a null."""
+
+    name: str
+    type: str
+    nulls: str
+    cells: list[str | None]
+    right: bool
+
+
+_Row = tuple[Any, int]
+"""A batch, and the number of a row in it."""
+
+
+# --- batches and tables -----------------------------------------------------------------------------------------
+
+
+def columns_text(data: Any) -> str:
+    """A batch or a table as text, at most as wide as the terminal."""
+    width = shutil.get_terminal_size((100, 24)).columns
+    rows, gap = _rows(data)
+    shown, left_out = _fitting(data, rows, max(width, 20))
+    if gap:
+        for column in shown:
+            column.cells.insert(ROWS // 2, _GAP)
+    found = [title(data), *_grid(shown)]
+    if left_out:
+        found.append(f"columns {left_out} are not shown: they would have to be fetched or decompressed")
+    return "\n".join(found)
+
+
+def columns_html(data: Any) -> str:
+    """A batch or a table as an HTML table, everything in it escaped."""
+    rows, gap = _rows(data)
+    front, back = _ends(data.num_columns, COLUMNS)
+    shown = [_column(data, i, rows, _CELL_HTML) for i in front]
+    if len(front) + len(back) < data.num_columns:
+        shown.append(_Shown(_GAP, _GAP, "", [_GAP] * len(rows), False))
+    shown += [_column(data, i, rows, _CELL_HTML) for i in back]
+    heads = [[column.name for column in shown], [column.type for column in shown]]
+    if any(column.nulls for column in shown):
+        heads.append([column.nulls for column in shown])
+    body: list[list[str | None]] = [list(row) for row in zip(*[column.cells for column in shown], strict=True)]
+    if gap:
+        body.insert(ROWS // 2, [_GAP] * len(shown))
+    return _html(title(data), heads, body, [column.right for column in shown])
+
+
+def title(data: Any) -> str:
+    """What a batch or a table is, in one line."""
+    kind = type(data).__name__
+    text = f"<shmarrow.{kind} of {counted(data.num_rows, 'row')}, {counted(data.num_columns, 'column')}"
+    batches = getattr(data, "batches", None)
+    return f"{text}>" if batches is None or len(batches) == 1 else f"{text}, in {_batches(len(batches))}>"
+
+
+def _batches(number: int) -> str:
+    return "1 batch" if number == 1 else f"{number} batches"
+
+
+def _ends(count: int, most: int) -> tuple[range, range]:
+    """The first and the last numbers below ``count``, at most ``most`` of them."""
+    if count <= most:
+        return range(count), range(count, count)
+    half = most // 2
+    return range(most - half), range(count - half, count)
+
+
+def _rows(data: Any) -> tuple[list[_Row], bool]:
+    """The rows that are shown, each in its batch; and whether rows are left out after the first half."""
+    front, back = _ends(data.num_rows, ROWS)
+    found = []
+    for part in (front, back):
+        if part:
+            piece = data.slice(part.start, len(part))
+            for batch in getattr(piece, "batches", (piece,)):
+                found += [(batch, i) for i in range(batch.num_rows)]
+    return found, bool(back)
+
+
+def _column(data: Any, index: int, rows: Sequence[_Row], most: int) -> _Shown:
+    name, type, right = _head(data, index, most)
+    cells = [_cell(batch, index, i, most) for batch, i in rows]
+    return _Shown(name, type, _nulls(data, index), cells, right)
+
+
+def _head(data: Any, index: int, most: int) -> tuple[str, str, bool]:
+    """The name and the type of a column, and whether it is one of numbers."""
+    try:
+        field = data._schema.field(index)
+        return _one_line(field.name, most), _one_line(str(field.type), most), _is_number(field.type)
+    except Exception as error:
+        return f"<{error.__class__.__name__}>", "", False
+
+
+def _cell(batch: Any, index: int, row: int, most: int) -> str | None:
+    if not batch._at_hand(index):
+        return "?"
+    try:
+        found: str = batch.column(index)._slot_text(row, _VALUES)
+    except Exception as error:  # the bytes may be anybody's, and a type's own conversion may raise anything
+        return f"<{type(error).__name__}>"
+    return None if found == "null" else _one_line(found, most)
+
+
+def _nulls(data: Any, index: int) -> str:
+    """How many nulls a column has, where that is known without counting and is not 0."""
+    batches = getattr(data, "batches", (data,))
+    total = 0
+    for batch in batches if len(batches) <= _NULL_BATCHES else ():
+        try:
+            known = batch.column(index)._null_count if batch._at_hand(index) else -1
+        except Exception:
+            return ""
+        if known < 0:
+            return ""
+        total += known
+    return counted(total, "null") if total else ""
+
+
+def _is_number(type: Any) -> bool:
+    return type.layout == "primitive" and type.storage.base.kind in "iuf"
+
+
+# --- text -------------------------------------------------------------------------------------------------------
+
+
+def _fitting(data: Any, rows: Sequence[_Row], width: int) -> tuple[list[_Shown], str]:
+    """The first and the last columns, as many as fit; and the names of those whose values are not shown."""
+    count = data.num_columns
+    front, back = _ends(count, COLUMNS)
+    shown: dict[int, _Shown] = {}
+    left = width - (0 if count <= 1 else len(_GAP) + 2)
+    for index in _alternately(front, back):
+        name, type, _ = _head(data, index, _CELL)
+        if max(_width(name), _width(type)) > left and shown:
+            break
+        column = _column(data, index, rows, _CELL)
+        left -= _width_of(column)
+        if left < 0 and shown:
+            break
+        left -= 2
+        shown[index] = column
+    hidden = [shown[i].name for i in sorted(shown) if "?" in shown[i].cells]
+    found, previous = [], -1
+    for index in [*sorted(shown), count]:
+        if index != previous + 1:
+            found.append(_Shown(_GAP, _GAP, "", [_GAP] * len(rows), False))
+        if index < count:
+            found.append(shown[index])
+        previous = index
+    return found, ", ".join(hidden)
+
+
+def _alternately(front: range, back: range) -> Iterator[int]:
+    """The columns in the order in which they are given room: first and last in turn."""
+    if not back:
+        yield from front
+        return
+    last = list(reversed(back))
+    for i, index in enumerate(front):
+        yield index
+        if i < len(last):
+            yield last[i]
+
+
+def _grid(shown: Sequence[_Shown]) -> Iterator[str]:
+    if not shown:
+        return
+    widths = [_width_of(column) for column in shown]
+    lines: list[list[str]] = [[column.name for column in shown], [column.type for column in shown]]
+    if any(column.nulls for column in shown):
+        lines.append([column.nulls for column in shown])
+    lines.append(["-" * width for width in widths])
+    lines += [
+        ["null" if cell is None else cell for cell in row]
+        for row in zip(*[column.cells for column in shown], strict=True)
+    ]
+    for line in lines:
+        padded = [_padded(text, width, c.right) for text, width, c in zip(line, widths, shown, strict=True)]
+        yield "  ".join(padded).rstrip()
+
+
+def _width_of(column: _Shown) -> int:
+    cells = [4 if cell is None else _width(cell) for cell in column.cells]
+    return max(_width(column.name), _width(column.type), _width(column.nulls), *cells, 0)
+
+
+def _padded(text: str, width: int, right: bool) -> str:
+    space = " " * (width - _width(text))
+    return space + text if right else text + space
+
+
+def _width(text: str) -> int:
+    """How many columns of a terminal a text takes."""
+    if text.isascii():
+        return len(text)
+    return sum([_width_of_char(char) for char in text])
+
+
+def _width_of_char(char: str) -> int:
+    if unicodedata.east_asian_width(char) in "WF":
+        return 2
+    return 0 if unicodedata.category(char) in ("Mn", "Me", "Cf") else 1
+
+
+def _one_line(text: str, most: int) -> str:
+    """A text without control characters, cut to a width."""
+    text = text[: 4 * most]
+    if not text.isprintable():
+        text = "".join([char if char.isprintable() else repr(char)[1:-1] for char in text])
+    if _width(text) <= most:
+        return text
+    taken = 0
+    for i, char in enumerate(text):
+        taken += _width_of_char(char)
+        if taken > most - 1:
+            return text[:i] + _GAP
+    return text
+
+
+# --- HTML -------------------------------------------------------------------------------------------------------
+
+
+def schema_html(schema: Any) -> str:
+    """A schema as an HTML table: a row for each field."""
+    heads = [["name", "type", "nullable", "metadata"]]
+    body: list[list[str | None]] = []
+    front, back = _ends(len(schema), 100)
+    for part in (front, back):
+        for i in part:
+            field = schema.field(i)
+            row = [field.name, str(field.type), "yes" if field.nullable else "no", _pairs(field.metadata)]
+            body.append([_one_line(text, _CELL_HTML) for text in row])
+    if back:
+        body.insert(len(front), [_GAP] * 4)
+    metadata = _pairs(schema.metadata)
+    caption = f"<shmarrow.Schema of {counted(len(schema), 'field')}>" + (metadata and f" with {metadata}")
+    return _html(_one_line(caption, 4 * _CELL_HTML), heads, body, [False] * 4)
+
+
+def _pairs(metadata: Any) -> str:
+    shown = []
+    for key, value in list((metadata or {}).items())[:5]:
+        shown.append(f"{key[:50].decode(errors='replace')}: {value[:50].decode(errors='replace')}")
+    return ", ".join(shown) + (", …" if metadata and len(metadata) > 5 else "")
+
+
+def reader_html(reader: Any) -> str:
+    """A reader: what it says of itself, and the schema of its batches."""
+    return f"<div><p>{escape(repr(reader))}</p>{schema_html(reader.schema)}</div>"
+
+
+def listing_html(caption: str, heads: Sequence[str], rows: Iterable[Sequence[str]], numbers: Sequence[bool]) -> str:
+    """A listing, such as that of a store."""
+    return _html(caption, [list(heads)], [[_one_line(text, _CELL_HTML) for text in row] for row in rows], numbers)
+
+
+def _html(
+    caption: str, heads: Sequence[Sequence[str]], body: Sequence[Sequence[str | None]], right: Sequence[bool]
+) -> str:
+    styles = [' style="text-align: right"' if each else "" for each in right]
+    parts = ['<div style="overflow-x: auto">', '<table class="dataframe">', f"<caption>{escape(caption)}</caption>"]
+    parts.append("<thead>")
+    for line in heads:
+        cells = [f"<th{style}>{escape(text)}</th>" for text, style in zip(line, styles, strict=True)]
+        parts.append(f"<tr>{''.join(cells)}</tr>")
+    parts += ["</thead>", "<tbody>"]
+    for row in body:
+        cells = [
+            f"<td{style}>{'<i>null</i>' if text is None else escape(text)}</td>"
+            for text, style in zip(row, styles, strict=True)
+        ]
+        parts.append(f"<tr>{''.join(cells)}</tr>")
+    return "\n".join([*parts, "</tbody>", "</table>", "</div>"])
+
+
+# --- one line ---------------------------------------------------------------------------------------------------
+
+
+def size(nbytes: int) -> str:
+    """A number of bytes for people: ``512 bytes``, ``1.5 MiB``."""
+    if nbytes < 1024:
+        return counted(nbytes, "byte")
+    units = ("KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
+    power = min((nbytes.bit_length() - 1) // 10, len(units))
+    return f"{nbytes / 1024**power:.1f} {units[power - 1]}"
+
+
+def line(thing: Any, what: str, *facts: str) -> str:
+    """``<Class of NAME: fact, fact>``; facts that are empty are left out."""
+    known = ", ".join([fact for fact in facts if fact])
+    kind = thing if isinstance(thing, str) else type(thing).__name__
+    return f"<{kind} {what}{': ' if known else ''}{known}>"
+
+
+def holding(batches: int | None, rows: int | None, columns: int) -> tuple[str, str, str]:
+    """What a reader holds, as far as it is known."""
+    return (
+        "" if batches is None else _batches(batches),
+        "" if rows is None else counted(rows, "row"),
+        counted(columns, "column"),
+    )

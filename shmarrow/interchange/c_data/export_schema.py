@@ -1,0 +1,134 @@
+"""``ArrowSchema`` from types, fields and schemas ("The ArrowSchema structure").
+
+Rules kept here:
+
+* the whole tree is laid out in one piece of numpy memory, in which the children of a node are neighbours; nanoarrow
+  makes a deep copy of it for each consumer;
+* an extension type goes out as its storage type and two entries of the metadata, as in IPC;
+* a schema keeps its tree, since neither ever changes.
+"""
+
+from __future__ import annotations
+
+from functools import cache, lru_cache
+from struct import pack
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from shmarrow.errors import ExportRefused, shown
+from shmarrow.interchange.c_data.structs import DICTIONARY_ORDERED, MAP_KEYS_SORTED, NULLABLE, SCHEMA, Memory, nanoarrow
+from shmarrow.types import DataType, Field, Metadata, Schema, null
+from shmarrow.types.extension import storage_field
+
+_LONGEST = (1 << 31) - 1
+"""The most bytes that a string in metadata has."""
+
+
+class _Node(NamedTuple):
+    """One structure before its strings and its children have addresses."""
+
+    format: bytes
+    name: bytes
+    metadata: bytes
+    flags: int
+    children: tuple[Field, ...] | list[Field]
+    dictionary: Field | None = None
+
+
+def type_schema(type: DataType) -> Any:
+    """The ``nanoarrow`` schema of a type: that of a nullable field without a name. Errors as :func:`schema_schema`."""
+    return field_schema(Field("", type))
+
+
+def field_schema(field: Field) -> Any:
+    """The ``nanoarrow`` schema of a field. Errors as :func:`schema_schema`."""
+    return _laid_out(_node(field))
+
+
+def schema_schema(schema: Schema) -> Any:
+    """The ``nanoarrow`` schema of a schema: that of a struct that is not nullable. Made once for each schema.
+
+    Raises
+    ------
+    ExportRefused
+        If a name or a time zone contains a NUL character, which ends a string in C, or metadata are too long for the
+        interface.
+    MissingExtra
+        If nanoarrow is not installed.
+    """
+    made = schema._exported
+    if made is None:
+        made = _laid_out(_Node(b"+s", b"", _metadata(schema.metadata, "the schema"), 0, schema.fields))
+        object.__setattr__(schema, "_exported", made)
+    return made
+
+
+@cache
+def placeholder() -> Any:
+    """A small ``nanoarrow`` schema, for structures whose own schema travels apart from them."""
+    return type_schema(null())
+
+
+def _node(field: Field) -> _Node:
+    field = storage_field(field)
+    type: Any = field.type
+    name, format = field.name.encode(), _format(type)
+    if b"\0" in name:
+        raise ExportRefused(f"the field name {shown(field.name)} contains a NUL character, which ends a name in C")
+    if b"\0" in format:
+        raise ExportRefused(f"field {shown(field.name)}: {shown(str(type))} contains a NUL character")
+    flags = NULLABLE if field.nullable else 0
+    metadata = _metadata(field.metadata, f"field {shown(field.name)}")
+    if type.layout == "dictionary":
+        flags |= DICTIONARY_ORDERED if type.ordered else 0
+        return _Node(format, name, metadata, flags, (), Field("", type.value_type))
+    flags |= MAP_KEYS_SORTED if type.layout == "map" and type.keys_sorted else 0
+    return _Node(format, name, metadata, flags, type.fields)
+
+
+@lru_cache(4096)
+def _format(type: DataType) -> bytes:
+    return type.format.encode()
+
+
+def _metadata(metadata: Metadata | None, where: str) -> bytes:
+    """Metadata as the C data interface encodes them, in the byte order of the machine; no bytes where there are none."""
+    if not metadata:
+        return b""
+    parts = [pack("=i", len(metadata))]
+    for part in [part for pair in metadata.items() for part in pair]:
+        if len(part) > _LONGEST:
+            raise ExportRefused(
+                f"the metadata of {where} hold a string of {len(part)} bytes; the C data interface takes {_LONGEST}"
+            )
+        parts += [pack("=i", len(part)), part]
+    return b"".join(parts)
+
+
+def _laid_out(root: _Node) -> Any:
+    """The tree below a node as a ``nanoarrow`` schema, which owns its memory."""
+    nodes, children, dictionaries = [root], [], []
+    for node in nodes:  # which grows
+        children.append(len(nodes))
+        nodes += map(_node, node.children)
+        dictionaries.append(0 if node.dictionary is None else len(nodes))
+        nodes += [] if node.dictionary is None else [_node(node.dictionary)]
+
+    count = len(nodes)
+    strings = [part for node in nodes for part in (node.format, node.name, node.metadata)]
+    text = np.frombuffer(b"\0".join([*strings, b""]), np.uint8)
+    starts = np.zeros(3 * count + 1, np.uint64)
+    np.cumsum([len(part) + 1 for part in strings], out=starts[1:])
+    format, name, metadata = (starts[:-1].reshape(count, 3) + np.uint64(text.ctypes.data)).T
+
+    tree = np.zeros(count, SCHEMA)
+    places = np.arange(count, dtype=np.uint64) * SCHEMA.itemsize + tree.ctypes.data
+    tree["format"], tree["name"] = format, name
+    tree["metadata"] = np.where([bool(node.metadata) for node in nodes], metadata, 0)
+    tree["flags"] = [node.flags for node in nodes]
+    tree["n_children"] = [len(node.children) for node in nodes]
+    tree["children"] = np.array(children, np.uint64) * places.itemsize + places.ctypes.data
+    tree["dictionary"] = np.where(dictionaries, places[dictionaries], 0)
+    tree["release"] = 1  # as it is not 0, the structure counts as valid; nobody calls it
+    return nanoarrow()._schema.CSchema(Memory([text, tree, places]), tree.ctypes.data)

@@ -1,0 +1,79 @@
+"""``ArrowArrayStream`` from chunked arrays, tables and readers ("The C stream interface").
+
+The callbacks of a stream have to be compiled code, see ``structs``. There are two ways to have them:
+
+* a few batches become a stream of ``nanoarrow``, which holds all structures from the start. That is the way of chunked
+  arrays, and of tables and files of at most 16 batches in memory or in a mapping: it needs nothing but nanoarrow, and
+  an error in any batch reaches the caller as our exception;
+* more batches, those that have to be read or decompressed first, and those of readers that can be read only once are
+  taken one by one, when the consumer asks for the next. ``nanoarrow`` has no stream over an iterator; ``pyarrow`` has
+  one, and imports each batch from our capsules on the way. Errors then arrive as the consumer's own, with our message.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain, islice
+from typing import Any
+
+from shmarrow.batch import ColumnView, RecordBatch
+from shmarrow.chunked import ChunkedArray
+from shmarrow.interchange.c_data.export_array import Tree, array_tree, batch_tree, capsules, in_schema, requested
+from shmarrow.interchange.c_data.export_schema import placeholder, schema_schema, type_schema
+from shmarrow.interchange.c_data.import_schema import type_from_capsule
+from shmarrow.interchange.c_data.structs import nanoarrow
+from shmarrow.interchange.partner import needed
+from shmarrow.layout.listing import walk_types
+from shmarrow.types import Schema
+
+_FEW = 16
+"""The most batches whose structures are made at once."""
+
+_MOST_STRUCTURES = 1 << 14
+"""The most structures that are made at once: a megabyte of them."""
+
+
+def export_chunks(array: ChunkedArray, requested_schema: Any = None) -> Any:
+    """A stream of the chunks, cast to the requested type where they have another."""
+    if requested_schema is not None:
+        array = array.cast(type_from_capsule(requested_schema))
+    return _at_once([array_tree(chunk) for chunk in array.chunks], type_schema(array.type))
+
+
+def export_batches(schema: Schema, batches: Iterable[RecordBatch], requested_schema: Any = None) -> Any:
+    """A stream of batches that are there already, or are made without reading or decompressing anything."""
+    wanted = requested(schema, requested_schema)
+    source = iter(batches)
+    first = list(islice(source, _FEW + 1))
+    structures = len(first) * (1 + sum([1 for type in wanted.types for _ in walk_types(type)]))
+    if len(first) <= _FEW and structures <= _MOST_STRUCTURES and all(map(_in_place, first)):
+        return _at_once([batch_tree(in_schema(batch, wanted)) for batch in first], schema_schema(wanted))
+    return _one_by_one(wanted, chain(first, source))
+
+
+def export_reader(schema: Schema, batches: Iterable[RecordBatch], requested_schema: Any = None) -> Any:
+    """A stream of batches that are taken from an iterable as the consumer asks for them."""
+    return _one_by_one(requested(schema, requested_schema), iter(batches))
+
+
+def _in_place(batch: RecordBatch) -> bool:
+    """Whether columns are made without reading or decompressing anything."""
+    source: Any = batch._source
+    while isinstance(source, ColumnView):
+        source = source.batch._source
+    return source is None or getattr(source, "_direct", False)
+
+
+def _at_once(trees: Sequence[Tree], schema: Any) -> Any:
+    na = nanoarrow()
+    # Streams take the structures for themselves, so these are copies; and the schema travels once, not with each.
+    arrays = [na._array.CArray._import_from_c_capsule(*capsules(tree, placeholder())) for tree in trees]
+    own = na._schema.CSchema._import_from_c_capsule(schema.__arrow_c_schema__())
+    return na._array_stream.CArrayStream.from_c_arrays(arrays, own, move=True, validate=False).__arrow_c_stream__()
+
+
+def _one_by_one(schema: Schema, batches: Iterator[RecordBatch]) -> Any:
+    with needed("pyarrow", "arrow"):
+        import pyarrow as pa
+    made = (pa.record_batch(in_schema(batch, schema)) for batch in batches)
+    return pa.RecordBatchReader.from_batches(pa.schema(schema), made).__arrow_c_stream__()

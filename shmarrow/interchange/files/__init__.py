@@ -1,0 +1,188 @@
+"""Files in the formats of others and our own: each format is one row of :data:`FORMATS`.
+
+A file holds rows (:class:`~shmarrow.interchange.files.rows.Rows`, a schema and batches one after another) or tensors
+(:class:`~shmarrow.interchange.files.tensors.Tensors`, named ndarrays). Either becomes the other where that loses
+nothing: tensors of one length become columns, and columns of numbers without nulls become tensors.
+
+Rules kept here:
+
+* rows are read and written batch by batch, so the size of a file does not matter; formats that keep each column in one
+  piece go through temporary files;
+* what a format cannot hold is refused with the column and its type, never dropped;
+* a file is recognized by its first bytes, and by its suffix only where those say nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from shmarrow.errors import InvalidArgument, InvalidData
+from shmarrow.interchange.files import foreign, rows, tensors
+from shmarrow.interchange.files.ends import Input, Options, Output, open_input, open_output
+from shmarrow.interchange.files.rows import Rows
+from shmarrow.interchange.files.tensors import Tensors
+from shmarrow.segment import SHM_SCHEME
+
+Content = Rows | Tensors
+
+COMPRESSED = (".gz", ".zst", ".bz2", ".lz4")
+"""Suffixes of text that is compressed as a whole, which is decompressed as it is read."""
+
+
+class Format(NamedTuple):
+    """A format: its names, how it is read and written, and what it can do."""
+
+    name: str
+    suffixes: tuple[str, ...]
+    read: Callable[[Input, Options], Content]
+    write: Callable[[Any, Output, Options], None]
+    holds: type[Rows] | type[Tensors] = Rows
+    codecs: tuple[str, ...] = ()
+
+
+_IPC = ("lz4", "zstd", "none")
+FORMATS = {
+    each.name: each
+    for each in (
+        Format("arrow", (".arrow", ".ipc"), rows.read_arrow, rows.write_arrow, codecs=_IPC),
+        Format("arrows", (".arrows",), rows.read_stream, rows.write_stream, codecs=_IPC),
+        Format("feather", (".feather",), foreign.read_feather, rows.write_arrow, codecs=_IPC),
+        Format("parquet", (".parquet", ".pq"), foreign.read_parquet, foreign.write_parquet, codecs=_IPC),
+        Format("csv", (".csv",), foreign.read_csv, foreign.write_csv),
+        Format("tsv", (".tsv",), foreign.read_tsv, foreign.write_tsv),
+        Format("jsonl", (".jsonl", ".ndjson"), foreign.read_jsonl, foreign.write_jsonl),
+        Format("safetensors", (".safetensors",), tensors.read_safetensors, tensors.write_safetensors, Tensors),
+        Format("npy", (".npy",), tensors.read_npy, tensors.write_npy, Tensors),
+        Format("npz", (".npz",), tensors.read_npz, tensors.write_npz, Tensors),
+        Format("tensors", (".tensors",), tensors.read_bundle, tensors.write_bundle, Tensors),
+    )
+}
+"""All formats by name; ``tensors`` is the bundle of :func:`shmarrow.ipc.save_tensors`."""
+
+_MAGIC = (
+    (b"ARROW1", "arrow"),
+    (b"\xff\xff\xff\xff", "arrows"),
+    (b"FEA1", "feather"),
+    (b"PAR1", "parquet"),
+    (b"\x93NUMPY", "npy"),
+    (b"PK\x03\x04", "npz"),
+    (b"PK\x05\x06", "npz"),
+)
+
+
+def by_name(name: str) -> Format:
+    """The format of this name.
+
+    Raises
+    ------
+    InvalidArgument
+        If there is none.
+    """
+    if name not in FORMATS:
+        raise InvalidArgument(f"no format is named {name!r}; known formats are {', '.join(FORMATS)}")
+    return FORMATS[name]
+
+
+def by_suffix(name: str) -> Format | None:
+    """The format that a file's suffix stands for, or None."""
+    name = name.lower()
+    for each in FORMATS.values():
+        if name.endswith(each.suffixes):
+            return each
+    return None
+
+
+def of_input(source: Input) -> Format:
+    """The format of what is read: by its first bytes, else by its suffix.
+
+    Raises
+    ------
+    InvalidData
+        If neither says what it is.
+    """
+    head = source.head
+    for magic, name in _MAGIC:
+        if head.startswith(magic):
+            bundle = name == "arrow" and source.data is not None and tensors.is_bundle(source)
+            return FORMATS["tensors" if bundle else name]
+    if head[8:9] == b"{" and int.from_bytes(head[:8], "little") < 1 << 40:
+        return FORMATS["safetensors"]
+    plain = source.name.lower()
+    for suffix in COMPRESSED:
+        plain = plain.removesuffix(suffix)
+    known = by_suffix(plain)
+    if known is None and head.lstrip()[:1] == b"{":
+        known = FORMATS["jsonl"]
+    if known is None:
+        raise InvalidData(
+            f"{source.name}: neither the first bytes ({head[:8]!r}) nor the suffix tell the format; name it: --from "
+            f"{'|'.join(FORMATS)}"
+        )
+    return known
+
+
+def of_output(name: str, content: Content) -> Format:
+    """The format of what is written: by its suffix; standard output is a stream, and a ``shm:`` name an Arrow file.
+
+    Raises
+    ------
+    InvalidArgument
+        If the suffix stands for no format.
+    """
+    known = by_suffix(name)
+    if known is not None:
+        return known
+    if name == "-":
+        return FORMATS["arrows"]
+    if name.startswith(SHM_SCHEME):
+        return FORMATS["tensors" if isinstance(content, Tensors) else "arrow"]
+    suffixes = ", ".join([suffix for each in FORMATS.values() for suffix in each.suffixes])
+    raise InvalidArgument(f"{name}: the suffix does not tell a format; use one of {suffixes}, or name the format: --to")
+
+
+def read(source: Input, format: Format, options: Options) -> Content:
+    """What a file holds, lazily: nothing but schema or headers is read yet."""
+    found = format.read(source, options)
+    return found.select(options.columns) if options.columns is not None else found
+
+
+def write(content: Content, target: Output, format: Format, options: Options) -> None:
+    """Write all of it.
+
+    Raises
+    ------
+    InvalidArgument
+        If the format has no such compression.
+    InvalidType
+        If the format cannot hold a column or a tensor.
+    """
+    if options.compression is not None and options.compression not in format.codecs:
+        allowed = f"it has {', '.join(format.codecs)}" if format.codecs else "compress the whole file instead"
+        raise InvalidArgument(f"{format.name} has no compression {options.compression!r}; {allowed}")
+    if isinstance(content, Tensors) and format.name == "npy" and len(content.tensors) > 1:
+        content = rows.of_tensors(content)  # records, a field for each tensor
+    if isinstance(content, Rows) and format.holds is Tensors:
+        with tensors.of_rows(content, format.name == "npy", format.name) as made:
+            format.write(made, target, options)
+        return
+    found = rows.of_tensors(content) if isinstance(content, Tensors) and format.holds is Rows else content
+    format.write(found, target, options)
+
+
+__all__ = [
+    "FORMATS",
+    "Content",
+    "Format",
+    "Input",
+    "Options",
+    "Output",
+    "by_name",
+    "by_suffix",
+    "of_input",
+    "of_output",
+    "open_input",
+    "open_output",
+    "read",
+    "write",
+]

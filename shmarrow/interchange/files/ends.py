@@ -1,0 +1,288 @@
+"""The two ends of a conversion: what is read, where it goes, and how."""
+
+from __future__ import annotations
+
+import io
+import os
+import shutil
+import stat
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+
+from shmarrow import segment
+from shmarrow.buffer import U1, Bytes
+from shmarrow.errors import InvalidType, storage_error
+from shmarrow.segment.location import resolve
+from shmarrow.sources import open_sink
+from shmarrow.sources.sinks import Sink
+
+T = TypeVar("T")
+
+PREFIX = "shmarrow-convert-"
+"""How temporary files and directories are called, so that whoever finds one knows where it came from."""
+
+_HEAD = 64
+
+
+@dataclass(frozen=True)
+class Options:
+    """How a conversion is done.
+
+    Attributes
+    ----------
+    columns : sequence of str, optional
+        The columns or tensors to convert, in this order.
+    rows_per_batch : int, optional
+        Cut all rows into batches (row groups) of this many.
+    compression : str, optional
+        ``"lz4"``, ``"zstd"`` or ``"none"``; the default of the format where it is not given.
+    level : int, optional
+        Level of the codec.
+    types : mapping of str to DataType
+        Types of columns that would otherwise be inferred from text.
+    nulls : sequence of str
+        What stands for null in CSV beside an empty field.
+    """
+
+    columns: Sequence[str] | None = None
+    rows_per_batch: int | None = None
+    compression: str | None = None
+    level: int | None = None
+    types: Mapping[str, Any] = field(default_factory=dict)
+    nulls: Sequence[str] = ()
+
+
+def is_special(name: str) -> bool:
+    """Whether a path leads to a pipe or a device, which is used as it is: never mapped, never replaced."""
+    if name.startswith(segment.SHM_SCHEME):
+        return False
+    try:
+        mode = os.stat(name).st_mode
+    except (OSError, ValueError):
+        return False
+    return not stat.S_ISREG(mode) and not stat.S_ISDIR(mode)
+
+
+def _open(name: str, mode: str) -> Any:
+    try:
+        return open(name, mode, buffering=0)
+    except OSError as error:
+        raise storage_error(error, "open", name) from None
+
+
+# --- what is read -----------------------------------------------------------------------------------------------
+
+
+class _Stream(io.RawIOBase):
+    """A pipe from its start on, after its first bytes were looked at.
+
+    Attributes
+    ----------
+    done : int
+        Bytes read so far.
+    """
+
+    def __init__(self, file: Any, head: bytes) -> None:
+        self._file = file
+        self._head = head
+        self.done = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, room: Any) -> int:
+        view = memoryview(room).cast("B")
+        if self._head:
+            size = min(len(view), len(self._head))
+            view[:size] = self._head[:size]
+            self._head = self._head[size:]
+        else:
+            size = self._file.readinto(view)
+        self.done += size
+        return size
+
+
+class Input:
+    """What is read: a mapped file, or a pipe; made by :func:`open_input`.
+
+    Attributes
+    ----------
+    name : str
+        What it is called in messages.
+    data : ndarray or None
+        Its bytes, mapped; None for a pipe, until :meth:`whole` is called.
+    head : bytes
+        The first bytes, at most 64.
+    """
+
+    def __init__(self, name: str, stack: ExitStack, data: Bytes | None, file: Any = None) -> None:
+        self.name = name
+        self.data = data
+        self._stack = stack
+        self._path = None if data is None else name
+        self.head = data[:_HEAD].tobytes() if data is not None else _first(file)
+        self._stream = None if data is not None else _Stream(file, self.head)
+
+    def whole(self) -> Bytes:
+        """All bytes; those of a pipe go through a temporary file."""
+        if self.data is None:
+            self.data = segment.attach(self.path()).data
+        return self.data
+
+    def path(self) -> str:
+        """A path or ``shm:`` name that has the bytes; for a pipe that of a temporary file."""
+        if self._path is None:
+            file = self.keep(tempfile.NamedTemporaryFile(prefix=PREFIX))  # noqa: SIM115
+            shutil.copyfileobj(self.stream(), file, 1 << 20)
+            file.flush()
+            self._path = file.name
+        return self._path
+
+    def file_path(self) -> str:
+        """As :meth:`path`, and where the system has the file of a ``shm:`` name."""
+        return resolve(self.path())[1]
+
+    def keep(self, resource: AbstractContextManager[T]) -> T:
+        """Enter a context that is left when the input is closed."""
+        return self._stack.enter_context(resource)
+
+    def stream(self) -> _Stream:
+        """The bytes of a pipe, one after another."""
+        assert self._stream is not None
+        return self._stream
+
+
+def _first(file: Any) -> bytes:
+    """The first bytes of a pipe, which may give fewer at a time."""
+    head = b""
+    while len(head) < _HEAD and (found := file.read(_HEAD - len(head))):
+        head += found
+    return head
+
+
+@contextmanager
+def open_input(name: str) -> Iterator[Input]:
+    """What is read: a path, ``shm:NAME``, or ``-`` for standard input.
+
+    Raises
+    ------
+    ObjectNotFound
+        If there is nothing of this name.
+    StorageError
+        If it cannot be opened.
+    """
+    with ExitStack() as stack:
+        if name == "-":
+            yield Input("standard input", stack, None, sys.stdin.buffer)
+        elif is_special(name):
+            yield Input(name, stack, None, stack.enter_context(_open(name, "rb")))
+        else:
+            with segment.attach(name) as found:
+                data = found.data
+            yield Input(name, stack, data)
+
+
+# --- where it goes ----------------------------------------------------------------------------------------------
+
+
+class Output:
+    """Where the bytes go; made by :func:`open_output`.
+
+    Attributes
+    ----------
+    sink : Sink
+        What takes the bytes. Whoever writes them finishes it; until then nothing has the name.
+    """
+
+    def __init__(self, name: str, sink: Sink, overwrite: bool, is_pipe: bool) -> None:
+        self.name = name
+        self._is_pipe = is_pipe
+        self._size: int | None = None
+        self.sink = sink
+        self._overwrite = overwrite
+
+    @property
+    def size(self) -> int:
+        """Bytes written."""
+        return self._size if self._size is not None else self.sink.position
+
+    @contextmanager
+    def file(self) -> Iterator[Any]:
+        """The sink as a binary file object, finished at the end of the block."""
+        yield _SinkFile(self.sink)
+        self.sink.finish()
+
+    @contextmanager
+    def path(self) -> Iterator[tuple[str, bool]]:
+        """A name to be written as a whole in the block, and whether to replace what has it.
+
+        It is the target's own, or for a pipe one in a temporary directory, which is then copied to the pipe.
+        """
+        if not self._is_pipe:
+            self.sink.abort()
+            yield self.name, self._overwrite
+            self._size = os.stat(resolve(self.name)[1]).st_size
+            return
+        with tempfile.TemporaryDirectory(prefix=PREFIX) as folder:
+            made = Path(folder, "made")
+            yield str(made), False
+            with self.file() as file, made.open("rb") as written:
+                shutil.copyfileobj(written, file, 1 << 24)
+
+
+class _SinkFile(io.RawIOBase):
+    """A sink as a binary file object that cannot seek."""
+
+    def __init__(self, sink: Sink) -> None:
+        self._sink = sink
+        self._error: Exception | None = None
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: Any) -> int:
+        if self._error is not None:
+            raise self._error  # libraries write on when they clean up; the first error is the one to tell
+        view = memoryview(data).cast("B")
+        try:
+            self._sink.write([np.frombuffer(view, U1)])
+        except Exception as error:
+            self._error = error
+            raise
+        return len(view)
+
+    def tell(self) -> int:
+        return self._sink.position
+
+
+@contextmanager
+def open_output(name: str, overwrite: bool) -> Iterator[Output]:
+    """Where the result goes: a path, ``shm:NAME``, or ``-`` for standard output.
+
+    A path or a name shows the whole result or nothing: an exception in the block discards what was written.
+
+    Raises
+    ------
+    ObjectExists
+        If the name is taken, and not to be replaced.
+    """
+    with ExitStack() as stack:
+        target: Any = name
+        if name == "-":
+            target = sys.stdout.buffer
+        elif is_special(name):
+            target = stack.enter_context(_open(name, "wb"))
+        sink = open_sink(target, overwrite=overwrite)
+        try:
+            yield Output(name, sink, overwrite, target is not name)
+        except BaseException:
+            with suppress(InvalidType):
+                sink.abort()
+            raise

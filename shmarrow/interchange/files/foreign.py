@@ -1,0 +1,241 @@
+"""Rows through pyarrow: Parquet, CSV, JSON lines, and version 1 of Feather."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from shmarrow.batch import RecordBatch
+from shmarrow.errors import InvalidArgument, InvalidData, InvalidType, ShmarrowError, Unsupported
+from shmarrow.interchange.files.ends import Input, Options, Output
+from shmarrow.interchange.files.rows import BATCH, Rows, cut, joined, read_arrow, recut
+from shmarrow.interchange.partner import needed
+from shmarrow.types import Schema
+
+_TEXT_BLOCK = 1 << 24
+"""Bytes of text that are parsed at a time; the types of columns are inferred from the first such block."""
+
+
+@contextmanager
+def _reported(action: str, where: str) -> Iterator[None]:
+    """Around pyarrow's code: its errors become ours."""
+    import pyarrow as pa
+
+    try:
+        yield
+    except ShmarrowError:
+        raise
+    except (pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
+        raise Unsupported(f"{where}: pyarrow cannot {action}: {error}") from None
+    except (pa.ArrowException, OSError, ValueError) as error:
+        hint = "; --types NAME=TYPE sets the type of a column" if _is_about_types(str(error)) else ""
+        raise InvalidData(f"{where}: pyarrow cannot {action}: {error}{hint}") from None
+
+
+def _is_about_types(text: str) -> bool:
+    return any(word in text for word in ("conversion error", "changed from", "unexpected field"))
+
+
+def _pa() -> Any:
+    with needed("pyarrow", "arrow"):
+        import pyarrow
+    return pyarrow
+
+
+def _bytes_of(source: Input, whole: bool = False) -> tuple[Any, Callable[[], int], int]:
+    """What pyarrow reads from, how far it has read, and the size."""
+    pa = _pa()
+    if source.data is None and not whole:
+        stream = source.stream()
+        return pa.PythonFile(stream, "r"), lambda: stream.done, 0
+    data = source.whole()
+    reader = pa.BufferReader(pa.py_buffer(data))
+    return reader, reader.tell, len(data)
+
+
+def _from_pyarrow(found: Any, where: str, chosen: Any, done: Callable[[], int], total: int) -> Rows:
+    """Batches of pyarrow's as ours."""
+    made = Schema.from_pyarrow(chosen)
+
+    def batches() -> Iterator[RecordBatch]:
+        with _reported("read it", where):
+            for batch in found:
+                yield RecordBatch.from_pyarrow(batch)
+
+    return Rows(made, batches(), done, total)
+
+
+def read_feather(source: Input, options: Options) -> Rows:
+    """Feather: version 2 is an Arrow file; version 1 is read whole."""
+    if not source.head.startswith(b"FEA1"):
+        return read_arrow(source, options)
+    _pa()
+    import warnings
+
+    import pyarrow.feather as feather
+
+    reader, done, total = _bytes_of(source, whole=True)
+    with _reported("read it", source.name), warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        table = feather.read_table(reader)
+    return _from_pyarrow(table.to_batches(BATCH), source.name, table.schema, done, total)
+
+
+def read_parquet(source: Input, options: Options) -> Rows:
+    """Parquet, row group by row group."""
+    _pa()
+    import pyarrow.parquet as parquet
+
+    reader, _, _ = _bytes_of(source, whole=True)
+    with _reported("read it", source.name):
+        file = parquet.ParquetFile(reader)
+        chosen = file.schema_arrow
+        names = None if options.columns is None else list(options.columns)
+        for name in names or ():
+            Schema.from_pyarrow(chosen).index_of(name)
+        if names is not None:
+            import pyarrow as pa
+
+            chosen = pa.schema([each for each in chosen if each.name in names], chosen.metadata)
+        found = file.iter_batches(batch_size=options.rows_per_batch or BATCH, columns=names)
+    at = [0]
+
+    def counted() -> Iterator[Any]:
+        for batch in found:
+            yield batch
+            at[0] += batch.num_rows
+
+    return _from_pyarrow(counted(), source.name, chosen, lambda: at[0], file.metadata.num_rows)
+
+
+def _text(source: Input) -> tuple[Any, Callable[[], int], int]:
+    """Text, decompressed where its first bytes or its suffix say that it is compressed."""
+    pa = _pa()
+    reader, done, total = _bytes_of(source)
+    magic = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd", b"BZh": "bz2", b"\x04\x22\x4d\x18": "lz4"}
+    for head, codec in magic.items():
+        if source.head.startswith(head):
+            return pa.CompressedInputStream(reader, codec), done, total
+    return reader, done, total
+
+
+def _read_delimited(source: Input, options: Options, delimiter: str) -> Rows:
+    _pa()
+    import pyarrow.csv as csv
+
+    reader, done, total = _text(source)
+    convert = csv.ConvertOptions(
+        column_types={name: type.to_pyarrow() for name, type in options.types.items()},
+        null_values=["", *options.nulls],
+        strings_can_be_null=True,
+        quoted_strings_can_be_null=False,
+        include_columns=list(options.columns) if options.columns is not None else None,
+    )
+    with _reported("parse it", source.name):
+        found = csv.open_csv(
+            reader,
+            csv.ReadOptions(block_size=_TEXT_BLOCK),
+            csv.ParseOptions(delimiter=delimiter, newlines_in_values=True),
+            convert,
+        )
+    return _from_pyarrow(found, source.name, found.schema, done, total)
+
+
+def read_csv(source: Input, options: Options) -> Rows:
+    """Comma-separated values with a header; an empty field that is not quoted is null."""
+    return _read_delimited(source, options, ",")
+
+
+def read_tsv(source: Input, options: Options) -> Rows:
+    """Tab-separated values, otherwise as CSV."""
+    return _read_delimited(source, options, "\t")
+
+
+def read_jsonl(source: Input, options: Options) -> Rows:
+    """A JSON object a line."""
+    pa = _pa()
+    import pyarrow.json as json
+
+    reader, done, total = _text(source)
+    explicit = pa.schema([(name, type.to_pyarrow()) for name, type in options.types.items()])
+    with _reported("parse it", source.name):
+        found = json.open_json(
+            reader,
+            json.ReadOptions(block_size=_TEXT_BLOCK),
+            json.ParseOptions(explicit_schema=explicit if options.types else None, newlines_in_values=False),
+        )
+    return _from_pyarrow(found, source.name, found.schema, done, total)
+
+
+def write_parquet(rows: Rows, target: Output, options: Options) -> None:
+    """Write Parquet, a row group for each batch, small ones joined."""
+    pa = _pa()
+    import pyarrow.parquet as parquet
+
+    from shmarrow.interchange.files.text import decoded
+
+    batches = joined(rows.batches) if options.rows_per_batch is None else recut(rows.batches, options.rows_per_batch)
+    chosen = decoded(rows.empty()).schema
+    _check_fields(chosen, lambda one: parquet.ParquetWriter(pa.BufferOutputStream(), one), "Parquet")
+    codec = {"compression": options.compression or "snappy", "compression_level": options.level}
+    with (
+        _reported("write Parquet", target.name),
+        target.file() as file,
+        parquet.ParquetWriter(file, chosen, **codec) as writer,
+    ):
+        for batch in batches:
+            writer.write_batch(decoded(batch), row_group_size=max(batch.num_rows, 1))
+
+
+def _check_fields(chosen: Any, attempt: Callable[[Any], Any], name: str) -> None:
+    """Refuse the first column that a format cannot hold."""
+    import pyarrow as pa
+
+    for each in chosen:
+        try:
+            attempt(pa.schema([each])).close()
+        except pa.ArrowException as error:
+            raise InvalidType(f"column {each.name!r}: {name} cannot hold {each.type} ({error})") from None
+
+
+def _write_delimited(rows: Rows, target: Output, options: Options, delimiter: str) -> None:
+    pa = _pa()
+    import pyarrow.csv as csv
+
+    from shmarrow.interchange.files.text import as_cells
+
+    how = csv.WriteOptions(batch_size=BATCH, delimiter=delimiter)
+    chosen = as_cells(rows.empty()).schema
+    _check_fields(chosen, lambda one: csv.CSVWriter(pa.BufferOutputStream(), one), "CSV")
+    with (
+        _reported("write CSV", target.name),
+        target.file() as file,
+        csv.CSVWriter(file, chosen, write_options=how) as writer,
+    ):
+        for batch in cut(rows, options):
+            writer.write_batch(as_cells(batch))
+
+
+def write_csv(rows: Rows, target: Output, options: Options) -> None:
+    """Write comma-separated values with a header; text is quoted, null is an empty field."""
+    _write_delimited(rows, target, options, ",")
+
+
+def write_tsv(rows: Rows, target: Output, options: Options) -> None:
+    """Write tab-separated values, otherwise as CSV."""
+    _write_delimited(rows, target, options, "\t")
+
+
+def write_jsonl(rows: Rows, target: Output, options: Options) -> None:
+    """Write a JSON object for each row, on a line of its own."""
+    _pa()
+    from shmarrow.interchange.files.text import json_lines
+
+    if len(set(rows.schema.names)) < len(rows.schema.names):
+        raise InvalidArgument("JSON objects need distinct names of columns; choose some with --columns")
+    json_lines(rows.empty())
+    with _reported("write JSON", target.name), target.file() as file:
+        for batch in cut(rows, options):
+            for piece in batch.to_batches(BATCH):
+                file.write(json_lines(piece))

@@ -1,0 +1,206 @@
+"""Rows, batch by batch: Arrow files and streams, what tensors become, and how batches are cut."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from shmarrow.batch import RecordBatch
+from shmarrow.build import array
+from shmarrow.errors import InvalidType, ShmarrowError
+from shmarrow.interchange.files.ends import Input, Options, Output
+from shmarrow.ipc import IpcWriteOptions, RecordBatchFileWriter, RecordBatchStreamWriter, open_file, open_stream
+from shmarrow.layout.making import nulls
+from shmarrow.tables import Table, concat_batches, has_dictionary
+from shmarrow.types import Schema, schema
+
+if TYPE_CHECKING:
+    from shmarrow.interchange.files.tensors import Tensors
+
+BATCH = 1 << 16
+BATCH_BYTES = 1 << 26
+GROUP = 1 << 17
+"""Rows that are handled at a time, their bytes at most, and rows of a row group."""
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Batches of one schema, one after another; they can be had once.
+
+    Attributes
+    ----------
+    schema : Schema
+        The schema of all batches.
+    batches : iterator of RecordBatch
+        Made when they are asked for.
+    done : callable
+        How far reading has come, in any unit.
+    total : int
+        Where ``done`` ends; 0 if that is not known.
+    """
+
+    schema: Schema
+    batches: Iterator[RecordBatch]
+    done: Callable[[], int] = lambda: 0
+    total: int = 0
+
+    def empty(self) -> RecordBatch:
+        """A batch of the schema without rows."""
+        return RecordBatch.from_arrays([nulls(0, each.type) for each in self.schema], schema=self.schema)
+
+    def select(self, columns: Sequence[str]) -> Rows:
+        """The columns of these names, in this order."""
+        if self.schema.names == list(columns):
+            return self
+        places = [self.schema.index_of(name) for name in columns]
+        chosen = schema([self.schema.field(place) for place in places], self.schema.metadata)
+        return replace(self, schema=chosen, batches=(batch.select(places) for batch in self.batches))
+
+
+# --- between tensors and rows -----------------------------------------------------------------------------------
+
+
+def of_tensors(found: Tensors) -> Rows:
+    """A column for each tensor; those of several dimensions become fixed-size lists, and records their fields.
+
+    Raises
+    ------
+    InvalidType
+        If the tensors are not of one length, or columns cannot hold their elements.
+    """
+    from shmarrow.tensor import Tensor
+
+    columns: dict[str, Any] = {}
+    for name, value in found.tensors.items():
+        values = value.to_numpy() if isinstance(value, Tensor) else value
+        if not values.ndim:
+            raise InvalidType(f"tensor {name!r} is a scalar, and a table has rows; choose others with --columns")
+        columns.update({part: values[part] for part in values.dtype.names} if values.dtype.names else {name: values})
+    sizes = {name: len(values) for name, values in columns.items()}
+    if len(set(sizes.values())) > 1:
+        listed = ", ".join(f"{name!r}: {size}" for name, size in list(sizes.items())[:8])
+        raise InvalidType(f"tensors of different lengths are no columns of one table ({listed})")
+    rows = max(sizes.values(), default=0)
+    width = sum(values.dtype.itemsize * values[:1].size for values in columns.values())
+    step = max(1, min(BATCH, BATCH_BYTES // max(width, 1)))
+
+    def part(start: int) -> RecordBatch:
+        arrays = []
+        for name, values in columns.items():
+            try:
+                arrays.append(array(np.ascontiguousarray(values[start : start + step])))
+            except ShmarrowError as error:
+                raise type(error)(f"tensor {name!r} cannot be a column: {error}") from None
+        return RecordBatch.from_arrays(arrays, names=list(columns))
+
+    at = [0]
+
+    def batches() -> Iterator[RecordBatch]:
+        for start in range(0, rows, step):
+            yield part(start)
+            at[0] = start
+
+    return Rows(part(rows).schema.with_metadata(found.metadata), batches(), lambda: at[0], rows)
+
+
+# --- how batches are cut ----------------------------------------------------------------------------------------
+
+
+def recut(batches: Iterable[RecordBatch], rows: int) -> Iterator[RecordBatch]:
+    """All rows in batches of so many, the last one excepted; no more than one batch is held."""
+    held: list[RecordBatch] = []
+    count = 0
+    for batch in batches:
+        while count + batch.num_rows >= rows:
+            yield concat_batches([*held, batch.slice(0, rows - count)])
+            batch = batch.slice(rows - count)
+            held, count = [], 0
+        if batch.num_rows:
+            held.append(batch)
+            count += batch.num_rows
+    if held:
+        yield concat_batches(held)
+
+
+def joined(batches: Iterable[RecordBatch]) -> Iterator[RecordBatch]:
+    """Small batches joined, until they have 131,072 rows or 64 MiB, and large ones cut into as many rows."""
+    held: list[RecordBatch] = []
+    rows = size = 0
+    for whole in batches:
+        for batch in whole.to_batches(GROUP):
+            held.append(batch)
+            rows += batch.num_rows
+            size += batch.nbytes
+            if rows >= GROUP or size >= BATCH_BYTES:
+                yield concat_batches(held)
+                held, rows, size = [], 0, 0
+    if held:
+        yield concat_batches(held)
+
+
+def _with_one_dictionary(batches: Iterable[RecordBatch]) -> Iterator[RecordBatch]:
+    """Batches whose dictionaries only grow, as files need it: a file cannot replace a dictionary."""
+    last: RecordBatch | None = None
+    for batch in batches:
+        if last is not None and batch.num_rows:
+            batch = Table.from_batches([last, batch]).unify_dictionaries().batches[1]
+        if batch.num_rows:
+            last = batch.slice(0, 1)
+            yield batch
+
+
+def cut(rows: Rows, options: Options) -> Iterator[RecordBatch]:
+    """The batches, of as many rows as is asked for."""
+    return rows.batches if options.rows_per_batch is None else recut(rows.batches, options.rows_per_batch)
+
+
+# --- Arrow ------------------------------------------------------------------------------------------------------
+
+
+def read_arrow(source: Input, options: Options) -> Rows:
+    """An Arrow file, mapped."""
+    source.whole()
+    reader = open_file(source.path())
+    at = [0]
+
+    def batches() -> Iterator[RecordBatch]:
+        for number in range(reader.num_record_batches):
+            at[0] = number
+            yield reader.get_batch(number)
+
+    return Rows(reader.schema, batches(), lambda: at[0], reader.num_record_batches)
+
+
+def read_stream(source: Input, options: Options) -> Rows:
+    """An Arrow stream."""
+    if source.data is not None:
+        reader: Any = open_stream(source.path())
+        return Rows(reader.schema, iter(reader))
+    stream = source.stream()
+    reader = open_stream(stream)
+    return Rows(reader.schema, iter(reader), lambda: stream.done)
+
+
+def _write_ipc(rows: Rows, target: Output, options: Options, kind: Any) -> None:
+    codec = None if options.compression == "none" else options.compression
+    batches = cut(rows, options)
+    grows = kind is RecordBatchFileWriter and any(has_dictionary(each.type) for each in rows.schema)
+    if grows:
+        batches = _with_one_dictionary(batches)
+    made = IpcWriteOptions(codec, options.level, emit_dictionary_deltas=grows)
+    with kind(target.sink, rows.schema, made) as writer:
+        for batch in batches:
+            writer.write_batch(batch)
+
+
+def write_arrow(rows: Rows, target: Output, options: Options) -> None:
+    """Write an Arrow file."""
+    _write_ipc(rows, target, options, RecordBatchFileWriter)
+
+
+def write_stream(rows: Rows, target: Output, options: Options) -> None:
+    """Write an Arrow stream."""
+    _write_ipc(rows, target, options, RecordBatchStreamWriter)

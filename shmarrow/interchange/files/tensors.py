@@ -1,0 +1,257 @@
+"""Tensors: npy and npz by numpy, safetensors and bundles; columns of rows as tensors.
+
+Rules kept here:
+
+* files are mapped, and members of an npz file unpacked into a temporary directory and mapped from there;
+* objects in npy files are refused: reading them could run any code;
+* columns of rows are gathered in temporary files, one for each column, as their lengths are known only at the end.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+import zipfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from shmarrow.errors import (
+    CopyRequired,
+    FieldNotFound,
+    InvalidData,
+    InvalidType,
+    ShmarrowError,
+)
+from shmarrow.interchange.files.ends import PREFIX, Input, Options, Output
+from shmarrow.interchange.files.rows import Rows
+from shmarrow.ipc import IpcWriteOptions, load_tensors, open_file, save_tensors
+from shmarrow.ipc.tensor.bundle import BUNDLE_KEY
+from shmarrow.tensor import SparseTensor, Tensor
+
+ONLY = "values"
+"""The name of a tensor that has none, as in an npy file."""
+
+
+@dataclass(frozen=True)
+class Tensors:
+    """Named tensors.
+
+    Attributes
+    ----------
+    tensors : mapping of str to ndarray or Tensor
+        ndarrays may be structured: records, one for each row.
+    metadata : mapping of str to str
+        Of all of them.
+    """
+
+    tensors: Mapping[str, Any]
+    metadata: Mapping[str, str]
+
+    def select(self, columns: Sequence[str]) -> Tensors:
+        """The tensors of these names, in this order."""
+        for name in columns:
+            if name not in self.tensors:
+                raise FieldNotFound(f"no tensor is named {name!r}; there are {', '.join(list(self.tensors)[:20])}")
+        return replace(self, tensors={name: self.tensors[name] for name in columns})
+
+
+# --- reading ----------------------------------------------------------------------------------------------------
+
+
+def is_bundle(source: Input) -> bool:
+    """Whether an Arrow file is a bundle of tensors."""
+    try:
+        with open_file(source.path()) as reader:
+            return BUNDLE_KEY in (reader.metadata or {})
+    except ShmarrowError:
+        return False  # whoever reads it says what is wrong
+
+
+def read_bundle(source: Input, options: Options) -> Tensors:
+    """A bundle, mapped."""
+    source.whole()
+    bundle = load_tensors(source.path())
+    words = {key.decode(): value.decode() for key, value in (bundle.metadata or {}).items()}
+    return Tensors(dict(bundle.items()), words)
+
+
+def read_safetensors(source: Input, options: Options) -> Tensors:
+    """A safetensors file, mapped."""
+    from shmarrow.interchange.safetensors import read_safetensors
+
+    source.whole()
+    return Tensors(*read_safetensors(source.path()))
+
+
+def _mapped(path: str, where: str) -> Any:
+    """The array of an npy file."""
+    try:
+        found = np.load(path, mmap_mode="r", allow_pickle=False, max_header_size=1 << 20)
+        if not isinstance(found, np.ndarray):
+            raise ValueError("this is no npy file")
+    except (OSError, ValueError, EOFError, MemoryError, OverflowError) as error:
+        raise InvalidData(f"{where}: numpy cannot read it: {error}") from None
+    return found.view(np.ndarray)
+
+
+def read_npy(source: Input, options: Options) -> Tensors:
+    """An npy file, mapped."""
+    source.whole()
+    return Tensors({ONLY: _mapped(source.file_path(), source.name)}, {})
+
+
+def read_npz(source: Input, options: Options) -> Tensors:
+    """An npz file: members are unpacked into temporary files, and mapped."""
+    folder = Path(source.keep(tempfile.TemporaryDirectory(prefix=PREFIX)))
+    source.whole()
+    found = {}
+    try:
+        with zipfile.ZipFile(source.file_path()) as archive:
+            for number, member in enumerate(archive.infolist()):
+                name = member.filename.removesuffix(".npy")
+                if options.columns is not None and name not in options.columns:
+                    continue
+                target = folder / str(number)
+                with archive.open(member) as packed, target.open("wb") as unpacked:
+                    shutil.copyfileobj(packed, unpacked, 1 << 20)
+                found[name] = _mapped(str(target), f"{source.name}: {member.filename}")
+    except (zipfile.BadZipFile, NotImplementedError, RuntimeError, EOFError) as error:
+        raise InvalidData(f"{source.name}: this is no npz file that can be read: {error}") from None
+    return Tensors(found, {})
+
+
+# --- columns as tensors -----------------------------------------------------------------------------------------
+
+
+@contextmanager
+def of_rows(rows: Rows, records: bool, name: str) -> Iterator[Tensors]:
+    """A tensor for each column, or one of records with a field for each; they last as long as the block.
+
+    Raises
+    ------
+    InvalidType
+        If a column has nulls, or values that are no numbers, truth values or times.
+    """
+    with tempfile.TemporaryDirectory(prefix=PREFIX) as folder:
+        if len(set(rows.schema.names)) < len(rows.schema.names):
+            raise InvalidType("tensors need distinct names; choose columns with --columns")
+        empty = rows.empty()
+        names = rows.schema.names
+        kinds = [_values(empty, number, name)[:0] for number in range(len(names))]
+        record = np.dtype([(each, kind.dtype, kind.shape[1:]) for each, kind in zip(names, kinds, strict=True)])
+        paths = [Path(folder, str(number)) for number in range(1 if records else len(names))]
+        for path in paths:
+            path.touch()
+        count = 0
+        for batch in rows.batches:
+            columns = [_values(batch, number, name) for number in range(len(names))]
+            if records:
+                made = np.empty(batch.num_rows, record)
+                for each, values in zip(names, columns, strict=True):
+                    made[each] = values
+                columns = [made]
+            for path, values in zip(paths, columns, strict=True):
+                with path.open("ab") as file:
+                    np.ascontiguousarray(values).tofile(file)
+            count += batch.num_rows
+        shapes = [(record, (count,))] if records else [(kind.dtype, (count, *kind.shape[1:])) for kind in kinds]
+        metadata = {key.decode(): value.decode() for key, value in (rows.schema.metadata or {}).items()}
+        made_names = [ONLY] if records else names
+        yield Tensors(
+            {each: _gathered(path, *shape) for each, path, shape in zip(made_names, paths, shapes, strict=True)},
+            {} if records else metadata,
+        )
+
+
+def _gathered(path: Path, dtype: np.dtype[Any], shape: tuple[int, ...]) -> Any:
+    if not path.stat().st_size:
+        return np.empty(shape, dtype)
+    return np.memmap(path, dtype, "r", shape=shape).view(np.ndarray)
+
+
+def _values(batch: Any, number: int, name: str) -> Any:
+    """The values of a column as numpy has them."""
+    column, field = batch.column(number), batch.schema.field(number)
+    try:
+        if column.null_count:
+            raise CopyRequired("it has nulls")
+        values = column.to_numpy(zero_copy_only=False)
+        if values.dtype.kind not in "biufmM":
+            raise InvalidType("its values are no numbers, truth values or times")
+    except ShmarrowError as error:
+        raise InvalidType(f"column {field.name!r}: {name} cannot hold {field.type} as a tensor: {error}") from None
+    return values
+
+
+# --- writing ----------------------------------------------------------------------------------------------------
+
+
+def _ndarrays(found: Tensors, name: str) -> dict[str, Any]:
+    """The tensors as ndarrays that numpy writes without pickling."""
+    made = {}
+    for each, value in found.tensors.items():
+        if isinstance(value, SparseTensor):
+            raise InvalidType(f"tensor {each!r}: {name} has no {type(value).__name__}")
+        try:
+            made[each] = value.to_numpy() if isinstance(value, Tensor) else value
+        except ShmarrowError as error:
+            raise InvalidType(f"tensor {each!r}: {name} has no elements of this type: {error}") from None
+        if made[each].dtype.kind == "V" and not made[each].dtype.names:
+            raise InvalidType(f"tensor {each!r}: {name} has no elements of type {made[each].dtype}")
+    return made
+
+
+def write_npy(found: Tensors, target: Output, options: Options) -> None:
+    """Write the only tensor."""
+    arrays = _ndarrays(found, "npy")
+    if len(arrays) != 1:
+        raise InvalidType(f"npy holds one tensor, found {len(arrays)}")
+    with target.file() as file:
+        np.lib.format.write_array(file, next(iter(arrays.values())), allow_pickle=False)
+
+
+def write_npz(found: Tensors, target: Output, options: Options) -> None:
+    """Write each tensor as a member, without compression."""
+    arrays = _ndarrays(found, "npz")
+    with target.file() as file, zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
+        for name, values in arrays.items():
+            with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
+                np.lib.format.write_array(member, values, allow_pickle=False)
+
+
+def _plain(found: Tensors) -> dict[str, Any]:
+    """All tensors as ours; records by their fields."""
+    made: dict[str, Any] = {}
+    for name, value in found.tensors.items():
+        if isinstance(value, (Tensor, SparseTensor)):
+            made[name] = value
+            continue
+        parts = {each: value[each] for each in value.dtype.names} if value.dtype.names else {name: value}
+        for each, values in parts.items():
+            try:
+                made[each] = Tensor.from_numpy(values)
+            except ShmarrowError as error:
+                raise type(error)(f"tensor {each!r}: {error}") from None
+    return made
+
+
+def write_safetensors(found: Tensors, target: Output, options: Options) -> None:
+    """Write a safetensors file."""
+    from shmarrow.interchange.safetensors import write_safetensors
+
+    made = _plain(found)
+    with target.path() as (path, overwrite):
+        write_safetensors(made, path, dict(found.metadata), overwrite=overwrite)
+
+
+def write_bundle(found: Tensors, target: Output, options: Options) -> None:
+    """Write a bundle."""
+    codec = None if options.compression == "none" else options.compression
+    made = _plain(found)
+    with target.file() as file:
+        save_tensors(made, file, found.metadata, IpcWriteOptions(codec, options.level))

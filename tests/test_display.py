@@ -1,0 +1,324 @@
+"""How batches, tables, schemas, readers and stores are shown: exact text, sound HTML, and nothing read unasked."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Sequence
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import shmarrow as sa
+from shmarrow.ipc import IpcWriteOptions
+
+
+@pytest.fixture(autouse=True)
+def _wide(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+
+
+PLAIN = sa.record_batch(
+    {
+        "id": [1, 20, None],
+        "name": ["Ada", None, "two\nlines"],
+        "price": [1.5, 0.0, 10.25],
+        "list": [[1, 2], None, []],
+    }
+)
+
+
+def test_a_batch_is_a_table_with_types_and_nulls() -> None:
+    assert str(PLAIN).splitlines() == [
+        "<shmarrow.RecordBatch of 3 rows, 4 columns>",
+        "    id  name           price  list",
+        " int64  string        double  list<item: int64>",
+        "1 null  1 null                1 null",
+        "------  ------------  ------  -----------------",
+        "     1  'Ada'            1.5  [1, 2]",
+        "    20  null             0.0  null",
+        "  null  'two\\nlines'   10.25  []",
+    ]
+    assert repr(PLAIN) == str(PLAIN)
+
+
+def test_first_and_last_rows_of_a_table() -> None:
+    batch = sa.record_batch({"n": np.arange(6)})
+    assert repr(sa.Table.from_batches([batch, batch])).splitlines() == [
+        "<shmarrow.Table of 12 rows, 1 column, in 2 batches>",
+        "    n",
+        "int64",
+        "-----",
+        *["    0", "    1", "    2", "    3", "    4", "    …", "    1", "    2", "    3", "    4", "    5"],
+    ]
+
+
+def test_first_and_last_columns() -> None:
+    batch = sa.record_batch({f"column{i}": np.array([i], "int16") for i in range(1000)})
+    lines = repr(batch).splitlines()
+    assert lines[0] == "<shmarrow.RecordBatch of 1 row, 1000 columns>"
+    assert lines[1:] == [
+        "column0  column1  column2  column3  …  column997  column998  column999",
+        "  int16    int16    int16    int16  …      int16      int16      int16",
+        "-------  -------  -------  -------  -  ---------  ---------  ---------",
+        "      0        1        2        3  …        997        998        999",
+    ]
+
+
+def test_without_rows_or_columns() -> None:
+    assert repr(sa.record_batch({})) == "<shmarrow.RecordBatch of 0 rows, 0 columns>"
+    assert repr(sa.Table(sa.schema({"a": "int8"}))).splitlines() == [
+        "<shmarrow.Table of 0 rows, 1 column, in 0 batches>",
+        "   a",
+        "int8",
+        "----",
+    ]
+
+
+def test_wide_characters_line_up() -> None:
+    batch = sa.record_batch({"名前": ["日本", "e\u0301"], "x": ["a", "b"]})
+    assert repr(batch).splitlines()[1:] == [
+        "名前    x",
+        "string  string",
+        "------  ------",
+        "'日本'  'a'",
+        "'e\u0301'     'b'",
+    ]
+
+
+def test_names_and_values_cannot_break_lines_or_escape() -> None:
+    name = "a\x1b[31m\n" + "b" * 100
+    batch = sa.record_batch({name: ["\x1b]0;title\x07" + "c" * 1000]})
+    lines = repr(batch).splitlines()
+    assert len(lines) == 5
+    assert "\x1b" not in repr(batch)
+    assert lines[1] == "a\\x1b[31m\\n" + "b" * 20 + "…"
+    assert max(map(len, lines)) <= 80
+
+
+class Counting:
+    """A source of columns that counts what is asked for."""
+
+    def __init__(self, columns: dict[int, Any], at_hand: bool = True) -> None:
+        self.asked: set[int] = set()
+        self._columns, self._at_hand = columns, at_hand
+
+    def column(self, index: int) -> Any:
+        self.asked.add(index)
+        return self._columns.get(index, ONES)
+
+    def columns(self, indices: Sequence[int] | None = None) -> list[Any]:
+        raise AssertionError("all columns at once")
+
+    def at_hand(self, index: int) -> bool:
+        return self._at_hand
+
+
+ONES = sa.array(np.ones(1000, "int16"))
+
+
+def test_only_shown_columns_are_built() -> None:
+    schema = sa.schema({f"c{i}": "int16" for i in range(100_000)})
+    source = Counting({})
+    batch = sa.RecordBatch(schema, 1000, source=source)
+    lines = repr(batch).splitlines()
+    names = [name for name in lines[1].split() if name != "…"]
+    assert 8 <= len(names) == len(source.asked) <= 20
+    assert {f"c{i}" for i in source.asked} == set(names)
+    batch._repr_html_()
+    assert source.asked <= {*range(10), *range(99_990, 100_000)}
+
+
+def test_only_first_and_last_batches_are_read() -> None:
+    schema = sa.schema({"a": "int16"})
+    sources = [Counting({}) for _ in range(1000)]
+    table = sa.Table(schema, [sa.RecordBatch(schema, 1000, source=source) for source in sources])
+    repr(table)
+    table._repr_html_()
+    assert [i for i, source in enumerate(sources) if source.asked] == [0, 999]
+
+
+def test_what_would_be_fetched_is_not_shown() -> None:
+    source = Counting({}, at_hand=False)
+    batch = sa.RecordBatch(sa.schema({"far": "int16", "b": "int16"}), 1, source=source)
+    assert repr(batch).splitlines() == [
+        "<shmarrow.RecordBatch of 1 row, 2 columns>",
+        "  far      b",
+        "int16  int16",
+        "-----  -----",
+        "    ?      ?",
+        "columns far, b are not shown: they would have to be fetched or decompressed",
+    ]
+    assert source.asked == set()
+    batch.column(0)
+    assert repr(batch).splitlines()[4] == "    1      ?"
+
+
+class Remote(io.RawIOBase):
+    """A file object that can seek, cannot be mapped, and counts what is read."""
+
+    def __init__(self, data: bytes) -> None:
+        self._file, self.count = io.BytesIO(data), 0
+        self.seek, self.tell = self._file.seek, self._file.tell  # type: ignore[method-assign]
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        self.count += 1
+        return self._file.readinto(buffer)
+
+
+def written(*batches: sa.RecordBatch, options: IpcWriteOptions | None = None) -> bytes:
+    sink = io.BytesIO()
+    with sa.ipc.new_file(sink, batches[0].schema, options) as writer:
+        for batch in batches:
+            writer.write(batch)
+    return sink.getvalue()
+
+
+def test_a_file_read_by_ranges_is_not_fetched() -> None:
+    remote = Remote(written(PLAIN))
+    batch = sa.ipc.open_file(remote)[0]
+    before = remote.count
+    assert "not shown" in repr(batch)
+    assert "<td" in batch._repr_html_()
+    assert remote.count == before
+
+
+def test_compressed_columns_are_shown_where_they_are_small() -> None:
+    options = IpcWriteOptions(compression="lz4")
+    small = sa.ipc.open_file(written(sa.record_batch({"n": np.arange(1 << 10)}), options=options))[0]
+    assert repr(small).splitlines()[4:6] == ["    0", "    1"]
+    large = sa.ipc.open_file(written(sa.record_batch({"n": np.arange(1 << 18)}), options=options))[0]
+    assert "?" in repr(large)
+
+
+def test_nulls_are_not_counted_to_be_shown() -> None:
+    array = sa.Array.from_buffers(sa.int8(), 8, [np.zeros(1, np.uint8), np.zeros(8, np.uint8)])
+    batch = sa.RecordBatch(sa.schema({"a": "int8"}), 8, [array])
+    assert repr(batch).splitlines()[3] == "----"
+    assert array.null_count == 8
+    assert "8 nulls" in repr(batch).splitlines()[3]
+
+
+def test_broken_bytes_are_shown_by_their_error() -> None:
+    offsets = np.array([0, 2, 99], np.int32)
+    broken = sa.layout.make_array(sa.string(), 2, [None, offsets.view("u1"), np.frombuffer(b"ab", "u1")], 0)
+    batch = sa.RecordBatch(sa.schema({"s": "string"}), 2, [broken])
+    assert repr(batch).splitlines()[-2:] == ["'ab'", "<InvalidData>"]
+    assert "&lt;InvalidData&gt;" in batch._repr_html_()
+    assert repr(broken).splitlines()[1] == "['ab', <InvalidData>]"
+    assert repr(sa.chunked_array([broken])).endswith("['ab', <InvalidData>]]")
+
+
+# --- HTML -------------------------------------------------------------------------------------------------------
+
+
+class Parsed(HTMLParser):
+    """Cells by row; fails where tags do not close in order."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.rows: list[list[str]] = []
+        self.tags: set[str] = set()
+        self.caption = ""
+        self.feed(text)
+        self.close()
+        assert self.open == []
+
+    def handle_starttag(self, tag: str, attrs: Any) -> None:
+        self.open.append(tag)
+        self.tags.add(tag)
+        if tag == "tr":
+            self.rows.append([])
+        elif tag in ("td", "th"):
+            self.rows[-1].append("")
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        if "caption" in self.open:
+            self.caption += data
+        elif {"td", "th"} & set(self.open):
+            self.rows[-1][-1] += data
+
+
+TAGS = {"div", "table", "caption", "thead", "tbody", "tr", "th", "td", "i", "p"}
+ATTACK = "<script>alert('&amp;\")</script>"
+
+
+def test_html_of_a_batch() -> None:
+    parsed = Parsed(PLAIN._repr_html_())
+    assert parsed.caption == "<shmarrow.RecordBatch of 3 rows, 4 columns>"
+    assert parsed.rows == [
+        ["id", "name", "price", "list"],
+        ["int64", "string", "double", "list<item: int64>"],
+        ["1 null", "1 null", "", "1 null"],
+        ["1", "'Ada'", "1.5", "[1, 2]"],
+        ["20", "null", "0.0", "null"],
+        ["null", "'two\\nlines'", "10.25", "[]"],
+    ]
+
+
+def test_html_is_escaped(tmp_path: Path) -> None:
+    schema = sa.schema([sa.field(ATTACK, sa.struct({ATTACK: "string"}), metadata={ATTACK: ATTACK})], {ATTACK: ATTACK})
+    table = sa.Table.from_pylist([{ATTACK: {ATTACK: ATTACK}}] * 30, schema)
+    path = tmp_path / "<b>.arrow"
+    with sa.ipc.new_file(path, schema) as writer:
+        writer.write_table(table)
+    with sa.Store(tmp_path / "<i>store") as store, sa.ipc.open_file(path) as reader:
+        store.put("<b>name", table)
+        for shown in (table, table.batches[0], schema, reader, table.to_reader(), store):
+            parsed = Parsed(shown._repr_html_())
+            assert parsed.tags <= TAGS
+        assert Parsed(store._repr_html_()).rows[1][0] == "<b>name"
+    assert ATTACK in Parsed(schema._repr_html_()).rows[1][0]
+    wide = sa.record_batch({f"c{i}": [i] for i in range(100)})
+    names = Parsed(wide._repr_html_()).rows[0]
+    assert names == [*[f"c{i}" for i in range(10)], "…", *[f"c{i}" for i in range(90, 100)]]
+
+
+# --- one line ---------------------------------------------------------------------------------------------------
+
+
+def test_readers_writers_and_stores_say_what_they_hold(tmp_path: Path) -> None:
+    path, batch = tmp_path / "a", sa.record_batch({"x": [1, 2], "y": [3, 4]})
+    with sa.ipc.new_file(path, batch.schema) as writer:
+        assert repr(writer) == f"<RecordBatchFileWriter to {path}: 2 columns, open>"
+        writer.write(batch)
+        writer.write(batch)
+    reader = sa.ipc.open_file(path)
+    assert repr(reader) == f"<RecordBatchFileReader of {path}: 2 batches, 4 rows, 2 columns, open>"
+    reader.close()
+    assert repr(reader) == f"<RecordBatchFileReader of {path}: 2 columns, closed>"
+    for use in (lambda: reader.num_record_batches, lambda: len(reader), lambda: reader.num_rows, lambda: list(reader)):
+        with pytest.raises(sa.Closed, match="is closed"):
+            use()
+    with sa.ipc.new_stream(path, batch.schema) as writer:
+        writer.write(batch)
+    stream: Any = sa.ipc.open_stream(path)
+    assert repr(stream) == f"<MappedStreamReader of {path}: 2 columns, open>"
+    assert len(stream) == 1
+    assert repr(stream) == f"<MappedStreamReader of {path}: 1 batch, 2 columns, open>"
+    batches = sa.Table.from_batches([batch]).to_reader()
+    assert repr(batches) == "<RecordBatchReader of batches: 2 columns, open>"
+    batches.close()
+    assert repr(batches) == "<RecordBatchReader of batches: 2 columns, closed>"
+    tensors = sa.ipc.read_tensors(b"")
+    assert repr(tensors) == "<TensorReader of 0 bytes: open>"
+    with sa.Store(tmp_path / "store") as store:
+        assert repr(store) == f"<Store {str(tmp_path / 'store')!r}, 0 objects>"
+        store.put("one", batch)
+        assert repr(store) == f"<Store {str(tmp_path / 'store')!r}, 1 object>"
+    assert repr(sa.schema({"a": "int8"})) == "<shmarrow.Schema of 1 field>\na: int8"
+    assert repr(sa.chunked_array([[1], [None]], "int8")) == (
+        "<shmarrow.ChunkedArray int8, length 2, 2 chunks>\n[[1],\n [null]]"
+    )
