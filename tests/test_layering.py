@@ -26,6 +26,7 @@ PACKAGE = ROOT / "shmarrow"
 
 ORDER = (
     "errors",
+    "foreign",
     "states",
     "import_hooks",
     "buffer",

@@ -85,6 +85,7 @@ class Array(LayoutHooks):
     from_pyarrow: ClassVar[Callable[[Any], Any]]
     to_pyarrow: Callable[[], Any]
     to_torch: Callable[..., Any]
+    for_consumer: Callable[..., Self]
 
     def __init_subclass__(cls, late: bool = False, of: type[DataType] | None = None) -> None:
         if of is not None:
