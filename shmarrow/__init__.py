@@ -121,6 +121,7 @@ if TYPE_CHECKING:
         uuid,
         variable_shape_tensor,
     )
+    from shmarrow.interchange.handles import Handle, handle
     from shmarrow.ipc import Bundle, load_tensors, save_tensors
     from shmarrow.layout import (
         BinaryViewArray,
@@ -164,6 +165,7 @@ __all__ = [
     "FieldNotFound",
     "FixedShapeTensorArray",
     "FixedSizeListArray",
+    "Handle",
     "IndexOutOfRange",
     "InvalidArgument",
     "InvalidData",
@@ -223,6 +225,7 @@ __all__ = [
     "float16",
     "float32",
     "float64",
+    "handle",
     "infer_type",
     "int8",
     "int16",
@@ -283,6 +286,7 @@ _LATE = {
         "FixedShapeTensorArray", "bool8", "fixed_shape_tensor", "json_", "opaque", "parquet_variant",
         "timestamp_with_offset", "uuid", "variable_shape_tensor",
     ),
+    "interchange.handles": ("Handle", "handle"),
     "ipc": ("Bundle", "load_tensors", "save_tensors"),
     "layout": (*LATE_CLASSES, "DayTime", "MonthDayNano"),
     "store": ("Store",),

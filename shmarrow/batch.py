@@ -22,6 +22,7 @@ from shmarrow.layout.making import check_slots
 from shmarrow.layout.memory import Indices, check_expansion, slice_bounds
 from shmarrow.layout.struct import StructArray
 from shmarrow.naming import with_nulls
+from shmarrow.pickling import travels
 from shmarrow.types import DataType, Metadata, MetadataLike, Schema, as_metadata, struct
 
 
@@ -87,6 +88,7 @@ class ColumnView:
         return column if self.length == len(column) else column.slice(self.offset, self.length)
 
 
+@travels
 class RecordBatch(Columns[Array]):
     """Columns of equal length (columnar format, "Serialization and Interprocess Communication").
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, SupportsIndex, overload
 
 import numpy as np
 
-from shmarrow import import_hooks
+from shmarrow import foreign, import_hooks
 from shmarrow.errors import (
     CopyRequired,
     IndexOutOfRange,
@@ -36,6 +36,7 @@ from shmarrow.layout.memory import range_of, slice_bounds
 from shmarrow.layout.preview import clip
 from shmarrow.layout.selection import selection
 from shmarrow.layout.sizes import buffer_bytes
+from shmarrow.pickling import travels
 from shmarrow.places import Places, cut, places, sorted_places, starts_of
 from shmarrow.types import DataType, as_type, bool_
 
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
 Slice = slice
 
 
+@travels
 class ChunkedArray:
     """A column in several arrays of one type; indexing goes through all of them.
 
@@ -65,6 +67,7 @@ class ChunkedArray:
 
     from_pyarrow: ClassVar[Callable[[Any], ChunkedArray]]
     to_pyarrow: Callable[[], Any]
+    for_consumer: Callable[..., ChunkedArray]
 
     def __init__(self, chunks: Iterable[Any], type: DataType | None = None) -> None:
         self.chunks = tuple(chunks)
@@ -354,8 +357,9 @@ def chunked_array(arrays: Any, type: DataType | str | None = None) -> ChunkedArr
 
     Parameters
     ----------
-    arrays : iterable of Array or of values, Array, or ChunkedArray
-        The chunks; values are those that :func:`shmarrow.array` accepts.
+    arrays : iterable of Array or of values, Array, ChunkedArray, or a column of another library
+        The chunks; values are those that :func:`shmarrow.array` accepts. The chunks of an object with
+        ``__arrow_c_stream__`` or ``__arrow_c_array__`` are used in place.
     type : DataType or str, optional
         The type; that of the first chunk where it is not given. Arrays have it already, other values are built with
         it.
@@ -372,6 +376,9 @@ def chunked_array(arrays: Any, type: DataType | str | None = None) -> ChunkedArr
     wanted = None if type is None else as_type(type)
     if isinstance(arrays, ChunkedArray):
         return ChunkedArray(arrays.chunks, arrays.type if wanted is None else wanted)
+    if foreign.has_data(arrays):
+        column: ChunkedArray = foreign.read("chunked_array", arrays)
+        return column if wanted is None or wanted == column.type else column.cast(wanted)
     if isinstance(arrays, (str, bytes)) or not isinstance(arrays, Iterable):
         raise InvalidType(f"expected an iterable of arrays, found {shown(arrays)}")
     chunks: list[Any] = []

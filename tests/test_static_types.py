@@ -195,7 +195,7 @@ MODULES = (sa, sa.ipc, sa.segment, sa.interchange, sa.types, sa.extension, sa.st
 VAGUE = ("Any", "list[Any]", "dict[str, Any]", "Iterator[Any]", "tuple[Any, ...]", "Callable[[Any], Any]")
 VAGUE_CALLABLE = re.compile(r"(?:ClassVar\[)?Callable\[.*, Any\]\]?")
 """What attributes are declared as that hold a function."""
-PICKLING = ("__reduce__", "__getattr__", "__deepcopy__")
+PICKLING = ("__reduce__", "__reduce_ex__", "__getattr__", "__deepcopy__")
 
 
 def public(module: ModuleType) -> Iterator[tuple[str, Any]]:

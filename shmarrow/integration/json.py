@@ -37,9 +37,9 @@ from shmarrow.integration.json_values import (
 from shmarrow.ipc.batch.encode import dictionaries_of
 from shmarrow.ipc.schema.decode import FieldLayout
 from shmarrow.layout import concat_arrays, make_array, nulls
-from shmarrow.layout.binary import decode
 from shmarrow.layout.listing import LISTING, BufferSpec
 from shmarrow.layout.memory import check_expansion, frozen, offsets_of, read_only
+from shmarrow.layout.text import decode
 from shmarrow.layout.validation import check_buffers
 from shmarrow.layout.views import INLINE
 from shmarrow.sources import open_sink, open_source

@@ -37,6 +37,7 @@ from shmarrow.layout.memory import range_of, slice_bounds
 from shmarrow.layout.preview import Budget, clip, preview_items
 from shmarrow.layout.sizes import buffer_bytes, referenced_bytes
 from shmarrow.layout.validation import has_required
+from shmarrow.pickling import packed, travels, unpacked
 from shmarrow.types import DataType, as_type
 
 if TYPE_CHECKING:
@@ -84,10 +85,12 @@ class Array(LayoutHooks):
     from_pyarrow: ClassVar[Callable[[Any], Any]]
     to_pyarrow: Callable[[], Any]
     to_torch: Callable[..., Any]
+    for_consumer: Callable[..., Self]
 
     def __init_subclass__(cls, late: bool = False, of: type[DataType] | None = None) -> None:
         if of is not None:
             of.array_class = cls
+        travels(cls)
         if not late:
             CLASSES.update(dict.fromkeys(cls.layouts, cls))
 
@@ -576,16 +579,16 @@ class Array(LayoutHooks):
     def _preview(self, budget: Budget) -> str:
         return preview_items(self, budget)
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce_ex__(self, protocol: SupportsIndex) -> tuple[Any, ...]:
         kept = self.trim()
-        buffers = [None if data is None else data.tobytes() for data in kept._buffers]
+        buffers = [None if data is None else packed(data, as_index(protocol)) for data in kept._buffers]
         return _rebuild, (kept._type, kept._length, buffers, kept.null_count, list(kept._children), kept._dictionary)
 
 
 def _rebuild(
-    type: DataType, length: int, buffers: list[bytes | None], null_count: int, children: list[Array], dictionary: Array
+    type: DataType, length: int, buffers: list[Any], null_count: int, children: list[Array], dictionary: Array
 ) -> Any:
-    views = [None if data is None else np.frombuffer(data, np.uint8) for data in buffers]
+    views = [None if data is None else unpacked(data) for data in buffers]
     return make_array(type, length, views, null_count, 0, children, dictionary)
 
 

@@ -6,7 +6,6 @@ offsets never go back, the first need not be 0, and a null slot may hold bytes.
 
 from __future__ import annotations
 
-import codecs
 import itertools
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Self
@@ -30,7 +29,8 @@ from shmarrow.layout.offsets import (
     trimmed_offsets,
 )
 from shmarrow.layout.preview import Budget, preview_bytes
-from shmarrow.layout.runs import CHUNK, gather_bytes, is_ascii, same_bytes, same_runs
+from shmarrow.layout.runs import gather_bytes, same_bytes, same_runs
+from shmarrow.layout.text import check_utf8, decode, is_utf8
 from shmarrow.types import DataType, binary
 
 if TYPE_CHECKING:
@@ -165,7 +165,7 @@ class BinaryArray(Array):
 
     def _safe_values(self) -> Any:
         offsets = checked_offsets(self, len(self.data), "bytes")
-        if self._type.text and not is_utf8_throughout(self.data, offsets):
+        if self._type.text and not is_utf8(self.data, offsets):
             check_utf8(self, self.data, offsets)
             return self._under_mask()
         return self
@@ -265,14 +265,6 @@ def _cast_to_fixed(array: Any, target: Any) -> Any:
 # --- bytes and text, which views have too -----------------------------------------------------------------------
 
 
-def decode(type: DataType, value: bytes, index: int) -> str:
-    """Bytes of one slot as text."""
-    try:
-        return value.decode()
-    except UnicodeDecodeError as error:
-        raise InvalidData(f"{type}: slot {index} is not UTF-8: {error.reason} at byte {error.start}") from None
-
-
 _BLOCK = 1 << 14
 _SHORT = 64
 
@@ -350,59 +342,3 @@ def join_bytes(type: Any, values: Sequence[Any], valid: Mask | None) -> tuple[by
 def _wrong_kind(type: DataType, values: Sequence[Any], kinds: Any) -> InvalidType:
     wrong = next(value for value in values if not isinstance(value, kinds))
     return InvalidType(f"{type}: cannot take {shown(wrong)} of type {wrong.__class__.__name__}")
-
-
-def is_utf8_throughout(data: Bytes, offsets: npt.NDArray[Any]) -> bool:
-    """Whether all slots, null ones included, are UTF-8 by themselves."""
-    first, last = int(offsets[0]), int(offsets[-1])
-    if is_ascii(data[first:last]):
-        return True
-    start, length = 0, len(offsets) - 1
-    while start < length:
-        end = _piece_end(offsets, start)
-        region = data[int(offsets[start]) : int(offsets[end])]
-        if not is_ascii(region) and not _splits_well(region, offsets[start:end] - offsets[start]):
-            return False
-        start = end
-    return True
-
-
-def _piece_end(offsets: npt.NDArray[Any], start: int) -> int:
-    """Where slots from ``start`` on reach some CHUNK of bytes; at least one slot further."""
-    # A key of another dtype would make searchsorted convert all offsets.
-    key = offsets.dtype.type(min(int(offsets[start]) + CHUNK, int(offsets[-1])))
-    end = int(np.searchsorted(offsets, key, "right")) - 1
-    return min(max(end, start + 1), len(offsets) - 1)
-
-
-def check_utf8(array: Any, data: Bytes, offsets: npt.NDArray[Any], first: int = 0) -> None:
-    """Every slot that is not null is UTF-8 by itself; ``first`` is the number of the first slot, for messages.
-
-    The bytes of all slots are checked in large pieces; nothing more is to be done where they are ASCII. A piece that is
-    not UTF-8, or a slot that starts within a character, may still be right where null slots hold other bytes, so only
-    then the slots are looked at one by one.
-    """
-    length = len(array)
-    if is_ascii(data[int(offsets[0]) : int(offsets[-1])]):
-        return
-    start = 0
-    while start < length:
-        end = _piece_end(offsets, start)
-        region = data[int(offsets[start]) : int(offsets[end])]
-        if not is_ascii(region) and not _splits_well(region, offsets[start:end] - offsets[start]):
-            mask = array._mask()
-            for i in range(start, end):
-                if mask is None or mask[i]:
-                    decode(array.type, data[int(offsets[i]) : int(offsets[i + 1])].tobytes(), first + i)
-        start = end
-
-
-def _splits_well(region: Bytes, starts: npt.NDArray[Any]) -> bool:
-    """Whether the region is UTF-8 and no slot starts in the middle of a character."""
-    try:
-        codecs.utf_8_decode(region.data, "strict", True)
-    except UnicodeDecodeError:
-        return False
-    if len(starts) and int(starts[-1]) >= len(region):
-        starts = starts[starts < len(region)]
-    return not bool(((region.take(starts) & 0xC0) == 0x80).any())

@@ -15,14 +15,14 @@ from shmarrow.bitmap import Mask
 from shmarrow.buffer import Bytes
 from shmarrow.errors import EXPANDED_VALUES, InvalidData, LimitExceeded
 from shmarrow.layout.array import Array
-from shmarrow.layout.binary import cast_binary, check_utf8, decode, join_bytes, slices, split
+from shmarrow.layout.binary import cast_binary, join_bytes, slices, split
 from shmarrow.layout.making import make_array
 from shmarrow.layout.memory import EMPTY, Indices, frozen, read_only, validity_of, view_of
 from shmarrow.layout.preview import Budget, preview_bytes
-from shmarrow.layout.runs import PIECE, SLACK, gather_bytes, is_ascii, same_bytes, same_runs, words_at
+from shmarrow.layout.runs import PIECE, SLACK, gather_bytes, same_bytes, same_runs, words_at
+from shmarrow.layout.text import check_views, decode
 from shmarrow.layout.views import (
     HALF,
-    HIGH_BITS,
     INLINE,
     MASK,
     MAX,
@@ -347,36 +347,37 @@ class BinaryViewArray(Array, late=True):
     _contiguous = contiguous
 
     def _check_references(self) -> None:
-        sizes, words, room = self._sizes(self._mask()), self._words(), self._room()
-        for first in range(0, len(sizes), PIECE):
-            own = sizes[first : first + PIECE]
-            if int(own.max()) > INLINE:
-                self._places(first, words[first : first + PIECE], own, room)
+        self._check_places(self._mask())
 
     def _safe_values(self) -> Any:
-        mask = self._mask()
-        if mask is not None:
-            words = self._words()
-            sizes = self._sizes(None)
-            if bool((sizes * ~mask).any()):  # null slots hold values
-                kept = words.copy()
-                kept[~mask] = 0
-                made = self._with(
-                    offset=0,
-                    buffers=[self._trimmed_validity(), frozen(kept), *self._buffers[2:]],
-                    null_count=self.null_count,
-                )
-                return made._safe_values()
-        self._check_references()
-        if self._type.text:
-            self._check_text()
+        try:
+            self._check_all(None)
+        except InvalidData:
+            mask = self._mask()
+            if mask is None:
+                raise
+            self._check_all(mask)
+            words = self._words().copy()
+            words[~mask] = 0
+            buffers = [self._trimmed_validity(), frozen(words), *self._buffers[2:]]
+            return self._with(offset=0, buffers=buffers, null_count=self.null_count)
         return self
 
-    def _check_text(self) -> None:
-        for start in range(0, self._length, 1 << 18):
-            part = self.slice(start, 1 << 18)
-            offsets, data = part.contiguous()
-            check_utf8(part, data, offsets, start)
+    def _check_all(self, valid: Mask | None) -> None:
+        self._check_places(valid)
+        if self._type.text:
+            check_views(self, valid)
+
+    def _check_places(self, valid: Mask | None) -> None:
+        """Views lead into their buffers, but where ``valid`` is False."""
+        words, room = self._words(), self._room()
+        for first in range(0, self._length, PIECE):
+            part = words[first : first + PIECE]
+            sizes = (part[:, 0] & SIZE).astype(np.uint32)
+            if valid is not None:
+                sizes *= valid[first : first + PIECE]
+            if int(sizes.max()) > INLINE:
+                self._places(first, part, sizes, room)
 
     def _check_slots(self) -> None:
         self._check_values()  # which starts with where the views lead
@@ -384,7 +385,6 @@ class BinaryViewArray(Array, late=True):
     def _check_values(self) -> None:
         valid = self._mask()
         sizes = self._sizes(valid)
-        text = ascii_ = self._type.text
         for piece in self._pieces(sizes):
             short: Any = slice(None)
             if piece.long is not None:
@@ -403,14 +403,8 @@ class BinaryViewArray(Array, late=True):
             if bad.any():
                 slot = piece.first + int(np.arange(len(piece.sizes))[short][(bad != 0).argmax()])
                 raise InvalidData(f"{self._type}: the view at {slot} has bytes other than 0 after its value")
-            if ascii_:
-                ascii_ = not int(np.bitwise_or.reduce((words[:, 0] >> HALF) | words[:, 1]) & HIGH_BITS)
-        buffers = self.data_buffers
-        if text and not (ascii_ and is_worth(buffers, sizes) and all(map(is_ascii, buffers))):
-            for start in range(0, self._length, 1 << 18):
-                part = self.slice(start, 1 << 18)
-                offsets, data = part.contiguous()
-                check_utf8(part, data, offsets, start)
+        if self._type.text:
+            check_views(self, valid)
 
     @classmethod
     def from_pylist(cls, type: Any, values: Sequence[Any], valid: Mask | None) -> Self:

@@ -7,7 +7,7 @@ itself.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, SupportsIndex
 
 import numpy as np
 
@@ -210,8 +210,8 @@ class DictionaryArray(Array):
         indices = self.indices.trim()
         return self._with(offset=0, buffers=indices._buffers, null_count=self.null_count)
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        return super(DictionaryArray, self._shortened()).__reduce__()
+    def __reduce_ex__(self, protocol: SupportsIndex) -> tuple[Any, ...]:
+        return super(DictionaryArray, self._shortened()).__reduce_ex__(protocol)
 
     @classmethod
     def _join(cls, arrays: Sequence[Any]) -> Any:

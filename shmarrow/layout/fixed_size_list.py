@@ -97,6 +97,9 @@ class FixedSizeListArray(Lists):
     def _referenced_children(self) -> Sequence[Any]:
         return [self._window()]
 
+    def _safe_children(self) -> Sequence[Any]:
+        return [self._window()]
+
     def _check_structure(self) -> None:
         needed = (self._offset + self._length) * self._type.list_size
         if len(self.values) < needed:

@@ -367,6 +367,10 @@ class LayoutHooks:
         self._check_references()
         return self
 
+    def _safe_children(self) -> Sequence[Any]:
+        """The children, each as far as foreign code looks at it when it is given this array: mostly all of it."""
+        return self._children
+
     def _check_nullability(self, live: Mask | None) -> None:
         """Raise InvalidData where a field that is not nullable has a null in a slot that this array refers to.
 

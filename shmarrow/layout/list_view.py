@@ -17,8 +17,8 @@ from shmarrow.layout.making import blank_mask, concat_arrays, make_array
 from shmarrow.layout.memory import Indices, check_expansion, frozen, offsets_of, total_of, validity_of, view_of
 from shmarrow.layout.preview import Budget
 from shmarrow.layout.repeats import check_repeats, has_fixed_width
-from shmarrow.layout.runs import PIECE
-from shmarrow.layout.validation import check_required
+from shmarrow.layout.runs import CHUNK, PIECE
+from shmarrow.layout.validation import EXPORTED_SLOTS, check_required, too_many
 from shmarrow.types import DataType, Field, large_list_view, list_view
 
 if TYPE_CHECKING:
@@ -172,6 +172,14 @@ class ListViewArray(Lists, late=True):
         for first in range(0, self._length, PIECE):
             piece = slice(first, first + PIECE)
             self._check_runs(self.offsets[piece], self.sizes[piece], first)
+
+    def _safe_values(self) -> Any:
+        self._check_references()
+        blocks = range(0, self._length, CHUNK)
+        total = sum([int(self.sizes[start : start + CHUNK].sum(dtype=np.float64)) for start in blocks])
+        if total > max(4 * len(self.values), EXPORTED_SLOTS):
+            raise too_many(self, f"lists that overlap, of {total} items in all")
+        return self
 
     def _referenced(self, live: Mask | None) -> Iterator[tuple[Field | None, Any, Mask | None]]:
         starts, sizes = self._runs(live)

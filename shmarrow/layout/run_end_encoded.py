@@ -20,6 +20,7 @@ from shmarrow.layout.making import check_bits, check_slots, concat_arrays, make_
 from shmarrow.layout.memory import Indices, frozen
 from shmarrow.layout.preview import Budget
 from shmarrow.layout.repeats import check_repeats, has_fixed_width
+from shmarrow.layout.runs import CHUNK
 from shmarrow.types import DataType, Field, RunEndEncodedType
 from shmarrow.types.extension import ExtensionType
 
@@ -207,12 +208,14 @@ class RunEndEncodedArray(Array, late=True):
         ends = self._ends()
         if len(ends) and int(ends[0]) <= 0:
             raise InvalidData(f"{self._type}: the first run ends at {int(ends[0])}, expected at least 1")
-        back = ends[1:] <= ends[:-1]
-        if back.any():
-            i = int(back.argmax())
-            raise InvalidData(
-                f"{self._type}: run end {i + 1} does not rise: {int(ends[i])} and then {int(ends[i + 1])}"
-            )
+        for start in range(0, len(ends), CHUNK):
+            part = ends[start : start + CHUNK + 1]
+            back = part[1:] <= part[:-1]
+            if back.any():
+                i = start + int(back.argmax())
+                raise InvalidData(
+                    f"{self._type}: run end {i + 1} does not rise: {int(ends[i])} and then {int(ends[i + 1])}"
+                )
 
     def _referenced(self, live: Mask | None) -> Iterator[tuple[Field | None, Any, Mask | None]]:
         first, ends = self._window()

@@ -142,6 +142,9 @@ class StructArray(Array):
     def _referenced_children(self) -> Sequence[Any]:
         return self._windows()
 
+    def _safe_children(self) -> Sequence[Any]:
+        return self._windows()
+
     def _check_structure(self) -> None:
         for field, child in zip(self._type.fields, self._children, strict=True):
             if len(child) < self._offset + self._length:

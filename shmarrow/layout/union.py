@@ -19,6 +19,7 @@ from shmarrow.layout.array import Array
 from shmarrow.layout.making import blank_mask, concat_arrays, make_array, nulls, one_null
 from shmarrow.layout.memory import Indices, frozen, read_only, view_of
 from shmarrow.layout.preview import Budget
+from shmarrow.layout.runs import CHUNK
 from shmarrow.layout.struct import match
 from shmarrow.types import DataType, Field, union
 
@@ -67,11 +68,7 @@ class UnionArray(Array, late=True):
         table[list(self._type.type_codes)] = np.arange(len(self._type.type_codes))
         numbers = table[self.type_ids.view(np.uint8)]
         if len(numbers) and int(numbers.min()) < 0:
-            i = int(numbers.argmin())
-            raise InvalidData(
-                f"{self._type}: slot {i} has type id {int(self.type_ids[i])}, "
-                f"expected one of {list(self._type.type_codes)}"
-            )
+            raise self._wrong_id(int(numbers.argmin()))
         return numbers
 
     def _locate(self, index: int) -> tuple[Any, int]:
@@ -96,17 +93,12 @@ class UnionArray(Array, late=True):
         numbers = self._child_numbers()
         offsets = self.offsets
         parts = []
-        for number, child in enumerate(self._children):
+        for number in range(len(self._children)):
             slots = np.flatnonzero(numbers == number)
             if not len(slots):
                 continue
             at = offsets[slots].astype(np.int64)
-            if int(at.min()) < 0 or int(at.max()) >= len(child):
-                wrong = int(np.flatnonzero((at < 0) | (at >= len(child)))[0])
-                raise InvalidData(
-                    f"{self._type}: slot {int(slots[wrong])} leads to slot {int(at[wrong])} of child {number}, "
-                    f"which has {len(child)}"
-                )
+            self._check_within(at, slots, number)
             parts.append((slots, number, at))
         return parts
 
@@ -256,6 +248,11 @@ class UnionArray(Array, late=True):
         spans = [(number, int(at.min()), int(at.max()) + 1) for _, number, at in self._each()]
         return [self._children[number].slice(low, high - low) for number, low, high in spans]
 
+    def _safe_children(self) -> Sequence[Any]:
+        if self._dense:
+            return self._children
+        return [child.slice(self._offset, self._length) for child in self._children]
+
     def _check_structure(self) -> None:
         if self._dense:
             return
@@ -269,15 +266,41 @@ class UnionArray(Array, late=True):
         """Unions have no validity, so nothing can disagree."""
 
     def _check_references(self) -> None:
-        parts = self._each()
-        if self._dense:
-            for _, _, at in parts:
-                back = at[1:] < at[:-1]
-                if back.any():
-                    i = int(back.argmax())
-                    raise InvalidData(
-                        f"{self._type}: the offsets into a child go back from {int(at[i])} to {int(at[i + 1])}"
-                    )
+        codes = list(self._type.type_codes)
+        last = dict.fromkeys(codes, 0)  # where the slots so far led to
+        for first in range(0, self._length, CHUNK):
+            ids = self.type_ids[first : first + CHUNK]
+            for id in np.flatnonzero(np.bincount(ids.view(np.uint8), minlength=256)).astype(_ID).tolist():
+                slots = np.flatnonzero(ids == id) + first
+                if id not in last:
+                    raise self._wrong_id(int(slots[0]))
+                if self._dense:
+                    self._check_order(self.offsets[slots], slots, codes.index(id), last[id])
+                    last[id] = int(self.offsets[slots[-1]])
+
+    def _check_order(self, at: npt.NDArray[Any], slots: Indices, number: int, last: int) -> None:
+        """Offsets into one child lie within it, and none goes back."""
+        self._check_within(at, slots, number)
+        at = np.append(last, at)
+        back = at[1:] < at[:-1]
+        if back.any():
+            i = int(back.argmax())
+            raise InvalidData(f"{self._type}: the offsets into a child go back from {int(at[i])} to {int(at[i + 1])}")
+
+    def _check_within(self, at: npt.NDArray[Any], slots: Indices, number: int) -> None:
+        size = len(self._children[number])
+        if int(at.min()) < 0 or int(at.max()) >= size:
+            wrong = int(((at < 0) | (at >= size)).argmax())
+            raise InvalidData(
+                f"{self._type}: slot {int(slots[wrong])} leads to slot {int(at[wrong])} of child {number}, "
+                f"which has {size}"
+            )
+
+    def _wrong_id(self, slot: int) -> InvalidData:
+        return InvalidData(
+            f"{self._type}: slot {slot} has type id {int(self.type_ids[slot])}, "
+            f"expected one of {list(self._type.type_codes)}"
+        )
 
     def _referenced(self, live: Mask | None) -> Iterator[tuple[Field | None, Any, Mask | None]]:
         for slots, number, at in self._each():

@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 
 from shmarrow.bitmap import Mask
-from shmarrow.errors import InvalidData, counted
+from shmarrow.errors import InvalidData, LimitExceeded, counted
 from shmarrow.layout.listing import LISTING, bytes_needed
+from shmarrow.layout.making import is_sparse
 from shmarrow.layout.preview import clip
 
 
@@ -64,16 +65,26 @@ def make_safe(array: Any) -> Any:
     ------
     InvalidData
         With where, what was expected and what was found.
+    LimitExceeded
+        If there are more than 2**27 slots, or items of list views, that occupy less than a bit each: what a few bytes
+        stand for could take all memory there.
     """
     known = array._safe
     if known is not None:
         return array if known is True else known
+    if array._null_count == 0 and array._type.layout == "primitive" and _fits(array):
+        array._safe = True
+        return array
     check_buffers(array)
     array._check_structure()
+    if array._length > EXPORTED_SLOTS and is_sparse(array):
+        raise too_many(array, f"{array._length} slots that occupy no memory")
     made = array._safe_values()
-    children = [make_safe(child) for child in made._children]
-    if any(new is not old for new, old in zip(children, made._children, strict=True)):
-        made = made._with(children=children)
+    if made._children:
+        parts = zip(array._type.fields, made._children, made._safe_children(), strict=True)
+        children = [_safe_child(*part) for part in parts]
+        if any(new is not old for new, old in zip(children, made._children, strict=True)):
+            made = made._with(children=children)
     if made._dictionary is not None:
         dictionary = make_safe(made._dictionary)
         if dictionary is not made._dictionary:
@@ -82,6 +93,39 @@ def make_safe(array: Any) -> Any:
     if made is not array:
         array._safe = made
     return made
+
+
+def _fits(array: Any) -> bool:
+    """Whether values of a fixed width without nulls lie within their buffer; False says nothing."""
+    length, offset, width = array._length, array._offset, array._type.byte_width
+    return len(array._buffers) == 2 and length > 0 <= offset and 0 < (offset + length) * width <= _size(array, 1)
+
+
+def _size(array: Any, number: int) -> int:
+    data = array._buffers[number]
+    return 0 if data is None else len(data)
+
+
+EXPORTED_SLOTS = 1 << 27
+"""Slots of an array, or items of its list views, that foreign code is given though they occupy less than a bit each."""
+
+
+def too_many(array: Any, what: str) -> LimitExceeded:
+    """The error for an array out of which foreign code could make far more than there is."""
+    return LimitExceeded(
+        f"{clip(str(array._type), 200)}: {what}; at most {EXPORTED_SLOTS:,} are handed to other libraries, which may "
+        "run out of memory over them: take slices, or open the data with trusted=True"
+    )
+
+
+def _safe_child(field: Any, child: Any, part: Any) -> Any:
+    """A child of which foreign code sees a part: only this is checked, but where it has to be changed."""
+    try:
+        if len(part) == len(child):
+            return make_safe(child)
+        return child if make_safe(part) is part else make_safe(child)
+    except InvalidData as error:
+        raise type(error)(f"child {field.name!r}: {error}") from None
 
 
 def check_buffers(array: Any) -> None:

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import errno
 import os
-import platform
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
@@ -36,7 +35,8 @@ from shmarrow.errors import (
 )
 from shmarrow.interchange.pyarrow import partner, schema_from_pyarrow
 from shmarrow.ipc import RecordBatchFileReader
-from shmarrow.spark.handle import MANIFEST, Handle, boot_id
+from shmarrow.segment.host import boot_id, host_name
+from shmarrow.spark.handle import MANIFEST, Handle
 from shmarrow.tables import Table
 from shmarrow.types import DataType, Schema
 
@@ -257,7 +257,7 @@ class Task:
         name = f"{self.prefix}-{partition:05d}-{attempt}"
         rows, count, size = self._write(name, first, given)
         self._check_wanted(name)
-        handle = Handle(name, rows, count, size, partition, attempt, os.getpid(), platform.node(), boot_id())
+        handle = Handle(name, rows, count, size, partition, attempt, os.getpid(), host_name(), boot_id())
         pa = partner()
         values = [*astuple(handle), first.schema.serialize().to_pybytes()]
         names = [*[field.name for field in fields(Handle)], "schema"]

@@ -10,25 +10,12 @@ Rules kept here:
 from __future__ import annotations
 
 import errno
-import platform
 from dataclasses import dataclass, fields
-from functools import cache
 
 from shmarrow import ipc, segment
 from shmarrow.errors import ObjectNotFound, StorageError
 from shmarrow.ipc import RecordBatchFileReader
-
-BOOT_ID = "/proc/sys/kernel/random/boot_id"
-
-
-@cache
-def boot_id() -> str:
-    """What tells this run of this kernel from all others; the host's name where the platform has no boot id."""
-    try:
-        with open(BOOT_ID, encoding="ascii") as file:
-            return file.read().strip()
-    except OSError:
-        return platform.node()
+from shmarrow.segment.host import boot_id, host_name
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +73,7 @@ class Handle:
             raise StorageError(
                 errno.EREMOTE,
                 f"cannot attach to {self.name!r}: it lies in the memory of host {self.host!r} (boot {self.boot}), and "
-                f"this is host {platform.node()!r} (boot {boot_id()}); attach in a process on that host, or share to a "
+                f"this is host {host_name()!r} (boot {boot_id()}); attach in a process on that host, or share to a "
                 "path that both hosts have",
             )
         try:

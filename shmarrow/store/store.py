@@ -314,7 +314,7 @@ class Store:
 
     # --- having ---
 
-    def get(self, name: str, timeout: float | None = None) -> Stored:
+    def get(self, name: str, timeout: float | None = None, *, trusted: bool = False) -> Stored:
         """An object, as it was put; its arrays lie in the store, and keep it attached for as long as they live.
 
         What came from pyarrow is the RecordBatch, Table, Array, ChunkedArray, Tensor or SparseTensor of this package,
@@ -327,6 +327,9 @@ class Store:
             Its name.
         timeout : float, optional
             Seconds to wait for it to be published; not given, it must be there.
+        trusted : bool
+            True hands its arrays to other libraries without checking their values first, as
+            :func:`shmarrow.ipc.open_file` says. Only for a store that nobody but your own code writes to.
 
         Raises
         ------
@@ -335,7 +338,7 @@ class Store:
         """
         found = self._attach(name, timeout)
         try:
-            return read(found)
+            return read(found, trusted)
         finally:
             found.close()
 

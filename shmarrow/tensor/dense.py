@@ -21,6 +21,7 @@ from shmarrow.buffer import Bytes
 from shmarrow.errors import ExportRefused, InvalidArgument, InvalidType, shown
 from shmarrow.layout import Array
 from shmarrow.layout.memory import check_expansion
+from shmarrow.pickling import travels
 from shmarrow.tensor.element import DType, Element, NDArray, as_ndarray, as_storage, checked_bools, element_values
 from shmarrow.types import DataType, ExtensionType, Metadata, MetadataLike, as_metadata
 
@@ -35,6 +36,7 @@ _BLOCK = 16 << 20
 """Bytes that are copied at a time where elements have to be brought together."""
 
 
+@travels
 class Tensor:
     """A dense array of any number of dimensions; made by :meth:`from_numpy`, or read by ``ipc.read_tensor``.
 

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
 import numpy as np
 
 from shmarrow.errors import InvalidArgument, InvalidData, InvalidType, LimitExceeded
+from shmarrow.pickling import travels
 from shmarrow.tensor.dense import DimNames, Tensor, as_dim_names, same_values
 from shmarrow.tensor.element import DType, Element, NDArray, as_ndarray, as_storage, checked_bools, element_values
 from shmarrow.types import DataType, IntType, Metadata, MetadataLike, as_metadata, as_type
@@ -80,6 +81,9 @@ class SparseTensor:
         self._element = element
         self.dim_names = dim_names
         self.metadata = metadata
+
+    def __init_subclass__(cls) -> None:
+        travels(cls)
 
     # --- what a form defines ---
 

@@ -28,6 +28,7 @@ from shmarrow.interchange.c_data.structs import ARRAY, Memory, nanoarrow, pointe
 from shmarrow.layout.array import Array
 from shmarrow.layout.listing import LISTING
 from shmarrow.layout.struct import StructArray
+from shmarrow.layout.validation import make_safe
 from shmarrow.types import Schema, struct
 
 _ROOM = 3
@@ -169,14 +170,9 @@ def capsules(tree: Tree, schema: Any) -> tuple[Any, Any]:
 # --- arrays and record batches ----------------------------------------------------------------------------------
 
 
-def _safe(array: Any) -> Any:
-    array.validate_references()
-    return array
-
-
 def array_tree(array: Array) -> Tree:
     """The tree of an array, which is checked first."""
-    return lay_out(_safe(array))
+    return lay_out(make_safe(array))
 
 
 def batch_tree(batch: RecordBatch) -> Tree:
@@ -188,12 +184,14 @@ def batch_tree(batch: RecordBatch) -> Tree:
         If a column has another type or length than the batch says, or would lead foreign code out of its memory.
     """
     columns, rows = batch.columns, batch.num_rows
-    if [column._type for column in columns] != batch.schema.types or any([column._length != rows for column in columns]):
+    if [column._type for column in columns] != batch.schema.types or any(
+        [column._length != rows for column in columns]
+    ):
         batch.validate()
     safe = []
     for column in columns:
         try:
-            safe.append(_safe(column))
+            safe.append(make_safe(column))
         except InvalidData as error:
             i = len(safe)
             raise type(error)(f"column {i} {batch.schema.field(i).name!r}: {error}") from None

@@ -75,5 +75,12 @@ def _at_once(trees: Sequence[Tree], schema: Any) -> Any:
 def _one_by_one(schema: Schema, batches: Iterator[RecordBatch]) -> Any:
     with needed("pyarrow", "arrow"):
         import pyarrow as pa
-    made = (pa.record_batch(in_schema(batch, schema)) for batch in batches)
-    return pa.RecordBatchReader.from_batches(pa.schema(schema), made).__arrow_c_stream__()
+
+    def made() -> Iterator[Any]:
+        try:
+            for batch in batches:
+                yield pa.record_batch(in_schema(batch, schema))
+        except KeyboardInterrupt:  # which has no text, and the consumer shows nothing else
+            raise KeyboardInterrupt("KeyboardInterrupt while a batch was read") from None
+
+    return pa.RecordBatchReader.from_batches(pa.schema(schema), made()).__arrow_c_stream__()

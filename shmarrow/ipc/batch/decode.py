@@ -88,7 +88,8 @@ class ArrayLoader:
 
     __slots__ = (
         "_asked", "_body", "_buffer_rows", "_buffers", "_decompressor", "_dictionaries", "_direct", "_fetch", "_flat",
-        "_node_rows", "_nodes", "_schema", "_size", "_table", "_v4", "_variadic", "_variadic_ends", "length", "where",
+        "_node_rows", "_nodes", "_schema", "_size", "_table", "_trusted", "_v4", "_variadic",
+        "_variadic_ends", "length", "where",
     )  # fmt: skip
 
     def __init__(
@@ -111,6 +112,7 @@ class ArrayLoader:
         self._body = body
         self._fetch = getattr(body, "fetch", None)
         self._size = len(body)
+        self._trusted = limits.trusted or None  # as arrays say that they are safe
         self._schema = schema
         self._dictionaries = dictionaries
         self._v4 = 1 if header.version == _V4 else 0
@@ -415,7 +417,10 @@ class BufferCursor:
                 raise InvalidData(f"{type}: the validity of {length} slots has {len(v4_validity)} bytes")
             made = made.with_nulls(bitmap.unpack(v4_validity, 0, length))
         logical = wire.field.type
-        return made if logical is type else made._with(type=logical)
+        if logical is not type:
+            made = made._with(type=logical)
+        made._safe = loader._trusted
+        return made
 
     def used(self, wire: FieldLayout) -> list[int]:
         """The buffers that :meth:`array` looks at, by a walk of its own; it ends early where a node is missing."""

@@ -46,6 +46,7 @@ from shmarrow.ipc.options import IpcWriteOptions
 from shmarrow.ipc.tensor.decode import read_header
 from shmarrow.ipc.tensor.encode import encode_tensor
 from shmarrow.ipc.tensor.writer import write_payload
+from shmarrow.pickling import travels
 from shmarrow.sources import open_sink, open_source
 from shmarrow.sources.base import Source
 from shmarrow.tensor import SparseTensor, Tensor
@@ -175,6 +176,7 @@ def load_tensors(source: Any, *, limits: Limits = DEFAULT_LIMITS, memory_map: bo
     return Bundle(open_source(source, memory_map), limits)
 
 
+@travels
 class Bundle(Mapping[str, Tensor | SparseTensor]):
     """Named tensors, each read when it is asked for; made by :func:`load_tensors`.
 

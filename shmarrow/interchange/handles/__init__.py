@@ -1,0 +1,227 @@
+"""Handles: objects in named memory, passed to other processes of this host by where they lie instead of by value.
+
+``places`` finds the mapped objects that memory lies in and maps them again, ``columns`` and ``tensors`` say how objects
+lie in them. ``interchange.picklers`` has handles made where Python's tools pass objects between processes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Generic, TypeVar
+
+from shmarrow.batch import RecordBatch
+from shmarrow.chunked import ChunkedArray
+from shmarrow.errors import (
+    DEFAULT_LIMITS,
+    InvalidArgument,
+    InvalidData,
+    InvalidType,
+    Settings,
+    ShmarrowError,
+    full_name,
+    shown,
+)
+from shmarrow.interchange.handles.columns import ColumnWriter, open_arrays, open_batches
+from shmarrow.interchange.handles.places import Locator, Memory, Place
+from shmarrow.layout import Array
+from shmarrow.segment.host import boot_id, host_name
+from shmarrow.tables import Table
+
+T = TypeVar("T")
+
+
+class Handle(Settings, Generic[T]):
+    """Where an object lies in shared memory or in mapped files; made by :func:`handle`.
+
+    A handle is small, frozen and hashable, and any pickle carries it. It keeps nothing alive: :meth:`open` works as
+    long as the objects are there under their names.
+
+    Attributes
+    ----------
+    kind : str
+        ``"record_batch"``, ``"table"``, ``"array"``, ``"chunked_array"``, ``"tensor"`` or ``"bundle"``.
+    host : str
+        Name of the host that it was made on.
+    boot : str
+        Boot id of that host.
+    places : tuple of Place
+        The mapped objects: name, device, inode, size and time of the last write of each.
+    content : tuple or int
+        How the object lies in them.
+    inline : bytes
+        Small buffers that lie in none of them, 64 KiB at most.
+    """
+
+    __slots__ = ("boot", "content", "host", "inline", "kind", "places")
+    kind: str
+    host: str
+    boot: str
+    places: tuple[Place, ...]
+    content: tuple[Any, ...] | int
+    inline: bytes
+
+    def __init__(
+        self,
+        kind: str,
+        host: str,
+        boot: str,
+        places: tuple[Place, ...],
+        content: tuple[Any, ...] | int,
+        inline: bytes = b"",
+    ) -> None:
+        self._fix(locals())
+
+    def open(self) -> T:
+        """The object: equal to the one that the handle was made of, over the same memory, mapped read-only.
+
+        The memory is mapped once in a process, however many handles lead to it, and locked against eviction from a
+        store while arrays of it live. No data are copied. Of files and streams, columns are built when they are
+        asked for.
+
+        Raises
+        ------
+        ObjectNotFound
+            If the object was removed, replaced or changed after the handle was made.
+        StorageError
+            If it lies in the shared memory of another host, or the operating system refuses.
+        InvalidData
+            If the handle is damaged, or what it leads to breaks the format.
+
+        Notes
+        -----
+        Thread safety: a handle is immutable, and any thread may open it. Forked children may open those of their
+        parents.
+        """
+        opener = _OPENERS.get(self.kind) if isinstance(self.kind, str) else None
+        if opener is None:
+            raise InvalidData(f"a damaged handle: no kind {shown(self.kind)}; there are {', '.join(_OPENERS)}")
+        memory = Memory(self.places, self.inline, self.boot, self.host)
+        try:
+            found: T = opener(self.content, memory)
+            return found
+        except ShmarrowError:
+            raise
+        except (AttributeError, LookupError, OverflowError, TypeError, ValueError) as error:
+            raise InvalidData(f"a damaged handle: {type(error).__name__}: {error}") from None
+
+    def __repr__(self) -> str:
+        names = ", ".join([place.name for place in self.places[:3]]) + (", ..." if len(self.places) > 3 else "")
+        article = "an" if self.kind == "array" else "a"
+        return f"<Handle of {article} {self.kind.replace('_', ' ')} in {names or 'no memory'}>"
+
+
+def handle(value: T) -> Handle[T]:
+    """A handle of an object that lies in shared memory or in mapped files.
+
+    What a store returns lies there, and so does what is read from a path or a ``shm:`` name; slices and selections of
+    columns do too. Other processes of this host open the handle instead of getting a copy.
+
+    Parameters
+    ----------
+    value : RecordBatch, Table, Array, ChunkedArray, Tensor, SparseTensor or Bundle
+        The object. Buffers of it that lie elsewhere, 64 KiB at most, travel in the handle.
+
+    Returns
+    -------
+    Handle
+        A few hundred bytes for batches of a file, whatever they hold; else about 100 bytes a column.
+
+    Raises
+    ------
+    InvalidArgument
+        If more than that lies in the memory of this process alone, or a type would not come back as it is.
+    ObjectNotFound
+        If the object was removed or replaced in the meantime.
+    InvalidType
+        If it is none of these objects.
+
+    Notes
+    -----
+    ``multiprocessing``, ``concurrent.futures``, joblib and torch's DataLoader pass such objects as handles by
+    themselves. A handle does not keep an object: whoever sends it must not remove the object before it was opened.
+    Handles grant no access: whoever opens one needs permission to read the object, and gets an error if it is not the
+    same object. Unpickling can run any code, so accept pickled handles from processes that you trust.
+
+    Examples
+    --------
+    >>> import pickle
+    >>> store = Store("shm:handles")
+    >>> store.put("numbers", sa.record_batch({"x": range(1000)}))
+    >>> pickled = pickle.dumps(sa.handle(store.get("numbers")))  # to another process of this host
+    >>> pickle.loads(pickled).open().num_rows
+    1000
+    """
+    locator = Locator()
+    kind, content = _describe(value, locator)
+    places, inline = locator.finish()
+    return Handle(kind, host_name(), boot_id(), places, content, inline)
+
+
+def _describe(value: object, locator: Locator) -> tuple[str, tuple[Any, ...] | int]:
+    if isinstance(value, RecordBatch):
+        return "record_batch", ColumnWriter(locator).batches(value._schema, [value])
+    if isinstance(value, Table):
+        return "table", ColumnWriter(locator).batches(value._schema, value.batches)
+    if isinstance(value, Array):
+        return "array", ColumnWriter(locator).arrays(value.type, [value])
+    if isinstance(value, ChunkedArray):
+        return "chunked_array", ColumnWriter(locator).arrays(value.type, value.chunks)
+    from shmarrow.ipc.tensor.bundle import Bundle
+    from shmarrow.tensor import SparseTensor, Tensor
+
+    if isinstance(value, (Tensor, SparseTensor)):
+        from shmarrow.interchange.handles.tensors import describe
+
+        return "tensor", describe(value, locator)
+    if isinstance(value, Bundle):
+        data = value._index().source.data
+        found = None if data is None else locator.place(data)
+        if found is None:
+            raise InvalidArgument(
+                "cannot make a handle: the bundle was not mapped from a path or a shm: name, so no other process can "
+                "open it; save it to a file, or put it in a store, first"
+            )
+        return "bundle", found[0]
+    raise InvalidType(f"a handle is made of a batch, a table, an array, a tensor or a bundle, found {full_name(value)}")
+
+
+def _open_batch(content: Any, memory: Memory) -> RecordBatch:
+    _, batches = open_batches(content, memory)
+    if len(batches) != 1:
+        raise InvalidData(f"a damaged handle: {len(batches)} batches, expected one")
+    return batches[0]
+
+
+def _open_array(content: Any, memory: Memory) -> Array:
+    _, arrays = open_arrays(content, memory)
+    if len(arrays) != 1:
+        raise InvalidData(f"a damaged handle: {len(arrays)} arrays, expected one")
+    return arrays[0]
+
+
+def _open_chunked(content: Any, memory: Memory) -> ChunkedArray:
+    type, arrays = open_arrays(content, memory)
+    return ChunkedArray(arrays, type)
+
+
+def _open_tensor(content: Any, memory: Memory) -> Any:
+    from shmarrow.interchange.handles.tensors import restore
+
+    return restore(content, memory)
+
+
+def _open_bundle(content: Any, memory: Memory) -> Any:
+    from shmarrow.ipc.tensor.bundle import Bundle
+    from shmarrow.sources.mapped import SegmentSource
+
+    return Bundle(SegmentSource(memory.segment(content)), DEFAULT_LIMITS)
+
+
+_OPENERS: dict[str, Callable[[Any, Memory], Any]] = {
+    "record_batch": _open_batch,
+    "table": lambda content, memory: Table(*open_batches(content, memory)),
+    "array": _open_array,
+    "chunked_array": _open_chunked,
+    "tensor": _open_tensor,
+    "bundle": _open_bundle,
+}

@@ -1,0 +1,405 @@
+"""Arrays, batches and tables as places and numbers, and back.
+
+Rules kept here:
+
+* a batch of a file or stream is the number of that batch, whatever its columns are: its handle has one size for one
+  column and for 10,000, and whoever opens it reads what he needs. So do slices, and batches of some of the columns;
+* other arrays are their nodes and buffers, in the order of the buffer listing, as a record batch message has them;
+* what comes back has been checked as a reader checks what it reads: bounds and structure before the first view.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+
+from shmarrow.batch import ColumnView, RecordBatch
+from shmarrow.errors import DEFAULT_LIMITS, InvalidArgument, InvalidData, ShmarrowError, shown
+from shmarrow.interchange.handles.places import Locator, Memory, whole
+from shmarrow.ipc.batch.decode import ArrayLoader
+from shmarrow.ipc.file.footer import MAGIC
+from shmarrow.ipc.file.reader import RecordBatchFileReader
+from shmarrow.ipc.message.decode import read_message
+from shmarrow.ipc.options import DEFAULT_OPTIONS
+from shmarrow.ipc.schema.cache import read_schema
+from shmarrow.ipc.schema.encode import encode_schema, schema_message
+from shmarrow.ipc.stream.reader import MappedStreamReader
+from shmarrow.layout import Array
+from shmarrow.layout.listing import LISTING
+from shmarrow.layout.making import make_array
+from shmarrow.layout.validation import check_buffers
+from shmarrow.naming import fields_at
+from shmarrow.segment import Segment
+from shmarrow.sources.base import Source
+from shmarrow.sources.mapped import SegmentSource
+from shmarrow.types import DataType, Field, Metadata, Schema
+from shmarrow.types.extension import ExtensionType
+
+NODE, BUFFER = 4, 3
+_MISSING = -2
+
+
+class FilePiece(NamedTuple):
+    """Batches of a file or a stream.
+
+    Attributes
+    ----------
+    place : int
+        The file.
+    first, number : int
+        The first batch, and how many there are.
+    columns : tuple of int or None
+        The positions of the columns; None for all.
+    offset, length : int
+        The rows of each batch; a length of -1 stands for all.
+    """
+
+    place: int
+    first: int
+    number: int
+    columns: tuple[int, ...] | None
+    offset: int
+    length: int
+
+
+class PackedPiece(NamedTuple):
+    """Arrays of one length.
+
+    Attributes
+    ----------
+    length : int
+        The length of each.
+    nodes : bytes
+        For each array, then its children, then its dictionary: length, null count, offset and number of buffers, int64.
+    buffers : bytes
+        For each buffer: place, start and size, int64; a place of -2 where it is left out.
+    metadata : tuple of pairs of bytes
+        Of the batch.
+    """
+
+    length: int
+    nodes: bytes
+    buffers: bytes
+    metadata: tuple[tuple[bytes, bytes], ...]
+
+
+Piece: TypeAlias = FilePiece | PackedPiece
+
+
+class Columns(NamedTuple):
+    """Any number of batches.
+
+    Attributes
+    ----------
+    schema : bytes or None
+        The Schema message; None where it is the file's, but for the columns that are left out.
+    pieces : tuple of FilePiece or PackedPiece
+        The batches.
+    """
+
+    schema: bytes | None
+    pieces: tuple[Piece, ...]
+
+
+# --- schemas ----------------------------------------------------------------------------------------------------
+
+
+def schema_bytes(schema: Schema) -> bytes:
+    """The Schema message of a schema.
+
+    Raises
+    ------
+    InvalidArgument
+        If it would come back as another one: extension types go by their names, which readers look up.
+    """
+    data = schema_message(encode_schema(schema, DEFAULT_OPTIONS), DEFAULT_OPTIONS)
+    if schema_of(data) != schema:
+        raise InvalidArgument(
+            "cannot make a handle: the schema has an extension type that is not registered, so whoever opens it would "
+            "find its storage; register it with shmarrow.register_extension_type in all processes"
+        )
+    return data
+
+
+def schema_of(data: Any) -> Schema:
+    """The schema in a Schema message."""
+    if not isinstance(data, bytes):
+        raise InvalidData(f"a damaged handle: expected a schema as bytes, found {shown(data)}")
+    found = read_message(np.frombuffer(data or b"\0", np.uint8), 0, "the schema of a handle", DEFAULT_LIMITS)
+    if found is None or found[0].kind != "Schema":
+        raise InvalidData("a damaged handle: expected a Schema message")
+    header = found[0].header
+    return read_schema(header.reader.data, header.position, "the schema of a handle", DEFAULT_LIMITS)
+
+
+# --- files ------------------------------------------------------------------------------------------------------
+
+
+class _Numbers:
+    """The batches of a file or stream that was opened anew, by where their bodies lie."""
+
+    def __init__(self, data: Any) -> None:
+        self.reader: Any = _reader(Source("a mapped file", data, mapped=True))
+        self.schema: Schema = self.reader._full_schema
+        self._starts: Any = None
+        self._order: Any = None
+        if isinstance(self.reader, RecordBatchFileReader):
+            blocks = self.reader._opened().batches
+            self._starts = blocks["offset"] + blocks["metaDataLength"]
+            if (self._starts[1:] < self._starts[:-1]).any():
+                self._order = np.argsort(self._starts)
+
+    def number(self, start: int) -> int | None:
+        """The number of the batch whose body starts there."""
+        if self._starts is None:
+            return self._number_in_stream(start)
+        at = int(np.searchsorted(self._starts, start, sorter=self._order))
+        if at == len(self._starts):
+            return None
+        found = at if self._order is None else int(self._order[at])
+        return found if int(self._starts[found]) == start else None
+
+    def _number_in_stream(self, start: int) -> int | None:
+        index = self.reader._opened()
+        number = 0
+        while index.reach(number + 1):
+            body = index.places[number].body
+            if body >= start:
+                return number if body == start else None
+            number += 1
+        return None
+
+
+def _reader(source: Source) -> Any:
+    assert source.data is not None
+    is_file = source.data[: len(MAGIC)].tobytes() == MAGIC
+    return (RecordBatchFileReader if is_file else MappedStreamReader)(source, DEFAULT_LIMITS)
+
+
+# --- to handles -------------------------------------------------------------------------------------------------
+
+
+class ColumnWriter:
+    """Makes the pieces of a handle; for one handle."""
+
+    def __init__(self, locator: Locator) -> None:
+        self._locator = locator
+        self._files: dict[int, _Numbers | None] = {}
+        self._expected: dict[tuple[int, tuple[int, ...] | None], Schema] = {}
+        self._known: dict[tuple[int, ...], tuple[int, ...]] = {}
+
+    def batches(self, schema: Schema, batches: Sequence[RecordBatch]) -> Columns:
+        """Batches of one schema, whose metadata may differ."""
+        pieces: list[Piece] = []
+        own = not batches
+        for batch in batches:
+            piece = self._file_piece(batch)
+            if piece is None:
+                own = True
+                pieces.append(self._packed(batch.columns, batch.num_rows, batch.metadata))
+                continue
+            own = own or not schema.equals(self._schema_of(piece), check_metadata=True)
+            last = pieces[-1] if pieces else None
+            if isinstance(last, FilePiece) and _follows(last, piece):
+                pieces[-1] = last._replace(number=last.number + 1)
+            else:
+                pieces.append(piece)
+        return Columns(schema_bytes(schema) if own else None, tuple(pieces))
+
+    def arrays(self, type: DataType, arrays: Sequence[Array]) -> Columns:
+        """Arrays of one type."""
+        schema = schema_bytes(Schema([Field("values", type)]))
+        return Columns(schema, tuple([self._packed([array], len(array), None) for array in arrays]))
+
+    def _file_piece(self, batch: RecordBatch) -> FilePiece | None:
+        """A batch as one of a file; None if it is not."""
+        base, columns, offset, length = batch, None, 0, -1
+        view = batch._source
+        if isinstance(view, ColumnView):
+            if view.own:
+                return None
+            base, columns = view.batch, view.indices
+            if (view.offset, view.length) != (0, base.num_rows):
+                offset, length = view.offset, view.length
+        loader = base._source
+        if not isinstance(loader, ArrayLoader) or not isinstance(loader._body, np.ndarray):
+            return None
+        found = self._locator.place(loader._body)
+        file = None if found is None else self._file(found[0], loader._body)
+        number = None if file is None or found is None else file.number(found[1])
+        if found is None or number is None:
+            return None
+        if columns is not None:
+            columns = self._known.setdefault(tuple(columns), tuple(columns))
+        return FilePiece(found[0], number, 1, columns, offset, length)
+
+    def _file(self, place: int, body: Any) -> _Numbers | None:
+        if place not in self._files:
+            try:
+                self._files[place] = _Numbers(whole(body))
+            except ShmarrowError:  # an Arrow file within another one, or one that was read with other limits
+                self._files[place] = None
+        return self._files[place]
+
+    def _schema_of(self, piece: FilePiece) -> Schema:
+        """What comes back has this schema, unless the handle says otherwise."""
+        key = piece.place, piece.columns
+        if key not in self._expected:
+            file = self._files[piece.place]
+            assert file is not None
+            self._expected[key] = file.schema if piece.columns is None else fields_at(file.schema, piece.columns)
+        return self._expected[key]
+
+    def _packed(self, arrays: Sequence[Array], length: int, metadata: Metadata | None) -> PackedPiece:
+        nodes: list[int] = []
+        buffers: list[int] = []
+        for array in arrays:
+            self._add(array, nodes, buffers)
+        kept = tuple((metadata or {}).items())
+        return PackedPiece(length, np.array(nodes, "<i8").tobytes(), np.array(buffers, "<i8").tobytes(), kept)
+
+    def _add(self, array: Any, nodes: list[int], buffers: list[int]) -> None:
+        nodes += (array._length, array._null_count, array._offset, len(array._buffers))
+        for data in array._buffers:
+            buffers += (_MISSING, 0, 0) if data is None else self._locator.buffer(data)
+        for child in array._children:
+            self._add(child, nodes, buffers)
+        if array._dictionary is not None:
+            self._add(array._dictionary, nodes, buffers)
+
+
+def _follows(last: FilePiece, piece: FilePiece) -> bool:
+    """Whether a piece can be one with the piece before it."""
+    return (
+        last.length < 0
+        and piece == last._replace(first=last.first + last.number, number=1)
+        and piece.columns is last.columns
+    )
+
+
+# --- from handles -----------------------------------------------------------------------------------------------
+
+
+def open_batches(content: Any, memory: Memory) -> tuple[Schema, list[RecordBatch]]:
+    """The batches of a handle, and their schema."""
+    if not isinstance(content, Columns) or not isinstance(content.pieces, tuple):
+        raise InvalidData(f"a damaged handle: expected batches, found {shown(content)}")
+    schema = None if content.schema is None else schema_of(content.schema)
+    readers: dict[int, Any] = {}
+    batches: list[RecordBatch] = []
+    for piece in content.pieces:
+        if isinstance(piece, FilePiece):
+            batches += _from_file(piece, memory, readers)
+        elif isinstance(piece, PackedPiece) and schema is not None:
+            _check_length(piece.length)
+            columns = _unpacked(piece, [field.type for field in schema], memory)
+            batches.append(RecordBatch(schema, piece.length, columns, metadata=dict(piece.metadata)))
+        else:
+            raise InvalidData(f"a damaged handle: expected batches, found {shown(piece)}")
+    if schema is None:
+        if not batches:
+            raise InvalidData("a damaged handle: neither a schema nor batches")
+        return batches[0].schema, batches
+    for i, batch in enumerate(batches):
+        if batch._schema is not schema:
+            if batch._schema.types != schema.types:
+                raise InvalidData(f"a damaged handle: its schema does not fit batch {i}")
+            batches[i] = batch._with_schema(schema)
+    return schema, batches
+
+
+def open_arrays(content: Any, memory: Memory) -> tuple[DataType, list[Array]]:
+    """The arrays of a handle, and their type."""
+    if not isinstance(content, Columns) or not isinstance(content.pieces, tuple):
+        raise InvalidData(f"a damaged handle: expected arrays, found {shown(content)}")
+    schema = schema_of(content.schema)
+    arrays: list[Array] = []
+    for piece in content.pieces:
+        if len(schema) != 1 or not isinstance(piece, PackedPiece):
+            raise InvalidData(f"a damaged handle: expected arrays, found {shown(piece)}")
+        arrays += _unpacked(piece, [schema.field(0).type], memory)
+    return schema.field(0).type, arrays
+
+
+def _check_length(length: Any) -> None:
+    if not isinstance(length, int) or length < 0:
+        raise InvalidData(f"a damaged handle: expected a number of rows, found {shown(length)}")
+
+
+def _from_file(piece: FilePiece, memory: Memory, readers: dict[int, Any]) -> Iterator[RecordBatch]:
+    if not all(isinstance(number, int) for number in (piece.first, piece.number, piece.offset, piece.length)):
+        raise InvalidData(f"a damaged handle: expected batches of a file, found {shown(piece)}")
+    reader = readers.get(piece.place)
+    if reader is None:
+        segment: Segment = memory.segment(piece.place)
+        reader = readers[piece.place] = _reader(SegmentSource(segment))
+    for number in range(max(piece.first, 0), piece.first + piece.number):
+        batch: RecordBatch = reader.get_batch(number)
+        if piece.columns is not None:
+            batch = batch.select(piece.columns)
+        if piece.length >= 0:
+            if piece.offset < 0 or piece.offset > batch.num_rows - piece.length:
+                raise InvalidData(
+                    f"a damaged handle: rows [{piece.offset}, {piece.offset + piece.length}) of batch {number}, which "
+                    f"has {batch.num_rows}"
+                )
+            batch = batch.slice(piece.offset, piece.length)
+        yield batch
+
+
+def _unpacked(piece: PackedPiece, types: Sequence[DataType], memory: Memory) -> list[Array]:
+    cursor = _Cursor(_numbers(piece.nodes, NODE), _numbers(piece.buffers, BUFFER), memory)
+    arrays = [cursor.array(type) for type in types]
+    cursor.finish()
+    for array in arrays:
+        if len(array) != piece.length:
+            raise InvalidData(f"a damaged handle: an array of {len(array)} values, expected {piece.length}")
+    return arrays
+
+
+def _numbers(data: Any, width: int) -> list[list[int]]:
+    if not isinstance(data, bytes) or len(data) % (8 * width):
+        raise InvalidData(f"a damaged handle: expected rows of {width} int64, found {shown(data)}")
+    rows: list[list[int]] = np.frombuffer(data, "<i8").reshape(-1, width).tolist() if data else []
+    return rows
+
+
+class _Cursor:
+    """A walk over the nodes and buffers of arrays."""
+
+    def __init__(self, nodes: list[list[int]], buffers: list[list[int]], memory: Memory) -> None:
+        self._nodes = iter(nodes)
+        self._buffers = iter(buffers)
+        self._memory = memory
+
+    def array(self, type: Any) -> Any:
+        """The next array, checked by structure, with its children and dictionary."""
+        length, null_count, offset, count = next(self._nodes, (0, 0, 0, -1))
+        listed = LISTING[type.layout]
+        if count < len(listed.buffers) or (count > len(listed.buffers) and not listed.variadic):
+            raise InvalidData(f"a damaged handle: {type} with {count} buffers, expected {len(listed.buffers)}")
+        buffers = [self._buffer(type) for _ in range(count)]
+        children = [self.array(field.type) for field in type.fields]
+        dictionary = None
+        if type.layout == "dictionary":
+            storage = type
+            while isinstance(storage, ExtensionType):
+                storage = storage.storage_type
+            dictionary = self.array(storage.value_type)
+        made = make_array(type, length, buffers, null_count, offset, children, dictionary)
+        check_buffers(made)
+        made._check_structure()
+        return made
+
+    def _buffer(self, type: DataType) -> Any:
+        place, start, size = next(self._buffers, (_MISSING - 1, 0, 0))
+        if place < _MISSING:
+            raise InvalidData(f"a damaged handle: a buffer of {type} is missing")
+        return None if place == _MISSING else self._memory.buffer(place, start, size)
+
+    def finish(self) -> None:
+        """Nothing may be left over."""
+        if next(self._nodes, None) is not None or next(self._buffers, None) is not None:
+            raise InvalidData("a damaged handle: more arrays or buffers than its types have")
