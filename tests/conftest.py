@@ -79,6 +79,30 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: order.get(item.path.name, len(order)))
 
 
+_current: list[Path] = []
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[None]:
+    """Collect tests without the garbage collector, which would walk what is never garbage again and again."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Exempt what stands when a file begins from garbage collection: the tests of a run, and imported packages.
+
+    They are millions of objects; each of the hundreds of calls of ``gc.collect`` in tests would take seconds.
+    """
+    if [item.path] != _current:
+        _current[:] = [item.path]
+        gc.collect()
+        gc.freeze()
+
+
 @pytest.hookimpl(trylast=True)  # after pytest-xdist has stopped its workers
 def pytest_sessionfinish(session: pytest.Session) -> None:
     """Fail the run where its tests left objects in shared memory."""
