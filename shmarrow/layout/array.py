@@ -86,6 +86,8 @@ class Array(LayoutHooks):
     to_pyarrow: Callable[[], Any]
     to_torch: Callable[..., Any]
     for_consumer: Callable[..., Self]
+    to_pandas: Callable[..., Any]
+    from_pandas: ClassVar[Callable[..., Array]]
 
     def __init_subclass__(cls, late: bool = False, of: type[DataType] | None = None) -> None:
         if of is not None:
