@@ -167,7 +167,7 @@ class ChunkedArray:
         """The values as Python objects, None for null; a copy."""
         return [value for values in self._mapped(lambda chunk: chunk.to_pylist()) for value in values]
 
-    def to_numpy(self, zero_copy_only: bool = False) -> npt.NDArray[Any]:
+    def to_numpy(self, zero_copy_only: bool = False, writable: bool = False) -> npt.NDArray[Any]:
         """The values as one ndarray of shape (length,); a copy unless there is one chunk that needs none.
 
         The dtype is that of one array with the same values, also where chunks by themselves would have several, as
@@ -179,7 +179,7 @@ class ChunkedArray:
             If a copy is needed and ``zero_copy_only`` is True.
         """
         if len(self.chunks) == 1:
-            found: npt.NDArray[Any] = self.chunks[0].to_numpy(zero_copy_only)
+            found: npt.NDArray[Any] = self.chunks[0].to_numpy(zero_copy_only, writable)
             return found
         if zero_copy_only:
             raise CopyRequired(f"{len(self.chunks)} chunks have no zero-copy numpy form; go through .chunks")
@@ -383,7 +383,7 @@ def chunked_array(arrays: Any, type: DataType | str | None = None) -> ChunkedArr
     if isinstance(arrays, (str, bytes)) or not isinstance(arrays, Iterable):
         raise InvalidType(f"expected an iterable of arrays, found {shown(arrays)}")
     chunks: list[Any] = []
-    for item in [arrays] if isinstance(arrays, Array) else arrays:
+    for item in [arrays] if isinstance(arrays, Array) or hasattr(arrays.__class__, foreign.STREAM) else arrays:
         made = item if isinstance(item, ChunkedArray) else as_array(item, "arrays", wanted)
         chunks.extend(made.chunks if isinstance(made, ChunkedArray) else [made])
         if wanted is None and chunks:

@@ -41,7 +41,11 @@ def made_from(
         if names is not None:
             raise InvalidArgument("a mapping has its own names; expected no others")
         return kind.from_pydict(data, schema, metadata)
+    if hasattr(data, "read_all") and isinstance(getattr(data, "schema", None), Schema):
+        data = data.read_all()
     frame = full_name(data) == "pandas.DataFrame"
+    if not frame and full_name(data) in ("pandas.Series", "pandas.Index"):
+        raise InvalidType(f"a {full_name(data)} is a single column: give its name, as in {{'name': values}}")
     if not frame and not foreign.has_data(data) and not isinstance(data, Columns):
         if hasattr(type(data), "schema") or not isinstance(data, Iterable) or foreign.next_step(data):
             raise InvalidType(

@@ -257,6 +257,13 @@ def _empty_table(schema: Schema) -> Table:
 Schema.empty_table = _empty_table
 
 
+def rows_of(data: Any) -> RecordBatchReader:
+    """A reader over rows of any library, for code that goes through them once; the errors of :meth:`from_stream`."""
+    if full_name(data) == "pandas.DataFrame":
+        data = table(data)
+    return RecordBatchReader.from_stream(data)
+
+
 def own_batch(batch: Any, expected: str) -> RecordBatch:
     """A record batch of any library as ours; InvalidType for anything else."""
     if isinstance(batch, RecordBatch):

@@ -248,8 +248,8 @@ def _open_tensor_doors() -> None:
     from shmarrow.interchange import tensors  # noqa: F401
 
 
-def _array_to_torch(array: Array, *arguments: Any, **options: Any) -> Any:
-    """A torch tensor of the values, over the same memory; see :meth:`shmarrow.Tensor.to_torch`.
+def _array_to_torch(array: Array, device: Any = None, *, writable: bool = True) -> Any:
+    """A torch tensor of the values; see :meth:`shmarrow.Tensor.to_torch`.
 
     Raises
     ------
@@ -260,7 +260,25 @@ def _array_to_torch(array: Array, *arguments: Any, **options: Any) -> Any:
     """
     from shmarrow.interchange.torch import array_to_torch
 
-    return array_to_torch(array, *arguments, **options)
+    return array_to_torch(array, device, writable=writable)
+
+
+def _array_dlpack(array: Array, **options: Any) -> Any:
+    """The values as a DLPack capsule, over writable memory of their own; see :meth:`shmarrow.Tensor.__dlpack__`.
+
+    Raises
+    ------
+    CopyRequired
+        If the array has nulls, or its values no zero-copy form.
+    """
+    from shmarrow.tensor import Tensor
+
+    return Tensor.from_array(array).__dlpack__(**options)
+
+
+def _array_dlpack_device(array: Array) -> tuple[int, int]:
+    """The device that the memory is on: the CPU."""
+    return 1, 0
 
 
 for _kind in ("type", "field", "schema", "array", "chunked_array", "record_batch", "table", "reader"):
@@ -272,6 +290,8 @@ import_hooks.when("chunked", _open_chunked_doors)
 import_hooks.when("tables", _open_table_doors)
 import_hooks.when("tensor", _open_tensor_doors)
 Array.to_torch = _array_to_torch
+Array.__dlpack__ = _array_dlpack
+Array.__dlpack_device__ = _array_dlpack_device
 _Array: Any = Array
 _Array.for_consumer = methods.array_for_consumer
 _Array.to_pandas = methods.array_to_pandas

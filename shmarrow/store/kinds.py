@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 
+from shmarrow import foreign
 from shmarrow.batch import RecordBatch
 from shmarrow.build import array
 from shmarrow.chunked import ChunkedArray
@@ -39,7 +40,7 @@ from shmarrow.layout import Array
 from shmarrow.layout.listing import walk
 from shmarrow.segment import Segment, SegmentWriter
 from shmarrow.sources import open_sink, open_source
-from shmarrow.tables import Table
+from shmarrow.tables import RecordBatchReader, Table, table
 from shmarrow.tensor import SparseTensor, Tensor
 from shmarrow.tensor.convert import as_tensor
 from shmarrow.tensor.element import is_column
@@ -206,17 +207,17 @@ def storable(value: Any) -> tuple[Any, Kind]:
             _check(value)
             return value, kind
     name = full_name(value)
-    if hasattr(value, "read_all"):
-        raise InvalidType("a store does not read from readers: put reader.read_all() instead")
-    if name.startswith("pyarrow.") and hasattr(value, "schema"):
-        return storable((RecordBatch if hasattr(value, "__arrow_c_array__") else Table).from_pyarrow(value))
-    if hasattr(type(value), "columns"):  # not of the value: of lazy frames that is work
-        frame = "frame.collect()" if hasattr(type(value), "collect") else "frame"
-        raise InvalidType(f"a store keeps a {name} as a table: put shmarrow.table({frame}) instead")
+    if isinstance(value, RecordBatchReader) or name == "pandas.DataFrame":
+        return storable(table(value))
+    if type(value).__name__ == "RecordBatch" and foreign.has_data(value):
+        return storable(foreign.read("record_batch", value))
+    if hasattr(type(value), "collect") and not foreign.has_data(value):  # no other attributes: those may be work
+        raise InvalidType(f"a store keeps a {name} as a table: put shmarrow.table(frame.collect()) instead")
     if is_column(value):
         _check_index(value)
-        chunked = name == "pyarrow.ChunkedArray"
-        return storable(ChunkedArray.from_pyarrow(value) if chunked else array(value))
+        return storable(foreign.read("chunked_array", value) if name.endswith(".ChunkedArray") else array(value))
+    if foreign.has_data(value):
+        return storable(table(value))
     try:
         return storable(as_tensor(value))
     except InvalidType as error:

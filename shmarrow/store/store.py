@@ -154,9 +154,10 @@ class Store:
         name : str or None
             Its name; None makes one up.
         obj : object
-            A RecordBatch, Table, Array, ChunkedArray, Tensor or SparseTensor, or what pyarrow has for these; an
-            ndarray; a mapping of names to tensors, which becomes a bundle. An array or Series of another library
-            becomes an Array. The values are copied once, into place.
+            A RecordBatch, Table, Array, ChunkedArray, Tensor or SparseTensor; an ndarray; a mapping of names to
+            tensors, which becomes a bundle. Objects of other libraries with the Arrow PyCapsule interface become what
+            they are: a record batch or an array becomes that, a Series an Array, and data frames, queries and readers,
+            which are read to their end, become tables. The values are copied once, into place.
         overwrite : bool
             Replace an object of this name. Who has the old one keeps it whole.
         expire_after : float, optional

@@ -10,6 +10,7 @@ from shmarrow.chunked import ChunkedArray
 from shmarrow.errors import InvalidType, full_name, not_expected
 from shmarrow.foreign import ARRAY, SCHEMA, STREAM
 from shmarrow.interchange.c_data import import_array, import_schema, import_stream
+from shmarrow.interchange.c_data.structs import ask
 from shmarrow.tables import RecordBatchReader, Table
 from shmarrow.types import DataType, Field, Schema
 
@@ -19,7 +20,7 @@ T = TypeVar("T")
 def _schema_capsule(obj: Any, expected: str) -> Any:
     if not hasattr(obj, SCHEMA):
         raise not_expected(expected, obj)
-    return obj.__arrow_c_schema__()
+    return ask(obj, SCHEMA)
 
 
 def read_type(obj: Any) -> DataType:
@@ -84,9 +85,10 @@ def read_reader(obj: Any) -> RecordBatchReader:
 
 
 def _capsules(obj: Any) -> tuple[Any, Any]:
-    found = obj.__arrow_c_array__()
+    found = ask(obj, ARRAY)
     if not isinstance(found, tuple) or len(found) != 2:
-        raise InvalidType(f"expected two capsules from {full_name(obj)}.__arrow_c_array__(), found {full_name(found)}")
+        text = f"expected two capsules from __arrow_c_array__(), found {full_name(found)}"
+        raise InvalidType(f"{full_name(obj)} does not give an Arrow array: {text}")
     return found
 
 
@@ -95,7 +97,7 @@ def _rows(obj: Any, read: Callable[[], T]) -> T:
     try:
         return read()
     except import_schema.SingleColumn as error:
-        text = f"{full_name(obj)} is a single column of {error}: give it a name, as in {{'name': values}}"
+        text = f"a {full_name(obj)} is a single column: give its name, as in {{'name': values}} ({error})"
         raise InvalidType(text) from None
 
 

@@ -247,6 +247,21 @@ class ArrayLoader:
             self._buffer_rows = self._buffers.tolist()
             self._node_rows = self._nodes.tolist()
 
+    def numbers(self) -> tuple[Any, Any] | None:
+        """Where in the body the values of each column start, and the body; if all are numbers without nulls there.
+
+        None where a column is anything else, or breaks the format.
+        """
+        count, widths = len(self._schema), self._schema.plain_widths() if self._direct and self.length else None
+        starts = self._schema.flat_starts()
+        if widths is None or starts is None or len(self._nodes) < count or not 0 < len(self._buffers) >= starts[-1]:
+            return None
+        at, sizes = self._buffers[starts[:-1] + 1].T
+        needed = self.length * widths
+        good = (np.diff(starts) == 2) & (self._nodes[:count] == (self.length, 0)).all(axis=1)
+        good &= (at >= 0) & (at <= self._size) & (sizes <= self._size - at) & (sizes >= needed) & (needed > 0)
+        return (at.astype(np.uint64), self._body) if good.all() else None
+
     def _find_flat(self) -> bool:
         """As :meth:`_flat_place` for all columns; whether all of them are flat."""
         starts = self._schema.flat_starts()
