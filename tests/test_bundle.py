@@ -321,10 +321,9 @@ def test_convert_there_and_back(tmp_path: Path) -> None:
     for name, array in arrays.items():
         np.testing.assert_array_equal(back[name], array)
     again = cli("convert", bundle, second)
-    assert again.returncode == 1
+    assert again.returncode == 4
     assert "the name is taken" in again.stderr
     assert cli("convert", bundle, second, "--overwrite").returncode == 0
-    assert "one of the two names ends in" in cli("convert", bundle, bundle).stderr
 
 
 def test_what_safetensors_has_not(tmp_path: Path) -> None:
