@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, SupportsIndex, overload
 
 import numpy as np
 
-from shmarrow import import_hooks
+from shmarrow import foreign, import_hooks
 from shmarrow.errors import (
     CopyRequired,
     IndexOutOfRange,
@@ -67,6 +67,7 @@ class ChunkedArray:
 
     from_pyarrow: ClassVar[Callable[[Any], ChunkedArray]]
     to_pyarrow: Callable[[], Any]
+    for_consumer: Callable[..., ChunkedArray]
 
     def __init__(self, chunks: Iterable[Any], type: DataType | None = None) -> None:
         self.chunks = tuple(chunks)
@@ -165,7 +166,7 @@ class ChunkedArray:
         """The values as Python objects, None for null; a copy."""
         return [value for values in self._mapped(lambda chunk: chunk.to_pylist()) for value in values]
 
-    def to_numpy(self, zero_copy_only: bool = False) -> npt.NDArray[Any]:
+    def to_numpy(self, zero_copy_only: bool = False, writable: bool = False) -> npt.NDArray[Any]:
         """The values as one ndarray of shape (length,); a copy unless there is one chunk that needs none.
 
         The dtype is that of one array with the same values, also where chunks by themselves would have several, as
@@ -177,7 +178,7 @@ class ChunkedArray:
             If a copy is needed and ``zero_copy_only`` is True.
         """
         if len(self.chunks) == 1:
-            found: npt.NDArray[Any] = self.chunks[0].to_numpy(zero_copy_only)
+            found: npt.NDArray[Any] = self.chunks[0].to_numpy(zero_copy_only, writable)
             return found
         if zero_copy_only:
             raise CopyRequired(f"{len(self.chunks)} chunks have no zero-copy numpy form; go through .chunks")
@@ -356,8 +357,9 @@ def chunked_array(arrays: Any, type: DataType | str | None = None) -> ChunkedArr
 
     Parameters
     ----------
-    arrays : iterable of Array or of values, Array, or ChunkedArray
-        The chunks; values are those that :func:`shmarrow.array` accepts.
+    arrays : iterable of Array or of values, Array, ChunkedArray, or a column of another library
+        The chunks; values are those that :func:`shmarrow.array` accepts. The chunks of an object with
+        ``__arrow_c_stream__`` or ``__arrow_c_array__`` are used in place.
     type : DataType or str, optional
         The type; that of the first chunk where it is not given. Arrays have it already, other values are built with
         it.
@@ -374,10 +376,13 @@ def chunked_array(arrays: Any, type: DataType | str | None = None) -> ChunkedArr
     wanted = None if type is None else as_type(type)
     if isinstance(arrays, ChunkedArray):
         return ChunkedArray(arrays.chunks, arrays.type if wanted is None else wanted)
+    if foreign.has_data(arrays):
+        column: ChunkedArray = foreign.read("chunked_array", arrays)
+        return column if wanted is None or wanted == column.type else column.cast(wanted)
     if isinstance(arrays, (str, bytes)) or not isinstance(arrays, Iterable):
         raise InvalidType(f"expected an iterable of arrays, found {shown(arrays)}")
     chunks: list[Any] = []
-    for item in [arrays] if isinstance(arrays, Array) else arrays:
+    for item in [arrays] if isinstance(arrays, Array) or hasattr(arrays.__class__, foreign.STREAM) else arrays:
         made = item if isinstance(item, ChunkedArray) else as_array(item, "arrays", wanted)
         chunks.extend(made.chunks if isinstance(made, ChunkedArray) else [made])
         if wanted is None and chunks:

@@ -22,6 +22,7 @@ from shmarrow.layout.selection import selection
 from shmarrow.layout.sizes import buffer_bytes
 from shmarrow.naming import by_name, checked_schema, common_length, fields_at, given_fields, renamed, several
 from shmarrow.types import DataType, Field, MetadataLike, Schema
+from shmarrow.types.field import is_field, own_field
 from shmarrow.types.schema import position
 
 if TYPE_CHECKING:
@@ -43,6 +44,7 @@ class Columns(Generic[Column]):
     _schema: Schema
     num_rows: int
     from_pyarrow: ClassVar[Callable[[Any], Any]]
+    for_consumer: Callable[..., Self]
 
     # --- what a batch and a table do in their own way ---
 
@@ -135,6 +137,7 @@ class Columns(Generic[Column]):
         """
         if isinstance(arrays, np.ndarray):
             raise InvalidType("the rows of an ndarray are not columns: pass list(array.T), or [array] for one column")
+        schema = None if schema is None else checked_schema(schema)
         columns = several(arrays, "arrays")
         given = given_fields(columns, names, schema, metadata)
         made = [cls._named_column(values, field) for values, field in zip(columns, given, strict=True)]
@@ -176,6 +179,7 @@ class Columns(Generic[Column]):
         """
         if not isinstance(mapping, Mapping):
             raise InvalidType(f"expected a mapping of names to columns, found {mapping.__class__.__name__}")
+        schema = None if schema is None else checked_schema(schema)
         names, columns = by_name(mapping, schema)
         return cls.from_arrays(columns, names if schema is None else None, schema, metadata)
 
@@ -195,11 +199,12 @@ class Columns(Generic[Column]):
         InvalidType
             If a row is not a mapping.
         """
+        schema = None if schema is None else checked_schema(schema)
         rows = several(mapping, "rows")
         for i, row in enumerate(rows):
             if not isinstance(row, Mapping):
                 raise InvalidType(f"row {i}: expected a mapping of names to values, found {row.__class__.__name__}")
-        names = list(rows[0]) if schema is None and rows else [] if schema is None else checked_schema(schema).names
+        names = list(rows[0]) if schema is None and rows else [] if schema is None else schema.names
         known = set(names)
         for i, row in enumerate(rows):
             if not known.issuperset(row):
@@ -333,8 +338,10 @@ class Columns(Generic[Column]):
         return self._arranged(self._schema.set(i, field), indices, {i: made})
 
     def _new(self, field: Field | str, values: Any) -> tuple[Field, Any]:
-        if not isinstance(field, (Field, str)):
-            raise not_expected("a name or a shmarrow.Field", field)
+        if not isinstance(field, str):
+            if not is_field(field):
+                raise not_expected("a name or a shmarrow.Field", field)
+            field = own_field(field)
         column = self._named_column(self._one_column(values), field)
         made = field if isinstance(field, Field) else Field(field, column.type)
         if len(column) != self.num_rows:

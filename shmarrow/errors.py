@@ -255,15 +255,19 @@ class Limits(Settings):
         Decompressed size of the buffers of one column with its children; dictionaries count by themselves.
     dictionary_bytes : int
         Bytes of all dictionaries that one reader holds, decompressed, deltas included.
+    trusted : bool
+        True hands arrays to other libraries without checking their values first. Only for data that your own code has
+        written: out-of-range offsets, views or indices, or invalid UTF-8, can crash the process or leak its memory.
     """
 
-    __slots__ = ("buffers", "decompressed_bytes", "depth", "dictionary_bytes", "metadata_bytes", "tables")
+    __slots__ = ("buffers", "decompressed_bytes", "depth", "dictionary_bytes", "metadata_bytes", "tables", "trusted")
     metadata_bytes: int
     tables: int
     depth: int
     buffers: int
     decompressed_bytes: int
     dictionary_bytes: int
+    trusted: bool
 
     def __init__(
         self,
@@ -273,9 +277,14 @@ class Limits(Settings):
         buffers: int = 10_000_000,
         decompressed_bytes: int = 1 << 36,
         dictionary_bytes: int = 1 << 36,
+        trusted: bool = False,
     ) -> None:
         self._fix(locals())
+        if not isinstance(trusted, bool):
+            raise InvalidArgument(f"Limits.trusted must be a bool, found {shown(trusted)}")
         for name, value in self._values().items():
+            if name == "trusted":
+                continue
             if not isinstance(value, int) or isinstance(value, bool) or value < 1:
                 raise InvalidArgument(f"Limits.{name} must be an int of at least 1, found {shown(value)}")
 
@@ -283,11 +292,13 @@ class Limits(Settings):
 DEFAULT_LIMITS = Limits()
 
 
-def as_limits(limits: Any) -> Limits:
-    """The limits that a call was given; InvalidType for anything else."""
+def as_limits(limits: Any, trusted: bool = False) -> Limits:
+    """The limits that a call was given, with trust if it was asked for; InvalidType for anything else."""
     if not isinstance(limits, Limits):
         raise InvalidType(f"limits are a shmarrow.Limits, found {shown(limits)}")
-    return limits
+    if not isinstance(trusted, bool):
+        raise InvalidType(f"trusted is True or False, found {shown(trusted)}")
+    return Limits(**{**limits._values(), "trusted": True}) if trusted and not limits.trusted else limits
 
 
 EXPANDED_VALUES = 1 << 24

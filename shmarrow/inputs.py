@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
-from shmarrow.chunked import ChunkedArray
+from shmarrow import foreign
+from shmarrow.chunked import ChunkedArray, one_array
 from shmarrow.columns import Columns
-from shmarrow.errors import InvalidArgument, InvalidType, full_name, not_expected
+from shmarrow.errors import InvalidArgument, InvalidType, full_name
 from shmarrow.layout.arguments import as_array
+from shmarrow.naming import checked_schema
 from shmarrow.types import DataType, MetadataLike, Schema
+from shmarrow.types.schema import as_schema
 
 C = TypeVar("C", bound=Columns[Any])
 
@@ -27,18 +30,27 @@ def made_from(
     metadata: MetadataLike | None,
 ) -> C:
     """A batch or a table from what :func:`shmarrow.table` takes, but for batches."""
-    if isinstance(names, Schema):
+    own = as_schema(names)
+    if own is not None:
         if schema is not None:
             raise InvalidArgument("expected one schema, found two")
-        names, schema = None, names
+        names, schema = None, own
+    schema = None if schema is None else checked_schema(schema)
+    assert not isinstance(names, Schema)
     if isinstance(data, Mapping):
         if names is not None:
             raise InvalidArgument("a mapping has its own names; expected no others")
         return kind.from_pydict(data, schema, metadata)
+    if hasattr(data, "read_all") and isinstance(getattr(data, "schema", None), Schema):
+        data = data.read_all()
     frame = full_name(data) == "pandas.DataFrame"
-    if not frame and not any(hasattr(data, name) for name in _INTERFACES):
-        if hasattr(type(data), "schema") or not isinstance(data, Iterable):
-            raise not_expected("a mapping, arrays, or a data frame", data)
+    if not frame and full_name(data) in ("pandas.Series", "pandas.Index"):
+        raise InvalidType(f"a {full_name(data)} is a single column: give its name, as in {{'name': values}}")
+    if not frame and not foreign.has_data(data) and not isinstance(data, Columns):
+        if hasattr(type(data), "schema") or not isinstance(data, Iterable) or foreign.next_step(data):
+            raise InvalidType(
+                f"expected a mapping, arrays, or a data frame, found {full_name(data)}{foreign.next_step(data)}"
+            )
         return kind.from_arrays(data, names, schema, metadata)
     if names is not None:
         raise InvalidArgument("a data frame has its own names; expected no others")
@@ -46,22 +58,18 @@ def made_from(
         return _from_pandas(kind, data, schema, metadata)
     if schema is not None and metadata is not None:
         raise InvalidArgument("a schema has its own metadata; expected one or the other")
-    known = full_name(data) == f"pyarrow.{kind.__name__}"  # whose chunks and metadata stay
-    found = kind.from_pyarrow(data) if known else kind.from_struct_array(_structs(data))
+    if isinstance(data, Columns):
+        columns = [one_array(column) for column in data.columns]
+        found = data if isinstance(data, kind) else kind._over(data.schema, columns, data.num_rows)
+    else:
+        found = foreign.read(_KINDS[kind.__name__], data)
     if schema is not None:
-        return found.cast(schema)
+        return found if found.schema.equals(schema, check_metadata=True) else found.cast(schema)
     return found if metadata is None else found.replace_schema_metadata(metadata)
 
 
-def _structs(data: Any) -> Any:
-    found = as_array(data, "structs")
-    if found.type.layout != "struct":
-        raise InvalidType(f"a {full_name(data)} is a single column: give its name, as in {{'name': values}}")
-    return found
-
-
-_INTERFACES = ("__arrow_c_stream__", "__arrow_c_array__")
-"""What data frames of other libraries have: methods that give rows as structs."""
+_KINDS = {"RecordBatch": "record_batch", "Table": "table"}
+"""What reads the rows of another library's objects, by the class that they become."""
 
 
 def _from_pandas(kind: type[C], frame: Any, schema: Schema | None, metadata: MetadataLike | None) -> C:

@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 
 from shmarrow.errors import FieldNotFound, InvalidArgument, InvalidType, full_name, not_expected, shown
 from shmarrow.types import Field, MetadataLike, Schema
+from shmarrow.types.schema import as_schema
 
 T = TypeVar("T")
 
@@ -126,10 +127,11 @@ def given_fields(
 
 
 def checked_schema(schema: Any) -> Schema:
-    """A schema; InvalidType for anything else."""
-    if not isinstance(schema, Schema):
+    """A schema, of any library; InvalidType for anything else."""
+    found = as_schema(schema)
+    if found is None:
         raise not_expected("a shmarrow.Schema", schema)
-    return schema
+    return found
 
 
 def common_length(columns: Sequence[Any], schema: Schema) -> int:

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from shmarrow import import_hooks
+from shmarrow import foreign, import_hooks
 from shmarrow.batch import RecordBatch
 from shmarrow.bitmap import Mask
 from shmarrow.chunked import ChunkedArray
@@ -24,6 +24,7 @@ from shmarrow.naming import checked_schema, several, with_nulls
 from shmarrow.pickling import travels
 from shmarrow.places import cut, places, sorted_places, starts_of
 from shmarrow.types import DataType, MetadataLike, Schema, struct, unify_schemas
+from shmarrow.types.schema import as_schema
 
 
 @travels
@@ -66,10 +67,8 @@ class Table(Columns[ChunkedArray]):
         InvalidType
             If a batch has other fields.
         """
-        items = several(batches, "record batches")
-        for item in items:
-            if not isinstance(item, RecordBatch):
-                raise not_expected("a list of shmarrow.RecordBatch", item)
+        items = [own_batch(item, "a list of shmarrow.RecordBatch") for item in several(batches, "record batches")]
+        schema = None if schema is None else checked_schema(schema)
         whole = "the schema"
         if schema is None:
             if not items:
@@ -85,9 +84,7 @@ class Table(Columns[ChunkedArray]):
         if isinstance(values, (list, tuple)) and values and all(isinstance(item, Array) for item in values):
             column: Any = ChunkedArray(values)
         else:
-            chunked = hasattr(values, "iterchunks") and not isinstance(values, ChunkedArray) and values.num_chunks
-            parts = [as_column(chunk, None) for chunk in values.iterchunks()] if chunked else []
-            column = ChunkedArray(parts) if chunked else as_column(values, type)
+            column = foreign.read("chunked_array", values) if foreign.has_stream(values) else as_column(values, type)
             column = column if isinstance(column, ChunkedArray) else ChunkedArray([column])
         return column if type is None else column.cast(type)
 
@@ -260,6 +257,23 @@ def _empty_table(schema: Schema) -> Table:
 Schema.empty_table = _empty_table
 
 
+def rows_of(data: Any) -> RecordBatchReader:
+    """A reader over rows of any library, for code that goes through them once; the errors of :meth:`from_stream`."""
+    if full_name(data) == "pandas.DataFrame":
+        data = table(data)
+    return RecordBatchReader.from_stream(data)
+
+
+def own_batch(batch: Any, expected: str) -> RecordBatch:
+    """A record batch of any library as ours; InvalidType for anything else."""
+    if isinstance(batch, RecordBatch):
+        return batch
+    if not foreign.has_data(batch):
+        raise not_expected(expected, batch)
+    made: RecordBatch = foreign.read("record_batch", batch)
+    return made
+
+
 class RecordBatchReader:
     """Batches of one schema, one after another; the base of all readers of streams.
 
@@ -278,9 +292,42 @@ class RecordBatchReader:
         Raises
         ------
         InvalidType
-            If ``schema`` is not a Schema, or when a batch is read that has other fields.
+            If ``schema`` is not a schema, or when a batch is read that has other fields.
         """
         return _Batches(checked_schema(schema), iter(batches))
+
+    @staticmethod
+    def from_stream(data: Any, schema: Schema | None = None) -> RecordBatchReader:
+        """A reader over the rows of any object with ``__arrow_c_stream__`` or ``__arrow_c_array__``.
+
+        A batch is asked for when it is read, and shares the memory of the object.
+
+        Parameters
+        ----------
+        data : object
+            A data frame, a table, a reader or a query of another library.
+        schema : Schema, optional
+            What each batch is cast to.
+
+        Raises
+        ------
+        InvalidType
+            If the object has no such method, or gives single columns.
+        InvalidData, Unsupported, StorageError
+            If it fails, with its message.
+        MissingExtra
+            If nanoarrow is not installed.
+        """
+        if isinstance(data, RecordBatchReader):
+            reader: RecordBatchReader = data
+        elif isinstance(data, (RecordBatch, Table)):
+            reader = RecordBatchReader.from_batches(data.schema, data.to_batches())
+        elif hasattr(data, foreign.STREAM) or hasattr(data, foreign.ARRAY):
+            reader = foreign.read("reader", data)
+        else:
+            text = "an object with __arrow_c_stream__ or __arrow_c_array__"
+            raise InvalidType(f"expected {text}, found {full_name(data)}{foreign.next_step(data)}")
+        return reader if schema is None else _Cast(reader, checked_schema(schema))
 
     def read_next_batch(self) -> RecordBatch:
         """The next batch.
@@ -332,9 +379,7 @@ class _Batches(RecordBatchReader):
     def read_next_batch(self) -> RecordBatch:
         if self._batches is None:
             raise Closed("the reader of batches is closed")
-        batch = next(self._batches)
-        if not isinstance(batch, RecordBatch):
-            raise not_expected("a shmarrow.RecordBatch", batch)
+        batch = own_batch(next(self._batches), "a shmarrow.RecordBatch")
         if not batch._schema.equals(self.schema):
             raise InvalidType(f"a batch has other fields than the reader:\n{batch.schema}\nexpected\n{self.schema}")
         return batch
@@ -347,6 +392,20 @@ class _Batches(RecordBatchReader):
 
         state = "closed" if self._batches is None else "open"
         return line("RecordBatchReader", "of batches", *holding(None, None, len(self.schema)), state)
+
+
+class _Cast(RecordBatchReader):
+    """A reader whose batches are cast to another schema as they are read."""
+
+    def __init__(self, reader: RecordBatchReader, schema: Schema) -> None:
+        self.schema = schema
+        self._reader = reader
+
+    def read_next_batch(self) -> RecordBatch:
+        return self._reader.read_next_batch().cast(self.schema)
+
+    def close(self) -> None:
+        self._reader.close()
 
 
 def table(
@@ -383,8 +442,10 @@ def table(
     InvalidData
         If a value does not fit the schema.
     """
-    if isinstance(names, Schema) and schema is None:
-        names, schema = None, names
+    own = as_schema(names)
+    if own is not None and schema is None:
+        names, schema = None, own
+    schema = None if schema is None else checked_schema(schema)
     found = _batches_of(data)
     if found is None:
         return made_from(Table, data, names, schema, metadata)
@@ -407,9 +468,14 @@ def _batches_of(data: Any) -> tuple[Schema | None, Sequence[RecordBatch]] | None
         return data.schema, data.batches
     if hasattr(data, "read_all") and isinstance(getattr(data, "schema", None), Schema):
         return data.schema, data.read_all().batches
-    if isinstance(data, (list, tuple)) and data and all(isinstance(item, RecordBatch) for item in data):
+    if isinstance(data, (list, tuple)) and data and all(_is_batch(item) for item in data):
         return None, data
     return None
+
+
+def _is_batch(item: Any) -> bool:
+    """Whether an item is a record batch, of any library, and no column."""
+    return isinstance(item, RecordBatch) or (foreign.has_data(item) and type(item).__name__ == "RecordBatch")
 
 
 # --- one after another ------------------------------------------------------------------------------------------

@@ -46,16 +46,16 @@ def block_at(number: int, field: int) -> int:
 # --- files that are none, or not whole ------------------------------------------------------------------------------
 
 BAD_FILES: dict[str, tuple[bytes, str]] = {
-    "empty": (b"", r"an Arrow file has at least 18 bytes, found 0"),
+    "empty": (b"", r"expected an Arrow file, found an empty one"),
     "short": (b"ARROW1\0\0ARROW1", r"an Arrow file has at least 18 bytes, found 14"),
-    "text": (b"what is this" * 10, r"no Arrow file: expected b'ARROW1' at its start, found b'what i'"),
-    "a stream": (STREAM, r"no Arrow file: expected b'ARROW1' at its start, .*; it is a stream; open_stream reads it"),
-    "parquet": (b"PAR1" + bytes(100) + b"PAR1", r"no Arrow file: expected b'ARROW1' at its start, found b'PAR1"),
+    "text": (b"what is this" * 10, r"expected an Arrow file, found text$"),
+    "a stream": (STREAM, r"expected an Arrow file, found an Arrow stream; ipc\.open_stream reads it"),
+    "parquet": (b"PAR1" + bytes(100) + b"PAR1", r"expected an Arrow file, found a Parquet file; pyarrow\.parquet"),
     "cut": (
         FILE[:-1],
-        rf"the file is cut: expected b'ARROW1' at its end, \[{len(FILE) - 7}, {len(FILE) - 1}\), found b'",
+        rf"the file is truncated, .*: expected b'ARROW1' at its end, \[{len(FILE) - 7}, {len(FILE) - 1}\), found b'",
     ),
-    "cut in the middle": (FILE[: len(FILE) // 2], r"the file is cut: expected b'ARROW1' at its end"),
+    "cut in the middle": (FILE[: len(FILE) // 2], r"the file is truncated, .*: expected b'ARROW1' at its end"),
     "a footer size of 0": (changed(FILE, len(FILE) - 10, "<i", 0), r"the footer says that it has 0 bytes, but \d+ are"),
     "a negative footer size": (
         changed(FILE, len(FILE) - 10, "<i", -5),
@@ -178,8 +178,8 @@ _SCHEMA, _FIRST, _SECOND = wire.messages(STREAM)
 BAD_STREAMS: dict[str, tuple[bytes, type[Exception], str]] = {
     "nothing": (b"", sa.InvalidData, r"the stream ends before its schema"),
     "only an end": (STREAM[-8:], sa.InvalidData, r"the stream ends before its schema"),
-    "text": (b"this is no stream of Arrow's", sa.InvalidData, r"expected a message at 0, found text"),
-    "a file": (FILE, sa.InvalidData, r"expected a message at 0, found an Arrow file; open_file reads it"),
+    "text": (b"this is no stream of Arrow's", sa.InvalidData, r"expected an Arrow message at 0, found text$"),
+    "a file": (FILE, sa.InvalidData, r"expected an Arrow message at 0, found an Arrow file; ipc\.open_file reads it"),
     "no schema": (wire.stream_from([_FIRST]), sa.InvalidData, r"begins with a RecordBatch, expected a Schema"),
     "two schemas": (wire.stream_from([_SCHEMA, _SCHEMA, _FIRST]), sa.InvalidData, r"a second schema in one stream"),
     "cut metadata": (
@@ -442,11 +442,10 @@ def test_options_that_make_no_sense(options: dict[str, Any]) -> None:
         IpcWriteOptions(**options)
 
 
-@pytest.mark.parametrize(("codec", "level"), [("zstd", 1000), ("zstd", -(1 << 20)), ("lz4", 1 << 40)])
+@pytest.mark.parametrize(("codec", "level"), [("zstd", 23), ("zstd", -(1 << 20)), ("lz4", 17), ("lz4", 1 << 40)])
 def test_compression_levels_that_do_not_exist(codec: str, level: Any) -> None:
-    writer = sa.ipc.new_file(io.BytesIO(), BATCH.schema, IpcWriteOptions(compression=codec, compression_level=level))
-    with pytest.raises(sa.InvalidArgument, match=f"{codec.upper()} is an int from"):
-        writer.write(BATCH)
+    with pytest.raises(sa.InvalidArgument, match=f"compression_level of {codec} is .* found {level}"):
+        IpcWriteOptions(compression=codec, compression_level=level)
 
 
 def test_a_file_that_shrinks_under_its_name(tmp_path: Path) -> None:
@@ -455,10 +454,10 @@ def test_a_file_that_shrinks_under_its_name(tmp_path: Path) -> None:
     with sa.ipc.new_file(path, BATCH.schema, mode=0o600) as writer:
         writer.write(BATCH)
     os.truncate(path, 200)
-    with pytest.raises(sa.InvalidData, match="cut"):
+    with pytest.raises(sa.InvalidData, match="truncated"):
         sa.ipc.open_file(path)
     os.truncate(path, 0)
-    with pytest.raises(sa.InvalidData, match="found 0"):
+    with pytest.raises(sa.InvalidData, match="found an empty one"):
         sa.ipc.open_file(path)
 
 

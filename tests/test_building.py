@@ -378,10 +378,10 @@ def test_polars() -> None:
     assert sa.array(pl.Series(["a", "b", "a"], dtype=pl.Categorical)).type.layout == "dictionary"
 
 
-def test_without_pyarrow_its_extra_is_named() -> None:
+def test_without_nanoarrow_its_extra_is_named() -> None:
     pytest.importorskip("polars")
     code = (
-        "import sys; sys.modules['pyarrow'] = None\n"
+        "import sys; sys.modules['nanoarrow'] = None\n"
         "import polars, shmarrow as sa\n"
         "try:\n    sa.array(polars.Series([1]))\n"
         "except sa.MissingExtra as error:\n    print('shmarrow[arrow]' in str(error))"

@@ -92,9 +92,9 @@ def test_after_closing_each_method_says_so(kind: str, batch: sa.RecordBatch, tmp
     calls = [lambda: reader.get_batch(0), reader.read_all, lambda: next(iterator)]
     if kind == "file":
         calls += [lambda: reader.metadata, lambda: reader.num_rows, lambda: reader[0], lambda: reader.dictionaries]
-        assert reader.num_record_batches == 1
     else:
-        calls += [reader.read_next_batch, lambda: reader.num_record_batches]
+        calls += [reader.read_next_batch]
+    calls += [lambda: reader.num_record_batches, lambda: len(reader)]
     for call in calls:
         with pytest.raises(sa.Closed, match="is closed"):
             call()

@@ -89,25 +89,10 @@ TABLE = sa.table({"a": [1, 2, 3]})
 BATCH = sa.record_batch({"a": [1, 2, 3]})
 
 WRONG: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
-    "type of pyarrow": (
-        lambda: sa.array([1], pa.int8()),
-        sa.InvalidType,
-        "expected a DataType or the name of one, found pyarrow.DataType; shmarrow.DataType.from_pyarrow converts it",
-    ),
-    "derived type of pyarrow": (
-        lambda: sa.array([1]).cast(pa.list_(pa.int8())),
-        sa.InvalidType,
-        "expected a DataType or the name of one, found pyarrow.ListType; shmarrow.DataType.from_pyarrow converts it",
-    ),
     "predicate of a type of pyarrow": (
         lambda: sa.types.is_string(pa.string()),
         sa.InvalidType,
         "is_string: expected a DataType, found pyarrow.DataType; shmarrow.DataType.from_pyarrow converts it",
-    ),
-    "schema with a type of pyarrow": (
-        lambda: sa.schema([("a", pa.int8())]),
-        sa.InvalidType,
-        "expected a DataType or the name of one, found pyarrow.DataType; shmarrow.DataType.from_pyarrow converts it",
     ),
     "number for a type": (
         lambda: sa.array([1], 8),  # type: ignore[call-overload]
@@ -352,18 +337,6 @@ def test_an_error_with_a_place_can_be_pickled() -> None:
 
 
 STORED: dict[str, tuple[Callable[[], Any], str]] = {
-    "frame of pandas": (
-        lambda: pd.DataFrame({"a": [1]}),
-        "a store keeps a pandas.DataFrame as a table: put shmarrow.table(frame) instead",
-    ),
-    "reader": (
-        TABLE.to_reader,
-        "a store does not read from readers: put reader.read_all() instead",
-    ),
-    "reader of pyarrow": (
-        lambda: pa.table({"a": [1]}).to_reader(),
-        "a store does not read from readers: put reader.read_all() instead",
-    ),
     "hours": (
         lambda: np.zeros(2, "M8[h]"),
         "a store keeps an ndarray as a tensor, which has numbers and no nulls, found numpy.ndarray of datetime64[h]: "

@@ -153,7 +153,7 @@ def test_errors_are_one_line_and_status_1(tmp_path: Path) -> None:
             "a.json: batches[0].columns[0].VALIDITY",
         ),
         (["json-to-arrow", "--arrow", tmp_path / "b.arrow", "--json", document], "expected 3 items, found 2"),
-        (["arrow-to-json", "--arrow", document, "--json", tmp_path / "b.json"], "no Arrow file"),
+        (["arrow-to-json", "--arrow", document, "--json", tmp_path / "b.json"], "expected an Arrow file"),
         (["arrow-to-json", "--arrow", arrow, "--json", tmp_path / "no" / "b.json"], "b.json"),
         (["file-to-stream", tmp_path / "none.arrow"], "none.arrow"),
         (["stream-to-file", arrow, tmp_path / "b.arrow"], "a.arrow"),

@@ -26,6 +26,7 @@ PACKAGE = ROOT / "shmarrow"
 
 ORDER = (
     "errors",
+    "foreign",
     "states",
     "import_hooks",
     "buffer",
@@ -51,6 +52,7 @@ ORDER = (
     "integration",
     "store",
     "interchange",
+    "torch",
     "spark",
     "cli",
     "__main__",
@@ -79,7 +81,7 @@ PARTNERS = {
 }  # fmt: skip
 """Packages that shmarrow hands data to, and runs without."""
 
-PARTNER_LINES = {"interchange", "spark", "cli"}
+PARTNER_LINES = {"interchange", "torch", "spark", "cli"}
 
 FORBIDDEN_AT_IMPORT = PARTNERS | {
     "lz4",
@@ -176,7 +178,11 @@ def test_direction(name: str, path: Path) -> None:
         ("segment", "from . import bitmap", ["x.py:1: segment may not import shmarrow.bitmap"]),
         ("sources.mapped", "from ..segment import attach", []),
         ("segment.files", "from ..sources import Source", ["x.py:1: segment may not import shmarrow.sources"]),
-        ("batch", "import pyarrow.ipc", ["x.py:1: batch may not import pyarrow; only cli, interchange, spark may"]),
+        (
+            "batch",
+            "import pyarrow.ipc",
+            ["x.py:1: batch may not import pyarrow; only cli, interchange, spark, torch may"],
+        ),
         ("spark.share", "import pyarrow.ipc", []),
     ],
 )

@@ -173,6 +173,7 @@ ALLOWED = {
     "SparseTensor.from_scipy": FORM,
     "SparseTensor.from_torch": FORM,
     "Array.from_pyarrow": "an array or, of a chunked array, a chunked array, which stands above arrays",
+    "Array.__dlpack__": "a capsule",
     "Array.to_pyarrow": PARTNER,
     "Array.to_torch": PARTNER,
     "ChunkedArray.to_pyarrow": PARTNER,

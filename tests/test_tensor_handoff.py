@@ -92,14 +92,14 @@ def test_torch_has_mapped_memory(torch: Any, shm_name: str, dtype: str) -> None:
     pytest.importorskip("ml_dtypes", reason=EXTRA)
     array = np.array([[0, 1, 2], [3, 4, 5]]).astype(dtype)
     tensor = mapped(array, shm_name)
-    for made in (torch.from_dlpack(tensor), tensor.to_torch()):
-        assert made.data_ptr() == address(tensor.storage)
+    for made in (torch.from_dlpack(tensor), tensor.to_torch(), tensor.to_torch(writable=False)):
         expected = {"?": "bool", "u1": "uint8", "f2": "float16", "f4": "float32", "f8": "float64"}.get(dtype, dtype)
         expected = (
             {"i": "int", "u": "uint"}.get(dtype[0], "") + str(8 * int(dtype[1])) if dtype[0] in "iu" else expected
         )
         assert made.dtype == getattr(torch, expected)
         assert made.to(torch.float64).tolist() == array.astype("f8").tolist()
+    assert made.data_ptr() == address(tensor.storage)
     back = sa.Tensor.from_torch(made)
     assert back == tensor
     assert address(back.storage) == address(tensor.storage)
@@ -111,11 +111,13 @@ def test_torch_has_mapped_memory(torch: Any, shm_name: str, dtype: str) -> None:
     ids=["permuted", "gaps", "repeated", "none", "0-d"],
 )
 def test_torch_has_any_strides(torch: Any, array: Any) -> None:
-    made = sa.Tensor.from_numpy(array).to_torch()
-    assert made.shape == array.shape
+    copy = sa.Tensor.from_numpy(array).to_torch()
+    made = sa.Tensor.from_numpy(array).to_torch(writable=False)
+    assert made.shape == copy.shape == array.shape
     np.testing.assert_array_equal(made.numpy(), array)
+    np.testing.assert_array_equal(copy.numpy(), array)
     if array.size:
-        assert made.data_ptr() == address(array)
+        assert made.data_ptr() == address(array) != copy.data_ptr()
     np.testing.assert_array_equal(sa.Tensor.from_torch(made).to_numpy(), array)
 
 
@@ -157,7 +159,7 @@ def test_torch_tensors_that_have_no_form(torch: Any) -> None:
 
 def test_a_gpu_has_it_after_one_transfer(torch: Any, shm_name: str) -> None:
     tensor = mapped(np.arange(1 << 20, dtype="f4"), shm_name)
-    assert tensor.to_torch("cpu").data_ptr() == address(tensor.storage)
+    assert tensor.to_torch("cpu", writable=False).data_ptr() == address(tensor.storage)
     if not torch.cuda.is_available():
         with pytest.raises(sa.Unsupported, match="no CUDA device"), tensor.pinned():
             pass
@@ -180,7 +182,7 @@ def test_columns_are_tensors(torch: Any, shm_name: str) -> None:
         writer.write(sa.record_batch([pairs, sa.array(numbers[:6])], schema=schema))
     with sa.ipc.open_file(shm_name) as reader:
         batch = reader.get_batch(0)
-    made = batch["pairs"].to_torch()
+    made = batch["pairs"].to_torch(writable=False)
     assert made.tolist() == numbers.reshape(6, 2).tolist()
     assert made.data_ptr() == address(batch["pairs"].to_numpy())
     assert batch["numbers"].to_torch().tolist() == numbers[:6].tolist()
@@ -202,7 +204,7 @@ def test_columns_are_tensors(torch: Any, shm_name: str) -> None:
 @pytest.mark.parametrize("form", FORMS)
 def test_sparse_to_torch(torch: Any, form: str, index_type: str | None) -> None:
     tensor = FORMS[form].from_dense(MATRIX, index_type=index_type)
-    made = tensor.to_torch()
+    made = tensor.to_torch(writable=False)
     layout = {"csr": torch.sparse_csr, "csc": torch.sparse_csc}.get(form, torch.sparse_coo)
     assert made.layout is layout
     np.testing.assert_array_equal(made.to_dense().numpy(), MATRIX)

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from shmarrow import foreign
 from shmarrow.build import pandas
 from shmarrow.errors import InvalidType, MissingExtra, full_name
 
@@ -63,7 +64,8 @@ def plain(obj: Any, size: int | None, build: Callable[..., Any]) -> tuple[Any, b
         except (TypeError, ValueError, RuntimeError, NotImplementedError) as error:
             raise InvalidType(f"{full_name(obj)} does not give an ndarray: {error}") from None
     if not isinstance(obj, Iterable):
-        raise InvalidType(f"expected an ndarray or an iterable of values, found {full_name(obj)}")
+        found = full_name(obj) + foreign.next_step(obj)
+        raise InvalidType(f"expected an ndarray or an iterable of values, found {found}")
     return list(obj if size is None else islice(obj, min(size, sys.maxsize))), False
 
 

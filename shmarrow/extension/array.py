@@ -73,7 +73,7 @@ class ExtensionArray(Array, of=ExtensionType):
     def _valid(self) -> Mask:
         return self._storage._valid()  # type: ignore[no-any-return]
 
-    def to_numpy(self, zero_copy_only: bool = True) -> npt.NDArray[Any]:
+    def _to_numpy(self, zero_copy_only: bool) -> npt.NDArray[Any]:
         """The values of the storage as an ndarray; see there."""
         return self._storage.to_numpy(zero_copy_only)  # type: ignore[no-any-return]
 

@@ -39,7 +39,7 @@ class Bool8Array(ExtensionArray, of=Bool8Type):
 
     __slots__ = ()
 
-    def to_numpy(self, zero_copy_only: bool = True) -> npt.NDArray[Any]:
+    def _to_numpy(self, zero_copy_only: bool) -> npt.NDArray[Any]:
         """The values as a bool ndarray of shape (length,); a view, unless there are bytes other than 0 and 1.
 
         With nulls, if it may be a copy, an object array of True, False and None.

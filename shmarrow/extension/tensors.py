@@ -157,11 +157,11 @@ class FixedShapeTensorArray(ExtensionArray, of=FixedShapeTensorType):
         result: npt.NDArray[Any] = self._type.logical(tensors, 1)
         return result
 
-    def to_numpy(self, zero_copy_only: bool = True) -> npt.NDArray[Any]:
+    def _to_numpy(self, zero_copy_only: bool) -> npt.NDArray[Any]:
         """The ndarray of :meth:`to_numpy_ndarray`; with nulls that of the storage, if it may be a copy."""
         if zero_copy_only or not self.null_count:
             return self.to_numpy_ndarray()
-        return super().to_numpy(False)
+        return super()._to_numpy(False)
 
     def tensor(self, index: int) -> npt.NDArray[Any] | None:
         """One tensor as an ndarray of its logical shape, a read-only view; None where it is null."""

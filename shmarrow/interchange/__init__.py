@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from shmarrow import import_hooks
+from shmarrow import foreign, import_hooks
 from shmarrow.batch import RecordBatch
+from shmarrow.columns import Columns
 from shmarrow.errors import Unsupported
-from shmarrow.interchange import picklers
+from shmarrow.interchange import methods, picklers
 from shmarrow.ipc import RecordBatchFileReader
 from shmarrow.layout import Array, arguments
 from shmarrow.types import DataType, Field, Schema
@@ -49,6 +50,7 @@ def _open_chunked_doors() -> None:
     _give(ChunkedArray, "__arrow_c_stream__", _chunked_array_stream)
 
     _open_doors(ChunkedArray, "array_from_pyarrow", "chunked_array_to_pyarrow")
+    ChunkedArray.for_consumer = methods.array_for_consumer
 
 
 def _open_table_doors() -> None:
@@ -204,10 +206,22 @@ _give(RecordBatch, "__arrow_c_stream__", _batch_stream)
 _give(RecordBatchFileReader, "__arrow_c_stream__", _file_stream)
 
 
-def _array_from_arrow(value: Any) -> Any:
-    from shmarrow.interchange.arrow import array_from_arrow
+def _reader(kind: str) -> Callable[[Any], Any]:
+    """A function of :mod:`shmarrow.interchange.c_data.doors`, which is imported at the first call."""
 
-    return array_from_arrow(value)
+    def read(value: Any) -> Any:
+        from shmarrow.interchange.c_data.doors import READERS
+
+        return READERS[kind](value)
+
+    return read
+
+
+def _array_from_arrow_array(value: Any) -> Any:
+    """The array that pyarrow makes of an object with ``__arrow_array__``."""
+    from shmarrow.interchange.pyarrow import array_of
+
+    return array_of(value)
 
 
 def _open_array_doors() -> None:
@@ -218,8 +232,9 @@ def _open_array_doors() -> None:
     read_class(ChunkedArray, ChunkedArray.combine_chunks)
     read_class(RecordBatch, RecordBatch.to_struct_array)
     read_class(Table, lambda table: table.to_struct_array().combine_chunks())
-    for method in ("__arrow_array__", "__arrow_c_array__", "__arrow_c_stream__"):
-        read_interface(method, _array_from_arrow)
+    read_interface(foreign.ARRAY, foreign.READERS["array"])
+    read_interface(foreign.STREAM, foreign.READERS["array"])
+    read_interface("__arrow_array__", _array_from_arrow_array)
 
 
 def _array(values: Any, type: DataType | None) -> Any:
@@ -232,8 +247,8 @@ def _open_tensor_doors() -> None:
     from shmarrow.interchange import tensors  # noqa: F401
 
 
-def _array_to_torch(array: Array, *arguments: Any, **options: Any) -> Any:
-    """A torch tensor of the values, over the same memory; see :meth:`shmarrow.Tensor.to_torch`.
+def _array_to_torch(array: Array, device: Any = None, *, writable: bool = True) -> Any:
+    """A torch tensor of the values; see :meth:`shmarrow.Tensor.to_torch`.
 
     Raises
     ------
@@ -244,9 +259,29 @@ def _array_to_torch(array: Array, *arguments: Any, **options: Any) -> Any:
     """
     from shmarrow.interchange.torch import array_to_torch
 
-    return array_to_torch(array, *arguments, **options)
+    return array_to_torch(array, device, writable=writable)
 
 
+def _array_dlpack(array: Array, **options: Any) -> Any:
+    """The values as a DLPack capsule, over writable memory of their own; see :meth:`shmarrow.Tensor.__dlpack__`.
+
+    Raises
+    ------
+    CopyRequired
+        If the array has nulls, or its values no zero-copy form.
+    """
+    from shmarrow.tensor import Tensor
+
+    return Tensor.from_array(array).__dlpack__(**options)
+
+
+def _array_dlpack_device(array: Array) -> tuple[int, int]:
+    """The device that the memory is on: the CPU."""
+    return 1, 0
+
+
+for _kind in ("type", "field", "schema", "array", "chunked_array", "record_batch", "table", "reader"):
+    foreign.READERS[_kind] = _reader(_kind)
 arguments.builder = _array
 picklers.install()
 import_hooks.when("build", _open_array_doors)
@@ -254,3 +289,10 @@ import_hooks.when("chunked", _open_chunked_doors)
 import_hooks.when("tables", _open_table_doors)
 import_hooks.when("tensor", _open_tensor_doors)
 Array.to_torch = _array_to_torch
+Array.__dlpack__ = _array_dlpack
+Array.__dlpack_device__ = _array_dlpack_device
+_Array: Any = Array
+_Array.for_consumer = methods.array_for_consumer
+_Columns: Any = Columns
+_Columns.for_consumer = methods.columns_for_consumer
+Schema.for_consumer = methods.schema_for_consumer

@@ -3,7 +3,7 @@
 Rules kept here:
 
 * JAX asks for a version of DLPack that cannot say that memory is read-only, and never writes to memory that it did not
-  allocate itself; so it is handed an alias of the memory, and nobody else is;
+  allocate itself; so it is handed the memory as if it were writable;
 * JAX is imported when it is first needed.
 """
 
@@ -18,6 +18,7 @@ import numpy as np
 from shmarrow.interchange.partner import needed
 from shmarrow.tensor import Tensor
 from shmarrow.tensor.convert import CONVERTERS
+from shmarrow.tensor.dense import Exposed
 from shmarrow.types import MetadataLike
 
 
@@ -27,21 +28,6 @@ def partner() -> Any:
     with needed("jax", "jax"):
         import jax
     return jax
-
-
-class _Alias:
-    """The memory of a tensor, under an interface that says that it may be written to."""
-
-    def __init__(self, tensor: Tensor) -> None:
-        interface = tensor.storage.__array_interface__
-        self.tensor = tensor
-        self.__array_interface__ = {**interface, "data": (interface["data"][0], False)}
-
-    def __dlpack_device__(self) -> tuple[int, int]:
-        return self.tensor.__dlpack_device__()
-
-    def __dlpack__(self, **_: Any) -> Any:
-        return self.tensor._capsule(np.asarray(self), None)
 
 
 def tensor_to_jax(tensor: Tensor, device: Any = None) -> Any:
@@ -60,7 +46,7 @@ def tensor_to_jax(tensor: Tensor, device: Any = None) -> Any:
         If JAX has no such type.
     """
     jax = partner()
-    made = jax.dlpack.from_dlpack(_Alias(tensor))
+    made = jax.dlpack.from_dlpack(Exposed(tensor.storage, tensor._element))
     return made if device is None else jax.device_put(made, device)
 
 

@@ -2,8 +2,9 @@
 
 Rules kept here:
 
-* what torch gets on the CPU is the memory itself, also where that is a read-only mapping: writing to such a tensor ends
-  the process, so ``clone()`` first what is to be changed. Types that torch has not are refused by their name;
+* torch has no read-only tensors, so what it gets on the CPU is its own: private pages of the mapping, or a copy. The
+  shared memory itself is handed out on request, and is what transfers to other devices read;
+* types that torch has not are refused by their name;
 * the index of a sparse tensor is checked, value by value, before torch has it;
 * torch is imported when it is first needed.
 """
@@ -30,7 +31,7 @@ from shmarrow.tensor import (
     Tensor,
 )
 from shmarrow.tensor.convert import CONVERTERS
-from shmarrow.tensor.dense import as_dim_names
+from shmarrow.tensor.dense import Exposed, as_dim_names, own_elements
 from shmarrow.tensor.element import ML_DTYPES, NDArray, as_element
 from shmarrow.types import MetadataLike, as_metadata
 
@@ -46,21 +47,40 @@ def partner() -> Any:
 # --- dense ------------------------------------------------------------------------------------------------------
 
 
-def tensor_to_torch(tensor: Tensor, device: Any = None) -> Any:
-    """The elements as a ``torch.Tensor`` over the same memory; on another device, after one transfer.
+def tensor_to_torch(tensor: Tensor, device: Any = None, *, writable: bool = True) -> Any:
+    """The elements as a ``torch.Tensor``.
 
     Parameters
     ----------
     device : torch.device or str, optional
-        Where the tensor is to be; the CPU, where it is, by default.
+        Where the tensor is to be; the CPU by default. Another device gets the elements by one transfer from the shared
+        memory.
+    writable : bool
+        True gives a tensor that may be written to, and whose changes nobody else sees: neither the object or file, nor
+        other tensors, those of another call included. Where the elements are mapped it lies over private pages of the
+        mapping: reading costs nothing, writing costs the pages that are written. Less than 64 KiB, and memory that is
+        not mapped, are copied.
+
+        False gives the shared memory itself, never a copy. torch has no read-only tensors: writing to such a one ends
+        the process where it is mapped, and changes an immutable object where it is not.
 
     Raises
     ------
     ExportRefused
-        If torch has no such type, or elements lie at no multiples of their size.
+        If torch has no such type, or ``writable`` is False and elements lie at no multiples of their size.
+    StorageError
+        If ``writable`` is True and the mapped file was truncated.
+    LimitExceeded
+        If there is no memory for a copy.
     """
-    made = partner().from_dlpack(tensor)
+    torch = partner()
+    shared = not (writable and _is_cpu(device))
+    made = torch.from_dlpack(Exposed(tensor.storage, tensor._element) if shared else tensor)
     return made if device is None else made.to(device)
+
+
+def _is_cpu(device: Any) -> bool:
+    return device is None or partner().device(device).type == "cpu"
 
 
 def tensor_from_torch(
@@ -94,25 +114,31 @@ def tensor_from_torch(
     return Tensor(storage, element, as_dim_names(dim_names, storage.ndim), as_metadata(metadata))
 
 
-def array_to_torch(array: Array, device: Any = None) -> Any:
-    """A column of numbers, fixed-size lists or tensors of one shape as one ``torch.Tensor`` over the same memory.
+def array_to_torch(array: Array, device: Any = None, *, writable: bool = True) -> Any:
+    """A column of numbers, fixed-size lists or tensors of one shape as one ``torch.Tensor``; see `tensor_to_torch`.
 
     Raises
     ------
     CopyRequired
         If there are nulls, or numpy has no zero-copy form of the values.
     """
-    return tensor_to_torch(Tensor.from_array(array), device)
+    return tensor_to_torch(Tensor.from_array(array), device, writable=writable)
 
 
 # --- sparse -----------------------------------------------------------------------------------------------------
 
 
-def sparse_to_torch(tensor: SparseTensor, device: Any = None) -> Any:
+def sparse_to_torch(tensor: SparseTensor, device: Any = None, *, writable: bool = True) -> Any:
     """The same sparse tensor in torch: COO, CSR and CSC each as itself, CSF as COO.
 
-    Values and index are shared, but an index of other integers than torch takes, int64 for COO, int32 and int64 for the
-    others, is converted.
+    An index of other integers than torch takes, int64 for COO, int32 and int64 for the others, is converted.
+
+    Parameters
+    ----------
+    device : torch.device or str, optional
+        Where the tensor is to be; the CPU by default.
+    writable : bool
+        As for :meth:`Tensor.to_torch`, for the values and the index.
 
     Raises
     ------
@@ -122,31 +148,32 @@ def sparse_to_torch(tensor: SparseTensor, device: Any = None) -> Any:
         If torch has no such type of elements.
     """
     torch = partner()
+    tensor.validate(full=True)
+    given = (tensor.storage, *tensor._index()) if writable and _is_cpu(device) else ()
     if isinstance(tensor, SparseCSFTensor):
         tensor = tensor.to_coo()
-    tensor.validate(full=True)
+
+    def part(array: NDArray, dtype: str | None = None) -> Any:
+        """A tensor over a part; the memory itself where it was made here, by a conversion."""
+        if dtype is not None:
+            array = array.astype(dtype, copy=False)
+        if any(np.may_share_memory(array, one) for one in given):
+            array = own_elements(array)
+        return torch.from_dlpack(Exposed(array, tensor._element if dtype is None else as_element(array.dtype)))
+
     if isinstance(tensor, SparseMatrix):
         tensor = tensor.coalesced()
         make = torch.sparse_csr_tensor if tensor.axis == 0 else torch.sparse_csc_tensor
-        dtypes = {tensor.indptr.dtype, tensor.indices.dtype}
-        dtype = np.dtype("<i4") if dtypes == {np.dtype("<i4")} else np.dtype("<i8")
-        index = [_shared(part.astype(dtype, copy=False)) for part in (tensor.indptr, tensor.indices)]
-        made = make(*index, _values(tensor), tensor.shape, check_invariants=False)
+        dtype = "<i4" if {tensor.indptr.dtype, tensor.indices.dtype} == {np.dtype("<i4")} else "<i8"
+        index = [part(tensor.indptr, dtype), part(tensor.indices, dtype)]
+        made = make(*index, part(tensor.storage), tensor.shape, check_invariants=False)
     else:
         assert isinstance(tensor, SparseCOOTensor)
-        indices = _shared(tensor.indices.T.astype(np.int64, copy=False))
-        made = torch.sparse_coo_tensor(
-            indices, _values(tensor), tensor.shape, is_coalesced=tensor.is_canonical or None, check_invariants=False
-        )
+        canonical = tensor.is_canonical or None
+        index = part(tensor.indices, "<i8").T
+        values = part(tensor.storage)
+        made = torch.sparse_coo_tensor(index, values, tensor.shape, is_coalesced=canonical, check_invariants=False)
     return made if device is None else made.to(device)
-
-
-def _values(tensor: SparseTensor) -> Any:
-    return partner().from_dlpack(Tensor(tensor.storage, tensor._element))
-
-
-def _shared(array: NDArray) -> Any:
-    return partner().from_dlpack(Tensor(array, as_element(array.dtype)))
 
 
 def sparse_from_torch(

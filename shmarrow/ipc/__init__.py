@@ -144,6 +144,7 @@ def open_file(
     memory_map: bool = True,
     zero_copy_only: bool = False,
     included_fields: Iterable[int | str] | None = None,
+    trusted: bool = False,
 ) -> RecordBatchFileReader:
     """A reader of the file format.
 
@@ -160,6 +161,9 @@ def open_file(
         True refuses batches that are compressed, as they cannot be had without a copy.
     included_fields : iterable of int and str, optional
         The columns to read, by position or by name; all of them where it is not given.
+    trusted : bool
+        True hands arrays to other libraries without checking their values first: offsets, views, indices and UTF-8.
+        Only for data that your own code has written; anything else could crash the process or leak its memory.
 
     Raises
     ------
@@ -172,7 +176,7 @@ def open_file(
     InvalidType
         If the source is a text file, or no source at all.
     """
-    limits = as_limits(limits)
+    limits = as_limits(limits, trusted)
     return RecordBatchFileReader(open_source(source, memory_map), limits, zero_copy_only, included_fields)
 
 
@@ -182,6 +186,7 @@ def open_stream(
     limits: Limits = DEFAULT_LIMITS,
     memory_map: bool = True,
     included_fields: Iterable[int | str] | None = None,
+    trusted: bool = False,
 ) -> RecordBatchStreamReader | MappedStreamReader:
     """A reader of the streaming format: an iterator of record batches.
 
@@ -191,7 +196,7 @@ def open_stream(
     """
     from shmarrow.ipc.stream.reader import MappedStreamReader, RecordBatchStreamReader
 
-    limits = as_limits(limits)
+    limits = as_limits(limits, trusted)
     opened = open_source(source, memory_map, sequential=True)
     kind: Any = RecordBatchStreamReader if opened.data is None else MappedStreamReader
     return kind(opened, limits, included_fields)  # type: ignore[no-any-return]

@@ -98,11 +98,20 @@ class IpcWriteOptions(Settings):
                 raise InvalidType(f"{name} cannot be {shown(value)}")
         if self.compression_level is not None and self.compression is None:
             raise InvalidArgument(f"compression_level {self.compression_level} needs a compression, found None")
+        if self.compression is not None and self.compression_level is not None:
+            (least, most), level = _LEVELS[self.compression], self.compression_level
+            if not least <= level <= most:
+                raise InvalidArgument(
+                    f"compression_level of {self.compression} is {least} to {most}, found {shown(level)}"
+                )
         if self.alignment < 8 or self.alignment & (self.alignment - 1):
             raise InvalidArgument(f"alignment is a power of two of at least 8, found {self.alignment}")
         if not 0 <= self.min_space_savings <= 1:
             raise InvalidArgument(f"min_space_savings lies between 0 and 1, found {self.min_space_savings}")
 
+
+_LEVELS = {"lz4": (-65536, 16), "zstd": (-131072, 22)}
+"""The levels of each codec, from the fastest to the smallest output: those that its library takes."""
 
 DEFAULT_OPTIONS = IpcWriteOptions()
 
@@ -112,5 +121,6 @@ def as_options(options: IpcWriteOptions | None) -> IpcWriteOptions:
     if options is None:
         return DEFAULT_OPTIONS
     if not isinstance(options, IpcWriteOptions):
-        raise InvalidType(f"options are a shmarrow.ipc.IpcWriteOptions, found {full_name(options)}")
+        hint = f"; pass IpcWriteOptions(compression={options!r})" if options in ("lz4", "zstd") else ""
+        raise InvalidType(f"options are a shmarrow.ipc.IpcWriteOptions, found {full_name(options)}{hint}")
     return options

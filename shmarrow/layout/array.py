@@ -38,6 +38,7 @@ from shmarrow.layout.preview import Budget, clip, preview_items
 from shmarrow.layout.sizes import buffer_bytes, referenced_bytes
 from shmarrow.layout.validation import has_required
 from shmarrow.pickling import packed, travels, unpacked
+from shmarrow.segment.mappings import own
 from shmarrow.types import DataType, as_type
 
 if TYPE_CHECKING:
@@ -85,6 +86,9 @@ class Array(LayoutHooks):
     from_pyarrow: ClassVar[Callable[[Any], Any]]
     to_pyarrow: Callable[[], Any]
     to_torch: Callable[..., Any]
+    __dlpack__: Callable[..., Any]
+    __dlpack_device__: Callable[..., tuple[int, int]]
+    for_consumer: Callable[..., Self]
 
     def __init_subclass__(cls, late: bool = False, of: type[DataType] | None = None) -> None:
         if of is not None:
@@ -238,20 +242,32 @@ class Array(LayoutHooks):
 
     tolist = to_pylist
 
-    def to_numpy(self, zero_copy_only: bool = True) -> npt.NDArray[Any]:
-        """The values as an ndarray of shape (length,).
+    def to_numpy(self, zero_copy_only: bool = True, writable: bool = False) -> npt.NDArray[Any]:
+        """The values as an ndarray of shape (length,), or (length, list_size, ...) for fixed-size lists.
 
         Parameters
         ----------
         zero_copy_only : bool
-            True refuses whatever needs a copy. With False, nulls become NaN (integers then float64) or NaT, else None
-            in an object array; types that numpy does not have become object arrays of Python values.
+            True refuses values whose numpy form differs from what is in memory. With False, nulls become NaN (integers
+            then float64) or NaT, else None in an object array; types that numpy does not have become object arrays of
+            Python values.
+        writable : bool
+            False gives a read-only view where there is one. With True the result may be written to, and is seen by
+            nobody else: where the values are mapped, over private pages of the mapping, which cost only the pages that
+            are written (from 64 KiB on), else it is a copy.
 
         Raises
         ------
         CopyRequired
-            If a copy is needed and ``zero_copy_only`` is True.
+            If the values have to be converted and ``zero_copy_only`` is True.
+        StorageError
+            If ``writable`` is True and the mapped file was truncated.
         """
+        values = self._to_numpy(zero_copy_only)
+        return own(values) if writable else values
+
+    def _to_numpy(self, zero_copy_only: bool) -> npt.NDArray[Any]:
+        """The values as an ndarray: a read-only view, or memory that nobody else has."""
         if zero_copy_only:
             raise CopyRequired(f"{self._type} has no zero-copy numpy form; call to_numpy(zero_copy_only=False)")
         values = self.to_pylist()

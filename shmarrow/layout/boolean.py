@@ -36,9 +36,9 @@ class BooleanArray(Array):
         assert data is not None
         return bitmap.unpack(data, self._offset, self._length)
 
-    def to_numpy(self, zero_copy_only: bool = True) -> npt.NDArray[Any]:
+    def _to_numpy(self, zero_copy_only: bool) -> npt.NDArray[Any]:
         if zero_copy_only or self.null_count:
-            return super().to_numpy(zero_copy_only)
+            return super()._to_numpy(zero_copy_only)
         return self.values
 
     def _value(self, index: int) -> Any:

@@ -169,11 +169,11 @@ class DictionaryArray(Array):
             f"but the dictionary has {len(self._dictionary_())} values"
         )
 
-    def to_numpy(self, zero_copy_only: bool = True) -> npt.NDArray[Any]:
+    def _to_numpy(self, zero_copy_only: bool) -> npt.NDArray[Any]:
         if zero_copy_only:
-            return super().to_numpy(True)
+            return super()._to_numpy(True)
         if self._type.value_type.layout not in ("primitive", "bool"):
-            return super().to_numpy(False)
+            return super()._to_numpy(False)
         result: npt.NDArray[Any] = self.decode().to_numpy(False)
         return result
 

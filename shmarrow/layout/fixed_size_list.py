@@ -37,7 +37,7 @@ class FixedSizeListArray(Lists):
         size = self._type.list_size
         return self.values.slice(self._offset * size, self._length * size)
 
-    def to_numpy(self, zero_copy_only: bool = True) -> npt.NDArray[Any]:
+    def _to_numpy(self, zero_copy_only: bool) -> npt.NDArray[Any]:
         """The values as an ndarray of shape (length, list_size, ...), without a copy where the child has one.
 
         With nulls, and with children that numpy does not have, an object array of Python lists is made, if
@@ -46,7 +46,7 @@ class FixedSizeListArray(Lists):
         if self.null_count:
             if zero_copy_only:
                 raise CopyRequired(f"{self._type} with {counted(self.null_count, 'null')} has no zero-copy numpy form")
-            return super().to_numpy(False)
+            return super()._to_numpy(False)
         inner: npt.NDArray[Any] = self._window().to_numpy(zero_copy_only)
         return inner.reshape(self._length, self._type.list_size, *inner.shape[1:])
 

@@ -13,7 +13,7 @@ those whose nulls are not, or not only, those of a validity bitmap   ``_logical_
                                                                      ``_check_null_count``
 those that have a cast                                               ``_cast``, ``_cast_from``
 those that can do better than the default                            ``_item``, ``_run_starts``, ``_value_preview``,
-                                                                     ``_item_preview``, ``_check_slots``, ``to_numpy``,
+                                                                     ``_item_preview``, ``_check_slots``, ``_to_numpy``,
                                                                      ``_gather_valid``, ``_take_runs``
 ===================================================================  ==================================================
 

@@ -43,7 +43,7 @@ class PrimitiveArray(Array):
         """
         return view_of(self._buffers[1], self._type.storage, self._offset, self._length)
 
-    def to_numpy(self, zero_copy_only: bool = True) -> npt.NDArray[Any]:
+    def _to_numpy(self, zero_copy_only: bool) -> npt.NDArray[Any]:
         dtype = self._type.numpy_dtype
         if dtype is None or (self._null_count and self.null_count):
             return self._to_numpy_copy(zero_copy_only)
@@ -68,7 +68,7 @@ class PrimitiveArray(Array):
         mask = self._mask()
         dtype = _copied_dtype(self._type)
         if dtype is None or dtype.kind not in "fMm":
-            return super().to_numpy(False)
+            return super()._to_numpy(False)
         if dtype.kind in "Mm":
             result = self.values.astype("i8").view(dtype)
         elif self.values.dtype.kind == "f":

@@ -125,9 +125,9 @@ class RunEndEncodedArray(Array, late=True):
         values = array._cast_values(first, ends, target.value_type, safe)
         return make_array(target, len(array), [], 0, 0, [_run_end_array(target, ends), values])
 
-    def to_numpy(self, zero_copy_only: bool = True) -> npt.NDArray[Any]:
+    def _to_numpy(self, zero_copy_only: bool) -> npt.NDArray[Any]:
         if zero_copy_only:
-            return super().to_numpy(True)
+            return super()._to_numpy(True)
         check_slots(self)
         result: npt.NDArray[Any] = self.decode().to_numpy(False)
         return result

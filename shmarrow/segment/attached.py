@@ -210,7 +210,7 @@ def attach_path(
         finally:
             os.close(fd)
     except OSError as error:
-        raise refused(error, "attach to", name, path) from None
+        raise refused(error, "attach to" if is_shm(name) else "open", name, path) from None
     except ValueError:
         raise became_smaller("attach to", name, size) from None
     return Segment(name, path, data, found)

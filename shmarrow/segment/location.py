@@ -48,6 +48,8 @@ def resolve(where: Location) -> tuple[str, str]:
         raise InvalidType(f"expected a path or {SHM_SCHEME}NAME, found {type(where).__name__}")
     try:
         name = decoded(where)
+        if name.startswith("~/"):
+            name = os.path.expanduser(name)
         if name.isascii() and "\0" not in name and not name.startswith(SHM_SCHEME):
             last = name[name.rfind("/") + 1 :]
             if last not in ("", ".", "..") and not last.startswith(TEMP_PREFIX):
@@ -124,7 +126,10 @@ def not_regular(found: os.stat_result) -> OSError:
     kinds = {"d": "directory", "p": "FIFO", "s": "socket", "c": "character device", "b": "block device"}
     code = errno.EISDIR if kind == "d" else errno.EINVAL
     text = f"expected a regular file, found a {kinds.get(kind, 'special file')}"
-    return OSError(code, text if kind == "d" else f"{text}; open it and pass the file object")
+    hint = "open it and pass the file object"
+    if kind == "d":
+        hint = "pass one of the files in it; shmarrow.Store opens a store"
+    return OSError(code, f"{text}; {hint}")
 
 
 def taken(name: str) -> ObjectExists:
@@ -143,15 +148,21 @@ def became_smaller(action: str, name: str, size: int) -> StorageError:
     )
 
 
+def not_a_path(name: str) -> str:
+    """What to do with a URL, which no path is."""
+    scheme, _, rest = name.partition("://")
+    if scheme == "file":
+        return f"a URL is not a path; pass {'/' + rest.partition('/')[2]!r}"
+    return f"a URL is not a path; pass a file object, such as fsspec.open({name!r}).open(), or download the file first"
+
+
 def refused(error: OSError, action: str, name: str, path: str, hint: str = "") -> StorageError:
     """The error for what the operating system refused, with the numbers that explain it."""
     if not hint:
         if error.errno == errno.ENOENT and "://" in name:
-            hint = (
-                "only paths and shm: names are opened by name; pass the file object that fsspec.open(...).open() gives"
-            )
+            hint = not_a_path(name)
         elif error.errno == errno.ENOENT:
-            hint = "it was never published, or it was removed already"
+            hint = _absence(name, path)
         elif error.errno in (errno.ENOSPC, errno.EDQUOT):
             hint = _space(path)
         elif error.errno in (errno.EACCES, errno.EPERM):
@@ -161,6 +172,23 @@ def refused(error: OSError, action: str, name: str, path: str, hint: str = "") -
         elif error.errno == errno.ELOOP:
             hint = "no symbolic link is followed here, as somebody else may have placed it"
     return storage_error(error, action, name, hint)
+
+
+def _absence(name: str, path: str) -> str:
+    """Why there may be nothing of this name."""
+    if is_shm(name):
+        return "it was never published, or it was removed already"
+    directory = os.path.dirname(path) or os.curdir
+    if not os.path.isdir(directory):
+        return f"there is no directory {directory!r}"
+    if any(mark in name for mark in "*?"):
+        return "patterns are not expanded; pass one file at a time, as from glob.glob"
+    if os.path.isabs(path):
+        return ""
+    try:
+        return f"the current directory is {os.getcwd()!r}"
+    except OSError:
+        return "the current directory was removed"
 
 
 def _space(path: str) -> str:

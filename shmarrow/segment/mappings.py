@@ -223,25 +223,9 @@ def _owner(memory: Any) -> Any:
 # --- writable memory --------------------------------------------------------------------------------------------
 
 
-class PrivatePages:
-    """Writable views for one hand-over: all that lie in one mapping share its private pages.
-
-    Thread safety: it belongs to one call.
-    """
-
-    __slots__ = ("_address", "_pages", "_size")
-
-    def __init__(self, memory: Bytes) -> None:
-        mapping = mapping_of(memory)
-        self._pages = None if mapping is None else mapping.private()
-        self._address, self._size = (0, 0) if mapping is None else (mapping.address, mapping.size)
-
-    def view(self, array: NDArray) -> NDArray:
-        """A writable array of the same elements: over the pages if it lies there, else as :func:`writable`."""
-        low, high = _extent(array)
-        if self._pages is None or not self._address <= low <= high <= self._address + self._size:
-            return writable(array)
-        return _placed(array, self._pages, self._address)
+def own(array: NDArray) -> NDArray:
+    """The array itself if it may be written to, as one that was made for the caller, else as :func:`writable`."""
+    return array if array.flags.writeable else writable(array)
 
 
 def writable(array: NDArray) -> NDArray:
@@ -258,11 +242,20 @@ def writable(array: NDArray) -> NDArray:
         If there is no memory for a copy.
     """
     low, high = _extent(array)
-    if high - low >= SMALL and (mapping := mapping_of(array)) is not None:
-        start = low - mapping.address
-        pages = mapping.private(start, start + high - low)
-        if pages is not None:
-            return _placed(array, pages, low)
+    if high - low >= SMALL and (placed := private_view(array)) is not None:
+        return placed
+    return copied(array)
+
+
+def copied(array: NDArray) -> NDArray:
+    """A copy: as large as the elements, or as the memory that they lie in where they overlap.
+
+    Raises
+    ------
+    LimitExceeded
+        If there is no memory for it.
+    """
+    low, high = _extent(array)
     try:
         if high - low < array.nbytes:  # elements overlap; a copy has them overlap, too
             owned = np.empty(high - low, U1)
@@ -271,8 +264,18 @@ def writable(array: NDArray) -> NDArray:
         return array.copy(order="K")
     except MemoryError:
         raise LimitExceeded(
-            f"no memory for a copy of {array.nbytes} bytes; writable=False hands out the shared memory itself"
+            f"no memory for a copy of {array.nbytes} bytes; writable=False gives the shared memory itself"
         ) from None
+
+
+def private_view(array: NDArray) -> NDArray | None:
+    """The same elements over private pages, whatever their size; None where no mapping is behind the array."""
+    mapping = mapping_of(array)
+    if mapping is None:
+        return None
+    low, high = _extent(array)
+    pages = mapping.private(low - mapping.address, high - mapping.address) if high > low else None
+    return None if pages is None else _placed(array, pages, low)
 
 
 def _extent(array: NDArray) -> tuple[int, int]:

@@ -158,7 +158,7 @@ def create(
     except OSError as error:
         directory = os.path.dirname(path) or os.curdir
         missing = error.errno == errno.ENOENT and not os.path.isdir(directory)
-        hint = f"make the directory {directory!r} first" if missing else ""
+        hint = f"make the directory {directory!r} first" if missing and "://" not in name else ""
         raise refused(error, "create", name, path, hint) from None
     return SegmentWriter(
         name, path, fd, temp, mode=mode, overwrite=overwrite, durable=durable, replacing=replacing, keeper=keeper

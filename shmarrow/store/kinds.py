@@ -18,10 +18,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 
+from shmarrow import foreign
 from shmarrow.batch import RecordBatch
 from shmarrow.build import array
 from shmarrow.chunked import ChunkedArray
-from shmarrow.errors import DEFAULT_LIMITS, InvalidData, InvalidType, full_name
+from shmarrow.errors import DEFAULT_LIMITS, InvalidData, InvalidType, as_limits, full_name
 from shmarrow.ipc.batch.encode import dictionaries_of, encode_batch
 from shmarrow.ipc.file.footer import MAGIC
 from shmarrow.ipc.file.reader import RecordBatchFileReader
@@ -39,7 +40,7 @@ from shmarrow.layout import Array
 from shmarrow.layout.listing import walk
 from shmarrow.segment import Segment, SegmentWriter
 from shmarrow.sources import open_sink, open_source
-from shmarrow.tables import Table
+from shmarrow.tables import RecordBatchReader, Table, table
 from shmarrow.tensor import SparseTensor, Tensor
 from shmarrow.tensor.convert import as_tensor
 from shmarrow.tensor.element import is_column
@@ -206,17 +207,17 @@ def storable(value: Any) -> tuple[Any, Kind]:
             _check(value)
             return value, kind
     name = full_name(value)
-    if hasattr(value, "read_all"):
-        raise InvalidType("a store does not read from readers: put reader.read_all() instead")
-    if name.startswith("pyarrow.") and hasattr(value, "schema"):
-        return storable((RecordBatch if hasattr(value, "__arrow_c_array__") else Table).from_pyarrow(value))
-    if hasattr(type(value), "columns"):  # not of the value: of lazy frames that is work
-        frame = "frame.collect()" if hasattr(type(value), "collect") else "frame"
-        raise InvalidType(f"a store keeps a {name} as a table: put shmarrow.table({frame}) instead")
+    if isinstance(value, RecordBatchReader) or name == "pandas.DataFrame":
+        return storable(table(value))
+    if type(value).__name__ == "RecordBatch" and foreign.has_data(value):
+        return storable(foreign.read("record_batch", value))
+    if hasattr(type(value), "collect") and not foreign.has_data(value):  # no other attributes: those may be work
+        raise InvalidType(f"a store keeps a {name} as a table: put shmarrow.table(frame.collect()) instead")
     if is_column(value):
         _check_index(value)
-        chunked = name == "pyarrow.ChunkedArray"
-        return storable(ChunkedArray.from_pyarrow(value) if chunked else array(value))
+        return storable(foreign.read("chunked_array", value) if name.endswith(".ChunkedArray") else array(value))
+    if foreign.has_data(value):
+        return storable(table(value))
     try:
         return storable(as_tensor(value))
     except InvalidType as error:
@@ -289,20 +290,21 @@ def _check_index(value: Any) -> None:
 # --- reading ----------------------------------------------------------------------------------------------------
 
 
-def read(segment: Segment) -> Stored:
-    """The object that was put; its arrays lie in the segment."""
+def read(segment: Segment, trusted: bool = False) -> Stored:
+    """The object that was put; its arrays lie in the segment. ``trusted`` ones are handed out without checks."""
+    limits = as_limits(DEFAULT_LIMITS, trusted)
     known = _ARRAYS.get(_metadata_of(segment))
     if known is not None and known.size == segment.size:
         return np.ndarray(known.shape, known.dtype, segment.data, known.offset, known.strides)
     form = _form(segment)
     if form == "file":
-        reader = RecordBatchFileReader(open_source(segment), DEFAULT_LIMITS)
+        reader = RecordBatchFileReader(open_source(segment), limits)
         metadata = reader.metadata or {}
         if BUNDLE_KEY in metadata:
             return load_tensors(segment)
         return _taken(reader.read_all(), metadata)
     if form == "stream":
-        table = MappedStreamReader(open_source(segment), DEFAULT_LIMITS).read_all()
+        table = MappedStreamReader(open_source(segment), limits).read_all()
         return _taken(table, _first_metadata(table.batches))
     tensor = read_tensor(segment)
     return _ndarray(segment, tensor) if _is_ndarray(tensor.metadata) else tensor

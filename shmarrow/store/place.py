@@ -118,6 +118,12 @@ class Place:
         if not is_location(where):
             raise InvalidType(f"a store is in a directory or at {SHM_SCHEME}NAME, found {type(where).__name__}")
         self.name = decoded(where)
+        if "://" in self.name:
+            raise InvalidArgument(
+                f"a store is in a directory of this machine or at {SHM_SCHEME}NAME, found the URL {self.name!r}"
+            )
+        if self.name.startswith("~/"):
+            self.name = os.path.expanduser(self.name)
         self.directory_mode = mode | (mode & 0o444) >> 2
         self.object_mode = mode & ~WRITE_BITS
         self.owners = None if trust else frozenset({os.geteuid(), 0})

@@ -154,9 +154,10 @@ class Store:
         name : str or None
             Its name; None makes one up.
         obj : object
-            A RecordBatch, Table, Array, ChunkedArray, Tensor or SparseTensor, or what pyarrow has for these; an
-            ndarray; a mapping of names to tensors, which becomes a bundle. An array or Series of another library
-            becomes an Array. The values are copied once, into place.
+            A RecordBatch, Table, Array, ChunkedArray, Tensor or SparseTensor; an ndarray; a mapping of names to
+            tensors, which becomes a bundle. Objects of other libraries with the Arrow PyCapsule interface become what
+            they are: a record batch or an array becomes that, a Series an Array, and data frames, queries and readers,
+            which are read to their end, become tables. The values are copied once, into place.
         overwrite : bool
             Replace an object of this name. Who has the old one keeps it whole.
         expire_after : float, optional
@@ -314,7 +315,7 @@ class Store:
 
     # --- having ---
 
-    def get(self, name: str, timeout: float | None = None) -> Stored:
+    def get(self, name: str, timeout: float | None = None, *, trusted: bool = False) -> Stored:
         """An object, as it was put; its arrays lie in the store, and keep it attached for as long as they live.
 
         What came from pyarrow is the RecordBatch, Table, Array, ChunkedArray, Tensor or SparseTensor of this package,
@@ -327,6 +328,9 @@ class Store:
             Its name.
         timeout : float, optional
             Seconds to wait for it to be published; not given, it must be there.
+        trusted : bool
+            True hands its arrays to other libraries without checking their values first, as
+            :func:`shmarrow.ipc.open_file` says. Only for a store that nobody but your own code writes to.
 
         Raises
         ------
@@ -335,7 +339,7 @@ class Store:
         """
         found = self._attach(name, timeout)
         try:
-            return read(found)
+            return read(found, trusted)
         finally:
             found.close()
 

@@ -5,7 +5,8 @@ Rules kept here:
 * a tensor is a read-only view of an ndarray, whose memory it keeps alive. Strides stay as they are: row-major,
   column-major, with gaps, or zero for an element that repeats. Negative ones, which the format has not, and the byte
   order that it has not, are normalised by a copy;
-* what is handed to others is the memory itself; a consumer that cannot be told that it is read-only gets an error.
+* numpy gets the memory itself, read-only. Consumers that need not respect that get memory of their own: private pages
+  of the mapping, or a copy.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from shmarrow.errors import ExportRefused, InvalidArgument, InvalidType, shown
 from shmarrow.layout import Array
 from shmarrow.layout.memory import check_expansion
 from shmarrow.pickling import travels
+from shmarrow.segment.mappings import copied, private_view, writable
 from shmarrow.tensor.element import DType, Element, NDArray, as_ndarray, as_storage, checked_bools, element_values
 from shmarrow.types import DataType, ExtensionType, Metadata, MetadataLike, as_metadata
 
@@ -235,15 +237,27 @@ class Tensor:
     def _values(self) -> NDArray:
         return element_values(self.storage, self._element)
 
-    def to_numpy(self) -> NDArray:
-        """The elements as a read-only ndarray over the same memory; never a copy.
+    def to_numpy(self, writable: bool = False) -> NDArray:
+        """The elements as an ndarray.
+
+        Parameters
+        ----------
+        writable : bool
+            False gives a read-only view of the same memory; never a copy. With True the result may be written to, and
+            is seen by nobody else: where the elements are mapped, over private pages of the mapping, which cost only
+            the pages that are written (from 64 KiB on), else it is a copy.
 
         Raises
         ------
         MissingExtra
             For bfloat16 and its like, if the package ``ml_dtypes`` is not installed.
+        StorageError
+            If ``writable`` is True and the mapped file was truncated.
+        LimitExceeded
+            If ``writable`` is True and there is no memory for a copy.
         """
-        return self.storage.view(self.dtype) if self.ml_dtype is not None else self.storage
+        storage = own_elements(self.storage) if writable else self.storage
+        return storage.view(self.dtype) if self.ml_dtype is not None else storage
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray:
         array = self.to_numpy()
@@ -265,43 +279,50 @@ class Tensor:
         dl_device: tuple[int, int] | None = None,
         copy: bool | None = None,
     ) -> Any:
-        """The memory as a DLPack capsule, for ``torch.from_dlpack`` and its like; not copied unless ``copy`` is True.
+        """The elements as a DLPack capsule, for ``torch.from_dlpack`` and its like: memory that may be written to.
+
+        Many consumers, torch among them, know of no read-only memory. So they get what :meth:`to_numpy` gives with
+        ``writable=True``: private pages of the mapping, or a copy. :meth:`to_numpy` shares memory with numpy, and
+        ``to_torch(writable=False)`` with torch.
+
+        Parameters
+        ----------
+        stream : None
+            The CPU has none.
+        max_version : tuple of int, optional
+            The latest version of DLPack that the consumer knows.
+        dl_device : tuple of int, optional
+            Only the CPU, (1, 0).
+        copy : bool, optional
+            True makes a copy in any case. False refuses to make one: only private pages do then.
 
         Raises
         ------
         ExportRefused
-            If the memory cannot be handed over as it is: it is read-only and the consumer knows of no such thing (it
-            asks for a version of DLPack before 1.0), or elements do not lie at multiples of their size.
+            If DLPack has no such type, another device is asked for, or a copy is needed and ``copy`` is False.
+        StorageError
+            If the mapped file was truncated.
+        LimitExceeded
+            If there is no memory for a copy.
         """
         if dl_device not in (None, _CPU):
             raise ExportRefused(
                 f"the memory is on the CPU, device {_CPU}; a tensor for device {dl_device} was asked for"
             )
-        if copy:
-            array = self.storage.copy()
+        _dlpack_code(self._element)
+        if copy is None:
+            array = own_elements(self.storage)
+        elif copy:
+            array = copied(self.storage)
         else:
-            array = self.storage
-            if max_version is None or max_version[0] < 1:
+            found = private_view(self.storage) if self.storage.flags.aligned else None
+            if found is None:
                 raise ExportRefused(
-                    "the memory is read-only, which DLPack can say since version 1.0 only, and the consumer asks for "
-                    f"{'an older one' if max_version is None else max_version}; hand it a copy: to_numpy().copy()"
+                    "the memory is read-only, which DLPack consumers need not respect, and a writable form of it takes "
+                    "a copy, which copy=False forbids; to_numpy() gives a read-only view of the memory itself"
                 )
-            if not array.flags.aligned:
-                raise ExportRefused(
-                    f"elements of {array.itemsize} bytes lie at no multiples of that; hand it a copy: to_numpy().copy()"
-                )
-        return self._capsule(array, max_version)
-
-    def _capsule(self, array: NDArray, max_version: tuple[int, int] | None) -> Any:
-        """A DLPack capsule over an array of the elements as they lie in memory."""
-        code = _DLPACK_CODES.get(self.ml_dtype or "")
-        if self.ml_dtype is not None and code is None:
-            raise ExportRefused(f"DLPack has no type for {self.ml_dtype}; hand over `storage`, and view it as that")
-        try:
-            capsule = array.__dlpack__(max_version=max_version)
-        except BufferError as error:
-            raise ExportRefused(f"DLPack has no type for {self._element}: {error}") from None
-        return capsule if code is None else _with_type_code(capsule, code)
+            array = found
+        return capsule(array, self._element, max_version)
 
     # --- parts ---
 
@@ -468,6 +489,62 @@ _DLPACK_CODES = {
     "float8_e8m0fnu": 14,
 }
 """The type codes of DLPack 1.1 for floats that numpy does not know."""
+
+
+class Exposed:
+    """An array for consumers of DLPack: the memory itself, which is said to be writable.
+
+    Only for memory that is private, and for consumers that never write to it.
+    """
+
+    def __init__(self, array: NDArray, element: Element) -> None:
+        if not array.flags.aligned:
+            raise ExportRefused(
+                f"elements of {array.itemsize} bytes lie at no multiples of that; take a copy: to_numpy().copy()"
+            )
+        self.array = array if array.flags.writeable else np.asarray(_Alias(array))
+        self.element = element
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return _CPU
+
+    def __dlpack__(self, *, max_version: tuple[int, int] | None = None, **_: Any) -> Any:
+        return capsule(self.array, self.element, max_version)
+
+
+class _Alias:
+    """The memory of an array, under an interface that says that it may be written to."""
+
+    def __init__(self, array: NDArray) -> None:
+        self.array = array
+        interface = array.__array_interface__
+        self.__array_interface__ = {**interface, "data": (interface["data"][0], False)}
+
+
+def own_elements(array: NDArray) -> NDArray:
+    """The elements in writable memory that nobody else sees, each at a multiple of its size."""
+    return writable(array) if array.flags.aligned else copied(array)
+
+
+def _dlpack_code(element: Element) -> int | None:
+    """The type code of elements that numpy has no DLPack type for; None for those that it has."""
+    code = _DLPACK_CODES.get(element.ml_dtype or "")
+    if element.ml_dtype is not None and code is None:
+        raise ExportRefused(f"DLPack has no type for {element.ml_dtype}; hand over `storage`, and view it as that")
+    if element.dtype.kind not in "biuf":
+        raise ExportRefused(f"DLPack has no type for {element}; hand over `storage` as integers")
+    return code
+
+
+def capsule(array: NDArray, element: Element, max_version: tuple[int, int] | None) -> Any:
+    """A DLPack capsule over a writable array of elements as they lie in memory."""
+    code = _dlpack_code(element)
+    try:
+        made = array.__dlpack__(max_version=max_version)
+    except BufferError as error:
+        raise ExportRefused(f"DLPack has no type for {element}: {error}") from None
+    return made if code is None else _with_type_code(made, code)
+
 
 # Where the type code stands in a managed tensor: after the data pointer, the device and the number of dimensions,
 # which since version 1.0 come after the version, the owner, the deleter and the flags.

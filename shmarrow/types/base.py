@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
 import numpy as np
 
+from shmarrow import foreign
 from shmarrow.errors import FieldNotFound, InvalidArgument, InvalidType, full_name, not_expected, shown
 from shmarrow.types.descriptors import TypeDescriptor, claim
 
@@ -277,13 +278,17 @@ def utf8(value: str, what: str) -> bytes:
 
 
 def as_type(value: DataType | str) -> DataType:
-    """A type from a type or from the name of one that needs no other parameters than a unit."""
+    """A type from a type, of any library, or from the name of one that needs no other parameters than a unit."""
     if isinstance(value, DataType):
         return value
     if isinstance(value, str):
         found = ALIASES.get(value)
         if found is None:
             raise InvalidArgument(f"no type is named {value!r}")
+        return found
+    if foreign.has_schema(value):
+        found = foreign.read("type", value)
+        assert isinstance(found, DataType)
         return found
     if type(value).__module__ == "builtins":
         raise InvalidType(f"expected a DataType or the name of one, found {shown(value)}")

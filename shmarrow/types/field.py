@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeGuard
 
+from shmarrow import foreign
 from shmarrow.errors import InvalidType, shown
 from shmarrow.types.base import DataType, Metadata, MetadataLike, as_bool, as_metadata, as_type, utf8
 
@@ -135,7 +136,18 @@ FieldsLike = Iterable[Field | tuple[Any, ...]] | Mapping[str, DataType | str] | 
 
 def as_field(value: Field | DataType | str, name: str) -> Field:
     """A field, or a type as a nullable field of the name given."""
-    return value if isinstance(value, Field) else Field(name, as_type(value))
+    return own_field(value) if is_field(value) else Field(name, as_type(value))  # type: ignore[arg-type]
+
+
+def is_field(value: Any) -> TypeGuard[Field]:
+    """Whether a value is a field, of any library."""
+    return isinstance(value, Field) or (foreign.has_schema(value) and type(value).__name__ == "Field")
+
+
+def own_field(value: Any) -> Field:
+    """A field of any library as ours."""
+    made: Field = value if isinstance(value, Field) else foreign.read("field", value)
+    return made
 
 
 def as_fields(fields: FieldsLike) -> tuple[Field, ...]:
@@ -149,7 +161,7 @@ def as_fields(fields: FieldsLike) -> tuple[Field, ...]:
     if isinstance(fields, (str, bytes)) or not isinstance(fields, Iterable):
         raise InvalidType(f"expected fields, (name, type) tuples, or a mapping, found {shown(fields)}")
     items = fields.items() if isinstance(fields, Mapping) else fields
-    return tuple([item if isinstance(item, Field) else _from_tuple(item) for item in items])
+    return tuple([own_field(item) if is_field(item) else _from_tuple(item) for item in items])
 
 
 def _from_tuple(item: Any) -> Field:
@@ -158,15 +170,17 @@ def _from_tuple(item: Any) -> Field:
     return Field(*item)
 
 
-def field(name: str, type: DataType | str, nullable: bool = True, metadata: MetadataLike | None = None) -> Field:
+def field(
+    name: Any, type: DataType | str | None = None, nullable: bool = True, metadata: MetadataLike | None = None
+) -> Field:
     """A named type.
 
     Parameters
     ----------
-    name : str
-        The name.
+    name : str, or field of another library
+        The name; or an object with ``__arrow_c_schema__`` that says it all, and is the only argument.
     type : DataType or str
-        The type, or its name.
+        The type, of any library, or its name.
     nullable : bool
         Whether values may be null.
     metadata : mapping of str or bytes to str or bytes, optional
@@ -179,4 +193,8 @@ def field(name: str, type: DataType | str, nullable: bool = True, metadata: Meta
     InvalidArgument
         If no type has that name, or the name of the field has no UTF-8 form.
     """
+    if type is None and (isinstance(name, Field) or foreign.has_schema(name)):
+        return own_field(name)
+    if type is None:
+        raise InvalidType(f"expected a type for the field {shown(name)}, found None")
     return Field(name, as_type(type), nullable, metadata)

@@ -6,9 +6,10 @@ from collections.abc import Callable, Iterator
 from operator import index as as_index
 from typing import Any, ClassVar, Protocol
 
+from shmarrow import foreign
 from shmarrow.errors import FieldNotFound, IndexOutOfRange, InvalidType, counted, full_name, not_expected, shown
 from shmarrow.types.base import DataType, Metadata, MetadataLike, as_metadata
-from shmarrow.types.field import Field, FieldsLike, as_fields
+from shmarrow.types.field import Field, FieldsLike, as_fields, is_field, own_field
 
 __all__ = ["FieldSource", "Schema", "schema"]
 
@@ -61,6 +62,7 @@ class Schema:
 
     from_pyarrow: ClassVar[Callable[[Any], Schema]]
     to_pyarrow: Callable[[], Any]
+    for_consumer: Callable[..., Schema]
     empty_table: ClassVar[Callable[[Schema], Any]]
 
     def __init__(
@@ -278,9 +280,9 @@ def position(i: int, count: int) -> int:
 
 
 def _checked(field: Field) -> Field:
-    if not isinstance(field, Field):
+    if not is_field(field):
         raise not_expected("a shmarrow.Field", field)
-    return field
+    return own_field(field)
 
 
 def _short(value: bytes) -> str:
@@ -288,10 +290,32 @@ def _short(value: bytes) -> str:
     return repr(text) + (f" + {len(value) - 80} bytes" if len(value) > 80 else "")
 
 
-def schema(fields: FieldsLike | Schema, metadata: MetadataLike | None = None) -> Schema:
-    """A schema from fields, from (name, type) pairs, or from a mapping of names to types."""
-    if isinstance(fields, Schema):
-        return fields if metadata is None else fields.with_metadata(metadata)
-    if full_name(fields) == "pyarrow.Schema":
-        raise not_expected("fields, pairs or a mapping", fields)
-    return Schema(fields, metadata)
+def schema(fields: Any, metadata: MetadataLike | None = None) -> Schema:
+    """A schema from fields, (name, type) pairs, a mapping of names to types, or a schema of any library.
+
+    Parameters
+    ----------
+    fields : iterable, mapping, or schema
+        The fields; those of an object with ``__arrow_c_schema__`` keep their metadata.
+    metadata : mapping of str or bytes to str or bytes, optional
+        Metadata of the schema, in place of those that it has.
+
+    Raises
+    ------
+    InvalidType
+        If it is nothing of the kind.
+    """
+    found = as_schema(fields)
+    if found is None:
+        return Schema(fields, metadata)
+    return found if metadata is None else found.with_metadata(metadata)
+
+
+def as_schema(value: Any) -> Schema | None:
+    """A schema of any library as ours; None for anything else."""
+    if isinstance(value, Schema):
+        return value
+    if not foreign.has_schema(value):
+        return None
+    made: Schema = foreign.read("schema", value)
+    return made

@@ -32,7 +32,7 @@ from shmarrow.types.primitive import (
     TimestampType,
     TimeType,
 )
-from shmarrow.types.schema import Schema
+from shmarrow.types.schema import Schema, as_schema
 
 __all__ = ["unify_schemas"]
 
@@ -64,10 +64,12 @@ def unify_schemas(schemas: Iterable[Schema], *, promote_options: str = "default"
     """
     if promote_options not in ("default", "permissive"):
         raise InvalidArgument(f"promote_options is 'default' or 'permissive', found {shown(promote_options)}")
-    found = list(schemas)
-    for schema in found:
-        if not isinstance(schema, Schema):
-            raise not_expected("a list of shmarrow.Schema", schema)
+    found = []
+    for given in schemas:
+        schema = as_schema(given)
+        if schema is None:
+            raise not_expected("a list of shmarrow.Schema", given)
+        found.append(schema)
     if not found:
         raise InvalidArgument("expected at least one schema")
     fields = _merged_fields([list(schema) for schema in found], promote_options == "permissive")

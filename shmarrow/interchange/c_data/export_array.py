@@ -20,11 +20,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from shmarrow.batch import RecordBatch
+from shmarrow.batch import ColumnView, RecordBatch
 from shmarrow.errors import InvalidData
 from shmarrow.interchange.c_data.export_schema import schema_schema, type_schema
 from shmarrow.interchange.c_data.import_schema import schema_from_capsule, type_from_capsule
 from shmarrow.interchange.c_data.structs import ARRAY, Memory, nanoarrow, pointer
+from shmarrow.ipc.batch.decode import ArrayLoader
 from shmarrow.layout.array import Array
 from shmarrow.layout.listing import LISTING
 from shmarrow.layout.struct import StructArray
@@ -38,6 +39,13 @@ _ZEROS = np.zeros(64, np.uint8)
 """What a buffer without bytes points to: consumers may read an offset there."""
 
 _NO_FIELDS = struct([])
+
+_WITH_VALIDITY, _VARIADIC, _WITHOUT, _ALL_NULL = range(4)
+_KINDS = {
+    layout: _VARIADIC if row.variadic else _WITH_VALIDITY if row.has_validity else _WITHOUT
+    for layout, row in LISTING.items()
+} | {"null": _ALL_NULL}
+"""What the walk has to know of each layout; those before :data:`_WITHOUT` have validity."""
 
 _word = ctypes.c_uint64.from_address
 _HEAD = object.__basicsize__
@@ -88,40 +96,37 @@ def lay_out(root: Any) -> Tree:
     """The tree of an array that is safe to hand out; copies no buffer."""
     nodes = level = [root]
     while level:
-        level = [child for each in level for child in _below(each)]
+        level = [child for each in level for child in (each._children or _dictionary(each))]
         nodes = nodes + level
-    layouts = [each._type.layout for each in nodes]
     buffers = [each._buffers for each in nodes]
-    for i in [i for i, layout in enumerate(layouts) if LISTING[layout].variadic]:
+    kinds = np.array([_KINDS[each._type.layout] for each in nodes])
+    for i in np.flatnonzero(kinds == _VARIADIC).tolist():
         buffers[i] = [*buffers[i], np.array([len(data) for data in buffers[i][2:]], np.int64)]
-
-    tree = np.zeros(len(nodes), ARRAY)
-    tree["length"] = [each._length for each in nodes]
-    tree["offset"] = [each._offset for each in nodes]
-    tree["n_buffers"] = n_buffers = np.array([len(each) for each in buffers])
+    n_buffers = np.array([len(each) for each in buffers])
     starts = np.cumsum(n_buffers) - n_buffers
     found = [_address(data) if data is not None and len(data) else 0 for each in buffers for data in each]
     addresses = np.array([*found, 0], np.uint64)
 
+    tree = np.zeros(len(nodes), ARRAY)
+    tree["length"] = length = np.array([each._length for each in nodes])
+    tree["offset"] = [each._offset for each in nodes]
+    tree["n_buffers"] = n_buffers
+
     # Validity is kept where there may be nulls; any other buffer has an address.
-    with_validity = np.array([LISTING[layout].has_validity for layout in layouts])
+    with_validity = kinds <= _VARIADIC
     validity = starts[with_validity]
-    known = np.where([each._null_count == 0 for each in nodes], 0, addresses[starts])[with_validity]
+    known = np.where([each._null_count for each in nodes], addresses[starts], 0)[with_validity]
     addresses[addresses == 0] = _address(_ZEROS)
     addresses[validity] = known
+    tree["null_count"] = np.where(kinds == _ALL_NULL, length, 0)
     tree["null_count"][with_validity] = np.where(known, -1, 0)
-    all_null = np.array([layout == "null" for layout in layouts])
-    tree["null_count"][all_null] = tree["length"][all_null]
 
-    n_below = np.array([len(_below(each)) for each in nodes])
-    first = 1 + np.cumsum(n_below) - n_below
     is_dictionary = np.array([each._dictionary is not None for each in nodes])
-    places = np.arange(len(nodes) + 1, dtype=np.uint64) * np.uint64(ARRAY.itemsize) + np.uint64(_address(tree))
-    tree["n_children"] = np.where(is_dictionary, 0, n_below)
-    tree["children"] = first.astype(np.uint64) * np.uint64(8) + np.uint64(_address(places))
+    tree["n_children"] = n_children = np.array([len(each._children) for each in nodes])
+    n_below = n_children + is_dictionary
+    first = 1 + np.cumsum(n_below) - n_below
+    places = _link(tree, first, starts, addresses)
     tree["dictionary"] = np.where(is_dictionary, places[first], 0)
-    tree["buffers"] = starts.astype(np.uint64) * np.uint64(8) + np.uint64(_address(addresses))
-    tree["release"] = 1  # as it is not 0, the structure counts as valid; nobody calls it
 
     patches = []
     large = np.flatnonzero(n_buffers > _ROOM).tolist()
@@ -134,8 +139,41 @@ def lay_out(root: Any) -> Tree:
     return Tree(Memory([buffers, tree, places, addresses]), _address(tree), patches)
 
 
-def _below(array: Any) -> Any:
-    return array._children if array._dictionary is None else (array._dictionary,)
+def lay_out_numbers(rows: int, offset: int, values: Any, body: Any) -> Tree:
+    """The tree of a record batch of numbers without nulls, from the addresses of their values.
+
+    Parameters
+    ----------
+    rows, offset : int
+        The slots of each column.
+    values : uint64 ndarray
+        Where each column's values are.
+    body : object
+        What keeps them alive.
+    """
+    addresses = np.zeros(2 * len(values) + 1, np.uint64)  # NULL is the validity of the batch and of each column
+    addresses[2::2] = values
+    tree = np.zeros(len(values) + 1, ARRAY)
+    tree["length"], tree["n_buffers"] = rows, 2
+    tree["offset"][1:] = offset
+    tree["n_buffers"][0], tree["n_children"][0] = 1, len(values)
+    starts = np.arange(-1, 2 * len(values), 2)
+    starts[0] = 0
+    places = _link(tree, np.ones(1, np.int64), starts, addresses)
+    return Tree(Memory([body, tree, places, addresses]), _address(tree), [])
+
+
+def _dictionary(array: Any) -> Any:
+    return () if array._dictionary is None else (array._dictionary,)
+
+
+def _link(tree: Any, first: Any, starts: Any, addresses: Any) -> Any:
+    """Set the pointers to children, from the number of the first one, and to buffers; gives all nodes' addresses."""
+    places = np.arange(len(tree) + 1, dtype=np.uint64) * np.uint64(ARRAY.itemsize) + np.uint64(_address(tree))
+    tree["children"] = first.astype(np.uint64) * np.uint64(8) + np.uint64(_address(places))
+    tree["buffers"] = starts.astype(np.uint64) * np.uint64(8) + np.uint64(_address(addresses))
+    tree["release"] = 1  # as it is not 0, the structure counts as valid; nobody calls it
+    return places
 
 
 def _way(node: int, parents: Any, first: Any, is_dictionary: Any) -> tuple[int, ...]:
@@ -149,7 +187,8 @@ def _way(node: int, parents: Any, first: Any, is_dictionary: Any) -> tuple[int, 
 
 
 _N_BUFFERS, _BUFFERS, _CHILDREN, _DICTIONARY = (
-    ARRAY.fields[name][1] for name in ("n_buffers", "buffers", "children", "dictionary")
+    ARRAY.fields[name][1]  # type: ignore[index]
+    for name in ("n_buffers", "buffers", "children", "dictionary")
 )
 
 
@@ -183,10 +222,11 @@ def batch_tree(batch: RecordBatch) -> Tree:
     InvalidData
         If a column has another type or length than the batch says, or would lead foreign code out of its memory.
     """
+    numbers = _numbers(batch)
+    if numbers is not None:
+        return lay_out_numbers(*numbers)
     columns, rows = batch.columns, batch.num_rows
-    if [column._type for column in columns] != batch.schema.types or any(
-        [column._length != rows for column in columns]
-    ):
+    if [column._type for column in columns] != batch.schema.types or {column._length for column in columns} - {rows}:
         batch.validate()
     safe = []
     for column in columns:
@@ -196,6 +236,24 @@ def batch_tree(batch: RecordBatch) -> Tree:
             i = len(safe)
             raise type(error)(f"column {i} {batch.schema.field(i).name!r}: {error}") from None
     return lay_out(StructArray(_NO_FIELDS, rows, [None], 0, 0, safe))
+
+
+def _numbers(batch: RecordBatch) -> tuple[int, int, Any, Any] | None:
+    """What :func:`lay_out_numbers` takes, if the batch lies in the body of its message and is nothing but numbers.
+
+    Such columns are safe as they are, and need not be made: for wide batches that is most of the time.
+    """
+    source: Any = batch._source
+    indices, offset = None, 0
+    if isinstance(source, ColumnView):
+        if source.own:
+            return None
+        source, indices, offset = source.batch._source, source.indices, source.offset
+    found = source.numbers() if isinstance(source, ArrayLoader) else None
+    if found is None:
+        return None
+    values, body = found
+    return batch.num_rows, offset, (values if indices is None else values[indices]) + np.uint64(_address(body)), body
 
 
 def export_array(array: Array, requested_schema: Any = None) -> tuple[Any, Any]:
@@ -212,7 +270,7 @@ def export_batch(batch: RecordBatch, requested_schema: Any = None) -> tuple[Any,
 
 
 def requested(schema: Schema, capsule: Any) -> Schema:
-    """The schema that a consumer asks for; the one that the data have where it asks for none, or for the same fields."""
+    """The schema that a consumer asks for; that of the data where it asks for none, or for the same fields."""
     if capsule is None:
         return schema
     wanted = schema_from_capsule(capsule)

@@ -93,7 +93,7 @@ def _format(type: DataType) -> bytes:
 
 
 def _metadata(metadata: Metadata | None, where: str) -> bytes:
-    """Metadata as the C data interface encodes them, in the byte order of the machine; no bytes where there are none."""
+    """Metadata as the C data interface encodes them, in the byte order of the machine; b"" for none."""
     if not metadata:
         return b""
     parts = [pack("=i", len(metadata))]

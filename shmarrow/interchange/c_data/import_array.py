@@ -21,7 +21,7 @@ import numpy as np
 
 from shmarrow.batch import RecordBatch
 from shmarrow.buffer import Bytes
-from shmarrow.errors import InvalidData, InvalidType, LimitExceeded
+from shmarrow.errors import InvalidData, LimitExceeded
 from shmarrow.interchange.c_data.import_schema import (
     MAX_CHILDREN,
     child_addresses,
@@ -150,7 +150,6 @@ class Importer:
             dictionary = self._dictionary(owner, found.dictionary, value_type, path)
         elif found.dictionary:
             raise InvalidData(f"{_name(type)}: found a dictionary, though the schema has none")
-        # A validity bitmap is kept only where it says something.
         nulls = found.null_count if buffers and LISTING[type.layout].has_validity and buffers[0] is not None else 0
         made = make_array(type, found.length, buffers, nulls, found.offset, children, dictionary)
         made._check_structure()
@@ -188,8 +187,6 @@ class Importer:
         if not start:
             if found.null_count > 0:
                 raise InvalidData(f"{_name(type)}: null_count is {found.null_count}, but the validity bitmap is NULL")
-            return None
-        if not found.null_count or not found.length:
             return None
         return _view(owner, start, bytes_needed(row, type, found.offset + found.length), row.role, type)
 
@@ -348,17 +345,3 @@ def batch_from_capsules(schema: Any, array: Any) -> RecordBatch:
     Errors within one column come when it is asked for.
     """
     return batch_at(array, pointer(array, "arrow_array"), schema_from_capsule(schema), Importer())
-
-
-def capsules_of(obj: Any, method: str, *arguments: Any) -> tuple[Any, Any]:
-    """What a method of the interface gives.
-
-    Raises
-    ------
-    InvalidType
-        If it is not a pair.
-    """
-    found = getattr(obj, method)(*arguments)
-    if not isinstance(found, tuple) or len(found) != 2:
-        raise InvalidType(f"expected two capsules from {type(obj).__name__}.{method}(), found {type(found).__name__}")
-    return found

@@ -33,6 +33,10 @@ _text_at = ctypes.c_char_p.from_address
 _int_at = ctypes.c_int32.from_address
 
 
+class SingleColumn(InvalidType):
+    """An array where rows were expected; its text is the type."""
+
+
 class CSchema(NamedTuple):
     """The members of an ``ArrowSchema``; pointers are addresses."""
 
@@ -272,7 +276,7 @@ def schema_at(owner: Any, address: int) -> Schema:
     found = CSchema.at(address)
     text = text_of(found.format)
     if text != b"+s" or found.dictionary:
-        raise InvalidType(f"expected rows, which are structs, found a single column of {_type(found, 0)}")
+        raise SingleColumn(str(_type(found, 0)))
     addresses = child_addresses(found.n_children, found.children, "the ArrowSchema of a schema")
     return Schema(metadata=_metadata(found.metadata), source=CFields(owner, addresses))
 

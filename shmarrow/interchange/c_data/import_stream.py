@@ -17,10 +17,10 @@ import struct
 from typing import Any
 
 from shmarrow.chunked import ChunkedArray
-from shmarrow.errors import InvalidData, ShmarrowError, StorageError, Unsupported, full_name
+from shmarrow.errors import InvalidData, InvalidType, ShmarrowError, StorageError, Unsupported, full_name
 from shmarrow.interchange.c_data.import_array import Importer, batch_at
 from shmarrow.interchange.c_data.import_schema import field_at, schema_at, text_of
-from shmarrow.interchange.c_data.structs import STREAM, nanoarrow, pointer
+from shmarrow.interchange.c_data.structs import STREAM, ask, nanoarrow, pointer
 from shmarrow.states import (
     CLOSE,
     CLOSED,
@@ -72,7 +72,10 @@ class CStream:
     """
 
     def __init__(self, capsule: Any, what: str) -> None:
-        self._address = pointer(capsule, "arrow_array_stream")
+        try:
+            self._address = pointer(capsule, "arrow_array_stream")
+        except InvalidType as error:
+            raise InvalidType(f"{what} does not give an Arrow array: {error}") from None
         get_schema, get_next, last_error, release, _ = self._members()
         if not release:
             raise InvalidData(f"{what}: the ArrowArrayStream is released already; each capsule can be imported once")
@@ -230,5 +233,5 @@ def chunks_from_stream(obj: Any, what: str = "") -> ChunkedArray:
 def _stream(obj: Any, what: str) -> CStream:
     what = what or full_name(obj)
     if hasattr(obj, "__arrow_c_stream__"):
-        obj = obj.__arrow_c_stream__()
+        obj = ask(obj, "__arrow_c_stream__")
     return CStream(obj, what)

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from shmarrow.errors import InvalidType, full_name
+from shmarrow.errors import InvalidArgument, InvalidType, ShmarrowError, full_name
 from shmarrow.interchange.partner import needed
 
 SCHEMA = np.dtype(
@@ -74,6 +74,22 @@ def pointer(capsule: Any, name: str) -> int:
         return int(_pointer(capsule, name.encode()))
     except (ValueError, TypeError, ctypes.ArgumentError):
         raise InvalidType(f"expected a PyCapsule named {name!r}, found {full_name(capsule)}") from None
+
+
+def ask(obj: Any, method: str) -> Any:
+    """What a method of the PyCapsule interface of another library's object gives.
+
+    Raises
+    ------
+    InvalidArgument
+        If the object refuses, with its own error as the cause: it has been read before, say, or its query fails.
+    """
+    try:
+        return getattr(obj, method)()
+    except ShmarrowError:
+        raise
+    except Exception as error:
+        raise InvalidArgument(f"{full_name(obj)}.{method}() failed: {type(error).__name__}: {error}") from error
 
 
 @cache

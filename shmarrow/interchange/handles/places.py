@@ -165,7 +165,11 @@ def _place_of(mapping: Mapping) -> Place | None:
         raise ObjectNotFound(
             errno.ENOENT, f"cannot make a handle: {name!r} was replaced after it was mapped here; pass on a copy"
         )
-    return Place(name, device, inode, found.st_size, found.st_mtime_ns)
+    place = Place(name, device, inode, found.st_size, found.st_mtime_ns)
+    if found.st_size == mapping.size:
+        with _LOCK:
+            _ATTACHED.setdefault(place, mapping._mapped)
+    return place
 
 
 def whole(data: NDArray) -> Bytes:
@@ -178,7 +182,7 @@ def whole(data: NDArray) -> Bytes:
 # --- mapping them again -----------------------------------------------------------------------------------------
 
 _ATTACHED: weakref.WeakValueDictionary[Place, Mapped] = weakref.WeakValueDictionary()
-"""What handles have mapped in this process, for as long as it is used."""
+"""The mappings that handles were made of or opened with in this process, for as long as they are used."""
 
 _LOCK = fork_safe_lock()
 

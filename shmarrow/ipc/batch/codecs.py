@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from shmarrow.buffer import Bytes
-from shmarrow.errors import InvalidArgument, InvalidData, LimitExceeded, Limits, shown
+from shmarrow.errors import InvalidData, LimitExceeded, Limits
 from shmarrow.ipc.batch.memory import allocate
 from shmarrow.ipc.flatbuffers.tables import ENUMS
 from shmarrow.ipc.options import IpcWriteOptions
@@ -261,22 +261,11 @@ def _compressor(options: IpcWriteOptions) -> Callable[[memoryview], bytes]:
     if options.compression == "lz4":
         import lz4.frame
 
-        found = _level("LZ4", 0 if level is None else level, lz4.frame.COMPRESSIONLEVEL_MAX)
-        return lambda data: lz4.frame.compress(data, compression_level=found, store_size=True)
+        return lambda data: lz4.frame.compress(data, compression_level=level or 0, store_size=True)
     import zstandard
 
-    found = _level("ZSTD", 1 if level is None else level, zstandard.MAX_COMPRESSION_LEVEL)
+    found = 1 if level is None else level
     return lambda data: zstandard.ZstdCompressor(level=found).compress(data)
-
-
-def _level(codec: str, level: int, top: int) -> int:
-    if not isinstance(level, int) or not _FASTEST <= level <= top:
-        raise InvalidArgument(f"a level of {codec} is an int from {_FASTEST} to {top}, found {shown(level)}")
-    return level
-
-
-_FASTEST = -(1 << 16)
-"""The lowest level: negative ones trade size for speed."""
 
 
 # --- threads ----------------------------------------------------------------------------------------------------

@@ -88,7 +88,8 @@ class ArrayLoader:
 
     __slots__ = (
         "_asked", "_body", "_buffer_rows", "_buffers", "_decompressor", "_dictionaries", "_direct", "_fetch", "_flat",
-        "_node_rows", "_nodes", "_schema", "_size", "_table", "_v4", "_variadic", "_variadic_ends", "length", "where",
+        "_node_rows", "_nodes", "_schema", "_size", "_table", "_trusted", "_v4", "_variadic",
+        "_variadic_ends", "length", "where",
     )  # fmt: skip
 
     def __init__(
@@ -111,6 +112,7 @@ class ArrayLoader:
         self._body = body
         self._fetch = getattr(body, "fetch", None)
         self._size = len(body)
+        self._trusted = limits.trusted or None  # as arrays say that they are safe
         self._schema = schema
         self._dictionaries = dictionaries
         self._v4 = 1 if header.version == _V4 else 0
@@ -244,6 +246,21 @@ class ArrayLoader:
         if not found:
             self._buffer_rows = self._buffers.tolist()
             self._node_rows = self._nodes.tolist()
+
+    def numbers(self) -> tuple[Any, Any] | None:
+        """Where in the body the values of each column start, and the body; if all are numbers without nulls there.
+
+        None where a column is anything else, or breaks the format.
+        """
+        count, widths = len(self._schema), self._schema.plain_widths() if self._direct and self.length else None
+        starts = self._schema.flat_starts()
+        if widths is None or starts is None or len(self._nodes) < count or not 0 < len(self._buffers) >= starts[-1]:
+            return None
+        at, sizes = self._buffers[starts[:-1] + 1].T
+        needed = self.length * widths
+        good = (np.diff(starts) == 2) & (self._nodes[:count] == (self.length, 0)).all(axis=1)
+        good &= (at >= 0) & (at <= self._size) & (sizes <= self._size - at) & (sizes >= needed) & (needed > 0)
+        return (at.astype(np.uint64), self._body) if good.all() else None
 
     def _find_flat(self) -> bool:
         """As :meth:`_flat_place` for all columns; whether all of them are flat."""
@@ -415,7 +432,10 @@ class BufferCursor:
                 raise InvalidData(f"{type}: the validity of {length} slots has {len(v4_validity)} bytes")
             made = made.with_nulls(bitmap.unpack(v4_validity, 0, length))
         logical = wire.field.type
-        return made if logical is type else made._with(type=logical)
+        if logical is not type:
+            made = made._with(type=logical)
+        made._safe = loader._trusted
+        return made
 
     def used(self, wire: FieldLayout) -> list[int]:
         """The buffers that :meth:`array` looks at, by a walk of its own; it ends early where a node is missing."""

@@ -135,6 +135,8 @@ class Dictionary:
             size += _bytes_of(pieces[-1], seen)
             self._budget.count(self._id, self._sizes, type, size, only_check=True)
         joined = concat_arrays(pieces)
+        if len(pieces) > 1 and all(piece._safe for piece in pieces):
+            joined._safe = True
         self._budget.count(self._id, self._sizes, type, joined.get_total_buffer_size())
         # Shorter versions are slices of the longest one, so asking for all of them in any order copies nothing more.
         for each in later:

@@ -8,8 +8,9 @@ from __future__ import annotations
 import struct
 
 from shmarrow.buffer import Bytes
-from shmarrow.errors import InvalidData, LimitExceeded, Limits
-from shmarrow.ipc.message.framing import CONTINUATION, other_format
+from shmarrow.errors import InvalidData, LimitExceeded, Limits, ShmarrowError
+from shmarrow.ipc.message.decode import read_message
+from shmarrow.ipc.message.framing import CONTINUATION
 from shmarrow.sources.base import Source
 
 MAGIC = b"ARROW1"
@@ -25,21 +26,22 @@ Block = tuple[int, int, int]
 def read_footer(source: Source, limits: Limits) -> tuple[int, Bytes]:
     """Where the footer starts, and its bytes."""
     name, size = source.name, source.size or 0
-    if size < HEAD + _END.size:
-        raise InvalidData(f"{name}: an Arrow file has at least {HEAD + _END.size} bytes, found {size}")
+    least = HEAD + _END.size
     first, data = 0, source.data
     if data is None:  # it is read from its end on, and the head looked at only where it is among what was read
         first = max(0, size - _GUESS)
         data = source.read(first, size)
-    if not first and (head := data[: len(MAGIC)].tobytes()) != MAGIC:
-        other = "a stream; open_stream reads it" if head[:4] == CONTINUATION else other_format(head[:4])
-        raise InvalidData(
-            f"{name}: no Arrow file: expected {MAGIC!r} at its start, found {head!r}" + (other and f"; it is {other}")
-        )
+    if not first and data[: len(MAGIC)].tobytes() != MAGIC:
+        raise _no_file(name, data, limits)
+    if size < least:
+        raise InvalidData(f"{name}: the file is truncated: an Arrow file has at least {least} bytes, found {size}")
     length, tail = _END.unpack(data[-_END.size :].data)
     if tail != MAGIC:
+        if first and (head := source.read(0, HEAD))[: len(MAGIC)].tobytes() != MAGIC:
+            raise _no_file(name, head, limits)
         raise InvalidData(
-            f"{name}: the file is cut: expected {MAGIC!r} at its end, [{size - 6}, {size}), found {tail!r}"
+            f"{name}: the file is truncated, or its writer was not closed: expected {MAGIC!r} at its end, "
+            f"[{size - 6}, {size}), found {tail!r}"
         )
     start = size - _END.size - length
     if length <= 0 or start < HEAD:
@@ -53,6 +55,31 @@ def read_footer(source: Source, limits: Limits) -> tuple[int, Bytes]:
     if start < first:
         return start, source.read(start, start + length)
     return start, data[start - first : start - first + length]
+
+
+def _no_file(name: str, data: Bytes, limits: Limits) -> InvalidData:
+    """The error for bytes that are no Arrow file, which says what they are where that is known."""
+    from shmarrow.sources import formats
+
+    head = data[: formats.HEAD].tobytes()
+    if not head:
+        return InvalidData(f"{name}: expected an Arrow file, found an empty one")
+    found = _message(data, limits) if head[:4] == CONTINUATION else formats.recognized(head)
+    if found:
+        return InvalidData(f"{name}: expected an Arrow file, found {found}")
+    return InvalidData(f"{name}: expected an Arrow file, which starts with {MAGIC!r}, found {head[: len(MAGIC)]!r}")
+
+
+def _message(data: Bytes, limits: Limits) -> str:
+    """What a message begins that stands where a file should start, and what reads it."""
+    try:
+        message = read_message(data, 0, "", limits)
+    except ShmarrowError:
+        message = None
+    kind = "Schema" if message is None else message[0].kind
+    if kind in ("Tensor", "SparseTensor"):
+        return f"a {kind} message; ipc.read_tensor reads it"
+    return "an Arrow stream; ipc.open_stream reads it"
 
 
 ROW_COUNTS = b"shmarrow:row_counts"

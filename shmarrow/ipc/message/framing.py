@@ -20,28 +20,28 @@ if TYPE_CHECKING:
 
 CONTINUATION = b"\xff\xff\xff\xff"
 _SIZE = struct.Struct("<i")
-_OTHER_FORMATS = {
-    b"ARRO": "an Arrow file; open_file reads it",
-    b"PAR1": "a Parquet file",
-    b"FEA1": "a Feather file of version 1",
-    b"PK\3\4": "a ZIP archive",
-    b"\x1f\x8b\x08": "gzip data; pass gzip.open(path)",
-    b"BZh": "bzip2 data; pass bz2.open(path)",
-    b"\xfd7zX": "xz data; pass lzma.open(path)",
-    b"\x28\xb5\x2f\xfd": "ZSTD data",
-}
-_TEXT = frozenset(b"\t\n\r") | frozenset(range(32, 127))
 
 
-def other_format(head: bytes) -> str:
-    """What four bytes show, where a message or a file should start; empty where they show nothing.
+def not_a_message(data: Any, offset: int, where: str) -> InvalidData:
+    """The error for bytes that are no message, which says what they are where that is known."""
+    from shmarrow.sources.formats import HEAD, recognized
 
-    Text counts too: as the older prefix it would stand for more than 150 MB of metadata.
+    head = bytes(data[offset : offset + HEAD])
+    found = recognized(head) or f"{head[:8]!r}, which begins no message"
+    return InvalidData(f"{where}: expected an Arrow message at {offset}, found {found}")
+
+
+def _is_plausible(data: Any, offset: int, size: int) -> bool:
+    """Whether a prefix of the older framing may be one.
+
+    Text and most magic words would stand for more than 16 MiB of metadata, so smaller sizes are believed, but for odd
+    ones, and for a size of 64 bits, which safetensors begin with.
     """
-    for magic, what in _OTHER_FORMATS.items():
-        if head.startswith(magic):
-            return what
-    return "text" if len(head) == 4 and _TEXT.issuperset(head) else ""
+    if 0 <= size < 1 << 24 and not size & 1:
+        return bytes(data[offset + 4 : offset + 8]) != bytes(4)
+    from shmarrow.sources.formats import HEAD, recognized
+
+    return size >= 0 and not recognized(bytes(data[offset : offset + HEAD]))
 
 
 def read_prefix(data: Any, offset: int, where: str, limits: Limits = DEFAULT_LIMITS) -> tuple[int, int] | None:
@@ -66,8 +66,8 @@ def read_prefix(data: Any, offset: int, where: str, limits: Limits = DEFAULT_LIM
         prefix = 8
     if size == 0:
         return None
-    if prefix == 4 and (other := other_format(bytes(data[offset : offset + 4]))):
-        raise InvalidData(f"{where}: expected a message at {offset}, found {other}")
+    if prefix == 4 and not _is_plausible(data, offset, size):
+        raise not_a_message(data, offset, where)
     if size < 0:
         raise InvalidData(f"{where}: the message at {offset} says that its metadata has {size} bytes")
     if size > limits.metadata_bytes:

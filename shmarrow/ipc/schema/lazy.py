@@ -101,6 +101,7 @@ class LazySchema:
         self._dictionary_values: dict[int, FieldLayout] | None = None
         self._starts: npt.NDArray[np.int64] | None = None
         self._types: list[Any] | None = None
+        self._widths: Positions | None = None
         # How many fields from the first on are known to be flat: of one node, with no counts; the buffers that each of
         # them has; or those of each, where some have others.
         self._scanned: _Scanned = (0, 0, None)
@@ -199,6 +200,14 @@ class LazySchema:
                         found[i] = wire.type
             self._types = found
         return self._types
+
+    def plain_widths(self) -> Positions | None:
+        """The bytes of a slot of each column, shape (n,), if all have the layout of primitives; else None."""
+        if self._widths is None:
+            types = self.plain_types()
+            found = [] if None in types else [type.byte_width for type in types]
+            self._widths = np.array(found, np.int64)
+        return self._widths if len(self._widths) == self._count else None
 
     def _each(self) -> Iterator[tuple[int, Sequence[int]]]:
         return ((i, (i,)) for i in range(self._count))

@@ -10,14 +10,15 @@ from typing import Any, Self
 import numpy as np
 
 from shmarrow.batch import RecordBatch
-from shmarrow.errors import InvalidData, InvalidType, not_expected
+from shmarrow.errors import InvalidData, ShmarrowError
 from shmarrow.ipc.batch.encode import IpcPayload, check_schema, dictionaries_of, encode_batch, encode_dictionary
 from shmarrow.ipc.message.framing import end_of_stream
 from shmarrow.ipc.options import IpcWriteOptions, as_options
 from shmarrow.ipc.schema.encode import encode_schema, schema_message
+from shmarrow.naming import checked_schema
 from shmarrow.sources.sinks import Sink
 from shmarrow.states import CLOSE, CLOSED, FAIL, FAILED, OPEN, WRITE, NotCopied, StateMachine, Transitions, Turn
-from shmarrow.tables import Table
+from shmarrow.tables import Table, own_batch, rows_of
 from shmarrow.types import MetadataLike, Schema, as_metadata
 
 TRANSITIONS: Transitions = {
@@ -56,12 +57,10 @@ class BatchWriter(NotCopied):
     def __init__(self, sink: Sink, schema: Schema, options: IpcWriteOptions | None) -> None:
         try:
             self.options = as_options(options)
-            if not isinstance(schema, Schema):
-                raise not_expected("a shmarrow.Schema", schema)
-        except InvalidType:
+            self.schema: Schema = checked_schema(schema)
+        except ShmarrowError:
             sink.abort()
             raise
-        self.schema = schema
         self._sink = sink
         self._states = StateMachine(f"the writer to {sink.name}", TRANSITIONS)
         self._turn = Turn(f"the writer to {sink.name}")
@@ -87,12 +86,25 @@ class BatchWriter(NotCopied):
 
     # --- writing ---
 
-    def write(self, data: RecordBatch | Table) -> None:
-        """Write a record batch, or all batches of a table."""
-        if isinstance(data, Table):
-            self.write_table(data)
-        else:
+    def write(self, data: Any) -> None:
+        """Write a record batch, or all batches of a table, a reader or a data frame.
+
+        Parameters
+        ----------
+        data : RecordBatch, Table, RecordBatchReader, or rows of another library
+            Rows with the writer's fields. Those of another library come through ``__arrow_c_stream__`` or
+            ``__arrow_c_array__``, and each batch is written before the next one is asked for.
+
+        Raises
+        ------
+        InvalidType
+            If it is nothing of the kind, or the fields differ. The other errors are those of :meth:`write_batch`, and
+            of the reader; batches that came before the error are written.
+        """
+        if isinstance(data, RecordBatch):
             self.write_batch(data)
+        else:
+            self.write_table(data)
 
     def write_batch(self, batch: RecordBatch, custom_metadata: MetadataLike | None = None) -> None:
         """Write one record batch; only what its rows need is written, and copied once.
@@ -100,7 +112,7 @@ class BatchWriter(NotCopied):
         Parameters
         ----------
         batch : RecordBatch
-            A batch with the writer's fields.
+            A batch with the writer's fields, of any library.
         custom_metadata : mapping, optional
             Metadata of the message; the batch's own where it is not given.
 
@@ -119,19 +131,25 @@ class BatchWriter(NotCopied):
         with self._turn:
             self._write(batch, custom_metadata)
 
-    def write_table(self, table: Table, max_chunksize: int | None = None) -> None:
-        """Write all batches of a table, on request in pieces of at most ``max_chunksize`` rows."""
+    def write_table(self, table: Any, max_chunksize: int | None = None) -> None:
+        """Write all batches of a table, on request in pieces of at most ``max_chunksize`` rows.
+
+        Takes what :meth:`write` takes.
+        """
         self._states.go(WRITE)
-        if not isinstance(table, Table):
-            raise not_expected("a shmarrow.Table", table)
-        with self._turn:
-            for batch in table.to_batches(max_chunksize):
-                self._write(batch, None)
+        if isinstance(table, Table):
+            with self._turn:
+                for batch in table.to_batches(max_chunksize):
+                    self._write(batch, None)
+            return
+        with rows_of(table) as reader:
+            for batch in reader:
+                for piece in batch.to_batches(max_chunksize):
+                    self.write_batch(piece)
 
     def _write(self, batch: RecordBatch, custom_metadata: MetadataLike | None) -> None:
         self._states.go(WRITE)
-        if not isinstance(batch, RecordBatch):
-            raise not_expected("a shmarrow.RecordBatch", batch)
+        batch = own_batch(batch, "a shmarrow.RecordBatch")
         check_schema(batch, self.schema)
         metadata = as_metadata(custom_metadata) if custom_metadata is not None else batch.metadata
         try:

@@ -47,6 +47,7 @@ from shmarrow.ipc.tensor.decode import read_header
 from shmarrow.ipc.tensor.encode import encode_tensor
 from shmarrow.ipc.tensor.writer import write_payload
 from shmarrow.pickling import travels
+from shmarrow.segment.mappings import mapping_of
 from shmarrow.sources import open_sink, open_source
 from shmarrow.sources.base import Source
 from shmarrow.tensor import SparseTensor, Tensor
@@ -252,16 +253,55 @@ class Bundle(Mapping[str, Tensor | SparseTensor]):
         for row in range(index.length):
             index.read(row, self._limits).validate(full=full)
 
-    def to_numpy(self) -> dict[str, NDArray]:
-        """All dense tensors as ndarrays over the bundle's memory, and the sparse ones expanded."""
-        return {
-            name: tensor.to_numpy() if isinstance(tensor, Tensor) else tensor.to_dense()
-            for name, tensor in self.items()
-        }
+    def to_numpy(self, writable: bool = False) -> dict[str, NDArray]:
+        """All tensors as ndarrays, the sparse ones expanded.
 
-    def to_torch(self, device: Any = None) -> dict[str, Any]:
-        """All tensors in torch, for ``load_state_dict``; on the CPU over the bundle's memory, which is read-only."""
-        return {name: tensor.to_torch(device) for name, tensor in self.items()}
+        Parameters
+        ----------
+        writable : bool
+            False gives read-only views of the bundle's memory. With True the arrays may be written to, and their
+            changes are seen by nobody else: all lie over one private mapping of the bundle, which costs only the pages
+            that are written. Of a bundle that is not mapped they are copies.
+        """
+        index, pages = self._private() if writable else (self._index(), None)
+        made = {}
+        for name, tensor in self._read_all(index):
+            if not isinstance(tensor, Tensor):
+                made[name] = tensor.to_dense()
+            else:
+                array = tensor.to_numpy(writable and pages is None)
+                if pages is not None:
+                    array.flags.writeable = True  # as the pages are that it lies over
+                made[name] = array
+        return made
+
+    def to_torch(self, device: Any = None, *, writable: bool = True) -> dict[str, Any]:
+        """All tensors in torch, for ``load_state_dict``.
+
+        Parameters
+        ----------
+        device : torch.device or str, optional
+            Where the tensors are to be; the CPU by default.
+        writable : bool
+            True gives tensors that may be written to, and whose changes nobody else sees: all lie over one private
+            mapping of the bundle, which costs only the pages that are written. Of a bundle that is not mapped they are
+            copies. False gives the shared memory itself, as :meth:`Tensor.to_torch` does.
+        """
+        own = writable and str(device) in ("None", "cpu")
+        index, pages = self._private() if own else (self._index(), None)
+        shared = pages is not None or not writable
+        return {name: tensor.to_torch(device, writable=not shared) for name, tensor in self._read_all(index)}
+
+    def _private(self) -> tuple[_Index, Bytes | None]:
+        """The index, to read tensors from private pages of the bundle, and the pages; None where it is not mapped."""
+        index = self._index()
+        mapping = mapping_of(index.source.data)
+        pages = None if mapping is None else mapping.private(0, index.source.size)
+        return (index if pages is None else index._replace(source=Source(self._name, pages))), pages
+
+    def _read_all(self, index: _Index) -> Iterator[tuple[str, Tensor | SparseTensor]]:
+        for row in range(index.length):
+            yield index.text(row), index.read(row, self._limits)
 
     def close(self) -> None:
         """Release the source; tensors that were handed out keep their memory. A second call does nothing."""

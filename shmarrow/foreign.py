@@ -1,0 +1,71 @@
+"""Objects of other libraries with Arrow's PyCapsule interface, wherever one of ours is expected.
+
+Rules kept here:
+
+* an object is recognised by the methods of its class, so no library is imported to ask;
+* what reads them stands far above those who ask, and is put into :data:`READERS` by ``interchange``;
+* pandas' objects are left to those who know its marks for null.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from shmarrow.errors import full_name
+
+SCHEMA, ARRAY, STREAM = "__arrow_c_schema__", "__arrow_c_array__", "__arrow_c_stream__"
+
+READERS: dict[str, Callable[[Any], Any]] = {}
+"""By the name of a class of ours in lower case, what makes one from an object that has the interface."""
+
+_NEXT_STEP = {
+    "LazyFrame": "call .collect() first",
+    "LazyGroupBy": "call .agg(...) first",
+    "DuckDBPyConnection": "pass what its .sql(...) returns",
+    "Dataset": "pass .to_table(), or .scanner().to_reader() to read it batch by batch",
+    "Scanner": "pass .to_table(), or .to_reader() to read it batch by batch",
+    "ParquetFile": "pass .read()",
+}
+"""What turns objects that only promise data into data, by the names of their classes."""
+
+
+def has_schema(obj: Any) -> bool:
+    """Whether an object of another library tells its type by ``__arrow_c_schema__``."""
+    return _has(obj, SCHEMA)
+
+
+def has_data(obj: Any) -> bool:
+    """Whether an object of another library gives an array or a stream."""
+    return _has(obj, STREAM) or _has(obj, ARRAY)
+
+
+def has_stream(obj: Any) -> bool:
+    """Whether an object of another library gives a stream."""
+    return _has(obj, STREAM)
+
+
+def _has(obj: Any, method: str) -> bool:
+    kind = obj.__class__
+    return hasattr(kind, method) and kind.__module__.partition(".")[0] not in ("pandas", "shmarrow")
+
+
+def read(kind: str, obj: Any) -> Any:
+    """One of our objects over the memory of another library's: a ``type``, ``field``, ``schema``, ``array`` and so on.
+
+    Raises
+    ------
+    InvalidType
+        If the object is of another kind.
+    InvalidData
+        If what it gives breaks the rules of the C data interface.
+    Unsupported
+        If it has a type that is unknown here.
+    """
+    return READERS[kind](obj)
+
+
+def next_step(obj: Any) -> str:
+    """What a message adds for an object that has to be asked for its data first; empty for any other."""
+    found = next((_NEXT_STEP[base.__name__] for base in type(obj).__mro__ if base.__name__ in _NEXT_STEP), "")
+    return f"; {found}" if found and not full_name(obj).startswith("shmarrow.") else ""

@@ -1,0 +1,114 @@
+"""Objects of other libraries as ours, through whichever of the three methods of the PyCapsule interface they have."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from shmarrow.batch import RecordBatch
+from shmarrow.chunked import ChunkedArray
+from shmarrow.errors import InvalidType, full_name, not_expected
+from shmarrow.foreign import ARRAY, SCHEMA, STREAM
+from shmarrow.interchange.c_data import import_array, import_schema, import_stream
+from shmarrow.interchange.c_data.structs import ask
+from shmarrow.tables import RecordBatchReader, Table
+from shmarrow.types import DataType, Field, Schema
+
+T = TypeVar("T")
+
+
+def _schema_capsule(obj: Any, expected: str) -> Any:
+    if not hasattr(obj, SCHEMA):
+        raise not_expected(expected, obj)
+    return ask(obj, SCHEMA)
+
+
+def read_type(obj: Any) -> DataType:
+    """The type of an object with ``__arrow_c_schema__``; a field or a schema is refused."""
+    if type(obj).__name__ in ("Field", "Schema"):
+        hint = "; pass its .type" if type(obj).__name__ == "Field" else ""
+        raise InvalidType(f"expected a type, found {full_name(obj)}{hint}")
+    return import_schema.type_from_capsule(_schema_capsule(obj, "a type"))
+
+
+def read_field(obj: Any) -> Field:
+    """The field that an object with ``__arrow_c_schema__`` describes."""
+    return import_schema.field_from_capsule(_schema_capsule(obj, "a field"))
+
+
+def read_schema(obj: Any) -> Schema:
+    """The schema that an object with ``__arrow_c_schema__`` describes; its fields are read when they are asked for."""
+    return import_schema.schema_from_capsule(_schema_capsule(obj, "a schema"))
+
+
+def read_array(obj: Any) -> Any:
+    """The array over the memory of an object; a copy only where that has several chunks. Rows become structs."""
+    if hasattr(obj, ARRAY):
+        return import_array.array_from_capsules(*_capsules(obj))
+    return read_chunked_array(obj).combine_chunks()
+
+
+def read_chunked_array(obj: Any) -> ChunkedArray:
+    """The chunks of an object, over its memory."""
+    if hasattr(obj, STREAM):
+        return import_stream.chunks_from_stream(obj)
+    return ChunkedArray([read_array(obj)])
+
+
+def read_record_batch(obj: Any) -> RecordBatch:
+    """The rows of an object as one batch; a copy only where they come in several."""
+    if hasattr(obj, ARRAY):
+        return _rows(obj, lambda: import_array.batch_from_capsules(*_capsules(obj)))
+    table = read_table(obj)
+    if len(table.batches) == 1:
+        return table.batches[0]
+    return RecordBatch(table.schema, table.num_rows, [column.combine_chunks() for column in table.columns])
+
+
+def read_table(obj: Any) -> Table:
+    """The rows of an object, in the batches that it gives."""
+    if hasattr(obj, STREAM):
+        with read_reader(obj) as reader:
+            return reader.read_all()
+    batch = read_record_batch(obj)
+    return Table(batch.schema, [batch])
+
+
+def read_reader(obj: Any) -> RecordBatchReader:
+    """A reader of the rows of an object, which asks for a batch when it is read."""
+    if hasattr(obj, STREAM):
+        return _rows(obj, lambda: import_stream.open_c_stream(obj))
+    if not hasattr(obj, ARRAY):
+        raise not_expected("an object with __arrow_c_stream__ or __arrow_c_array__", obj)
+    batch = read_record_batch(obj)
+    return RecordBatchReader.from_batches(batch.schema, [batch])
+
+
+def _capsules(obj: Any) -> tuple[Any, Any]:
+    found = ask(obj, ARRAY)
+    if not isinstance(found, tuple) or len(found) != 2:
+        text = f"expected two capsules from __arrow_c_array__(), found {full_name(found)}"
+        raise InvalidType(f"{full_name(obj)} does not give an Arrow array: {text}")
+    return found
+
+
+def _rows(obj: Any, read: Callable[[], T]) -> T:
+    """What ``read`` gives; the error for a single column says how to name it."""
+    try:
+        return read()
+    except import_schema.SingleColumn as error:
+        text = f"a {full_name(obj)} is a single column: give its name, as in {{'name': values}} ({error})"
+        raise InvalidType(text) from None
+
+
+READERS = {
+    "type": read_type,
+    "field": read_field,
+    "schema": read_schema,
+    "array": read_array,
+    "chunked_array": read_chunked_array,
+    "record_batch": read_record_batch,
+    "table": read_table,
+    "reader": read_reader,
+}
+"""The functions of this file by what they make."""

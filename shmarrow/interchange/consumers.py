@@ -1,0 +1,325 @@
+"""Which types other tools accept, and what the others become for them: one table of rules for each consumer.
+
+A consumer accepts every type that no rule of its own names. The first rule that fits a type applies, at any depth: to
+the items of a list and the fields of a struct first. The tests give every type to every consumer, and hold the rules
+to what the installed versions do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from shmarrow import types
+from shmarrow.types import DataType
+from shmarrow.types.extension import ExtensionType
+
+
+class Rule(NamedTuple):
+    """What types of some kinds become.
+
+    Attributes
+    ----------
+    kinds : str
+        Kinds of types, separated by spaces; see :func:`kind_of`.
+    becomes : callable or None
+        The new type, from the old one; None if the consumer has nothing for it.
+    shown : str
+        The new type, in words.
+    when : callable
+        Which types of these kinds.
+    which : str
+        The same in words.
+    lossy : bool
+        True if something is always lost, so that the rule has to be asked for.
+    loses : str
+        What is lost: by a lossy rule always, by others where a value does not fit.
+    through : callable or None
+        A type that values have to fit on the way, where the new type has more digits than the consumer keeps.
+    inside : bool
+        True if the rule applies within other types only.
+    """
+
+    kinds: str
+    becomes: Callable[[Any], DataType] | None
+    shown: str = ""
+    when: Callable[[Any], bool] = lambda type: True
+    which: str = ""
+    lossy: bool = False
+    loses: str = ""
+    through: Callable[[Any], DataType] | None = None
+    inside: bool = False
+
+
+@dataclass(frozen=True)
+class Consumer:
+    """What a consumer accepts: everything but what its rules name."""
+
+    title: str
+    rules: tuple[Rule, ...]
+    extensions: frozenset[str] = frozenset()
+    """Names of the extension types that it knows; of others it gets the storage."""
+    unique_names: bool = False
+    """Whether columns, and fields of a struct, have to have different names."""
+    some_column: bool = False
+    """Whether there has to be a column."""
+    distinct: bool = False
+    """Whether a dictionary may hold neither nulls nor a value twice."""
+
+
+# --- kinds ------------------------------------------------------------------------------------------------------
+
+_FIXED = {"FixedSizeList": "fixed_size_list", "FixedSizeBinary": "fixed_size_binary"}
+
+
+def kind_of(type: Any) -> str:
+    """The kind of a type: the name of the function that makes it, without parameters, such as ``timestamp``."""
+    if isinstance(type, ExtensionType):
+        return type.extension_name
+    if type.layout.endswith("_union"):
+        return str(type.layout)
+    descriptor = type.descriptor
+    name: str = _FIXED.get(descriptor.member) or descriptor.factory.format(t=type)
+    return name.rstrip("_")
+
+
+_PLAIN = {"string", "large_string", "binary", "large_binary"}
+_TEXT = {"string", "large_string", "string_view"}
+
+
+# --- rules that consumers share ---------------------------------------------------------------------------------
+
+
+def _plain(type: Any) -> DataType:
+    """A type without views."""
+    kind = kind_of(type)
+    if kind == "list_view":
+        return types.list_(type.value_field)
+    if kind == "large_list_view":
+        return types.large_list(type.value_field)
+    return types.string() if kind == "string_view" else types.binary()
+
+
+def _as_list(type: Any) -> DataType:
+    return types.list_(type.value_field)
+
+
+def _values(type: Any) -> DataType:
+    found: DataType = type.value_type
+    return found
+
+
+def _to(type: DataType) -> Callable[[Any], DataType]:
+    return lambda _: type
+
+
+def _with_unit(unit: str) -> Callable[[Any], DataType]:
+    def become(type: Any) -> DataType:
+        kind = kind_of(type)
+        if kind == "timestamp":
+            return types.timestamp(unit, type.tz)
+        return types.duration(unit) if kind == "duration" else types.time64(unit)
+
+    return become
+
+
+def _finer(type: Any) -> bool:
+    return bool(type.unit == "ns")
+
+
+def _is_decimal128(type: Any) -> bool:
+    return bool(0 <= type.scale <= 38)
+
+
+def _whole(type: Any) -> DataType:
+    return types.decimal128(type.precision - type.scale, 0)
+
+
+def _nullable_fields(type: Any) -> DataType:
+    return types.struct([field.with_nullable(True) for field in type.fields])
+
+
+_REQUIRED_FIELDS = Rule(  # which hold nulls where the struct is null, and not all tools take that
+    "struct", _nullable_fields, "the same with nullable fields",
+    lambda t: not all(field.nullable for field in t.fields), "with fields that are not nullable",
+)  # fmt: skip
+_VIEWS = Rule("string_view binary_view", _plain, "string, binary")
+_LIST_VIEWS = Rule("list_view large_list_view", _plain, "list, large_list")
+_RUNS = Rule("run_end_encoded", _values, "the type of the values")
+_UNIONS = Rule("dense_union sparse_union", None)
+_INTERVALS = Rule("month_interval day_time_interval", None)
+_ALL_INTERVALS = Rule("month_interval day_time_interval month_day_nano_interval", None)
+_HALF = Rule("float16", _to(types.float32()), "float32")
+_NO_WIDTH = Rule("fixed_size_binary", _to(types.binary()), "binary", lambda t: t.width == 0, "of width 0")
+_NO_ITEMS = Rule("fixed_size_list", _as_list, "list", lambda t: t.list_size == 0, "of size 0")
+_WIDE_DECIMALS = (
+    Rule("decimal256", _to(types.float64()), "float64", lossy=True, loses="digits beyond a float's precision"),
+    Rule(
+        "decimal256", lambda t: types.decimal128(38, t.scale), "decimal128(38, scale)", _is_decimal128,
+        "with a scale of 0 to 38", loses="more than 38 digits",
+    ),
+    Rule("decimal256", None),
+)  # fmt: skip
+_NEGATIVE_SCALE = (
+    Rule(
+        "decimal32 decimal64 decimal128", _whole, "decimal128(precision - scale, 0)",
+        lambda t: t.scale < 0 and t.precision - t.scale <= 38, "with a negative scale",
+    ),
+    Rule(
+        "decimal32 decimal64 decimal128", _to(types.float64()), "float64", lambda t: not 0 <= t.scale <= t.precision,
+        "with another scale than 0 to the precision", lossy=True, loses="digits beyond a float's precision",
+    ),
+    Rule("decimal32 decimal64 decimal128", None, when=lambda t: not 0 <= t.scale <= t.precision),
+)  # fmt: skip
+
+
+def _decoded(kept: set[str], which: str) -> Rule:
+    """Dictionaries of other values than some kinds."""
+    return Rule("dictionary", _values, "the type of the values", lambda t: kind_of(t.value_type) not in kept, which)
+
+
+_NUMBERS = {
+    "bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16", "float32", "float64",
+}  # fmt: skip
+_MOMENTS = {"date32", "date64", "time32", "time64", "timestamp", "duration"}
+_DECIMALS = {"decimal32", "decimal64", "decimal128", "decimal256"}
+_FLAT = _NUMBERS | _MOMENTS | _DECIMALS | _PLAIN | _TEXT | {"binary_view", "fixed_size_binary", "null"}
+_OF_NESTED = "of nested values, or of dictionaries or runs"
+
+
+def _over_plain(type: Any) -> DataType:
+    return types.dictionary(type.index_type, _plain(type.value_type), type.ordered)
+
+
+_DICTIONARY_OF_VIEWS = Rule(
+    "dictionary", _over_plain, "a dictionary of plain values",
+    lambda t: kind_of(t.value_type) in ("string_view", "binary_view"), "of views",
+)  # fmt: skip
+
+CONSUMERS: dict[str, Consumer] = {
+    "spark": Consumer(
+        "Spark",
+        (
+            Rule("uint8", _to(types.int16()), "int16"),
+            Rule("uint16", _to(types.int32()), "int32"),
+            Rule("uint32", _to(types.int64()), "int64"),
+            Rule("uint64", _to(types.decimal128(20, 0)), "decimal128(20, 0)"),
+            _HALF,
+            *_NEGATIVE_SCALE,
+            Rule("decimal32 decimal64", lambda t: types.decimal128(t.precision, t.scale), "decimal128"),
+            *_WIDE_DECIMALS,
+            Rule("date64", _to(types.date32()), "date32", loses="times of day"),
+            Rule("time32", _with_unit("ns"), "time64[ns]"),
+            Rule(
+                "time64", _with_unit("ns"), "time64[ns], whole microseconds", _finer, "of nanoseconds",
+                loses="fractions of a microsecond", through=_with_unit("us"),
+            ),
+            Rule("time64", _with_unit("ns"), "time64[ns]"),
+            Rule(
+                "timestamp duration", _with_unit("us"), "the same in microseconds", lambda t: t.unit != "us",
+                "of other units than microseconds", loses="fractions of a microsecond",
+            ),
+            Rule("day_time_interval month_day_nano_interval", None),
+            Rule("fixed_size_binary", _to(types.binary()), "binary"),
+            _VIEWS,
+            Rule("large_list fixed_size_list list_view large_list_view", _as_list, "list"),
+            _REQUIRED_FIELDS,
+            _RUNS,
+            Rule("dictionary", _values, "the type of the values"),
+            _UNIONS,
+        ),
+    ),
+    "polars": Consumer(
+        "Polars",
+        (
+            *_NEGATIVE_SCALE,
+            *_WIDE_DECIMALS,
+            Rule("date64", _to(types.date32()), "date32", loses="times of day"),
+            Rule(
+                "timestamp", lambda t: types.timestamp(t.unit, "UTC"), "the same in UTC",
+                lambda t: t.tz is not None and t.tz[:1] in "+-", "with an offset as time zone", lossy=True,
+                loses="the offset",
+            ),
+            Rule("timestamp", None, when=lambda t: t.tz is not None and t.tz[:1] in "+-"),
+            _ALL_INTERVALS,
+            _NO_WIDTH,
+            _NO_ITEMS,
+            _LIST_VIEWS,
+            _RUNS,
+            _decoded(_TEXT, "of other values than text"),
+            _UNIONS,
+        ),
+        unique_names=True,
+    ),
+    "duckdb": Consumer(
+        "DuckDB",
+        (
+            _HALF,
+            *_NEGATIVE_SCALE,
+            *_WIDE_DECIMALS,
+            Rule(
+                "timestamp", _with_unit("us"), "the same in microseconds", lambda t: t.tz is not None and _finer(t),
+                "of nanoseconds, with a time zone", loses="fractions of a microsecond",
+            ),
+            Rule(
+                "duration", _with_unit("us"), "duration[us]", _finer, "of nanoseconds",
+                loses="fractions of a microsecond",
+            ),
+            Rule("month_day_nano_interval", lambda t: t, "itself", lossy=True, loses="fractions of a microsecond"),
+            _INTERVALS,
+            _NO_ITEMS,
+            Rule(
+                "run_end_encoded", _values, "the type of the values", lambda t: kind_of(t.value_type) not in _FLAT,
+                _OF_NESTED,
+            ),
+            _decoded(_FLAT, _OF_NESTED),
+            Rule(
+                "dense_union sparse_union", lambda t: types.sparse_union(t.fields), "sparse_union with codes from 0",
+                lambda t: t.mode == "dense" or tuple(t.type_codes) != tuple(range(len(t.fields))),
+                "that is dense or has other codes",
+            ),
+        ),
+        extensions=frozenset({"arrow.uuid", "arrow.bool8", "arrow.json"}),
+        some_column=True,
+    ),
+    "pandas": Consumer(
+        "pandas",
+        (
+            _VIEWS,
+            _LIST_VIEWS,
+            _RUNS,
+            _DICTIONARY_OF_VIEWS,
+            _decoded(_FLAT, _OF_NESTED),
+            _INTERVALS,
+            _UNIONS,
+        ),
+        distinct=True,
+    ),
+    "parquet": Consumer(
+        "Parquet, as pyarrow writes it",
+        (
+            *_NEGATIVE_SCALE,
+            _ALL_INTERVALS,
+            _NO_WIDTH,
+            _NO_ITEMS,
+            _REQUIRED_FIELDS,
+            Rule("struct", None, when=lambda t: not t.fields, which="without fields"),
+            _RUNS,
+            _DICTIONARY_OF_VIEWS,
+            _decoded(_FLAT, _OF_NESTED),
+            _UNIONS,
+        ),
+        distinct=True,
+        extensions=frozenset({
+            "arrow.uuid", "arrow.bool8", "arrow.json", "arrow.fixed_shape_tensor", "arrow.opaque",
+        }),
+    ),
+}  # fmt: skip
+"""The consumers by name."""
+
+LOSSY: dict[str, dict[str, str]] = {
+    name: {kind: rule.loses for rule in reversed(consumer.rules) if rule.loses for kind in rule.kinds.split()}
+    for name, consumer in CONSUMERS.items()
+}
+"""For each consumer the kinds of types that may lose something, and what."""

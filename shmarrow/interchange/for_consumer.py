@@ -1,0 +1,221 @@
+"""Casting columns to types that another tool accepts, by the rules in :mod:`shmarrow.interchange.consumers`.
+
+Rules kept here:
+
+* a column that the tool accepts stays the same object;
+* the result depends on the type alone: every batch of a file gets the same schema, which can be asked for without data;
+* no value changes unless the caller names the kind of types that may: other casts are checked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
+
+from shmarrow import types
+from shmarrow.errors import InvalidArgument, InvalidData, LimitExceeded, Unsupported, not_expected, shown
+from shmarrow.interchange.consumers import CONSUMERS, LOSSY, Consumer, Rule, kind_of
+from shmarrow.types import DataType, Schema
+from shmarrow.types.extension import ExtensionType
+
+
+class Stages(NamedTuple):
+    """A type on its way: after checked casts, after casts that may lose something, and in the end."""
+
+    checked: DataType
+    loosened: DataType
+    final: DataType
+
+    def map(self, function: Callable[[Any], DataType]) -> Stages:
+        return Stages(*map(function, self))
+
+
+class Casting(NamedTuple):
+    """A consumer, and the kinds of types of which values may change."""
+
+    name: str
+    consumer: Consumer
+    lossy: frozenset[str]
+
+    def allows(self, kind: str) -> bool:
+        return "all" in self.lossy or kind in self.lossy
+
+    def stages(self, type: Any, where: str, inside: bool = False) -> Stages:
+        """What a type becomes, on its own or inside of another; ``where`` is said in errors.
+
+        Raises
+        ------
+        Unsupported
+            If the consumer has nothing for it, or only something that loses values and was not asked for.
+        """
+        if isinstance(type, ExtensionType):
+            if type.extension_name in self.consumer.extensions:
+                return Stages(type, type, type)
+            if type.extension_name == "arrow.bool8":
+                return Stages(*[types.bool_()] * 3)
+            return self.stages(type.storage_type, where, inside)
+        if self.consumer.unique_names and type.layout == "struct":
+            self.check_names([field.name for field in type.fields], f"{where}: ", "field")
+        before = self._children(type, where)
+        kind = kind_of(type)
+        rules = [
+            rule
+            for rule in self.consumer.rules
+            if kind in rule.kinds.split() and rule.inside <= inside and rule.when(before.final)
+        ]
+        if not rules:
+            return before
+        allowed = self.allows(kind)
+        rule = next((each for each in rules if allowed or not each.lossy), None)
+        if rule is None or rule.becomes is None:
+            raise self._unsupported(type, kind, rules, where)
+        become, through = rule.becomes, rule.through or rule.becomes
+        if not rule.loses:
+            return before.map(become)
+        checked = before.checked if allowed else through(before.checked)
+        return Stages(checked, through(before.loosened), become(before.final))
+
+    def _children(self, type: Any, where: str) -> Stages:
+        """A type with its children as the consumer accepts them."""
+        if type.layout == "dictionary":
+            values = self.stages(type.value_type, where, True)
+            return values.map(lambda value: types.dictionary(type.index_type, value, type.ordered))
+        if not type.fields:
+            return Stages(type, type, type)
+        parts = []
+        for i, field in enumerate(type.fields):
+            inner = f"{where}, field {shown(field.name)}" if len(type.fields) > 1 else where
+            entries = type.layout == "map" and i == 0
+            found = self._children(field.type, inner) if entries else self.stages(field.type, inner, True)
+            parts.append([field.with_type(each) for each in found])
+        parameters = {each.name: getattr(type, each.name) for each in type.descriptor.parameters}
+        made = [type.descriptor.make(parameters, children) for children in zip(*parts, strict=True)]
+        return Stages(*[type if each == type else each for each in made])
+
+    def _unsupported(self, type: Any, kind: str, rules: list[Rule], where: str) -> Unsupported:
+        losing = next((rule for rule in rules if rule.lossy), None)
+        if losing is None:
+            return Unsupported(f"{where}: {self.consumer.title} has no type for {type}")
+        return Unsupported(
+            f"{where}: {self.consumer.title} has no type for {type}; lossy={kind!r} makes it {losing.shown}, "
+            f"without {losing.loses}"
+        )
+
+    def check_names(self, names: list[str], where: str, what: str) -> None:
+        """Refuse a name that stands there twice."""
+        if len(set(names)) < len(names):
+            name = next(name for i, name in enumerate(names) if name in names[:i])
+            raise Unsupported(
+                f"{where}{self.consumer.title} wants a different name for each {what}, found {shown(name)} more than "
+                "once"
+            )
+
+    def schema(self, schema: Schema) -> list[Stages]:
+        """What the types of the columns become."""
+        if self.consumer.unique_names:
+            self.check_names(schema.names, "", "column")
+        if self.consumer.some_column and not len(schema):
+            raise Unsupported(f"{self.consumer.title} has no tables without columns")
+        return [self.stages(field.type, f"column {shown(field.name)}") for field in schema]
+
+    def column(self, column: Any, stages: Stages, where: str) -> Any:
+        """The values of an array, or a chunked array, as another type; the same object where that is its type."""
+        try:
+            column = _cast(column, stages.checked, True)
+        except (InvalidData, LimitExceeded) as error:
+            hint = self._hint(column.type) if isinstance(error, InvalidData) else ""
+            raise error.__class__(f"{where}for {self.consumer.title}: {error}{hint}") from None
+        for target, safe in ((stages.loosened, False), (stages.final, True)):
+            column = _cast(column, target, safe)
+        if self.consumer.distinct and column.type.layout == "dictionary":
+            return _distinct_chunks(column) if hasattr(column, "chunks") else _distinct(column)
+        return column
+
+    def _hint(self, type: DataType) -> str:
+        kinds = sorted(kind for kind in _kinds_in(type) if kind in LOSSY[self.name] and not self.allows(kind))
+        return "".join(f"; lossy={kind!r} drops {LOSSY[self.name][kind]}" for kind in kinds)
+
+
+def _cast(column: Any, target: DataType, safe: bool) -> Any:
+    return column if column.type == target else column.cast(target, safe)
+
+
+def _distinct(array: Any) -> Any:
+    """A dictionary array whose dictionary holds no null, and no value twice."""
+    encoded = array.dictionary.dictionary_encode(index_type="int64")
+    if len(encoded.dictionary) == len(array.dictionary):
+        return array
+    indices = encoded.indices.take(array.indices).cast(array.type.index_type)
+    return type(array).from_arrays(indices, encoded.dictionary, ordered=array.type.ordered)
+
+
+def _distinct_chunks(column: Any) -> Any:
+    made = [_distinct(chunk) for chunk in column.chunks]
+    same = all(new is old for new, old in zip(made, column.chunks, strict=True))
+    return column if same else type(column)(made, column.type)
+
+
+def _kinds_in(type: Any) -> set[str]:
+    if isinstance(type, ExtensionType):
+        type = type.storage_type
+    inner = [type.value_type] if type.layout == "dictionary" else [field.type for field in type.fields]
+    return {kind_of(type)}.union(*[_kinds_in(each) for each in inner])
+
+
+def _casting(name: str, lossy: str | Iterable[str]) -> Casting:
+    if not isinstance(name, str):
+        raise not_expected("the name of a consumer", name)
+    if name not in CONSUMERS:
+        raise InvalidArgument(f"expected one of {', '.join(CONSUMERS)}, found {shown(name)}")
+    try:
+        chosen = frozenset([lossy] if isinstance(lossy, str) else lossy)
+    except TypeError:
+        raise not_expected("'all', or kinds of types such as 'timestamp'", lossy) from None
+    known = LOSSY[name]
+    for kind in chosen - {"all"}:
+        if kind not in known:
+            raise InvalidArgument(
+                f"lossy={shown(kind)}: {CONSUMERS[name].title} takes what there is of that without a loss, or not at "
+                f"all; expected 'all', or some of {', '.join(sorted(known))}"
+            )
+    return Casting(name, CONSUMERS[name], chosen)
+
+
+def _new_schema(schema: Schema, stages: list[Stages]) -> Schema:
+    fields = [
+        field if field.type == each.final else field.with_type(each.final)
+        for field, each in zip(schema, stages, strict=True)
+    ]
+    return Schema(fields, schema.metadata)
+
+
+def array(column: Any, name: str, lossy: str | Iterable[str]) -> Any:
+    """An array or a chunked array as a type that a consumer accepts."""
+    casting = _casting(name, lossy)
+    return casting.column(column, casting.stages(column.type, str(column.type)), "")
+
+
+def columns(rows: Any, name: str, lossy: str | Iterable[str]) -> Any:
+    """A record batch or a table with columns of types that a consumer accepts."""
+    casting = _casting(name, lossy)
+    schema = rows.schema
+    stages = casting.schema(schema)
+    new = {}
+    for i, (field, each) in enumerate(zip(schema, stages, strict=True)):
+        looked_at = casting.consumer.distinct and each.final.layout == "dictionary"
+        if looked_at or any(field.type != type for type in each):
+            column = rows.column(i)
+            made = casting.column(column, each, f"column {shown(field.name)}: ")
+            if made is not column:
+                new[i] = made
+    if not new:
+        return rows
+    places = [-1 if i in new else i for i in range(len(schema))]
+    return rows._arranged(_new_schema(schema, stages), places, new)
+
+
+def schema(schema: Schema, name: str, lossy: str | Iterable[str]) -> Schema:
+    """The schema of rows cast for a consumer."""
+    stages = _casting(name, lossy).schema(schema)
+    same = all(field.type == each.final for field, each in zip(schema, stages, strict=True))
+    return schema if same else _new_schema(schema, stages)

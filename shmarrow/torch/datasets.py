@@ -1,0 +1,284 @@
+"""The data sets: map-style over rows, and iterable over batches."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, SupportsIndex, overload
+
+import numpy as np
+
+from shmarrow.errors import IndexOutOfRange, InvalidArgument, InvalidType, shown
+from shmarrow.interchange.partner import needed
+from shmarrow.layout.arguments import checked_positions
+from shmarrow.torch.plan import Plan
+from shmarrow.torch.rows import Column, checked_count, row_of, table_of, tensor_columns, tensors_of
+
+with needed("torch", "torch"):
+    import torch
+    from torch.utils.data import Dataset, IterableDataset, get_worker_info
+
+Batch = dict[str, Any]
+Transform = Callable[[Batch], Any]
+
+
+class BatchDataset(Dataset[Any]):  # type: ignore[misc]
+    """The rows of mapped files, stores or tables, by number: a map-style data set.
+
+    A column of numbers, truth values, fixed-size lists of numbers or tensors of one shape becomes tensors; all others
+    become Python values. Nulls are NaN in columns of floats, and an error in other columns of tensors.
+
+    Parameters
+    ----------
+    source : path, Store, Table, RecordBatch, Handle, or list of them
+        Where the rows are. A path may be a pattern such as ``"data/*.arrow"``, whose files are taken in the order of
+        their names; ``shm:`` names are paths, too. All parts have the same columns. Each file stays mapped, with one
+        descriptor.
+    columns : sequence of str or int, optional
+        The columns, by name or position; all by default. Other columns are never read.
+    transform : callable, optional
+        What is called with each batch, a dict, or with each row where rows are taken one by one; its result is what
+        the data set gives. With workers, it runs in them.
+    names : str or sequence of str, optional
+        Of a store, which objects: a pattern such as ``"train-*"``, or names; all by default.
+
+    Raises
+    ------
+    InvalidType
+        If the source is none of these, or its parts have different columns.
+    InvalidArgument
+        If the source is empty, or two columns have one name.
+    ObjectNotFound
+        If there is nothing of a name or pattern.
+    MissingExtra
+        On import, if torch is not installed.
+
+    Notes
+    -----
+    With :func:`collate`, a DataLoader gathers all rows of a batch at once::
+
+        DataLoader(BatchDataset("train.arrow"), batch_size=256, shuffle=True, num_workers=4, collate_fn=collate)
+
+    Without it, torch's own collation works as well, on rows that it puts together again one by one. Tensors are copies
+    where rows are gathered, and copy-on-write views where they are a slice.
+
+    Thread safety: immutable; any number of threads may use one. Where it lies in named memory it is pickled for worker
+    processes as a handle.
+    """
+
+    def __init__(
+        self,
+        source: Any,
+        *,
+        columns: Iterable[Column] | None = None,
+        transform: Transform | None = None,
+        names: str | Iterable[str] | None = None,
+    ) -> None:
+        self.table = table_of(source, names, columns)
+        self.transform = transform
+        self._tensors = tensor_columns(self.table)
+
+    def __len__(self) -> int:
+        return self.table.num_rows
+
+    def __getitem__(self, index: Any) -> Any:
+        """A row by number, as a dict of values; or rows by slice or sequence of numbers, as a dict of tensors.
+
+        Raises
+        ------
+        IndexOutOfRange
+            If there are fewer rows.
+        InvalidType
+            If the index is neither.
+        """
+        if isinstance(index, slice):
+            rows = range(len(self))[index]
+            return self._batch(rows if rows.step == 1 else np.arange(rows.start, rows.stop, rows.step))
+        if isinstance(index, torch.Tensor):
+            index = index.numpy()
+        if np.ndim(index):
+            return self._batch(self._positions(index))
+        try:
+            row = range(len(self))[index]
+        except IndexError:
+            raise IndexOutOfRange(f"row {shown(index)} is out of range: the data set has {len(self)}") from None
+        except TypeError:
+            raise InvalidType(f"rows are chosen by int, slice or a sequence of ints, found {shown(index)}") from None
+        found = row_of(tensors_of(self.table, self._tensors, range(row, row + 1)), 0)
+        return found if self.transform is None else self.transform(found)
+
+    def _positions(self, index: Any) -> Any:
+        positions, valid = checked_positions(index)
+        if valid is not None and not valid.all():
+            raise InvalidType("the numbers of rows hold a null")
+        if len(positions) and not 0 <= int(positions.min()) <= int(positions.max()) < len(self):
+            raise IndexOutOfRange(
+                f"rows {int(positions.min())} to {int(positions.max())} were asked for: the data set has {len(self)}"
+            )
+        return positions
+
+    def _batch(self, rows: Any) -> Any:
+        made = tensors_of(self.table, self._tensors, rows)
+        return made if self.transform is None else self.transform(made)
+
+    def __getitems__(self, indices: Sequence[int]) -> Rows:
+        """Several rows for a DataLoader, gathered together."""
+        return Rows(tensors_of(self.table, self._tensors, self._positions(indices)), len(indices), self.transform)
+
+    def __repr__(self) -> str:
+        return f"<BatchDataset of {len(self)} rows: {', '.join(self.table.column_names[:20])}>"
+
+
+class Rows(Sequence[Any]):
+    """Rows that were gathered together, one by one for a collation that wants them so; what ``__getitems__`` gives."""
+
+    def __init__(self, batch: Batch, length: int, transform: Transform | None) -> None:
+        self._gathered = batch
+        self._length = length
+        self._transform = transform
+
+    @property
+    def batch(self) -> Any:
+        """All rows, as the data set gives them for a sequence of numbers."""
+        return self._gathered if self._transform is None else self._transform(self._gathered)
+
+    def __len__(self) -> int:
+        return self._length
+
+    @overload
+    def __getitem__(self, index: SupportsIndex) -> Any: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[Any]: ...
+
+    def __getitem__(self, index: Any) -> Any:
+        numbers = range(self._length)[index]
+        if isinstance(numbers, range):
+            return [self[i] for i in numbers]
+        row = row_of(self._gathered, numbers)
+        return row if self._transform is None else self._transform(row)
+
+
+def collate(rows: Any) -> Any:
+    """The ``collate_fn`` for a :class:`BatchDataset`: the rows as they were gathered, as one dict of tensors."""
+    return rows.batch if isinstance(rows, Rows) else torch.utils.data.default_collate(rows)
+
+
+class IterableBatchDataset(IterableDataset[Any]):  # type: ignore[misc]
+    """The batches of mapped files, stores or tables: an iterable data set, divided between ranks and workers.
+
+    An epoch is one sequence of batches, which depends on the seed and the epoch alone. The ranks take its batches in
+    turn, and the workers of a rank take those of the rank in turn: each row is seen once in an epoch over all ranks and
+    workers, and a DataLoader gives the same batches in the same order for any number of workers.
+
+    Parameters
+    ----------
+    source, columns, transform, names
+        As for :class:`BatchDataset`.
+    batch_size : int
+        Rows of a batch. The DataLoader gets ``batch_size=None``.
+    shuffle : bool
+        Whether the order is random, and another one in each epoch.
+    seed : int
+        What the order depends on, together with the epoch.
+    block_rows : int
+        For shuffling: neighbouring rows that stay close together; blocks of so many rows are put in random order.
+    mixed_blocks : int
+        For shuffling: the rows of so many blocks are mixed. With ``block_rows=1`` the order is that of a full shuffle.
+    drop_last : bool
+        True leaves out the last batch if it is not full, and those that not every rank would get, so that all ranks
+        have the same number of full batches. With False each row is seen, and ranks may differ by one batch.
+    rank, world_size : int, optional
+        Which of how many processes this is; those of ``torch.distributed`` where that is initialized when the data set
+        is made, else the only one.
+
+    Raises
+    ------
+    InvalidArgument
+        If a number is out of range, or only one of rank and world size is given; else as :class:`BatchDataset`.
+
+    Examples
+    --------
+    >>> table = sa.table({"x": np.arange(10), "word": list("abcdefghij")})
+    >>> for batch in IterableBatchDataset(table, batch_size=4):
+    ...     print(batch["x"].tolist(), "".join(batch["word"]))
+    [0, 1, 2, 3] abcd
+    [4, 5, 6, 7] efgh
+    [8, 9] ij
+    """
+
+    def __init__(
+        self,
+        source: Any,
+        batch_size: int,
+        *,
+        columns: Iterable[Column] | None = None,
+        transform: Transform | None = None,
+        names: str | Iterable[str] | None = None,
+        shuffle: bool = False,
+        seed: int = 0,
+        block_rows: int = 1024,
+        mixed_blocks: int = 64,
+        drop_last: bool = False,
+        rank: int | None = None,
+        world_size: int | None = None,
+    ) -> None:
+        self.table = table_of(source, names, columns)
+        self.transform = transform
+        self._tensors = tensor_columns(self.table)
+        self.plan = Plan(
+            num_rows=self.table.num_rows,
+            batch_size=checked_count(batch_size, "batch_size", 1),
+            shuffle=bool(shuffle),
+            block_rows=checked_count(block_rows, "block_rows", 1),
+            mixed_blocks=checked_count(mixed_blocks, "mixed_blocks", 1),
+            seed=checked_count(seed, "seed", 0),
+            drop_last=bool(drop_last),
+        )
+        self.rank, self.world_size = _ranks(rank, world_size)
+        # Shared, as workers that persist have their copy of the data set since the first epoch.
+        self._epoch = torch.zeros((), dtype=torch.int64).share_memory_()
+
+    @property
+    def epoch(self) -> int:
+        """The number of the epoch whose order is next."""
+        return int(self._epoch)
+
+    def set_epoch(self, epoch: int) -> None:
+        """Choose the order of the next iteration; call it before each epoch with a number that rises, on all ranks.
+
+        Workers that persist between epochs see it, too.
+        """
+        self._epoch.fill_(checked_count(epoch, "epoch", 0))
+
+    def __len__(self) -> int:
+        """The batches of this rank."""
+        return len(range(self.rank, self.plan.num_batches(self.world_size), self.world_size))
+
+    def __iter__(self) -> Iterator[Any]:
+        info = get_worker_info()
+        worker, workers = (0, 1) if info is None else (info.id, info.num_workers)
+        step = self.world_size * workers
+        order = self.plan.epoch(self.epoch)
+        for number in range(self.rank + worker * self.world_size, self.plan.num_batches(self.world_size), step):
+            batch = tensors_of(self.table, self._tensors, order.batch(number))
+            yield batch if self.transform is None else self.transform(batch)
+
+    def __repr__(self) -> str:
+        return (
+            f"<IterableBatchDataset of {self.plan.num_rows} rows in batches of {self.plan.batch_size}, "
+            f"rank {self.rank} of {self.world_size}>"
+        )
+
+
+def _ranks(rank: int | None, world_size: int | None) -> tuple[int, int]:
+    if (rank is None) != (world_size is None):
+        raise InvalidArgument(f"rank and world_size go together, found {rank} and {world_size}")
+    if rank is None or world_size is None:
+        group = torch.distributed
+        started = group.is_available() and group.is_initialized()
+        return (group.get_rank(), group.get_world_size()) if started else (0, 1)
+    world_size = checked_count(world_size, "world_size", 1)
+    rank = checked_count(rank, "rank", 0)
+    if rank >= world_size:
+        raise InvalidArgument(f"rank {rank} of {world_size}: ranks are counted from 0")
+    return rank, world_size

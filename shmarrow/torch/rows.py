@@ -1,0 +1,174 @@
+"""Rows of files, stores and tables as tensors.
+
+A column of numbers is a tensor in every batch, and any other column a list in every batch: its type decides, not its
+values.
+"""
+
+from __future__ import annotations
+
+import glob
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from fnmatch import fnmatchcase
+from typing import Any
+
+import numpy as np
+
+from shmarrow import ipc
+from shmarrow.batch import RecordBatch
+from shmarrow.chunked import ChunkedArray
+from shmarrow.errors import CopyRequired, ExportRefused, InvalidArgument, InvalidType, ObjectNotFound, full_name, shown
+from shmarrow.interchange.handles import Handle
+from shmarrow.interchange.torch import partner
+from shmarrow.ipc.file.footer import MAGIC
+from shmarrow.layout.making import nulls
+from shmarrow.naming import several
+from shmarrow.segment import attach, is_location
+from shmarrow.segment.location import is_shm
+from shmarrow.store import Store
+from shmarrow.tables import Table
+from shmarrow.types import DataType
+
+Column = int | str
+
+
+def table_of(source: Any, names: str | Iterable[str] | None, columns: Iterable[Column] | None) -> Table:
+    """All rows of a source, see :class:`shmarrow.torch.BatchDataset`."""
+    if names is not None and not isinstance(source, Store):
+        raise InvalidArgument(f"names are those of objects in a store, and the source is a {full_name(source)}")
+    tables = list(_tables(source, names))
+    if not tables:
+        raise InvalidArgument("the source is empty: expected at least one table, batch or file")
+    if columns is not None:
+        keys = several(columns, "positions and names")
+        tables = [table.select(keys) for table in tables]
+    first = tables[0].schema
+    for number, table in enumerate(tables):
+        if not table.schema.equals(first):
+            raise InvalidType(
+                f"part {number} of the source has other columns than the first one:\n{table.schema}\nexpected\n{first}"
+            )
+    return Table(first, [batch for table in tables for batch in table.batches if batch.num_rows])
+
+
+def _tables(source: Any, names: str | Iterable[str] | None) -> Iterator[Table]:
+    if isinstance(source, Store):
+        yield from map(_as_table, _stored(source, names))
+    elif is_location(source):
+        yield from map(_read, _paths(os.fspath(source)))
+    elif isinstance(source, (list, tuple)):
+        for part in source:
+            yield from _tables(part, None)
+    else:
+        yield _as_table(source)
+
+
+def _as_table(value: Any) -> Table:
+    if isinstance(value, Handle):
+        value = value.open()
+    if isinstance(value, RecordBatch):
+        value = Table(value.schema, [value])
+    if not isinstance(value, Table):
+        raise InvalidType(
+            f"expected tables, batches, handles of either, paths or a Store, found {full_name(value)}; "
+            "shmarrow.table() makes a table of data frames"
+        )
+    return value
+
+
+def _stored(store: Store, names: str | Iterable[str] | None) -> Iterator[Any]:
+    known = sorted(store.names())
+    if names is None:
+        chosen: Sequence[str] = known
+    elif isinstance(names, str):
+        chosen = [name for name in known if fnmatchcase(name, names)]
+        if not chosen:
+            raise ObjectNotFound(2, f"no object in the store {store.name!r} matches {names!r} among {len(known)}")
+    else:
+        chosen = several(names, "names of objects")
+    return map(store.get, chosen)
+
+
+def _paths(pattern: str) -> list[str]:
+    if is_shm(pattern) or os.path.exists(pattern) or not glob.has_magic(pattern):
+        return [pattern]
+    found = sorted(glob.glob(pattern, recursive=True))
+    if not found:
+        raise ObjectNotFound(2, f"no file matches {pattern!r}")
+    return found
+
+
+def _read(path: str) -> Table:
+    with attach(path) as segment:
+        is_file = segment.data[: len(MAGIC)].tobytes() == MAGIC
+    with (ipc.open_file if is_file else ipc.open_stream)(path) as reader:
+        return reader.read_all()
+
+
+# --- columns as tensors -----------------------------------------------------------------------------------------
+
+
+def tensor_columns(table: Table) -> list[bool]:
+    """For each column whether its values are a tensor."""
+    names = table.column_names
+    if len(set(names)) < len(names):
+        raise InvalidArgument("batches are dicts, and two columns have the same name; choose with columns=")
+    return [_is_tensor(type) for type in table.schema.types]
+
+
+def _is_tensor(type: DataType) -> bool:
+    if type.layout == "bool":
+        return True
+    try:
+        nulls(0, type).to_torch()
+    except (CopyRequired, ExportRefused, InvalidType):
+        return False
+    return True
+
+
+def tensors_of(table: Table, tensors: Sequence[bool], rows: Any) -> dict[str, Any]:
+    """Some rows as a dict of a tensor or a list for each column.
+
+    Parameters
+    ----------
+    table : Table
+        All rows.
+    tensors : sequence of bool
+        See :func:`tensor_columns`.
+    rows : range or int64 ndarray
+        Neighbouring rows of one batch are not copied; others are gathered.
+    """
+    part = table.slice(rows.start, len(rows)) if isinstance(rows, range) else table.take(rows)
+    names = table.column_names
+    return {
+        name: _tensor(column, name) if is_tensor else column.to_pylist()
+        for name, column, is_tensor in zip(names, part.columns, tensors, strict=True)
+    }
+
+
+def _tensor(column: ChunkedArray, name: str) -> Any:
+    values: Any = column.combine_chunks() if column.num_chunks != 1 else column.chunk(0)
+    if values.null_count:
+        if values.type.numpy_dtype is None or values.type.numpy_dtype.kind != "f":
+            raise CopyRequired(
+                f"column {name!r} has nulls, which a tensor of {values.type} cannot hold; fill_null() the column "
+                "first, or leave it out with columns="
+            )
+        return partner().from_numpy(np.array(values.to_numpy(zero_copy_only=False)))
+    if values.type.layout == "bool":
+        return partner().from_numpy(np.array(values.to_numpy(zero_copy_only=False)))
+    return values.to_torch()
+
+
+def row_of(batch: Mapping[str, Any], row: int) -> dict[str, Any]:
+    """One row of a batch: tensors without the first dimension, and values of lists."""
+    return {name: values[row] for name, values in batch.items()}
+
+
+def checked_count(value: Any, what: str, least: int) -> int:
+    """An integer argument."""
+    if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
+        raise InvalidType(f"{what} is an int, found {shown(value)}")
+    if value < least:
+        raise InvalidArgument(f"{what} is at least {least}, found {value}")
+    return int(value)

@@ -1,0 +1,381 @@
+"""Export through the Arrow C data and stream interfaces: what consumers get, from where, and when.
+
+The expected schemas and values come from pyarrow's IPC reader, over bytes of ours: another route to the same thing.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import io
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+from cases import CASES, Case, by_name
+
+import shmarrow as sa
+from shmarrow.layout import make_array
+
+pa = pytest.importorskip("pyarrow")
+pytest.importorskip("nanoarrow")
+
+from shmarrow.interchange.c_data.structs import ARRAY, SCHEMA, pointer  # noqa: E402
+
+
+def file_of(batches: list[Any], options: Any = None) -> bytes:
+    sink = io.BytesIO()
+    with sa.ipc.new_file(sink, batches[0].schema, options) as writer:
+        for batch in batches:
+            writer.write(batch)
+    return sink.getvalue()
+
+
+def numbers(start: int, count: int = 5) -> Any:
+    column = sa.array(np.arange(start, start + count))
+    return sa.record_batch({"n": column, "s": [f"text {i}" for i in range(start, start + count)]})
+
+
+def structure(address: int, dtype: Any) -> Any:
+    return np.frombuffer(ctypes.string_at(address, dtype.itemsize), dtype)[0]
+
+
+def words(address: int, count: int) -> list[int]:
+    return np.frombuffer(ctypes.string_at(address, 8 * count), np.uint64).tolist()
+
+
+def addresses(array: Any) -> set[int]:
+    """Where the buffers of an array of ours are, those of its dictionary included."""
+    found = {data.ctypes.data for data in array._buffers if data is not None and len(data)}
+    for below in [*array._children, *([array._dictionary] if array._dictionary is not None else [])]:
+        found |= addresses(below)
+    return found
+
+
+# --- every type -------------------------------------------------------------------------------------------------
+
+
+_NO_CLASS = (sa.month_interval(), sa.day_time_interval())
+"""Types that pyarrow has no Python class of arrays for."""
+
+
+VARIANTS = ("-nulls", "-all-null", "-empty")
+
+
+@pytest.mark.parametrize("variant", ["", *VARIANTS])
+def test_every_case_reaches_pyarrow_whole_and_uncopied(variant: str) -> None:
+    cases = [
+        case for case in CASES if case.name.endswith(variant or "") and (variant or not case.name.endswith(VARIANTS))
+    ]
+    assert len(cases) >= 60
+    for case in cases:
+        check_case(case)
+
+
+def check_case(case: Case) -> None:
+    array = case.array()
+    if case.name.startswith("dictionary-dictionary"):  # which IPC does not have
+        assert pa.array(array).to_pylist() == case.values
+        return
+    field = sa.field("column", case.type, metadata={"key": "value"})
+    batch = sa.RecordBatch(sa.Schema([field], {"of": "schema"}), len(array), [array])
+    expected = pa.ipc.open_file(file_of([batch])).read_all()
+    found = pa.table(batch)
+    found.validate(full=True)
+    assert found.schema.equals(expected.schema, check_metadata=True), case
+    assert found.equals(expected), case
+    assert pa.Table.from_batches([pa.record_batch(batch)]).equals(found), case
+    if case.type in _NO_CLASS:
+        return
+    alone = pa.array(array)
+    assert alone.type == expected.schema.field(0).type, case
+    assert alone.equals(expected.column(0).combine_chunks()), case
+    # Not where pyarrow shows the sizes of data buffers too, there are no offsets, or nulls are not UTF-8.
+    if not any(word in case.name for word in ("view", "no-offsets-buffer", "null-slots-hold-bytes")):
+        assert {data.address for data in alone.buffers() if data is not None and data.size} <= addresses(array), case
+    chunks = pa.chunked_array(sa.chunked_array([array, array[1:]], case.type))
+    chunks.validate(full=True)
+    assert chunks.equals(pa.chunked_array([alone, alone[1:]])), case
+
+
+def test_schemas_carry_names_nullability_metadata_and_extensions() -> None:
+    schema = sa.schema(
+        [
+            sa.field("a", "int64", False, {"k": "v"}),
+            ("é", sa.dictionary("int8", "string", True)),
+            ("map", sa.map_("string", "int32", True)),
+            ("id", sa.uuid()),
+            ("json", sa.json_()),
+            ("id", sa.list_(sa.struct([("x", sa.bool8()), ("y", "string_view")]))),
+        ],
+        {"of": "schema", "empty": ""},
+    )
+    expected = pa.ipc.open_file(file_of([sa.RecordBatch(schema, 0, [sa.nulls(0, type) for type in schema.types])]))
+    assert pa.schema(schema).equals(expected.schema, check_metadata=True)
+    for i, field in enumerate(schema):
+        assert pa.field(field).equals(expected.schema.field(i), check_metadata=True)
+        assert pa.DataType._import_from_c_capsule(field.type.__arrow_c_schema__()) == expected.schema.field(i).type
+    # The flags by their numbers: 1 ordered dictionary, 2 nullable, 4 sorted keys.
+    capsule = schema.__arrow_c_schema__()
+    root = structure(pointer(capsule, "arrow_schema"), SCHEMA)
+    assert root["flags"] == 0
+    children = words(int(root["children"]), 6)
+    assert [int(structure(at, SCHEMA)["flags"]) for at in children] == [0, 3, 6, 2, 2, 2]
+
+
+def test_a_nul_character_cannot_be_in_a_name() -> None:
+    schema = sa.schema([("good", "int8"), ("a\0b", "int8")])
+    with pytest.raises(sa.ExportRefused, match=r"'a\\x00b' contains a NUL character"):
+        schema.__arrow_c_schema__()
+    with pytest.raises(sa.ExportRefused, match="NUL"):
+        sa.RecordBatch(schema, 0, [sa.array([], "int8")] * 2).__arrow_c_array__()
+
+
+def test_structures_follow_the_interface() -> None:
+    # A bitmap that file says nothing of: the consumer counts. None: there is nothing to count.
+    for name, n_buffers, null_count, present in (
+        ("spec-int32", 2, -1, [True, True]),
+        ("spec-int32-bitmap-of-ones", 2, 0, [False, True]),
+        ("odd-no-offsets-buffer", 3, 0, [False, True, True]),
+        ("spec-null", 0, 3, []),
+        ("spec-dense-union", 2, 0, [True, True]),
+        ("spec-run-end-encoded", 0, 0, []),
+        ("odd-two-data-buffers", 5, 0, [False, True, True, True, True]),
+        ("string-view-empty", 3, 0, [False, True, True]),
+        ("dictionary-nested-nulls", 2, -1, [True, True]),
+    ):
+        array = by_name(name).array()
+        kept = array.__arrow_c_array__()
+        found = structure(pointer(kept[1], "arrow_array"), ARRAY)
+        assert (int(found["n_buffers"]), int(found["null_count"])) == (n_buffers, null_count), name
+        assert int(found["length"]) == len(array)
+        assert int(found["release"]) > 1
+        assert [at != 0 for at in words(int(found["buffers"]), n_buffers)] == present, name
+        assert (found["dictionary"] != 0) == name.startswith("dictionary")
+    array = by_name("odd-two-data-buffers").array()
+    kept = array.__arrow_c_array__()
+    buffers = words(int(structure(pointer(kept[1], "arrow_array"), ARRAY)["buffers"]), 5)
+    assert words(buffers[4], 2) == [22, 21]  # the sizes of "??the first of the two" and "the second of the two"
+    assert buffers[1:4] == [data.address for data in array.buffers()[1:]]
+
+
+def test_offsets_go_out_as_offsets() -> None:
+    array = sa.array([1, None, 3, 4], "int16")[1:3]
+    kept = array.__arrow_c_array__()
+    found = structure(pointer(kept[1], "arrow_array"), ARRAY)
+    assert (int(found["offset"]), int(found["length"])) == (1, 2)
+    assert pa.array(array).to_pylist() == [None, 3]
+
+
+def test_a_batch_without_columns_has_a_length() -> None:
+    batch = sa.RecordBatch(sa.schema([]), 7)
+    assert pa.record_batch(batch).num_rows == 7
+    assert pa.table(batch).num_rows == 7
+
+
+def test_batches_of_numbers_are_handed_over_without_making_columns() -> None:
+    names = [f"c{i}" for i in range(30)]
+    kinds = ["int8", "float64", "timestamp[us]"]
+    columns = {
+        name: sa.array(np.arange(100 * i, 100 * i + 100) % 100, "int64").cast(kinds[i % 3])
+        for i, name in enumerate(names)
+    }
+    expected = pa.ipc.open_file(file_of([sa.record_batch(columns)])).get_batch(0)
+    reader = sa.ipc.open_file(file_of([sa.record_batch(columns)]))
+    for change in (
+        lambda batch: batch,
+        lambda batch: batch.slice(13, 50),
+        lambda batch: batch.select(["c7", "c3", "c29"]),
+        lambda batch: batch.slice(20).select(["c4", "c4"]).slice(5, 9),
+        lambda batch: batch.rename_columns([name.upper() for name in batch.schema.names]),
+        lambda batch: batch.slice(100),
+    ):
+        batch = change(reader.get_batch(0))
+        found = pa.record_batch(batch)
+        found.validate(full=True)
+        assert not batch._columns
+        assert found.equals(change(expected))
+        assert (
+            found.column(0).buffers()[1].address
+            == reader.get_batch(0).column(batch.schema.names[0].lower())._buffers[1].ctypes.data
+        )
+    broken = reader.get_batch(0)
+    for place in ((0, 1 << 40), (1 << 40, 800), (-64, 800), (0, 8), (0, -1)):
+        broken._source._buffers = broken._source._buffers.copy()
+        broken._source._buffers[3] = place
+        with pytest.raises(sa.InvalidData, match="column 1 'c1'"):
+            broken.__arrow_c_array__()
+
+
+# --- what is wrong ----------------------------------------------------------------------------------------------
+
+
+def test_what_leads_out_of_its_buffers_is_refused() -> None:
+    offsets = np.array([0, 100, 2], "<i4").view("u1")
+    column = make_array(sa.string(), 2, [None, offsets, np.zeros(2, "u1")], 0)
+    batch = sa.RecordBatch(sa.schema([("good", "int8"), ("bad", "string")]), 2, [sa.array([1, 2], "int8"), column])
+    for door in (pa.table, pa.record_batch):
+        with pytest.raises(sa.InvalidData, match="column 1 'bad'"):
+            door(batch)
+    with pytest.raises(sa.InvalidData):
+        pa.array(column)
+    other = sa.RecordBatch(sa.schema([("n", "int64")]), 2, [sa.array([1, 2], "int8")])
+    with pytest.raises(sa.InvalidData, match="expected int64, found int8"):
+        other.__arrow_c_array__()
+    short = sa.RecordBatch(sa.schema([("n", "int8")]), 3, [sa.array([1, 2], "int8")])
+    with pytest.raises(sa.InvalidData, match="expected 3 values, found 2"):
+        short.__arrow_c_stream__()
+
+
+def test_unknown_keywords() -> None:
+    batch = numbers(0)
+    assert len(batch.__arrow_c_array__(None, something=None)) == 2
+    with pytest.raises(NotImplementedError, match="something"):
+        batch.__arrow_c_array__(something=1)
+    with pytest.raises(sa.Unsupported, match="something"):
+        sa.table(batch).__arrow_c_stream__(something=1)
+
+
+# --- requested schemas ------------------------------------------------------------------------------------------
+
+
+def test_a_requested_schema_is_kept_without_loss() -> None:
+    batch = sa.record_batch({
+        "n": sa.array([1, 2, None], "int64"),
+        "v": sa.array(["a", "long enough to need a buffer", None], "string_view"),
+        "d": sa.array(["x", "y", "x"]).dictionary_encode(),
+    })  # fmt: skip
+    wanted = pa.schema([("n", pa.int16()), ("v", pa.large_string()), ("d", pa.string())])
+    rows = [
+        {"n": 1, "v": "a", "d": "x"},
+        {"n": 2, "v": "long enough to need a buffer", "d": "y"},
+        {"n": None, "v": None, "d": "x"},
+    ]
+    for source in (batch, sa.table(batch), sa.Table.from_batches([batch] * 40), sa.ipc.open_file(file_of([batch]))):
+        found = pa.table(source, schema=wanted)
+        assert found.schema == wanted
+        assert found.to_pylist() == rows * (found.num_rows // 3)
+    assert pa.record_batch(batch, schema=wanted).to_pylist() == rows
+    assert pa.array(batch.column(0), type=pa.uint8()).to_pylist() == [1, 2, None]
+    assert pa.chunked_array(sa.chunked_array([batch.column(2)]), type=pa.string()).to_pylist() == ["x", "y", "x"]
+
+
+@pytest.mark.parametrize(
+    ("wanted", "error", "text"),
+    [
+        ([("n", "int8"), ("s", "string")], sa.InvalidData, "not within -128 to 127"),
+        ([("n", "date32"), ("s", "string")], sa.InvalidType, "no cast from int64"),
+        ([("n", "int64")], sa.InvalidArgument, "names"),
+        ([("m", "int64"), ("s", "string")], sa.InvalidArgument, "names"),
+    ],
+    ids=["lossy", "no cast", "fewer", "renamed"],
+)
+def test_a_requested_schema_that_does_not_fit(wanted: Any, error: Any, text: str) -> None:
+    batch, capsule = numbers(298), sa.schema(wanted).__arrow_c_schema__()
+    with pytest.raises(error, match=text):
+        batch.__arrow_c_array__(capsule)
+    with pytest.raises(error, match=text):
+        sa.table(batch).__arrow_c_stream__(requested_schema=sa.schema(wanted).__arrow_c_schema__())
+
+
+# --- streams ----------------------------------------------------------------------------------------------------
+
+
+def test_streams_take_batches_as_they_are_asked_for() -> None:
+    taken = []
+
+    def batches() -> Iterator[Any]:
+        for i in range(1000):
+            taken.append(i)
+            yield numbers(i)
+
+    schema = numbers(0).schema
+    reader = pa.RecordBatchReader.from_stream(sa.RecordBatchReader.from_batches(schema, batches()))
+    assert taken == []
+    assert reader.read_next_batch().column(0).to_pylist() == [0, 1, 2, 3, 4]
+    assert taken == [0]
+    assert reader.read_next_batch().column(0).to_pylist() == [1, 2, 3, 4, 5]
+    assert taken == [0, 1]
+
+
+@pytest.mark.parametrize("count", [1, 3, 40])
+def test_files_are_given_to_any_number_of_consumers_and_streams_once(count: int, tmp_path: Any) -> None:
+    batches = [numbers(5 * i) for i in range(count)]
+    expected = [{"n": i, "s": f"text {i}"} for i in range(5 * count)]
+    path = tmp_path / "file.arrow"
+    path.write_bytes(file_of(batches))
+    with sa.ipc.open_file(path) as reader:
+        assert pa.table(reader).to_pylist() == expected
+        found = pa.table(reader)
+    assert found.to_pylist() == expected
+    compressed = sa.ipc.open_file(file_of(batches, sa.ipc.IpcWriteOptions(compression="lz4")))
+    assert pa.table(compressed).to_pylist() == expected
+    assert pa.table(sa.ipc.open_file(path, included_fields=["s"])).column_names == ["s"]
+    with sa.ipc.new_stream(stream := io.BytesIO(), batches[0].schema) as writer:
+        for batch in batches:
+            writer.write(batch)
+    for opened in (stream.getvalue(), io.BufferedReader(io.BytesIO(stream.getvalue()))):  # type: ignore[arg-type]
+        source = sa.ipc.open_stream(opened)
+        assert pa.table(source).to_pylist() == expected
+        assert pa.table(source).num_rows == 0
+    table = sa.Table.from_batches(batches)
+    assert pa.table(table).to_pylist() == expected
+    assert pa.table(table.to_reader()).to_pylist() == expected
+
+
+def test_a_table_without_batches_has_its_schema() -> None:
+    schema = numbers(0).schema
+    assert pa.table(sa.Table(schema)).schema == pa.schema([("n", pa.int64()), ("s", pa.string())])
+    assert pa.chunked_array(sa.chunked_array([], "int8")).type == pa.int8()
+
+
+def test_errors_of_a_stream_reach_the_consumer() -> None:
+    schema = numbers(0).schema
+
+    def broken(error: BaseException) -> Any:
+        def batches() -> Iterator[Any]:
+            yield numbers(0)
+            raise error
+
+        return sa.RecordBatchReader.from_batches(schema, batches())
+
+    with pytest.raises(pa.ArrowException, match="batch 1 is broken"):
+        pa.table(broken(sa.InvalidData("batch 1 is broken")))
+    with pytest.raises(pa.ArrowException, match="KeyboardInterrupt while"):
+        pa.table(broken(KeyboardInterrupt()))
+    closed = sa.ipc.open_file(file_of([numbers(0)]))
+    closed.close()
+    with pytest.raises(sa.Closed):
+        pa.table(closed)
+
+
+# --- other consumers --------------------------------------------------------------------------------------------
+
+
+def test_polars_and_duckdb_and_pandas_use_the_mapping(tmp_path: Any) -> None:
+    pl, duckdb, pd = (pytest.importorskip(name) for name in ("polars", "duckdb", "pandas"))
+    path = tmp_path / "file.arrow"
+    batch = sa.record_batch({
+        "n": np.arange(1000), "f": np.linspace(0, 1, 1000),
+        "v": sa.array([f"longer than twelve {i}" for i in range(1000)], "string_view"),
+    })  # fmt: skip
+    path.write_bytes(file_of([batch]))
+    reader = sa.ipc.open_file(path)
+    mapped = reader.get_batch(0)
+    ours = addresses(mapped.to_struct_array())
+    frame = pl.DataFrame(mapped)
+    assert frame.columns == ["n", "f", "v"]
+    assert frame["v"].to_list() == [f"longer than twelve {i}" for i in range(1000)]
+    for name in ("n", "f"):
+        assert frame[name].to_arrow().buffers()[1].address in ours
+    views = frame["v"].to_arrow(compat_level=pl.CompatLevel.newest()).buffers()
+    assert {views[1].address, views[2].address} <= ours
+    assert pl.Series("x", mapped.column("f")).sum() == pytest.approx(500.0)
+    assert pl.DataFrame(reader).height == pl.DataFrame(reader.read_all()).height == 1000
+    table = sa.Table.from_batches([mapped] * 20)
+    for source in (mapped, table, reader, table.to_reader()):  # found by the name of the variable
+        assert duckdb.sql("select sum(n), max(v) from source").fetchall()[0][0] == 499500 * (
+            1 if source in (mapped, reader) else 20
+        ), source
+    assert pd.DataFrame.from_arrow(mapped)["n"].tolist() == list(range(1000))
+    assert pd.Series.from_arrow(table.column("n")).sum() == 20 * 499500

@@ -1,0 +1,548 @@
+"""Handles: what lies in named memory goes to other processes by its name, and comes back equal, over the same memory.
+
+Rules kept here: real processes and pools; the memory of what arrives is looked up among the mappings of its process; a
+handle is data from outside, so every number in it is replaced by wrong ones.
+"""
+
+from __future__ import annotations
+
+import gc
+import io
+import multiprocessing
+import os
+import pickle
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing.reduction import ForkingPickler
+from pathlib import Path
+from typing import Any
+
+import cases
+import forms
+import numpy as np
+import pytest
+from handle_workers import hand_back, look, mapped, put_into
+
+import shmarrow as sa
+from shmarrow.interchange.handles.places import INLINE_BYTES, Place
+from shmarrow.ipc import IpcWriteOptions
+
+ROWS = 1000
+WORDS = [f"word {i}" for i in range(ROWS)]
+COLUMNS = {
+    "i": np.arange(ROWS),
+    "s": WORDS,
+    "d": sa.array(["a", None] * (ROWS // 2), sa.dictionary("int8", "string")),
+    "l": [[i, None] for i in range(ROWS)],
+}
+BATCH = sa.record_batch(COLUMNS)
+VALUES = BATCH.to_pydict()
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a file of three batches, a compressed one, a stream, tensors and a bundle."""
+    at = tmp_path_factory.mktemp("handles")
+    for name, make, options in (
+        ("file", sa.ipc.new_file, None),
+        ("zstd", sa.ipc.new_file, IpcWriteOptions(compression="zstd")),
+        ("stream", sa.ipc.new_stream, None),
+    ):
+        with make(at / name, BATCH.schema, options) as writer:
+            for _ in range(3):
+                writer.write(BATCH)
+    dense = np.arange(600.0).reshape(20, 30)
+    holes = np.where(np.arange(600).reshape(20, 30) % 7, 0, np.arange(600).reshape(20, 30))
+    sa.save_tensors(
+        {
+            "dense": dense,
+            "fortran": sa.Tensor.from_numpy(np.asfortranarray(dense), ["row", "column"], metadata={"a": "b"}),
+            "coo": sa.SparseCOOTensor.from_dense(holes),
+            "csr": sa.SparseCSRMatrix.from_dense(holes),
+            "csc": sa.SparseCSCMatrix.from_dense(holes),
+            "csf": sa.SparseCSFTensor.from_dense(holes),
+        },
+        at / "bundle",
+    )
+    return at
+
+
+def file(place: Path, name: str = "file") -> sa.Table:
+    return sa.ipc.open_file(place / name).read_all()
+
+
+def column(place: Path, name: str) -> Any:
+    return file(place).batches[0].column(name)
+
+
+def tensor(place: Path, name: str) -> Any:
+    return sa.load_tensors(place / "bundle")[name]
+
+
+KINDS: dict[str, Callable[[Path], Any]] = {
+    "table": file,
+    "table of a compressed file": lambda at: file(at, "zstd"),
+    "table of a stream": lambda at: sa.ipc.open_stream(at / "stream").read_all(),
+    "table without batches": lambda at: sa.Table(file(at).schema),
+    "slice across batches": lambda at: file(at).slice(ROWS - 5, ROWS + 10),
+    "some columns": lambda at: file(at).select(["l", "i"]),
+    "some columns of a slice": lambda at: file(at).slice(7, 5).select(["d", "s"]).slice(1, 2),
+    "an opened projection": lambda at: sa.ipc.open_file(at / "file", included_fields=["s"]).read_all(),
+    "other names": lambda at: file(at).rename_columns(list("wxyz")),
+    "other metadata": lambda at: file(at).replace_schema_metadata({"k": "v"}),
+    "batch": lambda at: file(at).batches[1],
+    "last batch of a stream": lambda at: sa.ipc.open_stream(at / "stream").get_batch(2),
+    "batch without rows": lambda at: file(at).batches[0].slice(0, 0),
+    "batch with a column of another": lambda at: file(at).batches[0].append_column("n", file(at).batches[2]["i"]),
+    "batch of columns": lambda at: sa.record_batch({"x": column(at, "i"), "y": column(at, "s")}),
+    "integers": lambda at: column(at, "i"),
+    "slice of integers": lambda at: column(at, "i").slice(3, 5),
+    "text": lambda at: column(at, "s").slice(100),
+    "dictionary": lambda at: column(at, "d").slice(1, 9),
+    "lists": lambda at: column(at, "l").slice(1),
+    "no values": lambda at: column(at, "s").slice(0, 0),
+    "chunks": lambda at: file(at).column("s").slice(ROWS - 1, 3),
+    "tensor": lambda at: tensor(at, "dense"),
+    "tensor with names": lambda at: tensor(at, "fortran"),
+    "part of a tensor": lambda at: tensor(at, "dense")[2:9:3, ::5],
+    "coo": lambda at: tensor(at, "coo"),
+    "csr": lambda at: tensor(at, "csr"),
+    "csc": lambda at: tensor(at, "csc"),
+    "csf": lambda at: tensor(at, "csf"),
+}
+
+
+def same(found: Any, expected: Any) -> bool:
+    if isinstance(expected, sa.SparseTensor):
+        return type(found) is type(expected) and bool(np.array_equal(found.to_dense(), expected.to_dense()))
+    if isinstance(expected, (sa.Table, sa.RecordBatch)):
+        return bool(found.equals(expected, check_metadata=True))
+    return type(found) is type(expected) and bool(found.equals(expected))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_comes_back_is_equal_and_over_the_same_file(kind: str, place: Path) -> None:
+    thing = KINDS[kind](place)
+    handle = pickle.loads(pickle.dumps(sa.handle(thing)))
+    assert handle == sa.handle(thing)
+    assert hash(handle) == hash(sa.handle(thing))
+    opened = handle.open()
+    assert same(opened, thing)
+    if not isinstance(thing, sa.SparseTensor) and "compressed" not in kind:
+        expected = {str(place / name) for name in ("file", "stream", "bundle")}
+        assert mapped(opened) <= expected
+        assert len(mapped(opened)) == (kind != "table without batches")
+
+
+def test_every_type(shm_name: str) -> None:
+    """An array of every case, each with its buffers in shared memory, opens as what it was."""
+    # Arrow messages cannot hold dictionaries of dictionaries.
+    batches = forms.together([case for case in cases.CASES if "dictionary-dictionary" not in case.name])
+    count = 0
+    for number, batch in enumerate(batches):
+        name = f"{shm_name}-{number}"
+        try:
+            with sa.ipc.new_file(name, batch.schema) as writer:
+                writer.write(batch)
+        except sa.InvalidData:  # a case that breaks a rule on purpose
+            continue
+        read = sa.ipc.open_file(name).get_batch(0)
+        for found, expected in zip(sa.handle(read).open().columns, read.columns, strict=True):
+            assert repr(found.to_pylist()) == repr(expected.to_pylist())
+        for expected in read.columns:
+            try:
+                handle = sa.handle(expected)
+            except sa.InvalidArgument:  # of an extension type that is not registered
+                continue
+            found = handle.open()
+            assert found.type == expected.type
+            assert repr(found.to_pylist()) == repr(expected.to_pylist())
+            count += 1
+    assert count > 300
+
+
+def test_size_does_not_depend_on_the_data(tmp_path: Path) -> None:
+    """A batch of 4,000 columns of a file takes no more than one of a single column."""
+    sizes = []
+    for columns in (1, 4000):
+        batch = sa.record_batch({f"c{i}": np.arange(10) for i in range(columns)})
+        with sa.ipc.new_file(tmp_path / f"{columns}", batch.schema) as writer:
+            for _ in range(20):
+                writer.write(batch)
+        table = sa.ipc.open_file(tmp_path / f"{columns}").read_all()
+        sizes += [len(pickle.dumps(sa.handle(table))), len(pickle.dumps(sa.handle(table.batches[7])))]
+        assert sa.handle(table.batches[7]).open().column(columns - 1).to_pylist() == list(range(10))
+    assert max(sizes) - min(sizes) <= 16
+    assert max(sizes) < 600
+
+
+def test_bundle(place: Path) -> None:
+    bundle = sa.load_tensors(place / "bundle")
+    opened = pickle.loads(ForkingPickler.dumps(bundle))
+    assert list(opened) == list(bundle)
+    assert opened["dense"].to_numpy().tolist() == np.arange(600.0).reshape(20, 30).tolist()
+
+
+# --- what cannot have one ---------------------------------------------------------------------------------------
+
+
+def test_memory_of_this_process_is_refused(place: Path) -> None:
+    small, large = sa.array([1, 2, 3]), sa.array(np.zeros(INLINE_BYTES // 8 + 1))
+    for thing in (
+        small,
+        BATCH,
+        large,
+        sa.Tensor.from_numpy(np.ones(3)),
+        sa.load_tensors((place / "bundle").read_bytes()),
+    ):
+        with pytest.raises(sa.InvalidArgument, match=r"put the object in a store|put it in a store"):
+            sa.handle(thing)
+    batch = file(place).batches[0]
+    with pytest.raises(sa.InvalidArgument, match="65536"):
+        sa.handle(batch.append_column("x", np.zeros((ROWS, 9)).tolist()))
+    mixed = batch.append_column("x", np.arange(ROWS, dtype=np.int16))
+    assert sa.handle(mixed).open().column("x").to_pylist() == list(range(ROWS))
+    for thing in (3, np.arange(3), place, BATCH.schema):
+        with pytest.raises(sa.InvalidType, match="a handle is made of"):
+            sa.handle(thing)
+
+
+class Plain(sa.ExtensionType):
+    """A type that nobody has registered."""
+
+    extension_name = "test.handles.plain"
+
+    def serialize(self) -> bytes:
+        return b""
+
+    @classmethod
+    def deserialize(cls, storage_type: sa.DataType, serialized: bytes) -> Plain:
+        return cls(storage_type)
+
+
+def test_types_that_readers_do_not_know_are_refused(place: Path) -> None:
+    values = sa.ExtensionArray.from_storage(Plain(sa.int64()), column(place, "i"))
+    with pytest.raises(sa.InvalidArgument, match="register"):
+        sa.handle(values)
+    assert pickle.loads(ForkingPickler.dumps(values)).type == values.type
+    sa.register_extension_type(Plain)
+    try:
+        assert sa.handle(values).open().type == values.type
+    finally:
+        sa.unregister_extension_type(Plain.extension_name)
+
+
+# --- what is gone, or elsewhere ---------------------------------------------------------------------------------
+
+
+def written(name: Any, first: int = 0) -> sa.RecordBatch:
+    batch = sa.record_batch({"x": np.arange(first, first + 10)})
+    with sa.ipc.new_file(name, batch.schema, overwrite=True) as writer:
+        writer.write(batch)
+    return sa.ipc.open_file(name).get_batch(0)
+
+
+def test_an_object_that_is_gone_or_replaced(shm_name: str) -> None:
+    batch = written(shm_name)
+    handle = sa.handle(batch)
+    written(shm_name, 100)
+    opened = handle.open()
+    assert opened["x"].to_pylist() == list(range(10)), "replaced, but mapped here all the time"
+    del batch, opened
+    gc.collect()
+    with pytest.raises(sa.ObjectNotFound, match=f"{shm_name}.*replaced"):
+        handle.open()
+    replaced = sa.ipc.open_file(shm_name).get_batch(0)
+    sa.segment.unlink(shm_name)
+    with pytest.raises(sa.ObjectNotFound, match=f"{shm_name}.*removed"):
+        handle.open()
+    with pytest.raises(sa.ObjectNotFound, match=f"cannot make a handle: {shm_name!r} was removed"):
+        sa.handle(replaced)
+    copied = ForkingPickler.dumps(replaced)
+    assert pickle.loads(copied)["x"].to_pylist() == list(range(100, 110)), "copied, as its name is gone"
+
+
+def test_another_host(shm_name: str, tmp_path: Path) -> None:
+    batch = written(shm_name)
+    there = sa.handle(batch).replace(boot="another-boot", host="elsewhere")
+    with pytest.raises(sa.StorageError, match=r"memory of host 'elsewhere'.*this is host"):
+        there.open()
+    path = tmp_path / "shared.arrow"
+    on_disk = sa.handle(written(path)).replace(boot="another-boot", host="elsewhere")
+    assert on_disk.open()["x"].to_pylist() == list(range(10)), "a file that both hosts have, the same there and here"
+    path.unlink()
+    gc.collect()
+    with pytest.raises(sa.ObjectNotFound, match="made on host 'elsewhere'"):
+        on_disk.open()
+
+
+def test_mapped_once_and_as_long_as_it_is_used(place: Path) -> None:
+    path = place / "counted"
+    batch = written(path)
+    handle = sa.handle(batch)
+    del batch
+    gc.collect()
+
+    def mappings() -> int:
+        return Path("/proc/self/maps").read_text().count(str(path))
+
+    assert mappings() == 0
+    opened: list[Any] = []
+
+    def work() -> None:
+        opened.extend([handle.open() for _ in range(100)])
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert [found["x"].to_pylist() for found in opened] == [list(range(10))] * 400
+    assert mappings() == 1
+    opened.clear()
+    gc.collect()
+    assert mappings() == 0
+
+
+# --- damaged handles --------------------------------------------------------------------------------------------
+
+WRONG: tuple[Any, ...] = (-1, -3, 1, 7, 1 << 31, (1 << 62) + 5, (1 << 63) - 1, 1 << 64, None, "x", b"", 0.5, (), {})
+
+
+def variants(value: Any) -> Iterator[Any]:
+    """A nested value with one part of it replaced."""
+    if isinstance(value, tuple):
+        for i, part in enumerate(value):
+            for other in variants(part):
+                parts = [*value[:i], other, *value[i + 1 :]]
+                yield type(value)(*parts) if hasattr(value, "_fields") else tuple(parts)
+        yield from WRONG[-4:]
+        if not hasattr(value, "_fields"):
+            yield value[:-1]
+            yield (*value, *value[-1:])
+        return
+    yield from WRONG
+    if isinstance(value, bytes) and len(value) % 8 == 0:
+        numbers = np.frombuffer(value, "<i8")
+        for i in range(min(len(numbers), 24)):
+            for wrong in (-1, -2, -3, 2, 1 << 40, (1 << 63) - 1):
+                changed = numbers.copy()
+                changed[i] = wrong
+                yield changed.tobytes()
+    if isinstance(value, bytes):
+        yield value[: len(value) // 2]
+
+
+@pytest.mark.parametrize(
+    "kind", ["table", "batch with a column of another", "dictionary", "lists", "tensor", "coo", "csf"]
+)
+def test_damaged_handles(kind: str, place: Path) -> None:
+    """Whatever stands in a handle: it opens, or one of our errors says that it cannot."""
+    handle = sa.handle(KINDS[kind](place))
+    tried = refused = 0
+    for name in ("kind", "boot", "places", "content", "inline"):
+        for value in variants(getattr(handle, name)):
+            try:
+                damaged = handle.replace(**{name: value})
+            except sa.InvalidType:  # nothing that has a hash
+                continue
+            tried += 1
+            try:
+                opened = damaged.open()
+                opened.validate()
+                repr(opened)
+            except sa.ShmarrowError:
+                refused += 1
+    assert tried > 100
+    assert refused > tried // 2
+
+
+def test_places_of_others(place: Path, tmp_path: Path) -> None:
+    """A name that leads to another file, a folder, a pipe or out of the names' rules is refused."""
+    handle = sa.handle(file(place))
+    known = handle.places[0]
+    os.mkfifo(tmp_path / "pipe")
+    for name in (
+        "file",
+        "shm:a/b",
+        str(tmp_path),
+        str(tmp_path / "pipe"),
+        "/proc/self/mem",
+        "shm:",
+        "/\0",
+        str(place / "zstd"),
+    ):
+        with pytest.raises(sa.ShmarrowError):
+            handle.replace(places=(Place(name, *known[1:]),)).open()
+
+
+# --- pickles ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_pickle_is_a_copy_of_what_is_shown(kind: str, place: Path) -> None:
+    """``pickle.dumps`` gives a copy that depends on no file; with protocol 5 its buffers may be out of band."""
+    thing = KINDS[kind](place)
+    whole = pickle.dumps(thing, 4)
+    assert same(pickle.loads(whole), thing)
+    assert same(pickle.loads(pickle.dumps(thing, 5)), thing)
+    buffers: list[pickle.PickleBuffer] = []
+    data = pickle.dumps(thing, 5, buffer_callback=buffers.append)
+    raw = [bytes(buffer) for buffer in buffers]
+    copied = pickle.loads(data, buffers=raw)
+    assert same(copied, thing)
+    assert "" in mapped(copied) or not mapped(copied)
+    assert len(data) + sum(map(len, raw)) <= len(whole) + 1000
+
+
+def test_buffers_out_of_band_are_neither_copied_nor_writable(place: Path) -> None:
+    values = column(place, "i").slice(100, 50)
+    buffers: list[pickle.PickleBuffer] = []
+    data = pickle.dumps(values, 5, buffer_callback=buffers.append)
+    assert [len(buffer.raw()) for buffer in buffers] == [400]
+    kept = bytearray(buffers[0].raw())
+    copied = pickle.loads(data, buffers=[kept])
+    assert copied.to_numpy().flags.writeable is False
+    kept[:8] = (77).to_bytes(8, "little")
+    assert copied.to_pylist()[:2] == [77, 101]
+
+
+# --- between processes ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
+def test_pools(method: str, place: Path) -> None:
+    """Arguments and results of a pool, of queues and of processes are handles; what is not in a file is copied."""
+    path = str(place / "file")
+    table = file(place)
+    context = multiprocessing.get_context(method)
+    with context.Pool(1) as pool:
+        sent = [table, table.batches[1].slice(3, 4), table.column("i"), column(place, "s").slice(2), BATCH]
+        found = pool.map(look, sent)
+        pids = {pid for pid, *_ in found}
+        assert os.getpid() not in pids
+        assert [rest for _, *rest in found] == [
+            [{path}, 3 * ROWS, 0],
+            [{path}, 4, 3],
+            [{path}, 3 * ROWS, 0],
+            [{path}, ROWS - 2, "word 2"],
+            [{""}, ROWS, 0],
+        ]
+        returned = pool.apply(hand_back, (table.batches[2],))
+        assert returned.equals(BATCH)
+        assert mapped(returned) == {path}
+        returned = pool.apply(hand_back, (BATCH,))
+        assert returned.equals(BATCH)
+    if method != "forkserver":
+        queue = context.SimpleQueue()
+        process = context.Process(target=put_into, args=(queue, table.column("s").slice(1, 2)))
+        process.start()
+        received = queue.get()
+        process.join(30)
+        assert process.exitcode == 0
+        assert (received.to_pylist(), mapped(received)) == (["word 1", "word 2"], {path})
+
+
+def test_executors_and_pipes(place: Path) -> None:
+    path, table = str(place / "file"), file(place)
+    with ProcessPoolExecutor(1, multiprocessing.get_context("fork")) as executor:
+        assert executor.submit(look, table).result(60)[1:] == ({path}, 3 * ROWS, 0)
+        assert mapped(executor.submit(hand_back, table).result(60)) == {path}
+    ours, theirs = multiprocessing.Pipe()
+    queue: Any = multiprocessing.Queue()
+    ours.send(table.batches[0])
+    queue.put(table.batches[0])
+    assert mapped(theirs.recv()) == {path}
+    assert mapped(queue.get(timeout=30)) == {path}
+    queue.close()
+    queue.join_thread()
+
+
+def test_a_worker_that_is_killed_leaves_nothing(shm_name: str) -> None:
+    """A worker that has an object mapped and dies gives it free, and its sender goes on."""
+    batch = written(shm_name)
+    context = multiprocessing.get_context("fork")
+    ours, theirs = context.Pipe()
+
+    def child() -> None:
+        received = theirs.recv()
+        theirs.send(look(received)[1])
+        signal.pause()
+
+    process = context.Process(target=child)
+    process.start()
+    ours.send(batch)
+    assert ours.recv() == {f"/dev/shm/{shm_name.removeprefix('shm:')}"}
+    process.kill()
+    process.join(30)
+    assert batch["x"].to_pylist() == list(range(10))
+    del batch
+    gc.collect()
+    assert sa.segment.remove_unused(f"/dev/shm/{shm_name.removeprefix('shm:')}") is True
+
+
+def test_joblib_and_distributed(place: Path) -> None:
+    """loky's pickles hold handles, and so do the messages of distributed that stay on this host."""
+    from distributed.protocol import deserialize, serialize
+    from joblib.externals.loky.backend import reduction
+
+    path, table = str(place / "file"), file(place)
+    data = bytes(reduction.dumps((look, table)))
+    assert len(data) < 1000
+    assert mapped(pickle.loads(data)[1]) == {path}
+    for address, expected in (("tcp://127.0.0.1:8786", {path}), ("tcp://10.0.0.1:8786", {""}), (None, {""})):
+        context = {"sender": {"address": "tcp://127.0.0.1:1"}, "recipient": {"address": address}}
+        for thing in (table, table.batches[1].slice(1, 2), table.column("s").chunk(0)):
+            header, frames = serialize(thing, context=context if address else None)
+            received = deserialize(header, [bytes(frame) for frame in frames])
+            assert received.equals(thing)
+            assert mapped(received) == expected
+    header, frames = serialize(BATCH, context=context)
+    assert deserialize(header, frames).equals(BATCH)
+
+
+def test_reducers_meet_modules_that_are_imported_later(place: Path) -> None:
+    """Neither ``import shmarrow`` nor a handle imports multiprocessing; its pickler knows of handles all the same."""
+    code = f"""
+import sys, pickle
+import shmarrow as sa
+table = sa.ipc.open_file({str(place / "file")!r}).read_all()
+sa.handle(table).open()
+assert not {{"multiprocessing", "joblib", "distributed"}} & set(sys.modules)
+from multiprocessing.reduction import ForkingPickler
+import multiprocessing.reduction as module
+assert module.__spec__.loader is module.__loader__ and module.__loader__.get_source(module.__name__)
+assert len(ForkingPickler.dumps(table)) < 1000
+class Mine(sa.ExtensionArray): pass
+views = sa.BinaryViewArray
+assert {{views, Mine, sa.SparseCOOTensor}} <= set(ForkingPickler._extra_reducers)
+print("done")
+"""
+    import subprocess
+
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert (ran.stdout, ran.returncode) == ("done\n", 0), ran.stderr
+
+
+def test_handles_of_what_a_store_returns(where: str) -> None:
+    """Handles keep to a store's rules: what they open is pinned, and goes when it is dropped."""
+    store = sa.Store(where)
+    store.put("batch", BATCH)
+    store.put("tensor", np.arange(600.0).reshape(20, 30))
+    handle = sa.handle(store.get("batch"))
+    sent = io.BytesIO(pickle.dumps(handle))
+    gc.collect()
+    opened = pickle.load(sent).open()
+    store.get("batch")  # notes that it was used, which changes nothing
+    assert opened.to_pydict() == VALUES
+    assert sa.handle(opened).open().to_pydict() == VALUES
+    store.delete("batch")
+    assert opened.to_pydict() == VALUES
+    del opened
+    gc.collect()
+    with pytest.raises(sa.ObjectNotFound):
+        handle.open()
+    store.delete("tensor")
