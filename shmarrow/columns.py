@@ -45,6 +45,8 @@ class Columns(Generic[Column]):
     num_rows: int
     from_pyarrow: ClassVar[Callable[[Any], Any]]
     for_consumer: Callable[..., Self]
+    to_pandas: Callable[..., Any]
+    from_pandas: ClassVar[Callable[..., Any]]
 
     # --- what a batch and a table do in their own way ---
 

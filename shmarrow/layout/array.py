@@ -89,6 +89,8 @@ class Array(LayoutHooks):
     __dlpack__: Callable[..., Any]
     __dlpack_device__: Callable[..., tuple[int, int]]
     for_consumer: Callable[..., Self]
+    to_pandas: Callable[..., Any]
+    from_pandas: ClassVar[Callable[..., Array]]
 
     def __init_subclass__(cls, late: bool = False, of: type[DataType] | None = None) -> None:
         if of is not None:
