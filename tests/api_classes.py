@@ -107,7 +107,7 @@ ARRAY: dict[str, Entry] = {
 
 CHUNKED: dict[str, Entry] = {
     **_SHARED,
-    "to_pandas": same("column.to_pandas()", "column.to_pandas(zero_copy_only=False)"),
+    "to_pandas": same("chunks.to_pandas()", "chunks.to_pandas(zero_copy_only=False)"),
     "cast": same("chunks.cast(pa.int64())", 'chunks.cast("float64", safe=True)'),
     "chunk": same("chunks.chunk(2)", "chunks.chunk(i=0)"),
     "chunks": same("chunks.chunks"),
