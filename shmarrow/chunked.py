@@ -70,6 +70,7 @@ class ChunkedArray:
     from_pyarrow: ClassVar[Callable[[Any], ChunkedArray]]
     to_pyarrow: Callable[[], Any]
     for_consumer: Callable[..., ChunkedArray]
+    to_pandas: Callable[..., Any]
 
     def __init__(self, chunks: Iterable[Any], type: DataType | None = None) -> None:
         self.chunks = tuple(iterated(chunks, "an iterable of Arrays"))

@@ -17,6 +17,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 import test_golden as golden
+from commands import forked_command
 
 import shmarrow as sa
 from shmarrow.cli import main
@@ -27,6 +28,12 @@ PROGRAM = [sys.executable, "-c", "import sys; from shmarrow.cli import main; sys
 
 def run(*arguments: Any, stdin: bytes = b"") -> tuple[int, bytes, str]:
     """Exit status, standard output and standard error."""
+    done = forked_command("integration", *arguments, stdin=stdin)
+    return done.returncode, done.stdout, done.stderr.decode()
+
+
+def run_fresh(*arguments: Any, stdin: bytes = b"") -> tuple[int, bytes, str]:
+    """The same in a fresh interpreter, with pipes for input and output."""
     done = subprocess.run([*PROGRAM, *map(str, arguments)], input=stdin, capture_output=True, timeout=60)
     return done.returncode, done.stdout, done.stderr.decode()
 
@@ -112,7 +119,7 @@ def test_streams_and_files_by_name(arrow_testing: Path, tmp_path: Path, ends: li
 def test_pipes_and_devices_are_written_into(arrow_testing: Path, tmp_path: Path) -> None:
     arrow = golden.path(arrow_testing, SAMPLE, "arrow_file")
     before = os.lstat("/dev/stdout")
-    status, found, error = run(
+    status, found, error = run_fresh(
         "arrow-to-json", "--arrow", "/dev/stdin", "--json", "/dev/stdout", stdin=Path(arrow).read_bytes()
     )
     assert (status, error) == (0, "")
@@ -120,7 +127,7 @@ def test_pipes_and_devices_are_written_into(arrow_testing: Path, tmp_path: Path)
     assert os.lstat("/dev/stdout") == before
     (tmp_path / "target").write_text("old")
     (tmp_path / "link").symlink_to("target")
-    assert run("arrow-to-json", "--arrow", arrow, "--json", tmp_path / "link") == (0, b"", "")
+    assert run_fresh("arrow-to-json", "--arrow", arrow, "--json", tmp_path / "link") == (0, b"", "")
     assert (tmp_path / "link").is_symlink()
     assert (tmp_path / "target").read_bytes() == found
 

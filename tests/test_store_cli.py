@@ -9,10 +9,10 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from commands import become_command, forked_command
 from soak import ended, forked
 
 import shmarrow as sa
@@ -21,13 +21,14 @@ BATCH = {"id": [1, 2, 3], "city": ["Oslo", None, "Rome"]}
 COMMAND = [sys.executable, "-c", "import sys; from shmarrow.cli import main; sys.exit(main())"]
 
 
-def run(*words: object, status: int = 0, **options: Any) -> str:
+def run(*words: object, status: int = 0) -> str:
     """What a command prints; it must end with this status."""
-    ran = subprocess.run([*COMMAND, *map(str, words)], capture_output=True, text=True, timeout=60, **options)
-    assert ran.returncode == status, ran.stderr
-    assert (ran.stderr == "") == (status == 0), ran.stderr
-    assert "Traceback" not in ran.stderr
-    return ran.stdout if status == 0 else ran.stderr
+    ran = forked_command(*words)
+    out, err = ran.stdout.decode(), ran.stderr.decode()
+    assert ran.returncode == status, err
+    assert (err == "") == (status == 0), err
+    assert "Traceback" not in err
+    return out if status == 0 else err
 
 
 def test_a_file_goes_in_and_comes_out(where: str, tmp_path: Path) -> None:
@@ -46,8 +47,7 @@ def test_a_file_goes_in_and_comes_out(where: str, tmp_path: Path) -> None:
     assert out.read_bytes() == source.read_bytes()
     assert "is taken" in run("get", where, "cities", out, status=4)
     run("get", where, "cities", out, "--overwrite")
-    ran = subprocess.run([*COMMAND, "get", where, "cities", "-"], capture_output=True)
-    assert ran.stdout == source.read_bytes()
+    assert forked_command("get", where, "cities", "-").stdout == source.read_bytes()
     assert "no object 'x'" in run("get", where, "x", out, status=3)
     (tmp_path / "text").write_text("no Arrow")
     assert run("put", where, tmp_path / "text", status=1).startswith("shmarrow: ")
@@ -171,9 +171,9 @@ def test_on_a_terminal(where: str, tmp_path: Path) -> None:
         store.put("large", np.ones(1 << 23))
 
         def seen(*words: str) -> str:
-            master, slave = pty.openpty()
-            process = subprocess.Popen([*COMMAND, *words], stdout=slave, stderr=slave)
-            os.close(slave)
+            child, master = pty.fork()
+            if child == 0:
+                become_command(words)
             text = b""
             deadline = time.monotonic() + 60
             while time.monotonic() < deadline:
@@ -182,7 +182,7 @@ def test_on_a_terminal(where: str, tmp_path: Path) -> None:
                 except OSError:
                     break
             os.close(master)
-            assert process.wait(30) == 0
+            assert ended(child) == 0
             return text.decode()
 
         shown = seen("ls", where)

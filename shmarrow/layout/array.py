@@ -90,6 +90,8 @@ class Array(LayoutHooks):
     __dlpack__: Callable[..., Any]
     __dlpack_device__: Callable[..., tuple[int, int]]
     for_consumer: Callable[..., Self]
+    to_pandas: Callable[..., Any]
+    from_pandas: ClassVar[Callable[..., Array]]
 
     def __init_subclass__(cls, late: bool = False, of: type[DataType] | None = None) -> None:
         if of is not None:
@@ -272,6 +274,26 @@ class Array(LayoutHooks):
         result = np.empty(self._length, object)
         result[:] = values
         return result
+
+    def to_masked_array(self) -> np.ma.MaskedArray[Any, Any]:
+        """The values and their nulls as a masked ndarray: over the same memory, read-only, masked where a slot is null.
+
+        Integers stay integers. The values below the mask are whatever lies in memory. Truth values, ``date32``,
+        dictionaries and runs are copied, and the mask always is.
+
+        Raises
+        ------
+        CopyRequired
+            If numpy has no dtype for the values, such as strings and decimals.
+
+        Examples
+        --------
+        >>> array([1, None, 3]).to_masked_array().sum()
+        np.int64(4)
+        """
+        from shmarrow.layout.numpy_forms import masked_array
+
+        return masked_array(self)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> npt.NDArray[Any]:
         """The values as an ndarray, see :meth:`to_numpy`; numbers and times that do not fit ``dtype`` are refused.

@@ -161,12 +161,12 @@ def write(content: Content, target: Output, format: Format, options: Options) ->
         allowed = f"it has {', '.join(format.codecs)}" if format.codecs else "compress the whole file instead"
         raise InvalidArgument(f"{format.name} has no compression {options.compression!r}; {allowed}")
     if isinstance(content, Tensors) and format.name == "npy" and len(content.tensors) > 1:
-        content = rows.of_tensors(content)  # records, a field for each tensor
+        content = tensors.to_rows(content)  # records, a field for each tensor
     if isinstance(content, Rows) and format.holds is Tensors:
         with tensors.of_rows(content, format.name == "npy", format.name) as made:
             format.write(made, target, options)
         return
-    found = rows.of_tensors(content) if isinstance(content, Tensors) and format.holds is Rows else content
+    found = tensors.to_rows(content) if isinstance(content, Tensors) and format.holds is Rows else content
     format.write(found, target, options)
 
 

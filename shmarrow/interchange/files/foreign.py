@@ -97,13 +97,13 @@ def read_parquet(source: Input, options: Options) -> Rows:
         if names is not None:
             import pyarrow as pa
 
-            chosen = pa.schema([each for each in chosen if each.name in names], chosen.metadata)
+            chosen = pa.schema([chosen.field(name) for name in names], chosen.metadata)
         found = file.iter_batches(batch_size=options.rows_per_batch or BATCH, columns=names)
     at = [0]
 
     def counted() -> Iterator[Any]:
         for batch in found:
-            yield batch
+            yield batch if names is None else batch.select(names)
             at[0] += batch.num_rows
 
     return _from_pyarrow(counted(), source.name, chosen, lambda: at[0], file.metadata.num_rows)
@@ -170,14 +170,14 @@ def read_jsonl(source: Input, options: Options) -> Rows:
 
 def write_parquet(rows: Rows, target: Output, options: Options) -> None:
     """Write Parquet, a row group for each batch, small ones joined."""
-    pa = _pa()
+    _pa()
     import pyarrow.parquet as parquet
 
     from shmarrow.interchange.files.text import decoded
 
     batches = joined(rows.batches) if options.rows_per_batch is None else recut(rows.batches, options.rows_per_batch)
     chosen = decoded(rows.empty()).schema
-    _check_fields(chosen, lambda one: parquet.ParquetWriter(pa.BufferOutputStream(), one), "Parquet")
+    _check_parquet(chosen)
     codec = {"compression": options.compression or "snappy", "compression_level": options.level}
     with (
         _reported("write Parquet", target.name),
@@ -188,26 +188,26 @@ def write_parquet(rows: Rows, target: Output, options: Options) -> None:
             writer.write_batch(decoded(batch), row_group_size=max(batch.num_rows, 1))
 
 
-def _check_fields(chosen: Any, attempt: Callable[[Any], Any], name: str) -> None:
-    """Refuse the first column that a format cannot hold."""
+def _check_parquet(chosen: Any) -> None:
+    """Refuse the first column that Parquet cannot hold."""
     import pyarrow as pa
+    import pyarrow.parquet as parquet
 
     for each in chosen:
         try:
-            attempt(pa.schema([each])).close()
-        except pa.ArrowException as error:
-            raise InvalidType(f"column {each.name!r}: {name} cannot hold {each.type} ({error})") from None
+            parquet.ParquetWriter(pa.BufferOutputStream(), pa.schema([each])).close()
+        except (pa.ArrowException, OSError) as error:
+            raise InvalidType(f"column {each.name!r}: Parquet cannot hold {each.type} ({error})") from None
 
 
 def _write_delimited(rows: Rows, target: Output, options: Options, delimiter: str) -> None:
-    pa = _pa()
+    _pa()
     import pyarrow.csv as csv
 
     from shmarrow.interchange.files.text import as_cells
 
     how = csv.WriteOptions(batch_size=BATCH, delimiter=delimiter)
     chosen = as_cells(rows.empty()).schema
-    _check_fields(chosen, lambda one: csv.CSVWriter(pa.BufferOutputStream(), one), "CSV")
     with (
         _reported("write CSV", target.name),
         target.file() as file,

@@ -1,24 +1,17 @@
-"""Rows, batch by batch: Arrow files and streams, what tensors become, and how batches are cut."""
+"""Rows, batch by batch: Arrow files and streams, and how batches are cut."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
-
-import numpy as np
+from typing import Any
 
 from shmarrow.batch import RecordBatch
-from shmarrow.build import array
-from shmarrow.errors import InvalidType, ShmarrowError
 from shmarrow.interchange.files.ends import Input, Options, Output
 from shmarrow.ipc import IpcWriteOptions, RecordBatchFileWriter, RecordBatchStreamWriter, open_file, open_stream
 from shmarrow.layout.making import nulls
 from shmarrow.tables import Table, concat_batches, has_dictionary
 from shmarrow.types import Schema, schema
-
-if TYPE_CHECKING:
-    from shmarrow.interchange.files.tensors import Tensors
 
 BATCH = 1 << 16
 BATCH_BYTES = 1 << 26
@@ -58,52 +51,6 @@ class Rows:
         places = [self.schema.index_of(name) for name in columns]
         chosen = schema([self.schema.field(place) for place in places], self.schema.metadata)
         return replace(self, schema=chosen, batches=(batch.select(places) for batch in self.batches))
-
-
-# --- between tensors and rows -----------------------------------------------------------------------------------
-
-
-def of_tensors(found: Tensors) -> Rows:
-    """A column for each tensor; those of several dimensions become fixed-size lists, and records their fields.
-
-    Raises
-    ------
-    InvalidType
-        If the tensors are not of one length, or columns cannot hold their elements.
-    """
-    from shmarrow.tensor import Tensor
-
-    columns: dict[str, Any] = {}
-    for name, value in found.tensors.items():
-        values = value.to_numpy() if isinstance(value, Tensor) else value
-        if not values.ndim:
-            raise InvalidType(f"tensor {name!r} is a scalar, and a table has rows; choose others with --columns")
-        columns.update({part: values[part] for part in values.dtype.names} if values.dtype.names else {name: values})
-    sizes = {name: len(values) for name, values in columns.items()}
-    if len(set(sizes.values())) > 1:
-        listed = ", ".join(f"{name!r}: {size}" for name, size in list(sizes.items())[:8])
-        raise InvalidType(f"tensors of different lengths are no columns of one table ({listed})")
-    rows = max(sizes.values(), default=0)
-    width = sum(values.dtype.itemsize * values[:1].size for values in columns.values())
-    step = max(1, min(BATCH, BATCH_BYTES // max(width, 1)))
-
-    def part(start: int) -> RecordBatch:
-        arrays = []
-        for name, values in columns.items():
-            try:
-                arrays.append(array(np.ascontiguousarray(values[start : start + step])))
-            except ShmarrowError as error:
-                raise type(error)(f"tensor {name!r} cannot be a column: {error}") from None
-        return RecordBatch.from_arrays(arrays, names=list(columns))
-
-    at = [0]
-
-    def batches() -> Iterator[RecordBatch]:
-        for start in range(0, rows, step):
-            yield part(start)
-            at[0] = start
-
-    return Rows(part(rows).schema.with_metadata(found.metadata), batches(), lambda: at[0], rows)
 
 
 # --- how batches are cut ----------------------------------------------------------------------------------------

@@ -20,6 +20,8 @@ from typing import Any
 
 import numpy as np
 
+from shmarrow.batch import RecordBatch
+from shmarrow.build import array
 from shmarrow.errors import (
     CopyRequired,
     FieldNotFound,
@@ -28,7 +30,7 @@ from shmarrow.errors import (
     ShmarrowError,
 )
 from shmarrow.interchange.files.ends import PREFIX, Input, Options, Output
-from shmarrow.interchange.files.rows import Rows
+from shmarrow.interchange.files.rows import BATCH, BATCH_BYTES, Rows
 from shmarrow.ipc import IpcWriteOptions, load_tensors, open_file, save_tensors
 from shmarrow.ipc.tensor.bundle import BUNDLE_KEY
 from shmarrow.tensor import SparseTensor, Tensor
@@ -100,9 +102,10 @@ def _mapped(path: str, where: str) -> Any:
 
 
 def read_npy(source: Input, options: Options) -> Tensors:
-    """An npy file, mapped."""
+    """An npy file, mapped; of records, a tensor for each field."""
     source.whole()
-    return Tensors({ONLY: _mapped(source.file_path(), source.name)}, {})
+    found = _mapped(source.file_path(), source.name)
+    return Tensors({name: found[name] for name in found.dtype.names} if found.dtype.names else {ONLY: found}, {})
 
 
 def read_npz(source: Input, options: Options) -> Tensors:
@@ -180,12 +183,58 @@ def _values(batch: Any, number: int, name: str) -> Any:
     try:
         if column.null_count:
             raise CopyRequired("it has nulls")
+        if getattr(field.type, "tz", None):
+            raise InvalidType("its time zone would be lost")
         values = column.to_numpy(zero_copy_only=False)
         if values.dtype.kind not in "biufmM":
             raise InvalidType("its values are no numbers, truth values or times")
     except ShmarrowError as error:
         raise InvalidType(f"column {field.name!r}: {name} cannot hold {field.type} as a tensor: {error}") from None
     return values
+
+
+# --- tensors as columns -----------------------------------------------------------------------------------------------
+
+
+def to_rows(found: Tensors) -> Rows:
+    """A column for each tensor; those of several dimensions become fixed-size lists, and records their fields.
+
+    Raises
+    ------
+    InvalidType
+        If the tensors are not of one length, or columns cannot hold their elements.
+    """
+    columns: dict[str, Any] = {}
+    for name, value in found.tensors.items():
+        values = value.to_numpy() if isinstance(value, Tensor) else value
+        if not values.ndim:
+            raise InvalidType(f"tensor {name!r} is a scalar, and a table has rows; choose others with --columns")
+        columns.update({part: values[part] for part in values.dtype.names} if values.dtype.names else {name: values})
+    sizes = {name: len(values) for name, values in columns.items()}
+    if len(set(sizes.values())) > 1:
+        listed = ", ".join(f"{name!r}: {size}" for name, size in list(sizes.items())[:8])
+        raise InvalidType(f"tensors of different lengths are no columns of one table ({listed})")
+    rows = max(sizes.values(), default=0)
+    width = sum(values.dtype.itemsize * values[:1].size for values in columns.values())
+    step = max(1, min(BATCH, BATCH_BYTES // max(width, 1)))
+
+    def part(start: int) -> RecordBatch:
+        arrays = []
+        for name, values in columns.items():
+            try:
+                arrays.append(array(np.ascontiguousarray(values[start : start + step])))
+            except ShmarrowError as error:
+                raise type(error)(f"tensor {name!r} cannot be a column: {error}") from None
+        return RecordBatch.from_arrays(arrays, names=list(columns))
+
+    at = [0]
+
+    def batches() -> Iterator[RecordBatch]:
+        for start in range(0, rows, step):
+            yield part(start)
+            at[0] = start
+
+    return Rows(part(rows).schema.with_metadata(found.metadata), batches(), lambda: at[0], rows)
 
 
 # --- writing ----------------------------------------------------------------------------------------------------

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from shmarrow.batch import RecordBatch
-from shmarrow.errors import InvalidData, InvalidType
+from shmarrow.errors import InvalidData, InvalidType, ShmarrowError
 
 _TEXT = pa.large_string()
 _ESCAPES = {
@@ -28,7 +28,15 @@ _ESCAPED = '["\\\\\\x00-\\x1f]'
 
 def decoded(batch: RecordBatch) -> Any:
     """A batch of pyarrow's without the layouts that few formats know: runs are decoded."""
-    found = batch.to_pyarrow()
+    try:
+        found = batch.to_pyarrow()
+    except ShmarrowError:
+        for field, column in zip(batch.schema, batch.columns, strict=True):
+            try:
+                column.to_pyarrow()
+            except ShmarrowError as error:
+                raise InvalidType(f"column {field.name!r}: {error}") from None
+        raise
     columns = [
         pc.run_end_decode(column) if pa.types.is_run_end_encoded(column.type) else column for column in found.columns
     ]
@@ -53,8 +61,12 @@ def _cells(column: Any, name: str) -> Any:
     if isinstance(column.type, pa.BaseExtensionType):
         return _cells(column.storage, name)
     if pa.types.is_dictionary(column.type):
-        return _cells(column.dictionary_decode(), name)
-    return _as_text(column, name) if _is_text(column.type) else column
+        return _cells(column.dictionary, name).take(column.indices)
+    if _is_text(column.type):
+        return _as_text(column, name)
+    if pa.types.is_nested(column.type) or pa.types.is_interval(column.type):
+        raise InvalidType(f"column {name!r}: CSV cannot hold {column.type}; write jsonl, parquet or arrow")
+    return column
 
 
 def _is_text(type: Any) -> bool:
@@ -115,7 +127,7 @@ def _json(column: Any, name: str) -> Any:
     if isinstance(kind, pa.BaseExtensionType):
         return _json(column.storage, name)
     if pa.types.is_dictionary(kind):
-        return _json(column.dictionary_decode(), name)
+        return pc.fill_null(_json(column.dictionary, name).take(column.indices), _scalar("null"))
     if pa.types.is_run_end_encoded(kind):
         return _json(pc.run_end_decode(column), name)
     if pa.types.is_map(kind):

@@ -1,0 +1,49 @@
+"""Run the command line in a forked child: a process of its own, without the second that a fresh interpreter takes."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+import traceback
+from collections.abc import Sequence
+from typing import NoReturn
+
+from shmarrow.cli import main
+
+
+def forked_command(*words: object, stdin: bytes = b"") -> subprocess.CompletedProcess[bytes]:
+    """Run ``shmarrow WORDS``; gives the exit status and what was printed."""
+    arguments = list(map(str, words))
+    with tempfile.TemporaryFile() as given, tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+        given.write(stdin)
+        given.seek(0)
+        child = os.fork()
+        if child == 0:
+            become_command(arguments, (given.fileno(), out.fileno(), err.fileno()))
+        status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        for file in (out, err):
+            file.seek(0)
+        return subprocess.CompletedProcess(arguments, status, out.read(), err.read())
+
+
+def become_command(arguments: Sequence[str], descriptors: Sequence[int] = ()) -> NoReturn:
+    """In a forked child: take descriptors as standard input, output and errors, run a command, and end."""
+    status: object = 1
+    try:
+        for number, fd in enumerate(descriptors):
+            os.dup2(fd, number)
+        sys.stdin, sys.stdout, sys.stderr = (
+            open(number, "rw"[number > 0], encoding="utf-8", closefd=False)  # noqa: SIM115
+            for number in range(3)
+        )
+        status = main(arguments)
+    except SystemExit as error:
+        status = error.code
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(status if isinstance(status, int) else 1)
