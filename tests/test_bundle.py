@@ -216,7 +216,7 @@ def test_crafted_is_read() -> None:
         (lambda: crafted(metadata={BUNDLE_KEY: b"2"}), "version b'2'"),
         (lambda: crafted(batches=2), "found 2 of"),
         (lambda: crafted(schema=sa.schema([*INDEX][:2])), "one batch of"),
-        (lambda: saved(SAMPLE)[:-1], "cut"),
+        (lambda: saved(SAMPLE)[:-1], "truncated"),
     ],
 )
 def test_lies(data: Any, message: str) -> None:
