@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import io
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from typing import Any
 
@@ -31,6 +31,14 @@ def through_polars(table: Any) -> Any:
 @cache
 def connection() -> Any:
     return pytest.importorskip("duckdb", minversion="2.0").connect(config={"threads": 1})
+
+
+@pytest.fixture(scope="module", autouse=True)
+def closed_connection() -> Iterator[None]:
+    yield
+    if connection.cache_info().currsize:
+        connection().close()
+        connection.cache_clear()
 
 
 def through_duckdb(table: Any) -> Any:

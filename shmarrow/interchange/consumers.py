@@ -237,6 +237,7 @@ CONSUMERS: dict[str, Consumer] = {
         "Polars",
         (
             *_NEGATIVE_SCALE,
+            Rule("decimal32 decimal64", lambda t: types.decimal128(t.precision, t.scale), "decimal128"),
             *_WIDE_DECIMALS,
             Rule("date64", _to(types.date32()), "date32", loses="times of day"),
             Rule(
@@ -323,6 +324,15 @@ CONSUMERS: dict[str, Consumer] = {
     ),
 }  # fmt: skip
 """The consumers by name."""
+
+RULES: dict[str, dict[str, list[Rule]]] = {
+    name: {
+        kind: [rule for rule in consumer.rules if kind in rule.kinds.split()]
+        for kind in " ".join([rule.kinds for rule in consumer.rules]).split()
+    }
+    for name, consumer in CONSUMERS.items()
+}
+"""For each consumer its rules by the kind of types."""
 
 LOSSY: dict[str, dict[str, str]] = {
     name: {kind: rule.loses for rule in reversed(consumer.rules) if rule.loses for kind in rule.kinds.split()}
