@@ -116,7 +116,6 @@ CONSUMERS = {
             "interval-*": "intervals",
             "fixed-size-binary-0*": "values of no bytes",
             "fixed-size-list-0*": "lists of size 0",
-            "odd-fixed-size-list-offset": "fixed-size lists over more items than they need",
             "*list-view*": "list views",
             "ree-*": "run-end encoding",
             "spec-run-end-encoded": "run-end encoding",
