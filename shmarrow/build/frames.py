@@ -174,7 +174,10 @@ def _dtype(values: Any) -> tuple[str, dict[str, Any] | None]:
         return str(codes.dtype), {"num_categories": len(dtype.categories), "ordered": bool(dtype.ordered)}
     if dtype.__class__.__name__ == "DatetimeTZDtype":
         return f"datetime64[{dtype.unit}]", {"timezone": zone_name(dtype.tz)}
-    return str(dtype), None
+    try:
+        return str(dtype), None
+    except NotImplementedError:  # the name of an ArrowDtype over a type that pandas knows nothing of
+        return f"{dtype.pyarrow_dtype}[pyarrow]", None
 
 
 _LOGICAL = {

@@ -28,6 +28,7 @@ from shmarrow.errors import (
     LimitExceeded,
     Place,
     moved,
+    not_an_index,
     shown,
 )
 from shmarrow.layout import validation
@@ -187,10 +188,7 @@ class Array(LayoutHooks):
         try:
             index = as_index(key)
         except TypeError:
-            raise InvalidType(
-                f"an array is indexed by int or slice, found {key.__class__.__name__}; "
-                "take(indices) gives the slots at positions, filter(mask) those where a mask is True"
-            ) from None
+            raise not_an_index("an array", key) from None
         if not -self._length <= index < self._length:
             raise IndexOutOfRange(f"index {shown(index)} is out of range: the array has {self._length} values")
         return self._item(index + self._length if index < 0 else index)
