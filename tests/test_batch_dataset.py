@@ -232,6 +232,20 @@ def test_nulls() -> None:
         BatchDataset(sa.table({"i": [1, None]}))[:]
 
 
+def test_batches_may_be_changed(path: str) -> None:
+    """What a batch is changed to is seen nowhere else: those of slices, of gathered rows, and across batches."""
+    data = BatchDataset(path)
+    for rows in (slice(0, 5), slice(PART - 2, PART + 3), [5, 3, 900], list(range(ROWS))):
+        before = data[rows]["x"].clone()
+        changed = data[rows]
+        changed["x"].mul_(0)
+        changed["half"].zero_()
+        changed["even"].zero_()
+        changed["pair"].zero_()
+        assert torch.equal(data[rows]["x"], before)
+    assert sa.ipc.open_file(path).read_all()["x"].to_pylist() == list(range(ROWS))
+
+
 def rank_of(queue: Any, rank: int, at: str, rows: str) -> None:
     torch.distributed.init_process_group("gloo", f"file://{at}", rank=rank, world_size=2)
     data = IterableBatchDataset(rows, 100)
