@@ -50,6 +50,7 @@ bench: .venv/installed ## side by side with the peers: opening, writing, and the
 	@$(BIN)/python benchmarks/cold.py
 	@$(BIN)/python benchmarks/write.py
 	@$(BIN)/python benchmarks/format.py
+	@$(BIN)/python benchmarks/interchange.py
 	@$(BIN)/python benchmarks/ranges.py
 	@$(BIN)/python benchmarks/store.py
 	@$(BIN)/python benchmarks/tensor.py

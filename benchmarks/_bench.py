@@ -185,6 +185,23 @@ class Bench:
                 take(names[2:], seconds[-1])
         self._report(what, names, seconds, required)
 
+    def figure(self, what: str, ours: int, peer: str, theirs: int, at_most: int) -> None:
+        """Print one row of bytes that were measured once, with the most that ours may be."""
+        reached = ours <= at_most
+        self._rows += 1
+        self._reached += reached
+        self._line(
+            what,
+            mebibytes(ours),
+            peer,
+            mebibytes(theirs),
+            f"**{mebibytes(ours)}**",
+            "",
+            f"at most {mebibytes(at_most)}",
+            "yes" if reached else "**no**",
+            "",
+        )
+
     def _report(
         self, what: str, names: list[str], seconds: list[dict[str, list[float]]], required: Requirement
     ) -> None:
@@ -219,6 +236,11 @@ def duration(seconds: float) -> str:
         if seconds >= unit:
             return f"{seconds / unit:.3g} {name}"
     return f"{seconds / 1e-6:.3g} µs"
+
+
+def mebibytes(size: int) -> str:
+    """A number of bytes as people read it."""
+    return f"{size / (1 << 20):.3g} MiB"
 
 
 def _machine() -> str:

@@ -311,6 +311,23 @@ class RecordBatch(Columns[Array]):
         """The rows as structs, without a copy."""
         return StructArray._made(struct(self.schema.fields), self.num_rows, [None], 0, 0, self.columns)
 
+    def to_structured_array(self) -> np.ndarray[Any, np.dtype[np.void]]:
+        """The rows as a structured ndarray of shape (num_rows,), a field for each column; a copy, made by columns.
+
+        A field has the dtype of ``column.to_numpy(zero_copy_only=False)``: integers with nulls are float64, strings
+        Python objects. Structs are nested records, fixed-size lists subarrays.
+
+        Raises
+        ------
+        InvalidArgument
+            If two columns have the same name, or one has none.
+        LimitExceeded
+            If there is no memory for the records.
+        """
+        from shmarrow.layout.numpy_forms import structured_array
+
+        return structured_array(self.schema.names, self.columns, self.num_rows)
+
     # --- Python values ---
 
     def to_pylist(self) -> list[dict[str, Any]]:

@@ -42,6 +42,8 @@ def as_bytes(source: Any) -> Bytes:
     if isinstance(source, np.ndarray):
         if not source.flags.c_contiguous:
             raise InvalidType("expected a C-contiguous buffer, found an ndarray with gaps or another order")
+        if source.dtype.hasobject:
+            raise InvalidType(f"expected bytes, found an ndarray of {source.dtype}, which holds references")
         view = source.reshape(-1).view(U1)
     else:
         try:

@@ -25,7 +25,9 @@ from shmarrow.errors import (
     Place,
     counted,
     full_name,
+    iterated,
     moved,
+    not_an_index,
     shown,
 )
 from shmarrow.layout.arguments import as_array, checked_positions
@@ -68,9 +70,10 @@ class ChunkedArray:
     from_pyarrow: ClassVar[Callable[[Any], ChunkedArray]]
     to_pyarrow: Callable[[], Any]
     for_consumer: Callable[..., ChunkedArray]
+    to_pandas: Callable[..., Any]
 
     def __init__(self, chunks: Iterable[Any], type: DataType | None = None) -> None:
-        self.chunks = tuple(chunks)
+        self.chunks = tuple(iterated(chunks, "an iterable of Arrays"))
         if type is None:
             if not self.chunks:
                 raise InvalidArgument("expected a type, as there are no chunks")
@@ -329,7 +332,7 @@ class ChunkedArray:
         try:
             index = as_index(key)
         except TypeError:
-            raise InvalidType(f"a column is indexed by int or slice, found {type(key).__name__}") from None
+            raise not_an_index("a column", key) from None
         if not -len(self) <= index < len(self):
             raise IndexOutOfRange(f"index {shown(index)} is out of range: the column has {len(self)} values")
         index += len(self) if index < 0 else 0
@@ -382,7 +385,8 @@ def chunked_array(arrays: Any, type: DataType | str | None = None) -> ChunkedArr
     if isinstance(arrays, (str, bytes)) or not isinstance(arrays, Iterable):
         raise InvalidType(f"expected an iterable of arrays, found {shown(arrays)}")
     chunks: list[Any] = []
-    for item in [arrays] if isinstance(arrays, Array) or hasattr(arrays.__class__, foreign.STREAM) else arrays:
+    one = isinstance(arrays, Array) or hasattr(arrays.__class__, foreign.STREAM)
+    for item in [arrays] if one else iterated(arrays, "an iterable of arrays"):
         made = item if isinstance(item, ChunkedArray) else as_array(item, "arrays", wanted)
         chunks.extend(made.chunks if isinstance(made, ChunkedArray) else [made])
         if wanted is None and chunks:

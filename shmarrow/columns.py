@@ -45,6 +45,8 @@ class Columns(Generic[Column]):
     num_rows: int
     from_pyarrow: ClassVar[Callable[[Any], Any]]
     for_consumer: Callable[..., Self]
+    to_pandas: Callable[..., Any]
+    from_pandas: ClassVar[Callable[..., Any]]
 
     # --- what a batch and a table do in their own way ---
 
@@ -117,7 +119,8 @@ class Columns(Generic[Column]):
         Parameters
         ----------
         arrays : iterable
-            Arrays, chunked arrays, or anything that :func:`shmarrow.array` accepts.
+            Arrays, chunked arrays, or anything that :func:`shmarrow.array` accepts. The fields of a structured ndarray
+            are columns of their names.
         names : sequence of str, optional
             A name for each; their types are those of the arrays.
         schema : Schema, optional
@@ -133,9 +136,12 @@ class Columns(Generic[Column]):
         InvalidData
             If a value does not fit its type in the schema.
         InvalidType
-            If an array cannot be cast to that type at all, or ``arrays`` is an ndarray.
+            If an array cannot be cast to that type at all, or ``arrays`` is an ndarray that is not structured.
         """
-        if isinstance(arrays, np.ndarray):
+        if isinstance(arrays, np.ndarray) and arrays.dtype.names:
+            names = arrays.dtype.names if names is None and schema is None else names
+            arrays = [arrays[name] for name in arrays.dtype.names]
+        elif isinstance(arrays, np.ndarray):
             raise InvalidType("the rows of an ndarray are not columns: pass list(array.T), or [array] for one column")
         schema = None if schema is None else checked_schema(schema)
         columns = several(arrays, "arrays")

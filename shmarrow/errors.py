@@ -10,7 +10,7 @@ Rules kept here:
 from __future__ import annotations
 
 import errno
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Self, TypeVar
 
 
@@ -103,6 +103,7 @@ class Place(tuple[Any, ...]):
 
 
 E = TypeVar("E", bound=ShmarrowError)
+T = TypeVar("T")
 
 
 def placed(kind: type[E], *parts: Any) -> E:
@@ -122,6 +123,14 @@ def moved(error: E, move: Callable[[Place], Place]) -> E:
 def prefixed(prefix: str, error: E) -> E:
     """The error with something said in front of it."""
     return placed(type(error), prefix, *(error._parts or (error,)))
+
+
+def iterated(values: Iterable[T], expected: str) -> Iterator[T]:
+    """The iterator of an argument; InvalidType where it has none, as an ndarray without dimensions has."""
+    try:
+        return iter(values)
+    except TypeError:
+        raise InvalidType(f"expected {expected}, found {shown(values)}") from None
 
 
 def counted(number: int, noun: str) -> str:
@@ -160,6 +169,14 @@ def not_expected(expected: str, value: object) -> InvalidType:
 
 _CONVERTED = ("RecordBatch", "Table", "Schema", "Field", "DataType", "Array", "ChunkedArray")
 """The classes of pyarrow that a class of the same name here converts."""
+
+
+def not_an_index(what: str, key: object) -> InvalidType:
+    """The error for what is neither an int nor a slice."""
+    return InvalidType(
+        f"{what} is indexed by int or slice, found {type(key).__name__}; "
+        "take(indices) gives the slots at positions, filter(mask) those where a mask is True"
+    )
 
 
 def storage_error(error: OSError, action: str, where: str, hint: str = "") -> StorageError:

@@ -55,7 +55,7 @@ def made_from(
     if names is not None:
         raise InvalidArgument("a data frame has its own names; expected no others")
     if frame:
-        return _from_pandas(kind, data, schema, metadata)
+        return from_frame(kind, data, schema, metadata)
     if schema is not None and metadata is not None:
         raise InvalidArgument("a schema has its own metadata; expected one or the other")
     if isinstance(data, Columns):
@@ -72,17 +72,27 @@ _KINDS = {"RecordBatch": "record_batch", "Table": "table"}
 """What reads the rows of another library's objects, by the class that they become."""
 
 
-def _from_pandas(kind: type[C], frame: Any, schema: Schema | None, metadata: MetadataLike | None) -> C:
-    columns = [(str(name), frame.iloc[:, i]) for i, name in enumerate(frame.columns)]
-    index = frame.index
-    if index.__class__.__name__ != "RangeIndex":
-        for level, name in enumerate(index.names):
-            name = f"__index_level_{level}__" if name is None else str(name)
-            if schema is None or name in schema:
-                columns.append((name, index.get_level_values(level)))
-    if schema is None:
-        return kind.from_arrays([column for _, column in columns], [name for name, _ in columns], None, metadata)
-    mapping = dict(columns)
-    if len(mapping) != len(columns):
-        raise InvalidArgument("a schema is matched by name, and the data frame has names that occur more than once")
-    return kind.from_pydict(mapping, schema, metadata)
+def from_frame(
+    kind: type[C],
+    frame: Any,
+    schema: Schema | None = None,
+    metadata: MetadataLike | None = None,
+    *,
+    preserve_index: bool | None = None,
+    columns: Sequence[Any] | None = None,
+) -> C:
+    """A batch or a table from a pandas DataFrame, with the metadata from which pandas restores it."""
+    from shmarrow.build.frames import KEY, check_no_duplicates, read_frame
+
+    read = read_frame(frame, schema, preserve_index, columns)
+    parts = [*read.columns, *read.levels]
+    if schema is not None:
+        check_no_duplicates(read)
+        made = kind.from_pydict({part.name: part.values for part in parts}, schema, metadata)
+        types = [made.schema.field(part.name).type for part in parts]
+    elif parts:
+        made = kind.from_arrays([part.values for part in parts], [part.name for part in parts], None, metadata)
+        types = made.schema.types
+    else:
+        made, types = kind._over(Schema((), metadata), [], len(frame)), []
+    return made.replace_schema_metadata({**(made.schema.metadata or {}), KEY: read.metadata(types)})

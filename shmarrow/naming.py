@@ -5,7 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
-from shmarrow.errors import FieldNotFound, InvalidArgument, InvalidType, full_name, not_expected, shown
+from shmarrow.errors import (
+    FieldNotFound,
+    InvalidArgument,
+    InvalidType,
+    counted,
+    full_name,
+    iterated,
+    not_expected,
+    shown,
+)
 from shmarrow.types import Field, MetadataLike, Schema
 from shmarrow.types.schema import as_schema
 
@@ -50,7 +59,7 @@ def several(values: Iterable[T], what: str) -> tuple[T, ...]:
     if isinstance(values, (str, bytes)) or not hasattr(values, "__iter__"):
         one = f"; write [{shown(values)}] for one" if isinstance(values, (str, bytes, int)) and "names" in what else ""
         raise InvalidType(f"expected a list of {what}, found {shown(values)}{one}")
-    return tuple(values)
+    return tuple(iterated(values, f"a list of {what}"))
 
 
 def renamed(schema: Schema, names: Sequence[str]) -> Schema:
@@ -69,7 +78,7 @@ def renamed(schema: Schema, names: Sequence[str]) -> Schema:
             if not isinstance(name, str):
                 raise InvalidType(f"the name of a column is a string, found {shown(name)}")
     if len(names) != len(schema):
-        raise InvalidArgument(f"{len(names)} names for {len(schema)} columns")
+        raise InvalidArgument(f"expected {counted(len(schema), 'name')}, one for each column, found {len(names)}")
     return Schema(metadata=schema.metadata, source=_RenamedFields(schema, names))
 
 
@@ -116,7 +125,8 @@ def given_fields(
     if (names is None) == (schema is None):
         rows = any(isinstance(column, Mapping) for column in columns[:1])
         hint = "; rows as dicts are what from_pylist() takes" if rows else ""
-        raise InvalidArgument(f"expected either names or a schema{hint}")
+        found = "both" if names is not None else "neither"
+        raise InvalidArgument(f"arrays need either names or a schema, found {found}{hint}")
     if schema is not None and metadata is not None:
         raise InvalidArgument("a schema has its own metadata; expected one or the other")
     given: Sequence[Field | str] = several(names or (), "names") if schema is None else checked_schema(schema).fields

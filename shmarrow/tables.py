@@ -15,7 +15,7 @@ from shmarrow.batch import RecordBatch
 from shmarrow.bitmap import Mask
 from shmarrow.chunked import ChunkedArray
 from shmarrow.columns import Columns, Key
-from shmarrow.errors import Closed, InvalidArgument, InvalidData, InvalidType, full_name, not_expected, shown
+from shmarrow.errors import Closed, InvalidArgument, InvalidData, InvalidType, full_name, iterated, not_expected, shown
 from shmarrow.inputs import as_column, made_from
 from shmarrow.layout.array import Array
 from shmarrow.layout.making import nulls
@@ -52,8 +52,11 @@ class Table(Columns[ChunkedArray]):
         if not isinstance(schema, Schema):
             raise InvalidType(f"expected a shmarrow.Schema, found {full_name(schema)}; shmarrow.table() takes values")
         self._schema = schema
-        self.batches = tuple(batches)
-        self._starts = starts_of([batch.num_rows for batch in self.batches], "batches")
+        self.batches = tuple(iterated(batches, "a list of shmarrow.RecordBatch"))
+        try:
+            self._starts = starts_of([batch.num_rows for batch in self.batches], "batches")
+        except AttributeError:
+            raise InvalidType(f"expected a list of shmarrow.RecordBatch, found {shown(batches)}") from None
         self.num_rows = int(self._starts[-1])
 
     @classmethod
@@ -294,7 +297,7 @@ class RecordBatchReader:
         InvalidType
             If ``schema`` is not a schema, or when a batch is read that has other fields.
         """
-        return _Batches(checked_schema(schema), iter(batches))
+        return _Batches(checked_schema(schema), iterated(batches, "an iterable of shmarrow.RecordBatch"))
 
     @staticmethod
     def from_stream(data: Any, schema: Schema | None = None) -> RecordBatchReader:
@@ -325,8 +328,10 @@ class RecordBatchReader:
         elif hasattr(data, foreign.STREAM) or hasattr(data, foreign.ARRAY):
             reader = foreign.read("reader", data)
         else:
-            text = "an object with __arrow_c_stream__ or __arrow_c_array__"
-            raise InvalidType(f"expected {text}, found {full_name(data)}{foreign.next_step(data)}")
+            text = f"a record batch, a table, a reader or a data frame, found {full_name(data)}"
+            plain = isinstance(data, (Mapping, list, tuple, np.ndarray))
+            hint = "; shmarrow.record_batch(...) makes a batch of values" if plain else foreign.next_step(data)
+            raise InvalidType(f"expected {text}{hint}")
         return reader if schema is None else _Cast(reader, checked_schema(schema))
 
     def read_next_batch(self) -> RecordBatch:

@@ -3,7 +3,8 @@
 Mutations (``hostile.py``) take all processors but one; on that one, the property tests run again and again, each time
 with a new seed. What is found is printed with the command that has it again, and the exit status is 1.
 
-``python tests/fuzz.py --first NUMBER --count COUNT`` exercises just these mutations, however long that takes.
+``python tests/fuzz.py --first NUMBER --count COUNT`` exercises just these mutations, however long that takes. With
+``--doors`` mutations go to pyarrow, polars, DuckDB and nanoarrow (``doors.py``) instead of our own readers.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ def parts(first: int, number: int | None) -> Iterator[range]:
         yield range(start, start + _PART if number is None else min(start + _PART, first + number))
 
 
-def mutations(ranges: Iterator[range], deadline: float, processes: int) -> int:
+def mutations(ranges: Iterator[range], deadline: float, processes: int, use: hostile.Use, options: str) -> int:
     """Exercise mutations until there are no more, or the time is up; gives how many findings there were."""
     started, total, found = time.monotonic(), 0, 0
     outcomes: dict[str, int] = {}
@@ -45,7 +46,7 @@ def mutations(ranges: Iterator[range], deadline: float, processes: int) -> int:
                 part = next(ranges, None)
             if part is None:
                 return
-            counts, findings = hostile.run(hostile.mutation, part, left)
+            counts, findings = hostile.run(hostile.mutation, part, left, use)
             with lock:
                 total += sum(counts.values())
                 found += len(findings)
@@ -53,7 +54,7 @@ def mutations(ranges: Iterator[range], deadline: float, processes: int) -> int:
                     outcomes[outcome] = outcomes.get(outcome, 0) + number
                 for finding in findings:
                     print(f"\nmutation {finding.name}: {finding.what}")
-                    print(f"have it again: python tests/fuzz.py --first {finding.name} --count 1", flush=True)
+                    print(f"have it again: python tests/fuzz.py --first {finding.name} --count 1{options}", flush=True)
                 print(f"{total:,} mutations in {time.monotonic() - started:.0f} s: {outcomes}", flush=True)
 
     with ThreadPoolExecutor(processes) as pool:
@@ -88,10 +89,16 @@ def main() -> int:
     parser.add_argument("--seed", type=int, help="where all other numbers come from; a new one by default")
     parser.add_argument("--first", type=int, help="exercise only mutations, from this number on")
     parser.add_argument("--count", type=int, default=1_000_000, help="how many of them; a million by default")
+    parser.add_argument("--doors", action="store_true", help="hand the columns to other libraries")
     chosen = parser.parse_args()
+    how: tuple[hostile.Use, str] = (hostile.exercise, "")
+    if chosen.doors:
+        from doors import through_doors
+
+        how = through_doors, " --doors"
     processors = os.cpu_count() or 1
     if chosen.first is not None:
-        found = mutations(parts(chosen.first, chosen.count), float("inf"), processors)
+        found = mutations(parts(chosen.first, chosen.count), float("inf"), processors, *how)
         print(f"{found} findings")
         return 1 if found else 0
     seed = random.SystemRandom().randrange(1 << 32) if chosen.seed is None else chosen.seed
@@ -100,7 +107,7 @@ def main() -> int:
     with ThreadPoolExecutor(1) as pool:
         runs = pool.submit(properties, random.Random(seed), deadline)
         # Beyond the numbers that the tests themselves have.
-        found = mutations(parts((1 << 20) * (seed + 1), None), deadline, max(processors - 1, 1))
+        found = mutations(parts((1 << 20) * (seed + 1), None), deadline, max(processors - 1, 1), *how)
         found += runs.result()
     print(f"{found} findings with seed {seed}")
     return 1 if found else 0

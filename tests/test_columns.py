@@ -432,7 +432,7 @@ WRONG: dict[str, tuple[Callable[[Any], Any], type[Exception], str]] = {
     ),
     "drop": (lambda r: r.drop_columns(["n", "x"]), sa.FieldNotFound, "no field is named 'x'"),
     "select": (lambda r: r.select("n"), sa.InvalidType, "expected a list of positions and names"),
-    "rename": (lambda r: r.rename_columns(["x"]), sa.InvalidArgument, "1 names for 4 columns"),
+    "rename": (lambda r: r.rename_columns(["x"]), sa.InvalidArgument, "expected 4 names, one for each column, found 1"),
     "cast names": (lambda r: r.cast(sa.schema([("n", "int8")])), sa.InvalidArgument, r"\['n'\], expected those"),
     "cast order": (lambda r: r.cast(sa.schema(list(r.schema)[::-1])), sa.InvalidArgument, "another order"),
     "cast value": (

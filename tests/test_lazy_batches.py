@@ -171,7 +171,7 @@ def test_arguments_of_derived_batches(make: Callable[[], Any]) -> None:
             wrong()
     assert rows.slice(3).num_rows == rows.slice(4).num_rows == len(rows.column("a").slice(4)) == 0
     assert rows.slice(1, 100).column("a").to_pylist() == [2, 3]
-    with pytest.raises(sa.InvalidArgument, match="2 names for 1 columns"):
+    with pytest.raises(sa.InvalidArgument, match="expected 1 name, one for each column, found 2"):
         rows.rename_columns(["x", "y"])
     with pytest.raises(sa.InvalidType, match="found 7"):
         rows.rename_columns([7])

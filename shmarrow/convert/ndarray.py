@@ -9,7 +9,7 @@ import numpy as np
 from shmarrow.bitmap import Mask
 from shmarrow.convert import storage, time
 from shmarrow.convert.exact import Values, faults
-from shmarrow.errors import CopyRequired, InvalidArgument, InvalidType
+from shmarrow.errors import CopyRequired, InvalidArgument, InvalidData, InvalidType
 from shmarrow.types import DataType, IntType, duration, from_numpy_dtype, timestamp
 
 if TYPE_CHECKING:
@@ -94,6 +94,8 @@ def as_dtype(values: npt.NDArray[Any], dtype: Any, copy: bool | None) -> npt.NDA
         return values.copy() if copy else values
     if copy is False:
         raise CopyRequired(f"values of {values.dtype} have no {wanted} form without a copy")
+    if wanted.kind in "TUS" and values.dtype == object:
+        values = _without_none(values, wanted)
     numbers = wanted.kind in "biuf" and values.dtype.kind in "biuf" and wanted.itemsize <= 8
     if not numbers and (wanted.kind not in "mM" or wanted.kind != values.dtype.kind):
         return values.astype(wanted)
@@ -109,3 +111,14 @@ def as_dtype(values: npt.NDArray[Any], dtype: Any, copy: bool | None) -> npt.NDA
         if missing.any():
             made = np.where(missing, np.array("NaT", wanted), made)
     return made.astype(wanted, copy=np.may_share_memory(made, values)).reshape(values.shape)
+
+
+def _without_none(values: npt.NDArray[Any], wanted: np.dtype[Any]) -> npt.NDArray[Any]:
+    """Objects to be made strings, with the null of a ``StringDType`` in the place of None, which is no string."""
+    missing = values == np.array(None)
+    if not missing.any():
+        return values
+    if not hasattr(wanted, "na_object"):
+        slot = int(missing.reshape(-1).argmax())
+        raise InvalidData(f"slot {slot} is null, which {wanted} cannot hold; np.dtypes.StringDType(na_object=None) can")
+    return np.where(missing, np.array(wanted.na_object, object), values)

@@ -51,6 +51,7 @@ def _open_chunked_doors() -> None:
 
     _open_doors(ChunkedArray, "array_from_pyarrow", "chunked_array_to_pyarrow")
     ChunkedArray.for_consumer = methods.array_for_consumer
+    ChunkedArray.to_pandas = methods.array_to_pandas
 
 
 def _open_table_doors() -> None:
@@ -293,6 +294,12 @@ Array.__dlpack__ = _array_dlpack
 Array.__dlpack_device__ = _array_dlpack_device
 _Array: Any = Array
 _Array.for_consumer = methods.array_for_consumer
+_Array.to_pandas = methods.array_to_pandas
+_Array.from_pandas = staticmethod(methods.array_from_pandas)
 _Columns: Any = Columns
 _Columns.for_consumer = methods.columns_for_consumer
+_Columns.to_pandas = methods.columns_to_pandas
+_Columns.from_pandas = classmethod(methods.columns_from_pandas)
 Schema.for_consumer = methods.schema_for_consumer
+_Schema: Any = Schema
+_Schema.pandas_metadata = property(methods.schema_pandas_metadata)

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import TypeVar
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from shmarrow.types import Schema
+from shmarrow.types import DataType, MetadataLike, Schema
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from shmarrow.layout import Array
 
 T = TypeVar("T")
 
@@ -101,3 +106,187 @@ def schema_for_consumer(self: Schema, name: str, *, lossy: str | Iterable[str] =
     from shmarrow.interchange.for_consumer import schema
 
     return schema(self, name, lossy)
+
+
+# --- pandas -----------------------------------------------------------------------------------------------------
+
+
+def array_to_pandas(self: Any, *, arrow_backed: bool = False, **options: Any) -> pd.Series:
+    """The values as a ``pandas.Series``, through pyarrow.
+
+    Integers, floats, timestamps and durations without nulls, in one chunk, lie in the same memory, which is read-only:
+    copy the series before you assign into it. All others are copied: nulls make floats of integers, truth values take
+    a byte each, text becomes pandas' own.
+
+    Parameters
+    ----------
+    arrow_backed : bool
+        True gives a series of dtype ``pandas.ArrowDtype``, which keeps type and nulls, and copies nothing.
+    **options
+        Options of ``pyarrow.Array.to_pandas``, such as ``zero_copy_only`` or ``strings_to_categorical``.
+
+    Returns
+    -------
+    pandas.Series
+        Shape (n,). Dictionaries become categories; views, runs and what else pandas has not are cast first, as
+        ``for_consumer("pandas")`` does.
+
+    Raises
+    ------
+    Unsupported
+        If pandas has no form for the type: unions, and intervals of months or of days.
+    InvalidData
+        If the array breaks the format's rules in a way that leads other code out of its buffers.
+    CopyRequired
+        With ``zero_copy_only=True``, if the values would be copied.
+    InvalidArgument
+        If an option is unknown or wrong.
+    MissingExtra
+        If pandas or pyarrow is not installed.
+    """
+    from shmarrow.interchange.pandas import series
+
+    made: pd.Series = series(self, arrow_backed, options)
+    return made
+
+
+def columns_to_pandas(
+    self: Any, *, arrow_backed: bool = False, ignore_metadata: bool = False, **options: Any
+) -> pd.DataFrame:
+    """The rows as a ``pandas.DataFrame``, through pyarrow.
+
+    Columns of integers, floats, timestamps and durations without nulls, in one batch, lie in the same memory, which is
+    read-only: replace such a column, or copy the frame, before you assign into it. All others are copied: nulls make
+    floats of integers, truth values take a byte each, text becomes pandas' own, and several batches are put together.
+
+    Parameters
+    ----------
+    arrow_backed : bool
+        True gives columns of dtype ``pandas.ArrowDtype``, which keep types and nulls, and copies nothing.
+    ignore_metadata : bool
+        True leaves out what the schema's metadata say of index, labels and dtypes, as :meth:`from_pandas` wrote them;
+        every column stays a column.
+    **options
+        Options of ``pyarrow.Table.to_pandas``, such as ``zero_copy_only`` or ``strings_to_categorical``; unlike there,
+        ``split_blocks`` is True unless given, as blocks of several columns are copies.
+
+    Returns
+    -------
+    pandas.DataFrame
+        Dictionaries become categories; views, runs and what else pandas has not are cast first, as
+        ``for_consumer("pandas")`` does.
+
+    Raises
+    ------
+    Unsupported
+        If pandas has no form for a type: unions, and intervals of months or of days.
+    InvalidData
+        If a column breaks the format's rules in a way that leads other code out of its buffers, or the schema's
+        metadata do not fit the columns.
+    CopyRequired
+        With ``zero_copy_only=True``, if a column would be copied.
+    InvalidArgument
+        If an option is unknown or wrong.
+    MissingExtra
+        If pandas or pyarrow is not installed.
+
+    Examples
+    --------
+    >>> import shmarrow as sa
+    >>> sa.table({"n": [1, 2], "s": ["a", None]}).to_pandas(arrow_backed=True).dtypes.tolist()
+    [int64[pyarrow], string[pyarrow]]
+    """
+    from shmarrow.interchange.pandas import frame
+
+    made: pd.DataFrame = frame(self, arrow_backed, ignore_metadata, options)
+    return made
+
+
+def columns_from_pandas(
+    cls: type[T],
+    df: pd.DataFrame,
+    schema: Schema | None = None,
+    preserve_index: bool | None = None,
+    columns: Sequence[Any] | None = None,
+    *,
+    metadata: MetadataLike | None = None,
+) -> T:
+    """The columns and the index of a ``pandas.DataFrame``, from which :meth:`to_pandas` restores it.
+
+    :func:`shmarrow.table` and :func:`shmarrow.record_batch` do the same with a frame. pyarrow is needed for columns
+    that pandas keeps in pyarrow's memory only: text and Arrow-backed ones.
+
+    Parameters
+    ----------
+    df : pandas.DataFrame
+        The frame. Numbers, moments and categories are used in place; see :func:`shmarrow.array`.
+    schema : Schema, optional
+        Fields matched with columns by name; what has another type is cast.
+    preserve_index : bool, optional
+        True makes every index a column, False drops it. By default a ``RangeIndex`` stands in the metadata alone, and
+        all others become columns.
+    columns : sequence of labels, optional
+        The columns to take; all by default.
+    metadata : mapping, optional
+        More metadata for the schema.
+
+    Returns
+    -------
+    RecordBatch or Table
+        Labels become text. The metadata have ``b"pandas"``, as pyarrow and pandas write it.
+
+    Raises
+    ------
+    InvalidType
+        If ``df`` is no DataFrame, or there is no type for a column.
+    InvalidData
+        If a value does not fit its type in the schema.
+    InvalidArgument
+        If the names of columns and schema differ.
+    FieldNotFound
+        If the frame lacks one of ``columns``, or one that the schema names.
+    """
+    from shmarrow.errors import not_expected
+    from shmarrow.inputs import from_frame
+
+    if not hasattr(df, "iloc") or not hasattr(df, "columns"):
+        raise not_expected("a pandas.DataFrame", df)
+    kind: Any = cls
+    made: T = from_frame(kind, df, schema, metadata, preserve_index=preserve_index, columns=columns)
+    return made
+
+
+def array_from_pandas(obj: Any, mask: Any = None, type: DataType | str | None = None, safe: bool = True) -> Array:
+    """The values of a ``pandas.Series``, index or array; NaN and what else pandas takes for missing is null.
+
+    The same as ``sa.array(obj, type, mask, from_pandas=True)``; see :func:`shmarrow.array` for the arguments.
+    """
+    from shmarrow.build import array
+
+    made: Array = array(obj, type, mask, from_pandas=True, safe=safe)
+    return made
+
+
+def schema_pandas_metadata(self: Schema) -> dict[str, Any] | None:
+    """What the metadata say of the pandas DataFrame that the data come from; None if they say nothing.
+
+    Raises
+    ------
+    InvalidData
+        If it is not JSON, or not an object.
+    """
+    import json
+
+    from shmarrow.build.frames import KEY
+    from shmarrow.errors import InvalidData, shown
+
+    text = (self.metadata or {}).get(KEY)
+    if text is None:
+        return None
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise InvalidData(f"the metadata {shown(KEY)} are not JSON: {error}") from None
+    if not isinstance(found, dict):
+        raise InvalidData(f"the metadata {shown(KEY)} are a JSON object, found {shown(found)}")
+    return found

@@ -28,6 +28,7 @@ from shmarrow.errors import (
     LimitExceeded,
     Place,
     moved,
+    not_an_index,
     shown,
 )
 from shmarrow.layout import validation
@@ -89,6 +90,8 @@ class Array(LayoutHooks):
     __dlpack__: Callable[..., Any]
     __dlpack_device__: Callable[..., tuple[int, int]]
     for_consumer: Callable[..., Self]
+    to_pandas: Callable[..., Any]
+    from_pandas: ClassVar[Callable[..., Array]]
 
     def __init_subclass__(cls, late: bool = False, of: type[DataType] | None = None) -> None:
         if of is not None:
@@ -185,10 +188,7 @@ class Array(LayoutHooks):
         try:
             index = as_index(key)
         except TypeError:
-            raise InvalidType(
-                f"an array is indexed by int or slice, found {key.__class__.__name__}; "
-                "take(indices) gives the slots at positions, filter(mask) those where a mask is True"
-            ) from None
+            raise not_an_index("an array", key) from None
         if not -self._length <= index < self._length:
             raise IndexOutOfRange(f"index {shown(index)} is out of range: the array has {self._length} values")
         return self._item(index + self._length if index < 0 else index)
@@ -274,6 +274,26 @@ class Array(LayoutHooks):
         result = np.empty(self._length, object)
         result[:] = values
         return result
+
+    def to_masked_array(self) -> np.ma.MaskedArray[Any, Any]:
+        """The values and their nulls as a masked ndarray: over the same memory, read-only, masked where a slot is null.
+
+        Integers stay integers. The values below the mask are whatever lies in memory. Truth values, ``date32``,
+        dictionaries and runs are copied, and the mask always is.
+
+        Raises
+        ------
+        CopyRequired
+            If numpy has no dtype for the values, such as strings and decimals.
+
+        Examples
+        --------
+        >>> array([1, None, 3]).to_masked_array().sum()
+        np.int64(4)
+        """
+        from shmarrow.layout.numpy_forms import masked_array
+
+        return masked_array(self)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> npt.NDArray[Any]:
         """The values as an ndarray, see :meth:`to_numpy`; numbers and times that do not fit ``dtype`` are refused.

@@ -42,6 +42,15 @@ class StructArray(Array):
         valid = self._mask()
         return self._windows() if valid is None else [_under(child, valid) for child in self._windows()]
 
+    def to_structured_array(self) -> np.ndarray[Any, np.dtype[np.void]]:
+        """The structs as a structured ndarray of shape (length,); as :meth:`shmarrow.RecordBatch.to_structured_array`.
+
+        A field is null where the struct is.
+        """
+        from shmarrow.layout.numpy_forms import structured_array
+
+        return structured_array([field.name for field in self._type.fields], self.flatten(), self._length)
+
     def _windows(self) -> list[Any]:
         return [child.slice(self._offset, self._length) for child in self._children]
 

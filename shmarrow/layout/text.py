@@ -60,7 +60,7 @@ def is_utf8(data: Bytes, offsets: npt.NDArray[Any]) -> bool:
 
 def _broken_pieces(data: Bytes, offsets: npt.NDArray[Any]) -> Iterator[tuple[int, int]]:
     """Runs of slots, from the first to before the last, of which one at least is not UTF-8."""
-    if is_ascii(data[int(offsets[0]) : int(offsets[-1])]):
+    if is_ascii(data[offsets.item(0) : offsets.item(-1)]):
         return
     start, length = 0, len(offsets) - 1
     while start < length:

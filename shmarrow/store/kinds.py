@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Iterable, Mapping
+from os import PathLike
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -221,14 +222,30 @@ def storable(value: Any) -> tuple[Any, Kind]:
     try:
         return storable(as_tensor(value))
     except InvalidType as error:
+        plain = isinstance(value, (str, bytes, list, tuple, PathLike, int, float, type(None)))
+        reason = "" if plain else f": {error}"
         raise InvalidType(
             "a store takes a RecordBatch, a Table, an Array, a ChunkedArray, a tensor, an ndarray, or a mapping of "
-            f"names to tensors, found {name}: {error}"
+            f"names to tensors, found {name}{reason}{_instead(value)}"
         ) from None
 
 
+def _instead(value: Any) -> str:
+    """What to do with a value that a store does not take, as the end of a message."""
+    if isinstance(value, (str, PathLike)):
+        return "; put_file(name, path) stores an Arrow file"
+    if isinstance(value, (list, tuple)):
+        return "; put shmarrow.array(values)"
+    return "; put(name, value) takes the name first" if value is None else ""
+
+
 def _check(value: Any) -> None:
-    """Refuse what would come back with another type."""
+    """Refuse what would come back with another type, and what is no tensor in a mapping."""
+    if type(value) is dict and any(isinstance(each, (list, tuple, str)) for each in value.values()):
+        raise InvalidType(
+            "a store keeps a mapping as a bundle of tensors, found one with lists: put shmarrow.table(mapping) to keep "
+            "columns, or ndarrays as values"
+        )
     if isinstance(value, (Array, ChunkedArray)):
         _check_type(value.type)
     elif isinstance(value, np.ndarray) and (_has_no_tensor(value.dtype) or isinstance(value, np.ma.MaskedArray)):

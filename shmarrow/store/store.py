@@ -25,10 +25,12 @@ from shmarrow import segment
 from shmarrow.errors import (
     Closed,
     InvalidArgument,
+    InvalidType,
     ObjectExists,
     ObjectNotFound,
     ShmarrowError,
     counted,
+    shown,
     storage_error,
 )
 from shmarrow.ipc.file.writer import RecordBatchFileWriter
@@ -49,6 +51,8 @@ from shmarrow.types import Schema
 EVICTION = ("lru", "none")
 _LISTED, _SHOWN = 1000, 50
 """Objects that the repr of a store counts at most, and that its listing in a notebook shows."""
+_FOREVER = 10**9
+"""The longest timeout, in seconds: some 30 years."""
 _PIECE = 1 << 24
 
 
@@ -349,6 +353,8 @@ class Store:
 
     def _attach(self, name: str, timeout: float | None) -> Segment:
         self._check_open()
+        if timeout is not None and (not isinstance(timeout, (int, float)) or not -_FOREVER <= timeout <= _FOREVER):
+            raise InvalidArgument(f"timeout is a number of seconds up to {_FOREVER}, or None, found {shown(timeout)}")
         path = self._place.path(name)
         try:
             return self._attach_now(name, path, mark_used=True)
@@ -510,6 +516,7 @@ class Store:
         StoreFull
             If that much cannot be had; nothing is removed then.
         """
+        _check_bytes(nbytes)
         self._check_open()
         with self._place.lock():
             used, found = self._space.scan()
@@ -532,6 +539,7 @@ class Store:
         StoreFull
             If there are not that many bytes that nobody uses; nothing is removed then.
         """
+        _check_bytes(nbytes)
         self._check_open()
         with self._place.lock():
             used, found = self._space.scan()
@@ -648,6 +656,11 @@ class Store:
             errno.EEXIST,
             f"the name {name!r} is taken in the store {self.name!r}; delete that object first, or pass overwrite=True",
         )
+
+
+def _check_bytes(nbytes: int) -> None:
+    if not isinstance(nbytes, int) or isinstance(nbytes, bool):
+        raise InvalidType(f"nbytes is an int, found {shown(nbytes)}")
 
 
 def _deadline(seconds: float | None) -> int:

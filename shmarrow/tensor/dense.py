@@ -185,8 +185,8 @@ class Tensor:
 
     def dim_name(self, index: int) -> str:
         """The name of one dimension; empty where it has none."""
-        if not -self.ndim <= index < self.ndim:
-            raise InvalidArgument(f"no dimension {index}: the tensor has {self.ndim}")
+        if not isinstance(index, int) or not -self.ndim <= index < self.ndim:
+            raise InvalidArgument(f"no dimension {shown(index)}: the tensor has {self.ndim}")
         return self.dim_names[index] if self.dim_names else ""
 
     def __reduce__(self) -> tuple[Any, ...]:

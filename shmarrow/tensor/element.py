@@ -17,7 +17,7 @@ import numpy as np
 from shmarrow import types
 from shmarrow.build import array
 from shmarrow.chunked import ChunkedArray
-from shmarrow.errors import CopyRequired, InvalidArgument, InvalidData, InvalidType, MissingExtra
+from shmarrow.errors import CopyRequired, InvalidArgument, InvalidData, InvalidType, MissingExtra, shown
 from shmarrow.layout import Array
 from shmarrow.types import DataType, Metadata, from_numpy_dtype
 from shmarrow.types.descriptors import parse_format, simple_types
@@ -138,7 +138,10 @@ def as_element(type: DataType | DType | str) -> Element:
         return Element(types.IntType(8 * ML_DTYPES[type].itemsize, False), type)
     if isinstance(type, (DataType, str)):
         return Element(checked_type(types.as_type(type)))
-    return element_of(np.dtype(type))
+    try:
+        return element_of(np.dtype(type))
+    except TypeError:
+        raise InvalidType(f"expected a type, a dtype or the name of one, found {shown(type)}") from None
 
 
 def as_storage(values: NDArray, type: DataType | None) -> tuple[NDArray, Element]:
@@ -151,7 +154,7 @@ def as_storage(values: NDArray, type: DataType | None) -> tuple[NDArray, Element
     type : DataType, optional
         The type that the values stand for, where it is not that of the dtype: dates and decimals over integers.
     """
-    found = element_of(values.dtype) if type is None else Element(type)
+    found = element_of(values.dtype) if type is None else Element(types.as_type(type))
     dtype = found.dtype
     if values.dtype == dtype:
         return values, found

@@ -198,6 +198,7 @@ class IterableBatchDataset(IterableDataset[Any]):  # type: ignore[misc]
 
     Examples
     --------
+    >>> import shmarrow as sa
     >>> table = sa.table({"x": np.arange(10), "word": list("abcdefghij")})
     >>> for batch in IterableBatchDataset(table, batch_size=4):
     ...     print(batch["x"].tolist(), "".join(batch["word"]))

@@ -284,16 +284,32 @@ def as_type(value: DataType | str) -> DataType:
     if isinstance(value, str):
         found = ALIASES.get(value)
         if found is None:
-            raise InvalidArgument(f"no type is named {value!r}")
+            raise InvalidArgument(f"no type is named {shown(value)}{_alike(value)}")
         return found
     if foreign.has_schema(value):
         found = foreign.read("type", value)
         assert isinstance(found, DataType)
         return found
     if type(value).__module__ == "builtins":
-        raise InvalidType(f"expected a DataType or the name of one, found {shown(value)}")
+        name = _OF_PYTHON.get(value) if isinstance(value, type) else None
+        hint = f"; write {name!r}" if name else ""
+        raise InvalidType(f"expected a DataType or the name of one, found {shown(value)}{hint}")
     raise not_expected("a DataType or the name of one", value)
 
 
 ALIASES: dict[str, DataType] = {}
 """Types by the names that :func:`as_type` knows; filled where their classes are."""
+
+
+_OF_PYTHON = {bool: "bool", int: "int64", float: "float64", str: "string", bytes: "binary"}
+"""The names of the types that values of these classes get."""
+
+
+def _alike(name: str) -> str:
+    """Names of types that are similar, as the end of a message."""
+    from difflib import get_close_matches
+
+    if name.partition("[")[0].partition("(")[0] in ("list", "struct", "map", "decimal", "decimal128", "dictionary"):
+        return "; types with parameters are made by functions, such as shmarrow.list_('int64')"
+    found = get_close_matches(name[:40], list(ALIASES), 3)
+    return f"; did you mean {' or '.join(map(repr, found))}?" if found else ""

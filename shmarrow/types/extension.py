@@ -214,9 +214,9 @@ def unregister_extension_type(name: str) -> None:
     """
     global _generation
     with _LOCK:
-        if _REGISTRY.pop(name.encode(), None) is None:
+        if not isinstance(name, str) or _REGISTRY.pop(name.encode(), None) is None:
             known = sorted(known.decode() for known in _REGISTRY)
-            raise InvalidArgument(f"no extension type is registered as {name!r}; there are {known}")
+            raise InvalidArgument(f"no extension type is registered as {shown(name)}; there are {known}")
         _generation += 1
 
 

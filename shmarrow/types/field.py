@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, ClassVar, TypeGuard
 
 from shmarrow import foreign
-from shmarrow.errors import InvalidType, shown
+from shmarrow.errors import InvalidType, iterated, shown
 from shmarrow.types.base import DataType, Metadata, MetadataLike, as_bool, as_metadata, as_type, utf8
 
 __all__ = ["Field", "FieldsLike", "as_field", "as_fields", "field"]
@@ -158,15 +158,17 @@ def as_fields(fields: FieldsLike) -> tuple[Field, ...]:
     InvalidType
         If it is nothing of the kind.
     """
+    expected = "fields, (name, type) tuples, or a mapping"
     if isinstance(fields, (str, bytes)) or not isinstance(fields, Iterable):
-        raise InvalidType(f"expected fields, (name, type) tuples, or a mapping, found {shown(fields)}")
-    items = fields.items() if isinstance(fields, Mapping) else fields
+        raise InvalidType(f"expected {expected}, found {shown(fields)}")
+    items = iterated(fields.items() if isinstance(fields, Mapping) else fields, expected)
     return tuple([own_field(item) if is_field(item) else _from_tuple(item) for item in items])
 
 
 def _from_tuple(item: Any) -> Field:
     if not isinstance(item, (tuple, list)) or not 2 <= len(item) <= 4:
-        raise InvalidType(f"expected a Field or a (name, type) tuple, found {shown(item)}")
+        hint = f"; a field needs a type, as in ({shown(item)}, 'int64')" if isinstance(item, str) else ""
+        raise InvalidType(f"expected a Field or a (name, type) tuple, found {shown(item)}{hint}")
     return Field(*item)
 
 

@@ -63,6 +63,7 @@ class Schema:
     from_pyarrow: ClassVar[Callable[[Any], Schema]]
     to_pyarrow: Callable[[], Any]
     for_consumer: Callable[..., Schema]
+    pandas_metadata: dict[str, Any] | None
     empty_table: ClassVar[Callable[[Schema], Any]]
 
     def __init__(
@@ -125,7 +126,10 @@ class Schema:
         try:
             index = as_index(key)
         except TypeError:
-            raise InvalidType(f"a field is selected by position or by name, found {type(key).__name__}") from None
+            raise InvalidType(
+                f"a column is selected by position or by name, found {type(key).__name__}; "
+                "select([...]) takes several, filter(mask) and take(indices) choose rows"
+            ) from None
         length = self._length
         if not -length <= index < length:
             raise IndexOutOfRange(f"no field {shown(index)}: the schema has {length}")

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from shmarrow.errors import InvalidArgument, InvalidType, not_expected, shown
+from shmarrow.errors import InvalidArgument, InvalidType, iterated, not_expected, shown
 from shmarrow.types.base import DataType
 from shmarrow.types.field import Field
 from shmarrow.types.nested import (
@@ -65,7 +65,7 @@ def unify_schemas(schemas: Iterable[Schema], *, promote_options: str = "default"
     if promote_options not in ("default", "permissive"):
         raise InvalidArgument(f"promote_options is 'default' or 'permissive', found {shown(promote_options)}")
     found = []
-    for given in schemas:
+    for given in iterated(schemas, "a list of shmarrow.Schema"):
         schema = as_schema(given)
         if schema is None:
             raise not_expected("a list of shmarrow.Schema", given)

@@ -40,11 +40,11 @@ _ZEROS = np.zeros(64, np.uint8)
 
 _NO_FIELDS = struct([])
 
-_WITH_VALIDITY, _VARIADIC, _WITHOUT, _ALL_NULL = range(4)
+_WITH_VALIDITY, _VARIADIC, _FIXED_SIZE, _WITHOUT, _ALL_NULL = range(5)
 _KINDS = {
     layout: _VARIADIC if row.variadic else _WITH_VALIDITY if row.has_validity else _WITHOUT
     for layout, row in LISTING.items()
-} | {"null": _ALL_NULL}
+} | {"null": _ALL_NULL, "fixed_size_list": _FIXED_SIZE}
 """What the walk has to know of each layout; those before :data:`_WITHOUT` have validity."""
 
 _word = ctypes.c_uint64.from_address
@@ -108,23 +108,26 @@ def lay_out(root: Any) -> Tree:
     addresses = np.array([*found, 0], np.uint64)
 
     tree = np.zeros(len(nodes), ARRAY)
-    tree["length"] = length = np.array([each._length for each in nodes])
+    tree["length"] = [each._length for each in nodes]
     tree["offset"] = [each._offset for each in nodes]
     tree["n_buffers"] = n_buffers
-
-    # Validity is kept where there may be nulls; any other buffer has an address.
-    with_validity = kinds <= _VARIADIC
-    validity = starts[with_validity]
-    known = np.where([each._null_count for each in nodes], addresses[starts], 0)[with_validity]
-    addresses[addresses == 0] = _address(_ZEROS)
-    addresses[validity] = known
-    tree["null_count"] = np.where(kinds == _ALL_NULL, length, 0)
-    tree["null_count"][with_validity] = np.where(known, -1, 0)
-
     is_dictionary = np.array([each._dictionary is not None for each in nodes])
     tree["n_children"] = n_children = np.array([len(each._children) for each in nodes])
     n_below = n_children + is_dictionary
     first = 1 + np.cumsum(n_below) - n_below
+    for i in np.flatnonzero(kinds == _FIXED_SIZE).tolist():  # polars wants no more slots in the child than are used
+        size = getattr(nodes[i]._type, "storage_type", nodes[i]._type).list_size
+        tree["length"][first[i]] = (tree["offset"][i] + tree["length"][i]) * size
+
+    # Validity is kept where there may be nulls; any other buffer has an address.
+    with_validity = kinds <= _FIXED_SIZE
+    validity = starts[with_validity]
+    known = np.where([each._null_count for each in nodes], addresses[starts], 0)[with_validity]
+    addresses[addresses == 0] = _address(_ZEROS)
+    addresses[validity] = known
+    tree["null_count"] = np.where(kinds == _ALL_NULL, tree["length"], 0)
+    tree["null_count"][with_validity] = np.where(known, -1, 0)
+
     places = _link(tree, first, starts, addresses)
     tree["dictionary"] = np.where(is_dictionary, places[first], 0)
 

@@ -23,14 +23,13 @@ from shmarrow.interchange.c_data.export_schema import placeholder, schema_schema
 from shmarrow.interchange.c_data.import_schema import type_from_capsule
 from shmarrow.interchange.c_data.structs import nanoarrow
 from shmarrow.interchange.partner import needed
-from shmarrow.layout.listing import walk_types
 from shmarrow.types import Schema
 
 _FEW = 16
 """The most batches whose structures are made at once."""
 
-_MOST_STRUCTURES = 1 << 14
-"""The most structures that are made at once: a megabyte of them."""
+_MOST_COLUMNS = 1 << 12
+"""The most columns, of all batches together, whose structures are made at once."""
 
 
 def export_chunks(array: ChunkedArray, requested_schema: Any = None) -> Any:
@@ -45,8 +44,8 @@ def export_batches(schema: Schema, batches: Iterable[RecordBatch], requested_sch
     wanted = requested(schema, requested_schema)
     source = iter(batches)
     first = list(islice(source, _FEW + 1))
-    structures = len(first) * (1 + sum([1 for type in wanted.types for _ in walk_types(type)]))
-    if len(first) <= _FEW and structures <= _MOST_STRUCTURES and all(map(_in_place, first)):
+    few = len(first) == 1 or (len(first) <= _FEW and len(first) * len(wanted) <= _MOST_COLUMNS)
+    if few and all(map(_in_place, first)):
         return _at_once([batch_tree(in_schema(batch, wanted)) for batch in first], schema_schema(wanted))
     return _one_by_one(wanted, chain(first, source))
 

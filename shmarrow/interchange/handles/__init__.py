@@ -145,11 +145,13 @@ def handle(value: T) -> Handle[T]:
     Examples
     --------
     >>> import pickle
-    >>> store = Store("shm:handles")
-    >>> store.put("numbers", sa.record_batch({"x": range(1000)}))
+    >>> import shmarrow as sa
+    >>> store = sa.Store("shm:shmarrow-handles")
+    >>> name = store.put("numbers", sa.record_batch({"x": range(1000)}))
     >>> pickled = pickle.dumps(sa.handle(store.get("numbers")))  # to another process of this host
     >>> pickle.loads(pickled).open().num_rows
     1000
+    >>> store.clear()
     """
     locator = Locator()
     kind, content = _describe(value, locator)

@@ -250,17 +250,18 @@ class ArrayLoader:
     def numbers(self) -> tuple[Any, Any] | None:
         """Where in the body the values of each column start, and the body; if all are numbers without nulls there.
 
-        None where a column is anything else, or breaks the format.
+        Each then has one node and two buffers. None where a column is anything else, or breaks the format.
         """
-        count, widths = len(self._schema), self._schema.plain_widths() if self._direct and self.length else None
-        starts = self._schema.flat_starts()
-        if widths is None or starts is None or len(self._nodes) < count or not 0 < len(self._buffers) >= starts[-1]:
+        widths = self._schema.plain_widths() if self._direct and self.length else None
+        count = 0 if widths is None else len(widths)
+        if not count or len(self._nodes) < count or len(self._buffers) < 2 * count:
             return None
-        at, sizes = self._buffers[starts[:-1] + 1].T
-        needed = self.length * widths
-        good = (np.diff(starts) == 2) & (self._nodes[:count] == (self.length, 0)).all(axis=1)
-        good &= (at >= 0) & (at <= self._size) & (sizes <= self._size - at) & (sizes >= needed) & (needed > 0)
-        return (at.astype(np.uint64), self._body) if good.all() else None
+        at, sizes = self._buffers[1 : 2 * count : 2].T
+        needed = self.length * widths  # type: ignore[operator]
+        good = (at >= 0) & (at <= self._size) & (sizes <= self._size - at) & (sizes >= needed) & (needed > 0)
+        if not good.all() or not (self._nodes[:count] == (self.length, 0)).all():
+            return None
+        return at.astype(np.uint64), self._body
 
     def _find_flat(self) -> bool:
         """As :meth:`_flat_place` for all columns; whether all of them are flat."""

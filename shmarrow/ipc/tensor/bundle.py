@@ -238,7 +238,12 @@ class Bundle(Mapping[str, Tensor | SparseTensor]):
         index = self._index()
         row = index.find(name)
         if row is None:
-            raise FieldNotFound(f"{self._name}: no tensor {name!r} among {index.length}")
+            some = ", ".join([repr(index.text(i)) for i in range(min(index.length, 8))])
+            more = "" if index.length <= 8 else ", ..."
+            raise FieldNotFound(
+                f"{self._name}: no tensor is named {name!r}; there {'is' if index.length == 1 else 'are'} "
+                f"{counted(index.length, 'tensor')}: [{some}{more}]"
+            )
         return index.read(row, self._limits)
 
     def validate(self, *, full: bool = False) -> None:

@@ -103,7 +103,8 @@ class MessageCursor:
 
     def _read_message(self) -> Tensor | SparseTensor | Message | None:
         """What the next message holds: a tensor, or the message itself if it is of another kind; None at the end."""
-        name, limits = self._source.name, self._limits
+        source, limits = self._source, self._limits
+        name = source.name
         while True:
             start = self._position
             head = self._take(4).tobytes()
@@ -114,7 +115,8 @@ class MessageCursor:
                     raise InvalidData(f"{name}: expected a message, or zeros up to a multiple of 64, at {start}")
                 continue
             where = f"{name}: the message at {start}"
-            prefix = read_prefix(head, 0, where, limits)
+            data = source.data
+            prefix = read_prefix(head, 0, where, limits) if data is None else read_prefix(data, start, name, limits)
             if prefix is None:
                 return None
             header = read_header(self._take(prefix[1], f"the metadata at {start}"), where, limits)

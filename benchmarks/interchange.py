@@ -1,0 +1,209 @@
+"""Interchange: data handed to other libraries and taken from them, without a copy; run it with ``make bench``.
+
+Each group of rows is a function in :data:`GROUPS`. Data are mapped files, so what is compared is how a library gets at
+memory that is there already: through capsules of ours, with its own reader, or as objects of pyarrow.
+"""
+
+from __future__ import annotations
+
+import mmap
+import subprocess
+import sys
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import numpy as np
+import polars as pl
+import pyarrow as pa
+import pyarrow.dataset as ds
+from _bench import AS_FAST, Bench, Extra, bench, faster, within
+
+import shmarrow as sa
+
+MIB = 1 << 20
+
+
+@cache
+def numbers_file(page: Bench) -> Path:
+    """A file of eight columns of numbers in four batches: 1 GiB, or 64 MiB where the page is quick."""
+    path = page.scratch / "numbers.arrow"
+    rows = ((64 if page.quick else 1024) * MIB >> 6) // 4
+    random = np.random.default_rng(0)
+    columns = {f"c{i}": random.random(rows) if i % 2 else random.integers(0, 1 << 40, rows) for i in range(8)}
+    batch = sa.record_batch(columns)
+    with sa.ipc.new_file(path, batch.schema) as writer:
+        for _ in range(4):
+            writer.write(batch)
+    return path
+
+
+@cache
+def text_file(page: Bench) -> Path:
+    """A file with a column of numbers and one of text, in four batches: an eighth of that size."""
+    path = page.scratch / "text.arrow"
+    rows = ((8 if page.quick else 128) * MIB >> 6) // 4
+    words = sa.array([f"customer number {i}, of some street" for i in range(rows)], "string_view")
+    batch = sa.record_batch({"n": np.arange(rows), "text": words})
+    with sa.ipc.new_file(path, batch.schema) as writer:
+        for _ in range(4):
+            writer.write(batch)
+    return path
+
+
+@cache
+def wide_batches(page: Bench, columns: int) -> tuple[Path, Any]:
+    """A file of one batch of so many columns of numbers, and the same batch mapped by pyarrow."""
+    path = page.scratch / f"wide{columns}.arrow"
+    batch = sa.record_batch({f"c{i}": np.arange(1000) + i for i in range(columns)})
+    with sa.ipc.new_file(path, batch.schema) as writer:
+        writer.write(batch)
+    return path, pa.ipc.open_file(pa.memory_map(str(path))).get_batch(0)
+
+
+def polars_rows(page: Bench) -> None:
+    for what, path, required in (("numbers", numbers_file(page), 20), ("text", text_file(page), 1)):
+        size = path.stat().st_size // MIB
+        page.row(
+            f"a mapped file of {size} MiB of {what} as a polars DataFrame",
+            {
+                "shmarrow": lambda _, path=path: pl.DataFrame(sa.ipc.open_file(path)),
+                "polars scan_ipc": lambda _, path=path: pl.scan_ipc(path).collect(),
+                "pyarrow": lambda _, path=path: pl.from_arrow(pa.ipc.open_file(pa.memory_map(str(path))).read_all()),
+            },
+            faster(required),
+            10,
+        )
+        ours = anonymous(f"frame = pl.DataFrame(sa.ipc.open_file({str(path)!r}))")
+        theirs = anonymous(f"frame = pl.scan_ipc({str(path)!r}).collect()")
+        page.figure(f"... and its anonymous memory, {what}", ours, "polars scan_ipc", theirs, 8 * MIB)
+
+
+def export_rows(page: Bench) -> None:
+    for columns, turns, required in ((10, 200, Extra(1e-3, "under 1 ms")), (1000, 50, within(5))):
+        path, theirs = wide_batches(page, columns)
+        reader = sa.ipc.open_file(path)
+        ours = reader.get_batch(0)
+        page.row(
+            f"export of a batch of {columns} columns, opened each time",
+            {
+                "shmarrow": lambda _, reader=reader: reader.get_batch(0).__arrow_c_array__(),
+                "pyarrow": lambda _, theirs=theirs: theirs.__arrow_c_array__(),
+            },
+            required,
+            turns,
+        )
+        for name, door in (
+            ("pyarrow", pa.record_batch),
+            ("polars", pl.DataFrame),
+            ("duckdb", lambda batch: duckdb.sql("select max(c0) from batch").fetchall()),
+        ):
+            page.row(
+                f"{columns} columns to {name}",
+                {
+                    "shmarrow": lambda _, door=door, ours=ours: door(ours),
+                    "pyarrow's batch": lambda _, door=door, theirs=theirs: door(theirs),
+                },
+                Extra(1e-3 if columns == 10 else 5e-3, "under 1 ms more" if columns == 10 else "under 5 ms more"),
+                turns // 4,
+            )
+    mixed = sa.record_batch({f"c{i}": [i, None, 3] if i % 2 else ["a", None, f"{i}"] for i in range(1000)})
+    theirs = pa.record_batch(mixed)
+    page.row(
+        "export of a batch of 1,000 columns of numbers and text with nulls, in memory",
+        {"shmarrow": lambda _: mixed.__arrow_c_array__(), "pyarrow": lambda _: theirs.__arrow_c_array__()},
+        within(5),
+        50,
+    )
+
+
+def duckdb_rows(page: Bench) -> None:
+    path = numbers_file(page)
+    size = path.stat().st_size // MIB
+    reader = sa.ipc.open_file(path)
+    dataset = ds.dataset(path, format="ipc")
+    whole = pa.ipc.open_file(pa.memory_map(str(path))).read_all()
+    for name, source in (("dataset", dataset), ("table", whole)):
+        page.row(
+            f"duckdb: the sum of a column of a mapped file of {size} MiB",
+            {
+                "shmarrow": lambda _, source=reader: duckdb.sql("select sum(c1) from source").fetchall(),
+                f"pyarrow's {name}": lambda _, source=source: duckdb.sql("select sum(c1) from source").fetchall(),
+            },
+            AS_FAST,
+            10,
+        )
+
+
+def torch_rows(page: Bench) -> None:
+    size = (64 if page.quick else 1024) * MIB
+    path = page.scratch / "bytes.tensor"
+    with sa.ipc.new_tensor(path, (size,), "uint8") as writer:
+        writer.array[:] = 1
+    done = subprocess.run([sys.executable, "-c", ONE_PAGE, path], capture_output=True, text=True, check=True)
+    pages, ours, theirs = map(int, done.stdout.split())
+    what = f"a step of torch in place on one page of {size // MIB} MiB"
+    page.figure(f"{what}: memory of the tensor", pages, "torch, of a clone", theirs, mmap.PAGESIZE)
+    page.figure("... of the whole process", ours, "torch, of a clone", theirs, 16 * mmap.PAGESIZE)
+
+
+ONE_PAGE = """
+import mmap, re, sys, torch, shmarrow as sa
+torch.set_num_threads(1)
+
+def private(address=None):
+    areas = re.split("(?m)^(?=[0-9a-f]+-[0-9a-f]+ )", open("/proc/self/smaps").read())[1:]
+    total = 0
+    for area in areas:
+        low, high = (int(end, 16) for end in area.split()[0].split("-"))
+        if address is None or low <= address < high:
+            total += int(re.search(r"Anonymous: +(\\d+)", area)[1]) * 1024
+    return total
+
+def step(x):
+    first = -x.data_ptr() % mmap.PAGESIZE
+    x[first : first + mmap.PAGESIZE].add_(1)
+
+shared = sa.ipc.read_tensor(sys.argv[1])
+for _ in range(3):
+    step(shared.to_torch())
+    private()
+before = private()
+x = shared.to_torch()
+step(x)
+print(private(x.data_ptr()), max(private() - before, 0))
+before = private()
+y = shared.to_torch(writable=False).clone()
+step(y)
+print(private() - before)
+"""
+
+
+def anonymous(code: str) -> int:
+    """Bytes of anonymous memory that a process of its own takes for some code, its imports left out."""
+    program = f"""
+import polars as pl, pyarrow as pa, shmarrow as sa, numpy as np
+def resident():
+    lines = open("/proc/self/status").read().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("RssAnon")) * 1024
+pl.DataFrame(sa.record_batch({{"a": [1]}})), pl.DataFrame({{"a": [1]}}).lazy().collect()
+before = resident()
+{code}
+print(resident() - before)
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    return int(done.stdout)
+
+
+GROUPS = (polars_rows, export_rows, duckdb_rows, torch_rows)
+
+
+def main() -> None:
+    with bench("Interchange") as page:
+        for group in GROUPS:
+            group(page)
+
+
+if __name__ == "__main__":
+    main()

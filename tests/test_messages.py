@@ -1,0 +1,552 @@
+"""What a mistake says: the class of the error, what was expected, what was found, and what to do instead.
+
+Each case is a call that somebody new to the library has written, and parts that its message must have.
+"""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import inspect
+import io
+import lzma
+import pickle
+import re
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import shmarrow
+from shmarrow.ipc import IpcWriteOptions as Options
+
+sa: Any = shmarrow  # untyped, as most calls here are wrong on purpose
+
+BATCH = sa.record_batch({"a": [1, 2, 3], "id": [4, 5, 6]})
+TABLE = sa.Table.from_batches([BATCH, BATCH])
+COLUMN = BATCH["a"]
+MASK = np.array([True, False, True])
+
+
+def written(make: Callable[..., Any]) -> bytes:
+    sink = io.BytesIO()
+    with make(sink, BATCH.schema) as writer:
+        writer.write(BATCH)
+    return sink.getvalue()
+
+
+def tensor_message() -> bytes:
+    sink = io.BytesIO()
+    sa.ipc.write_tensor(sa.Tensor.from_numpy(np.eye(2)), sink)
+    return sink.getvalue()
+
+
+def archive(name: str) -> bytes:
+    sink = io.BytesIO()
+    with zipfile.ZipFile(sink, "w") as file:
+        file.writestr(name, b"data")
+    return sink.getvalue()
+
+
+def npy() -> bytes:
+    sink = io.BytesIO()
+    np.save(sink, np.arange(3))
+    return sink.getvalue()
+
+
+FILE, STREAM, TENSOR = written(sa.ipc.new_file), written(sa.ipc.new_stream), tensor_message()
+
+# --- formats ----------------------------------------------------------------------------------------------------
+# The magic words are those that each format's specification gives; where Python writes the format, it wrote the bytes.
+
+PADDING = bytes(100)
+FORMATS: dict[str, tuple[bytes, str, str]] = {
+    "parquet": (b"PAR1" + PADDING + b"PAR1", "a Parquet file", "pyarrow.parquet.read_table or polars.read_parquet"),
+    "feather v1": (b"FEA1" + PADDING, "a Feather file of version 1", "pyarrow.feather.read_table"),
+    "orc": (b"ORC\n\x06" + PADDING, "an ORC file", "pyarrow.orc.read_table"),
+    "avro": (b"Obj\x01\x04" + PADDING, "an Avro file", "polars.read_avro"),
+    "npy": (npy(), "a NumPy array (.npy)", "numpy.load"),
+    "npz": (archive("arr_0.npy"), "a NumPy archive (.npz)", "numpy.load"),
+    "torch": (archive("model/data.pkl"), "a PyTorch checkpoint", "torch.load"),
+    "xlsx": (archive("[Content_Types].xml"), "an Excel workbook", "pandas.read_excel"),
+    "zip": (archive("a.txt"), "a ZIP archive", "unpack it"),
+    "gzip": (gzip.compress(FILE), "gzip data", "gzip.open(path)"),
+    "bzip2": (bz2.compress(FILE), "bzip2 data", "bz2.open(path)"),
+    "xz": (lzma.compress(FILE), "xz data", "lzma.open(path)"),
+    "zstd": (b"\x28\xb5\x2f\xfd\x60" + PADDING, "Zstandard data", "zstandard.open(path)"),
+    "lz4": (b"\x04\x22\x4d\x18\x68" + PADDING, "an LZ4 frame", "lz4.frame.open(path)"),
+    "safetensors": (b"\x38" + bytes(7) + b'{"a":{"dtype":"I64"}}' + PADDING, "a safetensors file", "shmarrow convert"),
+    "hdf5": (b"\x89HDF\r\n\x1a\n" + PADDING, "an HDF5 file", "h5py.File"),
+    "sqlite": (b"SQLite format 3\0" + PADDING, "an SQLite database", "sqlite3.connect"),
+    "duckdb": (bytes(8) + b"DUCK" + PADDING, "a DuckDB database", "duckdb.connect"),
+    "pickle": (pickle.dumps(list(range(100)), 4), "a pickle", "pickle.load"),
+    "csv": (b"a,b\n1,2\n3,4\n5,6\n7,8\n", "text, such as CSV", "polars.read_csv"),
+    "tsv": (b"\xef\xbb\xbfa\tb\n1\t2\n3\t4\n5\t6\n", "text, such as CSV", "pyarrow.csv.read_csv"),
+    "json lines": (b'{"a": 1}\n{"a": 2}\n{"a": 3}\n', "JSON text", "polars.read_ndjson"),
+    "html": (b"<!DOCTYPE html><html>502 Bad Gateway</html>", "HTML or XML text", "error page"),
+    "lfs": (b"version https://git-lfs.github.com/spec/v1\noid sha256:0\n", "a Git LFS pointer", "git lfs pull"),
+}
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_another_format_is_named_with_what_reads_it(name: str, tmp_path: Path) -> None:
+    data, what, reader = FORMATS[name]
+    path = tmp_path / "data"
+    path.write_bytes(data)
+    calls: list[Callable[[], Any]] = [
+        lambda: sa.ipc.open_file(path),
+        lambda: sa.ipc.open_file(data),
+        lambda: sa.load_tensors(path),
+        lambda: sa.ipc.append_file(path),
+    ]
+    if name != "duckdb":  # its first four bytes are zeros, an end of stream
+        calls += [
+            lambda: sa.ipc.open_stream(path),
+            lambda: sa.ipc.read_tensor(path),
+            lambda: next(sa.ipc.read_tensors(path)),
+            lambda: sa.Store(tmp_path / "store").put_file("x", path),
+        ]
+    for call in calls:
+        with pytest.raises(sa.InvalidData) as caught:
+            call()
+        assert f"found {what}" in str(caught.value)
+        assert reader in str(caught.value)
+        assert len(str(caught.value)) < 300
+
+
+class Remote(io.RawIOBase):
+    """A file object that can seek, and not be mapped: read by ranges, from its end on."""
+
+    def __init__(self, data: bytes) -> None:
+        self._file = io.BytesIO(data)
+        self.seek, self.tell = self._file.seek, self._file.tell
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        return self._file.readinto(buffer)
+
+
+def test_a_large_remote_file_is_named_by_its_start() -> None:
+    with pytest.raises(sa.InvalidData, match="expected an Arrow file, found a Parquet file; pyarrow"):
+        sa.ipc.open_file(Remote(b"PAR1" + bytes(1 << 20) + b"PAR1"))
+
+
+def test_text_in_a_pipe_is_named() -> None:
+    source: Any = io.BufferedReader(Remote(b"a,b\n" * 10))
+    with pytest.raises(sa.InvalidData, match="expected an Arrow message at 0, found text"):
+        sa.ipc.open_stream(source)
+
+
+FORMS: dict[str, tuple[Callable[[], Any], str]] = {
+    "stream as file": (lambda: sa.ipc.open_file(STREAM), "found an Arrow stream; ipc.open_stream reads it"),
+    "file as stream": (lambda: sa.ipc.open_stream(FILE), "found an Arrow file; ipc.open_file reads it"),
+    "tensor as file": (lambda: sa.ipc.open_file(TENSOR), "found a Tensor message; ipc.read_tensor reads it"),
+    "file as tensor": (lambda: sa.ipc.read_tensor(FILE), "found an Arrow file; ipc.open_file reads it"),
+    "file as bundle": (lambda: sa.load_tensors(FILE), "no bundle of tensors; ipc.open_file reads it"),
+    "truncated": (lambda: sa.ipc.open_file(FILE[:-20]), "the file is truncated, or its writer was not closed"),
+    "very short": (lambda: sa.ipc.open_file(FILE[:14]), "truncated: an Arrow file has at least 18 bytes, found 14"),
+    "empty": (lambda: sa.ipc.open_file(b""), "expected an Arrow file, found an empty one"),
+    "anything": (lambda: sa.ipc.open_file(b"\x01" * 50), "expected an Arrow file, which starts with b'ARROW1'"),
+    "any stream": (lambda: sa.ipc.open_stream(b"\xfe" * 50), "expected an Arrow message at 0, found b'\\xfe"),
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_the_forms_of_arrow_are_told_apart(form: str) -> None:
+    call, message = FORMS[form]
+    with pytest.raises(sa.InvalidData, match=re.escape(message)):
+        call()
+
+
+# --- places -----------------------------------------------------------------------------------------------------
+
+PLACES: dict[str, tuple[Any, type[Exception], str]] = {
+    "missing": ("nothing.arrow", sa.ObjectNotFound, "cannot open 'nothing.arrow': No such .*; the current"),
+    "directory": ("no/such/x.arrow", sa.ObjectNotFound, "there is no directory 'no/such'"),
+    "pattern": ("*.arrow", sa.ObjectNotFound, "patterns are not expanded"),
+    "file URL": ("file:///data/x.arrow", sa.ObjectNotFound, "a URL is not a path; pass '/data/x.arrow'"),
+    "s3": (
+        "s3://bucket/x",
+        sa.ObjectNotFound,
+        r"pass a file object, such as fsspec\.open\('s3://bucket/x'\)\.open\(\)",
+    ),
+    "http": ("https://a.org/x", sa.ObjectNotFound, "a URL is not a path; pass a file object"),
+    "shm": ("shm:nobody-made-this", sa.ObjectNotFound, "cannot attach to 'shm:nobody-made-this'.*never published"),
+    "a directory": (".", sa.InvalidArgument, "a path must end in a file name"),
+    "a folder": ("folder", sa.StorageError, "found a directory; pass one of the files in it;"),
+    "number": (5, sa.InvalidType, "a source is a path, a shm: name, a Segment, a file object, .*, found int"),
+    "nothing": (None, sa.InvalidType, "found NoneType"),
+    "table": (TABLE, sa.InvalidType, "found shmarrow.Table"),
+    "objects": (np.array([None]), sa.InvalidType, "an ndarray of object, which holds references"),
+    "text file": (io.StringIO("a"), sa.InvalidType, "expected a binary file, found the text file"),
+}
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_what_is_not_there(place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    where, kind, message = PLACES[place]
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "folder").mkdir()
+    for open_ in (sa.ipc.open_file, sa.ipc.open_stream, sa.load_tensors, sa.ipc.read_tensor):
+        with pytest.raises(kind, match=message):
+            open_(where)
+
+
+def test_the_home_directory_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    with sa.ipc.new_file("~/a.arrow", BATCH.schema) as writer:
+        writer.write(BATCH)
+    assert (tmp_path / "a.arrow").stat().st_size > 500
+    assert sa.ipc.open_file("~/a.arrow")[0].equals(BATCH)
+    with sa.Store("~/store") as store:
+        store.put("x", BATCH)
+    assert (tmp_path / "store" / "x").exists()
+    with pytest.raises(sa.ObjectNotFound, match=re.escape(f"make the directory '{tmp_path}/none' first")):
+        sa.ipc.new_file("~/none/a.arrow", BATCH.schema)
+
+
+def test_a_store_is_not_at_a_url(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(sa.InvalidArgument, match="found the URL 's3://bucket/x'"):
+        sa.Store("s3://bucket/x")
+    assert list(tmp_path.iterdir()) == []
+
+
+# --- calls ------------------------------------------------------------------------------------------------------
+
+
+def writer() -> Any:
+    return sa.ipc.new_stream(io.BytesIO(), BATCH.schema)
+
+
+def file() -> Any:
+    return sa.ipc.open_file(FILE)
+
+
+A, T, F, R = sa.InvalidArgument, sa.InvalidType, sa.FieldNotFound, sa.IndexOutOfRange
+CALLS: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
+    # options
+    "options by name": (
+        lambda: sa.ipc.new_file(io.BytesIO(), BATCH.schema, "lz4"),
+        T,
+        "found str; pass IpcWriteOptions(compression='lz4')",
+    ),
+    "options as a dict": (
+        lambda: sa.ipc.new_file(io.BytesIO(), BATCH.schema, {}),
+        T,
+        "options are a shmarrow.ipc.IpcWriteOptions, found dict",
+    ),
+    "codec": (lambda: Options("snappy"), A, "compression is one of (None, 'lz4', 'zstd'), found 'snappy'"),
+    "level of lz4": (lambda: Options("lz4", 100), A, "compression_level of lz4 is -65536 to 16, found 100"),
+    "level of zstd": (lambda: Options("zstd", 23), A, "compression_level of zstd is -131072 to 22, found 23"),
+    "level of none": (lambda: Options(None, 3), A, "compression_level 3 needs a compression, found None"),
+    "alignment": (lambda: Options(alignment=24), A, "alignment is a power of two of at least 8, found 24"),
+    "limits": (lambda: sa.ipc.open_file(FILE, limits=5), T, "limits are a shmarrow.Limits, found 5"),
+    # readers
+    "batch by text": (lambda: file().get_batch("0"), T, "the number of a batch is an int, found str"),
+    "batch by float": (lambda: file().get_batch(1.0), T, "the number of a batch is an int, found float"),
+    "batch beyond": (lambda: file().get_batch(5), R, "no batch 5: "),
+    "slice of a reader": (lambda: file()[0:1], T, "the number of a batch is an int, found slice"),
+    "stream by text": (
+        lambda: sa.ipc.open_stream(STREAM).get_batch("0"),
+        T,
+        "the number of a batch is an int, found str",
+    ),
+    "one included": (
+        lambda: sa.ipc.open_file(FILE, included_fields="id"),
+        T,
+        "expected a list of positions and names, found 'id'; write ['id'] for one",
+    ),
+    "number included": (lambda: sa.ipc.open_file(FILE, included_fields=3), T, "found 3; write [3] for one"),
+    "unknown included": (
+        lambda: sa.ipc.open_file(FILE, included_fields=["x"]),
+        F,
+        "no field is named 'x'; the schema has 2 fields: ['a', 'id']",
+    ),
+    "array without dimensions": (
+        lambda: sa.ipc.open_file(FILE, included_fields=np.array(3)),
+        T,
+        "expected a list of positions and names, found array(3)",
+    ),
+    # writers
+    "write values": (
+        lambda: writer().write({"a": [1]}),
+        T,
+        "expected a record batch, a table, a reader or a data frame, found dict; shmarrow.record_batch(...)",
+    ),
+    "write a list": (
+        lambda: writer().write([BATCH]),
+        T,
+        "found list; shmarrow.record_batch(...) makes a batch of values",
+    ),
+    "write an ndarray": (lambda: writer().write(np.eye(2)), T, "found numpy.ndarray; shmarrow.record_batch(...)"),
+    "write nothing": (
+        lambda: writer().write(None),
+        T,
+        "expected a record batch, a table, a reader or a data frame, found NoneType",
+    ),
+    "other fields": (
+        lambda: writer().write(sa.record_batch({"z": [1]})),
+        T,
+        "the batch has other fields than the writer's schema:\nz: int64\nexpected\na: int64\nid: int64",
+    ),
+    "schema as a dict": (
+        lambda: sa.ipc.new_file(io.BytesIO(), {"a": "int8"}),
+        T,
+        "expected a shmarrow.Schema, found dict",
+    ),
+    "schema of a batch": (lambda: sa.ipc.new_file(io.BytesIO(), 5), T, "expected a shmarrow.Schema, found int"),
+    "sink": (lambda: sa.ipc.new_file(5, BATCH.schema), T, "a sink is a path, a shm: name or a file object, found int"),
+    "mode": (
+        lambda: sa.ipc.new_file("x", BATCH.schema, mode="w"),
+        A,
+        "mode must be None or permission bits from 0 to 0o777, found 'w'",
+    ),
+    # schemas and types
+    "names alone": (
+        lambda: sa.schema(["a"]),
+        T,
+        "expected a Field or a (name, type) tuple, found 'a'; a field needs a type, as in ('a', 'int64')",
+    ),
+    "schema of text": (lambda: sa.schema("a"), T, "expected fields, (name, type) tuples, or a mapping, found 'a'"),
+    "schema of a scalar": (
+        lambda: sa.schema(np.array(3)),
+        T,
+        "expected fields, (name, type) tuples, or a mapping, found array(3)",
+    ),
+    "schemas": (lambda: sa.unify_schemas(None), T, "expected a list of shmarrow.Schema, found None"),
+    "misspelt type": (lambda: COLUMN.cast("int46"), A, "no type is named 'int46'; did you mean 'int64'"),
+    "type of a list": (lambda: COLUMN.cast("list<int8>"), A, "no type is named 'list<int8>'"),
+    "decimal by name": (lambda: COLUMN.cast("decimal128(5, 2)"), A, "types with parameters are made by functions"),
+    "class int": (
+        lambda: sa.array([1], int),
+        T,
+        "expected a DataType or the name of one, found <class 'int'>; write 'int64'",
+    ),
+    "class float": (lambda: COLUMN.cast(float), T, "write 'float64'"),
+    "extension": (lambda: sa.unregister_extension_type(None), A, "no extension type is registered as None"),
+    # values
+    "text as values": (lambda: sa.array("abc"), T, "expected an ndarray or an iterable of values, found str"),
+    "number as values": (lambda: sa.array(5), T, "expected an ndarray or an iterable of values, found int"),
+    "mixed": (lambda: sa.array([1, "a"]), T, "slot 0 is of type int, slot 1 is of type str; give the type"),
+    "rows of an ndarray": (
+        lambda: sa.table(np.eye(2)),
+        T,
+        "the rows of an ndarray are not columns: pass list(array.T)",
+    ),
+    "no names": (lambda: sa.table([[1], [2]]), A, "arrays need either names or a schema, found neither"),
+    "rows as dicts": (lambda: sa.table([{"a": 1}]), A, "rows as dicts are what from_pylist() takes"),
+    "chunks": (lambda: sa.ChunkedArray(None), T, "expected an iterable of Arrays, found None"),
+    "batches as text": (
+        lambda: sa.Table(BATCH.schema, "text"),
+        T,
+        "expected a list of shmarrow.RecordBatch, found 'text'",
+    ),
+    "batches as None": (lambda: sa.Table(BATCH.schema, None), T, "expected a list of shmarrow.RecordBatch, found None"),
+    "one batch": (
+        lambda: sa.Table.from_batches(BATCH),
+        T,
+        "expected a list of record batches, found one shmarrow.RecordBatch",
+    ),
+    "reader of None": (
+        lambda: sa.RecordBatchReader.from_batches(BATCH.schema, None),
+        T,
+        "expected an iterable of shmarrow.RecordBatch, found None",
+    ),
+    "nothing to join": (lambda: sa.concat_arrays([]), A, "expected at least one array"),
+    "two types": (lambda: sa.concat_arrays([COLUMN, sa.array(["a"])]), T, "cannot concatenate int64 and string"),
+    # selecting
+    "mask as key": (
+        lambda: COLUMN[MASK],
+        T,
+        "found ndarray; take(indices) gives the slots at positions, filter(mask) those where a mask is True",
+    ),
+    "mask of a column": (
+        lambda: TABLE["a"][MASK],
+        T,
+        "a column is indexed by int or slice, found ndarray; take(indices)",
+    ),
+    "mask of a batch": (
+        lambda: BATCH[MASK],
+        T,
+        "a column is selected by position or by name, found ndarray; select([...]) takes several, filter(mask)",
+    ),
+    "several columns": (lambda: TABLE[["a", "id"]], T, "found list; select([...]) takes several"),
+    "missing column": (lambda: BATCH["x"], F, "no field is named 'x'; the schema has 2 fields: ['a', 'id']"),
+    "missing in a table": (lambda: TABLE.column("x"), F, "no field is named 'x'"),
+    "no field": (lambda: BATCH.column(9), R, "no field 9: the schema has 2"),
+    "index beyond": (lambda: COLUMN[3], R, "index 3 is out of range: the array has 3 values"),
+    "select one": (lambda: BATCH.select("a"), T, "write ['a'] for one"),
+    "select a scalar": (lambda: BATCH.select(np.array(1)), T, "expected a list of positions and names, found array(1)"),
+    "rename": (lambda: BATCH.rename_columns(["x"]), A, "expected 2 names, one for each column, found 1"),
+    "short column": (lambda: BATCH.append_column("x", [1]), A, "column 'x' has 1 value, expected 3"),
+    "numbers as mask": (lambda: COLUMN.filter([1, 2, 3]), T, "a mask holds truth values, found int64"),
+    "short mask": (lambda: COLUMN.filter([True]), A, "the mask has the shape (1,), expected (3,)"),
+    "take text": (lambda: COLUMN.take("a"), T, "indices are integers, found 'a'"),
+    "float slice": (lambda: BATCH.slice(1.5), T, "a slice has ints, found offset 1.5"),
+    # handing out
+    "numpy with nulls": (
+        lambda: sa.array([1, None]).to_numpy(),
+        sa.CopyRequired,
+        "call to_numpy(zero_copy_only=False)",
+    ),
+    "numpy of text": (lambda: sa.array(["a"]).to_numpy(), sa.CopyRequired, "call to_numpy(zero_copy_only=False)"),
+    # tensors
+    "tensor of text": (
+        lambda: sa.save_tensors({"a": "x"}, io.BytesIO()),
+        T,
+        "tensor 'a': expected a tensor or an array, found str",
+    ),
+    "number as name": (
+        lambda: sa.save_tensors({1: np.eye(2)}, io.BytesIO()),
+        T,
+        "the name of a tensor is a string, found 1",
+    ),
+    "arguments reversed": (
+        lambda: sa.save_tensors(io.BytesIO(), {"a": np.eye(2)}),
+        T,
+        "expected a mapping of names to tensors, found _io.BytesIO",
+    ),
+    "element type": (lambda: sa.Tensor.from_numpy(np.eye(2), type=5), T, "expected a"),
+    "new tensor": (lambda: sa.ipc.new_tensor(io.BytesIO(), 5, (2,)), T, "expected"),
+    "dimension": (lambda: sa.Tensor.from_numpy(np.eye(2)).dim_name(None), A, "no dimension None: the tensor has 2"),
+}
+
+
+@pytest.mark.parametrize("case", CALLS)
+def test_a_mistake_says_what_to_do(case: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    call, kind, message = CALLS[case]
+    with pytest.raises(sa.ShmarrowError) as caught:
+        call()
+    assert type(caught.value) is kind
+    assert message in str(caught.value)
+    assert len(str(caught.value)) < 400
+    assert list(tmp_path.iterdir()) == []
+
+
+NOT_STORED = "a store takes a RecordBatch, a Table, an Array, a ChunkedArray, a tensor, an ndarray, or a mapping"
+STORE: dict[str, tuple[Callable[[Any], Any], type[Exception], str]] = {
+    "timeout as text": (
+        lambda s: s.get("x", timeout="1"),
+        A,
+        "timeout is a number of seconds up to 1000000000, or None, found '1'",
+    ),
+    "timeout nan": (lambda s: s.get("x", timeout=float("nan")), A, "found nan"),
+    "name as int": (lambda s: s.get(5), T, "the name of an object is a str, found int"),
+    "missing name": (lambda s: s.get("y"), sa.ObjectNotFound, "no object 'y' in the store"),
+    "taken": (lambda s: s.put("x", BATCH), sa.ObjectExists, "the name 'x' is taken"),
+    "number": (lambda s: s.put("q", 5), T, NOT_STORED),
+    "list": (lambda s: s.put("q", [1, 2]), T, "found list; put shmarrow.array(values)"),
+    "path": (lambda s: s.put("q", "a.parquet"), T, "found str; put_file(name, path) stores an Arrow file"),
+    "Path": (lambda s: s.put("q", Path("a.parquet")), T, "found pathlib.PosixPath; put_file(name, path) stores"),
+    "dict of lists": (
+        lambda s: s.put("q", {"a": [1]}),
+        T,
+        "a store keeps a mapping as a bundle of tensors, found one with lists: put shmarrow.table(mapping)",
+    ),
+    "evict": (lambda s: s.evict("1"), T, "nbytes is an int, found '1'"),
+    "reserve": (lambda s: s.reserve(None), T, "nbytes is an int, found None"),
+    "expiry": (
+        lambda s: s.put("q", BATCH, expire_after="1"),
+        A,
+        "an object expires after 0 or more seconds, found '1'",
+    ),
+    "capacity": (
+        lambda s: sa.Store(s.name, capacity="1GB"),
+        A,
+        "the capacity is a number of bytes of at least 1, found '1GB'",
+    ),
+    "eviction": (lambda s: sa.Store(s.name, eviction="fifo"), A, "found 'fifo'"),
+}
+
+
+def test_mistakes_with_a_store(tmp_path: Path) -> None:
+    with sa.Store(tmp_path / "store") as store:
+        store.put("x", BATCH)
+        for case, (call, kind, message) in STORE.items():
+            with pytest.raises(sa.ShmarrowError) as caught:
+                call(store)
+            assert type(caught.value) is kind, case
+            assert message in str(caught.value), case
+        assert store.names() == ["x"]
+    with pytest.raises(sa.Closed, match="is closed; open it again"):
+        store.get("x")
+
+
+def test_a_missing_tensor_is_named_among_those_there() -> None:
+    sink = io.BytesIO()
+    sa.save_tensors({f"t{i}": np.eye(2) for i in range(10)}, sink)
+    with pytest.raises(
+        sa.FieldNotFound, match=re.escape("no tensor is named 'w'; there are 10 tensors: ['t0', 't1', ")
+    ):
+        sa.load_tensors(sink.getvalue())["w"]
+
+
+# --- arguments of any kind --------------------------------------------------------------------------------------
+
+JUNK: list[Any] = [
+    None, 5, -1, 1.5, float("nan"), True, "text", b"bytes", [], ["a"], [1, "a", None], (1, 2), {}, {"a": 1}, {1}, 2**70,
+    range(3), slice(0, 1), int, object(), np.array(3), np.array(["x"], object), np.datetime64("NaT"), sa.int8(), COLUMN,
+    BATCH.schema, BATCH.schema.field(0), lambda: 1,
+]  # fmt: skip
+
+FUNCTIONS = [
+    *[
+        sa.array,
+        sa.chunked_array,
+        sa.record_batch,
+        sa.table,
+        sa.schema,
+        sa.field,
+        sa.struct,
+        sa.list_,
+        sa.concat_arrays,
+    ],
+    *[sa.concat_batches, sa.concat_tables, sa.unify_schemas, sa.nulls, sa.timestamp, sa.decimal128, sa.dictionary],
+    *[sa.map_, sa.load_tensors, sa.save_tensors, sa.unregister_extension_type],
+    *[sa.ipc.open_file, sa.ipc.open_stream, sa.ipc.read_tensor, sa.ipc.new_tensor, sa.ipc.new_file, sa.ipc.new_stream],
+]
+METHODS: list[tuple[Any, str]] = [
+    (
+        BATCH,
+        "column slice select take filter rename_columns drop_columns set_column add_column append_column cast "
+        "to_batches replace_schema_metadata __getitem__",
+    ),
+    (TABLE, "column slice select take filter rename_columns drop_columns remove_column cast __getitem__ to_batches"),
+    (COLUMN, "cast take filter slice fill_null __getitem__ to_numpy"),
+    (TABLE["a"], "cast take filter slice chunk __getitem__"),
+    (BATCH.schema, "field insert set remove append with_metadata index_of __getitem__"),
+]
+
+
+def junk_arguments(call: Callable[..., Any]) -> list[tuple[Any, ...]]:
+    """One kind of junk for all positional arguments that the call needs, or for the first."""
+    parameters = inspect.signature(call).parameters.values()
+    needed = [each for each in parameters if each.kind <= each.POSITIONAL_OR_KEYWORD and each.default is each.empty]
+    return [(value,) * max(1, len(needed)) for value in JUNK]
+
+
+def test_no_argument_gives_another_librarys_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    calls = [(call.__name__, call) for call in FUNCTIONS]
+    for held, names in METHODS:
+        calls += [(f"{type(held).__name__}.{name}", getattr(held, name)) for name in names.split()]
+    wrong = []
+    for name, call in calls:
+        for arguments in junk_arguments(call):
+            try:
+                call(*arguments)
+            except sa.ShmarrowError:
+                pass
+            except Exception as error:
+                wrong.append(f"{name}{arguments!r}: {type(error).__name__}: {error}")
+    assert wrong == []
