@@ -25,7 +25,7 @@ INTERRUPTED = 130  # what shells say of a program that Ctrl-C ended: 128 + SIGIN
 
 
 class Command(NamedTuple):
-    """A command: its name, one line of help, and its module in the package, with what adds its arguments and what runs it."""
+    """A command: its name, one line of help, its module, and the functions that add its arguments and run it."""
 
     name: str
     help: str
