@@ -279,7 +279,8 @@ SCHEMA: dict[str, Entry] = {
     "field": same("schema.field(1)", 'schema.field("n")'),
     "field_by_name": Out("an old name of `field`"),
     "from_pandas": Instead(
-        "pa.Schema.from_pandas(batch.to_pandas()).names", "pa.table(batch.to_pandas()).schema.names",
+        "pa.Schema.from_pandas(batch.to_pandas()).names",
+        "pa.table(batch.to_pandas()).schema.names",
         "one function reads data frames",
     ),
     "get_all_field_indices": same('schema.get_all_field_indices("s")', 'schema.get_all_field_indices("x")'),

@@ -92,7 +92,7 @@ def test_rm(where: str) -> None:
         assert "no object 'x'" in run("rm", where, "x", "b", status=3)
         assert store.names() == ["c"]
         assert json.loads(run("rm", where, "--all", "--json")) == {"removed": ["c"]}
-        assert "expected names of objects, or --all" in run("rm", where, status=1)
+        assert "expected names of objects, or --all" in run("rm", where, status=2)
 
 
 def test_gc(where: str) -> None:

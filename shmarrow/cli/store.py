@@ -294,13 +294,14 @@ def rm_arguments(parser: argparse.ArgumentParser) -> None:
     _common(parser)
     parser.add_argument("names", metavar="NAME", nargs="*", help="the objects")
     parser.add_argument("--all", action="store_true", help="all objects")
+    parser.set_defaults(wrong_usage=parser.error)
 
 
 @reporting
 def rm(arguments: argparse.Namespace) -> int:
     """Remove objects; those who have one keep it."""
     if bool(arguments.names) == arguments.all:
-        raise sa.InvalidArgument("expected names of objects, or --all")
+        arguments.wrong_usage("expected names of objects, or --all")
     removed, status = [], 0
     with _open(arguments) as store:
         for name in store.names() if arguments.all else arguments.names:
