@@ -118,6 +118,22 @@ def export_rows(page: Bench) -> None:
     )
 
 
+def import_rows(page: Bench) -> None:
+    frame = pl.DataFrame({f"c{i}": np.arange(1000) + i for i in range(1000)})
+    columns = ", ".join(f"range + {i} AS c{i}" for i in range(1000))
+    query = duckdb.connect().sql(f"SELECT {columns} FROM range(1000)")
+    for name, source in (("polars", frame), ("duckdb", query)):
+        page.row(
+            f"one column of 1,000 imported from {name}",
+            {
+                "shmarrow": lambda _, source=source: sa.table(source).column("c500"),
+                "pyarrow": lambda _, source=source: pa.table(source).column("c500"),
+            },
+            AS_FAST,
+            30 if name == "polars" else 10,
+        )
+
+
 def duckdb_rows(page: Bench) -> None:
     path = numbers_file(page)
     size = path.stat().st_size // MIB
@@ -196,7 +212,7 @@ print(resident() - before)
     return int(done.stdout)
 
 
-GROUPS = (polars_rows, export_rows, duckdb_rows, torch_rows)
+GROUPS = (polars_rows, export_rows, import_rows, duckdb_rows, torch_rows)
 
 
 def main() -> None:

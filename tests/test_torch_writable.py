@@ -110,6 +110,22 @@ def test_private_pages_are_of_the_same_inode(tmp_path: Path, fate: str) -> None:
     assert (pages == np.arange(N)).all()
 
 
+def test_descriptors_that_cannot_be_mapped_are_passed_over(tmp_path: Path) -> None:
+    path = str(tmp_path / "x")
+    written(path, np.arange(N))
+    os.chmod(path, 0o600)
+    others = [os.open(path, os.O_WRONLY), os.open(path, os.O_PATH)]  # with smaller numbers than that of the mapping
+    tensor = sa.ipc.read_tensor(path)
+    assert isinstance(tensor, sa.Tensor)
+    os.remove(path)
+    for _ in range(2):
+        pages = private_view(tensor.storage)
+        assert pages is not None
+        assert (pages == np.arange(N)).all()
+    for fd in others:
+        os.close(fd)
+
+
 def test_a_file_that_was_truncated_is_refused(tmp_path: Path) -> None:
     path = str(tmp_path / "x")
     tensor = written(path, np.arange(N))

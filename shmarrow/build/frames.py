@@ -12,7 +12,7 @@ import sys
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
-from shmarrow.errors import FieldNotFound, InvalidArgument, shown
+from shmarrow.errors import FieldNotFound, InvalidArgument, not_expected, shown
 from shmarrow.types import DataType, Schema
 from shmarrow.types.zones import zone_name
 
@@ -92,8 +92,12 @@ def read_frame(frame: Any, schema: Schema | None, preserve_index: bool | None, c
     ------
     FieldNotFound
         If the frame lacks one of ``columns``.
+    InvalidType
+        If ``columns`` is a single label.
     """
     if columns is not None:
+        if isinstance(columns, (str, bytes)) or not isinstance(columns, Iterable):
+            raise not_expected("a sequence of labels", columns)
         try:
             frame = frame[list(columns)]
         except (KeyError, TypeError) as error:

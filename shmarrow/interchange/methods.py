@@ -78,7 +78,7 @@ def columns_for_consumer(self: T, name: str, *, lossy: str | Iterable[str] = ())
     >>> import shmarrow as sa
     >>> batch = sa.record_batch({"n": sa.array([1, 2], "uint64"), "s": sa.array(["a", "b"], "string_view")})
     >>> batch.for_consumer("spark").schema.types
-    [decimal128(20, 0), string]
+    [DataType(decimal128(20, 0)), DataType(string)]
     """
     from shmarrow.interchange.for_consumer import columns
 

@@ -54,15 +54,10 @@ class PrimitiveArray(Array):
 
     def _to_numpy_copy(self, zero_copy_only: bool) -> npt.NDArray[Any]:
         if zero_copy_only:
-            why = (
-                f"{counted(self.null_count, 'null')}"
-                if self.null_count
-                else f"type {self._type}, which numpy does not have"
-            )
-            raise CopyRequired(
-                f"an array with {why} has no zero-copy numpy form; "
-                "call to_numpy(zero_copy_only=False), or use .values and .is_valid()"
-            )
+            why = f"numpy has no dtype for {self._type}"
+            if self.null_count:
+                why = f"an array with {counted(self.null_count, 'null')} has no zero-copy numpy form"
+            raise CopyRequired(f"{why}; call to_numpy(zero_copy_only=False), or use .values and .is_valid()")
         from shmarrow.convert import convert
 
         mask = self._mask()

@@ -63,7 +63,7 @@ _REPLACE_SECONDS = 3.0
 
 
 class PublishPolicy(Protocol):
-    """Who keeps order in a directory of objects, as a store does; :func:`create` asks it.
+    """Space and publication policy for a directory, as a store has; :func:`create` asks it.
 
     Attributes
     ----------

@@ -111,7 +111,7 @@ class LazySchema:
         self._nested_dictionaries = False
 
     def detach(self) -> None:
-        """Have a copy of the bytes, if they lie in a mapping."""
+        """Copy borrowed bytes, so that the schema stops pinning the mapping."""
         if self.borrowed:
             buffer = self._tables.buffer
             own = buffer.data.copy()
@@ -323,7 +323,7 @@ class LazySchema:
         return index * uniform if codes is None else int(codes[:index].sum())
 
     def start(self, index: int) -> tuple[int, int, int, int]:
-        """Where a column starts, or at the number of columns the end.
+        """Index of a column's first node and buffer; ``len(self)`` gives the totals.
 
         Counted are the nodes of a batch, its buffers, its counts of variadic buffers, and the bitmaps that only V4 has.
         """
