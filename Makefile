@@ -60,7 +60,9 @@ docs: .venv/installed ## write what docs/ has from the code, and run every examp
 	@$(BIN)/python tests/support.py
 	@$(BIN)/python tests/filemap.py
 	@$(BIN)/python tests/casts.py
+	@$(BIN)/python tests/consumers.py
 	@$(BIN)/python tests/api.py
+	@$(BIN)/python tests/tools_page.py
 	@$(BIN)/pytest tests/test_docs.py
 
 clean: ## remove all that the other targets made

@@ -6,6 +6,7 @@ memory that is there already: through capsules of ours, with its own reader, or 
 
 from __future__ import annotations
 
+import mmap
 import subprocess
 import sys
 from functools import cache
@@ -117,6 +118,22 @@ def export_rows(page: Bench) -> None:
     )
 
 
+def import_rows(page: Bench) -> None:
+    frame = pl.DataFrame({f"c{i}": np.arange(1000) + i for i in range(1000)})
+    columns = ", ".join(f"range + {i} AS c{i}" for i in range(1000))
+    query = duckdb.connect().sql(f"SELECT {columns} FROM range(1000)")
+    for name, source in (("polars", frame), ("duckdb", query)):
+        page.row(
+            f"one column of 1,000 imported from {name}",
+            {
+                "shmarrow": lambda _, source=source: sa.table(source).column("c500"),
+                "pyarrow": lambda _, source=source: pa.table(source).column("c500"),
+            },
+            AS_FAST,
+            30 if name == "polars" else 10,
+        )
+
+
 def duckdb_rows(page: Bench) -> None:
     path = numbers_file(page)
     size = path.stat().st_size // MIB
@@ -135,6 +152,50 @@ def duckdb_rows(page: Bench) -> None:
         )
 
 
+def torch_rows(page: Bench) -> None:
+    size = (64 if page.quick else 1024) * MIB
+    path = page.scratch / "bytes.tensor"
+    with sa.ipc.new_tensor(path, (size,), "uint8") as writer:
+        writer.array[:] = 1
+    done = subprocess.run([sys.executable, "-c", ONE_PAGE, path], capture_output=True, text=True, check=True)
+    pages, ours, theirs = map(int, done.stdout.split())
+    what = f"a step of torch in place on one page of {size // MIB} MiB"
+    page.figure(f"{what}: memory of the tensor", pages, "torch, of a clone", theirs, mmap.PAGESIZE)
+    page.figure("... of the whole process", ours, "torch, of a clone", theirs, 16 * mmap.PAGESIZE)
+
+
+ONE_PAGE = """
+import mmap, re, sys, torch, shmarrow as sa
+torch.set_num_threads(1)
+
+def private(address=None):
+    areas = re.split("(?m)^(?=[0-9a-f]+-[0-9a-f]+ )", open("/proc/self/smaps").read())[1:]
+    total = 0
+    for area in areas:
+        low, high = (int(end, 16) for end in area.split()[0].split("-"))
+        if address is None or low <= address < high:
+            total += int(re.search(r"Anonymous: +(\\d+)", area)[1]) * 1024
+    return total
+
+def step(x):
+    first = -x.data_ptr() % mmap.PAGESIZE
+    x[first : first + mmap.PAGESIZE].add_(1)
+
+shared = sa.ipc.read_tensor(sys.argv[1])
+for _ in range(3):
+    step(shared.to_torch())
+    private()
+before = private()
+x = shared.to_torch()
+step(x)
+print(private(x.data_ptr()), max(private() - before, 0))
+before = private()
+y = shared.to_torch(writable=False).clone()
+step(y)
+print(private() - before)
+"""
+
+
 def anonymous(code: str) -> int:
     """Bytes of anonymous memory that a process of its own takes for some code, its imports left out."""
     program = f"""
@@ -151,7 +212,7 @@ print(resident() - before)
     return int(done.stdout)
 
 
-GROUPS = (polars_rows, export_rows, duckdb_rows)
+GROUPS = (polars_rows, export_rows, import_rows, duckdb_rows, torch_rows)
 
 
 def main() -> None:

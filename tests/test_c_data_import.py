@@ -84,8 +84,8 @@ def test_columns_of_polars() -> None:
     ours = sa.table(whole)
     ours.validate(full=True)
     assert ours.to_pydict() == whole.to_dict(as_series=False)
-    assert [batch.num_rows for batch in ours.batches] == [3, 2]
     assert ours.schema.names == whole.columns
+    assert sum(batch.num_rows for batch in ours.batches) == 5
     assert sa.record_batch(whole).to_pydict() == whole.to_dict(as_series=False)
     assert str(ours.schema.field("e").type.value_type) == "string_view"
 
@@ -184,7 +184,7 @@ def test_everywhere_that_ours_are(tmp_path: Any) -> None:
         (lambda: sa.record_batch(pa.array([1])), r"a pyarrow.Int64Array is a single column: give its name"),
         (lambda: sa.array([1], pa.field("x", pa.int8())), r"expected a type, found pyarrow.Field; pass its .type"),
         (lambda: sa.array([1], pa.schema([])), r"expected a type, found pyarrow.Schema"),
-        (lambda: sa.RecordBatchReader.from_stream(5), r"expected an object with __arrow_c_stream__ or"),
+        (lambda: sa.RecordBatchReader.from_stream(5), r"expected a record batch, a table, a reader or a data frame, found int"),
         (lambda: sa.RecordBatchReader.from_stream(pl.LazyFrame()), r"call .collect\(\) first"),
         (
             lambda: field_from_capsule(pa.array([1]).__arrow_c_array__()[1]),

@@ -5,31 +5,40 @@ from __future__ import annotations
 import datetime as dt
 import io
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from typing import Any
 
 import numpy as np
 import pytest
+import tools_page
 from cases import CASES, Case, by_name
 
 import shmarrow as sa
 from shmarrow.interchange.consumers import CONSUMERS
 
-pa = pytest.importorskip("pyarrow")
+pa = pytest.importorskip("pyarrow", minversion="26")
 
 
 # --- the tools --------------------------------------------------------------------------------------------------
 
 
 def through_polars(table: Any) -> Any:
-    pl = pytest.importorskip("polars")
+    pl = pytest.importorskip("polars", minversion="2.1")
     return pl.DataFrame(table).to_arrow()
 
 
 @cache
 def connection() -> Any:
-    return pytest.importorskip("duckdb").connect(config={"threads": 1})
+    return pytest.importorskip("duckdb", minversion="2.0").connect(config={"threads": 1})
+
+
+@pytest.fixture(scope="module", autouse=True)
+def closed_connection() -> Iterator[None]:
+    yield
+    if connection.cache_info().currsize:
+        connection().close()
+        connection.cache_clear()
 
 
 def through_duckdb(table: Any) -> Any:
@@ -38,7 +47,7 @@ def through_duckdb(table: Any) -> Any:
 
 
 def through_pandas(table: Any) -> Any:
-    pd = pytest.importorskip("pandas")
+    pd = pytest.importorskip("pandas", minversion="3.0")
     table.to_pandas()
     if any(pa.types.is_interval(type) or pa.types.is_null(type) for type in table.schema.types):
         return table
@@ -54,7 +63,7 @@ def through_parquet(table: Any) -> Any:
 
 def through_spark(table: Any) -> Any:
     """What ``createDataFrame`` does before it hands a table to the JVM."""
-    pytest.importorskip("pyspark")
+    pytest.importorskip("pyspark", minversion="4.3")
     from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 
     wanted = to_arrow_schema(from_arrow_schema(table.schema), timezone="UTC")
@@ -328,3 +337,7 @@ def test_names_and_numbers_of_columns() -> None:
         sa.schema({"s": sa.struct([("x", sa.int8()), ("x", sa.int8())])}).for_consumer("polars")
     with pytest.raises(sa.Unsupported, match="DuckDB has no tables without columns"):
         sa.schema([]).for_consumer("duckdb")
+
+
+def test_the_page_is_that_of_the_rules() -> None:
+    assert tools_page.PAGE.read_text(encoding="utf-8") == tools_page.page(), "run make docs"

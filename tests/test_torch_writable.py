@@ -110,6 +110,22 @@ def test_private_pages_are_of_the_same_inode(tmp_path: Path, fate: str) -> None:
     assert (pages == np.arange(N)).all()
 
 
+def test_descriptors_that_cannot_be_mapped_are_passed_over(tmp_path: Path) -> None:
+    path = str(tmp_path / "x")
+    written(path, np.arange(N))
+    os.chmod(path, 0o600)
+    others = [os.open(path, os.O_WRONLY), os.open(path, os.O_PATH)]  # with smaller numbers than that of the mapping
+    tensor = sa.ipc.read_tensor(path)
+    assert isinstance(tensor, sa.Tensor)
+    os.remove(path)
+    for _ in range(2):
+        pages = private_view(tensor.storage)
+        assert pages is not None
+        assert (pages == np.arange(N)).all()
+    for fd in others:
+        os.close(fd)
+
+
 def test_a_file_that_was_truncated_is_refused(tmp_path: Path) -> None:
     path = str(tmp_path / "x")
     tensor = written(path, np.arange(N))
@@ -320,6 +336,12 @@ def memory():
     text = open("/proc/self/smaps_rollup").read()
     return {name: int(re.search(rf"^{name}:\\s+(\\d+) kB", text, re.M)[1]) for name in ("Private_Dirty", "Pss", "Rss")}
 
+def private(address):  # bytes of the mapping at an address that are this process's own
+    for area in re.split("(?m)^(?=[0-9a-f]+-[0-9a-f]+ )", open("/proc/self/smaps").read())[1:]:
+        low, high = (int(end, 16) for end in area.split()[0].split("-"))
+        if low <= address < high:
+            return int(re.search(r"Anonymous: +(\\d+)", area)[1]) * 1024
+
 size, name = 64 << 20, sys.argv[3]
 with sa.ipc.new_tensor(name, (size,), "uint8") as writer:
     pass
@@ -332,7 +354,8 @@ x = tensor.to_torch()
 first = -x.data_ptr() % 4096
 x[first : first + 4096].add_(1)
 end = memory()
-assert end["Private_Dirty"] - start["Private_Dirty"] <= 64, (start, end)  # a page, and page tables or heap of a few
+assert private(x.data_ptr()) == 4096
+assert end["Private_Dirty"] - start["Private_Dirty"] <= 64, (start, end)  # and what Python needs meanwhile
 assert x[first].item() == 1 and tensor.storage[first] == 0
 
 # Another process that reads the same pages shares them with this one.
@@ -349,6 +372,7 @@ shared = memory()
 os.write(go[1], b"x")
 assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 assert shared["Rss"] - start["Rss"] > size / 1024 * 0.9, (start, shared)
+assert shared["Pss"] - start["Pss"] < size / 1024 * 0.6, (start, shared)
 assert shared["Private_Dirty"] - start["Private_Dirty"] < 4096, (start, shared)
 segment.unlink(name)
 print("done")

@@ -12,7 +12,7 @@ import sys
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
-from shmarrow.errors import FieldNotFound, InvalidArgument, shown
+from shmarrow.errors import FieldNotFound, InvalidArgument, not_expected, shown
 from shmarrow.types import DataType, Schema
 from shmarrow.types.zones import zone_name
 
@@ -92,8 +92,12 @@ def read_frame(frame: Any, schema: Schema | None, preserve_index: bool | None, c
     ------
     FieldNotFound
         If the frame lacks one of ``columns``.
+    InvalidType
+        If ``columns`` is a single label.
     """
     if columns is not None:
+        if isinstance(columns, (str, bytes)) or not isinstance(columns, Iterable):
+            raise not_expected("a sequence of labels", columns)
         try:
             frame = frame[list(columns)]
         except (KeyError, TypeError) as error:
@@ -174,7 +178,10 @@ def _dtype(values: Any) -> tuple[str, dict[str, Any] | None]:
         return str(codes.dtype), {"num_categories": len(dtype.categories), "ordered": bool(dtype.ordered)}
     if dtype.__class__.__name__ == "DatetimeTZDtype":
         return f"datetime64[{dtype.unit}]", {"timezone": zone_name(dtype.tz)}
-    return str(dtype), None
+    try:
+        return str(dtype), None
+    except NotImplementedError:  # the name of an ArrowDtype over a type that pandas knows nothing of
+        return f"{dtype.pyarrow_dtype}[pyarrow]", None
 
 
 _LOGICAL = {

@@ -120,7 +120,5 @@ def _without_none(values: npt.NDArray[Any], wanted: np.dtype[Any]) -> npt.NDArra
         return values
     if not hasattr(wanted, "na_object"):
         slot = int(missing.reshape(-1).argmax())
-        raise InvalidData(
-            f"slot {slot} is null, which {wanted} cannot hold; np.dtypes.StringDType(na_object=None) can"
-        )
+        raise InvalidData(f"slot {slot} is null, which {wanted} cannot hold; np.dtypes.StringDType(na_object=None) can")
     return np.where(missing, np.array(wanted.na_object, object), values)

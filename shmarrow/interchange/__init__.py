@@ -301,3 +301,5 @@ _Columns.for_consumer = methods.columns_for_consumer
 _Columns.to_pandas = methods.columns_to_pandas
 _Columns.from_pandas = classmethod(methods.columns_from_pandas)
 Schema.for_consumer = methods.schema_for_consumer
+_Schema: Any = Schema
+_Schema.pandas_metadata = property(methods.schema_pandas_metadata)

@@ -159,7 +159,7 @@ _WIDE_DECIMALS = (
         "decimal256", lambda t: types.decimal128(38, t.scale), "decimal128(38, scale)", _is_decimal128,
         "with a scale of 0 to 38", loses="more than 38 digits",
     ),
-    Rule("decimal256", None),
+    Rule("decimal256", None, which="with another scale, unless `lossy` has it"),
 )  # fmt: skip
 _NEGATIVE_SCALE = (
     Rule(
@@ -170,7 +170,10 @@ _NEGATIVE_SCALE = (
         "decimal32 decimal64 decimal128", _to(types.float64()), "float64", lambda t: not 0 <= t.scale <= t.precision,
         "with another scale than 0 to the precision", lossy=True, loses="digits beyond a float's precision",
     ),
-    Rule("decimal32 decimal64 decimal128", None, when=lambda t: not 0 <= t.scale <= t.precision),
+    Rule(
+        "decimal32 decimal64 decimal128", None, when=lambda t: not 0 <= t.scale <= t.precision,
+        which="with such a scale, unless `lossy` has them",
+    ),
 )  # fmt: skip
 
 
@@ -234,6 +237,7 @@ CONSUMERS: dict[str, Consumer] = {
         "Polars",
         (
             *_NEGATIVE_SCALE,
+            Rule("decimal32 decimal64", lambda t: types.decimal128(t.precision, t.scale), "decimal128"),
             *_WIDE_DECIMALS,
             Rule("date64", _to(types.date32()), "date32", loses="times of day"),
             Rule(
@@ -241,7 +245,10 @@ CONSUMERS: dict[str, Consumer] = {
                 lambda t: t.tz is not None and t.tz[:1] in "+-", "with an offset as time zone", lossy=True,
                 loses="the offset",
             ),
-            Rule("timestamp", None, when=lambda t: t.tz is not None and t.tz[:1] in "+-"),
+            Rule(
+                "timestamp", None, when=lambda t: t.tz is not None and t.tz[:1] in "+-",
+                which="with an offset, unless `lossy` has it",
+            ),
             _ALL_INTERVALS,
             _NO_WIDTH,
             _NO_ITEMS,
@@ -277,7 +284,7 @@ CONSUMERS: dict[str, Consumer] = {
             Rule(
                 "dense_union sparse_union", lambda t: types.sparse_union(t.fields), "sparse_union with codes from 0",
                 lambda t: t.mode == "dense" or tuple(t.type_codes) != tuple(range(len(t.fields))),
-                "that is dense or has other codes",
+                "that are dense, or have other codes than 0, 1, 2 and so on",
             ),
         ),
         extensions=frozenset({"arrow.uuid", "arrow.bool8", "arrow.json"}),
@@ -317,6 +324,15 @@ CONSUMERS: dict[str, Consumer] = {
     ),
 }  # fmt: skip
 """The consumers by name."""
+
+RULES: dict[str, dict[str, list[Rule]]] = {
+    name: {
+        kind: [rule for rule in consumer.rules if kind in rule.kinds.split()]
+        for kind in " ".join([rule.kinds for rule in consumer.rules]).split()
+    }
+    for name, consumer in CONSUMERS.items()
+}
+"""For each consumer its rules by the kind of types."""
 
 LOSSY: dict[str, dict[str, str]] = {
     name: {kind: rule.loses for rule in reversed(consumer.rules) if rule.loses for kind in rule.kinds.split()}

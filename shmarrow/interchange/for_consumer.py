@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from shmarrow import types
 from shmarrow.errors import InvalidArgument, InvalidData, LimitExceeded, Unsupported, not_expected, shown
-from shmarrow.interchange.consumers import CONSUMERS, LOSSY, Consumer, Rule, kind_of
+from shmarrow.interchange.consumers import CONSUMERS, LOSSY, RULES, Consumer, Rule, kind_of
 from shmarrow.types import DataType, Schema
 from shmarrow.types.extension import ExtensionType
 
@@ -58,11 +58,7 @@ class Casting(NamedTuple):
             self.check_names([field.name for field in type.fields], f"{where}: ", "field")
         before = self._children(type, where)
         kind = kind_of(type)
-        rules = [
-            rule
-            for rule in self.consumer.rules
-            if kind in rule.kinds.split() and rule.inside <= inside and rule.when(before.final)
-        ]
+        rules = [rule for rule in RULES[self.name].get(kind, ()) if rule.inside <= inside and rule.when(before.final)]
         if not rules:
             return before
         allowed = self.allows(kind)
@@ -116,7 +112,11 @@ class Casting(NamedTuple):
             self.check_names(schema.names, "", "column")
         if self.consumer.some_column and not len(schema):
             raise Unsupported(f"{self.consumer.title} has no tables without columns")
-        return [self.stages(field.type, f"column {shown(field.name)}") for field in schema]
+        known: dict[DataType, Stages] = {}
+        for field in schema:
+            if field.type not in known:
+                known[field.type] = self.stages(field.type, f"column {shown(field.name)}")
+        return [known[field.type] for field in schema]
 
     def column(self, column: Any, stages: Stages, where: str) -> Any:
         """The values of an array, or a chunked array, as another type; the same object where that is its type."""

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from shmarrow.interchange.partner import needed
+from shmarrow.segment.mappings import copied
 from shmarrow.tensor import Tensor
 from shmarrow.tensor.convert import CONVERTERS
 from shmarrow.tensor.dense import Exposed
@@ -46,7 +47,8 @@ def tensor_to_jax(tensor: Tensor, device: Any = None) -> Any:
         If JAX has no such type.
     """
     jax = partner()
-    made = jax.dlpack.from_dlpack(Exposed(tensor.storage, tensor._element))
+    storage = tensor.storage if tensor.storage.flags.aligned else copied(tensor.storage)
+    made = jax.dlpack.from_dlpack(Exposed(storage, tensor._element))
     return made if device is None else jax.device_put(made, device)
 
 

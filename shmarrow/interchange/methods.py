@@ -78,7 +78,7 @@ def columns_for_consumer(self: T, name: str, *, lossy: str | Iterable[str] = ())
     >>> import shmarrow as sa
     >>> batch = sa.record_batch({"n": sa.array([1, 2], "uint64"), "s": sa.array(["a", "b"], "string_view")})
     >>> batch.for_consumer("spark").schema.types
-    [decimal128(20, 0), string]
+    [DataType(decimal128(20, 0)), DataType(string)]
     """
     from shmarrow.interchange.for_consumer import columns
 
@@ -114,8 +114,9 @@ def schema_for_consumer(self: Schema, name: str, *, lossy: str | Iterable[str] =
 def array_to_pandas(self: Any, *, arrow_backed: bool = False, **options: Any) -> pd.Series:
     """The values as a ``pandas.Series``, through pyarrow.
 
-    Integers, floats, timestamps and durations without nulls, in one chunk, lie in the same memory, which is read-only.
-    All others are copied: nulls make floats of integers, truth values take a byte each, text becomes pandas' own.
+    Integers, floats, timestamps and durations without nulls, in one chunk, lie in the same memory, which is read-only:
+    copy the series before you assign into it. All others are copied: nulls make floats of integers, truth values take
+    a byte each, text becomes pandas' own.
 
     Parameters
     ----------
@@ -155,8 +156,8 @@ def columns_to_pandas(
     """The rows as a ``pandas.DataFrame``, through pyarrow.
 
     Columns of integers, floats, timestamps and durations without nulls, in one batch, lie in the same memory, which is
-    read-only: pandas copies a column when it is first written to. All others are copied: nulls make floats of integers,
-    truth values take a byte each, text becomes pandas' own, and several batches are put together.
+    read-only: replace such a column, or copy the frame, before you assign into it. All others are copied: nulls make
+    floats of integers, truth values take a byte each, text becomes pandas' own, and several batches are put together.
 
     Parameters
     ----------
@@ -264,3 +265,28 @@ def array_from_pandas(obj: Any, mask: Any = None, type: DataType | str | None = 
 
     made: Array = array(obj, type, mask, from_pandas=True, safe=safe)
     return made
+
+
+def schema_pandas_metadata(self: Schema) -> dict[str, Any] | None:
+    """What the metadata say of the pandas DataFrame that the data come from; None if they say nothing.
+
+    Raises
+    ------
+    InvalidData
+        If it is not JSON, or not an object.
+    """
+    import json
+
+    from shmarrow.build.frames import KEY
+    from shmarrow.errors import InvalidData, shown
+
+    text = (self.metadata or {}).get(KEY)
+    if text is None:
+        return None
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise InvalidData(f"the metadata {shown(KEY)} are not JSON: {error}") from None
+    if not isinstance(found, dict):
+        raise InvalidData(f"the metadata {shown(KEY)} are a JSON object, found {shown(found)}")
+    return found

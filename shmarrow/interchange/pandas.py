@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -49,7 +49,8 @@ def frame(rows: Any, arrow_backed: bool, ignore_metadata: bool, options: dict[st
     cast = rows.for_consumer("pandas")
     made = cast.to_pyarrow()
     if ignore_metadata or KEY not in (cast.schema.metadata or {}):
-        return _converted(lambda: made.to_pandas(ignore_metadata=True, **options), options, False)
+        made = made.replace_schema_metadata(None)  # which is parsed even where it is not used
+        return _converted(lambda: made.to_pandas(**options), options, False)
     if "types_mapper" in options:
         return _converted(lambda: made.to_pandas(**options), options, True)
     return _converted(lambda: _restored(made, cast.schema, options), options, True)
@@ -90,56 +91,43 @@ def _converted(convert: Callable[[], Any], options: dict[str, Any], described: b
         raise InvalidArgument(f"pyarrow cannot make this a pandas object with the options given: {text}") from None
 
 
-# --- Arrow-backed columns ---------------------------------------------------------------------------------------
-
-
-class _Backed(NamedTuple):
-    """Columns of a pyarrow table that were Arrow-backed: by their number, those of the frame and of its index."""
-
-    columns: list[int]
-    levels: dict[str, int]
+# --- what pyarrow does not restore ------------------------------------------------------------------------------
 
 
 def _restored(made: Any, schema: Schema, options: dict[str, Any]) -> Any:
-    """The frame that the metadata describe."""
+    """The frame that the metadata describe, with all Arrow-backed columns and all dtypes of the index."""
     module = pandas()
     described = json.loads((schema.metadata or {})[KEY])
     index = [each for each in described["index_columns"] if isinstance(each, str)]
     entries = {entry.get("field_name", entry["name"]): entry for entry in described["columns"]}
-    backed = _Backed([], {})
+    columns: list[int] = []
+    levels: dict[str, Any] = {}
     table = made
     for i, field in enumerate(made.schema):
-        entry = entries.get(field.name)
-        if entry is None or not str(entry["numpy_type"]).endswith("[pyarrow]"):
-            continue
+        entry = entries.get(field.name, {"numpy_type": "object"})
+        backed = str(entry["numpy_type"]).endswith("[pyarrow]")
+        dtype = module.ArrowDtype(field.type) if backed else module.api.types.pandas_dtype(entry["numpy_type"])
         if field.name in index:
-            backed.levels[field.name] = i
-        else:
-            backed.columns.append(i)
-        entry["numpy_type"] = "object"
-        if field.name not in index:  # no values are made that are then replaced
-            blank = partner().array(np.zeros(made.num_rows, np.int8))
+            if hasattr(dtype, "__from_arrow__") and not isinstance(dtype, module.StringDtype):
+                levels[field.name] = dtype.__from_arrow__(made.column(i))
+        elif backed:
+            columns.append(i)
+            blank = partner().array(np.zeros(made.num_rows, np.int8))  # it is replaced below
             table = table.set_column(i, field.name, blank)
-    if not backed.columns and not backed.levels:
+        if backed:
+            entry["numpy_type"] = "object"
+    if not columns and not levels:
         return made.to_pandas(**options)
     table = table.replace_schema_metadata({**(schema.metadata or {}), KEY: json.dumps(described)})
     result = table.to_pandas(**options)
-    for i in backed.columns:
+    for i in columns:
         place = sum(name not in index for name in made.schema.names[:i])
-        result.isetitem(place, _extension(module, made, i))
-    if backed.levels:
-        levels = [
-            _extension(module, made, backed.levels[name]) if name in backed.levels else result.index.get_level_values(k)
-            for k, name in enumerate(index)
-        ]
+        result.isetitem(place, module.arrays.ArrowExtensionArray(made.column(i)))
+    if levels:
+        found = [levels.get(name, result.index.get_level_values(k)) for k, name in enumerate(index)]
         names = result.index.names
-        result.index = (
-            module.MultiIndex.from_arrays(levels, names=names)
-            if len(levels) > 1
-            else module.Index(levels[0], name=names[0])
-        )
+        if len(found) > 1:
+            result.index = module.MultiIndex.from_arrays(found, names=names)
+        else:
+            result.index = module.Index(found[0], name=names[0])
     return result
-
-
-def _extension(module: Any, made: Any, i: int) -> Any:
-    return module.arrays.ArrowExtensionArray(made.column(i))

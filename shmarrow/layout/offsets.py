@@ -26,16 +26,19 @@ def offsets_view(array: Any) -> npt.NDArray[Any]:
 
 def check_ends(array: Any, size: int, unit: str) -> None:
     """The first and the last offset lie within what they point into."""
-    offsets = offsets_view(array)
-    first, last = int(offsets[0]), int(offsets[-1])
+    _check_ends(array, offsets_view(array), size, unit)
+
+
+def _check_ends(array: Any, offsets: npt.NDArray[Any], size: int, unit: str) -> None:
+    first, last = offsets.item(0), offsets.item(-1)
     if not 0 <= first <= last <= size:
         raise InvalidData(f"{array.type}: the offsets run from {first} to {last} but there are {size} {unit}")
 
 
 def checked_offsets(array: Any, size: int, unit: str) -> npt.NDArray[Any]:
     """The offsets, after a check that none goes back and all lie within what they point into."""
-    check_ends(array, size, unit)
     offsets = offsets_view(array)
+    _check_ends(array, offsets, size, unit)
     for start in range(0, array._length, CHUNK):
         part = offsets[start : start + CHUNK + 1]
         back = part[1:] < part[:-1]

@@ -148,10 +148,13 @@ def same_runs(left: Bytes, starts: Indices, right: Bytes, right_starts: Indices,
 
 _WORDS = np.dtype("<u8")
 _HIGH_BITS = 0x8080808080808080
+_FEW = 1 << 12
 
 
 def is_ascii(data: Bytes) -> bool:
     """No byte has its high bit set; looks at eight bytes at a time and copies nothing."""
+    if len(data) < _FEW:
+        return data.tobytes().isascii()
     whole = len(data) & ~7
     if whole and int(np.bitwise_or.reduce(data[:whole].view(_WORDS))) & _HIGH_BITS:
         return False

@@ -16,14 +16,14 @@ from shmarrow.bitmap import Mask
 from shmarrow.buffer import Bytes
 from shmarrow.errors import InvalidData
 from shmarrow.layout.memory import Indices
-from shmarrow.layout.runs import CHUNK, gather_bytes, is_ascii
-from shmarrow.layout.views import HALF, HIGH_BITS, INLINE, SIZE, groups_of
+from shmarrow.layout.runs import CHUNK, PIECE, gather_bytes, is_ascii
+from shmarrow.layout.views import HALF, HIGH_BITS, INLINE, NONE, SIZE, groups_of
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
 _SLOTS = 1 << 20
-"""Views that are looked at once."""
+"""Views that are looked at once where the bytes that they lead to have to be put together first."""
 
 
 def decode(type: Any, value: bytes, index: int) -> str:
@@ -60,7 +60,7 @@ def is_utf8(data: Bytes, offsets: npt.NDArray[Any]) -> bool:
 
 def _broken_pieces(data: Bytes, offsets: npt.NDArray[Any]) -> Iterator[tuple[int, int]]:
     """Runs of slots, from the first to before the last, of which one at least is not UTF-8."""
-    if is_ascii(data[int(offsets[0]) : int(offsets[-1])]):
+    if is_ascii(data[offsets.item(0) : offsets.item(-1)]):
         return
     start, length = 0, len(offsets) - 1
     while start < length:
@@ -109,18 +109,22 @@ _MIXED, _UTF8, _ASCII = range(3)
 def check_views(array: Any, valid: Mask | None) -> None:
     """Views lead to UTF-8, those of slots that ``valid`` is False for left out; none leads out of its buffer."""
     words, buffers = array._words(), array.data_buffers
-    total = sum([int(_sizes(words, valid, at).sum(dtype=np.int64)) for at in _blocks(len(words))])
-    whole = sum(map(len, buffers)) <= 4 * total + CHUNK
-    kinds = [_kind(data) if whole else _MIXED for data in buffers]
-    for at in _blocks(len(words)):
+    blocks = list(_blocks(len(words), PIECE))
+    held, total = sum(map(len, buffers)), 0
+    if held > CHUNK:
+        total = sum([int(_sizes(words, valid, at).sum(dtype=np.int64)) for at in blocks])
+    kinds = [_kind(data) if held <= 4 * total + CHUNK else _MIXED for data in buffers]
+    if _MIXED in kinds:  # then runs that overlap are looked at once for each block
+        blocks = list(_blocks(len(words), _SLOTS))
+    for at in blocks:
         sizes = _sizes(words, valid, at)
         for slots in _wrong(words[at], sizes, buffers, kinds):
             for slot in slots.tolist():
                 decode(array.type, array._bytes(at.start + slot)[0], at.start + slot)
 
 
-def _blocks(count: int) -> Iterator[Any]:
-    return (slice(start, start + _SLOTS) for start in range(0, count, _SLOTS))
+def _blocks(count: int, size: int) -> Iterator[Any]:
+    return (slice(start, start + size) for start in range(0, count, size))
 
 
 def _sizes(words: npt.NDArray[np.uint64], valid: Mask | None, at: Any) -> npt.NDArray[np.int64]:
@@ -139,16 +143,20 @@ def _wrong(
 ) -> Iterator[Indices]:
     """Slots of which one at least is not UTF-8."""
     long = sizes > INLINE
-    short = ~long & (sizes > 0)
-    marks = ((words[:, 0] >> HALF) | words[:, 1]) & HIGH_BITS
-    slots = np.flatnonzero(short & (marks != 0))
-    for start in range(0, len(slots), CHUNK >> 4):
-        part = slots[start : start + (CHUNK >> 4)]
+    some_long = bool(long.any())
+    marks = (words[:, 0] >> HALF) | words[:, 1]
+    if some_long:
+        marks *= ~long
+    slots = NONE
+    if int(np.bitwise_or.reduce(marks)) & HIGH_BITS:
+        slots = np.flatnonzero((marks & HIGH_BITS != 0) & (sizes > 0))
+    for start in range(0, len(slots), PIECE):
+        part = slots[start : start + PIECE]
         values = np.ascontiguousarray(words[part]).view(np.uint8).reshape(-1, 16)[:, 4:]
         joined = values[np.arange(INLINE) < sizes[part, None]]
         if not _decodes(joined) or ((values[:, 0] & 0xC0) == 0x80).any():
             yield part
-    if not long.any() or all(kind == _ASCII for kind in kinds):
+    if not some_long or all(kind == _ASCII for kind in kinds):
         return
     slots = np.flatnonzero(long)
     places = words[slots, 1]

@@ -271,10 +271,10 @@ class UnionArray(Array, late=True):
         for first in range(0, self._length, CHUNK):
             ids = self.type_ids[first : first + CHUNK]
             for id in np.flatnonzero(np.bincount(ids.view(np.uint8), minlength=256)).astype(_ID).tolist():
-                slots = np.flatnonzero(ids == id) + first
                 if id not in last:
-                    raise self._wrong_id(int(slots[0]))
+                    raise self._wrong_id(first + int((ids == id).argmax()))
                 if self._dense:
+                    slots = np.flatnonzero(ids == id) + first
                     self._check_order(self.offsets[slots], slots, codes.index(id), last[id])
                     last[id] = int(self.offsets[slots[-1]])
 

@@ -37,6 +37,7 @@ _MAP_FIXED = 0x10
 _MAP_NORESERVE: int = getattr(
     mmap, "MAP_NORESERVE", 0x4000 if os.uname().machine in ("x86_64", "aarch64", "riscv64", "s390x") else 0
 )
+_O_PATH: int = getattr(os, "O_PATH", 0)
 _DESCRIPTORS = "/proc/self/fd" if sys.platform == "linux" else "/dev/fd"
 
 SMALL = 1 << 16
@@ -306,7 +307,8 @@ def _bytes_at(array: NDArray, low: int, high: int) -> Bytes:
 
 
 def _is_readable(fd: int) -> bool:
-    return fcntl.fcntl(fd, fcntl.F_GETFL) & os.O_ACCMODE != os.O_WRONLY
+    flags = fcntl.fcntl(fd, fcntl.F_GETFL)
+    return not flags & _O_PATH and flags & os.O_ACCMODE != os.O_WRONLY
 
 
 class _Private(mmap.mmap):
@@ -344,5 +346,5 @@ def _libc_mmap() -> tuple[Any, Any]:
 
     call = ctypes.CDLL(None, use_errno=True).mmap
     call.restype = ctypes.c_void_p
-    call.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_int64]
+    call.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_long]
     return call, ctypes.get_errno

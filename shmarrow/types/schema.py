@@ -63,6 +63,7 @@ class Schema:
     from_pyarrow: ClassVar[Callable[[Any], Schema]]
     to_pyarrow: Callable[[], Any]
     for_consumer: Callable[..., Schema]
+    pandas_metadata: dict[str, Any] | None
     empty_table: ClassVar[Callable[[Schema], Any]]
 
     def __init__(

@@ -1,0 +1,84 @@
+"""Every case of the shared table through every door and back: to other libraries, and from them to us again."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from importlib.metadata import PackageNotFoundError, version
+
+import pytest
+from cases import CASES
+from consumers import CONSUMERS, COPIED, FATAL, OTHER, PAGE, REFUSED, ZERO, Outcome, cases_for, listed, outcome, page
+
+FOUND: dict[tuple[str, str], Outcome] = {}
+
+
+@pytest.mark.parametrize("name", CONSUMERS)
+def test_there_and_back(name: str) -> None:
+    """Equal, or listed with what the consumer lacks; and nothing is listed that works."""
+    consumer = CONSUMERS[name]
+    pytest.importorskip(consumer.package.replace("-", "."))
+    wrong = {}
+    needed = set()
+    for case in cases_for(name):
+        found = FOUND[name, case.name] = outcome(consumer, case)
+        patterns = {REFUSED: consumer.lacks, OTHER: consumer.differs, FATAL: consumer.fatal}.get(found.kind, {})
+        reason = listed(patterns, case.name)
+        if found.kind not in (ZERO, COPIED):
+            needed.add(reason)
+            if reason is None:
+                wrong[case.name] = found
+    assert wrong == {}
+    assert set(consumer.listed.values()) <= needed
+
+
+def test_most_types_are_not_copied() -> None:
+    """What has the same form on both sides lies at the same addresses."""
+    for name in ("pyarrow", "nanoarrow", "arro3"):
+        if (name, "int64") in FOUND:
+            copied = [case.name for case in CASES if FOUND[name, case.name].kind == COPIED]
+            assert len(copied) < 20, copied
+            plain = {
+                "int64",
+                "string",
+                "binary-view",
+                "list-string",
+                "struct-nested",
+                "map",
+                "dictionary-int8",
+                "ree-16",
+            }
+            assert plain.isdisjoint(copied)
+    if ("polars", "int64") in FOUND:
+        for case in ("int64-nulls", "float32", "string-view", "binary-view", "bool", "decimal128", "timestamp-us"):
+            assert FOUND["polars", case].kind == ZERO, case
+
+
+def test_the_page_says_what_was_found() -> None:
+    text = PAGE.read_text(encoding="utf-8")
+    for each in CONSUMERS.values():
+        try:
+            if f"| {version(each.package)} |" not in text:
+                pytest.skip(f"the page is about another version of {each.package}")
+        except PackageNotFoundError:
+            pytest.skip(f"{each.package} is not installed")
+    if len(FOUND) < sum(len(cases_for(name)) for name in CONSUMERS):
+        pytest.skip("the cases went to several processes")
+    assert text == page(FOUND), "make docs brings docs/consumers.md up to date"
+
+
+def test_what_ends_the_process_does_so_without_us() -> None:
+    """polars takes short decimals of pyarrow through the same interface, and does not survive giving them back."""
+    pytest.importorskip("polars")
+    code = """
+import polars as pl, pyarrow as pa
+class Given:
+    def __arrow_c_stream__(self, requested_schema=None):
+        return pa.table({'x': pa.array([1, None], pa.int32()).view(pa.decimal32(9, 2))}).__arrow_c_stream__()
+frame = pl.DataFrame(Given())
+print(len(frame), flush=True)
+pa.table(frame)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=False)
+    assert (done.stdout, done.returncode) == (b"2\n", -signal.SIGABRT)

@@ -1,0 +1,338 @@
+"""DataFrames and Series: there and back with index, labels and dtypes, as pyarrow does it or better."""
+
+from __future__ import annotations
+
+import datetime as dt
+import decimal
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+from cases import CASES
+
+import shmarrow as sa
+
+pa = pytest.importorskip("pyarrow")
+pd = pytest.importorskip("pandas", minversion="3.0")
+
+D = decimal.Decimal
+EQUAL = pd.testing.assert_frame_equal
+
+
+def arrow(values: Any, type: Any) -> Any:
+    return pd.Series(values, dtype=pd.ArrowDtype(type))
+
+
+def grid(columns: Any) -> Any:
+    return pd.DataFrame([[1, 2], [3, 4]], columns=columns)
+
+
+def rows(index: Any) -> Any:
+    return pd.DataFrame({"a": [1, 2]}, index=index)
+
+
+DAYS = pd.DatetimeIndex(["2020-01-01", "2020-01-02"]).as_unit("s")
+FRAMES: dict[str, Any] = {
+    "numbers": pd.DataFrame({"a": np.arange(4), "b": np.arange(4, dtype="u1"), "f": [0.5, np.inf, -1, 2]}),
+    "half and bool": pd.DataFrame({"f": np.array([1, 2], "f2"), "c": [True, False]}),
+    "nullable": pd.DataFrame({
+        "i": pd.array([1, None, 3], "Int64"), "b": pd.array([True, None, False], "boolean"),
+        "s": pd.array(["a", None, "c"], "string"), "f": pd.array([1.5, None, 2], "Float32"),
+        "u": pd.array([1, None, 3], "UInt8"),
+    }),
+    "text": pd.DataFrame({"s": ["a", None, "é"]}),
+    "categories": pd.DataFrame({
+        "o": pd.Categorical(["b", "a", None], categories=["b", "a", "z"], ordered=True),
+        "n": pd.Categorical([3, 1, 3]), "f": pd.Categorical([0.5, None, 0.5]),
+    }),
+    "moments": pd.DataFrame({
+        "t": DAYS.tz_localize("Europe/Paris"), "n": DAYS.as_unit("ns"), "s": DAYS,
+        "d": pd.to_timedelta([1, None], unit="s"), "o": DAYS.tz_localize(dt.timezone(dt.timedelta(hours=7))),
+    }),
+    "arrow-backed": pd.DataFrame({
+        "l": arrow([[1], None, []], pa.list_(pa.int8())), "t": arrow(["a", None, "b"], pa.string()),
+        "p": ["x", "y", "z"], "d": arrow([D("1.50"), None, D("2.00")], pa.decimal128(5, 2)),
+        "i": arrow([1, 2, None], pa.int8()),
+        "s": arrow([{"a": 1}, None, {"a": 2}], pa.struct([("a", pa.int8())])), "o": [[1], None, [2]],
+        "m": arrow([1, None, 3], pa.timestamp("us", "Asia/Tokyo")), "b": arrow([b"abc", None, b"def"], pa.binary(3)),
+        "c": arrow(["x", "y", None], pa.dictionary(pa.int8(), pa.string())),
+        "g": arrow(["q", None, "r"], pa.large_string()),
+    }),
+    "objects": pd.DataFrame({
+        "d": [dt.date(2020, 1, 1), None], "t": [dt.time(1), None], "n": [D("1.5"), None], "b": [b"x", None],
+        "c": pd.Series([True, None], dtype=object), "l": [[1, 2], None],
+    }),
+    "index": rows(pd.Index(["x", "y"], name="k")),
+    "index without a name": rows([5, 3]),
+    "range index": rows(pd.RangeIndex(10, 14, 2, name="r")),
+    "moments as index": rows(pd.DatetimeIndex(["2020-01-01", "2021-05-01"], tz="UTC", name="when")),
+    "categories as index": rows(pd.CategoricalIndex(["q", "p"])),
+    "arrow-backed index": rows(pd.Index([1, 2], dtype="int64[pyarrow]", name="k")),
+    "decimals as index": rows(pd.Index(arrow([D("1.5"), D("2.5")], pa.decimal128(5, 1)), name="k")),
+    "nullable index": rows(pd.Index([1, 2], dtype="Int64")),
+    "multi-index": rows(pd.MultiIndex.from_tuples([("x", 1), ("y", 2)], names=["k", None])),
+    "arrow-backed multi-index": rows(pd.MultiIndex.from_arrays([pd.Index([1, 2], dtype="int64[pyarrow]"), ["a", "b"]])),
+    "index like a column": pd.DataFrame({"k": [1, 2], "__index_level_0__": [3, 4]}, index=pd.Index([1, 5], name="k")),
+    "equal names": pd.DataFrame([[1, 2.5], [3, 4.5]], columns=["a", "a"]),
+    "nothing": pd.DataFrame(),
+    "no rows": pd.DataFrame({"a": np.array([], "i4"), "s": pd.Series([], dtype="str")}),
+    "no columns": pd.DataFrame(index=pd.RangeIndex(3)),
+    "index alone": pd.DataFrame(index=["a", "b"]),
+    "integers as labels": grid(None),
+    "named labels": grid(pd.Index([7, 9], name="z")),
+    "floats as labels": grid([0.5, 1.5]),
+    "levels of labels": grid(pd.MultiIndex.from_tuples([("a", 1), ("b", 2)], names=["p", "q"])),
+    "moments as labels": grid(DAYS),
+    "moments of a zone as labels": grid(DAYS.tz_localize("Asia/Tokyo")),
+    "bytes as labels": grid([b"a", b"b"]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", FRAMES)
+def test_a_frame_comes_back_as_it_was(name: str) -> None:
+    frame = FRAMES[name]
+    for made in (
+        sa.table(frame),
+        sa.record_batch(frame),
+        sa.Table.from_pandas(frame),
+        sa.RecordBatch.from_pandas(frame),
+    ):
+        made.validate(full=True)
+        assert len(made) == len(frame)
+        EQUAL(made.to_pandas(), frame)
+    EQUAL(sa.Table.from_batches([sa.record_batch(frame)] * 2).slice(0, len(frame)).to_pandas(), frame)
+
+
+PYARROW_REFUSES = {"equal names", "arrow-backed", "decimals as index"}
+OTHER_INDEX = {"nullable index", "arrow-backed index", "arrow-backed multi-index"}
+"""Where pyarrow restores the values but not their dtype."""
+
+
+@pytest.mark.parametrize("name", [name for name in FRAMES if name not in PYARROW_REFUSES])
+def test_pyarrow_reads_our_metadata_and_we_its(name: str) -> None:
+    frame = FRAMES[name]
+    theirs = pa.Table.from_pandas(frame)
+    EQUAL(sa.table(frame).to_pyarrow().to_pandas(), theirs.to_pandas())
+    EQUAL(sa.table(frame).to_pyarrow().to_pandas(), frame, check_index_type=name not in OTHER_INDEX)
+    EQUAL(sa.Table.from_pyarrow(theirs).to_pandas(), frame)
+    ours, other = sa.table(frame).schema.pandas_metadata, theirs.schema.pandas_metadata
+    assert ours["index_columns"] == other["index_columns"]
+    assert [each["field_name"] for each in ours["columns"]] == [each["field_name"] for each in other["columns"]]
+
+
+def test_what_does_not_come_back_is_text() -> None:
+    """pyarrow makes True of the label False, and refuses categories."""
+    for labels in ([True, False], ["a", 1], pd.CategoricalIndex(["a", "b"])):
+        assert sa.table(grid(labels)).to_pandas().columns.tolist() == [str(label) for label in labels]
+
+
+def test_attributes_and_other_metadata() -> None:
+    frame = rows(None)
+    frame.attrs = {"source": "here", "numbers": [1, 2]}
+    table = sa.Table.from_pandas(frame, metadata={"k": "v"})
+    assert table.schema.metadata[b"k"] == b"v"
+    assert table.to_pandas().attrs == frame.attrs
+    assert sa.table(frame, metadata={"k": "v"}).schema.metadata == table.schema.metadata
+    frame.attrs = {"not": object()}
+    assert sa.table(frame).to_pandas().attrs == {}
+    assert table.select([]).schema.pandas_metadata["columns"][0]["name"] == "a"
+    assert sa.schema([]).pandas_metadata is None
+
+
+def test_arguments_of_from_pandas() -> None:
+    frame = pd.DataFrame({"a": [1, 2], "b": [0.5, 1.5]}, index=pd.Index([7, 8], name="k"))
+    assert sa.Table.from_pandas(frame).column_names == ["a", "b", "k"]
+    assert sa.Table.from_pandas(frame, preserve_index=False).column_names == ["a", "b"]
+    assert sa.Table.from_pandas(frame.reset_index(), preserve_index=True).column_names[-1] == "__index_level_0__"
+    assert sa.Table.from_pandas(frame, columns=["b"]).column_names == ["b", "k"]
+    schema = sa.schema([("b", "float32"), ("a", "int8")])
+    made = sa.RecordBatch.from_pandas(frame, schema)
+    assert made.schema.equals(schema)
+    assert made.to_pydict() == {"b": [0.5, 1.5], "a": [1, 2]}
+    series = pd.Series([1.5, np.nan])
+    assert sa.Array.from_pandas(series).to_pylist() == [1.5, None]
+    assert sa.Array.from_pandas(series, mask=[True, False]).to_pylist() == [None, None]
+    for call, error, match in (
+        (lambda: sa.Table.from_pandas([1]), sa.InvalidType, "expected a pandas.DataFrame, found list"),
+        (lambda: sa.Table.from_pandas(frame, columns="a"), sa.InvalidType, "expected a sequence of labels, found str"),
+        (lambda: sa.Table.from_pandas(frame, columns=["x"]), sa.FieldNotFound, "does not have all of the columns"),
+        (lambda: sa.Table.from_pandas(grid(["a", "a"]), schema), sa.InvalidArgument, "more than one column 'a'"),
+    ):
+        with pytest.raises(error, match=match):
+            call()
+
+
+# --- memory -----------------------------------------------------------------------------------------------------
+
+
+def address(values: Any) -> int:
+    found: int = np.asarray(values).ctypes.data
+    return found
+
+
+def test_numbers_of_a_mapped_file_stay_where_they_are(tmp_path: Any) -> None:
+    source = {
+        "i": np.arange(1000), "u": np.arange(1000, dtype="u2"), "f": np.arange(1000.0),
+        "t": np.arange(1000).astype("M8[us]"), "d": np.arange(1000).astype("m8[ns]"),
+    }  # fmt: skip
+    with sa.ipc.new_file(tmp_path / "x", sa.table(source).schema) as writer:
+        writer.write_table(sa.table(source))
+    with sa.ipc.open_file(tmp_path / "x") as reader:
+        batch = reader.get_batch(0)
+        table = reader.read_all()
+        for frame in (batch.to_pandas(), table.to_pandas()):
+            for name in source:
+                values = frame[name].to_numpy()
+                assert address(values) == address(batch[name].buffers()[1])
+                assert not values.flags.writeable
+                assert values.tolist() == source[name].tolist()
+        assert address(batch["i"].to_pandas()) == address(batch["i"].buffers()[1])
+        assert address(table["i"].to_pandas()) == address(batch["i"].buffers()[1])
+        frame = batch.to_pandas()
+        with pytest.raises(ValueError, match="read-only"):
+            frame.loc[0, "i"] = 5
+        backed = batch.to_pandas(arrow_backed=True)
+        buffers = backed["i"].array.__arrow_array__().chunk(0).buffers()
+        assert buffers[1].address == address(batch["i"].buffers()[1])
+        assert batch.to_pandas(zero_copy_only=True).shape == (1000, 5)
+    assert frame["f"].sum() == 499500.0  # the frame keeps the mapping
+
+
+def test_what_is_copied_is_refused_where_a_copy_is_not_wanted() -> None:
+    for values in ([1, None], [True]):
+        with pytest.raises(sa.CopyRequired, match="pandas needs a copy"):
+            sa.array(values).to_pandas(zero_copy_only=True)
+
+
+def test_numbers_of_a_frame_are_used_in_place() -> None:
+    frame = pd.DataFrame({"a": np.arange(9.0), "c": pd.Categorical(["x", "y", "x"] * 3)})
+    table = sa.table(frame)
+    assert address(table["a"].chunk(0).buffers()[1]) == address(frame["a"].to_numpy())
+    assert address(table["c"].chunk(0).buffers()[1]) == address(frame["c"].array._codes)
+    back = table.to_pandas()
+    assert address(back["a"].to_numpy()) == address(frame["a"].to_numpy())
+
+
+# --- every type -------------------------------------------------------------------------------------------------
+
+
+def in_pyarrow(array: Any) -> Any:
+    """What pyarrow makes of the same values without types that it refuses or gives wrong."""
+    return array.for_consumer("pandas").to_pyarrow()
+
+
+def test_every_type_becomes_what_pyarrow_makes_of_it() -> None:
+    refused = set()
+    for case in CASES:
+        if not case.name.endswith(("-nulls", "-empty")) and not case.name.startswith(("spec", "odd")):
+            continue
+        array = case.array()
+        try:
+            made = array.to_pandas()
+        except sa.Unsupported:
+            refused.add(case.type)
+            continue
+        peer = in_pyarrow(array).to_pandas()
+        assert made.dtype == peer.dtype, case
+        assert repr(made.tolist()) == repr(peer.tolist()), case
+        if case.name.endswith("-empty"):
+            continue
+        frame = sa.record_batch({"c": array}).to_pandas()
+        assert repr(frame["c"].tolist()) == repr(peer.tolist()), case
+        chunked = sa.chunked_array([array, array])
+        assert len(chunked.to_pandas()) == 2 * len(array), case
+    unions = {case.type for case in CASES if "union" in str(case.type)}
+    assert refused == unions | {sa.month_interval(), sa.day_time_interval()}
+
+
+def test_extension_types_become_what_their_storage_does() -> None:
+    batch = sa.record_batch({
+        "u": sa.array([b"1" * 16, None], sa.uuid()), "b": sa.array([True, False], sa.bool8()),
+        "j": sa.array(["{}", None], sa.json_(sa.string())),
+        "t": sa.array([[1, 2], [3, 4]], sa.fixed_shape_tensor(sa.int8(), [2])),
+    })  # fmt: skip
+    frame = batch.to_pandas()
+    assert frame["u"].tolist() == [b"1" * 16, None]
+    assert frame["b"].dtype == bool
+    assert frame["j"].dtype == "str"
+    assert [row.tolist() for row in frame["t"]] == [[1, 2], [3, 4]]
+
+
+def test_arrow_backed_columns_keep_their_types() -> None:
+    for case in CASES:
+        if not case.name.endswith("-nulls"):
+            continue
+        array = case.array()
+        try:
+            batch = sa.record_batch({"c": array}).for_consumer("pandas")
+        except sa.Unsupported:
+            continue
+        frame = batch.to_pandas(arrow_backed=True)
+        assert frame["c"].dtype == pd.ArrowDtype(batch["c"].to_pyarrow().type), case
+        back = sa.table(frame)
+        assert back["c"].type == batch["c"].type, case
+        assert back.to_pandas()["c"].dtype == frame["c"].dtype, case
+
+
+# --- options and metadata ---------------------------------------------------------------------------------------
+
+
+def test_options() -> None:
+    table = sa.table({"s": ["a", "b", "a"], "i": [1, None, 3]})
+    assert table.to_pandas(strings_to_categorical=True)["s"].dtype == "category"
+    assert table.to_pandas(integer_object_nulls=True)["i"].tolist() == [1, None, 3]
+    assert table.to_pandas(types_mapper={pa.int64(): pd.Int64Dtype()}.get)["i"].dtype == "Int64"
+    indexed = sa.table(FRAMES["multi-index"])
+    assert indexed.to_pandas(ignore_metadata=True).columns.tolist() == ["a", "k", "__index_level_1__"]
+    for options, match in (
+        ({"self_destruct": True}, "to_pandas has no option 'self_destruct'; expected some of categories, "),
+        ({"arrow_backed": True, "types_mapper": None}, "one or the other"),
+        ({"types_mapper": 3}, "with the options given: TypeError"),
+    ):
+        for column in (table, table["s"], table["s"].chunk(0)):
+            with pytest.raises(sa.InvalidArgument, match=match):
+                column.to_pandas(**options)
+
+
+HOSTILE: list[Any] = [
+    b"", b"{", b"[]", b"null", b"\xff", b"[" * 100_000, {}, {"index_columns": []}, {"index_columns": 5, "columns": []},
+    {"index_columns": [{"kind": "x"}], "columns": []}, {"index_columns": ["a"], "columns": []},
+    {"index_columns": [], "columns": [{"name": "a"}]}, {"index_columns": [], "columns": 1, "column_indexes": []},
+    {"index_columns": [{"kind": "range", "name": None, "start": 0, "stop": 3, "step": 0}], "columns": []},
+    {"index_columns": [], "columns": [{"name": "a", "field_name": "a", "pandas_type": "x", "numpy_type": "x[pyarrow"}]},
+    {"index_columns": [], "columns": [], "column_indexes": [{"name": "x", "pandas_type": "y", "numpy_type": "z"}]},
+    {"index_columns": [], "columns": [], "column_indexes": [{"name": None}] * 2},
+]  # fmt: skip
+
+
+def test_metadata_that_do_not_fit_are_refused_or_left_out() -> None:
+    table = sa.table({"a": [1, 2]})
+    for found in HOSTILE:
+        text = found if isinstance(found, bytes) else json.dumps(found).encode()
+        odd = table.replace_schema_metadata({"pandas": text})
+        with pytest.raises(sa.InvalidData, match=r"metadata b'pandas'.*ignore_metadata=True"):
+            odd.to_pandas()
+        assert odd.to_pandas(ignore_metadata=True)["a"].tolist() == [1, 2]
+    for text in (b"", b"{", b"[]", b"[" * 100_000):
+        with pytest.raises(sa.InvalidData, match="metadata b'pandas'"):
+            _ = table.replace_schema_metadata({"pandas": text}).schema.pandas_metadata
+
+
+def test_data_that_lead_out_of_their_buffers_are_refused() -> None:
+    from shmarrow.layout import make_array
+
+    wrong = make_array(sa.string(), 2, [None, np.array([0, 1, 10**6], "<i4").view("u1"), np.zeros(1, "u1")], 0)
+    for each in (wrong, sa.RecordBatch(sa.schema({"c": sa.string()}), 2, [wrong])):
+        with pytest.raises(sa.InvalidData, match="1000000"):
+            each.to_pandas()
+
+
+def test_pandas_takes_our_objects_by_their_interface() -> None:
+    batch = sa.record_batch({"a": [1, 2], "s": ["x", None]})
+    if not hasattr(batch, "__arrow_c_stream__"):
+        pytest.skip("no C stream interface")
+    for source in (batch, sa.Table.from_batches([batch])):
+        assert pd.DataFrame.from_arrow(source)["a"].tolist() == [1, 2]
+    if hasattr(pd.Series, "from_arrow"):
+        assert pd.Series.from_arrow(sa.chunked_array([[1, 2]]))[1] == 2
