@@ -209,7 +209,9 @@ def graph(sources: dict[str, tuple[Path, str]], *, top: bool) -> dict[str, set[s
     for name, (path, source) in sources.items():
         lines = at_the_top(source)
         targets = {
-            target.removeprefix("shmarrow.") for n, target in imports(name, path, source) if n in lines or not top
+            target.removeprefix("shmarrow.")
+            for n, target in imports(name, path, source)
+            if target.startswith("shmarrow.") and (n in lines or not top)  # and not torch itself, for shmarrow.torch
         }
         found[name] = {target for target in targets if target in sources and target != name}
     return found
