@@ -19,6 +19,7 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.dataset as ds
 from _bench import AS_FAST, Bench, Extra, bench, faster, within
+from processes import GROUPS as BETWEEN_PROCESSES
 
 import shmarrow as sa
 
@@ -212,7 +213,7 @@ print(resident() - before)
     return int(done.stdout)
 
 
-GROUPS = (polars_rows, export_rows, import_rows, duckdb_rows, torch_rows)
+GROUPS = (polars_rows, export_rows, import_rows, duckdb_rows, torch_rows, *BETWEEN_PROCESSES)
 
 
 def main() -> None:

@@ -191,6 +191,18 @@ class ChunkedArray:
         whole: npt.NDArray[Any] = self.combine_chunks().to_numpy(False)
         return whole
 
+    def to_masked_array(self) -> np.ma.MaskedArray[Any, Any]:
+        """The values and their nulls as one masked ndarray; copied unless there is one chunk.
+
+        See :meth:`Array.to_masked_array`.
+
+        Raises
+        ------
+        CopyRequired
+            If numpy has no dtype for the values, such as strings and decimals.
+        """
+        return self.combine_chunks().to_masked_array()
+
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> npt.NDArray[Any]:
         """The values as an ndarray, see :meth:`to_numpy`; numbers and times that do not fit ``dtype`` are refused.
 

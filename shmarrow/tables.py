@@ -427,7 +427,7 @@ def table(
         Columns by name; or columns whose names, or schema, are given; or a data frame of pandas or polars, whose
         columns are used without a copy where :func:`shmarrow.array` needs none. The index of pandas becomes a column
         at the end, named as it is or ``__index_level_0__``, unless it is a RangeIndex; with a schema, if that names
-        it. Batches, tables and readers keep their columns.
+        it. From the metadata ``to_pandas`` restores the frame. Batches, tables and readers keep their columns.
     names : sequence of str, optional
         The names of the arrays.
     schema : Schema, optional

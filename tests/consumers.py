@@ -43,6 +43,13 @@ def _connection() -> Any:
     return duckdb.connect(config={"threads": 1})
 
 
+def close() -> None:
+    """Close what consumers keep open between cases."""
+    if _connection.cache_info().currsize:
+        _connection().close()
+        _connection.cache_clear()
+
+
 def _duckdb(rows: sa.Table) -> Any:
     return _connection().sql("SELECT * FROM rows")
 
@@ -216,7 +223,7 @@ def outcome(consumer: Consumer, case: Case) -> Outcome:
     except (KeyboardInterrupt, SystemExit, MemoryError):
         raise
     except BaseException as error:  # the panics of Rust are none of Exception
-        _connection.cache_clear()  # DuckDB's cannot be used after an internal error
+        close()  # DuckDB's cannot be used after an internal error
         return Outcome(REFUSED, f"{type(error).__name__}: {error}")
     if not same(values, case.values):
         return Outcome(OTHER, repr(values)[:300])

@@ -6,6 +6,7 @@ rows come from the numbers that were written.
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import pickle
 import subprocess
@@ -229,6 +230,43 @@ def test_nulls() -> None:
     assert batch["f"][1].isnan()
     with pytest.raises(sa.CopyRequired, match=r"column 'i' has nulls.*fill_null"):
         BatchDataset(sa.table({"i": [1, None]}))[:]
+
+
+def test_batches_may_be_changed(path: str) -> None:
+    """What a batch is changed to is seen nowhere else: those of slices, of gathered rows, and across batches."""
+    data = BatchDataset(path)
+    for rows in (slice(0, 5), slice(PART - 2, PART + 3), [5, 3, 900], list(range(ROWS))):
+        before = data[rows]["x"].clone()
+        changed = data[rows]
+        changed["x"].mul_(0)
+        changed["half"].zero_()
+        changed["even"].zero_()
+        changed["pair"].zero_()
+        assert torch.equal(data[rows]["x"], before)
+    assert sa.ipc.open_file(path).read_all()["x"].to_pylist() == list(range(ROWS))
+
+
+def rank_of(queue: Any, rank: int, at: str, rows: str) -> None:
+    torch.distributed.init_process_group("gloo", f"file://{at}", rank=rank, world_size=2)
+    data = IterableBatchDataset(rows, 100)
+    queue.put((data.rank, data.world_size, xs(data)))
+    torch.distributed.destroy_process_group()
+
+
+def test_ranks_of_torch_distributed(path: str, tmp_path: Path) -> None:
+    """Without a rank, the data set takes those of the process group."""
+    context = multiprocessing.get_context("fork")
+    queue = context.SimpleQueue()
+    arguments = [(queue, rank, str(tmp_path / "group"), path) for rank in range(2)]
+    processes = [context.Process(target=rank_of, args=given) for given in arguments]
+    for process in processes:
+        process.start()
+    found = sorted(queue.get() for _ in processes)
+    for process in processes:
+        process.join(30)
+    assert [each[:2] for each in found] == [(0, 2), (1, 2)]
+    assert sorted(found[0][2] + found[1][2]) == list(range(ROWS))
+    assert found[1][2][:100] == list(range(100, 200))
 
 
 # --- memory -----------------------------------------------------------------------------------------------------

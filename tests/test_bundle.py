@@ -59,7 +59,7 @@ def test_a_bundle_is_a_mapping(tmp_path: Path, shm_name: str) -> None:
             assert bundle.get("none") is None
             assert "none" not in bundle
             assert 5 not in bundle
-            with pytest.raises(sa.FieldNotFound, match="no tensor 'none' among 7"):
+            with pytest.raises(sa.FieldNotFound, match="no tensor is named 'none'; there are 7 tensors"):
                 bundle["none"]
             with pytest.raises(KeyError):
                 bundle[5]  # type: ignore[index]

@@ -184,7 +184,10 @@ def test_everywhere_that_ours_are(tmp_path: Any) -> None:
         (lambda: sa.record_batch(pa.array([1])), r"a pyarrow.Int64Array is a single column: give its name"),
         (lambda: sa.array([1], pa.field("x", pa.int8())), r"expected a type, found pyarrow.Field; pass its .type"),
         (lambda: sa.array([1], pa.schema([])), r"expected a type, found pyarrow.Schema"),
-        (lambda: sa.RecordBatchReader.from_stream(5), r"expected a record batch, a table, a reader or a data frame, found int"),
+        (
+            lambda: sa.RecordBatchReader.from_stream(5),
+            r"expected a record batch, a table, a reader or a data frame, found int",
+        ),
         (lambda: sa.RecordBatchReader.from_stream(pl.LazyFrame()), r"call .collect\(\) first"),
         (
             lambda: field_from_capsule(pa.array([1]).__arrow_c_array__()[1]),

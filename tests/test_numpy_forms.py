@@ -46,6 +46,9 @@ def test_masked_numbers_are_the_memory_itself() -> None:
     assert times.to_masked_array()[0] == moments[0]
     days = sa.array(np.array(["2020-01-01", "NaT"], "M8[D]")).to_masked_array()
     assert (days.dtype, days[0], days.mask.tolist()) == (np.dtype("M8[D]"), np.datetime64("2020-01-01"), [False, True])
+    chunks = sa.chunked_array([array, array.slice(1)])
+    assert chunks.to_masked_array().filled(-1).tolist() == [1, -1, 3, -1, 3]
+    assert np.shares_memory(sa.chunked_array([array]).to_masked_array().data, array.values)
     with pytest.raises(sa.CopyRequired, match="no dtype for string"):
         sa.array(["a"]).to_masked_array()
 

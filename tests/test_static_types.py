@@ -153,7 +153,16 @@ def test_mypy_agrees(tmp_path: Path) -> None:
 PYTHON = "a Python value of whatever type the column has"
 PARTNER = "an object of a package that is imported when it is needed, and may not be installed"
 FORM = "a tensor of the form whose class it is called on"
+CAPSULE = "PyCapsules, which have no class in typing"
 ALLOWED = {
+    "ChunkedArray.__arrow_c_stream__": CAPSULE,
+    "DataType.__arrow_c_schema__": CAPSULE,
+    "Field.__arrow_c_schema__": CAPSULE,
+    "RecordBatch.__arrow_c_stream__": CAPSULE,
+    "RecordBatchFileReader.__arrow_c_stream__": CAPSULE,
+    "RecordBatchReader.__arrow_c_stream__": CAPSULE,
+    "Schema.__arrow_c_schema__": CAPSULE,
+    "Table.__arrow_c_stream__": CAPSULE,
     "Array.__getitem__": PYTHON,
     "Array.__iter__": PYTHON,
     "Array.to_pylist": PYTHON,

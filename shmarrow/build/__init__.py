@@ -219,7 +219,7 @@ def array(
     InvalidArgument
         If the mask has another shape than the values, or ``obj`` is a 0-d ndarray.
     MissingExtra
-        If reading the values needs pyarrow, and that is not installed.
+        If reading the values needs nanoarrow or pyarrow, and that is not installed.
 
     Notes
     -----

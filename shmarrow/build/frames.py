@@ -102,10 +102,7 @@ def read_frame(frame: Any, schema: Schema | None, preserve_index: bool | None, c
             frame = frame[list(columns)]
         except (KeyError, TypeError) as error:
             raise FieldNotFound(f"the frame does not have all of the columns asked for: {error}") from None
-    made = [
-        FrameColumn(str(_text(label)), _text(label), frame.iloc[:, i])
-        for i, label in enumerate(frame.columns)
-    ]  # fmt: skip
+    made = [FrameColumn(str(_text(label)), _text(label), values) for label, values in frame.items()]
     names = {column.name for column in made}
     levels: list[FrameColumn] = []
     described: list[Any] = []

@@ -46,7 +46,7 @@ def plain(obj: Any, size: int | None, build: Callable[..., Any]) -> tuple[Any, b
     InvalidType
         If it holds no values that could be one column.
     MissingExtra
-        If reading it needs pyarrow, and that is not installed.
+        If reading it needs nanoarrow or pyarrow, and that is not installed.
     """
     kind = obj.__class__
     for base in kind.__mro__:

@@ -16,13 +16,13 @@ import errno
 import signal
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from types import FrameType
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from shmarrow.cli.progress import Progress, bar
+from shmarrow.cli.progress import bar
 from shmarrow.cli.report import print_json, reporting
 from shmarrow.errors import InvalidArgument, ObjectExists, StorageError
 
@@ -78,14 +78,17 @@ def run(arguments: argparse.Namespace) -> int:
     name = arguments.target
     with (
         _stopped_by_sigterm(),
-        Progress() as progress,
         files.open_input(arguments.source) as source,
     ):
         content = files.read(source, source_format or files.of_input(source), options)
         target_format = target_format or files.of_output(name, content)
-        counted = _Counted(content, progress, f"{source.name} → {name}")
+        total = getattr(content, "total", 0) or None
         try:
-            with files.open_output(name, arguments.force) as target:
+            with (
+                bar(f"{source.name} → {name}", total) as progress,
+                files.open_output(name, arguments.force) as target,
+            ):
+                counted = _Counted(content, progress)
                 files.write(counted.content, target, target_format, options)
                 size = target.size
         except ObjectExists:
@@ -142,9 +145,8 @@ class _Counted:
         How many of them came by.
     """
 
-    def __init__(self, content: Any, progress: Progress, text: str) -> None:
+    def __init__(self, content: Any, progress: Callable[[int], None]) -> None:
         self._progress = progress
-        self._text = text
         tensors = getattr(content, "tensors", None)
         self.what = "rows" if tensors is None else "tensors"
         self.count = 0 if tensors is None else len(tensors)
@@ -155,9 +157,7 @@ class _Counted:
         for batch in self._rows.batches:
             yield batch
             self.count += batch.num_rows
-            if self._progress.live:
-                share = self._rows.done() / self._rows.total if self._rows.total else None
-                self._progress.say(f"{self._text} {bar(share)} {self.count:,} rows")
+            self._progress(self._rows.done())
 
 
 @contextmanager

@@ -310,11 +310,14 @@ def attached(names: Sequence[str], pickled: Path) -> tuple[list[str], set[int]]:
     for _ in range(RUNS):
         for label, (imports, expression) in OPENERS.items():
             code = OPENER.format(imports=imports, expression=expression)
-            said = subprocess.run(
-                [sys.executable, "-c", code, pickled, *names],
-                stdout=subprocess.PIPE, check=True, start_new_session=True,
-            ).stdout  # fmt: skip
-            *seconds, found = json.loads(said)
+            ran = subprocess.run(
+                [sys.executable, "-c", code, pickled, *names], capture_output=True, text=True, start_new_session=True
+            )
+            if ran.returncode:
+                # What a child says after its objects were cleaned up goes nowhere.
+                sys.stderr.write(ran.stderr)
+                ran.check_returncode()
+            *seconds, found = json.loads(ran.stdout)
             times[label].append(seconds)
             sums.add(found)
     medians = {

@@ -4,7 +4,8 @@ Rules kept here:
 
 * on a terminal the line is kept up to date and wiped before anything else is printed; elsewhere each step is a line of
   its own, so that a log reads well;
-* the line goes to standard error, results to standard output.
+* the line goes to standard error, results to standard output;
+* rich draws bars and tables, on terminals alone: importing it takes 0.1 s of processor time, half as much as numpy.
 """
 
 from __future__ import annotations
@@ -12,26 +13,20 @@ from __future__ import annotations
 import sys
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 TICK = 0.1
-BAR = 30
 WIPE = "\r\033[K"
 
 
 class Progress:
-    """The line about what is going on, with the seconds since the start. As a context manager it goes at the end.
-
-    Attributes
-    ----------
-    live : bool
-        Whether there is a terminal, so that the line is kept up to date.
-    """
+    """The line about what is going on, with the seconds since the start. As a context manager it goes at the end."""
 
     def __init__(self) -> None:
-        self.live = sys.stderr.isatty()
+        self._live = sys.stderr.isatty()
         self._started = time.monotonic()
         self._text = ""
         self._lock = threading.Lock()
@@ -51,7 +46,7 @@ class Progress:
             print(*lines, "", sep="\n", flush=True)
 
     def __enter__(self) -> Self:
-        if self.live:
+        if self._live:
             self._ticker.start()
         return self
 
@@ -59,7 +54,7 @@ class Progress:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._done.set()
-        if self.live:
+        if self._live:
             self._ticker.join()
         self._wipe()
 
@@ -70,22 +65,54 @@ class Progress:
 
     def _show(self) -> None:
         seconds = time.monotonic() - self._started
-        start, end = (WIPE, "") if self.live else ("", "\n")
+        start, end = (WIPE, "") if self._live else ("", "\n")
         sys.stderr.write(f"{start}[{seconds:5.1f} s] {self._text}{end}")
         sys.stderr.flush()
 
     def _wipe(self) -> None:
-        if self.live:
+        if self._live:
             sys.stderr.write(WIPE)
             sys.stderr.flush()
 
 
-def bar(share: float | None) -> str:
-    """A bar that is filled to a share from 0 to 1; nothing where that is not known."""
-    if share is None:
-        return ""
-    filled = round(min(share, 1.0) * BAR)
-    return "█" * filled + "░" * (BAR - filled)
+@contextmanager
+def bar(text: str, total: int | None, unit: str = "") -> Iterator[Callable[[int], None]]:
+    """A progress bar on a terminal, by rich where that is installed; elsewhere nothing is shown.
+
+    Parameters
+    ----------
+    text : str
+        What is going on.
+    total : int, optional
+        Where the progress ends; None where that is not known.
+    unit : str
+        ``"bytes"`` where progress is counted in bytes.
+
+    Yields
+    ------
+    callable
+        Takes how far it has come.
+    """
+    shown = _bar(unit) if sys.stderr.isatty() else None
+    if shown is None:
+        yield lambda done: None
+        return
+    with shown:
+        task = shown.add_task(text, total=total)
+        yield lambda done: shown.update(task, completed=done)
+
+
+def _bar(unit: str) -> Any:
+    try:
+        from rich import progress
+        from rich.console import Console
+    except ImportError:
+        return None
+    size = (progress.DownloadColumn(True), progress.TransferSpeedColumn()) if unit == "bytes" else ()
+    return progress.Progress(
+        progress.TextColumn("{task.description}", markup=False), progress.BarColumn(), progress.TaskProgressColumn(),
+        *size, progress.TimeRemainingColumn(), console=Console(stderr=True), transient=True,
+    )  # fmt: skip
 
 
 def table_lines(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:

@@ -9,7 +9,6 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import shmarrow as sa
-from shmarrow.cli.progress import table_lines
 
 OTHER, NOT_FOUND, EXISTS, FULL = 1, 3, 4, 5
 
@@ -68,12 +67,26 @@ def print_json(value: Any) -> None:
 
 
 def print_table(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """A table on a terminal, words with tabs between them elsewhere."""
-    if sys.stdout.isatty():
-        print(*table_lines(headers, rows), sep="\n")
-    else:
+    """A table on a terminal, by rich where that is installed; words with tabs between them elsewhere."""
+    if not (sys.stdout.isatty() and _print_rich(headers, rows)):
         for row in rows:
             print(*row, sep="\t")
+
+
+def _print_rich(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> bool:
+    try:
+        from rich import box, table
+        from rich.console import Console
+        from rich.text import Text
+    except ImportError:
+        return False
+    made = table.Table(box=box.SIMPLE_HEAD)
+    for number, header in enumerate(headers):
+        made.add_column(header, justify="right" if number else "left", overflow="fold")
+    for row in rows:
+        made.add_row(*map(Text, row))
+    Console().print(made)
+    return True
 
 
 def print_fields(fields: dict[str, str]) -> None:

@@ -17,14 +17,14 @@ import os
 import shutil
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import shmarrow as sa
 from shmarrow import segment
-from shmarrow.cli.progress import Progress, bar
+from shmarrow.cli.progress import bar
 from shmarrow.cli.report import exit_status, print_fields, print_json, print_table, reporting, size_text, time_text
 from shmarrow.store import ObjectInfo
 from shmarrow.store.place import CONTROL
@@ -214,22 +214,6 @@ def _as_json(found: ObjectInfo) -> dict[str, Any]:
 # --- put, get ---------------------------------------------------------------------------------------------------
 
 
-class _Copying:
-    """A bar on the terminal for a copy that takes longer than a moment."""
-
-    def __init__(self, progress: Progress, what: str, total: int) -> None:
-        self._progress = progress
-        self._what = what
-        self._total = total
-        self._start = time.monotonic()
-
-    def __call__(self, done: int) -> None:
-        if self._progress.live:
-            share = done / self._total if self._total else 1.0
-            speed = size_text(int(done / max(time.monotonic() - self._start, 1e-6)))
-            self._progress.say(f"{self._what} {bar(share)} {share:4.0%} of {size_text(self._total)}, {speed}/s")
-
-
 def put_arguments(parser: argparse.ArgumentParser) -> None:
     """The arguments of ``put``."""
     _common(parser)
@@ -245,13 +229,13 @@ def put(arguments: argparse.Namespace) -> int:
     name = arguments.name or Path(arguments.file.removeprefix(segment.SHM_SCHEME)).stem
     with segment.attach(arguments.file) as found:
         total = found.size
-    with sa.Store(arguments.store, trust=arguments.trust) as store, Progress() as progress:
+    with sa.Store(arguments.store, trust=arguments.trust) as store, bar(f"put {name}", total, "bytes") as progress:
         store.put_file(
             name,
             arguments.file,
             overwrite=arguments.overwrite,
             expire_after=arguments.expire_after,
-            progress=_Copying(progress, f"put {name}", total),
+            progress=progress,
         )
     if arguments.json:
         print_json({"name": name, "bytes": total})
@@ -273,9 +257,12 @@ def get_arguments(parser: argparse.ArgumentParser) -> None:
 def get(arguments: argparse.Namespace) -> int:
     """Write an object to a file, byte for byte; the file appears whole or not at all."""
     target = arguments.file or f"{arguments.name}.arrow"
-    with _open(arguments) as store, store.attach(arguments.name, arguments.timeout) as found, Progress() as progress:
-        copying = _Copying(progress, f"get {arguments.name}", found.size)
-        pieces = _pieces(found.data, copying)
+    with (
+        _open(arguments) as store,
+        store.attach(arguments.name, arguments.timeout) as found,
+        bar(f"get {arguments.name}", found.size, "bytes") as progress,
+    ):
+        pieces = _pieces(found.data, progress)
         if target == "-":
             for piece in pieces:
                 sys.stdout.buffer.write(piece)
@@ -292,11 +279,11 @@ def get(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _pieces(data: Any, copying: _Copying) -> Iterable[Any]:
+def _pieces(data: Any, progress: Callable[[int], None]) -> Iterable[Any]:
     for start in range(0, len(data), _PIECE):
         piece = data[start : start + _PIECE]
         yield piece
-        copying(start + len(piece))
+        progress(start + len(piece))
 
 
 # --- rm, gc -----------------------------------------------------------------------------------------------------
@@ -307,13 +294,14 @@ def rm_arguments(parser: argparse.ArgumentParser) -> None:
     _common(parser)
     parser.add_argument("names", metavar="NAME", nargs="*", help="the objects")
     parser.add_argument("--all", action="store_true", help="all objects")
+    parser.set_defaults(wrong_usage=parser.error)
 
 
 @reporting
 def rm(arguments: argparse.Namespace) -> int:
     """Remove objects; those who have one keep it."""
     if bool(arguments.names) == arguments.all:
-        raise sa.InvalidArgument("expected names of objects, or --all")
+        arguments.wrong_usage("expected names of objects, or --all")
     removed, status = [], 0
     with _open(arguments) as store:
         for name in store.names() if arguments.all else arguments.names:

@@ -106,8 +106,8 @@ def _restored(made: Any, schema: Schema, options: dict[str, Any]) -> Any:
     for i, field in enumerate(made.schema):
         entry = entries.get(field.name, {"numpy_type": "object"})
         backed = str(entry["numpy_type"]).endswith("[pyarrow]")
-        dtype = module.ArrowDtype(field.type) if backed else module.api.types.pandas_dtype(entry["numpy_type"])
         if field.name in index:
+            dtype = module.ArrowDtype(field.type) if backed else module.api.types.pandas_dtype(entry["numpy_type"])
             if hasattr(dtype, "__from_arrow__") and not isinstance(dtype, module.StringDtype):
                 levels[field.name] = dtype.__from_arrow__(made.column(i))
         elif backed:

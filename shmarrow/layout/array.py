@@ -431,18 +431,6 @@ class Array(LayoutHooks):
         if full:
             self._check_nullability(None)
 
-    def validate_references(self) -> None:
-        """Check the structure, and that no value leads outside of it: what code without checks of its own relies on.
-
-        Less than ``validate(full=True)``: text, ranges of values and null counts are not looked at.
-
-        Raises
-        ------
-        InvalidData
-            With where, what was expected and what was found.
-        """
-        validation.check_references(self)
-
     # --- building ---
 
     @classmethod

@@ -7,8 +7,9 @@ each layout                                                          ``layouts``
                                                                      ``trim``, ``_join``, ``_same``, ``_codes``,
                                                                      ``from_pylist``
 those whose structure or values can break rules                      ``_check_structure``, ``_check_references``,
-                                                                     ``_check_values``
-those with children or a dictionary                                  ``_referenced``, ``_referenced_children``
+                                                                     ``_check_values``, ``_safe_values``
+those with children or a dictionary                                  ``_referenced``, ``_referenced_children``,
+                                                                     ``_safe_children``
 those whose nulls are not, or not only, those of a validity bitmap   ``_logical_nulls``, ``_nulls``, ``_count_nulls``,
                                                                      ``_check_null_count``
 those that have a cast                                               ``_cast``, ``_cast_from``

@@ -33,17 +33,6 @@ def check(array: Any, full: bool) -> None:
         array._check_slots()
 
 
-def check_references(array: Any) -> None:
-    """The structure, and that no value leads outside of it, also below."""
-    check_buffers(array)
-    array._check_structure()
-    array._check_references()
-    for child in array._children:
-        check_references(child)
-    if array._dictionary is not None:
-        check_references(array._dictionary)
-
-
 def make_safe(array: Any) -> Any:
     """The array to give to code that follows its buffers without checks of its own: mostly the array itself.
 

@@ -25,6 +25,7 @@ from zlib import crc32
 from shmarrow.buffer import Bytes
 from shmarrow.segment.attached import MAX_CALL_BYTES, O_ATTACH, lock_shared
 from shmarrow.segment.location import (
+    SHM_IS_FILES,
     TEMP_PREFIX,
     Location,
     check_removable,
@@ -188,7 +189,7 @@ def unlink(where: Location) -> None:
     """
     name, path = resolve(where)
     try:
-        if is_shm(name):
+        if is_shm(name) and not SHM_IS_FILES:
             with posix_calls() as posix_ipc:
                 posix_ipc.unlink_shared_memory(posix_name(name))
             return

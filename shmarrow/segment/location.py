@@ -89,7 +89,7 @@ def posix_name(name: str) -> str:
 @contextmanager
 def posix_calls() -> Iterator[Any]:
     """The module posix_ipc, whose own errors leave as the ``OSError`` that they stand for."""
-    import posix_ipc  # takes a millisecond, and few processes need it
+    import posix_ipc  # not where shared memory objects are files, as on Linux
 
     try:
         yield posix_ipc

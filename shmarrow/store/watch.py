@@ -5,6 +5,8 @@ Rules kept here:
 * whoever waits for a name begins to listen first and looks second, so nothing that happens between the two is lost; and
   looks again every now and then, so that no event is needed to see what is there;
 * closing an inotify descriptor takes the kernel milliseconds, so listeners are used again. A forked child has its own;
+* inotify is called through ctypes: the package ``inotify_simple`` would replace these few calls alone, and starts a
+  process (``ldconfig``) when it is first used, which takes 12 ms and more instead of 0.1;
 * :class:`Watch` tells of every object that is published or removed after it was made. What it starts from and what it
   tells go together: whoever applies the events to the names has the names that are there.
 """

@@ -85,6 +85,12 @@ class SparseTensor:
     def __init_subclass__(cls) -> None:
         travels(cls)
 
+    def __setstate__(self, state: tuple[None, dict[str, Any]]) -> None:
+        for name, value in state[1].items():
+            parts = isinstance(value, tuple) and any(isinstance(part, np.ndarray) for part in value)
+            kept = tuple(map(read_only, value)) if parts else value
+            setattr(self, name, read_only(kept) if isinstance(kept, np.ndarray) else kept)
+
     # --- what a form defines ---
 
     def _index(self) -> tuple[NDArray, ...]:

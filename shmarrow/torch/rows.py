@@ -138,15 +138,16 @@ def tensors_of(table: Table, tensors: Sequence[bool], rows: Any) -> dict[str, An
     rows : range or int64 ndarray
         Neighbouring rows of one batch are not copied; others are gathered.
     """
-    part = table.slice(rows.start, len(rows)) if isinstance(rows, range) else table.take(rows)
+    gathered = not isinstance(rows, range)
+    part = table.take(rows) if gathered else table.slice(rows.start, len(rows))
     names = table.column_names
     return {
-        name: _tensor(column, name) if is_tensor else column.to_pylist()
+        name: _tensor(column, name, gathered) if is_tensor else column.to_pylist()
         for name, column, is_tensor in zip(names, part.columns, tensors, strict=True)
     }
 
 
-def _tensor(column: ChunkedArray, name: str) -> Any:
+def _tensor(column: ChunkedArray, name: str, gathered: bool) -> Any:
     values: Any = column.combine_chunks() if column.num_chunks != 1 else column.chunk(0)
     if values.null_count:
         if values.type.numpy_dtype is None or values.type.numpy_dtype.kind != "f":
@@ -157,7 +158,8 @@ def _tensor(column: ChunkedArray, name: str) -> Any:
         return partner().from_numpy(np.array(values.to_numpy(zero_copy_only=False)))
     if values.type.layout == "bool":
         return partner().from_numpy(np.array(values.to_numpy(zero_copy_only=False)))
-    return values.to_torch()
+    # What was gathered or combined is new memory, which nobody else sees: no need for another copy to write to.
+    return values.to_torch(writable=not gathered and column.num_chunks == 1)
 
 
 def row_of(batch: Mapping[str, Any], row: int) -> dict[str, Any]:

@@ -17,7 +17,7 @@ import struct
 from typing import Any
 
 from shmarrow.chunked import ChunkedArray
-from shmarrow.errors import InvalidData, InvalidType, ShmarrowError, StorageError, Unsupported, full_name
+from shmarrow.errors import InvalidData, InvalidType, ShmarrowError, StorageError, Unsupported, counted, full_name
 from shmarrow.interchange.c_data.import_array import Importer, batch_at
 from shmarrow.interchange.c_data.import_schema import field_at, schema_at, text_of
 from shmarrow.interchange.c_data.structs import STREAM, ask, nanoarrow, pointer
@@ -187,7 +187,8 @@ class ImportedReader(NotCopied, RecordBatchReader):
         self._stream.close()
 
     def __repr__(self) -> str:
-        return f"<ImportedReader of {self._stream.what}: {len(self.schema)} columns, {self._stream.states.state}>"
+        columns = counted(len(self.schema), "column")
+        return f"<ImportedReader of {self._stream.what}: {columns}, {self._stream.states.state}>"
 
 
 # --- what others call -------------------------------------------------------------------------------------------

@@ -173,10 +173,8 @@ def write_parquet(rows: Rows, target: Output, options: Options) -> None:
     _pa()
     import pyarrow.parquet as parquet
 
-    from shmarrow.interchange.files.text import decoded
-
     batches = joined(rows.batches) if options.rows_per_batch is None else recut(rows.batches, options.rows_per_batch)
-    chosen = decoded(rows.empty()).schema
+    chosen = rows.schema.for_consumer("parquet").to_pyarrow()
     _check_parquet(chosen)
     codec = {"compression": options.compression or "snappy", "compression_level": options.level}
     with (
@@ -185,7 +183,7 @@ def write_parquet(rows: Rows, target: Output, options: Options) -> None:
         parquet.ParquetWriter(file, chosen, **codec) as writer,
     ):
         for batch in batches:
-            writer.write_batch(decoded(batch), row_group_size=max(batch.num_rows, 1))
+            writer.write_batch(batch.for_consumer("parquet").to_pyarrow(), row_group_size=max(batch.num_rows, 1))
 
 
 def _check_parquet(chosen: Any) -> None:

@@ -25,6 +25,7 @@ from shmarrow.ipc.message.decode import read_message
 from shmarrow.ipc.options import DEFAULT_OPTIONS
 from shmarrow.ipc.schema.cache import read_schema
 from shmarrow.ipc.schema.encode import encode_schema, schema_message
+from shmarrow.ipc.schema.lazy import LazySchema
 from shmarrow.ipc.stream.reader import MappedStreamReader
 from shmarrow.layout import Array
 from shmarrow.layout.listing import LISTING
@@ -187,7 +188,7 @@ class ColumnWriter:
     def __init__(self, locator: Locator) -> None:
         self._locator = locator
         self._files: dict[int, _Numbers | None] = {}
-        self._expected: dict[tuple[int, tuple[int, ...] | None], Schema] = {}
+        self._fits: dict[tuple[int, tuple[int, ...] | None], bool] = {}
         self._known: dict[tuple[int, ...], tuple[int, ...]] = {}
 
     def batches(self, schema: Schema, batches: Sequence[RecordBatch]) -> Columns:
@@ -200,7 +201,7 @@ class ColumnWriter:
                 own = True
                 pieces.append(self._packed(batch.columns, batch.num_rows, batch.metadata))
                 continue
-            own = own or not schema.equals(self._schema_of(piece), check_metadata=True)
+            own = own or not self._has_schema(piece, schema)
             last = pieces[-1] if pieces else None
             if isinstance(last, FilePiece) and _follows(last, piece):
                 pieces[-1] = last._replace(number=last.number + 1)
@@ -243,14 +244,16 @@ class ColumnWriter:
                 self._files[place] = None
         return self._files[place]
 
-    def _schema_of(self, piece: FilePiece) -> Schema:
-        """What comes back has this schema, unless the handle says otherwise."""
+    def _has_schema(self, piece: FilePiece, schema: Schema) -> bool:
+        """Whether what comes back has this schema, which is the same for all pieces, without being told."""
         key = piece.place, piece.columns
-        if key not in self._expected:
+        found = self._fits.get(key)
+        if found is None:
             file = self._files[piece.place]
             assert file is not None
-            self._expected[key] = file.schema if piece.columns is None else fields_at(file.schema, piece.columns)
-        return self._expected[key]
+            expected = file.schema if piece.columns is None else fields_at(file.schema, piece.columns)
+            found = self._fits[key] = _same_schema(schema, expected)
+        return found
 
     def _packed(self, arrays: Sequence[Array], length: int, metadata: Metadata | None) -> PackedPiece:
         nodes: list[int] = []
@@ -268,6 +271,14 @@ class ColumnWriter:
             self._add(child, nodes, buffers)
         if array._dictionary is not None:
             self._add(array._dictionary, nodes, buffers)
+
+
+def _same_schema(one: Schema, other: Schema) -> bool:
+    """Same fields and metadata, by the bytes that they were read from where those are the same."""
+    mine, theirs = one.source, other.source
+    if isinstance(mine, LazySchema) and isinstance(theirs, LazySchema) and mine.has_same_bytes(theirs):
+        return (one.metadata or {}) == (other.metadata or {})
+    return one.equals(other, check_metadata=True)
 
 
 def _follows(last: FilePiece, piece: FilePiece) -> bool:

@@ -122,6 +122,17 @@ class LazySchema:
     def __len__(self) -> int:
         return self._count
 
+    def has_same_bytes(self, other: LazySchema) -> bool:
+        """Whether both were read from the same bytes, so that their fields are equal; False says nothing."""
+        mine, theirs = self._tables, other._tables
+        short, long = sorted([mine.buffer.data, theirs.buffer.data], key=len)
+        return (
+            self._count == other._count
+            and self.big_endian == other.big_endian
+            and len(mine.buffer.data) - mine.first == len(theirs.buffer.data) - theirs.first
+            and short.data == long[len(long) - len(short) :].data
+        )
+
     # --- fields ---
 
     def wire(self, index: int) -> FieldLayout:

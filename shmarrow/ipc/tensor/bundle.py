@@ -238,7 +238,7 @@ class Bundle(Mapping[str, Tensor | SparseTensor]):
         index = self._index()
         row = index.find(name)
         if row is None:
-            some = ", ".join([repr(index.text(i)) for i in range(min(index.length, 8))])
+            some = ", ".join([shown(index.text(i), 40) for i in range(min(index.length, 8))])
             more = "" if index.length <= 8 else ", ..."
             raise FieldNotFound(
                 f"{self._name}: no tensor is named {name!r}; there {'is' if index.length == 1 else 'are'} "

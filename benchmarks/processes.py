@@ -1,0 +1,100 @@
+"""Between processes: batches as arguments of a pool, and the memory of torch's DataLoader workers.
+
+``interchange.py`` runs :data:`GROUPS`; this file by itself runs the same rows.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import subprocess
+import sys
+from typing import Any
+
+import numpy as np
+from _bench import Bench, bench, faster
+
+import shmarrow as sa
+
+MIB = 1 << 20
+
+
+def last_value(batch: Any) -> float:
+    """What a worker does with a batch: it looks at both ends of a column."""
+    values = batch.column(0).to_numpy()
+    return float(values[0] + values[-1])
+
+
+def pool_rows(page: Bench) -> None:
+    size = (64 if page.quick else 1024) * MIB
+    path = page.scratch / "argument.arrow"
+    columns = {f"c{i}": np.arange(size // 64, dtype=np.float64) for i in range(8)}
+    ours = sa.record_batch(columns)
+    with sa.ipc.new_file(path, ours.schema) as writer:
+        writer.write(ours)
+    mapped = sa.ipc.open_file(path).get_batch(0)
+    # A pool for each side: a worker frees what it got after it has answered, which the next task would wait for.
+    context = multiprocessing.get_context("fork")
+    with context.Pool(1) as pool, context.Pool(1) as peer:
+        page.row(
+            f"a batch of {size // MIB} MiB as an argument of a Pool",
+            {
+                "shmarrow": lambda _: pool.apply(last_value, (mapped,)),
+                "pickled": lambda _: peer.apply(last_value, (ours,)),
+            },
+            faster(1000),
+            1,
+        )
+
+
+WORKERS = """
+import os, sys
+import numpy as np
+import torch
+from torch.utils.data import DataLoader
+import shmarrow as sa
+from shmarrow.torch import IterableBatchDataset
+
+def read(batch):
+    return int(batch["x"].sum()), os.getpid()
+
+def pss(pids):
+    lines = [line for pid in pids for line in open(f"/proc/{pid}/smaps_rollup")]
+    return 1024 * sum(int(line.split()[1]) for line in lines if line.startswith("Pss:"))
+
+if __name__ == "__main__":
+    data = IterableBatchDataset(sys.argv[1], 1 << 16, transform=read, shuffle=True, block_rows=1 << 14)
+    loader = DataLoader(data, batch_size=None, num_workers=4, persistent_workers=True)
+    for epoch in range(4):  # each worker reads rows all over the table
+        data.set_epoch(epoch)
+        pids = {pid for _, pid in loader}
+    print(pss(pids | {os.getpid()}))
+"""
+
+
+def worker_rows(page: Bench) -> None:
+    """The memory of a process and four workers that read a table, less that of the same processes over a tiny one."""
+    size = (64 if page.quick else 1024) * MIB
+    totals = []
+    for name, rows in (("tiny", 1 << 18), ("large", size // 8)):
+        path = page.scratch / f"{name}.arrow"
+        with sa.ipc.new_file(path, sa.schema({"x": sa.int64()})) as writer:
+            for first in range(0, rows, 1 << 18):
+                writer.write(sa.record_batch({"x": np.arange(first, min(first + (1 << 18), rows))}))
+        command = [sys.executable, "-W", "ignore", "-c", WORKERS, str(path)]
+        done = subprocess.run(command, capture_output=True, text=True, check=True)
+        totals.append(int(done.stdout))
+    ours = totals[1] - totals[0]
+    page.figure(f"4 DataLoader workers over {size // MIB} MiB: total PSS", ours, "the object", size, size * 105 // 100)
+
+
+GROUPS = (pool_rows, worker_rows)
+
+
+def main() -> None:
+    with bench("Between processes") as page:
+        for group in GROUPS:
+            group(page)
+
+
+if __name__ == "__main__":
+    main()
