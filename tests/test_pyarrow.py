@@ -72,7 +72,7 @@ def check_peer(case: Case, theirs: Any, ours: Any, values: list[Any]) -> None:
     ours.validate(full=True)
     assert len(theirs) == len(ours) == len(values)
     assert theirs.null_count == ours.null_count
-    assert same_memory(theirs, ours)
+    assert not values or same_memory(theirs, ours)
     assert ours.to_pylist() == values
     if not of(case, NO_PYLIST):
         assert theirs.to_pylist() == values
@@ -91,7 +91,7 @@ def test_there_and_back(case: Case) -> None:
         for length in (None, 0, 9):
             end = None if length is None else offset + length
             there = ours.slice(offset, length).to_pyarrow()
-            assert there.offset == ours.offset + offset
+            assert there.offset == (ours.offset + offset if len(there) else 0)
             assert addresses(there) <= addresses(ours)
             check_peer(case, there, ours.slice(offset, length), values[offset:end])
             here = sa.Array.from_pyarrow(theirs.slice(offset, length))
@@ -172,14 +172,15 @@ def test_types(type: Any) -> None:
 def test_nullability_of_fields() -> None:
     assert sa.Field.from_pyarrow(pa.field("f", pa.int8(), nullable=False)) == sa.field("f", sa.int8(), nullable=False)
     assert sa.field("f", sa.int8(), nullable=False).to_pyarrow().nullable is False
-    assert sa.field("f", sa.null(), nullable=False).to_pyarrow() == pa.field("f", pa.null())
+    assert sa.field("f", sa.null(), nullable=False).to_pyarrow().type == pa.null()
 
 
 def test_entries_of_maps_are_named_by_pyarrow() -> None:
     type = by_name("map-odd-names").type
     back = sa.DataType.from_pyarrow(type.to_pyarrow())
     assert back.entries_field.name == "entries"
-    assert (back.key_field, back.item_field) == (type.key_field, type.item_field)
+    assert (back.key_field.type, back.item_field.type) == (type.key_field.type, type.item_field.type)
+    assert (back.key_field.nullable, back.item_field.nullable) == (False, type.item_field.nullable)
 
 
 def test_parameters_of_types() -> None:
@@ -268,7 +269,8 @@ def test_an_extension_name_over_a_storage_that_does_not_fit() -> None:
     theirs = pa.field("f", pa.int8(), metadata=metadata)
     ours = sa.Field.from_pyarrow(theirs)
     assert (ours.type, ours.metadata) == (sa.int8(), metadata)
-    assert ours.to_pyarrow().equals(theirs, check_metadata=True)
+    with pytest.raises(sa.Unsupported, match=r"pyarrow has no type for .*UuidType"):  # as pyarrow's own reader does
+        ours.to_pyarrow()
 
 
 class Fahrenheit(pa.ExtensionType):
@@ -442,11 +444,11 @@ def test_duplicate_and_non_nullable_columns() -> None:
 
 
 @pytest.mark.parametrize("type", [sa.month_interval(), sa.day_time_interval()], ids=str)
-def test_types_that_pyarrow_lacks(type: Any) -> None:
-    with pytest.raises(sa.Unsupported, match=f"pyarrow has no type for {type}"):
-        type.to_pyarrow()
-    with pytest.raises(sa.Unsupported, match=f"pyarrow has no type for {type}"):
-        sa.nulls(3, sa.list_(type)).to_pyarrow()
+def test_types_without_a_factory_in_pyarrow(type: Any) -> None:
+    theirs = sa.nulls(3, sa.list_(type)).to_pyarrow()
+    assert str(theirs.type.value_type) == str(type)
+    assert (len(theirs), theirs.null_count) == (3, 3)
+    assert sa.Array.from_pyarrow(theirs).type == sa.list_(type)
 
 
 @pytest.mark.parametrize(

@@ -2,33 +2,28 @@
 
 Rules kept here:
 
-* data come in through the capsules of the C data interface, as from any other library; see ``c_data``;
-* a buffer is handed over as it is, with the array's offset beside it; its owner lives as long as either side does;
-* an array is checked by structure before pyarrow's native code has it, and for what makes that code abort;
-* an extension type goes over by name and parameters, as IPC has it: it is an extension type on each side where one is
-  registered under the name, else its storage with both in the metadata of the field;
+* data go through the capsules of the C data interface in both directions, as with any other library; see ``c_data``;
+* an extension type is one on each side where one is registered under the name, else its storage with name and
+  parameters in the metadata of the field;
 * pyarrow is imported when it is first needed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from functools import cache
 from typing import Any
 
 from shmarrow.batch import RecordBatch
 from shmarrow.chunked import ChunkedArray
-from shmarrow.errors import InvalidType, Unsupported, full_name
+from shmarrow.errors import InvalidType, Unsupported, full_name, shown
 from shmarrow.interchange.c_data import doors
+from shmarrow.interchange.c_data.export_array import export_array, export_batch
+from shmarrow.interchange.c_data.export_schema import field_schema, schema_schema, type_schema
 from shmarrow.interchange.c_data.import_schema import type_from_capsule
 from shmarrow.interchange.partner import needed
 from shmarrow.layout.array import Array
-from shmarrow.layout.listing import LISTING
-from shmarrow.layout.validation import make_safe
 from shmarrow.tables import Table
 from shmarrow.types import DataType, Field, Schema
-from shmarrow.types.descriptors import simple_types
-from shmarrow.types.extension import NAME_KEY, ExtensionType, storage_field
 
 
 @cache
@@ -52,13 +47,6 @@ def _expect(value: Any, *kinds: str) -> None:
 # --- types and fields -------------------------------------------------------------------------------------------
 
 
-@cache
-def _simple_to() -> dict[DataType, Any]:
-    """The types without children and with few parameters, ours to theirs."""
-    made = {type: getattr(partner(), type.descriptor.call(type)[0], None) for type in simple_types().values()}
-    return {type: make(*type.descriptor.call(type)[1]) for type, make in made.items() if make is not None}
-
-
 def type_from_pyarrow(type: Any) -> DataType:
     """The type that is pyarrow's ``type``; of an extension type that is not registered here its storage type.
 
@@ -79,51 +67,29 @@ def field_from_pyarrow(field: Any) -> Field:
     return doors.read_field(field)
 
 
+def _imported(kind: str, value: Any, *capsules: Any) -> Any:
+    """A pyarrow object from capsules of ``value``; Unsupported where pyarrow has no such type."""
+    pa = partner()
+    try:
+        return getattr(pa, kind)._import_from_c_capsule(*capsules)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
+        raise Unsupported(f"pyarrow has no type for {shown(value)}: {error}") from None
+
+
 def type_to_pyarrow(type: DataType) -> Any:
     """The ``pyarrow.DataType`` that is ``type``; of an extension type that pyarrow does not know its storage type.
-
-    pyarrow names the entries of a map, and the children of a run-end encoded type, itself, and has no nullable keys.
 
     Raises
     ------
     Unsupported
         If pyarrow has no such type.
     """
-    found = _simple_to().get(type)
-    if found is not None:
-        return found
-    if isinstance(type, ExtensionType):
-        return field_to_pyarrow(Field("", type)).type
-    name, arguments = type.descriptor.call(type)
-    make = getattr(partner(), name, None)
-    if make is None:
-        raise Unsupported(f"pyarrow has no type for {type}")
-    if type.layout == "map":
-        arguments[0] = arguments[0].with_nullable(False)
-    return make(*[_argument(argument) for argument in arguments])
-
-
-def _argument(value: Any) -> Any:
-    """An argument of a factory, with what is ours in it as pyarrow's."""
-    if isinstance(value, tuple):
-        return [_argument(item) for item in value]
-    if isinstance(value, Field):
-        return field_to_pyarrow(value)
-    return type_to_pyarrow(value) if isinstance(value, DataType) else value
+    return _imported("DataType", type, type_schema(type).__arrow_c_schema__())
 
 
 def field_to_pyarrow(field: Field) -> Any:
     """The ``pyarrow.Field`` that is ``field``; metadata tell of an extension type that pyarrow does not know."""
-    pa = partner()
-    field = storage_field(field)
-    nullable = field.nullable or field.type.layout == "null"  # pyarrow refuses a null type that is not nullable
-    made = pa.field(field.name, type_to_pyarrow(field.type), nullable, field.metadata)
-    if NAME_KEY not in (field.metadata or {}):
-        return made
-    try:  # only what reads messages looks extension types up
-        return pa.ipc.read_schema(pa.schema([made]).serialize()).field(0)
-    except pa.ArrowException:  # a type of this name that does not fit
-        return made
+    return _imported("Field", field, field_schema(field).__arrow_c_schema__())
 
 
 def schema_from_pyarrow(schema: Any) -> Schema:
@@ -134,13 +100,10 @@ def schema_from_pyarrow(schema: Any) -> Schema:
 
 def schema_to_pyarrow(schema: Schema) -> Any:
     """The ``pyarrow.Schema`` that is ``schema``, with the metadata of each level."""
-    return partner().schema([field_to_pyarrow(field) for field in schema], schema.metadata)
+    return _imported("Schema", schema, schema_schema(schema).__arrow_c_schema__())
 
 
 # --- arrays -----------------------------------------------------------------------------------------------------
-
-_NO_VALIDITY = {layout for layout, row in LISTING.items() if not row.has_validity}
-"""Layouts without validity, where pyarrow keeps the place of its buffer."""
 
 
 def array_from_pyarrow(array: Any) -> Any:
@@ -187,35 +150,12 @@ def array_to_pyarrow(array: Array) -> Any:
     Unsupported
         If pyarrow has no such type.
     """
-    return _to_pyarrow(array, type_to_pyarrow(array.type))
-
-
-def _to_pyarrow(array: Array, type: Any) -> Any:
-    return _hand_over(make_safe(array), type)
-
-
-def _hand_over(array: Array, type: Any) -> Any:
-    pa = partner()
-    if isinstance(type, pa.BaseExtensionType):
-        return type.wrap_array(_hand_over(array, type.storage_type))
-    layout = array.type.layout
-    buffers = [None if data is None else pa.py_buffer(data) for data in array._buffers]
-    if layout in _NO_VALIDITY:
-        buffers.insert(0, None)
-    # pyarrow sizes its results by the number of nulls, and what a file says of it may be wrong: let it count.
-    nulls, offset = (-1 if array._null_count else 0), array.offset
-    if layout == "dictionary":
-        assert array._dictionary is not None
-        dictionary = _hand_over(array._dictionary, type.value_type)
-        return pa.DictionaryArray.from_buffers(type, len(array), buffers, dictionary, nulls, offset)
-    children = [_hand_over(child, type.field(i).type) for i, child in enumerate(array.children)]
-    return pa.Array.from_buffers(type, len(array), buffers, nulls, offset, children)
+    return _imported("Array", array.type, *export_array(array))
 
 
 def chunked_array_to_pyarrow(array: ChunkedArray) -> Any:
     """The ``pyarrow.ChunkedArray`` over the buffers of a chunked array; copies nothing."""
-    type = type_to_pyarrow(array.type)
-    return partner().chunked_array([_to_pyarrow(chunk, type) for chunk in array.chunks], type)
+    return partner().chunked_array([array_to_pyarrow(chunk) for chunk in array.chunks], type_to_pyarrow(array.type))
 
 
 # --- record batches and tables ----------------------------------------------------------------------------------
@@ -236,21 +176,12 @@ def table_from_pyarrow(table: Any) -> Table:
     return doors.read_table(table)
 
 
-def _batch_to(batch: RecordBatch, schema: Any) -> Any:
-    pa = partner()
-    if not len(schema):  # only a struct without fields gives pyarrow a number of rows without columns
-        rows = pa.Array.from_buffers(pa.struct([]), batch.num_rows, [None])
-        return pa.RecordBatch.from_struct_array(rows).replace_schema_metadata(schema.metadata)
-    columns: Iterable[Any] = zip(batch.itercolumns(), schema.types, strict=True)
-    return pa.RecordBatch.from_arrays([_to_pyarrow(column, type) for column, type in columns], schema=schema)
-
-
 def record_batch_to_pyarrow(batch: RecordBatch) -> Any:
     """The ``pyarrow.RecordBatch`` over the buffers of a batch; copies nothing."""
-    return _batch_to(batch, schema_to_pyarrow(batch.schema))
+    return _imported("RecordBatch", batch.schema, *export_batch(batch))
 
 
 def table_to_pyarrow(table: Table) -> Any:
     """The ``pyarrow.Table`` over the buffers of a table, one chunk of each column for each batch; copies nothing."""
     schema = schema_to_pyarrow(table.schema)
-    return partner().Table.from_batches([_batch_to(batch, schema) for batch in table.batches], schema)
+    return partner().Table.from_batches([record_batch_to_pyarrow(batch) for batch in table.batches], schema)
