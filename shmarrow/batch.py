@@ -116,12 +116,14 @@ class RecordBatch(Columns[Array]):
     def __init__(
         self,
         schema: Schema,
-        num_rows: int,
+        num_rows: int = -1,
         columns: Sequence[Any] | None = None,
         *,
         source: ColumnSource | None = None,
         metadata: MetadataLike | None = None,
     ) -> None:
+        if not isinstance(schema, Schema) or num_rows < 0:
+            raise InvalidType("a batch is made of a schema and a number of rows; shmarrow.record_batch() takes values")
         self._schema = schema
         self.num_rows = num_rows
         self.metadata: Metadata | None = as_metadata(metadata) if metadata else None

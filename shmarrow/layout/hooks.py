@@ -65,13 +65,15 @@ class LayoutHooks:
     def __init__(
         self,
         type: Any,
-        length: int,
-        buffers: list[Bytes | None],
+        length: int = -1,
+        buffers: list[Bytes | None] | None = None,
         null_count: int = -1,
         offset: int = 0,
         children: Sequence[Array] = (),
         dictionary: Array | None = None,
     ) -> None:
+        if buffers is None:
+            raise InvalidType("an array is made of a type and buffers; shmarrow.array() takes values")
         self._type = type
         self._length = length
         self._buffers = buffers
