@@ -109,19 +109,24 @@ class RecordBatch(Columns[Array]):
     """
 
     __slots__ = ("_columns", "_schema", "_source", "metadata", "num_rows")
+    _kind = "record_batch"
 
     from_pyarrow: ClassVar[Callable[[Any], RecordBatch]]
     to_pyarrow: Callable[[], Any]
 
     def __init__(
         self,
-        schema: Schema,
-        num_rows: int,
+        schema: Schema | None = None,
+        num_rows: int | None = None,
         columns: Sequence[Any] | None = None,
         *,
         source: ColumnSource | None = None,
         metadata: MetadataLike | None = None,
     ) -> None:
+        if num_rows is None or not isinstance(schema, Schema):
+            raise InvalidType(
+                "RecordBatch takes a schema, a number of rows and columns; shmarrow.record_batch() takes values"
+            )
         self._schema = schema
         self.num_rows = num_rows
         self.metadata: Metadata | None = as_metadata(metadata) if metadata else None
@@ -342,7 +347,13 @@ class RecordBatch(Columns[Array]):
     # --- comparing, checking, showing ---
 
     def equals(self, other: Any, check_metadata: bool = False) -> bool:
-        """Same schema, and columns that are equal; on request the metadata too, those of the schema and the batch."""
+        """Same schema, and columns that are equal; on request the metadata too, those of the schema and the batch.
+
+        Raises
+        ------
+        InvalidType
+            If ``other`` is neither a batch nor an object of another library with rows.
+        """
         if check_metadata and isinstance(other, RecordBatch) and (self.metadata or {}) != (other.metadata or {}):
             return False
         return super().equals(other, check_metadata)

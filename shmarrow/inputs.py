@@ -62,14 +62,10 @@ def made_from(
         columns = [one_array(column) for column in data.columns]
         found = data if isinstance(data, kind) else kind._over(data.schema, columns, data.num_rows)
     else:
-        found = foreign.read(_KINDS[kind.__name__], data)
+        found = foreign.read(kind._kind, data)
     if schema is not None:
         return found if found.schema.equals(schema, check_metadata=True) else found.cast(schema)
     return found if metadata is None else found.replace_schema_metadata(metadata)
-
-
-_KINDS = {"RecordBatch": "record_batch", "Table": "table"}
-"""What reads the rows of another library's objects, by the class that they become."""
 
 
 def from_frame(

@@ -64,14 +64,18 @@ class LayoutHooks:
 
     def __init__(
         self,
-        type: Any,
-        length: int,
-        buffers: list[Bytes | None],
+        type: Any = None,
+        length: int = 0,
+        buffers: list[Bytes | None] | None = None,
         null_count: int = -1,
         offset: int = 0,
         children: Sequence[Array] = (),
         dictionary: Array | None = None,
     ) -> None:
+        if buffers is None:
+            raise InvalidType(
+                f"{self.__class__.__name__} takes a type, a length and buffers; shmarrow.array() takes values"
+            )
         self._type = type
         self._length = length
         self._buffers = buffers

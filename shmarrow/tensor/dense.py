@@ -74,8 +74,14 @@ class Tensor:
     to_jax: Callable[..., Any]
 
     def __init__(
-        self, storage: NDArray, element: Element, dim_names: DimNames = (), metadata: Metadata | None = None
+        self,
+        storage: NDArray | None = None,
+        element: Element | None = None,
+        dim_names: DimNames = (),
+        metadata: Metadata | None = None,
     ) -> None:
+        if storage is None or element is None:
+            raise InvalidType("Tensor takes storage and an element; shmarrow.Tensor.from_numpy() takes an ndarray")
         if storage.flags.writeable:
             storage = storage.view()
             storage.flags.writeable = False
