@@ -116,17 +116,15 @@ class RecordBatch(Columns[Array]):
 
     def __init__(
         self,
-        schema: Schema | None = None,
-        num_rows: int | None = None,
+        schema: Schema,
+        num_rows: int = -1,
         columns: Sequence[Any] | None = None,
         *,
         source: ColumnSource | None = None,
         metadata: MetadataLike | None = None,
     ) -> None:
-        if num_rows is None or not isinstance(schema, Schema):
-            raise InvalidType(
-                "RecordBatch takes a schema, a number of rows and columns; shmarrow.record_batch() takes values"
-            )
+        if not isinstance(schema, Schema) or num_rows < 0:
+            raise InvalidType("a batch is made of a schema and a number of rows; shmarrow.record_batch() takes values")
         self._schema = schema
         self.num_rows = num_rows
         self.metadata: Metadata | None = as_metadata(metadata) if metadata else None

@@ -19,15 +19,25 @@ SCHEMA, ARRAY, STREAM = "__arrow_c_schema__", "__arrow_c_array__", "__arrow_c_st
 READERS: dict[str, Callable[[Any], Any]] = {}
 """By the name of a class of ours in lower case, what makes one from an object that has the interface."""
 
+_COMPUTE, _AGG = "call .compute() first", "call .agg(...) first"
 _NEXT_STEP = {
     "LazyFrame": "call .collect() first",
-    "LazyGroupBy": "call .agg(...) first",
+    "LazyGroupBy": _AGG,
+    "GroupBy": _AGG,
+    "DataFrameGroupBy": _AGG,
+    "SeriesGroupBy": _AGG,
+    "dask.DataFrame": _COMPUTE,
+    "dask.Series": _COMPUTE,
+    "dask.Array": _COMPUTE,
+    "dask.Bag": _COMPUTE,
+    "pyspark.DataFrame": "call .toArrow() first",
+    "Schema": "a schema has no rows; pass schema.empty_table()",
     "DuckDBPyConnection": "pass what its .sql(...) returns",
     "Dataset": "pass .to_table(), or .scanner().to_reader() to read it batch by batch",
     "Scanner": "pass .to_table(), or .to_reader() to read it batch by batch",
     "ParquetFile": "pass .read()",
 }
-"""What turns objects that only promise data into data, by the names of their classes."""
+"""What turns objects that only promise data into data, by the names of their classes, alone or with the package."""
 
 
 def has_schema(obj: Any) -> bool:
@@ -87,5 +97,6 @@ def comparable(obj: Any, kind: Any, name: str) -> Any:
 
 def next_step(obj: Any) -> str:
     """What a message adds for an object that has to be asked for its data first; empty for any other."""
-    found = next((_NEXT_STEP[base.__name__] for base in type(obj).__mro__ if base.__name__ in _NEXT_STEP), "")
-    return f"; {found}" if found and not full_name(obj).startswith("shmarrow.") else ""
+    names = [full_name(obj), *[base.__name__ for base in type(obj).__mro__]]
+    found = next((_NEXT_STEP[name] for name in names if name in _NEXT_STEP), "")
+    return f"; {found}" if found else ""

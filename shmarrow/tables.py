@@ -6,6 +6,7 @@ Nothing is copied until somebody asks for one array over all chunks.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from types import GeneratorType
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -452,6 +453,8 @@ def table(
     if own is not None and schema is None:
         names, schema = None, own
     schema = None if schema is None else checked_schema(schema)
+    if isinstance(data, GeneratorType):
+        data = list(data)
     found = _batches_of(data)
     if found is None:
         return made_from(Table, data, names, schema, metadata)
@@ -474,9 +477,7 @@ def _batches_of(data: Any) -> tuple[Schema | None, Sequence[RecordBatch]] | None
         return data.schema, data.batches
     if hasattr(data, "read_all") and isinstance(getattr(data, "schema", None), Schema):
         return data.schema, data.read_all().batches
-    if isinstance(data, (list, tuple)) and data and all(_is_batch(item) for item in data):
-        return None, data
-    return None
+    return (None, data) if isinstance(data, (list, tuple)) and data and all(map(_is_batch, data)) else None
 
 
 def _is_batch(item: Any) -> bool:

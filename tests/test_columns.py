@@ -571,8 +571,8 @@ REFUSED: dict[str, tuple[Callable[[Any], Any], type[Exception], str]] = {
                  sa.InvalidData, "column 'a': .*300"),
     "junk": (lambda make: make({"a": [object()]}), sa.InvalidType, "column 'a'"),
     "a number": (lambda make: make(5), sa.InvalidType, "expected a mapping, arrays, or a data frame, found int"),
-    "text": (lambda make: make("ab", ["a", "b"]), sa.InvalidType, "expected a list of arrays, found 'ab'"),
-    "a schema that is none": (lambda make: make({"a": [1]}, schema={"a": "int8"}), sa.InvalidType, "shmarrow.Schema"),
+    "text": (lambda make: make("ab", ["a", "b"]), sa.InvalidType, "found str; shmarrow.ipc.open_file"),
+    "a schema that is none": (lambda make: make({"a": [1]}, schema=[1]), sa.InvalidType, "shmarrow.Schema"),
 }  # fmt: skip
 
 

@@ -64,8 +64,8 @@ class LayoutHooks:
 
     def __init__(
         self,
-        type: Any = None,
-        length: int = 0,
+        type: Any,
+        length: int = -1,
         buffers: list[Bytes | None] | None = None,
         null_count: int = -1,
         offset: int = 0,
@@ -73,9 +73,7 @@ class LayoutHooks:
         dictionary: Array | None = None,
     ) -> None:
         if buffers is None:
-            raise InvalidType(
-                f"{self.__class__.__name__} takes a type, a length and buffers; shmarrow.array() takes values"
-            )
+            raise InvalidType("an array is made of a type and buffers; shmarrow.array() takes values")
         self._type = type
         self._length = length
         self._buffers = buffers

@@ -75,13 +75,13 @@ class Tensor:
 
     def __init__(
         self,
-        storage: NDArray | None = None,
+        storage: NDArray,
         element: Element | None = None,
         dim_names: DimNames = (),
         metadata: Metadata | None = None,
     ) -> None:
-        if storage is None or element is None:
-            raise InvalidType("Tensor takes storage and an element; shmarrow.Tensor.from_numpy() takes an ndarray")
+        if not isinstance(element, Element):
+            raise InvalidType("a tensor is made of memory and a type; shmarrow.Tensor.from_numpy() takes arrays")
         if storage.flags.writeable:
             storage = storage.view()
             storage.flags.writeable = False
