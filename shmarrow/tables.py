@@ -24,7 +24,7 @@ from shmarrow.naming import checked_schema, several, with_nulls
 from shmarrow.pickling import travels
 from shmarrow.places import cut, places, sorted_places, starts_of
 from shmarrow.types import DataType, MetadataLike, Schema, struct, unify_schemas
-from shmarrow.types.schema import as_schema
+from shmarrow.types.schema import as_schema, difference
 
 
 @travels
@@ -79,7 +79,7 @@ class Table(Columns[ChunkedArray]):
             schema, whole = items[0].schema, "the first batch"
         for i, batch in enumerate(items):
             if not batch.schema.equals(schema):
-                raise InvalidType(f"batch {i} has other fields than {whole}:\n{batch.schema}\nexpected\n{schema}")
+                raise InvalidType(f"batch {i} has other fields than {whole}: {difference(batch.schema, schema)}")
         return cls(schema, items)
 
     @classmethod
@@ -386,7 +386,7 @@ class _Batches(RecordBatchReader):
             raise Closed("the reader of batches is closed")
         batch = own_batch(next(self._batches), "a shmarrow.RecordBatch")
         if not batch._schema.equals(self.schema):
-            raise InvalidType(f"a batch has other fields than the reader:\n{batch.schema}\nexpected\n{self.schema}")
+            raise InvalidType(f"a batch has other fields than the reader: {difference(batch.schema, self.schema)}")
         return batch
 
     def close(self) -> None:
@@ -524,7 +524,7 @@ def concat_tables(tables: Iterable[Table], promote_options: str = "none") -> Tab
         found = tuple([_in_schema(item, schema) for item in found])
     for i, item in enumerate(found):
         if not item._schema.equals(schema):
-            raise InvalidType(f"table {i} has other fields than the first:\n{item.schema}\nexpected\n{schema}")
+            raise InvalidType(f"table {i} has other fields than the first: {difference(item.schema, schema)}")
     return Table(schema, [batch for item in found for batch in item.batches])
 
 

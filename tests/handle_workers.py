@@ -51,5 +51,26 @@ def hand_back(thing: Any) -> Any:
     return thing
 
 
+class Removes:
+    """What removes an object of a store while the message that it is part of is pickled."""
+
+    def __init__(self, store: str, name: str) -> None:
+        self.store, self.name = store, name
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        sa.Store(self.store).delete(self.name)
+        return str, ()
+
+
+def made_and_removed(store: str) -> Any:
+    """A result whose object is gone before anybody receives it."""
+    sa.Store(store).put("result", sa.record_batch({"x": [1, 2, 3]}))
+    return sa.Store(store).get("result"), Removes(store, "result")
+
+
+def rows_of_first(pair: Any) -> int:
+    return int(pair[0].num_rows)
+
+
 def put_into(queue: Any, thing: Any) -> None:
     queue.put(thing)

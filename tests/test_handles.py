@@ -24,7 +24,7 @@ import cases
 import forms
 import numpy as np
 import pytest
-from handle_workers import hand_back, look, mapped, put_into
+from handle_workers import Removes, hand_back, look, made_and_removed, mapped, put_into, rows_of_first
 
 import shmarrow as sa
 from shmarrow.interchange.handles.places import INLINE_BYTES, Place
@@ -466,6 +466,84 @@ def test_executors_and_pipes(place: Path) -> None:
     assert mapped(queue.get(timeout=30)) == {path}
     queue.close()
     queue.join_thread()
+
+
+def test_pools_outlive_objects_that_are_gone(shm_name: str) -> None:
+    """An object that is removed in transit is an error of its own task or result; pool and executor go on."""
+    store = sa.Store(shm_name)
+
+    def argument() -> tuple[Any, Removes]:
+        store.put("argument", BATCH)
+        return store.get("argument"), Removes(shm_name, "argument")
+
+    fork = multiprocessing.get_context("fork")
+    with fork.Pool(1) as pool:
+        with pytest.raises(sa.ObjectNotFound, match="argument' was removed after the handle was made"):
+            pool.apply_async(rows_of_first, (argument(),)).get(30)
+        gone, _ = pool.apply_async(made_and_removed, (shm_name,)).get(30)
+        with pytest.raises(sa.ObjectNotFound, match="result' was removed after the handle was made"):
+            _ = gone.num_rows
+        batch, removes = argument()
+        with pytest.raises(
+            sa.ObjectNotFound, match="argument"
+        ):  # a bound method looks up its name when it is unpickled
+            pool.apply_async(batch.slice, (1,), {"length": removes}).get(30)
+        assert pool.apply_async(os.getpid).get(30) != os.getpid()
+    with ProcessPoolExecutor(1, fork) as executor:
+        with pytest.raises(sa.ObjectNotFound, match="argument"):
+            executor.submit(rows_of_first, argument()).result(30)
+        assert "result' was removed" in repr(executor.submit(made_and_removed, shm_name).result(30)[0])
+        assert executor.submit(os.getpid).result(30) != os.getpid()
+
+
+def test_what_is_gone_refuses_every_use(tmp_path: Path) -> None:
+    """All that a program does with it raises the error of its handle, as often as it is tried."""
+    import joblib.externals.loky.backend.reduction as loky
+    import pyarrow as pa
+    from distributed.protocol import deserialize, serialize
+
+    path = tmp_path / "gone"
+    batch = written(path)
+    values = batch["x"]
+    sent = {
+        "batch": batch,
+        "array": values,
+        "table": sa.Table(batch.schema, [batch]),
+        "chunks": sa.chunked_array([values]),
+        "tensor": sa.Tensor.from_numpy(values.to_numpy()),
+    }
+    ends = {"sender": {"address": "tcp://127.0.0.1:1"}, "recipient": {"address": "tcp://127.0.0.1:2"}}
+    pickles = {name: bytes(ForkingPickler.dumps(thing)) for name, thing in sent.items()}
+    by_loky, by_distributed = bytes(loky.dumps(batch)), serialize(batch, context=ends)
+    del batch, values, sent
+    gc.collect()
+    path.unlink()
+    found = {name: pickle.loads(data) for name, data in pickles.items()}
+    found |= {"loky": pickle.loads(by_loky), "distributed": deserialize(*by_distributed)}
+    found["sent on"] = pickle.loads(pickle.dumps(found["batch"]))
+    uses: list[Callable[[Any], Any]] = [
+        len,
+        list,
+        bool,
+        np.asarray,
+        pa.table,
+        sa.table,
+        lambda gone: gone[0],
+        lambda gone: gone == 1,
+        lambda gone: gone + 1,
+        lambda gone: np.add(gone, 1),
+        lambda gone: gone.nbytes,
+        lambda gone: gone.to_numpy(),
+        lambda gone: sa.ipc.new_stream(io.BytesIO(), sa.schema([("x", "int64")])).write(gone),
+    ]
+    for name, gone in found.items():
+        assert "gone' was removed" in repr(gone), name
+        for use in uses * 2:
+            with pytest.raises(sa.ObjectNotFound, match="gone' was removed after the handle was made"):
+                use(gone)
+        for use in (sa.handle, sa.Tensor.from_numpy):
+            with pytest.raises(sa.ShmarrowError):
+                use(gone)
 
 
 def test_a_worker_that_is_killed_leaves_nothing(shm_name: str) -> None:

@@ -4,6 +4,8 @@ Rules kept here:
 
 * nothing is imported for it: reducers are registered when somebody else imports the module that has the pickler;
 * what cannot travel as a handle is copied: an object in the memory of this process, or one whose name is gone;
+* unpickling a handle never raises: pools and executors unpickle in threads whose end is theirs. What cannot be opened
+  arrives as an object that raises the error when it is used;
 * a handle opens on this host only, so distributed gets one only where both ends are this host's loopback interface.
 """
 
@@ -38,7 +40,13 @@ def reduced(value: Any) -> Any:
 
 
 def _open(handle: Any) -> Any:
-    return handle.open()
+    """The object of a handle, or what raises the error when it is used: an error here would end the receiver."""
+    try:
+        return handle.open()
+    except ShmarrowError as error:
+        from shmarrow.interchange.gone import Gone
+
+        return Gone(handle.kind, error)
 
 
 def _with_multiprocessing(module: ModuleType) -> None:
@@ -80,7 +88,7 @@ def _deserialized(header: dict[str, Any], frames: list[Any]) -> Any:
     import pickle
 
     value = pickle.loads(frames[0], buffers=frames[1:])
-    return value.open() if header["handle"] else value
+    return _open(value) if header["handle"] else value
 
 
 def _same_host(context: Any) -> bool:

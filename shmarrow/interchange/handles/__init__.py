@@ -138,7 +138,9 @@ def handle(value: T) -> Handle[T]:
     Notes
     -----
     ``multiprocessing``, ``concurrent.futures``, joblib and torch's DataLoader pass such objects as handles by
-    themselves. A handle does not keep an object: whoever sends it must not remove the object before it was opened.
+    themselves. A handle does not keep an object: the sender must keep the object until the receiver has opened it.
+    What a pool, an executor or a queue cannot open arrives as an object that raises the error when it is used.
+
     Handles grant no access: whoever opens one needs permission to read the object, and gets an error if it is not the
     same object. Unpickling can run any code, so accept pickled handles from processes that you trust.
 

@@ -1,0 +1,77 @@
+"""What arrives in place of an object whose handle cannot be opened: it raises the error when it is used.
+
+An error while a message is unpickled ends the thread or process that receives messages, and with it a whole pool. So
+the error waits for the task, or the caller, that the object was meant for.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NoReturn
+
+from shmarrow.errors import ShmarrowError
+
+
+class Gone:
+    """An object that was removed, replaced or cannot be reached, by the time it was received.
+
+    Parameters
+    ----------
+    kind : str
+        The kind of its handle.
+    error : ShmarrowError
+        Why the handle cannot be opened. Any use of the object raises it; ``repr`` shows it.
+    """
+
+    __slots__ = ("_error", "_kind")
+
+    def __init__(self, kind: str, error: ShmarrowError) -> None:
+        self._kind = kind
+        self._error = error
+
+    def _refuse(self, *_: Any, **__: Any) -> NoReturn:
+        raise type(self._error)(*self._error.args)  # a new one each time, as tracebacks are added to it
+
+    def __getattr__(self, name: str) -> Any:
+        """A method is refused when it is called, as a bound method may be part of a message; all else at once."""
+        of_class = [getattr(cls, name, None) for cls in _classes(self._kind)]
+        if not any(map(callable, of_class)) and (name.startswith("__") or any(each is not None for each in of_class)):
+            self._refuse()
+        return self._refuse
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Gone, (self._kind, self._error)
+
+    def __repr__(self) -> str:
+        return f"<Gone: {self._error}>"
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+_OPERATORS = """
+    bool call contains enter eq exit ge getitem gt int float index iter le len lt ne next reversed setitem
+    abs add and floordiv invert matmul mod mul neg or pos pow radd rand rfloordiv rmatmul rmod rmul ror rpow rsub
+    rtruediv rxor sub truediv xor array array_ufunc array_function arrow_c_schema arrow_c_array arrow_c_stream dlpack
+    dlpack_device
+"""
+for _name in _OPERATORS.split():
+    setattr(Gone, f"__{_name}__", Gone._refuse)
+
+
+def _classes(kind: str) -> tuple[type, ...]:
+    """The classes of the objects that a kind of handle leads to."""
+    from shmarrow.batch import RecordBatch
+    from shmarrow.chunked import ChunkedArray
+    from shmarrow.ipc.tensor.bundle import Bundle
+    from shmarrow.layout import Array
+    from shmarrow.tables import Table
+    from shmarrow.tensor import SparseTensor, Tensor
+
+    known: dict[str, tuple[type, ...]] = {
+        "array": (Array,),
+        "bundle": (Bundle,),
+        "chunked_array": (ChunkedArray,),
+        "record_batch": (RecordBatch,),
+        "table": (Table,),
+        "tensor": (Tensor, SparseTensor),
+    }
+    return known.get(kind, ())
