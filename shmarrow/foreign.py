@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from shmarrow.errors import full_name
+from shmarrow.errors import InvalidType, full_name, not_expected
 
 SCHEMA, ARRAY, STREAM = "__arrow_c_schema__", "__arrow_c_array__", "__arrow_c_stream__"
 
@@ -73,6 +73,26 @@ def read(kind: str, obj: Any) -> Any:
         If it has a type that is unknown here.
     """
     return READERS[kind](obj)
+
+
+def comparable(obj: Any, kind: Any, name: str) -> Any:
+    """What an ``equals`` compares with: an object of class ``kind``, or one of another library read as one.
+
+    Raises
+    ------
+    InvalidType
+        If it is neither; an object of ours of another kind is not converted.
+    """
+    if isinstance(obj, kind):
+        return obj
+    if has_schema(obj) if name in ("type", "field", "schema") else has_data(obj):
+        return read(name, obj)
+    error = not_expected(f"a shmarrow.{kind.__name__} to compare with", obj)
+    convertible = isinstance(obj, (list, tuple)) or full_name(obj).partition(".")[0] in ("shmarrow", "pandas", "numpy")
+    hint = f"; shmarrow.{name}(...) converts it" if convertible and name not in ("type", "field", "schema") else ""
+    if name == "schema" and hasattr(type(obj), "schema"):
+        hint = "; pass its .schema"
+    raise InvalidType(f"{error}{hint}")
 
 
 def next_step(obj: Any) -> str:

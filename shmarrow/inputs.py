@@ -74,7 +74,7 @@ def made_from(
         columns = [one_array(column) for column in data.columns]
         found = data if isinstance(data, kind) else kind._over(data.schema, columns, data.num_rows)
     else:
-        found = foreign.read(_KINDS[kind.__name__], data)
+        found = foreign.read(kind._kind, data)
     if schema is not None:
         return found if found.schema.equals(schema, check_metadata=True) else found.cast(schema)
     return found if metadata is None else found.replace_schema_metadata(metadata)
@@ -99,10 +99,6 @@ def _is_column(data: Any) -> bool:
 def _has_columns(item: Any) -> bool:
     """Whether an item is a data frame, a table or a batch, of any library."""
     return isinstance(item, Columns) or (hasattr(type(item), "columns") and not isinstance(item, type))
-
-
-_KINDS = {"RecordBatch": "record_batch", "Table": "table"}
-"""What reads the rows of another library's objects, by the class that they become."""
 
 
 def from_frame(

@@ -764,7 +764,7 @@ A, B = sa.table({"a": [1]}), sa.table({"a": ["x"]})
         (lambda: sa.concat_tables([]), sa.InvalidArgument, "at least one table"),
         (lambda: sa.concat_batches([]), sa.InvalidArgument, "at least one record batch"),
         (lambda: sa.concat_tables(A), sa.InvalidType, "expected a list of tables"),
-        (lambda: sa.concat_tables([A, A.batches[0]]), sa.InvalidType, "a list of shmarrow.Table"),
+        (lambda: sa.concat_tables([A, {"a": [1]}]), sa.InvalidType, "a list of shmarrow.Table"),
         (lambda: sa.concat_batches([A]), sa.InvalidType, "a list of shmarrow.RecordBatch"),
         (lambda: sa.concat_tables([A, B]), sa.InvalidType, "table 1 has other fields"),
         (lambda: sa.concat_tables([A, B], promote_options="permissive"), sa.InvalidType, "int64 and string"),

@@ -319,6 +319,8 @@ def _chunked_dlpack(self: Any, **options: Any) -> Any:
     return _only_chunk(self).__dlpack__(**options)
 
 
+for _method, _name in methods.NAMES.items():
+    _method.__name__ = _method.__qualname__ = _name
 for _kind in ("type", "field", "schema", "array", "chunked_array", "record_batch", "table", "reader"):
     foreign.READERS[_kind] = _reader(_kind)
 arguments.builder = _array

@@ -297,3 +297,15 @@ def schema_pandas_metadata(self: Schema) -> dict[str, Any] | None:
     if not isinstance(found, dict):
         raise InvalidData(f"the metadata {shown(KEY)} are a JSON object, found {shown(found)}")
     return found
+
+
+NAMES: dict[Any, str] = {
+    array_for_consumer: "for_consumer",
+    columns_for_consumer: "for_consumer",
+    schema_for_consumer: "for_consumer",
+    array_to_pandas: "to_pandas",
+    columns_to_pandas: "to_pandas",
+    array_from_pandas: "from_pandas",
+    columns_from_pandas: "from_pandas",
+}
+"""The names that these functions have as methods, and in messages."""

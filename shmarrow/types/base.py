@@ -166,8 +166,19 @@ class DataType:
         return tuple([getattr(self, name) for name in self.parameters])
 
     def equals(self, other: object) -> bool:
-        """Same class and same parameters; the name of a type stands for that type, an unknown name for none."""
-        return self == other
+        """Same class and same parameters.
+
+        Parameters
+        ----------
+        other : DataType or str
+            A type, of any library, or the name of one; no type equals an unknown name.
+
+        Raises
+        ------
+        InvalidType
+            If it is anything else.
+        """
+        return self == (other if isinstance(other, str) else foreign.comparable(other, DataType, "type"))
 
     def _set(self, **values: Any) -> None:
         """Set attributes, for constructors."""

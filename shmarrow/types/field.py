@@ -66,8 +66,15 @@ class Field:
     def __delattr__(self, name: str) -> None:
         raise AttributeError(f"Field.{name} cannot be deleted")
 
-    def equals(self, other: Field, check_metadata: bool = False) -> bool:
-        """Same name, type and nullability, and on request the same metadata, children included."""
+    def equals(self, other: Any, check_metadata: bool = False) -> bool:
+        """Same name, type and nullability, and on request the same metadata, children included.
+
+        Raises
+        ------
+        InvalidType
+            If ``other`` is not a field, of any library.
+        """
+        other = foreign.comparable(other, Field, "field")
         if self != other:
             return False
         if not check_metadata:
