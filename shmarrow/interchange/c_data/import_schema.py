@@ -180,6 +180,8 @@ def _field(address: int, depth: int = 0) -> Field:
     try:
         type, metadata = _type(found, depth), _metadata(found.metadata)
     except (InvalidData, Unsupported) as error:
+        if depth and str(error).startswith("field "):
+            raise  # named by the innermost and the outermost field, however deep it is
         raise error.__class__(f"field {shown(name)}: {error}") from None
     if metadata is not None:
         type, metadata = extension_type(type, metadata)
