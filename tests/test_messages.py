@@ -12,6 +12,7 @@ import io
 import lzma
 import pickle
 import re
+import tarfile
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -51,6 +52,13 @@ def archive(name: str) -> bytes:
     return sink.getvalue()
 
 
+def tar() -> bytes:
+    sink = io.BytesIO()
+    with tarfile.open(fileobj=sink, mode="w") as file:
+        file.addfile(tarfile.TarInfo("a.arrow"))
+    return sink.getvalue()
+
+
 def npy() -> bytes:
     sink = io.BytesIO()
     np.save(sink, np.arange(3))
@@ -73,6 +81,7 @@ FORMATS: dict[str, tuple[bytes, str, str]] = {
     "torch": (archive("model/data.pkl"), "a PyTorch checkpoint", "torch.load"),
     "xlsx": (archive("[Content_Types].xml"), "an Excel workbook", "pandas.read_excel"),
     "zip": (archive("a.txt"), "a ZIP archive", "unpack it"),
+    "tar": (tar(), "a tar archive", "unpack it"),
     "gzip": (gzip.compress(FILE), "gzip data", "gzip.open(path)"),
     "bzip2": (bz2.compress(FILE), "bzip2 data", "bz2.open(path)"),
     "xz": (lzma.compress(FILE), "xz data", "lzma.open(path)"),
