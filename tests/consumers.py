@@ -165,7 +165,6 @@ CONSUMERS = {
         "arro3-core",
         _arro3,
         "`arro3.core.Table.from_arrow(t)`",
-        differs={"odd-sparse-union-offset": "arro3 drops the offset of sparse unions"},
     ),
 }
 

@@ -281,6 +281,8 @@ def _array_dlpack_device(array: Array) -> tuple[int, int]:
     return 1, 0
 
 
+for _method, _name in methods.NAMES.items():
+    _method.__name__ = _method.__qualname__ = _name
 for _kind in ("type", "field", "schema", "array", "chunked_array", "record_batch", "table", "reader"):
     foreign.READERS[_kind] = _reader(_kind)
 arguments.builder = _array

@@ -74,8 +74,14 @@ class Tensor:
     to_jax: Callable[..., Any]
 
     def __init__(
-        self, storage: NDArray, element: Element, dim_names: DimNames = (), metadata: Metadata | None = None
+        self,
+        storage: NDArray,
+        element: Element | None = None,
+        dim_names: DimNames = (),
+        metadata: Metadata | None = None,
     ) -> None:
+        if not isinstance(element, Element):
+            raise InvalidType("a tensor is made of memory and a type; shmarrow.Tensor.from_numpy() takes arrays")
         if storage.flags.writeable:
             storage = storage.view()
             storage.flags.writeable = False
