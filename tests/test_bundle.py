@@ -212,7 +212,7 @@ def test_crafted_is_read() -> None:
         (lambda: crafted(by_name=[0, 0, 0]), "no permutation"),
         (lambda: crafted(by_name=[2, 1, 0]), "not in order"),
         (lambda: crafted(names=["a", "a", "b"]), "or the same"),
-        (lambda: crafted(metadata={}), "no bundle"),
+        (lambda: crafted(metadata={}), "not a bundle"),
         (lambda: crafted(metadata={BUNDLE_KEY: b"2"}), "version b'2'"),
         (lambda: crafted(batches=2), "found 2 of"),
         (lambda: crafted(schema=sa.schema([*INDEX][:2])), "one batch of"),

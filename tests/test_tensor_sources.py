@@ -310,7 +310,7 @@ def test_a_file_that_is_no_bundle_is_not_held(tmp_path: Path) -> None:
     batch = sa.record_batch({"a": [1]})
     with sa.ipc.new_file(path, batch.schema) as writer:
         writer.write(batch)
-    with pytest.raises(sa.InvalidData, match="no bundle"):
+    with pytest.raises(sa.InvalidData, match="not a bundle"):
         sa.load_tensors(path)
     assert held(path) == (0, 0)
 
