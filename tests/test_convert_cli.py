@@ -7,6 +7,7 @@ import gzip
 import io
 import json
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -259,6 +260,7 @@ REFUSED = {
     "pattern": (("*.csv", "x.arrow"), 3, "one file is converted at a time: for f in ...; do shmarrow convert"),
     "feather 1": (("old.feather", "x.arrow"), 1, "a Feather file of version 1, which is not read, as there is no safe"),
     "feather 1 as arrow": (("old.arrow", "x.arrow"), 1, "a Feather file of version 1, which is not read"),
+    "empty": (("empty", "x.arrow"), 1, "empty is empty: expected a file or a stream"),
     "cut stream": (("cut.arrows", "x.parquet"), 1, "cut.arrows"),
 }
 
@@ -284,6 +286,7 @@ def test_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest
     for name in ("old.feather", "old.arrow"):
         with pytest.warns(DeprecationWarning, match="Feather V1"):
             pyarrow.feather.write_feather(table(), name, version=1)
+    Path("empty").touch()
     Path("unknown").write_bytes(b"\x00\x01unknown")
     before = sorted(tmp_path.iterdir())
     for name, (arguments, status, text) in REFUSED.items():
@@ -408,6 +411,27 @@ def test_hostile_files(tmp_path: Path) -> None:
     assert said[2 * len(HOSTILE) :] == [f"{name} 0" for name in HARMLESS]
     rows = ["1 row" if rows == 1 else f"{rows} rows" for _, rows in HARMLESS.values()]
     assert [line.split(", ")[0] for line in ran.stdout.splitlines()] == [f"x.arrow: {count}" for count in rows]
+
+
+def test_no_room_for_temporary_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A limit on the size of files stands for a full disk; closed standard streams are named."""
+    source = written_by_peers(tmp_path)["csv"]
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    ignored = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    try:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (4096, limits[1]))
+        assert convert(source, tmp_path / "x.npz") == 1
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+        signal.signal(signal.SIGXFSZ, ignored)
+    assert "cannot write temporary files in" in capsys.readouterr().err
+    for name, arguments in (("stdin", ("-", "x.arrow")), ("stdout", (source, "-"))):
+        monkeypatch.setattr(sys, name, None)
+        assert convert(*arguments) == 1
+        monkeypatch.undo()
+        assert f"'standard {name[3:]}put': it is closed" in capsys.readouterr().err
 
 
 def test_keys_of_later_blocks(tmp_path: Path) -> None:

@@ -193,7 +193,7 @@ class _Counted:
 
 @contextmanager
 def _stopped_by_signals() -> Iterator[None]:
-    """SIGTERM ends the block as Ctrl-C does: temporary files are removed.
+    """SIGTERM and SIGHUP end the block as Ctrl-C does: temporary files are removed.
 
     Python's handlers run only between bytecodes. Where pyarrow does not come back within a second of the signal, a
     thread ends the process; then temporary files with names stay.
@@ -217,7 +217,7 @@ def _stopped_by_signals() -> Iterator[None]:
     thread.start()
     handlers = {
         number: signal.signal(number, handler)
-        for number, handler in ((signal.SIGTERM, terminate), (signal.SIGINT, interrupt))
+        for number, handler in ((signal.SIGTERM, terminate), (signal.SIGHUP, terminate), (signal.SIGINT, interrupt))
         if signal.getsignal(number) != signal.SIG_IGN
     }
     wakeup = signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
@@ -236,5 +236,5 @@ def _stopped_by_signals() -> Iterator[None]:
 def _end_after_grace(signals: int, heard: threading.Event) -> None:
     """End the process a second after a signal that nobody has heard; signals come as bytes through a pipe."""
     while number := os.read(signals, 1):
-        if number[0] in (signal.SIGTERM, signal.SIGINT) and not heard.wait(_GRACE):
+        if number[0] in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT) and not heard.wait(_GRACE):
             os._exit(128 + number[0])

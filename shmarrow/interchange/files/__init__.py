@@ -128,6 +128,8 @@ def of_input(source: Input) -> Format:
     known = by_suffix(plain)
     if known is None and head.lstrip()[:1] in (b"{", b"["):
         known = FORMATS["jsonl"]
+    if not head:
+        raise InvalidData(f"{source.name} is empty: expected a file or a stream")
     if known is None:
         _refuse_compressed(source)
         what = recognized(head)

@@ -6,7 +6,6 @@ import errno
 import io
 import os
 import shlex
-import shutil
 import stat
 import sys
 import tempfile
@@ -78,6 +77,24 @@ def _open(name: str, mode: str) -> Any:
         raise storage_error(error, "open", name) from None
 
 
+@contextmanager
+def temporary_errors() -> Iterator[None]:
+    """Around what writes temporary files: errors say where they are."""
+    try:
+        yield
+    except OSError as error:
+        where = tempfile.gettempdir()
+        raise storage_error(error, "write temporary files in", where, "TMPDIR names another directory") from None
+
+
+def _standard(name: str) -> Any:
+    """Standard input or output, as bytes."""
+    file = getattr(sys, name)
+    if file is None:
+        raise storage_error(OSError(errno.EBADF, "it is closed"), "use", f"standard {name.removeprefix('std')}put")
+    return file.buffer
+
+
 # --- what is read -----------------------------------------------------------------------------------------------
 
 
@@ -86,11 +103,14 @@ class _Stream(io.RawIOBase):
 
     Attributes
     ----------
+    name : str
+        What messages call it.
     done : int
         Bytes read so far.
     """
 
-    def __init__(self, file: Any, head: bytes) -> None:
+    def __init__(self, file: Any, head: bytes, name: str) -> None:
+        self.name = name
         self._file = file
         self._head = head
         self.done = 0
@@ -134,7 +154,7 @@ class Input:
         self._stack = stack
         self._path = None if data is None else name
         self.head = data[:_HEAD].tobytes() if data is not None else _first(file)
-        self._stream = None if data is not None else _Stream(file, self.head)
+        self._stream = None if data is not None else _Stream(file, self.head, name)
 
     def whole(self) -> Bytes:
         """All bytes; those of a pipe go through a temporary file."""
@@ -146,8 +166,12 @@ class Input:
         """A path or ``shm:`` name that has the bytes; for a pipe that of a temporary file."""
         if self._path is None:
             file = self.keep(tempfile.NamedTemporaryFile(prefix=PREFIX))  # noqa: SIM115
-            shutil.copyfileobj(self.stream(), file, 1 << 20)
-            file.flush()
+            stream = self.stream()
+            while piece := stream.read(1 << 20):
+                with temporary_errors():
+                    file.write(piece)
+            with temporary_errors():
+                file.flush()
             self._path = file.name
         return self._path
 
@@ -200,7 +224,7 @@ def open_input(name: str) -> Iterator[Input]:
     """
     with ExitStack() as stack:
         if name == "-":
-            yield Input("standard input", stack, None, sys.stdin.buffer, True)
+            yield Input("standard input", stack, None, _standard("stdin"), True)
         elif is_special(name):
             yield Input(name, stack, None, stack.enter_context(_open(name, "rb")))
         else:
@@ -286,7 +310,7 @@ def open_output(name: str, overwrite: bool) -> Iterator[Output]:
     with ExitStack() as stack:
         target: Any = name
         if name == "-":
-            target = sys.stdout.buffer
+            target = _standard("stdout")
         elif is_special(name):
             _refuse_planted(name)
             target = stack.enter_context(_open(name, "wb"))

@@ -12,6 +12,7 @@ from __future__ import annotations
 import shutil
 import tempfile
 import zipfile
+import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -31,7 +32,7 @@ from shmarrow.errors import (
     LimitExceeded,
     ShmarrowError,
 )
-from shmarrow.interchange.files.ends import PREFIX, Input, Options, Output
+from shmarrow.interchange.files.ends import PREFIX, Input, Options, Output, temporary_errors
 from shmarrow.interchange.files.rows import BATCH, BATCH_BYTES, Rows
 from shmarrow.ipc import IpcWriteOptions, load_tensors, open_file, save_tensors
 from shmarrow.ipc.tensor.bundle import BUNDLE_KEY
@@ -131,10 +132,10 @@ def read_npz(source: Input, options: Options) -> Tensors:
                 if options.columns is not None and name not in options.columns:
                     continue
                 target = folder / str(number)
-                with archive.open(member) as packed, target.open("wb") as unpacked:
+                with temporary_errors(), archive.open(member) as packed, target.open("wb") as unpacked:
                     shutil.copyfileobj(packed, unpacked, 1 << 20)
                 found[name] = _mapped(str(target), f"{source.name}: {member.filename}")
-    except (zipfile.BadZipFile, NotImplementedError, RuntimeError, EOFError) as error:
+    except (zipfile.BadZipFile, zlib.error, NotImplementedError, RuntimeError, EOFError) as error:
         raise InvalidData(f"{source.name}: it is not a readable npz file: {error}") from None
     return Tensors(found, {})
 
@@ -170,8 +171,8 @@ def of_rows(rows: Rows, records: bool, name: str) -> Iterator[Tensors]:
                     made[each] = values
                 columns = [made]
             for path, values in zip(paths, columns, strict=True):
-                with path.open("ab") as file:
-                    np.ascontiguousarray(values).tofile(file)
+                with temporary_errors(), path.open("ab", buffering=0) as file:
+                    _write_all(file, np.ascontiguousarray(values).reshape(-1).view(np.uint8))
             count += batch.num_rows
         shapes = [(record, (count,))] if records else [(kind.dtype, (count, *kind.shape[1:])) for kind in kinds]
         metadata = {key.decode(): value.decode() for key, value in (rows.schema.metadata or {}).items()}
@@ -180,6 +181,11 @@ def of_rows(rows: Rows, records: bool, name: str) -> Iterator[Tensors]:
             {each: _gathered(path, *shape) for each, path, shape in zip(made_names, paths, shapes, strict=True)},
             {} if records else metadata,
         )
+
+
+def _write_all(file: Any, data: Any) -> None:
+    while len(data):
+        data = data[file.write(data) :]
 
 
 def _gathered(path: Path, dtype: np.dtype[Any], shape: tuple[int, ...]) -> Any:
