@@ -21,14 +21,13 @@ from shmarrow.buffer import U1, Bytes
 from shmarrow.errors import InvalidArgument, InvalidType, ObjectNotFound, storage_error
 from shmarrow.segment.location import is_planted, resolve
 from shmarrow.sources import open_sink
+from shmarrow.sources.formats import HEAD
 from shmarrow.sources.sinks import Sink
 
 T = TypeVar("T")
 
 PREFIX = "shmarrow-convert-"
 """How temporary files and directories are called, so that whoever finds one knows where it came from."""
-
-_HEAD = 64
 
 
 @dataclass(frozen=True)
@@ -153,7 +152,7 @@ class Input:
         self.data = data
         self._stack = stack
         self._path = None if data is None else name
-        self.head = data[:_HEAD].tobytes() if data is not None else _first(file)
+        self.head = data[:HEAD].tobytes() if data is not None else _first(file)
         self._stream = None if data is not None else _Stream(file, self.head, name)
 
     def whole(self) -> Bytes:
@@ -192,7 +191,7 @@ class Input:
 def _first(file: Any) -> bytes:
     """The first bytes of a pipe, which may give fewer at a time."""
     head = b""
-    while len(head) < _HEAD and (found := file.read(_HEAD - len(head))):
+    while len(head) < HEAD and (found := file.read(HEAD - len(head))):
         head += found
     return head
 
