@@ -148,6 +148,11 @@ CALLS: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     "directory": (lambda: sa.ipc.open_file("/dev/"), A, "'/dev/' is a directory; pass a file in it"),
     "directory to write": (lambda: sa.ipc.new_file("..", BATCH.schema), A, "'..' is a directory"),
     "name of a dtype": (lambda: sa.array([1], "i8"), A, "no type is named 'i8'; numpy's 'i8' is 'int64' here"),
+    "Int128": (
+        lambda: sa.table(pl.DataFrame({"x": pl.Series([1], dtype=pl.Int128)}))["x"],
+        sa.Unsupported,
+        "b'_pli128' is polars' own: cast Int128 to Int64 or Decimal in polars",
+    ),
     "dtype": (lambda: sa.array([1], np.complex64), T, "there is no Arrow type for numpy's <class 'numpy.complex64'>"),
 }
 

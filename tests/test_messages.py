@@ -12,6 +12,7 @@ import io
 import lzma
 import pickle
 import re
+import tarfile
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -51,6 +52,13 @@ def archive(name: str) -> bytes:
     return sink.getvalue()
 
 
+def tar() -> bytes:
+    sink = io.BytesIO()
+    with tarfile.open(fileobj=sink, mode="w") as file:
+        file.addfile(tarfile.TarInfo("a.arrow"))
+    return sink.getvalue()
+
+
 def npy() -> bytes:
     sink = io.BytesIO()
     np.save(sink, np.arange(3))
@@ -73,6 +81,7 @@ FORMATS: dict[str, tuple[bytes, str, str]] = {
     "torch": (archive("model/data.pkl"), "a PyTorch checkpoint", "torch.load"),
     "xlsx": (archive("[Content_Types].xml"), "an Excel workbook", "pandas.read_excel"),
     "zip": (archive("a.txt"), "a ZIP archive", "unpack it"),
+    "tar": (tar(), "a tar archive", "unpack it"),
     "gzip": (gzip.compress(FILE), "gzip data", "gzip.open(path)"),
     "bzip2": (bz2.compress(FILE), "bzip2 data", "bz2.open(path)"),
     "xz": (lzma.compress(FILE), "xz data", "lzma.open(path)"),
@@ -150,7 +159,7 @@ FORMS: dict[str, tuple[Callable[[], Any], str]] = {
     "file as stream": (lambda: sa.ipc.open_stream(FILE), "found an Arrow file; ipc.open_file reads it"),
     "tensor as file": (lambda: sa.ipc.open_file(TENSOR), "found a Tensor message; ipc.read_tensor reads it"),
     "file as tensor": (lambda: sa.ipc.read_tensor(FILE), "found an Arrow file; ipc.open_file reads it"),
-    "file as bundle": (lambda: sa.load_tensors(FILE), "no bundle of tensors; ipc.open_file reads it"),
+    "file as bundle": (lambda: sa.load_tensors(FILE), "not a bundle of tensors; open it with ipc.open_file"),
     "truncated": (lambda: sa.ipc.open_file(FILE[:-20]), "the file is truncated, or its writer was not closed"),
     "very short": (lambda: sa.ipc.open_file(FILE[:14]), "truncated: an Arrow file has at least 18 bytes, found 14"),
     "empty": (lambda: sa.ipc.open_file(b""), "expected an Arrow file, found an empty one"),

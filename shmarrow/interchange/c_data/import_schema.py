@@ -163,6 +163,8 @@ def _type(found: CSchema, depth: int) -> DataType:
         except UnicodeDecodeError:
             raise InvalidData(f"the format string {shown(text)} is not UTF-8") from None
         except InvalidArgument as error:
+            if text.startswith(b"_pl"):
+                raise Unsupported(f"{shown(text)} is polars' own: cast Int128 to Int64 or Decimal in polars") from None
             raise Unsupported(f"no type for the ArrowSchema {shown(text)}: {error}") from None
         assert made is not None
     if not found.dictionary:

@@ -118,8 +118,8 @@ class CheckedLines(io.RawIOBase):
         keys = len(self._paths or ())
         if objects * keys > CELLS:
             raise LimitExceeded(
-                f"{self._where}: {objects} objects with more than {keys - 1} different keys in one block; pyarrow "
-                f"would fill an array for each; at most {CELLS} objects times keys are read. Split the file by its keys, "
+                f"{self._where}: {objects} objects with more than {keys - 1} different keys in one block, and pyarrow "
+                f"fills an array for each key; at most {CELLS} objects times keys are read. Split the file by keys, "
                 "or keep fewer of them (jq -c '{a, b}')"
             )
 
