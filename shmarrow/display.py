@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from html import escape
 from typing import Any, NamedTuple
 
-from shmarrow.errors import counted
+from shmarrow.errors import counted, printable
 
 ROWS = 10
 """Rows that are shown: all, or the first and the last of them."""
@@ -238,9 +238,7 @@ def _width_of_char(char: str) -> int:
 
 def _one_line(text: str, most: int) -> str:
     """A text without control characters, cut to a width."""
-    text = text[: 4 * most]
-    if not text.isprintable():
-        text = "".join([char if char.isprintable() else repr(char)[1:-1] for char in text])
+    text = printable(text[: 4 * most])
     if _width(text) <= most:
         return text
     taken = 0
@@ -323,7 +321,7 @@ def line(thing: Any, what: str, *facts: str) -> str:
     """``<Class of NAME: fact, fact>``; facts that are empty are left out."""
     known = ", ".join([fact for fact in facts if fact])
     kind = thing if isinstance(thing, str) else type(thing).__name__
-    return f"<{kind} {what}{': ' if known else ''}{known}>"
+    return printable(f"<{kind} {what}{': ' if known else ''}{known}>")
 
 
 def holding(batches: int | None, rows: int | None, columns: int) -> tuple[str, str, str]:

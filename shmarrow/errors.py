@@ -151,11 +151,16 @@ def shown(value: object, length: int = 80) -> str:
         return f"<{type(value).__name__} object>"
 
 
+def printable(text: str) -> str:
+    """A text for a terminal: control characters, and others that show nothing or change the rest, as escapes."""
+    return text if text.isprintable() else "".join([c if c.isprintable() else repr(c)[1:-1] for c in text])
+
+
 def full_name(value: object) -> str:
     """The type of a value for error messages, with its package, as ``RecordBatch`` may be pyarrow's."""
     kind = type(value)
     package = kind.__module__.partition(".")[0]
-    return kind.__qualname__ if package == "builtins" else f"{package}.{kind.__qualname__}"
+    return printable(kind.__qualname__ if package == "builtins" else f"{package}.{kind.__qualname__}")
 
 
 def not_expected(expected: str, value: object) -> InvalidType:

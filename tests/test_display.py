@@ -335,3 +335,33 @@ def test_readers_writers_and_stores_say_what_they_hold(tmp_path: Path) -> None:
     assert repr(sa.chunked_array([[1], [None]], "int8")) == (
         "<shmarrow.ChunkedArray int8, length 2, 2 chunks>\n[[1],\n [null]]"
     )
+
+
+def test_names_do_not_reach_a_terminal_as_they_are(tmp_path: Path) -> None:
+    """Whatever prints as one line or as a schema has no character that a terminal obeys."""
+    bad = "a\x1b[2J\u202eb"
+    batch = sa.record_batch({bad: [{bad: 1}], "t": sa.array([None], sa.timestamp("s", bad))}, metadata={bad: bad})
+    path = tmp_path / f"{bad}.arrow"
+    with sa.ipc.new_file(path, batch.schema) as writer:
+        writer.write(batch)
+        shown = [repr(writer)]
+    reader = sa.ipc.open_file(path)
+    handle = sa.handle(reader.get_batch(0))
+    field = batch.schema.field(0)
+    column = batch.column(0)
+    hostile = type(bad, (), {"__module__": bad})()
+    with pytest.raises(sa.ShmarrowError) as wrong_class:
+        sa.schema({"x": hostile})
+    with pytest.raises(sa.ShmarrowError) as wrong_cast:
+        column.cast(sa.timestamp("s", bad))
+    tensor = sa.Tensor.from_numpy(np.zeros((1, 1)), dim_names=[bad, "y"])
+    things = [batch.schema, field, field.type, batch.schema.types[1], column, sa.chunked_array([column]), tensor]
+    things += [reader, handle, batch]
+    shown += [text for thing in things for text in (repr(thing), str(thing))]
+    shown += [str(wrong_class.value), str(wrong_cast.value)]
+    for text in shown:
+        assert text.replace("\n", "").isprintable(), text
+    assert "a\\x1b[2J\\u202eb" in repr(reader)
+    assert "a\\x1b[2J\\u202eb" in str(field)
+    for broken in ({"places": None}, {"kind": None}, {"kind": "x"}):
+        assert repr(handle.replace(**broken)) == "<Handle, damaged>"

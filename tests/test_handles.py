@@ -631,3 +631,37 @@ def test_handles_of_what_a_store_returns(where: str) -> None:
     with pytest.raises(sa.ObjectNotFound):
         handle.open()
     store.delete("tensor")
+
+
+def test_forged_numbers_are_damage(tmp_path: Path) -> None:
+    """Numbers that no handle has are refused, also where they would not matter."""
+    path = tmp_path / "x.arrow"
+    batch = sa.record_batch({"x": range(10), "s": ["text"] * 10})
+    with sa.ipc.new_file(path, batch.schema) as writer:
+        writer.write(batch)
+    found = sa.handle(sa.ipc.open_file(path).get_batch(0))
+    (piece,) = found.content.pieces
+    changes: list[dict[str, Any]] = [{"offset": 2**70}, {"offset": -5}, {"length": -2}, {"first": -1}, {"number": -1}]
+    changes += [{"columns": ("x",)}, {"offset": 3, "length": -1}]
+    forged = [found.replace(content=found.content._replace(pieces=(piece._replace(**each),))) for each in changes]
+    packed = sa.handle(sa.ipc.open_file(path).get_batch(0).column(0))
+    (part,) = packed.content.pieces
+    numbers = np.frombuffer(part.buffers, "<i8").reshape(-1, 3).copy()
+    assert numbers[0].tolist() == [-2, 0, 0]
+    numbers[0] = -2, 5, 1 << 40
+    pieces = (part._replace(buffers=numbers.tobytes()),)
+    forged.append(packed.replace(content=packed.content._replace(pieces=pieces)))
+    with sa.Store(f"shm:shmarrow-forged-{os.getpid()}") as store:
+        store.put("t", sa.Tensor.from_numpy(np.zeros(8)))
+        dense = sa.handle(store.get("t"))
+        storage = dense.content.storage
+        forged += [
+            dense.replace(content=dense.content._replace(form=None, shape=(2**70,))),
+            dense.replace(content=dense.content._replace(storage=storage._replace(shape=(2**50,), strides=(0,)))),
+        ]
+        for each in forged:
+            with pytest.raises(sa.InvalidData, match="a damaged handle"):
+                each.open()
+        assert dense.open().to_numpy().tolist() == [0.0] * 8
+        store.clear()
+    assert found.open().equals(batch)

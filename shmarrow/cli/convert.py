@@ -24,8 +24,8 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from shmarrow.cli.progress import bar
-from shmarrow.cli.report import WrongUsage, print_json, printable, reporting
-from shmarrow.errors import InvalidArgument, InvalidType, ObjectExists, StorageError, counted
+from shmarrow.cli.report import WrongUsage, print_json, reporting
+from shmarrow.errors import InvalidArgument, InvalidType, ObjectExists, StorageError, counted, printable
 
 if TYPE_CHECKING:
     from shmarrow.batch import RecordBatch

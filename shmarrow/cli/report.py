@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import shmarrow as sa
+from shmarrow.errors import printable
 
 OTHER, USAGE, NOT_FOUND, EXISTS, FULL = 1, 2, 3, 4, 5
 
@@ -23,13 +24,6 @@ def exit_status(error: Exception) -> int:
     """The exit status that tells of an error."""
     kinds = ((WrongUsage, USAGE), (sa.ObjectNotFound, NOT_FOUND), (sa.ObjectExists, EXISTS), (sa.StoreFull, FULL))
     return next((status for kind, status in kinds if isinstance(error, kind)), OTHER)
-
-
-def printable(text: str) -> str:
-    """A text with control characters escaped, as names may come from strangers."""
-    if text.isprintable():
-        return text
-    return "".join([char if char.isprintable() else repr(char)[1:-1] for char in text])
 
 
 def print_error(error: Exception, as_json: bool) -> None:

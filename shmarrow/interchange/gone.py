@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any, NoReturn
 
-from shmarrow.errors import ShmarrowError
+from shmarrow.errors import ShmarrowError, printable
 
 
 class Gone:
@@ -42,7 +42,7 @@ class Gone:
         return Gone, (self._kind, self._error)
 
     def __repr__(self) -> str:
-        return f"<Gone: {self._error}>"
+        return f"<Gone: {printable(str(self._error))}>"
 
     __hash__ = None  # type: ignore[assignment]
 

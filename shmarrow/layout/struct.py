@@ -10,7 +10,7 @@ import numpy as np
 
 from shmarrow.bitmap import Mask
 from shmarrow.convert import exact_items
-from shmarrow.errors import InvalidArgument, InvalidData, InvalidType, prefixed, shown
+from shmarrow.errors import InvalidArgument, InvalidData, InvalidType, prefixed, printable, shown
 from shmarrow.layout.arguments import as_array, items_of, masked_validity
 from shmarrow.layout.array import Array
 from shmarrow.layout.items import columns_of_dicts
@@ -69,7 +69,7 @@ class StructArray(Array):
             if not budget.take():
                 parts.append("...")
                 break
-            parts.append(f"{field.name}: {child._item_preview(self._offset + index, budget)}")
+            parts.append(f"{printable(field.name)}: {child._item_preview(self._offset + index, budget)}")
         return "{" + ", ".join(parts) + "}"
 
     def _pylist(self, valid: Mask | None) -> list[Any]:

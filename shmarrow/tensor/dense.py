@@ -19,7 +19,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from shmarrow.buffer import Bytes
-from shmarrow.errors import CopyRequired, ExportRefused, InvalidArgument, InvalidType, shown
+from shmarrow.errors import CopyRequired, ExportRefused, InvalidArgument, InvalidType, printable, shown
 from shmarrow.layout import Array
 from shmarrow.layout.memory import check_expansion
 from shmarrow.pickling import travels
@@ -209,7 +209,7 @@ class Tensor:
         return self.shape[0]
 
     def __repr__(self) -> str:
-        names = f", dimensions {', '.join(self.dim_names)}" if self.dim_names else ""
+        names = f", dimensions {printable(', '.join(self.dim_names))}" if self.dim_names else ""
         return f"<Tensor {self._element}, shape {self.shape}, strides {self.strides}{names}>"
 
     def equals(self, other: object) -> bool:

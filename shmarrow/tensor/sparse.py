@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
 
 import numpy as np
 
-from shmarrow.errors import InvalidArgument, InvalidData, InvalidType, LimitExceeded
+from shmarrow.errors import InvalidArgument, InvalidData, InvalidType, LimitExceeded, printable
 from shmarrow.pickling import travels
 from shmarrow.tensor.dense import DimNames, Tensor, as_dim_names, same_values
 from shmarrow.tensor.element import DType, Element, NDArray, as_ndarray, as_storage, checked_bools, element_values
@@ -336,7 +336,7 @@ class SparseTensor:
         return self.dim_names[index] if self.dim_names else ""
 
     def __repr__(self) -> str:
-        names = f", dimensions {', '.join(self.dim_names)}" if self.dim_names else ""
+        names = f", dimensions {printable(', '.join(self.dim_names))}" if self.dim_names else ""
         return f"<{type(self).__name__} {self._element}, shape {self.shape}, {self.non_zero_length} stored{names}>"
 
     def equals(self, other: object) -> bool:

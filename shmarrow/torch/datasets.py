@@ -7,7 +7,7 @@ from typing import Any, SupportsIndex, overload
 
 import numpy as np
 
-from shmarrow.errors import IndexOutOfRange, InvalidArgument, InvalidType, shown
+from shmarrow.errors import IndexOutOfRange, InvalidArgument, InvalidType, printable, shown
 from shmarrow.interchange.partner import needed
 from shmarrow.layout.arguments import checked_positions
 from shmarrow.torch.plan import Plan
@@ -125,7 +125,7 @@ class BatchDataset(Dataset[Any]):  # type: ignore[misc]
         return Rows(tensors_of(self.table, self._tensors, self._positions(indices)), len(indices), self.transform)
 
     def __repr__(self) -> str:
-        return f"<BatchDataset of {len(self)} rows: {', '.join(self.table.column_names[:20])}>"
+        return f"<BatchDataset of {len(self)} rows: {printable(', '.join(self.table.column_names[:20]))}>"
 
 
 class Rows(Sequence[Any]):

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 import numpy as np
 
 from shmarrow import foreign
-from shmarrow.errors import FieldNotFound, InvalidArgument, InvalidType, full_name, not_expected, shown
+from shmarrow.errors import FieldNotFound, InvalidArgument, InvalidType, full_name, not_expected, printable, shown
 from shmarrow.types.descriptors import TypeDescriptor, claim
 
 if TYPE_CHECKING:
@@ -216,7 +216,7 @@ class DataType:
         try:
             return self._str
         except AttributeError:
-            self._set(_str=self._name())
+            self._set(_str=printable(self._name()))
             return self._str
 
     def __repr__(self) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, ClassVar, TypeGuard
 
 from shmarrow import foreign
-from shmarrow.errors import InvalidType, full_name, iterated, shown
+from shmarrow.errors import InvalidType, full_name, iterated, printable, shown
 from shmarrow.types.base import DataType, Metadata, MetadataLike, as_bool, as_metadata, as_type, utf8
 
 __all__ = ["Field", "FieldsLike", "as_field", "as_fields", "field"]
@@ -124,7 +124,7 @@ class Field:
         return hash((self.name, self.type, self.nullable))
 
     def __str__(self) -> str:
-        return f"{self.name}: {self.type}" + ("" if self.nullable else " not null")
+        return f"{printable(self.name)}: {self.type}" + ("" if self.nullable else " not null")
 
     def __repr__(self) -> str:
         return f"Field({self})"

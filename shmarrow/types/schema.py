@@ -7,7 +7,16 @@ from operator import index as as_index
 from typing import Any, ClassVar, Protocol
 
 from shmarrow import foreign
-from shmarrow.errors import FieldNotFound, IndexOutOfRange, InvalidType, counted, full_name, not_expected, shown
+from shmarrow.errors import (
+    FieldNotFound,
+    IndexOutOfRange,
+    InvalidType,
+    counted,
+    full_name,
+    not_expected,
+    printable,
+    shown,
+)
 from shmarrow.types.base import DataType, Metadata, MetadataLike, as_metadata
 from shmarrow.types.field import Field, FieldsLike, as_fields, is_field, own_field
 
@@ -254,7 +263,9 @@ class Schema:
             lines.append(f"... {len(self) - 100} more fields")
         if self.metadata:
             lines.append("-- schema metadata --")
-            lines += [f"{key.decode(errors='replace')}: {_short(value)}" for key, value in self.metadata.items()]
+            lines += [
+                f"{printable(key.decode(errors='replace'))}: {_short(value)}" for key, value in self.metadata.items()
+            ]
         return "\n".join(lines)
 
     def __repr__(self) -> str:

@@ -19,6 +19,7 @@ from shmarrow.errors import (
     Settings,
     ShmarrowError,
     full_name,
+    printable,
     shown,
 )
 from shmarrow.interchange.handles.columns import ColumnWriter, open_arrays, open_batches
@@ -105,7 +106,10 @@ class Handle(Settings, Generic[T]):
             raise InvalidData(f"a damaged handle: {type(error).__name__}: {error}") from None
 
     def __repr__(self) -> str:
-        names = ", ".join([place.name for place in self.places[:3]]) + (", ..." if len(self.places) > 3 else "")
+        if not isinstance(self.kind, str) or self.kind not in _OPENERS or not isinstance(self.places, tuple):
+            return "<Handle, damaged>"
+        names = ", ".join([printable(str(getattr(place, "name", "?"))) for place in self.places[:3]])
+        names += ", ..." if len(self.places) > 3 else ""
         article = "an" if self.kind == "array" else "a"
         return f"<Handle of {article} {self.kind.replace('_', ' ')} in {names or 'no memory'}>"
 

@@ -340,7 +340,12 @@ def _check_length(length: Any) -> None:
 
 
 def _from_file(piece: FilePiece, memory: Memory, readers: dict[int, Any]) -> Iterator[RecordBatch]:
-    if not all(isinstance(number, int) for number in (piece.first, piece.number, piece.offset, piece.length)):
+    columns = () if piece.columns is None else piece.columns
+    if (
+        not all(isinstance(number, int) for number in (piece.first, piece.number, piece.offset, piece.length, *columns))
+        or min(piece.first, piece.number, piece.offset, piece.length + 1) < 0
+        or (piece.length < 0 and piece.offset)
+    ):
         raise InvalidData(f"a damaged handle: expected batches of a file, found {shown(piece)}")
     reader = readers.get(piece.place)
     if reader is None:
@@ -408,7 +413,11 @@ class _Cursor:
         place, start, size = next(self._buffers, (_MISSING - 1, 0, 0))
         if place < _MISSING:
             raise InvalidData(f"a damaged handle: a buffer of {type} is missing")
-        return None if place == _MISSING else self._memory.buffer(place, start, size)
+        if place == _MISSING:
+            if start or size:
+                raise InvalidData(f"a damaged handle: a buffer of {type} that is left out has {size} bytes at {start}")
+            return None
+        return self._memory.buffer(place, start, size)
 
     def finish(self) -> None:
         """Nothing may be left over."""

@@ -6,11 +6,12 @@ indices are what a reader accepts.
 
 from __future__ import annotations
 
+from math import prod
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from shmarrow.errors import InvalidData, shown
+from shmarrow.errors import EXPANDED_VALUES, InvalidData, shown
 from shmarrow.interchange.handles.columns import schema_bytes, schema_of
 from shmarrow.interchange.handles.places import Locator, Memory
 from shmarrow.tensor import (
@@ -118,6 +119,8 @@ def restore(parts: Any, memory: Memory) -> Any:
         raise InvalidData(f"a damaged handle: expected a tensor, found {shown(parts)}")
     element = _element(parts)
     storage = _array(parts.storage, element.dtype, memory)
+    if not parts.form and (parts.form != "" or parts.shape or parts.coordinates or parts.order):
+        raise InvalidData(f"a damaged handle: a dense tensor with the parts of a sparse one, form {shown(parts.form)}")
     names, metadata = (
         as_dim_names(parts.dim_names, len(parts.shape or storage.shape)),
         as_metadata(None if parts.metadata is None else dict(parts.metadata)),
@@ -171,6 +174,8 @@ def _array(elements: Any, dtype: np.dtype[Any] | None, memory: Memory) -> NDArra
     data = memory.data(place)
     if end > len(data):
         raise InvalidData(f"a damaged handle: an ndarray needs the bytes [{start}, {end}) of {len(data)}")
+    if prod(shape) > max(len(data), EXPANDED_VALUES):  # by strides of 0
+        raise InvalidData(f"a damaged handle: {prod(shape)} elements in the {len(data)} bytes of their place")
     try:
         return np.ndarray(shape, dtype, data, start, strides)
     except ValueError as error:  # more elements than numpy counts

@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import Any, Self
 
 from shmarrow.buffer import ALIGNMENT, Bytes
-from shmarrow.errors import DEFAULT_LIMITS, InvalidData, Limits, as_limits
+from shmarrow.errors import DEFAULT_LIMITS, InvalidData, Limits, as_limits, printable
 from shmarrow.ipc.message.decode import Message
 from shmarrow.ipc.message.framing import CONTINUATION, read_prefix
 from shmarrow.ipc.tensor.decode import read_header
@@ -156,7 +156,7 @@ class TensorReader(NotCopied, MessageCursor):
         self._turn = Turn(f"the reader of {source.name}")
 
     def __repr__(self) -> str:
-        return f"<TensorReader of {self._source.name}: {self._states.state}>"
+        return f"<TensorReader of {printable(self._source.name)}: {self._states.state}>"
 
     def __iter__(self) -> Self:
         return self

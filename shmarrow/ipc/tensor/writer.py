@@ -18,7 +18,7 @@ from typing import Any, Literal, Self
 import numpy as np
 
 from shmarrow.buffer import ALIGNMENT, padded
-from shmarrow.errors import InvalidArgument, InvalidType, shown
+from shmarrow.errors import InvalidArgument, InvalidType, printable, shown
 from shmarrow.ipc.message.encode import encode_message
 from shmarrow.ipc.options import IpcWriteOptions
 from shmarrow.ipc.tensor.encode import TensorPayload, checked_options, dense_header, encode_tensor, wire_metadata
@@ -126,7 +126,7 @@ class TensorWriter(NotCopied):
 
     def __repr__(self) -> str:
         shape, dtype = self.array.shape, self.array.dtype
-        return f"<TensorWriter to {self._sink.name}: {dtype}, shape {shape}, {self._states.state}>"
+        return f"<TensorWriter to {printable(self._sink.name)}: {dtype}, shape {shape}, {self._states.state}>"
 
     def close(self) -> None:
         """Publish the tensor. A second call does nothing.
