@@ -184,7 +184,7 @@ def _reader_stream(self: Any, requested_schema: Any = None, **unknown: Any) -> A
     from shmarrow.interchange.c_data.export_stream import export_reader
 
     _refuse(unknown)
-    return export_reader(self.schema, self, requested_schema)
+    return export_reader(self, requested_schema)
 
 
 def _file_stream(self: Any, requested_schema: Any = None, **unknown: Any) -> Any:
@@ -195,7 +195,7 @@ def _file_stream(self: Any, requested_schema: Any = None, **unknown: Any) -> Any
     from shmarrow.interchange.c_data.export_stream import export_batches
 
     _refuse(unknown)
-    return export_batches(self.schema, self, requested_schema)
+    return export_batches(self.schema, self._lasting(), requested_schema)
 
 
 _give(DataType, "__arrow_c_schema__", _type_capsule)
