@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 from shmarrow import foreign
 from shmarrow.chunked import ChunkedArray, one_array
 from shmarrow.columns import Columns
-from shmarrow.errors import InvalidArgument, InvalidType, full_name
+from shmarrow.errors import InvalidArgument, InvalidData, InvalidType, full_name, shown
 from shmarrow.layout.arguments import as_array
 from shmarrow.naming import checked_schema
 from shmarrow.types import DataType, MetadataLike, Schema
@@ -82,17 +82,37 @@ def from_frame(
     columns: Sequence[Any] | None = None,
 ) -> C:
     """A batch or a table from a pandas DataFrame, with the metadata from which pandas restores it."""
+    from shmarrow.build import array
     from shmarrow.build.frames import KEY, check_no_duplicates, read_frame
+    from shmarrow.build.pandas import with_extension
 
     read = read_frame(frame, schema, preserve_index, columns)
     parts = [*read.columns, *read.levels]
-    if schema is not None:
-        check_no_duplicates(read)
-        made = kind.from_pydict({part.name: part.values for part in parts}, schema, metadata)
-        types = [made.schema.field(part.name).type for part in parts]
-    elif parts:
-        made = kind.from_arrays([part.values for part in parts], [part.name for part in parts], None, metadata)
-        types = made.schema.types
-    else:
-        made, types = kind._over(Schema((), metadata), [], len(frame)), []
-    return made.replace_schema_metadata({**(made.schema.metadata or {}), KEY: read.metadata(types)})
+    stored = [with_extension(part.values, array) for part in parts]
+    try:
+        if schema is not None:
+            check_no_duplicates(read)
+            values = {part.name: found for part, (found, _) in zip(parts, stored, strict=True)}
+            made = kind.from_pydict(values, schema, metadata)
+            types = [made.schema.field(part.name).type for part in parts]
+        elif parts:
+            made = kind.from_arrays([found for found, _ in stored], [part.name for part in parts], None, metadata)
+            types = made.schema.types
+        else:
+            made, types = kind._over(Schema((), metadata), [], len(frame)), []
+    except (InvalidArgument, InvalidData, InvalidType) as error:
+        raise _of_index(error, [level.name for level in read.levels]) from None
+    found = made.schema.with_metadata({**(made.schema.metadata or {}), KEY: read.metadata(types)})
+    for i, (_, extension) in enumerate(stored if schema is None else ()):
+        if extension is not None:
+            found = found.set(i, found.field(i).with_metadata(extension))
+    return made._with_schema(found)
+
+
+def _of_index(error: Exception, levels: Sequence[str]) -> Exception:
+    """An error for a column that is a level of an index, which may have no name, in words that say so."""
+    for i, name in enumerate(levels):
+        _, found, text = str(error).partition(f"column {shown(name)}: ")
+        if found:
+            return type(error)(f"{'the index' if len(levels) == 1 else f'level {i} of the index'}: {text}")
+    return error

@@ -25,7 +25,7 @@ from shmarrow.pickling import travels
 from shmarrow.places import cut, places, sorted_places, starts_of
 from shmarrow.states import CLOSE, END, READ, SEQUENTIAL, StateMachine, Turn
 from shmarrow.types import DataType, MetadataLike, Schema, struct, unify_schemas
-from shmarrow.types.schema import as_schema
+from shmarrow.types.schema import as_schema, difference
 
 
 @travels
@@ -80,7 +80,7 @@ class Table(Columns[ChunkedArray]):
             schema, whole = items[0].schema, "the first batch"
         for i, batch in enumerate(items):
             if not batch.schema.equals(schema):
-                raise InvalidType(f"batch {i} has other fields than {whole}:\n{batch.schema}\nexpected\n{schema}")
+                raise InvalidType(f"batch {i} has other fields than {whole}: {difference(batch.schema, schema)}")
         return cls(schema, items)
 
     @classmethod
@@ -406,9 +406,8 @@ class _Batches(RecordBatchReader):
             try:
                 batch = own_batch(next(self._batches), "a shmarrow.RecordBatch")
                 if not batch._schema.equals(self.schema):
-                    raise InvalidType(
-                        f"a batch has other fields than the reader:\n{batch.schema}\nexpected\n{self.schema}"
-                    )
+                    text = difference(batch.schema, self.schema)
+                    raise InvalidType(f"a batch has other fields than the reader: {text}")
             except StopIteration:
                 states.go(END)
                 raise
@@ -542,7 +541,7 @@ def concat_tables(tables: Iterable[Table], promote_options: str = "none") -> Tab
         found = tuple([_in_schema(item, schema) for item in found])
     for i, item in enumerate(found):
         if not item._schema.equals(schema):
-            raise InvalidType(f"table {i} has other fields than the first:\n{item.schema}\nexpected\n{schema}")
+            raise InvalidType(f"table {i} has other fields than the first: {difference(item.schema, schema)}")
     return Table(schema, [batch for item in found for batch in item.batches])
 
 

@@ -300,6 +300,70 @@ def test_a_producer_that_waits_for_another_thread() -> None:
     assert sa.table(pa.RecordBatchReader.from_batches(ONE, batches())).num_rows == 1
 
 
+class Same:
+    """An object that gives the same capsules whenever it is asked."""
+
+    def __init__(self, peer: Any) -> None:
+        self.capsules = peer.__arrow_c_array__()
+
+    def __arrow_c_array__(self, requested_schema: Any = None) -> Any:
+        return self.capsules
+
+
+@pytest.mark.parametrize("read", [sa.array, sa.record_batch])
+def test_a_structure_is_moved_out_of_its_capsule(read: Callable[[Any], Any]) -> None:
+    """Another consumer of the same capsules can neither read nor release it; nor can they read what another has."""
+    gc.collect()
+    before = pa.total_allocated_bytes()
+    peer = pa.StructArray.from_arrays([pa.array([f"{i} is a text" for i in range(10_000)])], ["x"])
+    given = Same(peer)
+    ours = read(given)
+    with pytest.raises(pa.ArrowInvalid, match="released ArrowSchema"):
+        pa.array(given)
+    pointer = ctypes.pythonapi.PyCapsule_GetPointer
+    pointer.restype, pointer.argtypes = ctypes.c_void_p, (ctypes.py_object, ctypes.c_char_p)
+    left = np.frombuffer(ctypes.string_at(pointer(given.capsules[1], b"arrow_array"), ARRAY.itemsize), ARRAY)
+    assert left["release"][0] == 0
+    for again in (sa.array, sa.record_batch):
+        with pytest.raises(sa.InvalidData, match="ArrowSchema is released already; each capsule can be imported once"):
+            again(given)
+    with pytest.raises(sa.InvalidData, match="ArrowArray is released already; each capsule can be imported once"):
+        array_from_capsules(peer.type.__arrow_c_schema__(), given.capsules[1])
+    del peer, given
+    gc.collect()
+    assert ours.to_pylist()[9_999] == {"x": "9999 is a text"}
+    del ours
+    gc.collect()
+    assert pa.total_allocated_bytes() == before
+    taken = Same(pa.array([{"x": 1}]))
+    assert pa.array(taken).to_pylist() == [{"x": 1}]
+    with pytest.raises(sa.InvalidData, match="released already"):
+        read(taken)
+
+
+def test_one_thread_gets_the_structure_of_a_capsule() -> None:
+    peer = pa.array(list(range(100)))
+    for _ in range(200):
+        array = peer.__arrow_c_array__()[1]
+        ready, found, refused = threading.Barrier(4), [], []  # type: ignore[var-annotated]
+
+        def read(array: Any = array, ready: Any = ready, found: Any = found, refused: Any = refused) -> None:
+            type = pa.int64().__arrow_c_schema__()
+            ready.wait(10)
+            try:
+                found.append(array_from_capsules(type, array))
+            except sa.InvalidData as error:
+                refused.append(error)
+
+        threads = [threading.Thread(target=read) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(10)
+        assert (len(found), len(refused)) == (1, 3)
+        assert found[0].to_pylist() == list(range(100))
+
+
 def test_a_forked_child_can_read_arrays_but_not_the_stream() -> None:
     reader = sa.RecordBatchReader.from_stream(counting([], 5))
     batch = next(reader)
@@ -375,6 +439,8 @@ else:
 _new = ctypes.pythonapi.PyCapsule_New
 _new.restype = ctypes.py_object
 _new.argtypes = (ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p)
+NOTHING = ctypes.cast(ctypes.CDLL(None).getppid, ctypes.c_void_p).value or 0
+"""A compiled function that takes what it is called with and does nothing: the release callback of these structures."""
 KEPT: list[Any] = []
 """What the structures refer to, and the names of capsules."""
 
@@ -391,11 +457,11 @@ def pointers(*addresses: int) -> int:
 
 
 def schema(format: bytes | None, children: Any = (), **changes: int) -> int:
-    """An ``ArrowSchema`` by hand; nothing is called to release it, as the capsule has no destructor."""
+    """An ``ArrowSchema`` by hand."""
     made = np.zeros(1, SCHEMA)
     made["format"] = 0 if format is None else at(format + b"\0")
     made["name"] = at(b"x\0")
-    made["flags"], made["release"] = 2, 1
+    made["flags"], made["release"] = 2, NOTHING
     made["n_children"], made["children"] = len(children), pointers(*children)
     for name, value in changes.items():
         made[name] = value
@@ -405,7 +471,7 @@ def schema(format: bytes | None, children: Any = (), **changes: int) -> int:
 def array(length: int, parts: Any, children: Any = (), **changes: int) -> int:
     """An ``ArrowArray`` by hand; buffers are bytes, or None."""
     made = np.zeros(1, ARRAY)
-    made["length"], made["null_count"], made["release"] = length, 0, 1
+    made["length"], made["null_count"], made["release"] = length, 0, NOTHING
     made["n_buffers"] = len(parts)
     made["buffers"] = pointers(*[0 if data is None else at(data) for data in parts])
     made["n_children"], made["children"] = len(children), pointers(*children)
@@ -415,8 +481,10 @@ def array(length: int, parts: Any, children: Any = (), **changes: int) -> int:
 
 
 def capsule(address: int, name: bytes) -> Any:
+    """A capsule with a copy of a structure, as reading it moves it out."""
+    kind = {b"arrow_schema": SCHEMA, b"arrow_array": ARRAY, b"arrow_array_stream": STREAM}[name]
     KEPT.append(name)
-    return _new(address, name, None)
+    return _new(at(ctypes.string_at(address, kind.itemsize)), name, None)
 
 
 def read(type: int, values: int) -> Any:

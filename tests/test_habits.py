@@ -207,7 +207,7 @@ WRONG |= {
     "batches with other fields": (
         lambda: sa.concat_batches([BATCH, sa.record_batch({"b": [1]})]),
         sa.InvalidType,
-        "batch 1 has other fields than the first batch:\nb: int64\nexpected\na: int64",
+        "batch 1 has other fields than the first batch: missing: column 'a'; not expected: column 'b'",
     ),
 }
 

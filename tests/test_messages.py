@@ -296,7 +296,7 @@ CALLS: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     "other fields": (
         lambda: writer().write(sa.record_batch({"z": [1]})),
         T,
-        "the batch has other fields than the writer's schema:\nz: int64\nexpected\na: int64\nid: int64",
+        "the batch does not fit the writer's schema: missing: columns 'a', 'id'; not expected: column 'z'",
     ),
     "schema as a dict": (
         lambda: sa.ipc.new_file(io.BytesIO(), {"a": "int8"}),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import decimal
 import json
+import uuid
 from typing import Any
 
 import numpy as np
@@ -75,6 +76,16 @@ FRAMES: dict[str, Any] = {
     "arrow-backed multi-index": rows(pd.MultiIndex.from_arrays([pd.Index([1, 2], dtype="int64[pyarrow]"), ["a", "b"]])),
     "index like a column": pd.DataFrame({"k": [1, 2], "__index_level_0__": [3, 4]}, index=pd.Index([1, 5], name="k")),
     "equal names": pd.DataFrame([[1, 2.5], [3, 4.5]], columns=["a", "a"]),
+    "equal names, other dtypes": pd.DataFrame([[1, "z", 2.5], [3, "y", 4.5]], columns=["a", "a", "a.1"]),
+    "equal names and an index": pd.DataFrame([[1, "z"], [3, "y"]], columns=[7, 7], index=pd.Index([5, 6], name="a")),
+    "uuids": pd.DataFrame({"u": [uuid.UUID(int=1), None]}),
+    "periods and intervals": pd.DataFrame({
+        "p": pd.period_range("2020", periods=3, freq="Y").to_series().reset_index(drop=True),
+        "q": pd.PeriodIndex(["2020-01", None, "2021-03"], freq="M"), "i": pd.interval_range(0, 3),
+        "f": pd.arrays.IntervalArray.from_tuples([(0.5, 1.5), None, (2, 3)], closed="left"),
+    }),
+    "periods as index": rows(pd.period_range("2020", periods=2, freq="D")),
+    "intervals as index": rows(pd.interval_range(pd.Timestamp("2020-01-01"), periods=2, name="i")),
     "nothing": pd.DataFrame(),
     "no rows": pd.DataFrame({"a": np.array([], "i4"), "s": pd.Series([], dtype="str")}),
     "no columns": pd.DataFrame(index=pd.RangeIndex(3)),
@@ -104,7 +115,13 @@ def test_a_frame_comes_back_as_it_was(name: str) -> None:
     EQUAL(sa.Table.from_batches([sa.record_batch(frame)] * 2).slice(0, len(frame)).to_pandas(), frame)
 
 
-PYARROW_REFUSES = {"equal names", "arrow-backed", "decimals as index"}
+PYARROW_REFUSES = {
+    "equal names",
+    "equal names, other dtypes",
+    "equal names and an index",
+    "arrow-backed",
+    "decimals as index",
+}
 OTHER_INDEX = {"nullable index", "arrow-backed index", "arrow-backed multi-index"}
 """Where pyarrow restores the values but not their dtype."""
 
@@ -125,6 +142,39 @@ def test_what_does_not_come_back_is_text() -> None:
     """pyarrow makes True of the label False, and refuses categories."""
     for labels in ([True, False], ["a", 1], pd.CategoricalIndex(["a", "b"])):
         assert sa.table(grid(labels)).to_pandas().columns.tolist() == [str(label) for label in labels]
+
+
+def test_columns_of_one_name_keep_their_dtypes() -> None:
+    frame = FRAMES["equal names, other dtypes"]
+    for made in (sa.table(frame), sa.record_batch(frame)):
+        plain = made.to_pandas(ignore_metadata=True)
+        assert plain.dtypes.tolist() == frame.dtypes.tolist()
+        assert plain.columns.tolist() == ["a", "a", "a.1"]
+        backed = made.to_pandas(arrow_backed=True)
+        assert [dtype.pyarrow_dtype for dtype in backed.dtypes] == [pa.int64(), pa.large_string(), pa.float64()]
+        assert backed.columns.tolist() == ["a", "a", "a.1"]
+        categories = made.to_pandas(categories=["a"]).dtypes.tolist()
+        assert [dtype == "category" for dtype in categories] == [True, True, False]
+
+
+def test_periods_and_intervals_are_stored_as_pandas_stores_them() -> None:
+    for name in ("periods and intervals", "periods as index", "intervals as index"):
+        ours, theirs = sa.table(FRAMES[name]).to_pyarrow(), pa.Table.from_pandas(FRAMES[name])
+        assert ours.schema.equals(theirs.schema)
+        assert all(ours[column].combine_chunks() == theirs[column].combine_chunks() for column in ours.column_names)
+    for column in ("p", "i"):
+        with pytest.raises(sa.InvalidType, match="or pass a DataFrame, which keeps them"):
+            sa.array(FRAMES["periods and intervals"][column])
+
+
+def test_what_a_frame_cannot_store_is_said_to_be_the_index() -> None:
+    for frame, where in (
+        (rows([1, "x"]), "^the index: no single type"),
+        (rows([[1, 2], ["a", object()]]), "^level 1 of the index: "),
+        (pd.DataFrame({"__index_level_0__": [1, "x"]}), "^column '__index_level_0__': no single type"),
+    ):
+        with pytest.raises(sa.InvalidType, match=where):
+            sa.table(frame)
 
 
 def test_attributes_and_other_metadata() -> None:
@@ -199,6 +249,40 @@ def test_numbers_of_a_mapped_file_stay_where_they_are(tmp_path: Any) -> None:
     assert frame["f"].sum() == 499500.0  # the frame keeps the mapping
 
 
+def test_a_writable_frame_has_private_pages_of_a_mapped_file(tmp_path: Any) -> None:
+    count = 100_000
+    source = sa.table({
+        "i": np.arange(count), "f": np.arange(count, dtype="f4"), "t": np.arange(count).astype("M8[us]"),
+        "z": sa.array(np.arange(count).astype("M8[us]"), sa.timestamp("us", "UTC")), "n": [None, 1.5] * (count // 2),
+        "c": sa.array(["a", "b"] * (count // 2)).dictionary_encode(), "k": np.arange(count) % 2 == 0,
+    })  # fmt: skip
+    with sa.ipc.new_file(tmp_path / "x", source.schema) as writer:
+        writer.write_table(source)
+    with sa.ipc.open_file(tmp_path / "x") as reader:
+        batch = reader.get_batch(0)
+        before = batch.slice(0, 3).to_pylist()
+        for made in (batch, reader.read_all()):
+            frame = made.to_pandas(writable=True)
+            numbers = frame["i"].to_numpy()
+            for name in frame:
+                frame.loc[0, name] = frame.loc[1, name]
+            frame["f"] *= 2
+            assert [frame.loc[0, name] for name in "itznck"] == [frame.loc[1, name] for name in "itznck"]
+            assert frame["f"].tolist()[:3] == [2.0, 2.0, 4.0]
+            assert numbers[0] == 1
+            assert address(frame["i"]) == address(numbers)
+            assert batch.slice(0, 3).to_pylist() == before
+        series = batch["i"].to_pandas(writable=True)
+        series[0] = 5
+        assert (series[0], batch["i"][0]) == (5, 0)
+        backed = batch.to_pandas(arrow_backed=True, writable=True)
+        backed.loc[0, "i"] = 7
+        assert (backed.loc[0, "i"], batch["i"][0]) == (7, 0)
+    small = sa.table(FRAMES["numbers"])
+    EQUAL(small.to_pandas(writable=True), FRAMES["numbers"])
+    EQUAL(sa.table(FRAMES["multi-index"]).to_pandas(writable=True), FRAMES["multi-index"])
+
+
 def test_what_is_copied_is_refused_where_a_copy_is_not_wanted() -> None:
     for values in ([1, None], [True]):
         with pytest.raises(sa.CopyRequired, match="pandas needs a copy"):
@@ -248,12 +332,15 @@ def test_every_type_becomes_what_pyarrow_makes_of_it() -> None:
 
 def test_extension_types_become_what_their_storage_does() -> None:
     batch = sa.record_batch({
-        "u": sa.array([b"1" * 16, None], sa.uuid()), "b": sa.array([True, False], sa.bool8()),
+        "u": sa.array([b"1" * 16, None], sa.uuid()),
+        "s": sa.array([{"u": b"1" * 16}, None], sa.struct({"u": sa.uuid()})),
+        "b": sa.array([True, False], sa.bool8()),
         "j": sa.array(["{}", None], sa.json_(sa.string())),
         "t": sa.array([[1, 2], [3, 4]], sa.fixed_shape_tensor(sa.int8(), [2])),
     })  # fmt: skip
     frame = batch.to_pandas()
-    assert frame["u"].tolist() == [b"1" * 16, None]
+    assert frame["u"].tolist() == [uuid.UUID(bytes=b"1" * 16), None]
+    assert frame["s"].tolist() == [{"u": b"1" * 16}, None]  # where pyarrow has no UUIDs
     assert frame["b"].dtype == bool
     assert frame["j"].dtype == "str"
     assert [row.tolist() for row in frame["t"]] == [[1, 2], [3, 4]]
@@ -286,7 +373,8 @@ def test_options() -> None:
     indexed = sa.table(FRAMES["multi-index"])
     assert indexed.to_pandas(ignore_metadata=True).columns.tolist() == ["a", "k", "__index_level_1__"]
     for options, match in (
-        ({"self_destruct": True}, "to_pandas has no option 'self_destruct'; expected some of categories, "),
+        ({"self_destruct": True}, "to_pandas has no option 'self_destruct'; expected one or more of categories, "),
+        ({"dtype_backend": "pyarrow"}, "no option 'dtype_backend'; arrow_backed=True gives"),
         ({"arrow_backed": True, "types_mapper": None}, "one or the other"),
         ({"types_mapper": 3}, "with the options given: TypeError"),
     ):

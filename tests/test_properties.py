@@ -81,7 +81,8 @@ def by_peer(call: Any) -> Any:
 
 
 COLUMNS = own.columns()
-WITH_PEER = COLUMNS.filter(lambda column: has_peer(column[0]))
+# A C string ends at a NUL character, so no name with one leaves through the C data interface.
+WITH_PEER = COLUMNS.filter(lambda column: has_peer(column[0]) and "\0" not in str(column[0]))
 
 # --- in and out --------------------------------------------------------------------------------------------------
 

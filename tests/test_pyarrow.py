@@ -449,6 +449,8 @@ def test_types_without_a_factory_in_pyarrow(type: Any) -> None:
     assert str(theirs.type.value_type) == str(type)
     assert (len(theirs), theirs.null_count) == (3, 3)
     assert sa.Array.from_pyarrow(theirs).type == sa.list_(type)
+    with pytest.raises(sa.Unsupported, match=f"pyarrow has no type for .*{type}"):
+        sa.nulls(3, type).to_pyarrow()
 
 
 @pytest.mark.parametrize(

@@ -124,11 +124,10 @@ def test_what_has_no_kind_is_refused(store: sa.Store) -> None:
     assert store.names() == []
 
 
-def test_a_frame_of_polars_is_refused_and_the_way_said(store: sa.Store) -> None:
+def test_a_frame_of_polars_becomes_a_table(store: sa.Store) -> None:
     pl = pytest.importorskip("polars")
-    with pytest.raises(sa.InvalidType, match=r"put shmarrow.table\(frame\) instead"):
-        store.put("x", pl.DataFrame({"a": [1]}))
-    assert store.names() == []
+    store.put("x", pl.DataFrame({"a": [1, None]}))
+    assert store.get("x").to_pydict() == {"a": [1, None]}
 
 
 def test_nothing_is_copied_when_it_is_had(where: str) -> None:

@@ -134,7 +134,7 @@ def test_after_an_exception_nothing_is_published(make: Any, tmp_path: Path, shm_
         writer.write(batch)
         raise KeyError
     assert not sink.closed
-    with pytest.raises(sa.InvalidData, match="cut"):
+    with pytest.raises(sa.InvalidData, match=r"truncated|expected an Arrow"):
         sa.ipc.open_file(sink.getvalue() if make is sa.ipc.new_file else b"ARROW1\0\0" + sink.getvalue())
 
 

@@ -8,6 +8,7 @@ Rules kept here:
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from functools import cache
 from typing import Any
@@ -68,8 +69,42 @@ def values_of(obj: Any, build: Callable[..., Any], read: Callable[[Any], Any]) -
 
 
 _REFUSED = {
-    "PeriodDtype": "call .to_timestamp()",
-    "IntervalDtype": "make a struct of .left and .right",
+    "PeriodDtype": "call .to_timestamp(), or pass a DataFrame, which keeps them",
+    "IntervalDtype": "make a struct of .left and .right, or pass a DataFrame, which keeps them",
+}
+
+
+def with_extension(values: Any, build: Callable[..., Any]) -> tuple[Any, dict[str, str] | None]:
+    """Values as a column of a frame, and the metadata of its field; periods and intervals as pandas stores them.
+
+    pandas has extension types of its own for both, over integers and over structs. They are read by their names alone.
+    """
+    write = _STORED.get(getattr(values, "dtype", None).__class__.__name__)
+    if write is None:
+        return values, None
+    array, name, parameters = write(values, build)
+    return array, {"ARROW:extension:name": name, "ARROW:extension:metadata": json.dumps(parameters)}
+
+
+def _periods(values: Any, build: Callable[..., Any]) -> tuple[Any, str, dict[str, str]]:
+    found = getattr(values, "array", values)
+    ordinals = build(np.ma.MaskedArray(found.asi8, np.asarray(values.isna()), copy=False), types.int64())
+    return ordinals, "pandas.period", {"freq": str(values.dtype)[len("period[") : -1]}
+
+
+def _intervals(values: Any, build: Callable[..., Any]) -> tuple[Any, str, dict[str, str]]:
+    found = getattr(values, "array", values)
+    ends = [build(end, from_pandas=True) for end in (found.left, found.right)]
+    missing = np.asarray(values.isna())
+    fields = [types.field(name, end.type) for name, end in zip(("left", "right"), ends, strict=True)]
+    validity, nulls = validity_of(~missing if missing.any() else None)
+    array = make_array(types.struct(fields), len(values), [validity], nulls, 0, ends)
+    return array, "pandas.interval", {"subtype": str(ends[0].type), "closed": values.dtype.closed}
+
+
+_STORED: dict[str, Callable[..., tuple[Any, str, dict[str, str]]]] = {
+    "PeriodDtype": _periods,
+    "IntervalDtype": _intervals,
 }
 
 

@@ -60,6 +60,8 @@ class Consumer:
     rules: tuple[Rule, ...]
     extensions: frozenset[str] = frozenset()
     """Names of the extension types that it knows; of others it gets the storage."""
+    nested_extensions: bool = True
+    """Whether it knows them within other types too."""
     unique_names: bool = False
     """Whether columns, and fields of a struct, have to have different names."""
     some_column: bool = False
@@ -301,6 +303,8 @@ CONSUMERS: dict[str, Consumer] = {
             _INTERVALS,
             _UNIONS,
         ),
+        extensions=frozenset({"arrow.uuid"}),
+        nested_extensions=False,
         distinct=True,
     ),
     "parquet": Consumer(

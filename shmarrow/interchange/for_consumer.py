@@ -49,7 +49,8 @@ class Casting(NamedTuple):
             If the consumer has nothing for it, or only something that loses values and was not asked for.
         """
         if isinstance(type, ExtensionType):
-            if type.extension_name in self.consumer.extensions:
+            known = type.extension_name in self.consumer.extensions
+            if known and (self.consumer.nested_extensions or not inside):
                 return Stages(type, type, type)
             if type.extension_name == "arrow.bool8":
                 return Stages(*[types.bool_()] * 3)

@@ -111,17 +111,20 @@ def schema_for_consumer(self: Schema, name: str, *, lossy: str | Iterable[str] =
 # --- pandas -----------------------------------------------------------------------------------------------------
 
 
-def array_to_pandas(self: Any, *, arrow_backed: bool = False, **options: Any) -> pd.Series:
+def array_to_pandas(self: Any, *, arrow_backed: bool = False, writable: bool = False, **options: Any) -> pd.Series:
     """The values as a ``pandas.Series``, through pyarrow.
 
-    Integers, floats, timestamps and durations without nulls, in one chunk, lie in the same memory, which is read-only:
-    copy the series before you assign into it. All others are copied: nulls make floats of integers, truth values take
-    a byte each, text becomes pandas' own.
+    Integers, floats, timestamps and durations without nulls, in one chunk, are used in place and are read-only unless
+    ``writable`` is True. Everything else is copied: integers with nulls become floats, booleans take a byte each, text
+    becomes pandas' own.
 
     Parameters
     ----------
     arrow_backed : bool
         True gives a series of dtype ``pandas.ArrowDtype``, which keeps type and nulls, and copies nothing.
+    writable : bool
+        True gives values that can be assigned to, which nobody else sees; numbers of a mapped object are in private
+        pages of it, so only the pages that are written cost memory. See :meth:`Array.to_numpy`.
     **options
         Options of ``pyarrow.Array.to_pandas``, such as ``zero_copy_only`` or ``strings_to_categorical``.
 
@@ -146,18 +149,18 @@ def array_to_pandas(self: Any, *, arrow_backed: bool = False, **options: Any) ->
     """
     from shmarrow.interchange.pandas import series
 
-    made: pd.Series = series(self, arrow_backed, options)
+    made: pd.Series = series(self, arrow_backed, writable, options)
     return made
 
 
 def columns_to_pandas(
-    self: Any, *, arrow_backed: bool = False, ignore_metadata: bool = False, **options: Any
+    self: Any, *, arrow_backed: bool = False, ignore_metadata: bool = False, writable: bool = False, **options: Any
 ) -> pd.DataFrame:
     """The rows as a ``pandas.DataFrame``, through pyarrow.
 
-    Columns of integers, floats, timestamps and durations without nulls, in one batch, lie in the same memory, which is
-    read-only: replace such a column, or copy the frame, before you assign into it. All others are copied: nulls make
-    floats of integers, truth values take a byte each, text becomes pandas' own, and several batches are put together.
+    Columns of integers, floats, timestamps and durations without nulls, in one batch, are used in place and are
+    read-only unless ``writable`` is True. Everything else is copied: integers with nulls become floats, booleans take a
+    byte each, text becomes pandas' own, and several batches are put together.
 
     Parameters
     ----------
@@ -166,6 +169,10 @@ def columns_to_pandas(
     ignore_metadata : bool
         True leaves out what the schema's metadata say of index, labels and dtypes, as :meth:`from_pandas` wrote them;
         every column stays a column.
+    writable : bool
+        True gives a frame that can be assigned to, which nobody else sees; columns of numbers of a mapped object are in
+        private pages of it, so only the pages that are written cost memory. Columns with a time zone, categories and
+        other dtypes of pandas' own are copied.
     **options
         Options of ``pyarrow.Table.to_pandas``, such as ``zero_copy_only`` or ``strings_to_categorical``; unlike there,
         ``split_blocks`` is True unless given, as blocks of several columns are copies.
@@ -198,7 +205,7 @@ def columns_to_pandas(
     """
     from shmarrow.interchange.pandas import frame
 
-    made: pd.DataFrame = frame(self, arrow_backed, ignore_metadata, options)
+    made: pd.DataFrame = frame(self, arrow_backed, ignore_metadata, writable, options)
     return made
 
 

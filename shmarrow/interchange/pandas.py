@@ -36,32 +36,112 @@ def pandas() -> Any:
     return module
 
 
-def series(column: Any, arrow_backed: bool, options: dict[str, Any]) -> Any:
+def series(column: Any, arrow_backed: bool, writable: bool, options: dict[str, Any]) -> Any:
     """An array or a chunked array as a ``pandas.Series``."""
     options = _checked(options, arrow_backed)
-    made = column.for_consumer("pandas").to_pyarrow()
-    return _converted(lambda: made.to_pandas(**options), options, False)
+    cast = column.for_consumer("pandas")
+    made = cast.to_pyarrow()
+    result = _converted(lambda: made.to_pandas(**options), options, False)
+    own = _writable(cast, result) if writable else None
+    return result if own is None else own
 
 
-def frame(rows: Any, arrow_backed: bool, ignore_metadata: bool, options: dict[str, Any]) -> Any:
+def frame(rows: Any, arrow_backed: bool, ignore_metadata: bool, writable: bool, options: dict[str, Any]) -> Any:
     """A record batch or a table as a ``pandas.DataFrame``."""
     options = {"split_blocks": True, **_checked(options, arrow_backed)}
     cast = rows.for_consumer("pandas")
+    names = cast.schema.names
+    unique = _unique(names)
     made = cast.to_pyarrow()
-    if ignore_metadata or KEY not in (cast.schema.metadata or {}):
-        made = made.replace_schema_metadata(None)  # which is parsed even where it is not used
-        return _converted(lambda: made.to_pandas(**options), options, False)
-    if "types_mapper" in options:
-        return _converted(lambda: made.to_pandas(**options), options, True)
-    return _converted(lambda: _restored(made, cast.schema, options), options, True)
+    if unique != names:  # pyarrow finds dtypes and categories by name
+        made = made.rename_columns(unique)
+        if "categories" in options:
+            wanted = set(options["categories"] or ())
+            options["categories"] = [new for new, name in zip(unique, names, strict=True) if name in wanted]
+    text = None if ignore_metadata else (cast.schema.metadata or {}).get(KEY)
+
+    def convert() -> Any:
+        if text is None:
+            plain = made.replace_schema_metadata(None)  # which is parsed even where it is not used
+            result = plain.to_pandas(**options)
+            result.columns = result.columns if unique == names else names
+            index: list[Any] = []
+        else:
+            described = json.loads(text)
+            index = [each for each in described["index_columns"] if isinstance(each, str)]
+            if unique != names:
+                _rename(described, names, unique)
+            result = _restored(made, cast.schema, described, index, options)
+        columns = [i for i, name in enumerate(unique) if name not in index] if writable else ()
+        for place, i in enumerate(columns):
+            own = _writable(cast.column(i), result.iloc[:, place])
+            if own is not None:
+                result.isetitem(place, own)
+        return result
+
+    return _converted(convert, options, text is not None)
+
+
+def _unique(names: list[str]) -> list[str]:
+    """The same names, where later ones that stand there already are changed."""
+    if len(set(names)) == len(names):
+        return names
+    taken, seen, found = set(names), set(), []
+    for name in names:
+        new, number = name, 1
+        while new in seen or (new != name and new in taken):
+            new, number = f"{name}.{number}", number + 1
+        seen.add(new)
+        found.append(new)
+    return found
+
+
+def _rename(described: Any, names: list[str], unique: list[str]) -> None:
+    """Let metadata name the fields as they are called now; what pandas calls them stays."""
+    left: dict[str, list[str]] = {}
+    for name, new in zip(names, unique, strict=True):
+        left.setdefault(name, []).append(new)
+    for entry in described["columns"]:
+        new_names = left.get(entry.get("field_name", entry["name"]))
+        if new_names:
+            entry["field_name"] = new_names.pop(0)
+    described["columns"] += [
+        {"name": name, "field_name": new, "pandas_type": "object", "numpy_type": "object", "metadata": None}
+        for name, new_names in left.items()
+        for new in new_names
+    ]
+
+
+def _writable(column: Any, made: Any) -> Any:
+    """The values of a series in memory that nobody else sees; None where they are that already.
+
+    Parameters
+    ----------
+    column : Array or ChunkedArray
+        The column that it was made of.
+    made : pandas.Series
+        What pyarrow made of it. What is in several chunks was copied, and Arrow-backed values are replaced when they
+        are assigned to.
+    """
+    module = pandas()
+    chunks = getattr(column, "chunks", [column])
+    dtype = made.dtype
+    if len(chunks) != 1 or isinstance(dtype, module.ArrowDtype):
+        return None
+    if not isinstance(dtype, np.dtype):
+        return made.copy()
+    if dtype.kind not in "iufmM" or column.null_count:
+        return None
+    values = chunks[0].to_numpy(False, writable=True)
+    return module.Series(values, made.index, name=made.name, copy=False) if values.dtype == dtype else None
 
 
 def _checked(options: dict[str, Any], arrow_backed: bool) -> dict[str, Any]:
     unknown = sorted(set(options) - OPTIONS)
     if unknown:
-        raise InvalidArgument(
-            f"to_pandas has no option {shown(unknown[0])}; expected some of {', '.join(sorted(OPTIONS))}"
-        )
+        known = f"expected one or more of {', '.join(sorted(OPTIONS))}"
+        hint = "arrow_backed=True gives Arrow-backed columns" if unknown[0] == "dtype_backend" else known
+        raise InvalidArgument(f"to_pandas has no option {shown(unknown[0])}; {hint}")
     module = pandas()
     if not arrow_backed:
         return options
@@ -94,11 +174,23 @@ def _converted(convert: Callable[[], Any], options: dict[str, Any], described: b
 # --- what pyarrow does not restore ------------------------------------------------------------------------------
 
 
-def _restored(made: Any, schema: Schema, options: dict[str, Any]) -> Any:
-    """The frame that the metadata describe, with all Arrow-backed columns and all dtypes of the index."""
+def _restored(made: Any, schema: Schema, described: Any, index: list[str], options: dict[str, Any]) -> Any:
+    """The frame that the metadata describe, with all Arrow-backed columns and all dtypes of the index.
+
+    Parameters
+    ----------
+    made : pyarrow.RecordBatch or pyarrow.Table
+        The rows.
+    schema : Schema
+        The schema that they had, with other metadata that go along.
+    described : dict
+        The metadata of pandas.
+    index : list of str
+        The fields that are levels of the index.
+    """
     module = pandas()
-    described = json.loads((schema.metadata or {})[KEY])
-    index = [each for each in described["index_columns"] if isinstance(each, str)]
+    if "types_mapper" in options:
+        return _with_metadata(made, schema, described).to_pandas(**options)
     entries = {entry.get("field_name", entry["name"]): entry for entry in described["columns"]}
     columns: list[int] = []
     levels: dict[str, Any] = {}
@@ -116,10 +208,7 @@ def _restored(made: Any, schema: Schema, options: dict[str, Any]) -> Any:
             table = table.set_column(i, field.name, blank)
         if backed:
             entry["numpy_type"] = "object"
-    if not columns and not levels:
-        return made.to_pandas(**options)
-    table = table.replace_schema_metadata({**(schema.metadata or {}), KEY: json.dumps(described)})
-    result = table.to_pandas(**options)
+    result = _with_metadata(table, schema, described).to_pandas(**options)
     for i in columns:
         place = sum(name not in index for name in made.schema.names[:i])
         result.isetitem(place, module.arrays.ArrowExtensionArray(made.column(i)))
@@ -131,3 +220,10 @@ def _restored(made: Any, schema: Schema, options: dict[str, Any]) -> Any:
         else:
             result.index = module.Index(found[0], name=names[0])
     return result
+
+
+def _with_metadata(made: Any, schema: Schema, described: Any) -> Any:
+    """The same rows with metadata of pandas."""
+    if not made.num_columns:  # other metadata would lose the number of rows
+        return made
+    return made.replace_schema_metadata({**(schema.metadata or {}), KEY: json.dumps(described)})

@@ -288,7 +288,8 @@ class Array(LayoutHooks):
 
         Examples
         --------
-        >>> array([1, None, 3]).to_masked_array().sum()
+        >>> import shmarrow as sa
+        >>> sa.array([1, None, 3]).to_masked_array().sum()
         np.int64(4)
         """
         from shmarrow.layout.numpy_forms import masked_array

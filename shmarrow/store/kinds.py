@@ -208,7 +208,7 @@ def storable(value: Any) -> tuple[Any, Kind]:
             _check(value)
             return value, kind
     name = full_name(value)
-    if isinstance(value, RecordBatchReader) or name == "pandas.DataFrame":
+    if isinstance(value, (RecordBatchReader, RecordBatchFileReader)) or name == "pandas.DataFrame":
         return storable(table(value))
     if type(value).__name__ == "RecordBatch" and foreign.has_data(value):
         return storable(foreign.read("record_batch", value))

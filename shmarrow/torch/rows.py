@@ -28,6 +28,7 @@ from shmarrow.segment.location import is_shm
 from shmarrow.store import Store
 from shmarrow.tables import Table
 from shmarrow.types import DataType
+from shmarrow.types.schema import difference
 
 Column = int | str
 
@@ -46,7 +47,7 @@ def table_of(source: Any, names: str | Iterable[str] | None, columns: Iterable[C
     for number, table in enumerate(tables):
         if not table.schema.equals(first):
             raise InvalidType(
-                f"part {number} of the source has other columns than the first one:\n{table.schema}\nexpected\n{first}"
+                f"part {number} of the source has other columns than the first: {difference(table.schema, first)}"
             )
     return Table(first, [batch for table in tables for batch in table.batches if batch.num_rows])
 

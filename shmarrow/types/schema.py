@@ -315,6 +315,38 @@ def schema(fields: Any, metadata: MetadataLike | None = None) -> Schema:
     return found if metadata is None else found.with_metadata(metadata)
 
 
+def difference(found: Schema, expected: Schema) -> str:
+    """In what two schemas that are not equal differ first, as the rest of a message, and what brings them together."""
+    names, wanted = found.names, expected.names
+    if names != wanted:
+        missing = [name for name in wanted if name not in set(names)]
+        extra = [name for name in names if name not in set(wanted)]
+        if missing or extra:
+            return "; ".join(filter(None, [_named("missing", missing), _named("not expected", extra)]))
+        if len(names) != len(wanted):
+            return f"found {counted(len(names), 'column')}, expected {len(wanted)}: a name occurs more than once"
+        at = next(i for i, (name, other) in enumerate(zip(names, wanted, strict=True)) if name != other)
+        text = f"column {at} is {shown(names[at])}, expected {shown(wanted[at])}"
+        return f"{text}; shmarrow.table(data).select(schema.names) puts them in order"
+    differing = [(mine, its) for mine, its in zip(found, expected, strict=True) if mine != its]
+    mine, its = differing[0]
+    more = f" (the first of {len(differing)} that differ)" if len(differing) > 1 else ""
+    if mine.type == its.type:
+        kinds = {True: "nullable", False: "not nullable"}
+        text = f"{kinds[mine.nullable]}, expected {kinds[its.nullable]}"
+    elif str(mine.type) == str(its.type):
+        text = f"{mine.type!r}, expected another one of that name: their parameters or fields differ"
+    else:
+        text = f"{mine.type}, expected {its.type}"
+    return f"column {shown(mine.name)} is {text}{more}; shmarrow.table(data).cast(schema) converts it"
+
+
+def _named(what: str, names: list[str]) -> str:
+    """Column names for messages, the first few of them; empty where there are none."""
+    more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+    return f"{what}: column{'s' * (len(names) > 1)} {', '.join(map(shown, names[:3]))}{more}" if names else ""
+
+
 def as_schema(value: Any) -> Schema | None:
     """A schema of any library as ours; None for anything else."""
     if isinstance(value, Schema):

@@ -15,12 +15,15 @@ from shmarrow.types.nested import (
     DictionaryType,
     FixedSizeListType,
     LargeListType,
+    LargeListViewType,
     ListType,
+    ListViewType,
     MapType,
     StructType,
 )
 from shmarrow.types.primitive import (
     BinaryType,
+    BinaryViewType,
     DateType,
     DecimalType,
     DurationType,
@@ -114,6 +117,22 @@ def _merged(a: Any, b: Any, permissive: bool) -> DataType | None:
             if merge is not None:
                 return merge(first, second)
     return None
+
+
+def same_values(a: DataType, b: DataType) -> bool:
+    """Whether types differ at most in the layout of text, bytes and lists, so that a cast is exact."""
+    return a == b or _plain(a) == _plain(b)
+
+
+def _plain(type: DataType) -> DataType:
+    """A type with the 32-bit layout of its text, bytes and lists, which stands for the others."""
+    if isinstance(type, (BinaryType, LargeBinaryType, BinaryViewType)):
+        return BinaryType(type.text)
+    if isinstance(type, (ListType, LargeListType, ListViewType, LargeListViewType)):
+        return ListType(type.value_field.with_type(_plain(type.value_type)))
+    if isinstance(type, StructType):
+        return StructType([field.with_type(_plain(field.type)) for field in type.fields])
+    return type
 
 
 def _merged_lists(a: Any, b: Any, permissive: bool) -> DataType:

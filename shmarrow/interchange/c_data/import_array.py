@@ -2,8 +2,9 @@
 
 Rules kept here:
 
-* a structure stays in its capsule, and every ndarray over its memory refers to the capsule. So it is released exactly
-  once, by the destructor of the capsule, when the last array, slice or ndarray is gone, on whichever thread that is;
+* a structure is moved out of its capsule into memory of nanoarrow, to which every ndarray over its buffers refers. So
+  it is released exactly once, by compiled code, when the last array, slice or ndarray is gone, on whichever thread that
+  is; another consumer of the same capsule cannot release it before;
 * the memory is somebody else's: it is never written to, and our views of it are read-only;
 * the interface does not say how long buffers are. Their sizes follow from the buffer listing, and those of data from
   the last offset and from the sizes that views bring along. Whatever can be checked is: counts, lengths, NULL;
@@ -29,7 +30,7 @@ from shmarrow.interchange.c_data.import_schema import (
     pointers_at,
     schema_from_capsule,
 )
-from shmarrow.interchange.c_data.structs import ARRAY, pointer
+from shmarrow.interchange.c_data.structs import ARRAY, move
 from shmarrow.layout.listing import LISTING, BufferSpec, bytes_needed
 from shmarrow.layout.making import make_array
 from shmarrow.layout.memory import EMPTY, LONGEST, read_only
@@ -325,7 +326,7 @@ def array_from_capsules(schema: Any, array: Any) -> Array:
     Parameters
     ----------
     schema, array : PyCapsule
-        Named ``arrow_schema`` and ``arrow_array``; what ``__arrow_c_array__`` gives.
+        Named ``arrow_schema`` and ``arrow_array``; what ``__arrow_c_array__`` gives. They are empty afterwards.
 
     Raises
     ------
@@ -333,11 +334,15 @@ def array_from_capsules(schema: Any, array: Any) -> Array:
         If they are no such capsules.
     InvalidData
         If a structure breaks the rules of the C data interface, or of its layout, in a way that can be seen without
-        reading the values. Those are checked by :meth:`Array.validate`.
+        reading the values, or if a capsule has been imported before. Values are checked by :meth:`Array.validate`.
     Unsupported
         If the type is unknown here.
+    MissingExtra
+        If nanoarrow is not installed.
     """
-    made: Array = Importer().array(array, pointer(array, "arrow_array"), field_from_capsule(schema).type)
+    type = field_from_capsule(schema).type
+    owner = move(array, "arrow_array")
+    made: Array = Importer().array(owner, owner._addr(), type)
     return made
 
 
@@ -346,4 +351,6 @@ def batch_from_capsules(schema: Any, array: Any) -> RecordBatch:
 
     Errors within one column come when it is asked for.
     """
-    return batch_at(array, pointer(array, "arrow_array"), schema_from_capsule(schema), Importer())
+    made = schema_from_capsule(schema)
+    owner = move(array, "arrow_array")
+    return batch_at(owner, owner._addr(), made, Importer())

@@ -2,7 +2,7 @@
 
 Rules kept here:
 
-* a structure is read in place, and stays in its capsule, whose destructor releases it;
+* a structure is moved out of its capsule before it is read, and is released with the last object that refers to it;
 * the fields of a schema are read one by one, when they are asked for: a frame with thousands of columns costs no more
   than the columns that are used;
 * pointers cannot be checked, but everything else is: NULL, negative counts, format strings, UTF-8, depth.
@@ -16,7 +16,7 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 from shmarrow.errors import InvalidArgument, InvalidData, InvalidType, LimitExceeded, Unsupported, shown
-from shmarrow.interchange.c_data.structs import DICTIONARY_ORDERED, MAP_KEYS_SORTED, NULLABLE, SCHEMA, pointer
+from shmarrow.interchange.c_data.structs import DICTIONARY_ORDERED, MAP_KEYS_SORTED, NULLABLE, SCHEMA, move
 from shmarrow.types import DataType, DictionaryType, Field, Metadata, Schema
 from shmarrow.types.base import MAX_DEPTH, FrozenMetadata
 from shmarrow.types.descriptors import parse_format, simple_types
@@ -243,18 +243,21 @@ class CFields:
 
 
 def field_from_capsule(capsule: Any) -> Field:
-    """The field that a capsule named ``arrow_schema`` describes.
+    """The field that a capsule named ``arrow_schema`` describes; the capsule is empty afterwards.
 
     Raises
     ------
     InvalidType
         If it is not such a capsule.
     InvalidData
-        If the structure breaks the rules of the C data interface.
+        If the structure breaks the rules of the C data interface, or the capsule has been imported before.
     Unsupported
         If no type has its format string.
+    MissingExtra
+        If nanoarrow is not installed.
     """
-    return _field(pointer(capsule, "arrow_schema"))
+    owner = move(capsule, "arrow_schema")
+    return _field(owner._addr())
 
 
 def type_from_capsule(capsule: Any) -> DataType:
@@ -268,7 +271,8 @@ def schema_from_capsule(capsule: Any) -> Schema:
     Fields are read when they are asked for; errors within one come then. The others are those of
     :func:`field_from_capsule`.
     """
-    return schema_at(capsule, pointer(capsule, "arrow_schema"))
+    owner = move(capsule, "arrow_schema")
+    return schema_at(owner, owner._addr())
 
 
 def schema_at(owner: Any, address: int) -> Schema:

@@ -5,18 +5,19 @@ Rules kept here:
 * structures that are handed out are laid out in numpy memory first and then copied by nanoarrow, whose release
   callbacks are compiled code: a callback written in Python would lose a pending exception, and crash after the
   interpreter has shut down;
-* structures that are handed in stay in the capsule they came in, whose destructor releases them.
+* structures that are handed in are moved out of their capsules, as the specification asks, into memory of nanoarrow,
+  whose compiled code releases them once. A second consumer of the capsule finds them released.
 """
 
 from __future__ import annotations
 
 import ctypes
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
 
-from shmarrow.errors import InvalidArgument, InvalidType, ShmarrowError, full_name
+from shmarrow.errors import InvalidArgument, InvalidData, InvalidType, ShmarrowError, full_name
 from shmarrow.interchange.partner import needed
 
 SCHEMA = np.dtype(
@@ -74,6 +75,55 @@ def pointer(capsule: Any, name: str) -> int:
         return int(_pointer(capsule, name.encode()))
     except (ValueError, TypeError, ctypes.ArgumentError):
         raise InvalidType(f"expected a PyCapsule named {name!r}, found {full_name(capsule)}") from None
+
+
+def move(capsule: Any, name: str) -> Any:
+    """Move a structure out of its capsule.
+
+    Parameters
+    ----------
+    capsule : PyCapsule
+        One with a structure in it, which is then marked as released.
+    name : str
+        ``arrow_schema`` or ``arrow_array``.
+
+    Returns
+    -------
+    nanoarrow.c_schema.CSchema or nanoarrow.c_array.CArray
+        What owns the structure from now on and releases it; its address is ``_addr()``.
+
+    Raises
+    ------
+    InvalidType
+        If it is not a capsule of this name.
+    InvalidData
+        If the structure has been released, or moved by another consumer.
+    MissingExtra
+        If nanoarrow is not installed.
+    """
+    source = pointer(capsule, name)
+    allocate, words = _room(name)
+    made = allocate()
+    at, target = words.from_address(source), words.from_address(made._addr())
+    # Of all threads that import the capsule, also in other libraries, one gets the callback: CPython does not hand over
+    # the GIL between these two lines, neither of which calls a function.
+    release = at[-2]
+    at[-2] = 0
+    if not release:
+        kind = "ArrowSchema" if name == "arrow_schema" else "ArrowArray"
+        raise InvalidData(f"the {kind} is released already; each capsule can be imported once")
+    ctypes.memmove(target, at, ctypes.sizeof(words))
+    target[-2] = release
+    return made
+
+
+@cache
+def _room(name: str) -> tuple[Any, Any]:
+    """What makes room for a structure, and the structure as words; the last two are ``release`` and its data."""
+    new_schema = nanoarrow()._schema.CSchema.allocate
+    if name == "arrow_schema":
+        return new_schema, ctypes.c_uint64 * (SCHEMA.itemsize // 8)
+    return partial(nanoarrow()._array.CArray.allocate, new_schema()), ctypes.c_uint64 * (ARRAY.itemsize // 8)
 
 
 def ask(obj: Any, method: str) -> Any:

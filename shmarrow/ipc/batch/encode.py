@@ -22,6 +22,8 @@ from shmarrow.layout.listing import LISTING, swapped, swapped_views, walk
 from shmarrow.layout.memory import EMPTY
 from shmarrow.layout.primitive import PrimitiveArray
 from shmarrow.types import Metadata, Schema
+from shmarrow.types.schema import difference
+from shmarrow.types.unify import same_values
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -174,7 +176,28 @@ def _below(array: Any) -> Sequence[Any]:
     return values._children  # type: ignore[no-any-return]
 
 
-def check_schema(batch: RecordBatch, schema: Schema) -> None:
-    """A batch that is written has the fields of the writer's schema."""
-    if not batch.schema.equals(schema):
-        raise InvalidType(f"the batch has other fields than the writer's schema:\n{batch.schema}\nexpected\n{schema}")
+def in_schema(batch: RecordBatch, schema: Schema, adapt: bool) -> RecordBatch:
+    """A batch that has the fields of the writer's schema.
+
+    Parameters
+    ----------
+    batch : RecordBatch
+        The batch to write.
+    schema : Schema
+        The writer's.
+    adapt : bool
+        Whether columns of text, bytes and lists in another layout are converted, as the batch comes from a library
+        that chooses the layout; so are fields that may be null and hold none.
+
+    Raises
+    ------
+    InvalidType
+        If the fields differ.
+    InvalidData
+        If there are nulls where the schema allows none, or more text than 32-bit offsets reach.
+    """
+    if batch.schema.equals(schema):
+        return batch
+    if adapt and batch.schema.names == schema.names and all(map(same_values, batch.schema.types, schema.types)):
+        return batch.cast(schema)
+    raise InvalidType(f"the batch does not fit the writer's schema: {difference(batch.schema, schema)}")

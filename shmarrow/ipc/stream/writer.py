@@ -10,8 +10,8 @@ from typing import Any, Self
 import numpy as np
 
 from shmarrow.batch import RecordBatch
-from shmarrow.errors import InvalidData, ShmarrowError
-from shmarrow.ipc.batch.encode import IpcPayload, check_schema, dictionaries_of, encode_batch, encode_dictionary
+from shmarrow.errors import InvalidData, ShmarrowError, full_name
+from shmarrow.ipc.batch.encode import IpcPayload, dictionaries_of, encode_batch, encode_dictionary, in_schema
 from shmarrow.ipc.message.framing import end_of_stream
 from shmarrow.ipc.options import IpcWriteOptions, as_options
 from shmarrow.ipc.schema.encode import encode_schema, schema_message
@@ -93,7 +93,9 @@ class BatchWriter(NotCopied):
         ----------
         data : RecordBatch, Table, RecordBatchReader, or rows of another library
             Rows with the writer's fields. Those of another library come through ``__arrow_c_stream__`` or
-            ``__arrow_c_array__``, and each batch is written before the next one is asked for.
+            ``__arrow_c_array__``, and each batch is written before the next one is asked for. As the other library
+            chooses the layout of text, bytes and lists (polars has string views, pandas large strings), these columns
+            are cast to the writer's, without loss.
 
         Raises
         ------
@@ -142,15 +144,17 @@ class BatchWriter(NotCopied):
                 for batch in table.to_batches(max_chunksize):
                     self._write(batch, None)
             return
+        adapt = not full_name(table).startswith("shmarrow.")
         with rows_of(table) as reader:
             for batch in reader:
                 for piece in batch.to_batches(max_chunksize):
-                    self.write_batch(piece)
+                    with self._turn:
+                        self._write(piece, None, adapt)
 
-    def _write(self, batch: RecordBatch, custom_metadata: MetadataLike | None) -> None:
+    def _write(self, batch: RecordBatch, custom_metadata: MetadataLike | None, adapt: bool = False) -> None:
         self._states.go(WRITE)
-        batch = own_batch(batch, "a shmarrow.RecordBatch")
-        check_schema(batch, self.schema)
+        adapt = adapt or not isinstance(batch, RecordBatch)
+        batch = in_schema(own_batch(batch, "a shmarrow.RecordBatch"), self.schema, adapt)
         metadata = as_metadata(custom_metadata) if custom_metadata is not None else batch.metadata
         try:
             self._write_dictionaries(batch)
