@@ -6,6 +6,7 @@ values.
 
 from __future__ import annotations
 
+import errno
 import glob
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -17,7 +18,16 @@ import numpy as np
 from shmarrow import ipc
 from shmarrow.batch import RecordBatch
 from shmarrow.chunked import ChunkedArray
-from shmarrow.errors import CopyRequired, ExportRefused, InvalidArgument, InvalidType, ObjectNotFound, full_name, shown
+from shmarrow.errors import (
+    CopyRequired,
+    ExportRefused,
+    InvalidArgument,
+    InvalidType,
+    ObjectNotFound,
+    StorageError,
+    full_name,
+    shown,
+)
 from shmarrow.interchange.handles import Handle
 from shmarrow.interchange.torch import partner
 from shmarrow.ipc.file.footer import MAGIC
@@ -160,7 +170,15 @@ def _tensor(column: ChunkedArray, name: str, gathered: bool) -> Any:
     if values.type.layout == "bool":
         return partner().from_numpy(np.array(values.to_numpy(zero_copy_only=False)))
     # What was gathered or combined is new memory, which nobody else sees: no need for another copy to write to.
-    return values.to_torch(writable=not gathered and column.num_chunks == 1)
+    if gathered or column.num_chunks != 1:
+        return values.to_torch(writable=False)
+    try:
+        return values.to_torch()
+    except StorageError as error:
+        if error.errno != errno.ENOMEM:
+            raise
+        # Somebody keeps tens of thousands of batches, each a mapping; more of them are copies, as shuffled ones are.
+        return values.to_torch(writable=False).clone()
 
 
 def row_of(batch: Mapping[str, Any], row: int) -> dict[str, Any]:
