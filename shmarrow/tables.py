@@ -288,6 +288,7 @@ class RecordBatchReader:
     """
 
     schema: Schema
+    for_consumer: Callable[..., RecordBatchReader]
 
     @staticmethod
     def from_batches(schema: Schema, batches: Iterable[RecordBatch]) -> RecordBatchReader:
@@ -336,7 +337,7 @@ class RecordBatchReader:
         if schema is None:
             return reader
         schema = checked_schema(schema)
-        return _Batches(schema, (batch.cast(schema) for batch in reader), reader.close)
+        return mapped_batches(schema, reader, lambda batch: batch.cast(schema), reader.close)
 
     def read_next_batch(self) -> RecordBatch:
         """The next batch.
@@ -428,6 +429,16 @@ class _Batches(RecordBatchReader):
         from shmarrow.display import holding, line
 
         return line("RecordBatchReader", "of batches", *holding(None, None, len(self.schema)), self._states.state)
+
+
+def mapped_batches(
+    schema: Schema,
+    batches: Iterable[RecordBatch],
+    change: Callable[[RecordBatch], RecordBatch],
+    close: Callable[[], None] | None = None,
+) -> RecordBatchReader:
+    """A reader of batches that are changed as they are read; ``close`` is called when it is closed."""
+    return _Batches(schema, map(change, batches), close or (lambda: None))
 
 
 def table(

@@ -59,6 +59,8 @@ def _open_table_doors() -> None:
 
     _give(Table, "__arrow_c_stream__", _table_stream)
     _give(RecordBatchReader, "__arrow_c_stream__", _reader_stream)
+    _Reader: Any = RecordBatchReader
+    _Reader.for_consumer = methods.reader_for_consumer
 
     _open_doors(Table, "table_from_pyarrow", "table_to_pyarrow")
 
@@ -205,6 +207,8 @@ _give(Array, "__arrow_c_array__", _array_capsules)
 _give(RecordBatch, "__arrow_c_array__", _batch_capsules)
 _give(RecordBatch, "__arrow_c_stream__", _batch_stream)
 _give(RecordBatchFileReader, "__arrow_c_stream__", _file_stream)
+_FileReader: Any = RecordBatchFileReader
+_FileReader.for_consumer = methods.reader_for_consumer
 
 
 def _reader(kind: str) -> Callable[[Any], Any]:

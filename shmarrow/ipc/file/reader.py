@@ -14,7 +14,7 @@ Rules kept here:
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from operator import index as as_index
 from typing import TYPE_CHECKING, Any, Self, SupportsIndex
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from shmarrow.ipc.batch.projection import Projection
-    from shmarrow.tables import Table
+    from shmarrow.tables import RecordBatchReader, Table
 
 TRANSITIONS: Transitions = {OPEN: {READ: OPEN, CLOSE: CLOSED}, CLOSED: {CLOSE: CLOSED}}
 """States of a reader, which reads no byte that it could not read again: no error is the end of it."""
@@ -164,6 +164,8 @@ class RecordBatchFileReader:
     position it shares with its parent. A reader over a path or a ``shm:`` name is pickled as that name, and what comes
     out is opened again; others cannot be pickled.
     """
+
+    for_consumer: Callable[..., RecordBatchReader]
 
     def __init__(
         self,
