@@ -109,6 +109,7 @@ class RecordBatch(Columns[Array]):
     """
 
     __slots__ = ("_columns", "_schema", "_source", "metadata", "num_rows")
+    _kind = "record_batch"
 
     from_pyarrow: ClassVar[Callable[[Any], RecordBatch]]
     to_pyarrow: Callable[[], Any]
@@ -116,12 +117,14 @@ class RecordBatch(Columns[Array]):
     def __init__(
         self,
         schema: Schema,
-        num_rows: int,
+        num_rows: int = -1,
         columns: Sequence[Any] | None = None,
         *,
         source: ColumnSource | None = None,
         metadata: MetadataLike | None = None,
     ) -> None:
+        if not isinstance(schema, Schema) or num_rows < 0:
+            raise InvalidType("a batch is made of a schema and a number of rows; shmarrow.record_batch() takes values")
         self._schema = schema
         self.num_rows = num_rows
         self.metadata: Metadata | None = as_metadata(metadata) if metadata else None
@@ -342,7 +345,13 @@ class RecordBatch(Columns[Array]):
     # --- comparing, checking, showing ---
 
     def equals(self, other: Any, check_metadata: bool = False) -> bool:
-        """Same schema, and columns that are equal; on request the metadata too, those of the schema and the batch."""
+        """Same schema, and columns that are equal; on request the metadata too, those of the schema and the batch.
+
+        Raises
+        ------
+        InvalidType
+            If ``other`` is neither a batch nor an object of another library with rows.
+        """
         if check_metadata and isinstance(other, RecordBatch) and (self.metadata or {}) != (other.metadata or {}):
             return False
         return super().equals(other, check_metadata)

@@ -320,8 +320,15 @@ class ChunkedArray:
                 raise type(error)(f"chunk {i}: {error}") from None
 
     def equals(self, other: Any) -> bool:
-        """Same type and same values, whatever the chunks."""
-        if not isinstance(other, ChunkedArray) or self.type != other.type or len(self) != len(other):
+        """Same type and same values, whatever the chunks.
+
+        Raises
+        ------
+        InvalidType
+            If ``other`` is not a chunked array, or a column of another library.
+        """
+        other = foreign.comparable(other, ChunkedArray, "chunked_array")
+        if self.type != other.type or len(self) != len(other):
             return False
         cuts = np.union1d(self._starts, other._starts)
         return all(mine.equals(theirs) for mine, theirs in zip(self.pieces(cuts), other.pieces(cuts), strict=True))

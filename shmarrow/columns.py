@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeVar, overloa
 
 import numpy as np
 
+from shmarrow import foreign
 from shmarrow.errors import CopyRequired, InvalidArgument, InvalidData, InvalidType, counted, not_expected, shown
 from shmarrow.layout.arguments import checked_positions
 from shmarrow.layout.memory import range_of
@@ -43,6 +44,8 @@ class Columns(Generic[Column]):
     __slots__ = ()
     _schema: Schema
     num_rows: int
+    _kind: ClassVar[str]
+    """What reads the rows of another library's objects as one; see :data:`shmarrow.foreign.READERS`."""
     from_pyarrow: ClassVar[Callable[[Any], Any]]
     for_consumer: Callable[..., Self]
     to_pandas: Callable[..., Any]
@@ -504,13 +507,18 @@ class Columns(Generic[Column]):
         return as_dtype(result, dtype, None)
 
     def equals(self, other: Any, check_metadata: bool = False) -> bool:
-        """Same schema and same values; on request the same metadata too. A batch never equals a table."""
+        """Same schema and same values, whatever the batches; on request the same metadata too.
+
+        Raises
+        ------
+        InvalidType
+            If ``other`` is neither of the same class nor an object of another library with rows.
+        """
         if self is other and not len(self._schema):
             return True
+        other = foreign.comparable(other, self.__class__, self._kind)
         return (
-            isinstance(other, Columns)
-            and other.__class__ is self.__class__
-            and self.num_rows == other.num_rows
+            self.num_rows == other.num_rows
             and self._schema.equals(other._schema, check_metadata)
             and all(mine.equals(theirs) for mine, theirs in zip(self.columns, other.columns, strict=True))
         )

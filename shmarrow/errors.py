@@ -81,8 +81,8 @@ class StorageError(ShmarrowError, OSError):
         return str(self.args[1]) if len(self.args) > 1 else super().__str__()
 
 
-class ObjectNotFound(StorageError, FileNotFoundError):
-    """No object of this name."""
+class ObjectNotFound(StorageError, FileNotFoundError, KeyError):
+    """No object of this name; for ``store[name]`` a ``KeyError``, too."""
 
 
 class ObjectExists(StorageError, FileExistsError):

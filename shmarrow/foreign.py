@@ -12,22 +12,32 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from shmarrow.errors import full_name
+from shmarrow.errors import InvalidType, full_name, not_expected
 
 SCHEMA, ARRAY, STREAM = "__arrow_c_schema__", "__arrow_c_array__", "__arrow_c_stream__"
 
 READERS: dict[str, Callable[[Any], Any]] = {}
 """By the name of a class of ours in lower case, what makes one from an object that has the interface."""
 
+_COMPUTE, _AGG = "call .compute() first", "call .agg(...) first"
 _NEXT_STEP = {
     "LazyFrame": "call .collect() first",
-    "LazyGroupBy": "call .agg(...) first",
+    "LazyGroupBy": _AGG,
+    "GroupBy": _AGG,
+    "DataFrameGroupBy": _AGG,
+    "SeriesGroupBy": _AGG,
+    "dask.DataFrame": _COMPUTE,
+    "dask.Series": _COMPUTE,
+    "dask.Array": _COMPUTE,
+    "dask.Bag": _COMPUTE,
+    "pyspark.DataFrame": "call .toArrow() first",
+    "Schema": "a schema has no rows; pass schema.empty_table()",
     "DuckDBPyConnection": "pass what its .sql(...) returns",
     "Dataset": "pass .to_table(), or .scanner().to_reader() to read it batch by batch",
     "Scanner": "pass .to_table(), or .to_reader() to read it batch by batch",
     "ParquetFile": "pass .read()",
 }
-"""What turns objects that only promise data into data, by the names of their classes."""
+"""What turns objects that only promise data into data, by the names of their classes, alone or with the package."""
 
 
 def has_schema(obj: Any) -> bool:
@@ -65,7 +75,28 @@ def read(kind: str, obj: Any) -> Any:
     return READERS[kind](obj)
 
 
+def comparable(obj: Any, kind: Any, name: str) -> Any:
+    """What an ``equals`` compares with: an object of class ``kind``, or one of another library read as one.
+
+    Raises
+    ------
+    InvalidType
+        If it is neither; an object of ours of another kind is not converted.
+    """
+    if isinstance(obj, kind):
+        return obj
+    if has_schema(obj) if name in ("type", "field", "schema") else has_data(obj):
+        return read(name, obj)
+    error = not_expected(f"a shmarrow.{kind.__name__} to compare with", obj)
+    convertible = isinstance(obj, (list, tuple)) or full_name(obj).partition(".")[0] in ("shmarrow", "pandas", "numpy")
+    hint = f"; shmarrow.{name}(...) converts it" if convertible and name not in ("type", "field", "schema") else ""
+    if name == "schema" and hasattr(type(obj), "schema"):
+        hint = "; pass its .schema"
+    raise InvalidType(f"{error}{hint}")
+
+
 def next_step(obj: Any) -> str:
     """What a message adds for an object that has to be asked for its data first; empty for any other."""
-    found = next((_NEXT_STEP[base.__name__] for base in type(obj).__mro__ if base.__name__ in _NEXT_STEP), "")
-    return f"; {found}" if found and not full_name(obj).startswith("shmarrow.") else ""
+    names = [full_name(obj), *[base.__name__ for base in type(obj).__mro__]]
+    found = next((_NEXT_STEP[name] for name in names if name in _NEXT_STEP), "")
+    return f"; {found}" if found else ""

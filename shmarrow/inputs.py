@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from os import PathLike
+from types import GeneratorType
 from typing import Any, TypeVar
+
+import numpy as np
 
 from shmarrow import foreign
 from shmarrow.chunked import ChunkedArray, one_array
 from shmarrow.columns import Columns
 from shmarrow.errors import InvalidArgument, InvalidData, InvalidType, full_name, shown
+from shmarrow.layout import Array
 from shmarrow.layout.arguments import as_array
 from shmarrow.naming import checked_schema
 from shmarrow.types import DataType, MetadataLike, Schema
@@ -43,14 +48,21 @@ def made_from(
         return kind.from_pydict(data, schema, metadata)
     if hasattr(data, "read_all") and isinstance(getattr(data, "schema", None), Schema):
         data = data.read_all()
+    if isinstance(data, (Array, ChunkedArray)) and data.type.layout == "struct":
+        data = kind.from_struct_array(data if kind.__name__ == "Table" else one_array(data))
+    if isinstance(data, GeneratorType):
+        data = list(data)
     frame = full_name(data) == "pandas.DataFrame"
-    if not frame and full_name(data) in ("pandas.Series", "pandas.Index"):
-        raise InvalidType(f"a {full_name(data)} is a single column: give its name, as in {{'name': values}}")
     if not frame and not foreign.has_data(data) and not isinstance(data, Columns):
-        if hasattr(type(data), "schema") or not isinstance(data, Iterable) or foreign.next_step(data):
-            raise InvalidType(
-                f"expected a mapping, arrays, or a data frame, found {full_name(data)}{foreign.next_step(data)}"
-            )
+        if _is_column(data):
+            raise InvalidType(f"a {full_name(data)} is a single column: give its name, as in {{'name': values}}")
+        hint = _instead(data) or foreign.next_step(data)
+        if hint or hasattr(type(data), "schema") or not isinstance(data, Iterable):
+            raise InvalidType(f"expected a mapping, arrays, or a data frame, found {full_name(data)}{hint}")
+        rows = next(filter(_has_columns, data), None) if isinstance(data, (list, tuple)) else None
+        if rows is not None and names is None and schema is None:
+            step = "shmarrow.concat_tables([shmarrow.table(item) for item in items]) makes one table"
+            raise InvalidType(f"expected arrays, found {full_name(rows)} in a {full_name(data)}; {step}")
         return kind.from_arrays(data, names, schema, metadata)
     if names is not None:
         raise InvalidArgument("a data frame has its own names; expected no others")
@@ -62,14 +74,31 @@ def made_from(
         columns = [one_array(column) for column in data.columns]
         found = data if isinstance(data, kind) else kind._over(data.schema, columns, data.num_rows)
     else:
-        found = foreign.read(_KINDS[kind.__name__], data)
+        found = foreign.read(kind._kind, data)
     if schema is not None:
         return found if found.schema.equals(schema, check_metadata=True) else found.cast(schema)
     return found if metadata is None else found.replace_schema_metadata(metadata)
 
 
-_KINDS = {"RecordBatch": "record_batch", "Table": "table"}
-"""What reads the rows of another library's objects, by the class that they become."""
+def _instead(data: Any) -> str:
+    """What to do with something that has no columns, as the end of a message; empty where nothing is known."""
+    if isinstance(data, (str, PathLike)):
+        return "; shmarrow.ipc.open_file(path).read_all() reads an Arrow file"
+    if hasattr(type(data), "read"):
+        return "; shmarrow.ipc.open_file(file).read_all() reads an Arrow file"
+    return ""
+
+
+def _is_column(data: Any) -> bool:
+    """Whether data are the values of one column: an array, a tensor or a series."""
+    if isinstance(data, (Array, ChunkedArray)) or full_name(data) in ("pandas.Series", "pandas.Index"):
+        return True
+    return hasattr(type(data), "__dlpack__") and not isinstance(data, np.ndarray)
+
+
+def _has_columns(item: Any) -> bool:
+    """Whether an item is a data frame, a table or a batch, of any library."""
+    return isinstance(item, Columns) or (hasattr(type(item), "columns") and not isinstance(item, type))
 
 
 def from_frame(

@@ -16,6 +16,7 @@ from shmarrow.errors import (
     shown,
 )
 from shmarrow.types import Field, MetadataLike, Schema
+from shmarrow.types.field import schema_of
 from shmarrow.types.schema import as_schema
 
 T = TypeVar("T")
@@ -137,10 +138,12 @@ def given_fields(
 
 
 def checked_schema(schema: Any) -> Schema:
-    """A schema, of any library; InvalidType for anything else."""
+    """A schema, of any library, or a mapping of names to types; InvalidType for anything else."""
     found = as_schema(schema)
+    if found is None and isinstance(schema, Mapping):
+        return Schema(schema)
     if found is None:
-        raise not_expected("a shmarrow.Schema", schema)
+        raise InvalidType(f"{not_expected('a shmarrow.Schema', schema)}{schema_of(schema)}")
     return found
 
 

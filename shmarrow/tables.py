@@ -6,6 +6,7 @@ Nothing is copied until somebody asks for one array over all chunks.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from types import GeneratorType
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -45,6 +46,7 @@ class Table(Columns[ChunkedArray]):
     """
 
     __slots__ = ("_schema", "_starts", "batches", "num_rows")
+    _kind = "table"
 
     from_pyarrow: ClassVar[Callable[[Any], Table]]
     to_pyarrow: Callable[[], Any]
@@ -479,6 +481,8 @@ def table(
     if own is not None and schema is None:
         names, schema = None, own
     schema = None if schema is None else checked_schema(schema)
+    if isinstance(data, GeneratorType):
+        data = list(data)
     found = _batches_of(data)
     if found is None:
         return made_from(Table, data, names, schema, metadata)
@@ -501,9 +505,7 @@ def _batches_of(data: Any) -> tuple[Schema | None, Sequence[RecordBatch]] | None
         return data.schema, data.batches
     if hasattr(data, "read_all") and isinstance(getattr(data, "schema", None), Schema):
         return data.schema, data.read_all().batches
-    if isinstance(data, (list, tuple)) and data and all(_is_batch(item) for item in data):
-        return None, data
-    return None
+    return (None, data) if isinstance(data, (list, tuple)) and data and all(map(_is_batch, data)) else None
 
 
 def _is_batch(item: Any) -> bool:
@@ -520,7 +522,7 @@ def concat_tables(tables: Iterable[Table], promote_options: str = "none") -> Tab
     Parameters
     ----------
     tables : iterable of Table
-        At least one; the schema's metadata are those of the first.
+        At least one, of any library, or record batches; the schema's metadata are those of the first.
     promote_options : str
         ``"none"`` wants the same fields in all. ``"default"`` and ``"permissive"`` bring them to one schema, as
         :func:`unify_schemas` does: columns are matched by name, and those that a table does not have are null.
@@ -534,10 +536,7 @@ def concat_tables(tables: Iterable[Table], promote_options: str = "none") -> Tab
     InvalidData
         If a value does not fit the common type.
     """
-    found = several(tables, "tables")
-    for item in found:
-        if not isinstance(item, Table):
-            raise not_expected("a list of shmarrow.Table", item)
+    found = tuple(map(_own_table, several(tables, "tables")))
     if not found:
         raise InvalidArgument("expected at least one table")
     if promote_options not in ("none", "default", "permissive"):
@@ -554,6 +553,18 @@ def concat_tables(tables: Iterable[Table], promote_options: str = "none") -> Tab
         if not item._schema.equals(schema):
             raise InvalidType(f"table {i} has other fields than the first: {difference(item.schema, schema)}")
     return Table(schema, [batch for item in found for batch in item.batches])
+
+
+def _own_table(rows: Any) -> Table:
+    """A table or a batch of any library as a table of ours; InvalidType for anything else."""
+    if isinstance(rows, Table):
+        return rows
+    if isinstance(rows, RecordBatch):
+        return Table(rows.schema, [rows])
+    if not foreign.has_data(rows):
+        raise not_expected("a list of shmarrow.Table", rows)
+    made: Table = foreign.read("table", rows)
+    return made
 
 
 def _in_schema(table: Table, schema: Schema) -> Table:
@@ -582,7 +593,7 @@ def concat_batches(recordbatches: Iterable[RecordBatch]) -> RecordBatch:
     if not found:
         raise InvalidArgument("expected at least one record batch")
     whole = Table.from_batches(found)
-    return found[0] if len(found) == 1 else whole.combine_chunks().batches[0]
+    return whole.batches[0] if len(found) == 1 else whole.combine_chunks().batches[0]
 
 
 import_hooks.arrived("tables")

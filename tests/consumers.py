@@ -132,8 +132,8 @@ CONSUMERS = {
         },
         differs={"date64*": "date64 becomes timestamp[ms]"},
         fatal={
-            "decimal32*": "decimals of 32 bits are taken, and end the process when polars exports them again",
-            "decimal64*": "decimals of 64 bits are taken, and end the process when polars exports them again",
+            "decimal32*": "decimals of 32 bits are accepted, but polars aborts the process when it exports them again",
+            "decimal64*": "decimals of 64 bits are accepted, but polars aborts the process when it exports them again",
         },
     ),
     "DuckDB": Consumer(
@@ -165,7 +165,6 @@ CONSUMERS = {
         "arro3-core",
         _arro3,
         "`arro3.core.Table.from_arrow(t)`",
-        differs={"odd-sparse-union-offset": "arro3 drops the offset of sparse unions"},
     ),
 }
 

@@ -52,6 +52,7 @@ def _pyarrow(column: Any) -> Iterator[Use]:
     yield lambda: theirs.validate(full=True)
     yield theirs.to_pylist
     yield lambda: str(theirs)
+    yield lambda: theirs.values.to_pylist()  # of lists, whatever part of them is shown
     yield lambda: theirs.cast(pa.string())
     yield lambda: pc.unique(theirs)
     if "union" not in str(column.type):  # pyarrow aborts where a union lies in a struct with nulls
@@ -119,6 +120,7 @@ def _nanoarrow(column: Any) -> Iterator[Use]:
         return  # nanoarrow.Array() crashes on views, pyarrow's as well: its copy has room for three buffers
     theirs = nanoarrow.Array(column)
     yield theirs.to_pylist
+    yield lambda: [child.to_pylist() for child in theirs.iter_children()]
     yield lambda: str(theirs)
 
 
@@ -180,11 +182,28 @@ def _lying_nulls(count: int) -> Any:
     return sa.array(["a", None, "ccc"])._with(null_count=count)
 
 
+def _tail(name: str) -> Any:
+    """The last slots of children whose first ones lead anywhere, without nulls to explain it."""
+    child = _null_views()._with(null_count=0)
+    child = child._with(
+        buffers=[None, np.roll(child._buffers[1].reshape(3, 16), -1, axis=0).reshape(-1), *child._buffers[2:]]
+    )
+    if name == "lists":
+        array = sa.FixedSizeListArray(sa.list_(child.type, 1), 3, [None], 0, 0, [child])
+    elif name == "structs":
+        array = sa.StructArray(sa.struct([sa.field("x", child.type)]), 3, [None], 0, 0, [child])
+    else:
+        type = sa.sparse_union([sa.field("x", child.type)], [0])
+        array = sa.UnionArray(type, 3, [np.zeros(3, np.uint8)], 0, 0, [child])
+    return array.slice(2)
+
+
 _EXTRA: dict[str, Callable[[], Any]] = {
     "null-views": _null_views,
     "null-text": lambda: _null_text(sa.string()),
     "wild-indices": _wild_indices,
     **{f"null-count-{count}": functools.partial(_lying_nulls, count) for count in (0, 2, 3)},
+    **{f"tail-of-{name}": functools.partial(_tail, name) for name in ("lists", "structs", "unions")},
     "endless-nulls": lambda: sa.nulls(1 << 40),
     "endless-run": lambda: sa.RunEndEncodedArray.from_arrays(sa.array([1 << 40]), sa.array(["x"])),
     "endless-structs": lambda: sa.StructArray(sa.struct([]), 1 << 40, [None], 0),

@@ -410,7 +410,7 @@ def test_batches_of_other_fields() -> None:
         sa.record_batch({"i": np.arange(3), "s": [1, 2, 3]}),
         sa.record_batch({"i": np.arange(3), "other": ["a"] * 3}),
     ):
-        with pytest.raises(sa.InvalidType, match="other fields"):
+        with pytest.raises(sa.InvalidType, match="the batch does not fit the writer's schema: "):
             writer.write(wrong)
     for none in (None, 5, {"i": [1]}, "batch"):
         with pytest.raises(sa.InvalidType, match="expected a"):
@@ -420,7 +420,7 @@ def test_batches_of_other_fields() -> None:
     writer.close()
     assert sa.ipc.open_stream(sink.getvalue()).read_all().num_rows == 100
     with pytest.raises(sa.InvalidType, match="Schema"):
-        sa.ipc.new_stream(sink, {"i": "int64"})
+        sa.ipc.new_stream(sink, ["i"])
 
 
 @pytest.mark.parametrize(

@@ -353,3 +353,32 @@ except sa.MissingExtra as error:
 """
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
     assert (ran.stdout, ran.returncode) == ("True\n", 0), ran.stderr
+
+
+# --- rows of other libraries, and readers -----------------------------------------------------------------------
+
+
+def test_rows_of_any_library_are_a_source(path: str) -> None:
+    pa, pd, pl = map(pytest.importorskip, ("pyarrow", "pandas", "polars"))
+    values = {"x": [1, 2, 3], "even": [False, True, False]}
+    with sa.ipc.open_file(path) as file, sa.ipc.open_file(path) as other:
+        assert len(BatchDataset(file)) == ROWS
+        assert len(BatchDataset(sa.RecordBatchReader.from_batches(other.schema, iter(other)))) == ROWS
+    for source in (pa.table(values), pa.record_batch(values), pd.DataFrame(values), pl.DataFrame(values)):
+        for found in (source, [source]):
+            (batch,) = IterableBatchDataset(found, 4)
+            assert batch["x"].tolist() == values["x"]
+            assert batch["even"].tolist() == values["even"]
+    with pytest.raises(sa.InvalidType, match=r"found polars\.LazyFrame; call \.collect\(\) first"):
+        BatchDataset(pl.LazyFrame(values))
+    with pytest.raises(sa.InvalidType, match=r"found dict; shmarrow\.table\(\.\.\.\) makes a table of values"):
+        BatchDataset(values)
+    with pytest.raises(sa.InvalidType, match="part 1 of the source has other columns than the first: missing: column"):
+        BatchDataset([pa.table({"x": [1]}), pa.table({"y": [1]})])
+
+
+def test_a_file_of_another_format_is_named(tmp_path: Path) -> None:
+    for content, name in ((b"PAR1" + bytes(40), "a Parquet file"), (b"a,b\n1,2\n", "text, such as CSV")):
+        (tmp_path / "x").write_bytes(content)
+        with pytest.raises(sa.InvalidData, match=f"expected an Arrow file or stream, found {name}"):
+            BatchDataset(tmp_path / "x")

@@ -96,7 +96,10 @@ def check_case(case: Case) -> None:
     assert alone.equals(expected.column(0).combine_chunks()), case
     # Not where pyarrow shows the sizes of data buffers too, there are no offsets, or nulls are not UTF-8.
     if not any(word in case.name for word in ("view", "no-offsets-buffer", "null-slots-hold-bytes")):
-        assert {data.address for data in alone.buffers() if data is not None and data.size} <= addresses(array), case
+        shown = [data.address for data in alone.buffers() if data is not None and data.size]
+        if case.name in ("odd-struct-offset", "odd-sparse-union-offset"):  # the children get the offset: bits are moved
+            del shown[0]
+        assert set(shown) <= addresses(array), case
     chunks = pa.chunked_array(sa.chunked_array([array, array[1:]], case.type))
     chunks.validate(full=True)
     assert chunks.equals(pa.chunked_array([alone, alone[1:]])), case

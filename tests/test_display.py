@@ -119,6 +119,19 @@ class Counting:
 ONES = sa.array(np.ones(1000, "int16"))
 
 
+def test_floats_have_the_digits_that_tell_them_apart() -> None:
+    values = [0.1, -1.5, 3.4028235e38, 1e-45, float("nan"), float("-inf")]
+    single = sa.array(values, "float32")
+    assert str(single) == "[0.1, -1.5, 3.4028235e+38, 1e-45, nan, -inf]"
+    assert repr(sa.record_batch({"f": single})).splitlines()[4].strip() == "0.1"
+    assert str(sa.array([0.1, 65504.0], "float16")) == "[0.1, 65504.0]"
+    assert str(sa.array([16777216.0, 1e10], "float32")) == "[16777216.0, 10000000000.0]"
+    assert str(sa.array([[0.1]], sa.list_("float32"))) == "[[0.1]]"
+    assert str(sa.array([0.1, 1 / 3])) == "[0.1, 0.3333333333333333]"
+    back = np.array(str(single)[1:-1].split(", "), "f4")
+    assert np.array_equal(back, single, equal_nan=True)
+
+
 def test_only_shown_columns_are_built() -> None:
     schema = sa.schema({f"c{i}": "int16" for i in range(100_000)})
     source = Counting({})

@@ -258,7 +258,9 @@ def test_metadata_and_nullability_stay() -> None:
 def test_only_what_is_named_may_lose_something() -> None:
     type = sa.struct({"t": sa.timestamp("ns"), "d": sa.decimal256(50, 2)})
     array = sa.array([{"t": 1001, "d": 5}], type)
-    with pytest.raises(sa.InvalidData, match=r"column 'c': .*Spark.*lossy='timestamp' drops fractions"):
+    with pytest.raises(
+        sa.InvalidData, match=r"column 'c': .*Spark.*of us; lossy='decimal256' .*; lossy='timestamp' drops fractions"
+    ):
         sa.record_batch({"c": array}).for_consumer("spark")
     made = array.for_consumer("spark", lossy=["timestamp"])
     assert made.type == sa.struct({"t": sa.timestamp("us"), "d": sa.decimal128(38, 2)})
@@ -316,16 +318,26 @@ def test_extension_types_go_as_their_storage_or_as_what_a_tool_knows() -> None:
     [
         ("oracle", (), sa.InvalidArgument, "expected one of spark, polars, duckdb, pandas, parquet, found 'oracle'"),
         (1, (), sa.InvalidType, "expected the name of a consumer, found int"),
-        ("spark", "bool", sa.InvalidArgument, r"lossy='bool'.*'all', or some of date64, .*timestamp"),
+        ("spark", "bool", sa.InvalidArgument, r"lossy='bool'.*'all', or one or more of date64, .*timestamp"),
+        ("Spark", "timestamps", sa.InvalidArgument, "no kind of type has that name; did you mean 'timestamp'"),
+        ("POLARS", "texts", sa.InvalidArgument, "no kind of type has that name; expected 'all', or one or more of "),
+        ("pandas", "timestamp", sa.InvalidArgument, "pandas takes that without a loss, or not at all; leave lossy out"),
         ("spark", 3, sa.InvalidType, "found int"),
     ],
-    ids=["unknown", "no name", "never lost", "no kinds"],
+    ids=["unknown", "no name", "never lost", "typing error", "no kind", "nothing lost", "no kinds"],
 )
 def test_wrong_arguments(name: Any, lossy: Any, error: type[Exception], match: str) -> None:
     batch = sa.record_batch({"a": [1]})
     for each in (batch, batch.schema, batch["a"], sa.chunked_array([batch["a"]]), sa.Table.from_batches([batch])):
         with pytest.raises(error, match=match):
             each.for_consumer(name, lossy=lossy)
+
+
+def test_names_of_tools_in_any_case() -> None:
+    batch = sa.record_batch({"a": sa.array([1], "uint8")})
+    assert batch.for_consumer("Spark").schema.types == [sa.int16()]
+    assert batch.schema.for_consumer("SPARK").types == [sa.int16()]
+    assert batch.for_consumer("Polars") is batch
 
 
 def test_names_and_numbers_of_columns() -> None:

@@ -362,7 +362,10 @@ def test_what_a_store_does_not_keep(case: str, tmp_path: Path) -> None:
 @pytest.mark.filterwarnings("error")
 def test_a_lazy_frame_of_polars_is_refused_without_work(tmp_path: Path) -> None:
     pl = pytest.importorskip("polars")
-    with sa.Store(tmp_path / "store") as store, pytest.raises(sa.InvalidType, match=r"table\(frame\.collect\(\)\)"):
+    with (
+        sa.Store(tmp_path / "store") as store,
+        pytest.raises(sa.InvalidType, match=r"polars\.LazyFrame; call \.collect\(\)"),
+    ):
         store.put("x", pl.LazyFrame({"a": [1]}))
 
 

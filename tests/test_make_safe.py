@@ -82,6 +82,49 @@ def test_only_what_is_handed_out_is_checked() -> None:
         make_safe(lists)
 
 
+def _in_lists(child: Any, bits: Any) -> Any:
+    return sa.FixedSizeListArray(sa.list_(child.type, 2), len(child) // 2, [bits], -1, 0, [child])
+
+
+def _in_structs(child: Any, bits: Any) -> Any:
+    type = sa.struct([sa.field("s", child.type), sa.field("i", sa.int8())])
+    numbers = sa.array(np.arange(len(child) + 3, dtype="i1"))
+    return sa.StructArray(type, len(child), [bits], -1, 0, [child, numbers])
+
+
+def _in_a_union(child: Any, bits: Any) -> Any:
+    type = sa.sparse_union([sa.field("s", child.type), sa.field("i", sa.int8())], [3, 5])
+    ids = np.where(np.arange(len(child)) % 3, 3, 5).astype("u1")
+    return sa.UnionArray(type, len(child), [ids], 0, 0, [child, sa.array(np.arange(len(child), dtype="i1"))])
+
+
+@pytest.mark.parametrize("parent", [_in_lists, _in_structs, _in_a_union])
+@pytest.mark.parametrize("first", [16, 19])
+def test_a_slice_does_not_hand_out_the_children_before_it(parent: Callable[[Any, Any], Any], first: int) -> None:
+    """Consumers can get at whole children: by pyarrow's ``values`` and nanoarrow's ``children``."""
+    na = pytest.importorskip("nanoarrow")
+    good = sa.array([f"a text of more than 12 bytes, {i}" for i in range(80)], sa.string_view())
+    wild = good._with(buffers=[None, good._buffers[1].copy(), *good._buffers[2:]])
+    wild._buffers[1][:256].view("<i4")[3::4] = 1 << 30
+    bits = np.array([0b10110111, 0b11011110, 0b10111011, *[0b11110110] * 7], "u1")
+    expected = parent(good, bits).slice(first, 7).to_pylist()
+    with pytest.raises(sa.InvalidData, match="the view at 0 wants"):
+        make_safe(parent(wild, bits))
+    cut = parent(wild, bits).slice(3).slice(first - 3, 7)
+    made = make_safe(cut)
+    assert make_safe(cut) is made
+    assert made.to_pylist() == expected
+    assert {len(child) for child in made.children} == {14 if parent is _in_lists else 7}
+    assert made.children[0]._buffers[1] is wild._buffers[1]
+    theirs = pa.array(cut)
+    theirs.validate(full=True)
+    assert theirs.to_pylist() == expected
+    assert [child.length for child in na.c_array(cut).children] == [len(child) for child in made.children]
+    make_safe(good)
+    known = parent(good, bits).slice(first, 7)  # no more of the children is to be checked
+    assert make_safe(known) is known
+
+
 # --- null slots ------------------------------------------------------------------------------------------------
 
 WILD_VIEW = pack("i", 1000) + text("aaaa") + pack("i", 7, 1 << 30)

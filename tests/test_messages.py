@@ -12,6 +12,7 @@ import io
 import lzma
 import pickle
 import re
+import tarfile
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -51,6 +52,13 @@ def archive(name: str) -> bytes:
     return sink.getvalue()
 
 
+def tar() -> bytes:
+    sink = io.BytesIO()
+    with tarfile.open(fileobj=sink, mode="w") as file:
+        file.addfile(tarfile.TarInfo("a.arrow"))
+    return sink.getvalue()
+
+
 def npy() -> bytes:
     sink = io.BytesIO()
     np.save(sink, np.arange(3))
@@ -73,6 +81,7 @@ FORMATS: dict[str, tuple[bytes, str, str]] = {
     "torch": (archive("model/data.pkl"), "a PyTorch checkpoint", "torch.load"),
     "xlsx": (archive("[Content_Types].xml"), "an Excel workbook", "pandas.read_excel"),
     "zip": (archive("a.txt"), "a ZIP archive", "unpack it"),
+    "tar": (tar(), "a tar archive", "unpack it"),
     "gzip": (gzip.compress(FILE), "gzip data", "gzip.open(path)"),
     "bzip2": (bz2.compress(FILE), "bzip2 data", "bz2.open(path)"),
     "xz": (lzma.compress(FILE), "xz data", "lzma.open(path)"),
@@ -150,7 +159,10 @@ FORMS: dict[str, tuple[Callable[[], Any], str]] = {
     "file as stream": (lambda: sa.ipc.open_stream(FILE), "found an Arrow file; ipc.open_file reads it"),
     "tensor as file": (lambda: sa.ipc.open_file(TENSOR), "found a Tensor message; ipc.read_tensor reads it"),
     "file as tensor": (lambda: sa.ipc.read_tensor(FILE), "found an Arrow file; ipc.open_file reads it"),
-    "file as bundle": (lambda: sa.load_tensors(FILE), "no bundle of tensors; ipc.open_file reads it"),
+    "file as bundle": (
+        lambda: sa.load_tensors(FILE),
+        "an Arrow file, not a bundle of tensors; open it",
+    ),
     "truncated": (lambda: sa.ipc.open_file(FILE[:-20]), "the file is truncated, or its writer was not closed"),
     "very short": (lambda: sa.ipc.open_file(FILE[:14]), "truncated: an Arrow file has at least 18 bytes, found 14"),
     "empty": (lambda: sa.ipc.open_file(b""), "expected an Arrow file, found an empty one"),
@@ -180,7 +192,7 @@ PLACES: dict[str, tuple[Any, type[Exception], str]] = {
     ),
     "http": ("https://a.org/x", sa.ObjectNotFound, "a URL is not a path; pass a file object"),
     "shm": ("shm:nobody-made-this", sa.ObjectNotFound, "cannot attach to 'shm:nobody-made-this'.*never published"),
-    "a directory": (".", sa.InvalidArgument, "a path must end in a file name"),
+    "a directory": (".", sa.InvalidArgument, "expected a file, and '.' is a directory; pass a file in it"),
     "a folder": ("folder", sa.StorageError, "found a directory; pass one of the files in it;"),
     "number": (5, sa.InvalidType, "a source is a path, a shm: name, a Segment, a file object, .*, found int"),
     "nothing": (None, sa.InvalidType, "found NoneType"),
@@ -298,12 +310,7 @@ CALLS: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
         T,
         "the batch does not fit the writer's schema: missing: columns 'a', 'id'; not expected: column 'z'",
     ),
-    "schema as a dict": (
-        lambda: sa.ipc.new_file(io.BytesIO(), {"a": "int8"}),
-        T,
-        "expected a shmarrow.Schema, found dict",
-    ),
-    "schema of a batch": (lambda: sa.ipc.new_file(io.BytesIO(), 5), T, "expected a shmarrow.Schema, found int"),
+    "schema as a number": (lambda: sa.ipc.new_file(io.BytesIO(), 5), T, "expected a shmarrow.Schema, found int"),
     "sink": (lambda: sa.ipc.new_file(5, BATCH.schema), T, "a sink is a path, a shm: name or a file object, found int"),
     "mode": (
         lambda: sa.ipc.new_file("x", BATCH.schema, mode="w"),

@@ -461,6 +461,51 @@ def test_other_objects(kind: Any) -> None:
         kind.from_pyarrow([1, 2, 3])
 
 
+def test_equals_reads_objects_of_other_libraries() -> None:
+    batch = sa.record_batch({"n": [1, None], "s": ["x", "y"]})
+    table, other = sa.table(batch), sa.record_batch({"n": [1, 2], "s": ["x", "y"]})
+    for ours, same, different in (
+        (batch, batch.to_pyarrow(), other.to_pyarrow()),
+        (batch, pa.table(batch.to_pyarrow()), pa.table({"n": [1, None]})),
+        (table, pa.table(batch.to_pyarrow()), pa.table(other.to_pyarrow())),
+        (batch["n"], pa.array([1, None]), pa.array([1, None], "int8")),
+        (table["n"], pa.chunked_array([[1], [None]], "int64"), pa.chunked_array([[1, 2]])),
+        (batch.schema, pa.schema({"n": "int64", "s": "string"}), pa.schema({"n": "int64", "s": "int8"})),
+        (batch.schema.field("n"), pa.field("n", "int64"), pa.field("n", "int64", nullable=False)),
+        (sa.list_("int8"), pa.list_(pa.int8()), pa.list_(pa.int16())),
+    ):
+        assert ours.equals(same)
+        assert not ours.equals(different)
+    text = batch.schema.with_metadata({"k": "v"})
+    assert text.equals(text.to_pyarrow(), check_metadata=True)
+    assert not text.equals(batch.schema.to_pyarrow(), check_metadata=True)
+    assert sa.int8().equals("int8")
+    assert not sa.int8().equals("no type")
+    for ours, wrong, match in (
+        (batch, table, r"found shmarrow.Table; shmarrow.record_batch\(...\) converts it"),
+        (table, batch, r"found shmarrow.RecordBatch; shmarrow.table\(...\) converts it"),
+        (batch["n"], [1, None], r"found list; shmarrow.array\(...\) converts it"),
+        (batch.schema, batch, "found shmarrow.RecordBatch; pass its .schema"),
+        (batch, None, "found NoneType$"),
+        (sa.int8(), None, "expected a shmarrow.DataType to compare with, found NoneType"),
+        (sa.int8(), pa.field("a", "int8"), "pass its .type"),
+        (batch.schema.field("n"), "n", "expected a shmarrow.Field to compare with, found str"),
+    ):
+        with pytest.raises(sa.InvalidType, match=match):
+            ours.equals(wrong)
+        assert ours != wrong
+
+
+def test_rows_and_arrays_of_several_libraries_are_put_together() -> None:
+    batch = sa.record_batch({"n": [1]})
+    peer = batch.to_pyarrow()
+    made = sa.concat_tables([batch, peer, pa.table(peer), sa.table(batch)])
+    assert made.to_pydict() == {"n": [1, 1, 1, 1]}
+    assert sa.concat_batches([peer]).equals(batch)
+    assert sa.concat_arrays([pa.array([2]), batch["n"]]).to_pylist() == [2, 1]
+    assert sa.concat_arrays([pa.array([2])]).equals(sa.array([2]))
+
+
 def test_broken_structure_never_reaches_pyarrow() -> None:
     offsets = np.array([0, 100], "<i4").view("u1")
     broken = sa.BinaryArray(sa.string(), 1, [None, offsets, np.zeros(3, "u1")], 0)

@@ -187,6 +187,8 @@ ALLOWED = {
     "Array.to_pyarrow": PARTNER,
     "Array.to_pandas": PARTNER,
     "Array.to_torch": PARTNER,
+    "ChunkedArray.__dlpack__": "a capsule",
+    "ChunkedArray.to_torch": PARTNER,
     "ChunkedArray.to_pandas": PARTNER,
     "ChunkedArray.to_pyarrow": PARTNER,
     "Columns.to_pandas": PARTNER,

@@ -211,7 +211,8 @@ def test_dlpack_of_arrays(shm_name: str) -> None:
     made = np.from_dlpack(column)
     assert (made.dtype, made.tolist()) == (np.dtype("i2"), [0, 1, 2, 3, 4])
     assert not np.may_share_memory(made, column.to_numpy())
-    for wrong in (sa.array([1, None]), sa.array(["a"]), sa.array([True, False])):
+    assert np.from_dlpack(sa.array([True, False])).tolist() == [True, False]
+    for wrong in (sa.array([1, None]), sa.array(["a"]), sa.array([True, None])):
         with pytest.raises(sa.CopyRequired):
             np.from_dlpack(wrong)
     with pytest.raises(ExportRefused, match="timestamp"):
@@ -413,3 +414,47 @@ def test_files_stay_as_they_are(tmp_path: Path) -> None:
     before = hashlib.sha256(path.read_bytes()).digest()
     tensor.to_numpy(writable=True)[:] = 0
     assert hashlib.sha256(path.read_bytes()).digest() == before
+
+
+# --- columns ----------------------------------------------------------------------------------------------------
+
+
+def test_columns_of_tables_and_bools_are_tensors() -> None:
+    torch = pytest.importorskip("torch")
+    column: Any = sa.table({"x": [1.0, 2.0]})["x"]
+    assert torch.from_dlpack(column).tolist() == column.to_torch().tolist() == [1.0, 2.0]
+    bools: Any = sa.array([True, False, True])
+    for made in (bools.to_torch(), torch.from_dlpack(bools), sa.chunked_array([bools]).to_torch()):
+        assert (made.dtype, made.tolist()) == (torch.bool, [True, False, True])
+    bools.to_torch()[0] = False
+    assert bools.to_pylist() == [True, False, True]
+    assert sa.array([1, 2], sa.timestamp("s")).view("int64").to_torch().tolist() == [1, 2]
+    assert sa.array([1], "date32").view("int32").to_torch().tolist() == [1]
+    assert sa.chunked_array([], "int16").to_torch().dtype == torch.int16
+
+
+def test_what_torch_has_not_says_what_to_do() -> None:
+    torch = pytest.importorskip("torch")
+    text: Any = sa.array(["a"])
+    chunks: Any = sa.chunked_array([[1], [2], [3]])
+    cases = [
+        (chunks.to_torch, ExportRefused, "the column has 3 chunks; use combine_chunks()"),
+        (lambda: torch.from_dlpack(chunks), ExportRefused, "the column has 3 chunks"),
+        (text.to_torch, sa.CopyRequired, "elements of string; dictionary_encode().indices has numbers"),
+        (lambda: torch.from_dlpack(text), sa.CopyRequired, "no tensor has elements of string"),
+        (text.dictionary_encode().to_torch, sa.CopyRequired, ".indices has the codes"),
+        (sa.array([1], sa.timestamp("s")).to_torch, ExportRefused, "timestamp[s]; view('int64').to_torch() gives"),
+        (sa.array([1], "date32").to_torch, ExportRefused, "date32[day]; view('int32').to_torch() gives the integers"),
+        (sa.array([[1]]).to_torch, sa.CopyRequired, "list<item: int64>; cast it to lists of one length"),
+        (sa.array([1], sa.decimal128(3)).to_torch, sa.CopyRequired, "cast('float64') gives numbers"),
+        (sa.array([True, None]).to_torch, sa.CopyRequired, "1"),
+        (lambda: sa.array([True]).to_torch(writable=False), sa.CopyRequired, "writable=False cannot share them"),
+        (lambda: sa.array([True]).__dlpack__(copy=False), sa.CopyRequired, "Arrow has a bit for each"),
+    ]
+    for call, kind, message in cases:
+        with pytest.raises(sa.CopyRequired) as caught:
+            call()
+        assert type(caught.value) is kind
+        assert message in str(caught.value)
+    with pytest.raises(TypeError, match=r"^Array\.to_torch\(\) got an unexpected keyword argument 'dtype'"):
+        text.to_torch(dtype=torch.float32)

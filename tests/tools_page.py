@@ -33,11 +33,12 @@ def table(name: str, consumer: Consumer) -> Iterator[str]:
         yield f"| {_types(rule)} | {rule.shown or 'refused'} | {_loss(rule)} |"
     yield ""
     if consumer.extensions:
-        yield f"Extension types that it knows: {', '.join(f'`{each}`' for each in sorted(consumer.extensions))}."
+        place = "" if consumer.nested_extensions else ", in columns of their own"
+        yield f"Extension types that it knows: {', '.join(f'`{each}`' for each in sorted(consumer.extensions))}{place}."
     if consumer.unique_names:
         yield "Columns, and fields of a struct, need different names."
     if consumer.some_column:
-        yield "There has to be a column."
+        yield f"{consumer.title} needs at least one column."
     if consumer.distinct:
         yield "Dictionaries with nulls or repeated values get new ones without."
 

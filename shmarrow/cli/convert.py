@@ -2,7 +2,7 @@
 
 Rules kept here:
 
-* the target appears whole or not at all, whatever ends the command; what is temporary is called
+* the target appears whole or not at all, whatever ends the command; temporary files are named
   ``shmarrow-convert-...``;
 * standard output carries data or the report, never both: with ``-`` as the target the report is left out;
 * the exit status is that of the store's commands: 3 where the source is not there, 4 where the target exists, 5 where
@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import errno
+import os
 import signal
 import sys
 import threading
@@ -23,27 +24,29 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from shmarrow.cli.progress import bar
-from shmarrow.cli.report import print_json, reporting
-from shmarrow.errors import InvalidArgument, ObjectExists, StorageError
+from shmarrow.cli.report import WrongUsage, print_json, printable, reporting
+from shmarrow.errors import InvalidArgument, InvalidType, ObjectExists, StorageError, counted
 
 if TYPE_CHECKING:
     from shmarrow.batch import RecordBatch
 
 CODECS = ("lz4", "zstd", "none")
+_GRACE = 1.0
+"""Seconds between a signal and the end, where no handler runs."""
 
 _FORMATS = """\
 formats, by suffix:
   arrow        .arrow .ipc       Arrow IPC file
   arrows       .arrows           Arrow IPC stream
-  feather      .feather          version 2 is an Arrow IPC file; version 1 is read
+  feather      .feather          version 2, which is an Arrow IPC file
   parquet      .parquet .pq
   csv, tsv     .csv .tsv         with a header; types are inferred from the first 16 MiB
-  jsonl        .jsonl .ndjson    one JSON object a line
+  jsonl        .jsonl .ndjson    one JSON object per line
   safetensors  .safetensors
   npy, npz     .npy .npz
   tensors      .tensors          a bundle of named tensors (shmarrow.save_tensors)
 
-Parquet, CSV, JSON lines and Feather version 1 need pyarrow (shmarrow[arrow]).
+Parquet, CSV and JSON lines need pyarrow (shmarrow[arrow]).
 Tensors of one length become columns of a table; columns of numbers without nulls become tensors."""
 
 
@@ -53,8 +56,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = _FORMATS
     parser.add_argument("source", metavar="IN", help="what to read: a path, shm:NAME, or - for standard input")
     parser.add_argument("target", metavar="OUT", help="what to write: a path, shm:NAME, or - for standard output")
-    parser.add_argument("--from", dest="source_format", metavar="FORMAT", help="the format of IN; else recognized")
-    parser.add_argument("--to", dest="target_format", metavar="FORMAT", help="the format of OUT; else by its suffix")
+    parser.add_argument(
+        "--from", dest="source_format", metavar="FORMAT", help="the format of IN; recognized if not given"
+    )
+    parser.add_argument(
+        "--to", dest="target_format", metavar="FORMAT", help="the format of OUT; by its suffix if not given"
+    )
     parser.add_argument("-f", "--force", "--overwrite", action="store_true", help="replace OUT if it exists")
     parser.add_argument("--columns", metavar="A,B", help="convert these columns or tensors only, in this order")
     parser.add_argument("--rows-per-batch", type=int, metavar="N", help="cut the rows into batches (row groups) of N")
@@ -63,7 +70,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--types", metavar="A=TYPE,...", help="types of columns of CSV or JSON, such as id=string,x=double"
     )
-    parser.add_argument("--null", action="append", default=[], metavar="TEXT", help="what is null in CSV, such as NA")
+    parser.add_argument(
+        "--null", action="append", default=[], metavar="TEXT", help="text that means null in CSV, such as NA"
+    )
     parser.add_argument("--json", action="store_true", help="print the report and errors as JSON")
 
 
@@ -72,24 +81,31 @@ def run(arguments: argparse.Namespace) -> int:
     """Convert one file; gives the exit status."""
     from shmarrow.interchange import files
 
-    options = _options(arguments)
-    source_format = files.by_name(arguments.source_format) if arguments.source_format else None
-    target_format = files.by_name(arguments.target_format) if arguments.target_format else None
+    with _usage():
+        options = _options(arguments)
+        source_format = files.by_name(arguments.source_format) if arguments.source_format else None
+        target_format = files.by_name(arguments.target_format) if arguments.target_format else None
     name = arguments.target
     with (
-        _stopped_by_sigterm(),
+        _stopped_by_signals(),
         files.open_input(arguments.source) as source,
     ):
-        content = files.read(source, source_format or files.of_input(source), options)
-        target_format = target_format or files.of_output(name, content)
+        source_format = source_format or files.of_input(source)
+        with _usage():
+            files.check_reading(source_format, options)
+        content = files.read(source, source_format, options)
+        with _usage():
+            target_format = target_format or files.of_output(name, content)
+            files.check_writing(target_format, options)
+        content = files.as_held(content, target_format)
         total = getattr(content, "total", 0) or None
         try:
             with (
-                bar(f"{source.name} → {name}", total) as progress,
+                bar(f"{printable(source.name)} → {printable(name)}", total) as progress,
                 files.open_output(name, arguments.force) as target,
             ):
-                counted = _Counted(content, progress)
-                files.write(counted.content, target, target_format, options)
+                made = _Counted(content, target_format.holds is files.Rows, progress)
+                files.write(made.content, target, target_format, options)
                 size = target.size
         except ObjectExists:
             raise ObjectExists(
@@ -102,10 +118,19 @@ def run(arguments: argparse.Namespace) -> int:
     if name == "-":
         return 0
     if arguments.json:
-        print_json({"target": name, "format": target_format.name, counted.what: counted.count, "bytes": size})
+        print_json({"target": name, "format": target_format.name, f"{made.what}s": made.count, "bytes": size})
     else:
-        print(f"{name}: {counted.count} {counted.what}, {size} bytes")
+        print(f"{printable(name)}: {counted(made.count, made.what)}, {counted(size, 'byte')}")
     return 0
+
+
+@contextmanager
+def _usage() -> Iterator[None]:
+    """What is wrong with arguments in the block is wrong usage."""
+    try:
+        yield
+    except (InvalidArgument, InvalidType) as error:
+        raise WrongUsage(str(error)) from None
 
 
 def _options(arguments: argparse.Namespace) -> Any:
@@ -113,14 +138,14 @@ def _options(arguments: argparse.Namespace) -> Any:
     from shmarrow.types import field
 
     if arguments.rows_per_batch is not None and arguments.rows_per_batch < 1:
-        raise InvalidArgument(f"--rows-per-batch is at least 1, found {arguments.rows_per_batch}")
+        raise InvalidArgument(f"--rows-per-batch expects at least 1, found {arguments.rows_per_batch}")
     if arguments.level is not None and arguments.compress in (None, "none"):
         raise InvalidArgument("--level needs --compress lz4 or zstd")
     types = {}
     for each in arguments.types.split(",") if arguments.types else ():
         name, equals, type_name = each.rpartition("=")
         if not equals:
-            raise InvalidArgument(f"--types has the form NAME=TYPE,NAME=TYPE, found {each!r}")
+            raise InvalidArgument(f"--types expects NAME=TYPE,NAME=TYPE, found {each!r}")
         types[name] = field(name, type_name).type
     return Options(
         columns=arguments.columns.split(",") if arguments.columns is not None else None,
@@ -133,45 +158,83 @@ def _options(arguments: argparse.Namespace) -> Any:
 
 
 class _Counted:
-    """What is converted, with what was counted on its way.
+    """What is converted, and how much of it.
 
     Attributes
     ----------
     content : Rows or Tensors
-        The same, watched.
+        What is written, watched.
     what : str
-        ``"rows"`` or ``"tensors"``.
+        What the target consists of: ``"row"`` or ``"tensor"``.
     count : int
-        How many of them came by.
+        How many of them; of rows, those that came by so far.
     """
 
-    def __init__(self, content: Any, progress: Callable[[int], None]) -> None:
-        self._progress = progress
-        tensors = getattr(content, "tensors", None)
-        self.what = "rows" if tensors is None else "tensors"
-        self.count = 0 if tensors is None else len(tensors)
-        self._rows = content
-        self.content = replace(content, batches=self._watched()) if tensors is None else content
+    def __init__(self, content: Any, as_rows: bool, progress: Callable[[int], None]) -> None:
+        from shmarrow.interchange.files import Rows
 
-    def _watched(self) -> Iterator[RecordBatch]:
+        self._progress = progress
+        self._rows = content
+        self.what = "row" if as_rows else "tensor"
+        self.count = 0
+        self.content = content
+        if isinstance(content, Rows):
+            self.count = 0 if as_rows else len(content.schema)
+            self.content = replace(content, batches=self._watched(as_rows))
+        else:
+            self.count = len(content.tensors)
+
+    def _watched(self, as_rows: bool) -> Iterator[RecordBatch]:
         for batch in self._rows.batches:
             yield batch
-            self.count += batch.num_rows
+            self.count += batch.num_rows if as_rows else 0
             self._progress(self._rows.done())
 
 
 @contextmanager
-def _stopped_by_sigterm() -> Iterator[None]:
-    """SIGTERM ends the block as Ctrl-C does: what is temporary is removed."""
+def _stopped_by_signals() -> Iterator[None]:
+    """SIGTERM ends the block as Ctrl-C does: temporary files are removed.
+
+    Python's handlers run only between bytecodes. Where pyarrow does not come back within a second of the signal, a
+    thread ends the process; then temporary files with names stay.
+    """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
+    heard = threading.Event()
 
-    def stop(number: int, frame: FrameType | None) -> NoReturn:
+    def terminate(number: int, frame: FrameType | None) -> NoReturn:
+        heard.set()
         sys.exit(128 + number)
 
-    before = signal.signal(signal.SIGTERM, stop)
+    def interrupt(number: int, frame: FrameType | None) -> NoReturn:
+        heard.set()
+        raise KeyboardInterrupt
+
+    reading, writing = os.pipe()
+    os.set_blocking(writing, False)
+    thread = threading.Thread(target=_end_after_grace, args=(reading, heard), daemon=True)
+    thread.start()
+    handlers = {
+        number: signal.signal(number, handler)
+        for number, handler in ((signal.SIGTERM, terminate), (signal.SIGINT, interrupt))
+        if signal.getsignal(number) != signal.SIG_IGN
+    }
+    wakeup = signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        signal.set_wakeup_fd(wakeup)
+        for number, before in handlers.items():
+            signal.signal(number, before)
+        heard.set()
+        os.close(writing)
+        thread.join()
+        os.close(reading)
+
+
+def _end_after_grace(signals: int, heard: threading.Event) -> None:
+    """End the process a second after a signal that nobody has heard; signals come as bytes through a pipe."""
+    while number := os.read(signals, 1):
+        if number[0] in (signal.SIGTERM, signal.SIGINT) and not heard.wait(_GRACE):
+            os._exit(128 + number[0])

@@ -10,15 +10,26 @@ from typing import Any
 
 import shmarrow as sa
 
-OTHER, NOT_FOUND, EXISTS, FULL = 1, 3, 4, 5
+OTHER, USAGE, NOT_FOUND, EXISTS, FULL = 1, 2, 3, 4, 5
 
 Run = Callable[[argparse.Namespace], int]
 
 
+class WrongUsage(sa.InvalidArgument):
+    """Arguments that the command does not have, or that contradict each other."""
+
+
 def exit_status(error: Exception) -> int:
     """The exit status that tells of an error."""
-    kinds = ((sa.ObjectNotFound, NOT_FOUND), (sa.ObjectExists, EXISTS), (sa.StoreFull, FULL))
+    kinds = ((WrongUsage, USAGE), (sa.ObjectNotFound, NOT_FOUND), (sa.ObjectExists, EXISTS), (sa.StoreFull, FULL))
     return next((status for kind, status in kinds if isinstance(error, kind)), OTHER)
+
+
+def printable(text: str) -> str:
+    """A text with control characters escaped, as names may come from strangers."""
+    if text.isprintable():
+        return text
+    return "".join([char if char.isprintable() else repr(char)[1:-1] for char in text])
 
 
 def print_error(error: Exception, as_json: bool) -> None:
@@ -27,7 +38,7 @@ def print_error(error: Exception, as_json: bool) -> None:
         found = {"error": type(error).__name__, "message": str(error), "status": exit_status(error)}
         print(json.dumps(found), file=sys.stderr)
     else:
-        print(f"shmarrow: {error}", file=sys.stderr)
+        print(f"shmarrow: {printable(str(error))}", file=sys.stderr)
 
 
 def reporting(run: Run) -> Run:

@@ -130,12 +130,14 @@ class ExtensionArray(Array, of=ExtensionType):
     def _check_values(self) -> None:
         self._storage._check_values()
 
-    def _safe_children(self) -> Sequence[Any]:
-        return self._storage._safe_children()  # type: ignore[no-any-return]
-
     def _safe_values(self) -> Any:
         storage = self._storage
         made = storage._safe_values()
+        return self if made is storage else self._under(made)
+
+    def _windowed(self) -> Any:
+        storage = self._storage
+        made = storage._windowed()
         return self if made is storage else self._under(made)
 
     def _takes(self, field: Field, found: DataType) -> bool:

@@ -12,7 +12,7 @@ from typing import Any
 from shmarrow import foreign, import_hooks
 from shmarrow.batch import RecordBatch
 from shmarrow.columns import Columns
-from shmarrow.errors import Unsupported
+from shmarrow.errors import ExportRefused, Unsupported
 from shmarrow.interchange import methods, picklers
 from shmarrow.ipc import RecordBatchFileReader
 from shmarrow.layout import Array, arguments
@@ -48,6 +48,10 @@ def _open_chunked_doors() -> None:
     from shmarrow.chunked import ChunkedArray
 
     _give(ChunkedArray, "__arrow_c_stream__", _chunked_array_stream)
+    _give(ChunkedArray, "to_torch", _chunked_to_torch)
+    _give(ChunkedArray, "__dlpack__", _chunked_dlpack)
+    column: Any = ChunkedArray
+    column.__dlpack_device__ = _dlpack_device
 
     _open_doors(ChunkedArray, "array_from_pyarrow", "chunked_array_to_pyarrow")
     ChunkedArray.for_consumer = methods.array_for_consumer
@@ -252,23 +256,25 @@ def _open_tensor_doors() -> None:
     from shmarrow.interchange import tensors  # noqa: F401
 
 
-def _array_to_torch(array: Array, device: Any = None, *, writable: bool = True) -> Any:
-    """A torch tensor of the values; see :meth:`shmarrow.Tensor.to_torch`.
+def _array_to_torch(self: Array, device: Any = None, *, writable: bool = True) -> Any:
+    """A torch tensor of the values; see :meth:`shmarrow.Tensor.to_torch`. Bools are copied, as torch has a byte each.
 
     Raises
     ------
     CopyRequired
-        If the array has nulls, or its values no zero-copy form.
+        If the array has nulls, or values that torch has no type for; for bools, if ``writable`` is False.
     MissingExtra
         If torch is not installed.
     """
     from shmarrow.interchange.torch import array_to_torch
 
-    return array_to_torch(array, device, writable=writable)
+    return array_to_torch(self, device, writable=writable)
 
 
-def _array_dlpack(array: Array, **options: Any) -> Any:
+def _array_dlpack(self: Array, **options: Any) -> Any:
     """The values as a DLPack capsule, over writable memory of their own; see :meth:`shmarrow.Tensor.__dlpack__`.
+
+    Bools are copied, as DLPack has a byte for each.
 
     Raises
     ------
@@ -277,14 +283,48 @@ def _array_dlpack(array: Array, **options: Any) -> Any:
     """
     from shmarrow.tensor import Tensor
 
-    return Tensor.from_array(array).__dlpack__(**options)
+    if self.type.layout == "bool" and not self.null_count and options.get("copy") is not False:
+        return Tensor.from_numpy(self.to_numpy(zero_copy_only=False)).__dlpack__(**options)
+    return Tensor.from_array(self).__dlpack__(**options)
 
 
-def _array_dlpack_device(array: Array) -> tuple[int, int]:
+def _dlpack_device(self: Any) -> tuple[int, int]:
     """The device that the memory is on: the CPU."""
     return 1, 0
 
 
+def _only_chunk(column: Any) -> Any:
+    """The array of a column in one chunk, or in none."""
+    if column.num_chunks > 1:
+        step = "use combine_chunks(), which copies them, or one chunk() at a time"
+        raise ExportRefused(f"a tensor lies in one piece, and the column has {column.num_chunks} chunks; {step}")
+    return column.combine_chunks()
+
+
+def _chunked_to_torch(self: Any, device: Any = None, *, writable: bool = True) -> Any:
+    """A torch tensor of the values of one chunk; see :meth:`shmarrow.Array.to_torch`.
+
+    Raises
+    ------
+    ExportRefused
+        If there are several chunks. The other errors are those of :meth:`shmarrow.Array.to_torch`.
+    """
+    return _only_chunk(self).to_torch(device, writable=writable)
+
+
+def _chunked_dlpack(self: Any, **options: Any) -> Any:
+    """The values of one chunk as a DLPack capsule; see :meth:`shmarrow.Array.__dlpack__`.
+
+    Raises
+    ------
+    ExportRefused
+        If there are several chunks. The other errors are those of :meth:`shmarrow.Array.__dlpack__`.
+    """
+    return _only_chunk(self).__dlpack__(**options)
+
+
+for _method, _name in methods.NAMES.items():
+    _method.__name__ = _method.__qualname__ = _name
 for _kind in ("type", "field", "schema", "array", "chunked_array", "record_batch", "table", "reader"):
     foreign.READERS[_kind] = _reader(_kind)
 arguments.builder = _array
@@ -293,9 +333,9 @@ import_hooks.when("build", _open_array_doors)
 import_hooks.when("chunked", _open_chunked_doors)
 import_hooks.when("tables", _open_table_doors)
 import_hooks.when("tensor", _open_tensor_doors)
-Array.to_torch = _array_to_torch
-Array.__dlpack__ = _array_dlpack
-Array.__dlpack_device__ = _array_dlpack_device
+_give(Array, "to_torch", _array_to_torch)
+_give(Array, "__dlpack__", _array_dlpack)
+Array.__dlpack_device__ = _dlpack_device
 _Array: Any = Array
 _Array.for_consumer = methods.array_for_consumer
 _Array.to_pandas = methods.array_to_pandas

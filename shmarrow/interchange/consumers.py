@@ -161,7 +161,7 @@ _WIDE_DECIMALS = (
         "decimal256", lambda t: types.decimal128(38, t.scale), "decimal128(38, scale)", _is_decimal128,
         "with a scale of 0 to 38", loses="more than 38 digits",
     ),
-    Rule("decimal256", None, which="with another scale, unless `lossy` has it"),
+    Rule("decimal256", None, which="with another scale, unless named in `lossy`"),
 )  # fmt: skip
 _NEGATIVE_SCALE = (
     Rule(
@@ -170,11 +170,11 @@ _NEGATIVE_SCALE = (
     ),
     Rule(
         "decimal32 decimal64 decimal128", _to(types.float64()), "float64", lambda t: not 0 <= t.scale <= t.precision,
-        "with another scale than 0 to the precision", lossy=True, loses="digits beyond a float's precision",
+        "whose scale is not between 0 and the precision", lossy=True, loses="digits beyond a float's precision",
     ),
     Rule(
         "decimal32 decimal64 decimal128", None, when=lambda t: not 0 <= t.scale <= t.precision,
-        which="with such a scale, unless `lossy` has them",
+        which="with such a scale, unless named in `lossy`",
     ),
 )  # fmt: skip
 
@@ -249,7 +249,7 @@ CONSUMERS: dict[str, Consumer] = {
             ),
             Rule(
                 "timestamp", None, when=lambda t: t.tz is not None and t.tz[:1] in "+-",
-                which="with an offset, unless `lossy` has it",
+                which="with an offset, unless named in `lossy`",
             ),
             _ALL_INTERVALS,
             _NO_WIDTH,
@@ -343,3 +343,6 @@ LOSSY: dict[str, dict[str, str]] = {
     for name, consumer in CONSUMERS.items()
 }
 """For each consumer the kinds of types that may lose something, and what."""
+
+KINDS = _FLAT | {"list", "map"} | {kind for rules in RULES.values() for kind in rules}
+"""The kinds of types that there are."""

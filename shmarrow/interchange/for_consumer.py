@@ -9,14 +9,19 @@ Rules kept here:
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable
+from difflib import get_close_matches
 from typing import Any, NamedTuple
 
 from shmarrow import types
 from shmarrow.errors import InvalidArgument, InvalidData, LimitExceeded, Unsupported, not_expected, shown
-from shmarrow.interchange.consumers import CONSUMERS, LOSSY, RULES, Consumer, Rule, kind_of
+from shmarrow.interchange.consumers import CONSUMERS, KINDS, LOSSY, RULES, Consumer, Rule, kind_of
 from shmarrow.types import DataType, Schema
 from shmarrow.types.extension import ExtensionType
+
+_CAST_HINT = re.compile(r"; a cast with safe=False [^;]*")
+"""What the error of a cast says of an argument that callers do not have here."""
 
 
 class Stages(NamedTuple):
@@ -125,7 +130,8 @@ class Casting(NamedTuple):
             column = _cast(column, stages.checked, True)
         except (InvalidData, LimitExceeded) as error:
             hint = self._hint(column.type) if isinstance(error, InvalidData) else ""
-            raise error.__class__(f"{where}for {self.consumer.title}: {error}{hint}") from None
+            text = _CAST_HINT.sub("", str(error))
+            raise error.__class__(f"{where}for {self.consumer.title}: {text}{hint}") from None
         for target, safe in ((stages.loosened, False), (stages.final, True)):
             column = _cast(column, target, safe)
         if self.consumer.distinct and column.type.layout == "dictionary":
@@ -166,20 +172,29 @@ def _kinds_in(type: Any) -> set[str]:
 def _casting(name: str, lossy: str | Iterable[str]) -> Casting:
     if not isinstance(name, str):
         raise not_expected("the name of a consumer", name)
+    found, name = name, name.lower()
     if name not in CONSUMERS:
-        raise InvalidArgument(f"expected one of {', '.join(CONSUMERS)}, found {shown(name)}")
+        raise InvalidArgument(f"expected one of {', '.join(CONSUMERS)}, found {shown(found)}")
     try:
         chosen = frozenset([lossy] if isinstance(lossy, str) else lossy)
     except TypeError:
         raise not_expected("'all', or kinds of types such as 'timestamp'", lossy) from None
-    known = LOSSY[name]
-    for kind in chosen - {"all"}:
-        if kind not in known:
-            raise InvalidArgument(
-                f"lossy={shown(kind)}: {CONSUMERS[name].title} takes what there is of that without a loss, or not at "
-                f"all; expected 'all', or some of {', '.join(sorted(known))}"
-            )
+    for kind in chosen - {"all"} - set(LOSSY[name]):
+        raise _nothing_lost(name, kind)
     return Casting(name, CONSUMERS[name], chosen)
+
+
+def _nothing_lost(name: str, kind: Any) -> InvalidArgument:
+    """The error for what ``lossy`` names although it makes no difference."""
+    known = sorted(LOSSY[name])
+    expected = f"expected 'all', or one or more of {', '.join(known)}" if known else "leave lossy out"
+    if kind in KINDS:
+        return InvalidArgument(
+            f"lossy={shown(kind)}: {CONSUMERS[name].title} takes that without a loss, or not at all; {expected}"
+        )
+    close = get_close_matches(str(kind)[:40], known, 1)
+    hint = f"did you mean {close[0]!r}?" if close else expected
+    return InvalidArgument(f"lossy={shown(kind)}: no kind of type has that name; {hint}")
 
 
 def _new_schema(schema: Schema, stages: list[Stages]) -> Schema:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-def array_for_consumer(self: T, name: str, *, lossy: str | Iterable[str] = ()) -> T:
+def array_for_consumer(self: T, name: str = "", *, lossy: str | Iterable[str] = ()) -> T:
     """The same values as a type that another tool accepts; the same object if it accepts this one.
 
     Parameters
@@ -47,7 +47,7 @@ def array_for_consumer(self: T, name: str, *, lossy: str | Iterable[str] = ()) -
     return result
 
 
-def columns_for_consumer(self: T, name: str, *, lossy: str | Iterable[str] = ()) -> T:
+def columns_for_consumer(self: T, name: str = "", *, lossy: str | Iterable[str] = ()) -> T:
     """The same rows with columns of types that another tool accepts.
 
     Columns of types that it accepts are not built and stay the same objects; if it accepts all, so does the whole.
@@ -87,7 +87,7 @@ def columns_for_consumer(self: T, name: str, *, lossy: str | Iterable[str] = ())
     return result
 
 
-def reader_for_consumer(self: Any, name: str, *, lossy: str | Iterable[str] = ()) -> RecordBatchReader:
+def reader_for_consumer(self: Any, name: str = "", *, lossy: str | Iterable[str] = ()) -> RecordBatchReader:
     """A reader of the same batches with columns of types that another tool accepts; each is cast when it is read.
 
     Parameters
@@ -122,7 +122,7 @@ def reader_for_consumer(self: Any, name: str, *, lossy: str | Iterable[str] = ()
     )
 
 
-def schema_for_consumer(self: Schema, name: str, *, lossy: str | Iterable[str] = ()) -> Schema:
+def schema_for_consumer(self: Schema, name: str = "", *, lossy: str | Iterable[str] = ()) -> Schema:
     """The schema that rows of this one have after ``for_consumer``; itself if the tool accepts all its types.
 
     Parameters
@@ -333,3 +333,15 @@ def schema_pandas_metadata(self: Schema) -> dict[str, Any] | None:
     if not isinstance(found, dict):
         raise InvalidData(f"the metadata {shown(KEY)} are a JSON object, found {shown(found)}")
     return found
+
+
+NAMES: dict[Any, str] = {
+    array_for_consumer: "for_consumer",
+    columns_for_consumer: "for_consumer",
+    schema_for_consumer: "for_consumer",
+    array_to_pandas: "to_pandas",
+    columns_to_pandas: "to_pandas",
+    array_from_pandas: "from_pandas",
+    columns_from_pandas: "from_pandas",
+}
+"""The names that these functions have as methods, and in messages."""

@@ -12,7 +12,8 @@ here 9 ms and none). Rules kept here:
 from __future__ import annotations
 
 import struct
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from itertools import chain
 from math import prod
 from typing import Any
 
@@ -144,14 +145,42 @@ def write_safetensors(
     metadata: Mapping[str, str] | None = None,
     *,
     overwrite: bool = False,
-    mode: int = 0o644,
+    mode: int | None = None,
 ) -> int:
-    """Write dense tensors as a safetensors file; gives its size.
+    """Write dense tensors as a safetensors file, as a whole or not at all; gives its size in bytes.
+
+    Parameters
+    ----------
+    tensors : mapping of str to Tensor
+        The tensors by name.
+    path : str or path
+        Where to write; ``shm:NAME`` for shared memory.
+    metadata : mapping of str to str, optional
+        Metadata of the file.
+    overwrite : bool
+        Replace what has the name.
+    mode : int, optional
+        Permissions; by default those of the replaced file, or what the umask leaves.
 
     Raises
     ------
     InvalidType
-        If a tensor is sparse, or of a type that the format has not.
+        If a tensor is sparse, or has a type that the format does not have.
+    """
+    pieces = safetensors_pieces(tensors, metadata)
+    with segment.create(path, overwrite=overwrite, mode=mode) as writer:
+        for piece in pieces:
+            writer.write([piece])
+        return writer.size
+
+
+def safetensors_pieces(tensors: Mapping[str, Any], metadata: Mapping[str, str] | None = None) -> Iterator[Any]:
+    """The bytes of a safetensors file, piece by piece; elements are not copied unless they are not in row-major order.
+
+    Raises
+    ------
+    InvalidType
+        At once, if a tensor is sparse, or has a type that the format does not have.
     """
     import json
 
@@ -168,12 +197,8 @@ def write_safetensors(
         position = end
     raw = json.dumps(header, ensure_ascii=False, separators=(",", ":")).encode()
     raw += b" " * (-len(raw) % 8)
-    with segment.create(path, overwrite=overwrite, mode=mode) as writer:
-        writer.write([_LENGTH.pack(len(raw)), raw])
-        for _, tensor in ordered:
-            for piece in dense_pieces(_row_major(tensor.storage)):
-                writer.write([piece])
-        return writer.size
+    elements = (piece for _, tensor in ordered for piece in dense_pieces(_row_major(tensor.storage)))
+    return chain([_LENGTH.pack(len(raw)) + raw], elements)
 
 
 def _row_major(array: Any) -> Any:

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from shmarrow.errors import InvalidType, StorageError, Unsupported
+from shmarrow.errors import CopyRequired, ExportRefused, InvalidType, StorageError, Unsupported
 from shmarrow.interchange.partner import needed
 from shmarrow.layout import Array
 from shmarrow.tensor import (
@@ -31,7 +31,7 @@ from shmarrow.tensor import (
     Tensor,
 )
 from shmarrow.tensor.convert import CONVERTERS
-from shmarrow.tensor.dense import Exposed, as_dim_names, own_elements
+from shmarrow.tensor.dense import Exposed, as_dim_names, integers_of, own_elements
 from shmarrow.tensor.element import ML_DTYPES, NDArray, as_element
 from shmarrow.types import MetadataLike, as_metadata
 
@@ -120,8 +120,16 @@ def array_to_torch(array: Array, device: Any = None, *, writable: bool = True) -
     Raises
     ------
     CopyRequired
-        If there are nulls, or numpy has no zero-copy form of the values.
+        If there are nulls, or torch has no type for the values; for bools, which take a copy, if not ``writable``.
     """
+    if array.type.layout == "bool" and not array.null_count:
+        if not writable and _is_cpu(device):
+            raise CopyRequired("Arrow has a bit for each bool, and torch a byte: writable=False cannot share them")
+        made = partner().from_numpy(np.array(array.to_numpy(zero_copy_only=False)))
+        return made if device is None else made.to(device)
+    integers = integers_of(array.type)
+    if integers:
+        raise ExportRefused(f"torch has no type for {array.type}; {integers}.to_torch() gives the integers")
     return tensor_to_torch(Tensor.from_array(array), device, writable=writable)
 
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self, SupportsIndex, overload
 
 import numpy as np
 
-from shmarrow import bitmap
+from shmarrow import bitmap, foreign
 from shmarrow.buffer import Buffer
 from shmarrow.errors import (
     EXPANDED_VALUES,
@@ -399,8 +399,15 @@ class Array(LayoutHooks):
     # --- comparing ---
 
     def equals(self, other: Any) -> bool:
-        """Same type, same length, the same slots null and the same values in all others; NaN equals nothing."""
-        if not isinstance(other, Array) or self._type != other._type or self._length != other._length:
+        """Same type, same length, the same slots null and the same values in all others; NaN equals nothing.
+
+        Raises
+        ------
+        InvalidType
+            If ``other`` is not an array, of any library.
+        """
+        other = foreign.comparable(other, Array, "array")
+        if self._type != other._type or self._length != other._length:
             return False
         try:
             return (self is other and not has_floats(self._type)) or self._equal(other, None)

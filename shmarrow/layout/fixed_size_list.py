@@ -97,8 +97,8 @@ class FixedSizeListArray(Lists):
     def _referenced_children(self) -> Sequence[Any]:
         return [self._window()]
 
-    def _safe_children(self) -> Sequence[Any]:
-        return [self._window()]
+    def _windowed(self) -> Any:
+        return self._on_windows([self._window()], self._trimmed_validity())
 
     def _check_structure(self) -> None:
         needed = (self._offset + self._length) * self._type.list_size

@@ -9,7 +9,7 @@ each layout                                                          ``layouts``
 those whose structure or values can break rules                      ``_check_structure``, ``_check_references``,
                                                                      ``_check_values``, ``_safe_values``
 those with children or a dictionary                                  ``_referenced``, ``_referenced_children``,
-                                                                     ``_safe_children``
+                                                                     ``_windowed``
 those whose nulls are not, or not only, those of a validity bitmap   ``_logical_nulls``, ``_nulls``, ``_count_nulls``,
                                                                      ``_check_null_count``
 those that have a cast                                               ``_cast``, ``_cast_from``
@@ -65,13 +65,15 @@ class LayoutHooks:
     def __init__(
         self,
         type: Any,
-        length: int,
-        buffers: list[Bytes | None],
+        length: int = -1,
+        buffers: list[Bytes | None] | None = None,
         null_count: int = -1,
         offset: int = 0,
         children: Sequence[Array] = (),
         dictionary: Array | None = None,
     ) -> None:
+        if buffers is None:
+            raise InvalidType("an array is made of a type and buffers; shmarrow.array() takes values")
         self._type = type
         self._length = length
         self._buffers = buffers
@@ -368,9 +370,19 @@ class LayoutHooks:
         self._check_references()
         return self
 
-    def _safe_children(self) -> Sequence[Any]:
-        """The children, each as far as foreign code looks at it when it is given this array: mostly all of it."""
-        return self._children
+    def _windowed(self) -> Any:
+        """The same values in an array whose children have no slots that it does not use; see ``make_safe``.
+
+        Of layouts whose children a slice shares as a whole; the others give the array itself. Only a validity bitmap
+        that does not start at a byte is copied.
+        """
+        return self
+
+    def _on_windows(self, windows: Sequence[Any], buffer: Bytes | None) -> Any:
+        """For :meth:`_windowed`: the array on the windows of its children, with its first buffer from slot 0 on."""
+        if not self._offset and list(map(len, windows)) == list(map(len, self._children)):
+            return self
+        return self._with(offset=0, buffers=[buffer], children=windows)
 
     def _check_nullability(self, live: Mask | None) -> None:
         """Raise InvalidData where a field that is not nullable has a null in a slot that this array refers to.

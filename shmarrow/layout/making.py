@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from shmarrow import bitmap
+from shmarrow import bitmap, foreign
 from shmarrow.bitmap import Mask
 from shmarrow.buffer import Bytes
 from shmarrow.errors import EXPANDED_VALUES, InvalidArgument, InvalidType, LimitExceeded, ShmarrowError, not_expected
@@ -181,14 +181,14 @@ def zeros(type: DataType, length: int, slots: int = 0) -> Any:
 
 
 def concat_arrays(arrays: Sequence[AnyArray]) -> AnyArray:
-    """Arrays of one type as one, a copy; a single one comes back as it is.
+    """Arrays of one type, of any library, as one, a copy; a single one is not copied.
 
     Raises
     ------
     InvalidArgument
         If there are no arrays.
     InvalidType
-        If their types differ, or one is no Array.
+        If their types differ, or one is not an array.
     """
     from shmarrow.layout.arguments import items_of
     from shmarrow.layout.array import Array
@@ -196,9 +196,11 @@ def concat_arrays(arrays: Sequence[AnyArray]) -> AnyArray:
     found: list[AnyArray] = items_of(arrays, "arrays")
     if not found:
         raise InvalidArgument("nothing to concatenate: expected at least one array")
-    for item in found:
+    for i, item in enumerate(found):
         if not isinstance(item, Array):
-            raise not_expected("a list of shmarrow.Array", item)
+            if not foreign.has_data(item):
+                raise not_expected("a list of shmarrow.Array", item)
+            found[i] = foreign.read("array", item)
     first = found[0]
     for other in found[1:]:
         if other.type != first.type:

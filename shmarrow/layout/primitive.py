@@ -83,6 +83,10 @@ class PrimitiveArray(Array):
         from shmarrow.convert.storage import shown
         from shmarrow.convert.time import KINDS
 
+        if self.values.dtype in (np.float16, np.float32):
+            exact = float(self.values[index])
+            whole = exact.is_integer() and abs(exact) < 1 << 53
+            return str(exact if whole else float(str(self.values[index])))  # no more digits than tell values apart
         if self._type.descriptor.values in KINDS:  # also what Python's classes cannot hold
             try:
                 return str(self._value(index))

@@ -151,8 +151,8 @@ class StructArray(Array):
     def _referenced_children(self) -> Sequence[Any]:
         return self._windows()
 
-    def _safe_children(self) -> Sequence[Any]:
-        return self._windows()
+    def _windowed(self) -> Any:
+        return self._on_windows(self._windows(), self._trimmed_validity())
 
     def _check_structure(self) -> None:
         for field, child in zip(self._type.fields, self._children, strict=True):

@@ -248,10 +248,11 @@ class UnionArray(Array, late=True):
         spans = [(number, int(at.min()), int(at.max()) + 1) for _, number, at in self._each()]
         return [self._children[number].slice(low, high - low) for number, low, high in spans]
 
-    def _safe_children(self) -> Sequence[Any]:
+    def _windowed(self) -> Any:
         if self._dense:
-            return self._children
-        return [child.slice(self._offset, self._length) for child in self._children]
+            return self
+        windows = [child.slice(self._offset, self._length) for child in self._children]
+        return self._on_windows(windows, self.type_ids.view(np.uint8))
 
     def _check_structure(self) -> None:
         if self._dense:

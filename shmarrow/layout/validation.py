@@ -41,7 +41,9 @@ def make_safe(array: Any) -> Any:
     array remembers it, and so do slices of it that are made later.
 
     Null slots may hold anything, but foreign code reads them too. Where their bytes would lead it astray, the result
-    is a copy in which they are harmless.
+    is a copy in which they are harmless. A slice of structs, fixed-size lists or a sparse union shares whole children,
+    which foreign code can get at. Unless these are known to be safe, the result has only the slots of the slice, and
+    only they are checked; no values are copied for that.
 
     The bytes are checked as they are now. If another process changes them later, the check is void.
 
@@ -59,19 +61,18 @@ def make_safe(array: Any) -> Any:
         stand for could take all memory there.
     """
     known = array._safe
-    if known is not None:
-        return array if known is True else known
-    if array._null_count == 0 and array._type.layout == "primitive" and _fits(array):
-        array._safe = True
+    if known is not None and known is not True:
+        return known
+    if _known_safe(array):
         return array
     check_buffers(array)
     array._check_structure()
     if array._length > EXPORTED_SLOTS and is_sparse(array):
         raise too_many(array, f"{array._length} slots that occupy no memory")
     made = array._safe_values()
-    if made._children:
-        parts = zip(array._type.fields, made._children, made._safe_children(), strict=True)
-        children = [_safe_child(*part) for part in parts]
+    if not all(map(_known_safe, made._children)):
+        made = made._windowed()
+        children = [_safe_child(*part) for part in zip(array._type.fields, made._children, strict=True)]
         if any(new is not old for new, old in zip(children, made._children, strict=True)):
             made = made._with(children=children)
     if made._dictionary is not None:
@@ -82,6 +83,13 @@ def make_safe(array: Any) -> Any:
     if made is not array:
         array._safe = made
     return made
+
+
+def _known_safe(array: Any) -> bool:
+    """Whether the array, as it is, is known to be safe, or can be seen to be at once."""
+    if array._safe is None and array._null_count == 0 and array._type.layout == "primitive" and _fits(array):
+        array._safe = True
+    return array._safe is True
 
 
 def _fits(array: Any) -> bool:
@@ -107,12 +115,9 @@ def too_many(array: Any, what: str) -> LimitExceeded:
     )
 
 
-def _safe_child(field: Any, child: Any, part: Any) -> Any:
-    """A child of which foreign code sees a part: only this is checked, but where it has to be changed."""
+def _safe_child(field: Any, child: Any) -> Any:
     try:
-        if len(part) == len(child):
-            return make_safe(child)
-        return child if make_safe(part) is part else make_safe(child)
+        return make_safe(child)
     except InvalidData as error:
         raise type(error)(f"child {field.name!r}: {error}") from None
 

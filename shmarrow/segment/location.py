@@ -63,6 +63,10 @@ def resolve(where: Location) -> tuple[str, str]:
     proper = last not in ("", ".", "..") and not last.startswith(TEMP_PREFIX)
     if not is_shm(name):
         if not proper:
+            if os.path.isdir(name):
+                raise InvalidArgument(
+                    f"expected a file, and {name!r} is a directory; pass a file in it; shmarrow.Store opens a store"
+                )
             raise InvalidArgument(
                 f"a path must end in a file name that does not start with {TEMP_PREFIX!r}, found {name!r}"
             )

@@ -49,7 +49,10 @@ def open_buffer(source: Any, sequential: bool) -> Source:
     try:
         memoryview(source).release()
     except TypeError:
-        hint = "; open it first, by a with block" if hasattr(source, "__enter__") else ""
+        if hasattr(type(source), "read_all"):
+            hint = ", which is a reader already"
+        else:
+            hint = "; open it first, by a with block" if hasattr(source, "__enter__") else ""
         raise InvalidType(
             "a source is a path, a shm: name, a Segment, a file object, a socket or bytes, "
             f"found {full_name(source)}{hint}"

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-HEAD = 64
+HEAD = 264
 """As many of the first bytes as tell all formats apart; most take fewer."""
 
 
@@ -35,6 +35,7 @@ class Format(NamedTuple):
 _POLARS_OR = "{} or polars.{} reads it".format
 
 FORMATS = (
+    Format(b"ustar", "a tar archive", "unpack it first", 257),
     Format(b"ARROW1", "an Arrow file", "ipc.open_file reads it"),
     Format(b"PAR1", "a Parquet file", _POLARS_OR("pyarrow.parquet.read_table", "read_parquet")),
     Format(b"PARE", "an encrypted Parquet file", "pyarrow.parquet.read_table reads it, with decryption_properties"),

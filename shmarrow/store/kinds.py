@@ -13,7 +13,7 @@ SparseTensor message for tensors and ndarrays. Rules kept here:
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from os import PathLike
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
@@ -43,7 +43,7 @@ from shmarrow.segment import Segment, SegmentWriter
 from shmarrow.sources import open_sink, open_source
 from shmarrow.tables import RecordBatchReader, Table, table
 from shmarrow.tensor import SparseTensor, Tensor
-from shmarrow.tensor.convert import as_tensor
+from shmarrow.tensor.convert import as_tensor, may_be_tensor
 from shmarrow.tensor.element import is_column
 from shmarrow.types import DataType, DateType, DictionaryType, ExtensionType, Field, Metadata, Schema
 
@@ -212,8 +212,9 @@ def storable(value: Any) -> tuple[Any, Kind]:
         return storable(table(value))
     if type(value).__name__ == "RecordBatch" and foreign.has_data(value):
         return storable(foreign.read("record_batch", value))
-    if hasattr(type(value), "collect") and not foreign.has_data(value):  # no other attributes: those may be work
-        raise InvalidType(f"a store keeps a {name} as a table: put shmarrow.table(frame.collect()) instead")
+    step = "" if foreign.has_data(value) else foreign.next_step(value)
+    if step:
+        raise InvalidType(f"a store takes data, found {name}{step}")
     if is_column(value):
         _check_index(value)
         return storable(foreign.read("chunked_array", value) if name.endswith(".ChunkedArray") else array(value))
@@ -222,8 +223,7 @@ def storable(value: Any) -> tuple[Any, Kind]:
     try:
         return storable(as_tensor(value))
     except InvalidType as error:
-        plain = isinstance(value, (str, bytes, list, tuple, PathLike, int, float, type(None)))
-        reason = "" if plain else f": {error}"
+        reason = f": {error}" if may_be_tensor(value) else ""
         raise InvalidType(
             "a store takes a RecordBatch, a Table, an Array, a ChunkedArray, a tensor, an ndarray, or a mapping of "
             f"names to tensors, found {name}{reason}{_instead(value)}"
@@ -235,7 +235,12 @@ def _instead(value: Any) -> str:
     if isinstance(value, (str, PathLike)):
         return "; put_file(name, path) stores an Arrow file"
     if isinstance(value, (list, tuple)):
-        return "; put shmarrow.array(values)"
+        rows = bool(value) and (isinstance(value[0], RecordBatch) or hasattr(value[0], "columns"))
+        return "; put shmarrow.table(batches)" if rows else "; put shmarrow.array(values)"
+    if hasattr(value, "read"):
+        return "; put_file(name, path) stores an Arrow file"
+    if isinstance(value, Iterator):
+        return "; put shmarrow.table(batches), or shmarrow.array(values)"
     return "; put(name, value) takes the name first" if value is None else ""
 
 

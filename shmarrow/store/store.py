@@ -380,6 +380,10 @@ class Store:
             raise ObjectNotFound(errno.ENOENT, f"{name!r} has expired")
         return found
 
+    def __getitem__(self, name: str) -> Stored:
+        """What :meth:`get` gives without waiting; the ``ObjectNotFound`` for an unknown name is a ``KeyError``, too."""
+        return self.get(name)
+
     def __contains__(self, name: object) -> bool:
         self._check_open()
         return isinstance(name, str) and self._find(name) is not None

@@ -31,10 +31,9 @@ def as_tensor(value: Any) -> Tensor | SparseTensor:
         return value
     if isinstance(value, (np.ndarray, np.generic)):
         return Tensor.from_numpy(value)
-    for cls in type(value).__mro__:
-        convert = CONVERTERS.get(cls.__module__.partition(".")[0])
-        if convert is not None:
-            return convert(value)
+    convert = _converter(value)
+    if convert is not None:
+        return convert(value)
     if is_column(value) and not isinstance(getattr(value, "dtype", None), np.dtype):
         return Tensor.from_array(array(value, from_pandas=False))
     if hasattr(value, "columns") or hasattr(value, "schema"):
@@ -42,3 +41,13 @@ def as_tensor(value: Any) -> Tensor | SparseTensor:
     if hasattr(value, "__array__"):
         return Tensor.from_numpy(value)
     raise InvalidType(f"expected a tensor or an array, found {full_name(value)}")
+
+
+def may_be_tensor(value: Any) -> bool:
+    """Whether a value is of a class that :func:`as_tensor` looks into."""
+    return hasattr(type(value), "__array__") or _converter(value) is not None
+
+
+def _converter(value: Any) -> Callable[[Any], Tensor | SparseTensor] | None:
+    packages = [cls.__module__.partition(".")[0] for cls in type(value).__mro__]
+    return next((CONVERTERS[package] for package in packages if package in CONVERTERS), None)

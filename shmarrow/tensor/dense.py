@@ -19,7 +19,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from shmarrow.buffer import Bytes
-from shmarrow.errors import ExportRefused, InvalidArgument, InvalidType, shown
+from shmarrow.errors import CopyRequired, ExportRefused, InvalidArgument, InvalidType, shown
 from shmarrow.layout import Array
 from shmarrow.layout.memory import check_expansion
 from shmarrow.pickling import travels
@@ -74,8 +74,14 @@ class Tensor:
     to_jax: Callable[..., Any]
 
     def __init__(
-        self, storage: NDArray, element: Element, dim_names: DimNames = (), metadata: Metadata | None = None
+        self,
+        storage: NDArray,
+        element: Element | None = None,
+        dim_names: DimNames = (),
+        metadata: Metadata | None = None,
     ) -> None:
+        if not isinstance(element, Element):
+            raise InvalidType("a tensor is made of memory and a type; shmarrow.Tensor.from_numpy() takes arrays")
         if storage.flags.writeable:
             storage = storage.view()
             storage.flags.writeable = False
@@ -135,7 +141,12 @@ class Tensor:
         """
         if not isinstance(array, Array):
             raise InvalidType(f"expected an Array, found {type(array).__name__}")
-        values = as_ndarray(array)
+        try:
+            values = as_ndarray(array)
+        except CopyRequired:
+            if array.null_count:
+                raise
+            raise CopyRequired(f"no tensor has elements of {array.type}{_instead(array.type)}") from None
         return cls.from_numpy(values, dim_names, type=_element_type(array.type, values), metadata=metadata)
 
     # --- what it is ---
@@ -532,7 +543,8 @@ def _dlpack_code(element: Element) -> int | None:
     if element.ml_dtype is not None and code is None:
         raise ExportRefused(f"DLPack has no type for {element.ml_dtype}; hand over `storage`, and view it as that")
     if element.dtype.kind not in "biuf":
-        raise ExportRefused(f"DLPack has no type for {element}; hand over `storage` as integers")
+        step = "storage.view('i8') has the integers" if element.dtype.kind in "mM" else "its storage is an ndarray"
+        raise ExportRefused(f"DLPack has no type for {element}; {step}")
     return code
 
 
@@ -565,6 +577,33 @@ _capsule_name.argtypes = [ctypes.py_object]
 _capsule_pointer = ctypes.pythonapi.PyCapsule_GetPointer
 _capsule_pointer.restype = ctypes.c_void_p
 _capsule_pointer.argtypes = [ctypes.py_object, ctypes.c_char_p]
+
+
+_FORMS = {
+    **dict.fromkeys(("binary", "large_binary", "binary_view"), "dictionary_encode().indices has numbers for them"),
+    **dict.fromkeys(("list", "large_list", "list_view", "large_list_view"), "cast it to lists of one length"),
+    "bool": "to_numpy(zero_copy_only=False) copies them, as Arrow has a bit for each",
+    "dictionary": ".indices has the codes, .dictionary the values",
+    "struct": "field(name) gives one of its columns",
+}
+"""For the layouts that no tensor has, what to use instead."""
+
+
+def _instead(type: DataType) -> str:
+    """What makes a tensor of a type that numpy has no zero-copy form of, as the end of a message."""
+    while type.layout == "fixed_size_list":
+        type = type.fields[0].type
+    form = _FORMS.get(type.layout, "")
+    if type.layout == "primitive":
+        integers = integers_of(type)
+        form = f"{integers} gives the integers" if integers else "cast('float64') gives numbers"
+    return f"; {form}" if form else ""
+
+
+def integers_of(type: DataType) -> str:
+    """The call that gives the integers of dates and times, for messages; empty for other types."""
+    known = type.layout == "primitive" and type.descriptor.values in ("date", "time", "timestamp", "duration")
+    return f"view('int{type.bit_width}')" if known else ""
 
 
 def _element_type(type: DataType, values: NDArray) -> DataType | None:

@@ -29,10 +29,10 @@ class BatchDataset(Dataset[Any]):  # type: ignore[misc]
 
     Parameters
     ----------
-    source : path, Store, Table, RecordBatch, Handle, or list of them
+    source : path, Store, Table, RecordBatch, reader, data frame, Handle, or list of them
         Where the rows are. A path may be a pattern such as ``"data/*.arrow"``, whose files are taken in the order of
         their names; ``shm:`` names are paths, too. All parts have the same columns. Each file stays mapped, with one
-        descriptor.
+        descriptor. Tables and data frames may be of any library; the stream of a reader is read to its end.
     columns : sequence of str or int, optional
         The columns, by name or position; all by default. Other columns are never read.
     transform : callable, optional

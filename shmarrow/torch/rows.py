@@ -15,13 +15,13 @@ from typing import Any
 
 import numpy as np
 
-from shmarrow import ipc
-from shmarrow.batch import RecordBatch
+from shmarrow import foreign, ipc
 from shmarrow.chunked import ChunkedArray
 from shmarrow.errors import (
     CopyRequired,
     ExportRefused,
     InvalidArgument,
+    InvalidData,
     InvalidType,
     ObjectNotFound,
     StorageError,
@@ -35,8 +35,9 @@ from shmarrow.layout.making import nulls
 from shmarrow.naming import several
 from shmarrow.segment import attach, is_location
 from shmarrow.segment.location import is_shm
+from shmarrow.sources.formats import HEAD, recognized
 from shmarrow.store import Store
-from shmarrow.tables import Table
+from shmarrow.tables import Table, table
 from shmarrow.types import DataType
 from shmarrow.types.schema import difference
 
@@ -52,14 +53,14 @@ def table_of(source: Any, names: str | Iterable[str] | None, columns: Iterable[C
         raise InvalidArgument("the source is empty: expected at least one table, batch or file")
     if columns is not None:
         keys = several(columns, "positions and names")
-        tables = [table.select(keys) for table in tables]
+        tables = [part.select(keys) for part in tables]
     first = tables[0].schema
-    for number, table in enumerate(tables):
-        if not table.schema.equals(first):
+    for number, part in enumerate(tables):
+        if not part.schema.equals(first):
             raise InvalidType(
-                f"part {number} of the source has other columns than the first: {difference(table.schema, first)}"
+                f"part {number} of the source has other columns than the first: {difference(part.schema, first)}"
             )
-    return Table(first, [batch for table in tables for batch in table.batches if batch.num_rows])
+    return Table(first, [batch for part in tables for batch in part.batches if batch.num_rows])
 
 
 def _tables(source: Any, names: str | Iterable[str] | None) -> Iterator[Table]:
@@ -77,14 +78,11 @@ def _tables(source: Any, names: str | Iterable[str] | None) -> Iterator[Table]:
 def _as_table(value: Any) -> Table:
     if isinstance(value, Handle):
         value = value.open()
-    if isinstance(value, RecordBatch):
-        value = Table(value.schema, [value])
-    if not isinstance(value, Table):
-        raise InvalidType(
-            f"expected tables, batches, handles of either, paths or a Store, found {full_name(value)}; "
-            "shmarrow.table() makes a table of data frames"
-        )
-    return value
+    if hasattr(type(value), foreign.STREAM) or hasattr(type(value), foreign.ARRAY):
+        return table(value)
+    expected = "tables, batches, readers, data frames, handles, paths or a Store"
+    hint = "; shmarrow.table(...) makes a table of values" if isinstance(value, Mapping) else foreign.next_step(value)
+    raise InvalidType(f"expected {expected}, found {full_name(value)}{hint}")
 
 
 def _stored(store: Store, names: str | Iterable[str] | None) -> Iterator[Any]:
@@ -111,7 +109,10 @@ def _paths(pattern: str) -> list[str]:
 
 def _read(path: str) -> Table:
     with attach(path) as segment:
-        is_file = segment.data[: len(MAGIC)].tobytes() == MAGIC
+        head = segment.data[:HEAD].tobytes()
+    is_file = head.startswith(MAGIC)
+    if not is_file and recognized(head):
+        raise InvalidData(f"{path}: expected an Arrow file or stream, found {recognized(head)}")
     with (ipc.open_file if is_file else ipc.open_stream)(path) as reader:
         return reader.read_all()
 
@@ -128,8 +129,6 @@ def tensor_columns(table: Table) -> list[bool]:
 
 
 def _is_tensor(type: DataType) -> bool:
-    if type.layout == "bool":
-        return True
     try:
         nulls(0, type).to_torch()
     except (CopyRequired, ExportRefused, InvalidType):
@@ -167,10 +166,8 @@ def _tensor(column: ChunkedArray, name: str, gathered: bool) -> Any:
                 "first, or leave it out with columns="
             )
         return partner().from_numpy(np.array(values.to_numpy(zero_copy_only=False)))
-    if values.type.layout == "bool":
-        return partner().from_numpy(np.array(values.to_numpy(zero_copy_only=False)))
     # What was gathered or combined is new memory, which nobody else sees: no need for another copy to write to.
-    if gathered or column.num_chunks != 1:
+    if (gathered or column.num_chunks != 1) and values.type.layout != "bool":
         return values.to_torch(writable=False)
     try:
         return values.to_torch()

@@ -166,8 +166,19 @@ class DataType:
         return tuple([getattr(self, name) for name in self.parameters])
 
     def equals(self, other: object) -> bool:
-        """Same class and same parameters; the name of a type stands for that type, an unknown name for none."""
-        return self == other
+        """Same class and same parameters.
+
+        Parameters
+        ----------
+        other : DataType or str
+            A type, of any library, or the name of one; no type equals an unknown name.
+
+        Raises
+        ------
+        InvalidType
+            If it is anything else.
+        """
+        return self == (other if isinstance(other, str) else foreign.comparable(other, DataType, "type"))
 
     def _set(self, **values: Any) -> None:
         """Set attributes, for constructors."""
@@ -290,6 +301,11 @@ def as_type(value: DataType | str) -> DataType:
         found = foreign.read("type", value)
         assert isinstance(found, DataType)
         return found
+    if isinstance(value, np.dtype) or (isinstance(value, type) and issubclass(value, np.generic)):
+        found = _of_dtype(value)
+        if found is None:
+            raise InvalidType(f"there is no Arrow type for numpy's {shown(value)}")
+        return found
     if type(value).__module__ == "builtins":
         name = _OF_PYTHON.get(value) if isinstance(value, type) else None
         hint = f"; write {name!r}" if name else ""
@@ -299,6 +315,18 @@ def as_type(value: DataType | str) -> DataType:
 
 ALIASES: dict[str, DataType] = {}
 """Types by the names that :func:`as_type` knows; filled where their classes are."""
+
+
+BY_DTYPE: dict[np.dtype[Any], DataType] = {}
+"""Types by the little-endian dtypes of their values; filled where their classes are."""
+
+
+def _of_dtype(value: Any) -> DataType | None:
+    """The type of values of a dtype, or of what numpy makes one of; None where there is none."""
+    try:
+        return BY_DTYPE.get(np.dtype(value).newbyteorder("<"))
+    except (TypeError, ValueError):
+        return None
 
 
 _OF_PYTHON = {bool: "bool", int: "int64", float: "float64", str: "string", bytes: "binary"}
@@ -311,5 +339,8 @@ def _alike(name: str) -> str:
 
     if name.partition("[")[0].partition("(")[0] in ("list", "struct", "map", "decimal", "decimal128", "dictionary"):
         return "; types with parameters are made by functions, such as shmarrow.list_('int64')"
+    code = _of_dtype(name) if len(name) <= 3 else None
+    if code is not None:
+        return f"; numpy's {name!r} is {str(code)!r} here"
     found = get_close_matches(name[:40], list(ALIASES), 3)
     return f"; did you mean {' or '.join(map(repr, found))}?" if found else ""

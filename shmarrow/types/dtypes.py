@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from shmarrow.errors import InvalidType, shown
-from shmarrow.types.base import DataType
+from shmarrow.types.base import BY_DTYPE, DataType
 from shmarrow.types.descriptors import TIME_UNIT, simple_types
 from shmarrow.types.primitive import FixedSizeBinaryType, bool_, date32, timestamp
 
@@ -30,7 +30,7 @@ def from_numpy_dtype(dtype: npt.DTypeLike) -> DataType:
             dtype = np.dtype(dtype)
         except (TypeError, ValueError) as error:
             raise InvalidType(f"expected a numpy dtype, found {shown(dtype)}: {error}") from None
-    found = _BY_DTYPE.get(dtype.newbyteorder("<"))
+    found = BY_DTYPE.get(dtype.newbyteorder("<"))
     if found is None and dtype.kind == "V" and dtype.names is None and dtype.subdtype is None:
         found = FixedSizeBinaryType(dtype.itemsize)
     if found is None:
@@ -38,7 +38,7 @@ def from_numpy_dtype(dtype: npt.DTypeLike) -> DataType:
     return found
 
 
-_BY_DTYPE: dict[np.dtype[Any], DataType] = {
+BY_DTYPE |= {
     np.dtype("<M8[D]"): date32(),
     np.dtype("bool"): bool_(),
     # Of two types with one dtype the first, and milliseconds are moments rather than days.

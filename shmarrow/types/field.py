@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, ClassVar, TypeGuard
 
 from shmarrow import foreign
-from shmarrow.errors import InvalidType, iterated, shown
+from shmarrow.errors import InvalidType, full_name, iterated, shown
 from shmarrow.types.base import DataType, Metadata, MetadataLike, as_bool, as_metadata, as_type, utf8
 
 __all__ = ["Field", "FieldsLike", "as_field", "as_fields", "field"]
@@ -66,8 +66,15 @@ class Field:
     def __delattr__(self, name: str) -> None:
         raise AttributeError(f"Field.{name} cannot be deleted")
 
-    def equals(self, other: Field, check_metadata: bool = False) -> bool:
-        """Same name, type and nullability, and on request the same metadata, children included."""
+    def equals(self, other: Any, check_metadata: bool = False) -> bool:
+        """Same name, type and nullability, and on request the same metadata, children included.
+
+        Raises
+        ------
+        InvalidType
+            If ``other`` is not a field, of any library.
+        """
+        other = foreign.comparable(other, Field, "field")
         if self != other:
             return False
         if not check_metadata:
@@ -159,10 +166,20 @@ def as_fields(fields: FieldsLike) -> tuple[Field, ...]:
         If it is nothing of the kind.
     """
     expected = "fields, (name, type) tuples, or a mapping"
-    if isinstance(fields, (str, bytes)) or not isinstance(fields, Iterable):
+    if isinstance(fields, (str, bytes)) or not (isinstance(fields, Iterable) or schema_of(fields)):
         raise InvalidType(f"expected {expected}, found {shown(fields)}")
+    if schema_of(fields):
+        raise InvalidType(f"expected {expected}, found {full_name(fields)}{schema_of(fields)}")
     items = iterated(fields.items() if isinstance(fields, Mapping) else fields, expected)
     return tuple([own_field(item) if is_field(item) else _from_tuple(item) for item in items])
+
+
+def schema_of(value: Any) -> str:
+    """Where the schema of rows is, as the end of a message; empty for anything but rows."""
+    kind = type(value)
+    if kind.__module__.startswith("shmarrow."):
+        return "; pass its .schema" if not isinstance(value, type) and hasattr(value, "schema") else ""
+    return "; pass shmarrow.table(data).schema" if hasattr(kind, "columns") and len(kind.__mro__) > 1 else ""
 
 
 def _from_tuple(item: Any) -> Field:

@@ -173,11 +173,18 @@ class Schema:
         """The types of the fields in order, as a new list."""
         return [field.type for field in self.fields]
 
-    def equals(self, other: Schema, check_metadata: bool = False) -> bool:
-        """Same fields, and on request the same metadata on every level."""
+    def equals(self, other: Any, check_metadata: bool = False) -> bool:
+        """Same fields, and on request the same metadata on every level.
+
+        Raises
+        ------
+        InvalidType
+            If ``other`` is not a schema, of any library.
+        """
         if self is other:
             return True
-        if not isinstance(other, Schema) or len(self) != len(other):
+        other = foreign.comparable(other, Schema, "schema")
+        if len(self) != len(other):
             return False
         if check_metadata and (self.metadata or {}) != (other.metadata or {}):
             return False

@@ -40,11 +40,11 @@ _ZEROS = np.zeros(64, np.uint8)
 
 _NO_FIELDS = struct([])
 
-_WITH_VALIDITY, _VARIADIC, _FIXED_SIZE, _WITHOUT, _ALL_NULL = range(5)
+_WITH_VALIDITY, _VARIADIC, _FIXED_SIZE, _WITHOUT, _ALL_NULL, _SPARSE = range(6)
 _KINDS = {
     layout: _VARIADIC if row.variadic else _WITH_VALIDITY if row.has_validity else _WITHOUT
     for layout, row in LISTING.items()
-} | {"null": _ALL_NULL, "fixed_size_list": _FIXED_SIZE}
+} | {"null": _ALL_NULL, "fixed_size_list": _FIXED_SIZE, "sparse_union": _SPARSE}
 """What the walk has to know of each layout; those before :data:`_WITHOUT` have validity."""
 
 _word = ctypes.c_uint64.from_address
@@ -131,9 +131,17 @@ def lay_out(root: Any) -> Tree:
     tree["n_children"] = n_children = np.array([len(each._children) for each in nodes])
     n_below = n_children + is_dictionary
     first = 1 + np.cumsum(n_below) - n_below
-    for i in np.flatnonzero(kinds == _FIXED_SIZE).tolist():  # polars wants no more slots in the child than are used
-        size = getattr(nodes[i]._type, "storage_type", nodes[i]._type).list_size
-        tree["length"][first[i]] = (tree["offset"][i] + tree["length"][i]) * size
+    for i in np.flatnonzero((kinds == _FIXED_SIZE) | (kinds == _SPARSE)).tolist():
+        offset, length = tree["offset"][i], tree["length"][i]
+        if kinds[i] == _FIXED_SIZE:  # polars wants no more slots in the child than are used
+            size = getattr(nodes[i]._type, "storage_type", nodes[i]._type).list_size
+            tree["length"][first[i]] = (offset + length) * size
+        else:  # arro3 drops the offset of these, so each child gets it
+            below = slice(first[i], first[i] + n_children[i])
+            tree["offset"][below] += offset
+            tree["length"][below] = length
+            addresses[starts[i]] += np.uint64(offset)
+            tree["offset"][i] = 0
 
     # Validity is kept where there may be nulls; any other buffer has an address.
     with_validity = kinds <= _FIXED_SIZE

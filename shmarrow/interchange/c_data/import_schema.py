@@ -163,6 +163,8 @@ def _type(found: CSchema, depth: int) -> DataType:
         except UnicodeDecodeError:
             raise InvalidData(f"the format string {shown(text)} is not UTF-8") from None
         except InvalidArgument as error:
+            if text.startswith(b"_pl"):
+                raise Unsupported(f"{shown(text)} is polars' own: cast Int128 to Int64 or Decimal in polars") from None
             raise Unsupported(f"no type for the ArrowSchema {shown(text)}: {error}") from None
         assert made is not None
     if not found.dictionary:
@@ -180,6 +182,8 @@ def _field(address: int, depth: int = 0) -> Field:
     try:
         type, metadata = _type(found, depth), _metadata(found.metadata)
     except (InvalidData, Unsupported) as error:
+        if depth and str(error).startswith("field "):
+            raise  # named by the innermost and the outermost field, however deep it is
         raise error.__class__(f"field {shown(name)}: {error}") from None
     if metadata is not None:
         type, metadata = extension_type(type, metadata)

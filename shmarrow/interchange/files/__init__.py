@@ -14,6 +14,7 @@ Rules kept here:
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -23,11 +24,24 @@ from shmarrow.interchange.files.ends import Input, Options, Output, open_input, 
 from shmarrow.interchange.files.rows import Rows
 from shmarrow.interchange.files.tensors import Tensors
 from shmarrow.segment import SHM_SCHEME
+from shmarrow.sources.formats import recognized
 
 Content = Rows | Tensors
 
 COMPRESSED = (".gz", ".zst", ".bz2", ".lz4")
 """Suffixes of text that is compressed as a whole, which is decompressed as it is read."""
+
+DELIMITED = ("csv", "tsv")
+TEXT = (*DELIMITED, "jsonl")
+"""Formats of text, which do not record types."""
+
+_DECOMPRESSORS = (
+    (b"\x1f\x8b", "gzip data", "gunzip -c"),
+    (b"\x28\xb5\x2f\xfd", "Zstandard data", "zstd -dc"),
+    (b"BZh", "bzip2 data", "bunzip2 -c"),
+    (b"\x04\x22\x4d\x18", "an LZ4 frame", "lz4 -dc"),
+    (b"\xfd7zX", "xz data", "xz -dc"),
+)
 
 
 class Format(NamedTuple):
@@ -47,7 +61,7 @@ FORMATS = {
     for each in (
         Format("arrow", (".arrow", ".ipc"), rows.read_arrow, rows.write_arrow, codecs=_IPC),
         Format("arrows", (".arrows",), rows.read_stream, rows.write_stream, codecs=_IPC),
-        Format("feather", (".feather",), foreign.read_feather, rows.write_arrow, codecs=_IPC),
+        Format("feather", (".feather",), rows.read_feather, rows.write_arrow, codecs=_IPC),
         Format("parquet", (".parquet", ".pq"), foreign.read_parquet, foreign.write_parquet, codecs=_IPC),
         Format("csv", (".csv",), foreign.read_csv, foreign.write_csv),
         Format("tsv", (".tsv",), foreign.read_tsv, foreign.write_tsv),
@@ -112,12 +126,14 @@ def of_input(source: Input) -> Format:
     for suffix in COMPRESSED:
         plain = plain.removesuffix(suffix)
     known = by_suffix(plain)
-    if known is None and head.lstrip()[:1] == b"{":
+    if known is None and head.lstrip()[:1] in (b"{", b"["):
         known = FORMATS["jsonl"]
     if known is None:
+        _refuse_compressed(source)
+        what = recognized(head)
+        start = f"looks like {what}" if what else f"starts with {head[:8]!r}"
         raise InvalidData(
-            f"{source.name}: neither the first bytes ({head[:8]!r}) nor the suffix tell the format; name it: --from "
-            f"{'|'.join(FORMATS)}"
+            f"{source.name}: {start}; its suffix does not tell a format either, so name it: --from {'|'.join(FORMATS)}"
         )
     return known
 
@@ -138,36 +154,88 @@ def of_output(name: str, content: Content) -> Format:
     if name.startswith(SHM_SCHEME):
         return FORMATS["tensors" if isinstance(content, Tensors) else "arrow"]
     suffixes = ", ".join([suffix for each in FORMATS.values() for suffix in each.suffixes])
-    raise InvalidArgument(f"{name}: the suffix does not tell a format; use one of {suffixes}, or name the format: --to")
+    hint = "write JSON lines, one object per line, to a .jsonl file" if name.lower().endswith(".json") else ""
+    hint = hint or f"use one of {suffixes}, or name the format with --to"
+    raise InvalidArgument(f"{name}: the suffix does not tell a format; {hint}")
 
 
-def read(source: Input, format: Format, options: Options) -> Content:
-    """What a file holds, lazily: nothing but schema or headers is read yet."""
-    found = format.read(source, options)
-    return found.select(options.columns) if options.columns is not None else found
+def check_reading(format: Format, options: Options) -> None:
+    """Refuse options that reading this format would ignore.
+
+    Raises
+    ------
+    InvalidArgument
+        If types or nulls are given, and the format does not take them.
+    """
+    if options.types and format.name not in TEXT:
+        raise InvalidArgument(f"--types is for {', '.join(TEXT)}; {format.name} has types of its own")
+    if options.nulls and format.name not in DELIMITED:
+        raise InvalidArgument(f"--null is for {', '.join(DELIMITED)}; {format.name} has nulls of its own")
 
 
-def write(content: Content, target: Output, format: Format, options: Options) -> None:
-    """Write all of it.
+def check_writing(format: Format, options: Options) -> None:
+    """Refuse options that this format cannot be written with.
 
     Raises
     ------
     InvalidArgument
         If the format has no such compression.
-    InvalidType
-        If the format cannot hold a column or a tensor.
     """
     if options.compression is not None and options.compression not in format.codecs:
         allowed = f"it has {', '.join(format.codecs)}" if format.codecs else "compress the whole file instead"
         raise InvalidArgument(f"{format.name} has no compression {options.compression!r}; {allowed}")
-    if isinstance(content, Tensors) and format.name == "npy" and len(content.tensors) > 1:
-        content = tensors.to_rows(content)  # records, a field for each tensor
+
+
+def _refuse_compressed(source: Input) -> None:
+    for magic, what, command in _DECOMPRESSORS:
+        if source.head.startswith(magic):
+            file = "" if source.is_standard else f" {shlex.quote(source.name)}"
+            raise InvalidData(f"{source.name}: {what}; decompress it first: {command}{file} | shmarrow convert - OUT")
+
+
+def read(source: Input, format: Format, options: Options) -> Content:
+    """What a file holds, lazily: nothing but schema or headers is read yet.
+
+    Raises
+    ------
+    InvalidData
+        If it breaks the format, or is compressed as a whole and not text.
+    FieldNotFound
+        If a chosen column is not there.
+    """
+    if format.name not in TEXT:
+        _refuse_compressed(source)
+    found = format.read(source, options)
+    return found.select(options.columns) if options.columns is not None else found
+
+
+def as_held(content: Content, format: Format) -> Content:
+    """Tensors as rows where the format holds rows.
+
+    Raises
+    ------
+    InvalidType
+        If the tensors cannot be columns of one table.
+    """
+    several = isinstance(content, Tensors) and format.name == "npy" and len(content.tensors) > 1
+    if isinstance(content, Tensors) and (format.holds is Rows or several):
+        return tensors.to_rows(content)  # for npy: records, a field for each tensor
+    return content
+
+
+def write(content: Content, target: Output, format: Format, options: Options) -> None:
+    """Write all of it, as :func:`as_held` gives it.
+
+    Raises
+    ------
+    InvalidType
+        If the format cannot hold a column or a tensor.
+    """
     if isinstance(content, Rows) and format.holds is Tensors:
         with tensors.of_rows(content, format.name == "npy", format.name) as made:
             format.write(made, target, options)
         return
-    found = tensors.to_rows(content) if isinstance(content, Tensors) and format.holds is Rows else content
-    format.write(found, target, options)
+    format.write(content, target, options)
 
 
 __all__ = [
@@ -177,8 +245,13 @@ __all__ = [
     "Input",
     "Options",
     "Output",
+    "Rows",
+    "Tensors",
+    "as_held",
     "by_name",
     "by_suffix",
+    "check_reading",
+    "check_writing",
     "of_input",
     "of_output",
     "open_input",

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import os
+import shlex
 import shutil
 import stat
 import sys
@@ -11,15 +13,14 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
 
 from shmarrow import segment
 from shmarrow.buffer import U1, Bytes
-from shmarrow.errors import InvalidType, storage_error
-from shmarrow.segment.location import resolve
+from shmarrow.errors import InvalidArgument, InvalidType, ObjectNotFound, storage_error
+from shmarrow.segment.location import is_planted, resolve
 from shmarrow.sources import open_sink
 from shmarrow.sources.sinks import Sink
 
@@ -120,10 +121,15 @@ class Input:
         Its bytes, mapped; None for a pipe, until :meth:`whole` is called.
     head : bytes
         The first bytes, at most 64.
+    is_standard : bool
+        Whether it is standard input.
     """
 
-    def __init__(self, name: str, stack: ExitStack, data: Bytes | None, file: Any = None) -> None:
+    def __init__(
+        self, name: str, stack: ExitStack, data: Bytes | None, file: Any = None, is_standard: bool = False
+    ) -> None:
         self.name = name
+        self.is_standard = is_standard
         self.data = data
         self._stack = stack
         self._path = None if data is None else name
@@ -167,6 +173,20 @@ def _first(file: Any) -> bytes:
     return head
 
 
+def _refuse_several(name: str) -> None:
+    """Say what to do instead, on the command line, with what is not one file."""
+    scheme, separator, _ = name.partition("://")
+    if separator and not name.startswith(segment.SHM_SCHEME) and not os.path.exists(name):
+        known = {"http": "curl -sL {}", "https": "curl -sL {}", "s3": "aws s3 cp {} -", "gs": "gsutil cat {}"}
+        how = known.get(scheme, "...").format(shlex.quote(name))
+        raise InvalidArgument(f"{name!r} is a URL, and files are read; {how} | shmarrow convert - OUT")
+    if any(char in name for char in "*?[") and not os.path.exists(name):
+        raise ObjectNotFound(
+            errno.ENOENT, f"no file is named {name!r}, and one file is converted at a time: for f in ...; do shmarrow "
+            'convert "$f" "${f%.*}.arrow"; done'
+        )  # fmt: skip
+
+
 @contextmanager
 def open_input(name: str) -> Iterator[Input]:
     """What is read: a path, ``shm:NAME``, or ``-`` for standard input.
@@ -180,10 +200,11 @@ def open_input(name: str) -> Iterator[Input]:
     """
     with ExitStack() as stack:
         if name == "-":
-            yield Input("standard input", stack, None, sys.stdin.buffer)
+            yield Input("standard input", stack, None, sys.stdin.buffer, True)
         elif is_special(name):
             yield Input(name, stack, None, stack.enter_context(_open(name, "rb")))
         else:
+            _refuse_several(name)
             with segment.attach(name) as found:
                 data = found.data
             yield Input(name, stack, data)
@@ -201,40 +222,20 @@ class Output:
         What takes the bytes. Whoever writes them finishes it; until then nothing has the name.
     """
 
-    def __init__(self, name: str, sink: Sink, overwrite: bool, is_pipe: bool) -> None:
+    def __init__(self, name: str, sink: Sink) -> None:
         self.name = name
-        self._is_pipe = is_pipe
-        self._size: int | None = None
         self.sink = sink
-        self._overwrite = overwrite
 
     @property
     def size(self) -> int:
         """Bytes written."""
-        return self._size if self._size is not None else self.sink.position
+        return self.sink.position
 
     @contextmanager
     def file(self) -> Iterator[Any]:
         """The sink as a binary file object, finished at the end of the block."""
         yield _SinkFile(self.sink)
         self.sink.finish()
-
-    @contextmanager
-    def path(self) -> Iterator[tuple[str, bool]]:
-        """A name to be written as a whole in the block, and whether to replace what has it.
-
-        It is the target's own, or for a pipe one in a temporary directory, which is then copied to the pipe.
-        """
-        if not self._is_pipe:
-            self.sink.abort()
-            yield self.name, self._overwrite
-            self._size = os.stat(resolve(self.name)[1]).st_size
-            return
-        with tempfile.TemporaryDirectory(prefix=PREFIX) as folder:
-            made = Path(folder, "made")
-            yield str(made), False
-            with self.file() as file, made.open("rb") as written:
-                shutil.copyfileobj(written, file, 1 << 24)
 
 
 class _SinkFile(io.RawIOBase):
@@ -262,6 +263,15 @@ class _SinkFile(io.RawIOBase):
         return self._sink.position
 
 
+def _refuse_planted(name: str) -> None:
+    """Refuse to write into what somebody else has placed, in a directory that all may write, for us to write into."""
+    for path in (name, os.path.realpath(name)):
+        found = os.lstat(path)
+        if is_planted(path, found):
+            error = OSError(errno.EACCES, f"it is user {found.st_uid}'s, in a directory that all may write")
+            raise storage_error(error, "write to", name, "write to a file, or to a pipe of your own")
+
+
 @contextmanager
 def open_output(name: str, overwrite: bool) -> Iterator[Output]:
     """Where the result goes: a path, ``shm:NAME``, or ``-`` for standard output.
@@ -278,10 +288,11 @@ def open_output(name: str, overwrite: bool) -> Iterator[Output]:
         if name == "-":
             target = sys.stdout.buffer
         elif is_special(name):
+            _refuse_planted(name)
             target = stack.enter_context(_open(name, "wb"))
         sink = open_sink(target, overwrite=overwrite)
         try:
-            yield Output(name, sink, overwrite, target is not name)
+            yield Output(name, sink)
         except BaseException:
             with suppress(InvalidType):
                 sink.abort()

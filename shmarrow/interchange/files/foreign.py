@@ -1,15 +1,17 @@
-"""Rows through pyarrow: Parquet, CSV, JSON lines, and version 1 of Feather."""
+"""Rows through pyarrow: Parquet, CSV and JSON lines."""
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 from shmarrow.batch import RecordBatch
-from shmarrow.errors import InvalidArgument, InvalidData, InvalidType, ShmarrowError, Unsupported
+from shmarrow.errors import FieldNotFound, InvalidArgument, InvalidData, InvalidType, ShmarrowError, Unsupported
+from shmarrow.interchange.files.checked import CheckedLines
 from shmarrow.interchange.files.ends import Input, Options, Output
-from shmarrow.interchange.files.rows import BATCH, Rows, cut, joined, read_arrow, recut
+from shmarrow.interchange.files.rows import BATCH, Rows, cut, joined, recut
 from shmarrow.interchange.partner import needed
 from shmarrow.types import Schema
 
@@ -66,22 +68,6 @@ def _from_pyarrow(found: Any, where: str, chosen: Any, done: Callable[[], int], 
     return Rows(made, batches(), done, total)
 
 
-def read_feather(source: Input, options: Options) -> Rows:
-    """Feather: version 2 is an Arrow file; version 1 is read whole."""
-    if not source.head.startswith(b"FEA1"):
-        return read_arrow(source, options)
-    _pa()
-    import warnings
-
-    import pyarrow.feather as feather
-
-    reader, done, total = _bytes_of(source, whole=True)
-    with _reported("read it", source.name), warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)
-        table = feather.read_table(reader)
-    return _from_pyarrow(table.to_batches(BATCH), source.name, table.schema, done, total)
-
-
 def read_parquet(source: Input, options: Options) -> Rows:
     """Parquet, row group by row group."""
     _pa()
@@ -121,7 +107,7 @@ def _text(source: Input) -> tuple[Any, Callable[[], int], int]:
 
 
 def _read_delimited(source: Input, options: Options, delimiter: str) -> Rows:
-    _pa()
+    pa = _pa()
     import pyarrow.csv as csv
 
     reader, done, total = _text(source)
@@ -139,6 +125,18 @@ def _read_delimited(source: Input, options: Options, delimiter: str) -> Rows:
             csv.ParseOptions(delimiter=delimiter, newlines_in_values=True),
             convert,
         )
+    for name in options.types:
+        if name not in found.schema.names:
+            listed = ", ".join(found.schema.names[:20])
+            raise FieldNotFound(f"--types: no column is named {name!r}; there are {listed}")
+    for each in found.schema:
+        if pa.types.is_binary(each.type) and each.name not in options.types:
+            file = "" if source.is_standard else f" {shlex.quote(source.name)}"
+            raise InvalidData(
+                f"{source.name}: column {each.name!r} is not UTF-8 text; if it is Latin-1, recode it: iconv -f latin1 "
+                f"-t utf-8{file} | shmarrow convert - OUT --from {'csv' if delimiter == ',' else 'tsv'}; "
+                f"--types {shlex.quote(each.name)}=binary keeps the bytes"
+            )
     return _from_pyarrow(found, source.name, found.schema, done, total)
 
 
@@ -159,12 +157,16 @@ def read_jsonl(source: Input, options: Options) -> Rows:
 
     reader, done, total = _text(source)
     explicit = pa.schema([(name, type.to_pyarrow()) for name, type in options.types.items()])
+    how = json.ParseOptions(explicit_schema=explicit if options.types else None, newlines_in_values=False)
+
+    def schema_of(lines: bytes) -> Any:
+        with _reported("parse it", source.name):
+            size = json.ReadOptions(use_threads=False, block_size=len(lines) + 1)
+            return json.read_json(pa.BufferReader(lines), size, how).schema
+
+    checked = pa.PythonFile(CheckedLines(reader, source.name, schema_of), "r")
     with _reported("parse it", source.name):
-        found = json.open_json(
-            reader,
-            json.ReadOptions(block_size=_TEXT_BLOCK),
-            json.ParseOptions(explicit_schema=explicit if options.types else None, newlines_in_values=False),
-        )
+        found = json.open_json(checked, json.ReadOptions(block_size=_TEXT_BLOCK), how)
     return _from_pyarrow(found, source.name, found.schema, done, total)
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from shmarrow.batch import RecordBatch
+from shmarrow.errors import Unsupported
 from shmarrow.interchange.files.ends import Input, Options, Output
 from shmarrow.ipc import IpcWriteOptions, RecordBatchFileWriter, RecordBatchStreamWriter, open_file, open_stream
 from shmarrow.layout.making import nulls
@@ -119,6 +120,22 @@ def read_arrow(source: Input, options: Options) -> Rows:
             yield reader.get_batch(number)
 
     return Rows(reader.schema, batches(), lambda: at[0], reader.num_record_batches)
+
+
+def read_feather(source: Input, options: Options) -> Rows:
+    """Feather of version 2, which is an Arrow file.
+
+    Raises
+    ------
+    Unsupported
+        If it is of version 1: its reader, pyarrow's, trusts what the file says, and ends the process on bad data.
+    """
+    if source.head.startswith(b"FEA1"):
+        raise Unsupported(
+            f"{source.name}: a Feather file of version 1, which is not read, as there is no safe reader; if you trust "
+            "the file, pyarrow.feather.read_table reads it, and pyarrow.feather.write_feather writes version 2"
+        )
+    return read_arrow(source, options)
 
 
 def read_stream(source: Input, options: Options) -> Rows:

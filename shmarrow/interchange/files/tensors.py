@@ -16,6 +16,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from tokenize import TokenError
 from typing import Any
 
 import numpy as np
@@ -27,6 +28,7 @@ from shmarrow.errors import (
     FieldNotFound,
     InvalidData,
     InvalidType,
+    LimitExceeded,
     ShmarrowError,
 )
 from shmarrow.interchange.files.ends import PREFIX, Input, Options, Output
@@ -34,6 +36,12 @@ from shmarrow.interchange.files.rows import BATCH, BATCH_BYTES, Rows
 from shmarrow.ipc import IpcWriteOptions, load_tensors, open_file, save_tensors
 from shmarrow.ipc.tensor.bundle import BUNDLE_KEY
 from shmarrow.tensor import SparseTensor, Tensor
+
+_REFUSALS = (ValueError, TypeError, EOFError, MemoryError, OverflowError, SyntaxError, RecursionError, TokenError)
+"""What numpy raises for headers that are not its own."""
+
+_EMPTY_ROWS = 1 << 20
+"""The most rows of a tensor whose rows take no bytes: no file has to have as many bytes as it claims rows."""
 
 ONLY = "values"
 """The name of a tensor that has none, as in an npy file."""
@@ -93,11 +101,14 @@ def read_safetensors(source: Input, options: Options) -> Tensors:
 def _mapped(path: str, where: str) -> Any:
     """The array of an npy file."""
     try:
-        found = np.load(path, mmap_mode="r", allow_pickle=False, max_header_size=1 << 20)
+        with np.errstate(over="ignore"):  # of sizes, which are refused
+            found = np.load(path, mmap_mode="r", allow_pickle=False, max_header_size=1 << 20)
         if not isinstance(found, np.ndarray):
-            raise ValueError("this is no npy file")
-    except (OSError, ValueError, EOFError, MemoryError, OverflowError) as error:
-        raise InvalidData(f"{where}: numpy cannot read it: {error}") from None
+            raise ValueError("it is not an npy file")
+        if not found.dtype.itemsize:
+            raise ValueError(f"elements of type {found.dtype} take no bytes")
+    except (*_REFUSALS, OSError) as error:
+        raise InvalidData(f"{where}: numpy cannot read it: {str(error) or type(error).__name__}") from None
     return found.view(np.ndarray)
 
 
@@ -124,7 +135,7 @@ def read_npz(source: Input, options: Options) -> Tensors:
                     shutil.copyfileobj(packed, unpacked, 1 << 20)
                 found[name] = _mapped(str(target), f"{source.name}: {member.filename}")
     except (zipfile.BadZipFile, NotImplementedError, RuntimeError, EOFError) as error:
-        raise InvalidData(f"{source.name}: this is no npz file that can be read: {error}") from None
+        raise InvalidData(f"{source.name}: it is not a readable npz file: {error}") from None
     return Tensors(found, {})
 
 
@@ -138,7 +149,7 @@ def of_rows(rows: Rows, records: bool, name: str) -> Iterator[Tensors]:
     Raises
     ------
     InvalidType
-        If a column has nulls, or values that are no numbers, truth values or times.
+        If a column has nulls, or values that are not numbers, booleans or times.
     """
     with tempfile.TemporaryDirectory(prefix=PREFIX) as folder:
         if len(set(rows.schema.names)) < len(rows.schema.names):
@@ -187,7 +198,7 @@ def _values(batch: Any, number: int, name: str) -> Any:
             raise InvalidType("its time zone would be lost")
         values = column.to_numpy(zero_copy_only=False)
         if values.dtype.kind not in "biufmM":
-            raise InvalidType("its values are no numbers, truth values or times")
+            raise InvalidType("its values are not numbers, booleans or times")
     except ShmarrowError as error:
         raise InvalidType(f"column {field.name!r}: {name} cannot hold {field.type} as a tensor: {error}") from None
     return values
@@ -210,10 +221,15 @@ def to_rows(found: Tensors) -> Rows:
         if not values.ndim:
             raise InvalidType(f"tensor {name!r} is a scalar, and a table has rows; choose others with --columns")
         columns.update({part: values[part] for part in values.dtype.names} if values.dtype.names else {name: values})
+    for name, values in columns.items():
+        if not values.nbytes and len(values) > _EMPTY_ROWS:
+            raise LimitExceeded(
+                f"tensor {name!r} of shape {values.shape} has no elements; at most {_EMPTY_ROWS} such rows are read"
+            )
     sizes = {name: len(values) for name, values in columns.items()}
     if len(set(sizes.values())) > 1:
         listed = ", ".join(f"{name!r}: {size}" for name, size in list(sizes.items())[:8])
-        raise InvalidType(f"tensors of different lengths are no columns of one table ({listed})")
+        raise InvalidType(f"tensors of different lengths cannot be columns of one table ({listed})")
     rows = max(sizes.values(), default=0)
     width = sum(values.dtype.itemsize * values[:1].size for values in columns.values())
     step = max(1, min(BATCH, BATCH_BYTES // max(width, 1)))
@@ -291,11 +307,12 @@ def _plain(found: Tensors) -> dict[str, Any]:
 
 def write_safetensors(found: Tensors, target: Output, options: Options) -> None:
     """Write a safetensors file."""
-    from shmarrow.interchange.safetensors import write_safetensors
+    from shmarrow.interchange.safetensors import safetensors_pieces
 
-    made = _plain(found)
-    with target.path() as (path, overwrite):
-        write_safetensors(made, path, dict(found.metadata), overwrite=overwrite)
+    pieces = safetensors_pieces(_plain(found), dict(found.metadata))
+    with target.file() as file:
+        for piece in pieces:
+            file.write(piece)
 
 
 def write_bundle(found: Tensors, target: Output, options: Options) -> None:

@@ -337,7 +337,7 @@ def _bundle_metadata(metadata: Metadata, name: str) -> Metadata | None:
     """The bundle's own metadata among those of the file."""
     version = metadata.get(BUNDLE_KEY)
     if version is None:
-        raise InvalidData(f"{name}: an Arrow file, but no bundle of tensors; ipc.open_file reads it")
+        raise InvalidData(f"{name}: this is an Arrow file, not a bundle of tensors; open it with ipc.open_file")
     if version != BUNDLE_VERSION:
         raise Unsupported(f"{name}: a bundle of version {version!r}; version {BUNDLE_VERSION!r} is read")
     return as_metadata({key: value for key, value in metadata.items() if key != BUNDLE_KEY})
