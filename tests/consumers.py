@@ -118,11 +118,11 @@ CONSUMERS = {
         "`pl.DataFrame(t)`",
         lacks={
             "decimal128-negative-scale*": "decimals with a negative scale",
-            "decimal256*": "decimals of 256 bits",
-            "timestamp-ms-offset*": "time zones that are offsets",
+            "decimal256*": "256-bit decimals",
+            "timestamp-ms-offset*": "time zones given as offsets",
             "interval-*": "intervals",
-            "fixed-size-binary-0*": "values of no bytes",
-            "fixed-size-list-0*": "lists of size 0",
+            "fixed-size-binary-0*": "fixed-size binary of width 0",
+            "fixed-size-list-0*": "fixed-size lists of size 0",
             "*list-view*": "list views",
             "ree-*": "run-end encoding",
             "spec-run-end-encoded": "run-end encoding",
@@ -132,8 +132,8 @@ CONSUMERS = {
         },
         differs={"date64*": "date64 becomes timestamp[ms]"},
         fatal={
-            "decimal32*": "decimals of 32 bits are accepted, but polars aborts the process when it exports them again",
-            "decimal64*": "decimals of 64 bits are accepted, but polars aborts the process when it exports them again",
+            "decimal32*": "32-bit decimals are accepted, but polars aborts the process when it exports them again",
+            "decimal64*": "64-bit decimals are accepted, but polars aborts the process when it exports them again",
         },
     ),
     "DuckDB": Consumer(
@@ -141,9 +141,9 @@ CONSUMERS = {
         _duckdb,
         '`duckdb.sql("SELECT ... FROM t")`',
         lacks={
-            "float16*": "halves",
+            "float16*": "16-bit floats",
             "decimal128-negative-scale*": "decimals with a negative scale",
-            "decimal256*": "decimals of 256 bits",
+            "decimal256*": "256-bit decimals",
             "interval-day-time*": "intervals of more than 292,471 years",
             "ree-list*": "run-end encoded lists",
             "dictionary-struct*": "dictionaries of structs",
@@ -151,8 +151,8 @@ CONSUMERS = {
             "dictionary-dictionary*": "dictionaries of dictionaries",
             "*dense-union*": "dense unions",
             "union-nested*": "dense unions",
-            "*sparse-union-codes*": "unions whose type codes are not 0, 1, ...",
-            "odd-sparse-union-offset": "unions whose type codes are not 0, 1, ...",
+            "*sparse-union-codes*": "unions with type codes other than 0, 1, 2 and so on",
+            "odd-sparse-union-offset": "unions with type codes other than 0, 1, 2 and so on",
         },
         differs={
             "duration-*": "durations become intervals",
@@ -250,20 +250,20 @@ TEXT = """\
 <!-- Made by tests/consumers.py from what the tests send. `make docs` brings it up to date. -->
 
 Any library with the [Arrow PyCapsule interface](https://arrow.apache.org/docs/format/CDataInterface/PyCapsuleInterface.html)
-takes shmarrow's tables, batches, arrays and readers as they are, and shmarrow takes theirs: `sa.table(df)`,
+accepts shmarrow's tables, batches, arrays and readers as they are, and shmarrow accepts theirs: `sa.table(df)`,
 `sa.array(series)`, `store.put("x", df)`, `writer.write(df)`. shmarrow copies no column in either direction, with one
-exception: where null slots of text hold bytes that are not UTF-8, or views lead nowhere, a consumer would trip over
-them, and it gets a clean copy of that column.
+exception: if null slots of a text column hold invalid UTF-8 or views that point nowhere, consumers would fail on them,
+so they receive a clean copy of that column.
 
-The tests send every type to each library and take it back, and compare the values and the addresses:
+The tests send every type to each library and back, and compare values and addresses:
 
-- **zero-copy**: the library uses the memory where it lies, a mapped file included, and hands the same memory back;
-- **copied**: the library makes a copy of at least one buffer, on its way in or out, as it has another form of the type;
-- **unsupported**: the library refuses the type. `for_consumer()` casts to types that a library takes.
+- **zero-copy**: the library uses the memory in place, a mapped file included, and hands the same memory back;
+- **copied**: the library copies at least one buffer on the way in or out, as it stores the type in another form;
+- **unsupported**: the library refuses the type. `for_consumer()` casts to types that it accepts.
 
 {matrix}
 
-DuckDB scans batches where they lie; what a query returns are vectors of its own.
+DuckDB scans batches in place; query results are vectors of its own.
 
 ## Notes
 

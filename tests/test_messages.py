@@ -159,10 +159,7 @@ FORMS: dict[str, tuple[Callable[[], Any], str]] = {
     "file as stream": (lambda: sa.ipc.open_stream(FILE), "found an Arrow file; ipc.open_file reads it"),
     "tensor as file": (lambda: sa.ipc.open_file(TENSOR), "found a Tensor message; ipc.read_tensor reads it"),
     "file as tensor": (lambda: sa.ipc.read_tensor(FILE), "found an Arrow file; ipc.open_file reads it"),
-    "file as bundle": (
-        lambda: sa.load_tensors(FILE),
-        "an Arrow file, not a bundle of tensors; open it",
-    ),
+    "file as bundle": (lambda: sa.load_tensors(FILE), "not a bundle of tensors; open it with ipc.open_file"),
     "truncated": (lambda: sa.ipc.open_file(FILE[:-20]), "the file is truncated, or its writer was not closed"),
     "very short": (lambda: sa.ipc.open_file(FILE[:14]), "truncated: an Arrow file has at least 18 bytes, found 14"),
     "empty": (lambda: sa.ipc.open_file(b""), "expected an Arrow file, found an empty one"),

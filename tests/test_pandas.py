@@ -155,6 +155,8 @@ def test_columns_of_one_name_keep_their_dtypes() -> None:
         assert backed.columns.tolist() == ["a", "a", "a.1"]
         categories = made.to_pandas(categories=["a"]).dtypes.tolist()
         assert [dtype == "category" for dtype in categories] == [True, True, False]
+        with pytest.raises(sa.ShmarrowError, match="not iterable"):
+            made.to_pandas(categories=3)
 
 
 def test_periods_and_intervals_are_stored_as_pandas_stores_them() -> None:

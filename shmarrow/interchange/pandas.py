@@ -55,12 +55,12 @@ def frame(rows: Any, arrow_backed: bool, ignore_metadata: bool, writable: bool, 
     made = cast.to_pyarrow()
     if unique != names:  # pyarrow finds dtypes and categories by name
         made = made.rename_columns(unique)
-        if "categories" in options:
-            wanted = set(options["categories"] or ())
-            options["categories"] = [new for new, name in zip(unique, names, strict=True) if name in wanted]
     text = None if ignore_metadata else (cast.schema.metadata or {}).get(KEY)
 
     def convert() -> Any:
+        if unique != names and options.get("categories"):
+            wanted = set(options["categories"])
+            options["categories"] = [new for new, name in zip(unique, names, strict=True) if name in wanted]
         if text is None:
             plain = made.replace_schema_metadata(None)  # which is parsed even where it is not used
             result = plain.to_pandas(**options)

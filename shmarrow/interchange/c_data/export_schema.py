@@ -19,7 +19,7 @@ import numpy as np
 from shmarrow.errors import ExportRefused, shown
 from shmarrow.interchange.c_data.structs import DICTIONARY_ORDERED, MAP_KEYS_SORTED, NULLABLE, SCHEMA, Memory, nanoarrow
 from shmarrow.types import DataType, Field, Metadata, Schema, null
-from shmarrow.types.extension import storage_field
+from shmarrow.types.extension import METADATA_KEY, NAME_KEY, storage_field
 
 _LONGEST = (1 << 31) - 1
 """The most bytes that a string in metadata has."""
@@ -71,7 +71,7 @@ def placeholder() -> Any:
 
 
 def _node(field: Field) -> _Node:
-    field = storage_field(field)
+    field = _named_safely(field)
     type: Any = field.type
     name, format = field.name.encode(), _format(type)
     if b"\0" in name:
@@ -85,6 +85,32 @@ def _node(field: Field) -> _Node:
         return _Node(format, name, metadata, flags, (), Field("", type.value_type))
     flags |= MAP_KEYS_SORTED if type.layout == "map" and type.keys_sorted else 0
     return _Node(format, name, metadata, flags, type.fields)
+
+
+_STORAGE = {"arrow.uuid": "w:16", "arrow.bool8": "c", "hugeint": "w:16", "uhugeint": "w:16"}
+"""What DuckDB needs to be below the extension types whose values it takes without a look at their storage."""
+
+
+def _named_safely(field: Field) -> Field:
+    """A field as it goes on the wire, without an extension type that makes DuckDB read what is not there.
+
+    It goes by the name alone: values that are too short are read beyond the end of their buffer, and the bytes of its
+    own types, among them ``bit``, ``bignum`` and ``time_tz``, are taken as they lie in its memory.
+    """
+    type: Any = field.type
+    made = storage_field(field)
+    name = (made.metadata or {}).get(NAME_KEY, b"").decode(errors="replace")
+    if name == "arrow.opaque":
+        if getattr(type, "extension_name", "") == name and type.vendor_name.lower() != "duckdb":
+            return made
+        name = getattr(type, "type_name", name)
+    elif name not in _STORAGE:
+        return made
+    storage: Any = made.type
+    if getattr(storage, "value_type", storage).format == _STORAGE.get(name):
+        return made
+    left = {key: value for key, value in (made.metadata or {}).items() if key not in (NAME_KEY, METADATA_KEY)}
+    return Field(made.name, storage, made.nullable, left or None)
 
 
 @lru_cache(4096)
