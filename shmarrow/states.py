@@ -37,6 +37,15 @@ Transitions = Mapping[str, Mapping[str, str]]
 """For each state, the events that it accepts and the states that they lead to."""
 
 
+SEQUENTIAL: Transitions = {
+    OPEN: {READ: OPEN, END: ENDED, FAIL: FAILED, CLOSE: CLOSED},
+    ENDED: {READ: ENDED, END: ENDED, CLOSE: CLOSED},
+    FAILED: {FAIL: FAILED, CLOSE: CLOSED},
+    CLOSED: {CLOSE: CLOSED},
+}
+"""States of what is read once, from its beginning to its end: any error is the end of it."""
+
+
 class StateMachine:
     """Where one object stands in its table of transitions.
 

@@ -16,7 +16,7 @@ from shmarrow.batch import RecordBatch
 from shmarrow.bitmap import Mask
 from shmarrow.chunked import ChunkedArray
 from shmarrow.columns import Columns, Key
-from shmarrow.errors import Closed, InvalidArgument, InvalidData, InvalidType, full_name, iterated, not_expected, shown
+from shmarrow.errors import InvalidArgument, InvalidData, InvalidType, full_name, iterated, not_expected, shown
 from shmarrow.inputs import as_column, made_from
 from shmarrow.layout.array import Array
 from shmarrow.layout.making import nulls
@@ -24,6 +24,7 @@ from shmarrow.layout.memory import Indices, slice_bounds
 from shmarrow.naming import checked_schema, several, with_nulls
 from shmarrow.pickling import travels
 from shmarrow.places import cut, places, sorted_places, starts_of
+from shmarrow.states import CLOSE, END, READ, SEQUENTIAL, StateMachine, Turn
 from shmarrow.types import DataType, MetadataLike, Schema, struct, unify_schemas
 from shmarrow.types.schema import as_schema, difference
 
@@ -289,6 +290,7 @@ class RecordBatchReader:
     """
 
     schema: Schema
+    for_consumer: Callable[..., RecordBatchReader]
 
     @staticmethod
     def from_batches(schema: Schema, batches: Iterable[RecordBatch]) -> RecordBatchReader:
@@ -334,7 +336,10 @@ class RecordBatchReader:
             plain = isinstance(data, (Mapping, list, tuple, np.ndarray))
             hint = "; shmarrow.record_batch(...) makes a batch of values" if plain else foreign.next_step(data)
             raise InvalidType(f"expected {text}{hint}")
-        return reader if schema is None else _Cast(reader, checked_schema(schema))
+        if schema is None:
+            return reader
+        schema = checked_schema(schema)
+        return mapped_batches(schema, reader, lambda batch: batch.cast(schema), reader.close)
 
     def read_next_batch(self) -> RecordBatch:
         """The next batch.
@@ -345,9 +350,15 @@ class RecordBatchReader:
             At the end.
         InvalidData
             If what comes next breaks the format.
+        Failed
+            After an error, which it names: going on would leave out the batch that had it.
         Closed
             After :meth:`close`.
         """
+        raise NotImplementedError
+
+    def _fail(self, error: BaseException) -> None:
+        """Note that a batch that was read cannot be used, so that no later call goes on without it."""
         raise NotImplementedError
 
     def __iter__(self) -> Iterator[RecordBatch]:
@@ -377,42 +388,59 @@ class RecordBatchReader:
 
 
 class _Batches(RecordBatchReader):
-    """A reader over batches that are there already, or that an iterator makes."""
+    """A reader over batches that are there already, or that an iterator makes.
 
-    def __init__(self, schema: Schema, batches: Iterator[RecordBatch]) -> None:
+    Thread safety: threads may share a reader; each batch goes to one of them.
+    """
+
+    def __init__(
+        self, schema: Schema, batches: Iterator[RecordBatch], close: Callable[[], None] = lambda: None
+    ) -> None:
         self.schema = schema
-        self._batches: Iterator[RecordBatch] | None = batches
+        self._batches = batches
+        self._close = close
+        self._states = StateMachine("the reader of batches", SEQUENTIAL, shared=True)
+        self._turn = Turn("the reader of batches")
 
     def read_next_batch(self) -> RecordBatch:
-        if self._batches is None:
-            raise Closed("the reader of batches is closed")
-        batch = own_batch(next(self._batches), "a shmarrow.RecordBatch")
-        if not batch._schema.equals(self.schema):
-            raise InvalidType(f"a batch has other fields than the reader: {difference(batch.schema, self.schema)}")
+        states = self._states
+        with self._turn:
+            states.go(READ)
+            try:
+                batch = own_batch(next(self._batches), "a shmarrow.RecordBatch")
+                if not batch._schema.equals(self.schema):
+                    text = difference(batch.schema, self.schema)
+                    raise InvalidType(f"a batch has other fields than the reader: {text}")
+            except StopIteration:
+                states.go(END)
+                raise
+            except BaseException as error:
+                states.fail(error)
+                raise
         return batch
 
+    def _fail(self, error: BaseException) -> None:
+        self._states.fail(error)
+
     def close(self) -> None:
-        self._batches = None
+        self._states.go(CLOSE)
+        self._batches = iter(())
+        self._close()
 
     def __repr__(self) -> str:
         from shmarrow.display import holding, line
 
-        state = "closed" if self._batches is None else "open"
-        return line("RecordBatchReader", "of batches", *holding(None, None, len(self.schema)), state)
+        return line("RecordBatchReader", "of batches", *holding(None, None, len(self.schema)), self._states.state)
 
 
-class _Cast(RecordBatchReader):
-    """A reader whose batches are cast to another schema as they are read."""
-
-    def __init__(self, reader: RecordBatchReader, schema: Schema) -> None:
-        self.schema = schema
-        self._reader = reader
-
-    def read_next_batch(self) -> RecordBatch:
-        return self._reader.read_next_batch().cast(self.schema)
-
-    def close(self) -> None:
-        self._reader.close()
+def mapped_batches(
+    schema: Schema,
+    batches: Iterable[RecordBatch],
+    change: Callable[[RecordBatch], RecordBatch],
+    close: Callable[[], None] | None = None,
+) -> RecordBatchReader:
+    """A reader of batches that are changed as they are read; ``close`` is called when it is closed."""
+    return _Batches(schema, map(change, batches), close or (lambda: None))
 
 
 def table(

@@ -11,6 +11,7 @@ import os
 import pickle
 import subprocess
 import sys
+from functools import cache
 from multiprocessing.reduction import ForkingPickler
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ import torch
 from torch.utils.data import BatchSampler, DataLoader, RandomSampler
 
 import shmarrow as sa
+from shmarrow.segment import mappings
 from shmarrow.torch import BatchDataset, IterableBatchDataset, collate
 
 ROWS, PART = 1000, 137
@@ -212,8 +214,12 @@ def test_wrong_arguments(path: str, tmp_path: Path) -> None:
         (sa.InvalidArgument, "counted from 0", lambda: IterableBatchDataset(path, 1, rank=2, world_size=2)),
         (sa.InvalidArgument, "epoch", lambda: IterableBatchDataset(path, 1).set_epoch(-1)),
         (sa.IndexOutOfRange, "1000", lambda: BatchDataset(path)[ROWS]),
-        (sa.IndexOutOfRange, "1000", lambda: BatchDataset(path)[[0, ROWS]]),
-        (sa.IndexOutOfRange, "-1", lambda: BatchDataset(path)[[0, -1]]),
+        (
+            sa.IndexOutOfRange,
+            "row 1000 is out of range: the data set has 1000 rows",
+            lambda: BatchDataset(path)[[0, ROWS]],
+        ),
+        (sa.IndexOutOfRange, "row -1 is", lambda: BatchDataset(path)[[0, -1]]),
         (sa.InvalidType, "rows", lambda: BatchDataset(path)["x"]),
         (sa.InvalidType, "integers|positions", lambda: BatchDataset(path)[[0.5]]),
     ]
@@ -244,6 +250,28 @@ def test_batches_may_be_changed(path: str) -> None:
         changed["pair"].zero_()
         assert torch.equal(data[rows]["x"], before)
     assert sa.ipc.open_file(path).read_all()["x"].to_pylist() == list(range(ROWS))
+
+
+def test_batches_that_are_kept_leave_mappings_to_the_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Private mappings are limited: one more tensor is an error that says so, one more batch is a copy."""
+    rows, size = 1 << 17, 1 << 14  # 8 batches of 128 KiB
+    with sa.ipc.new_file(tmp_path / "large", sa.schema({"x": sa.int64()})) as writer:
+        writer.write(sa.record_batch({"x": np.arange(rows)}))
+    data = IterableBatchDataset(tmp_path / "large", size)
+    monkeypatch.setattr(mappings, "_SHARE", (len(mappings._alive) + 5) / 65530)
+    monkeypatch.setattr(mappings, "_most_mappings", cache(lambda: 65530))
+    before = Path("/proc/self/maps").read_text().count("large")
+    kept = list(data)
+    assert Path("/proc/self/maps").read_text().count("large") == before + 5
+    for batch in kept:
+        batch["x"].add_(1)
+    assert torch.equal(torch.cat([batch["x"] for batch in kept]), torch.arange(1, rows + 1))
+    whole = data.table.column("x").chunk(0)
+    with pytest.raises(sa.StorageError, match=r"of the 65,530 mappings .*vm\.max_map_count.*drop those"):
+        whole.to_torch()
+    assert xs(data) == list(range(rows))
+    del kept, batch
+    assert whole.to_torch()[5].item() == 5
 
 
 def rank_of(queue: Any, rank: int, at: str, rows: str) -> None:

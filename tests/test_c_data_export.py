@@ -7,7 +7,11 @@ from __future__ import annotations
 
 import ctypes
 import io
-from collections.abc import Iterator
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -344,12 +348,98 @@ def test_errors_of_a_stream_reach_the_consumer() -> None:
 
     with pytest.raises(pa.ArrowException, match="batch 1 is broken"):
         pa.table(broken(sa.InvalidData("batch 1 is broken")))
-    with pytest.raises(pa.ArrowException, match="KeyboardInterrupt while"):
-        pa.table(broken(KeyboardInterrupt()))
     closed = sa.ipc.open_file(file_of([numbers(0)]))
     closed.close()
     with pytest.raises(sa.Closed):
         pa.table(closed)
+
+
+@pytest.mark.parametrize("consume", [pa.table, "polars", "duckdb"], ids=["pyarrow", "polars", "duckdb"])
+def test_a_service_that_tries_again_can_be_stopped(consume: Any) -> None:
+    """SIGTERM and Ctrl-C while a batch is read: the consumer makes an error of them, and they are raised again."""
+    if consume == "polars":
+        consume = pytest.importorskip("polars").DataFrame
+    elif consume == "duckdb":
+        duckdb = pytest.importorskip("duckdb")
+        consume = lambda source: duckdb.sql("select sum(n) from source").fetchall()  # noqa: E731
+
+    def batches(number: int) -> Iterator[Any]:
+        yield numbers(0)
+        signal.raise_signal(number)
+        yield numbers(1)
+
+    def stop(*_: Any) -> None:
+        sys.exit(143)
+
+    def serve(number: int) -> None:
+        for _ in range(2000):
+            with suppress(Exception):
+                consume(sa.RecordBatchReader.from_batches(numbers(0).schema, batches(number)))
+            time.sleep(0.005)
+
+    before = signal.signal(signal.SIGTERM, stop)
+    try:
+        with pytest.raises(SystemExit) as raised:
+            serve(signal.SIGTERM)
+        assert raised.value.code == 143
+        with pytest.raises(KeyboardInterrupt):
+            serve(signal.SIGINT)
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def test_no_retry_goes_on_without_the_batch_that_failed() -> None:
+    """A reader that is read once ends with its first error, wherever that is found; later calls name it."""
+    good, other = numbers(0), sa.record_batch({"z": [1]})
+    schema = good.schema
+    stream = io.BytesIO()
+    with sa.ipc.new_stream(stream, schema) as writer:
+        for name in ("good", "wrong", "good"):
+            writer.write(sa.record_batch({"n": [1], "s": [name]}))
+    broken = stream.getvalue().replace(b"wrong", b"\xff" * 5)
+    one = pa.record_batch({"n": [1, 2], "s": ["a", "b"]})
+    two = pa.record_batch({"n": [1, 1000], "s": ["a", "b"]})
+    bytes_only = sa.schema([("n", "int8"), ("s", "string")])
+    theirs = pa.Table.from_batches([one, two, one])
+    readers: list[Callable[[], Any]] = [
+        lambda: sa.RecordBatchReader.from_batches(schema, [good, other, good]),
+        lambda: sa.RecordBatchReader.from_batches(schema, (batch for batch in [good, other, good])),
+        lambda: sa.RecordBatchReader.from_stream(theirs, bytes_only),
+        lambda: sa.ipc.open_stream(broken),
+        lambda: sa.ipc.open_stream(io.BytesIO(broken)),
+        lambda: sa.RecordBatchReader.from_stream(pa.ipc.open_stream(broken)),
+    ]
+    refused = (sa.InvalidType, sa.InvalidData, sa.Failed, pa.ArrowException)
+    for number, make in enumerate(readers):
+        ways = [pa.table] if number >= 3 else [pa.table, sa.table, list, lambda reader: reader.read_all()]
+        for first in ways:
+            reader = make()
+            with pytest.raises(refused) as failed:
+                first(reader)
+            for way in [pa.table, sa.table, list, next]:
+                with pytest.raises(refused, match="the first error was Invalid"):
+                    way(reader)
+            assert "first error" not in str(failed.value)
+    capsule = pa.RecordBatchReader.from_stream(sa.RecordBatchReader.from_batches(schema, [good, other, good]))
+    assert capsule.read_next_batch().num_rows == 5
+    for _ in range(2):  # the stream itself comes to no end either
+        with pytest.raises(pa.ArrowException, match="other fields"):
+            capsule.read_next_batch()
+
+
+@pytest.mark.parametrize("count", [3, 40])
+def test_a_stream_of_a_mapped_file_outlives_its_reader(count: int, tmp_path: Any) -> None:
+    path = tmp_path / "file.arrow"
+    path.write_bytes(file_of([numbers(i) for i in range(count)]))
+    with sa.ipc.open_file(path) as reader:
+        whole = pa.RecordBatchReader.from_stream(reader)
+    part = sa.ipc.open_file(path, included_fields=["n"])
+    started = pa.RecordBatchReader.from_stream(part)
+    assert started.read_next_batch().num_columns == 1
+    part.close()
+    path.unlink()
+    assert whole.read_all().num_rows == 5 * count
+    assert started.read_all().column("n").to_pylist() == [i + j for i in range(1, count) for j in range(5)]
 
 
 # --- other consumers --------------------------------------------------------------------------------------------

@@ -255,6 +255,18 @@ def test_a_stream_that_fails() -> None:
         sa.table(counting([], 1, ValueError("no more rows")))
 
 
+def test_a_producer_that_is_interrupted() -> None:
+    """What ends a program in a Python producer behind pyarrow is no broken batch."""
+    for error, status in ((KeyboardInterrupt(), None), (SystemExit(143), 143), (SystemExit("stop"), "stop")):
+        reader = sa.RecordBatchReader.from_stream(counting([], 1, error))
+        assert next(reader).num_rows == 1
+        with pytest.raises(type(error)) as raised:
+            next(reader)
+        assert getattr(raised.value, "code", None) == status
+        with pytest.raises(sa.Failed, match=type(error).__name__):
+            next(reader)
+
+
 def test_the_end_of_a_stream_stays_its_end() -> None:
     reader = sa.RecordBatchReader.from_stream(counting([], 1))
     assert next(reader).num_rows == 1

@@ -353,3 +353,23 @@ def test_names_and_numbers_of_columns() -> None:
 
 def test_the_page_is_that_of_the_rules() -> None:
     assert tools_page.PAGE.read_text(encoding="utf-8") == tools_page.page(), "run make docs"
+
+
+def test_readers_cast_each_batch_as_it_is_read(tmp_path: Any) -> None:
+    batch = sa.record_batch({"n": sa.array([1, 2], "uint64"), "s": sa.array(["a", "b"], "string_view")})
+    large = sa.record_batch({"n": sa.array([2**60], "uint64"), "s": sa.array(["c"], "string_view")})
+    path = tmp_path / "file"
+    with sa.ipc.new_file(path, batch.schema) as writer:
+        writer.write(batch)
+        writer.write(large)
+    file = sa.ipc.open_file(path)
+    for source in (file, file, sa.Table.from_batches([batch, large]).to_reader()):
+        reader = source.for_consumer("spark")
+        assert reader.schema.types == [sa.decimal128(20, 0), sa.string()]
+        assert [[int(n) for n in each["n"].to_pylist()] for each in reader] == [[1, 2], [2**60]]
+        reader.close()
+    assert file.get_batch(0).num_rows == 2
+    with pytest.raises(sa.Closed):
+        next(source)
+    with pytest.raises(sa.InvalidArgument, match="expected one of"):
+        file.for_consumer("nobody")

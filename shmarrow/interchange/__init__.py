@@ -63,6 +63,8 @@ def _open_table_doors() -> None:
 
     _give(Table, "__arrow_c_stream__", _table_stream)
     _give(RecordBatchReader, "__arrow_c_stream__", _reader_stream)
+    _Reader: Any = RecordBatchReader
+    _Reader.for_consumer = methods.reader_for_consumer
 
     _open_doors(Table, "table_from_pyarrow", "table_to_pyarrow")
 
@@ -188,7 +190,7 @@ def _reader_stream(self: Any, requested_schema: Any = None, **unknown: Any) -> A
     from shmarrow.interchange.c_data.export_stream import export_reader
 
     _refuse(unknown)
-    return export_reader(self.schema, self, requested_schema)
+    return export_reader(self, requested_schema)
 
 
 def _file_stream(self: Any, requested_schema: Any = None, **unknown: Any) -> Any:
@@ -199,7 +201,7 @@ def _file_stream(self: Any, requested_schema: Any = None, **unknown: Any) -> Any
     from shmarrow.interchange.c_data.export_stream import export_batches
 
     _refuse(unknown)
-    return export_batches(self.schema, self, requested_schema)
+    return export_batches(self.schema, self._lasting(), requested_schema)
 
 
 _give(DataType, "__arrow_c_schema__", _type_capsule)
@@ -209,6 +211,8 @@ _give(Array, "__arrow_c_array__", _array_capsules)
 _give(RecordBatch, "__arrow_c_array__", _batch_capsules)
 _give(RecordBatch, "__arrow_c_stream__", _batch_stream)
 _give(RecordBatchFileReader, "__arrow_c_stream__", _file_stream)
+_FileReader: Any = RecordBatchFileReader
+_FileReader.for_consumer = methods.reader_for_consumer
 
 
 def _reader(kind: str) -> Callable[[Any], Any]:

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from shmarrow.layout import Array
+    from shmarrow.tables import RecordBatchReader
 
 T = TypeVar("T")
 
@@ -84,6 +85,41 @@ def columns_for_consumer(self: T, name: str = "", *, lossy: str | Iterable[str] 
 
     result: T = columns(self, name, lossy)
     return result
+
+
+def reader_for_consumer(self: Any, name: str = "", *, lossy: str | Iterable[str] = ()) -> RecordBatchReader:
+    """A reader of the same batches with columns of types that another tool accepts; each is cast when it is read.
+
+    Parameters
+    ----------
+    name : str
+        The tool; see :meth:`RecordBatch.for_consumer`.
+    lossy : str or iterable of str
+        Kinds of types whose values may lose something, or ``"all"``.
+
+    Returns
+    -------
+    RecordBatchReader
+        Over all batches of a file, which may be read any number of times; else over those that are left, and closing
+        it closes this reader.
+
+    Raises
+    ------
+    Unsupported
+        If the tool has no type for a column; says which name for ``lossy`` would help, if one does.
+    InvalidData
+        When a batch is read, if a value does not fit the new type; likewise.
+    InvalidArgument
+        If ``name`` is none of the tools, or nothing of a kind in ``lossy`` is ever lost.
+    """
+    from shmarrow.tables import RecordBatchReader, mapped_batches
+
+    wanted = schema_for_consumer(self.schema, name, lossy=lossy)
+    once = isinstance(self, RecordBatchReader)
+    batches: Any = self if once else self._lasting()
+    return mapped_batches(
+        wanted, batches, lambda batch: columns_for_consumer(batch, name, lossy=lossy), self.close if once else None
+    )
 
 
 def schema_for_consumer(self: Schema, name: str = "", *, lossy: str | Iterable[str] = ()) -> Schema:

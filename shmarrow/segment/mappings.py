@@ -9,6 +9,8 @@ Rules kept here:
   closed all descriptors), :func:`writable` copies;
 * private pages use no descriptor of their own and reserve no memory. They keep the shared mapping, and so the lock that
   pins the object;
+* they take at most :data:`_SHARE` of the mappings that the system allows a process: where those run out, nothing in the
+  process can allocate large memory any more;
 * before they are made, the file must still be as long as they reach: reading behind the end of a file is a SIGBUS.
 """
 
@@ -19,6 +21,7 @@ import fcntl
 import mmap
 import os
 import sys
+import weakref
 from contextlib import suppress
 from functools import cache
 from typing import Any
@@ -140,7 +143,7 @@ class Mapping:
         Raises
         ------
         StorageError
-            If the file was truncated, or the system refuses.
+            If the file was truncated, if the process has too many private mappings, or if the system refuses.
         """
         stop = self.size if stop is None else stop
         name = self._mapped.location or "a mapped file"
@@ -158,7 +161,8 @@ class Mapping:
         except StorageError:
             raise
         except OSError as error:
-            raise refused(error, "map private pages of", name, name) from None
+            hint = _too_many() if error.errno == errno.ENOMEM else ""
+            raise refused(error, "map private pages of", name, name, hint) from None
         return np.frombuffer(pages, U1)[start - first :]
 
     def _open(self) -> int | None:
@@ -320,6 +324,38 @@ class _Private(mmap.mmap):
 
 
 _lost: list[mmap.mmap] = []
+_alive: weakref.WeakSet[_Private] = weakref.WeakSet()
+_SHARE = 7 / 8
+_MAX_MAP_COUNT = "/proc/sys/vm/max_map_count"
+
+
+@cache
+def _most_mappings() -> float:
+    """How many mappings a process may have."""
+    with suppress(OSError, ValueError), open(_MAX_MAP_COUNT, encoding="ascii") as limit:
+        return int(limit.read())
+    return float("inf")
+
+
+def _check_count() -> None:
+    """Refuse one more private mapping where there would be no room for those of others."""
+    if len(_alive) >= _SHARE * _most_mappings():
+        _most_mappings.cache_clear()  # it may have been raised
+        if len(_alive) >= _SHARE * _most_mappings():
+            raise OSError(errno.ENOMEM, os.strerror(errno.ENOMEM))
+
+
+def _too_many() -> str:
+    """What to do where there can be no more mappings."""
+    with suppress(OSError), open("/proc/self/maps", "rb") as maps:
+        count = sum(1 for _ in maps)
+        if count >= _SHARE * _most_mappings():
+            return (
+                f"the process has {count:,} of the {_most_mappings():,} mappings that the system allows "
+                "(vm.max_map_count), one for each writable tensor or array of 64 KiB or more; drop those that are no "
+                "longer needed, copy them, or raise the limit"
+            )
+    return ""
 
 
 def _map_private(fd: int, offset: int, size: int, origin: Mapped) -> mmap.mmap:
@@ -328,6 +364,7 @@ def _map_private(fd: int, offset: int, size: int, origin: Mapped) -> mmap.mmap:
     Python's mmap keeps a descriptor, of which a process may have 1,024, and always reserves memory, which the system
     refuses for files larger than it has. So it maps nothing, and what it mapped is replaced in place.
     """
+    _check_count()
     made = _Private(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _MAP_NORESERVE, prot=_READ_WRITE)
     made.origin = origin
     address = np.frombuffer(made, U1).__array_interface__["data"][0]
@@ -337,6 +374,7 @@ def _map_private(fd: int, offset: int, size: int, origin: Mapped) -> mmap.mmap:
         code = get_errno()
         _lost.append(made)  # what is at its addresses is not certain, so they are never given back
         raise OSError(code, os.strerror(code))
+    _alive.add(made)
     return made
 
 

@@ -7,7 +7,7 @@ from typing import Any, SupportsIndex, overload
 
 import numpy as np
 
-from shmarrow.errors import IndexOutOfRange, InvalidArgument, InvalidType, printable, shown
+from shmarrow.errors import IndexOutOfRange, InvalidArgument, InvalidType, counted, printable, shown
 from shmarrow.interchange.partner import needed
 from shmarrow.layout.arguments import checked_positions
 from shmarrow.torch.plan import Plan
@@ -100,7 +100,8 @@ class BatchDataset(Dataset[Any]):  # type: ignore[misc]
         try:
             row = range(len(self))[index]
         except IndexError:
-            raise IndexOutOfRange(f"row {shown(index)} is out of range: the data set has {len(self)}") from None
+            text = f"row {shown(index)} is out of range: the data set has {counted(len(self), 'row')}"
+            raise IndexOutOfRange(text) from None
         except TypeError:
             raise InvalidType(f"rows are chosen by int, slice or a sequence of ints, found {shown(index)}") from None
         found = row_of(tensors_of(self.table, self._tensors, range(row, row + 1)), 0)
@@ -111,9 +112,8 @@ class BatchDataset(Dataset[Any]):  # type: ignore[misc]
         if valid is not None and not valid.all():
             raise InvalidType("the numbers of rows hold a null")
         if len(positions) and not 0 <= int(positions.min()) <= int(positions.max()) < len(self):
-            raise IndexOutOfRange(
-                f"rows {int(positions.min())} to {int(positions.max())} were asked for: the data set has {len(self)}"
-            )
+            row = next(int(row) for row in (positions.min(), positions.max()) if not 0 <= row < len(self))
+            raise IndexOutOfRange(f"row {row} is out of range: the data set has {counted(len(self), 'row')}")
         return positions
 
     def _batch(self, rows: Any) -> Any:

@@ -6,6 +6,7 @@ values.
 
 from __future__ import annotations
 
+import errno
 import glob
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -23,6 +24,7 @@ from shmarrow.errors import (
     InvalidData,
     InvalidType,
     ObjectNotFound,
+    StorageError,
     full_name,
     shown,
 )
@@ -165,8 +167,15 @@ def _tensor(column: ChunkedArray, name: str, gathered: bool) -> Any:
             )
         return partner().from_numpy(np.array(values.to_numpy(zero_copy_only=False)))
     # What was gathered or combined is new memory, which nobody else sees: no need for another copy to write to.
-    fresh = (gathered or column.num_chunks != 1) and values.type.layout != "bool"
-    return values.to_torch(writable=not fresh)
+    if (gathered or column.num_chunks != 1) and values.type.layout != "bool":
+        return values.to_torch(writable=False)
+    try:
+        return values.to_torch()
+    except StorageError as error:
+        if error.errno != errno.ENOMEM:
+            raise
+        # Somebody keeps tens of thousands of batches, each a mapping; more of them are copies, as shuffled ones are.
+        return values.to_torch(writable=False).clone()
 
 
 def row_of(batch: Mapping[str, Any], row: int) -> dict[str, Any]:

@@ -7,22 +7,27 @@ The callbacks of a stream have to be compiled code, see ``structs``. There are t
   an error in any batch reaches the caller as our exception;
 * more batches, those that have to be read or decompressed first, and those of readers that can be read only once are
   taken one by one, when the consumer asks for the next. ``nanoarrow`` has no stream over an iterator; ``pyarrow`` has
-  one, and imports each batch from our capsules on the way. Errors then arrive as the consumer's own, with our message.
+  one, and imports each batch from our capsules on the way. Errors then arrive as the consumer's own, with our message;
+  what is to end the program (Ctrl-C, ``sys.exit``) is raised again when the consumer returns, see ``interrupts``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain, islice
 from typing import Any
 
 from shmarrow.batch import ColumnView, RecordBatch
 from shmarrow.chunked import ChunkedArray
+from shmarrow.errors import Failed
+from shmarrow.interchange.c_data import interrupts
 from shmarrow.interchange.c_data.export_array import Tree, array_tree, batch_tree, capsules, in_schema, requested
 from shmarrow.interchange.c_data.export_schema import placeholder, schema_schema, type_schema
 from shmarrow.interchange.c_data.import_schema import type_from_capsule
 from shmarrow.interchange.c_data.structs import nanoarrow
 from shmarrow.interchange.partner import needed
+from shmarrow.states import READ, SEQUENTIAL, StateMachine
+from shmarrow.tables import RecordBatchReader
 from shmarrow.types import Schema
 
 _FEW = 16
@@ -50,9 +55,9 @@ def export_batches(schema: Schema, batches: Iterable[RecordBatch], requested_sch
     return _one_by_one(wanted, chain(first, source))
 
 
-def export_reader(schema: Schema, batches: Iterable[RecordBatch], requested_schema: Any = None) -> Any:
-    """A stream of batches that are taken from an iterable as the consumer asks for them."""
-    return _one_by_one(requested(schema, requested_schema), iter(batches))
+def export_reader(reader: RecordBatchReader, requested_schema: Any = None) -> Any:
+    """A stream of the batches that are left, which are read as the consumer asks for them."""
+    return _one_by_one(requested(reader.schema, requested_schema), reader, reader._fail)
 
 
 def _in_place(batch: RecordBatch) -> bool:
@@ -71,15 +76,38 @@ def _at_once(trees: Sequence[Tree], schema: Any) -> Any:
     return na._array_stream.CArrayStream.from_c_arrays(arrays, own, move=True, validate=False).__arrow_c_stream__()
 
 
-def _one_by_one(schema: Schema, batches: Iterator[RecordBatch]) -> Any:
+class _Exported:
+    """The batches of a stream as pyarrow's, for one consumer; after an error there are no more, and no end."""
+
+    def __init__(
+        self, make: Callable[[Any], Any], schema: Schema, batches: Iterator[RecordBatch], fail: Callable[..., None]
+    ) -> None:
+        self._make = make
+        self._schema = schema
+        self._batches = batches
+        self._fail = fail
+        self._states = StateMachine("the stream", SEQUENTIAL, shared=True)
+
+    def __iter__(self) -> Iterator[Any]:
+        return self
+
+    def __next__(self) -> Any:
+        try:
+            self._states.go(READ)
+            return self._make(in_schema(next(self._batches), self._schema))
+        except StopIteration:
+            raise
+        except BaseException as error:
+            self._states.fail(error)
+            self._fail(error)
+            if isinstance(error, Exception):
+                raise
+            interrupts.raise_later(error, _Exported.__next__.__code__)
+            raise Failed(f"{type(error).__name__} while a batch was read") from None
+
+
+def _one_by_one(schema: Schema, batches: Iterable[RecordBatch], fail: Callable[..., None] = lambda _: None) -> Any:
     with needed("pyarrow", "arrow"):
         import pyarrow as pa
-
-    def made() -> Iterator[Any]:
-        try:
-            for batch in batches:
-                yield pa.record_batch(in_schema(batch, schema))
-        except KeyboardInterrupt:  # which has no text, and the consumer shows nothing else
-            raise KeyboardInterrupt("KeyboardInterrupt while a batch was read") from None
-
-    return pa.RecordBatchReader.from_batches(pa.schema(schema), made()).__arrow_c_stream__()
+    made = _Exported(pa.record_batch, schema, iter(batches), fail)
+    return pa.RecordBatchReader.from_batches(pa.schema(schema), made).__arrow_c_stream__()

@@ -18,33 +18,13 @@ from typing import Any
 
 from shmarrow.chunked import ChunkedArray
 from shmarrow.errors import InvalidData, InvalidType, ShmarrowError, StorageError, Unsupported, counted, full_name
+from shmarrow.interchange.c_data import interrupts
 from shmarrow.interchange.c_data.import_array import Importer, batch_at
 from shmarrow.interchange.c_data.import_schema import field_at, schema_at, text_of
 from shmarrow.interchange.c_data.structs import STREAM, ask, nanoarrow, pointer
-from shmarrow.states import (
-    CLOSE,
-    CLOSED,
-    END,
-    ENDED,
-    FAIL,
-    FAILED,
-    OPEN,
-    READ,
-    NotCopied,
-    StateMachine,
-    Transitions,
-    Turn,
-)
+from shmarrow.states import CLOSE, END, ENDED, READ, SEQUENTIAL, NotCopied, StateMachine, Turn
 from shmarrow.tables import RecordBatchReader
 from shmarrow.types import Schema
-
-STATES: Transitions = {
-    OPEN: {READ: OPEN, END: ENDED, FAIL: FAILED, CLOSE: CLOSED},
-    ENDED: {READ: ENDED, END: ENDED, CLOSE: CLOSED},
-    FAILED: {FAIL: FAILED, CLOSE: CLOSED},
-    CLOSED: {CLOSE: CLOSED},
-}
-"""States of a stream: any error is the end of it."""
 
 _STRUCT = struct.Struct("<5Q")
 _GET = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)
@@ -86,7 +66,7 @@ class CStream:
         self._get_next = _GET(get_next)
         self._last_error = _LAST_ERROR(last_error) if last_error else None
         self._count = 0
-        self.states = StateMachine(f"the stream of {what}", STATES)
+        self.states = StateMachine(f"the stream of {what}", SEQUENTIAL)
         self._turn = Turn(f"the stream of {what}")
         native = nanoarrow()
         self._empty = native._schema.CSchema.allocate()
@@ -105,8 +85,10 @@ class CStream:
     def _call(self, function: Any, address: int, wanted: str) -> None:
         code = function(self._address, address)
         if code:
+            interrupts.check()
             found = self._last_error(self._address) if self._last_error is not None else 0
             text = text_of(found or 0).decode(errors="replace") or os.strerror(code)
+            interrupts.raise_named(text)
             message = f"{self.what} failed to produce {wanted}: {text}"
             kind = _ERRORS.get(code)
             raise StorageError(code, message) if kind is None else kind(message)
@@ -139,6 +121,12 @@ class CStream:
                 return None
             self._count += 1
             return made
+
+    def fail(self, error: BaseException) -> None:
+        """Note that something that the stream gave cannot be used, so that no later call goes on without it."""
+        with self._turn:
+            self.states.fail(error)
+            self._release()
 
     def close(self) -> None:
         """Release the stream, after the call that another thread is in; arrays that were handed out stay."""
@@ -181,7 +169,14 @@ class ImportedReader(NotCopied, RecordBatchReader):
         found = self._stream.next()
         if found is None:
             raise StopIteration
-        return batch_at(found, found._addr(), self.schema, self._importer)
+        try:
+            return batch_at(found, found._addr(), self.schema, self._importer)
+        except BaseException as error:
+            self._fail(error)
+            raise
+
+    def _fail(self, error: BaseException) -> None:
+        self._stream.fail(error)
 
     def close(self) -> None:
         self._stream.close()

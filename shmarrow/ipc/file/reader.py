@@ -14,7 +14,7 @@ Rules kept here:
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from operator import index as as_index
 from typing import TYPE_CHECKING, Any, Self, SupportsIndex
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from shmarrow.ipc.batch.projection import Projection
-    from shmarrow.tables import Table
+    from shmarrow.tables import RecordBatchReader, Table
 
 TRANSITIONS: Transitions = {OPEN: {READ: OPEN, CLOSE: CLOSED}, CLOSED: {CLOSE: CLOSED}}
 """States of a reader, which reads no byte that it could not read again: no error is the end of it."""
@@ -165,6 +165,8 @@ class RecordBatchFileReader:
     out is opened again; others cannot be pickled.
     """
 
+    for_consumer: Callable[..., RecordBatchReader]
+
     def __init__(
         self,
         source: Source,
@@ -239,7 +241,7 @@ class RecordBatchFileReader:
         counts: RowCounts = []
         file.fetch(file.batches)
         for i in range(len(file.batches)):
-            add_rows(counts, self._batch(file, i).num_rows)
+            add_rows(counts, self._batch(file, self.dictionaries, i).num_rows)
         return counts
 
     def get_batch(self, index: SupportsIndex) -> RecordBatch:
@@ -262,17 +264,29 @@ class RecordBatchFileReader:
             raise InvalidType(f"the number of a batch is an int, found {type(index).__name__}") from None
         except IndexError:
             raise IndexOutOfRange(f"no batch {index}: {file.name} has {count}") from None
-        batch = self._batch(file, number)
+        return self._read(file, self.dictionaries, number)
+
+    get_record_batch = get_batch
+
+    def _batch(self, file: _File, dictionaries: Mapping[int, Dictionary], number: int) -> RecordBatch:
+        """A batch with the columns of the file."""
+        where = f"{file.name}: batch {number}"
+        message, body = file.message(file.batches[number], where)
+        return open_batch(message, body, self._full_schema, dictionaries, where, self._limits)
+
+    def _read(self, file: _File, dictionaries: Mapping[int, Dictionary], number: int) -> RecordBatch:
+        """A batch with the columns that this reader was asked for."""
+        batch = self._batch(file, dictionaries, number)
         if self._zero_copy_only:
             check_zero_copy(batch, f"{file.name}: batch {number}")
         return batch if self._included is None else self._included.of(batch)
 
-    get_record_batch = get_batch
-
-    def _batch(self, file: _File, number: int) -> RecordBatch:
-        where = f"{file.name}: batch {number}"
-        message, body = file.message(file.batches[number], where)
-        return open_batch(message, body, self._full_schema, self.dictionaries, where, self._limits)
+    def _lasting(self) -> Iterator[RecordBatch]:
+        """All batches; of a file in memory or in a mapping, they can still be read when the reader is closed."""
+        file, dictionaries = self._opened(), self.dictionaries
+        if file.ranged:
+            return iter(self)
+        return (self._read(file, dictionaries, i) for i in range(len(file.batches)))
 
     def __repr__(self) -> str:
         from shmarrow.display import holding, line

@@ -35,6 +35,7 @@ from shmarrow.states import (
     FAILED,
     OPEN,
     READ,
+    SEQUENTIAL,
     NotCopied,
     StateMachine,
     Transitions,
@@ -44,16 +45,13 @@ from shmarrow.states import (
 from shmarrow.tables import RecordBatchReader
 from shmarrow.types import Schema
 
-SEQUENTIAL: Transitions = {
-    OPEN: {READ: OPEN, END: ENDED, FAIL: FAILED, CLOSE: CLOSED},
-    ENDED: {READ: ENDED, END: ENDED, CLOSE: CLOSED},
+MAPPED: Transitions = {
+    OPEN: {READ: OPEN, FAIL: FAILED, CLOSE: CLOSED},
     FAILED: {FAIL: FAILED, CLOSE: CLOSED},
     CLOSED: {CLOSE: CLOSED},
 }
-"""States of :class:`RecordBatchStreamReader`: any error while a message is read is the end of it."""
-
-MAPPED: Transitions = {OPEN: {READ: OPEN, CLOSE: CLOSED}, CLOSED: {CLOSE: CLOSED}}
-"""States of :class:`MappedStreamReader`, which reads no byte that it could not read again."""
+"""States of :class:`MappedStreamReader`: an error in a batch ends the iteration, which would go on without the batch.
+Any batch can still be had by its number."""
 
 
 class _BatchReader(RecordBatchReader):
@@ -67,6 +65,9 @@ class _BatchReader(RecordBatchReader):
 
         batches = self._known_batches()
         return line(self, f"of {self._source.name}", *holding(batches, None, len(self.schema)), self._states.state)
+
+    def _fail(self, error: BaseException) -> None:
+        self._states.fail(error)
 
     def _known_batches(self) -> int | None:
         """How many batches there are, where that is known."""
@@ -322,12 +323,17 @@ class MappedStreamReader(_BatchReader):
 
     def read_next_batch(self) -> RecordBatch:
         messages = self._opened()
+        self._states.go(READ)
         with _indexing:
             number = messages.position
             if not messages.reach(number + 1):
                 raise StopIteration
             messages.position += 1
-        return self._batch(messages, number)
+        try:
+            return self._batch(messages, number)
+        except BaseException as error:
+            self._states.fail(error)
+            raise
 
     def close(self) -> None:
         """Release the mapping, descriptor and lock now; arrays and batches that were handed out keep the mapping."""
