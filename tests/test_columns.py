@@ -825,8 +825,10 @@ def test_a_reader_checks_what_it_is_given() -> None:
     assert next(reader) is batch
     with pytest.raises(sa.InvalidType, match="other fields than the reader"):
         next(reader)
-    with pytest.raises(sa.InvalidType, match="RecordBatch, found int"):
+    with pytest.raises(sa.Failed, match="the first error was InvalidType: a batch has other fields"):
         next(reader)
+    with pytest.raises(sa.InvalidType, match="RecordBatch, found int"):
+        next(sa.RecordBatchReader.from_batches(batch.schema, [5]))
     with pytest.raises(sa.InvalidType, match="expected a shmarrow"):
         sa.RecordBatchReader.from_batches([("a", "int8")], [batch])
 

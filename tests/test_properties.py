@@ -43,7 +43,13 @@ def same(found: list[Any], wanted: list[Any], what: str = "") -> None:
 
 
 def has_peer(type: Any) -> bool:
-    """Whether pyarrow has the type: of the intervals it has one."""
+    """Whether pyarrow has the type: of the intervals it has one, and it takes no runs of runs from elsewhere."""
+    if any(
+        each.layout == each.value_type.layout == "run_end_encoded"
+        for each in own.parts(type)
+        if hasattr(each, "value_type")
+    ):
+        return False
     return all(not isinstance(each, IntervalType) or each.unit == "month_day_nano" for each in own.parts(type))
 
 
@@ -82,7 +88,7 @@ def by_peer(call: Any) -> Any:
 
 COLUMNS = own.columns()
 # A C string ends at a NUL character, so no name with one leaves through the C data interface.
-WITH_PEER = COLUMNS.filter(lambda column: has_peer(column[0]) and "\0" not in str(column[0]))
+WITH_PEER = COLUMNS.filter(lambda column: has_peer(column[0]) and "\\x00" not in str(column[0]))
 
 # --- in and out --------------------------------------------------------------------------------------------------
 
@@ -317,7 +323,7 @@ def test_a_slice_has_no_more_bytes_than_the_whole(column: Any, data: st.DataObje
     piece = made.slice(start, data.draw(st.integers(0, len(values) - start)))
     assert 0 <= piece.nbytes <= made.nbytes
     assert piece.get_total_buffer_size() == made.get_total_buffer_size()
-    if _counts_alike(type):
+    if _counts_alike(type) and len(piece):  # no slots have no offset there
         assert piece.nbytes == piece.to_pyarrow().nbytes
         assert piece.get_total_buffer_size() == piece.to_pyarrow().get_total_buffer_size()
 
