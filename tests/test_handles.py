@@ -498,6 +498,8 @@ def test_pools_outlive_objects_that_are_gone(shm_name: str) -> None:
 
 def test_what_is_gone_refuses_every_use(tmp_path: Path) -> None:
     """All that a program does with it raises the error of its handle, as often as it is tried."""
+    pytest.importorskip("distributed")
+    pytest.importorskip("joblib")
     import joblib.externals.loky.backend.reduction as loky
     import pyarrow as pa
     from distributed.protocol import deserialize, serialize
@@ -570,6 +572,8 @@ def test_a_worker_that_is_killed_leaves_nothing(shm_name: str) -> None:
 
 def test_joblib_and_distributed(place: Path) -> None:
     """loky's pickles hold handles, and so do the messages of distributed that stay on this host."""
+    pytest.importorskip("distributed")
+    pytest.importorskip("joblib")
     from distributed.protocol import deserialize, serialize
     from joblib.externals.loky.backend import reduction
 
