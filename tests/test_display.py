@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from remote import Remote
 
 import shmarrow as sa
 from shmarrow.ipc import IpcWriteOptions
@@ -167,24 +168,6 @@ def test_what_would_be_fetched_is_not_shown() -> None:
     assert source.asked == set()
     batch.column(0)
     assert repr(batch).splitlines()[4] == "    1      ?"
-
-
-class Remote(io.RawIOBase):
-    """A file object that can seek, cannot be mapped, and counts what is read."""
-
-    def __init__(self, data: bytes) -> None:
-        self._file, self.count = io.BytesIO(data), 0
-        self.seek, self.tell = self._file.seek, self._file.tell  # type: ignore[method-assign]
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        self.count += 1
-        return self._file.readinto(buffer)
 
 
 def written(*batches: sa.RecordBatch, options: IpcWriteOptions | None = None) -> bytes:

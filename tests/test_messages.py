@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from remote import Remote
 
 import shmarrow
 from shmarrow.ipc import IpcWriteOptions as Options
@@ -124,23 +125,6 @@ def test_another_format_is_named_with_what_reads_it(name: str, tmp_path: Path) -
         assert f"found {what}" in str(caught.value)
         assert reader in str(caught.value)
         assert len(str(caught.value)) < 300
-
-
-class Remote(io.RawIOBase):
-    """A file object that can seek, and not be mapped: read by ranges, from its end on."""
-
-    def __init__(self, data: bytes) -> None:
-        self._file = io.BytesIO(data)
-        self.seek, self.tell = self._file.seek, self._file.tell
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        return self._file.readinto(buffer)
 
 
 def test_a_large_remote_file_is_named_by_its_start() -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from remote import Remote
 
 import shmarrow as sa
 from shmarrow.ipc import IpcWriteOptions, StreamDecoder
@@ -164,23 +165,6 @@ def test_containers_of_another_type(tmp_path: Any) -> None:
         with pytest.raises(sa.InvalidType, match="found"):
             call()
     assert list(tmp_path.iterdir()) == []
-
-
-class Remote(io.RawIOBase):
-    """A file object that can seek, and not be mapped."""
-
-    def __init__(self, data: bytes) -> None:
-        self._file = io.BytesIO(data)
-        self.seek, self.tell = self._file.seek, self._file.tell  # type: ignore[method-assign]
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        return self._file.readinto(buffer)
 
 
 def test_a_batch_that_outlives_the_reader_of_ranges() -> None:

@@ -262,7 +262,7 @@ def columns_from_pandas(
     Parameters
     ----------
     df : pandas.DataFrame
-        The frame. Numbers, moments and categories are used in place; see :func:`shmarrow.array`.
+        The frame. Numbers, timestamps and category codes are used in place; see :func:`shmarrow.array`.
     schema : Schema, optional
         Fields matched with columns by name; what has another type is cast.
     preserve_index : bool, optional

@@ -125,7 +125,7 @@ def array_to_torch(array: Array, device: Any = None, *, writable: bool = True) -
     if array.type.layout == "bool" and not array.null_count:
         if not writable and _is_cpu(device):
             raise CopyRequired("Arrow has a bit for each bool, and torch a byte: writable=False cannot share them")
-        made = partner().from_numpy(np.array(array.to_numpy(zero_copy_only=False)))
+        made = partner().from_numpy(array.to_numpy(zero_copy_only=False, writable=True))
         return made if device is None else made.to(device)
     integers = integers_of(array.type)
     if integers:
