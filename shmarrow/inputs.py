@@ -70,9 +70,10 @@ def made_from(
         return from_frame(kind, data, schema, metadata)
     if schema is not None and metadata is not None:
         raise InvalidArgument("a schema has its own metadata; expected one or the other")
-    if isinstance(data, Columns):
-        columns = [one_array(column) for column in data.columns]
-        found = data if isinstance(data, kind) else kind._over(data.schema, columns, data.num_rows)
+    if isinstance(data, kind):
+        found = data
+    elif isinstance(data, Columns):
+        found = kind._over(data.schema, [one_array(column) for column in data.columns], data.num_rows)
     else:
         found = foreign.read(kind._kind, data)
     if schema is not None:

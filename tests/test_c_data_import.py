@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import gc
+import io
 import os
 import subprocess
 import sys
@@ -637,3 +638,27 @@ def test_streams_that_break_the_rules() -> None:
         with pytest.raises(sa.StorageError, match=message):
             open_c_stream(capsule(at(made), b"arrow_array_stream"), "the stream")
     assert len(ended) == 2
+
+
+def test_a_table_of_a_table_or_reader_puts_no_chunks_together() -> None:
+    sink, batch = io.BytesIO(), sa.record_batch({"x": np.arange(1000)})
+    whole = sa.Table.from_batches([batch, batch])
+    with sa.ipc.new_file(sink, batch.schema) as writer:
+        writer.write_table(whole)
+    for source in (whole, whole.to_reader(), sa.ipc.open_file(sink.getvalue())):
+        made = sa.table(source, metadata={"a": "b"})
+        assert [len(chunk) for chunk in made["x"].chunks] == [1000, 1000]
+        assert made.schema.metadata == {b"a": b"b"}
+    assert [chunk.buffers()[1].address for chunk in sa.table(whole)["x"].chunks] == [
+        batch["x"].buffers()[1].address
+    ] * 2
+
+
+def test_a_batch_of_a_batch_builds_no_columns() -> None:
+    sink, batch = io.BytesIO(), sa.record_batch({"x": [1, 2], "s": ["a", None]})
+    with sa.ipc.new_file(sink, batch.schema) as writer:
+        writer.write(batch)
+    read = sa.ipc.open_file(sink.getvalue()).get_batch(0)
+    made = sa.record_batch(read)
+    assert not read._columns
+    assert made.to_pydict() == {"x": [1, 2], "s": ["a", None]}
