@@ -20,6 +20,7 @@ import numpy as np
 
 from shmarrow import bitmap
 from shmarrow.buffer import PADDING, Bytes, padded
+from shmarrow.codecs import RECORD_BATCH
 from shmarrow.errors import Closed, FieldNotFound, InvalidArgument, InvalidData, InvalidType, Unsupported
 from shmarrow.ipc.file.writer import RecordBatchFileWriter
 from shmarrow.ipc.flatbuffers.tables import STRUCTS
@@ -28,7 +29,6 @@ from shmarrow.ipc.options import DEFAULT_OPTIONS
 from shmarrow.layout.listing import LISTING
 from shmarrow.segment import SegmentWriter
 from shmarrow.sources import open_sink
-from shmarrow.store.kinds import RECORD_BATCH
 from shmarrow.types import DataType, Field, Schema
 from shmarrow.types.extension import ExtensionType
 
