@@ -45,7 +45,9 @@ from shmarrow.store.protocol import file_name
 _SEQUENCE = p.HEADER["sequence"][0] >> 3
 _SLOT_WORD = p.HEADER["slots"][0] >> 3
 _BUCKET_WORD = p.HEADER["buckets"][0] >> 3
-_ADDING_WORD, _ADDING_SLOT_WORD, _REMOVING_WORD = (p.HEADER[name][0] >> 3 for name in ("adding", "adding_slot", "removing"))
+_ADDING_WORD, _ADDING_SLOT_WORD, _REMOVING_WORD = (
+    p.HEADER[name][0] >> 3 for name in ("adding", "adding_slot", "removing")
+)
 _SETTINGS, _SPILL = p.HEADER["capacity"][0], p.HEADER["spill_path"][0]
 _BOOT = p.HEADER["boot_id"][0]
 _USED = p.USED >> 3
@@ -172,7 +174,9 @@ class Catalog:
         size = p.SLOTS + count * p.SLOT_SIZE
         found = os.fstat(self.control_fd).st_size
         if not 1 <= count < 1 << 31 or found < size:
-            raise InvalidData(f"the control file of {where!r} is damaged: {count} slots take {size} bytes, it has {found}")
+            raise InvalidData(
+                f"the control file of {where!r} is damaged: {count} slots take {size} bytes, it has {found}"
+            )
         prot = mmap.PROT_READ | (mmap.PROT_WRITE if self.writable else 0)
         data = memoryview(mmap.mmap(self.control_fd, size, prot=prot))
         return Memory(data, data.cast("Q"), data.cast("I"), count)
@@ -475,7 +479,9 @@ class Transaction:
         while found := self._link(at):
             steps += 1
             if found > self.memory.slots or steps > self.memory.slots:
-                raise InvalidData(f"the catalog of {self.catalog.directory.name!r} is damaged: a chain leads to {found}")
+                raise InvalidData(
+                    f"the catalog of {self.catalog.directory.name!r} is damaged: a chain leads to {found}"
+                )
             following = next_of(found - 1)
             if words[_FIRST_GENERATION + (found - 1) * _SLOT_WORDS + 1] & mask == bucket:
                 self._links[at] = self._link(following)
@@ -680,7 +686,9 @@ def read_slot(data: memoryview, slot: int, name: bytes | None = None) -> Entry |
     found = raw[p.NAME : p.NAME + length]
     if name is not None and found != name:
         return None
-    if zlib.crc32(found, zlib.crc32(raw[: p.CRC_OFFSET])) != int.from_bytes(raw[p.CRC_OFFSET : p.CRC_OFFSET + 4], "little"):
+    if zlib.crc32(found, zlib.crc32(raw[: p.CRC_OFFSET])) != int.from_bytes(
+        raw[p.CRC_OFFSET : p.CRC_OFFSET + 4], "little"
+    ):
         return None
     return Entry(slot, *fields[:12], found)
 

@@ -92,7 +92,9 @@ def wanted(
         not isinstance(mode, int) or isinstance(mode, bool) or not 0 <= mode <= 0o777 or mode & 0o600 != 0o600
     ):
         found = f"{mode:#o}" if isinstance(mode, int) else shown(mode)
-        raise InvalidArgument(f"mode is permission bits from 0o600 to 0o777 that let the owner read and write, found {found}")
+        raise InvalidArgument(
+            f"mode is permission bits from 0o600 to 0o777 that let the owner read and write, found {found}"
+        )
     if eviction is not None and eviction not in EVICTIONS:
         raise InvalidArgument(f"eviction is 'lru' or 'none', found {shown(eviction)}")
     if durable is not None and not isinstance(durable, bool):
@@ -290,7 +292,9 @@ def _distrust(directory: Directory, reason: str) -> StorageError:
 
 
 def _no_store(name: str, path: str) -> ObjectNotFound:
-    return ObjectNotFound(errno.ENOENT, f"there is no store at {name!r}: expected the directory {path!r} with a control file")
+    return ObjectNotFound(
+        errno.ENOENT, f"there is no store at {name!r}: expected the directory {path!r} with a control file"
+    )
 
 
 def _no_directory(name: str, path: str) -> StorageError:
@@ -300,7 +304,9 @@ def _no_directory(name: str, path: str) -> StorageError:
             f"cannot open the store {name!r}: expected a directory, found a symbolic link; pass the directory that it "
             "leads to",
         )
-    return StorageError(errno.ENOTDIR, f"cannot open the store {name!r}: expected a directory, found another file in its path")
+    return StorageError(
+        errno.ENOTDIR, f"cannot open the store {name!r}: expected a directory, found another file in its path"
+    )
 
 
 def _has_control(directory: Directory) -> bool:
@@ -353,7 +359,11 @@ def _writers_only(mode: int) -> int:
 @contextmanager
 def _new_file(directory: Directory, file: str) -> Iterator[int]:
     """A file that gets its name at the end of the block, unless another one has it by then."""
-    fd = open_unnamed(directory.path if os.path.samestat(os.stat(directory.path), os.fstat(directory.fd)) else f"/proc/self/fd/{directory.fd}")
+    fd = open_unnamed(
+        directory.path
+        if os.path.samestat(os.stat(directory.path), os.fstat(directory.fd))
+        else f"/proc/self/fd/{directory.fd}"
+    )
     temp = None
     if fd is None:
         temp = f"{file}.{os.urandom(8).hex()}"
@@ -433,11 +443,15 @@ def read_settings(header: bytes, where: str) -> tuple[Settings, bytes, int]:
     InvalidData
         If it is none of a store, of another version, or damaged.
     """
-    magic, version, slot_size, offset, store_id, _, modulus, capacity, eviction, mode, durable, length = FIXED.unpack_from(header)
+    magic, version, slot_size, offset, store_id, _, modulus, capacity, eviction, mode, durable, length = (
+        FIXED.unpack_from(header)
+    )
     if magic != MAGIC:
         raise InvalidData(f"the control file of {where!r}: expected the magic {MAGIC!r}, found {magic!r}")
     if version != VERSION:
-        raise InvalidData(f"the control file of {where!r}: expected version {VERSION}, found {version}; use a shmarrow that knows it")
+        raise InvalidData(
+            f"the control file of {where!r}: expected version {VERSION}, found {version}; use a shmarrow that knows it"
+        )
     if (slot_size, offset) != (SLOT_SIZE, SLOTS) or not 1 << 60 < modulus < 1 << 61 or eviction > 1 or length > 1024:
         raise InvalidData(f"the control file of {where!r} is damaged: its header makes no sense")
     start = HEADER["spill_path"][0]

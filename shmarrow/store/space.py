@@ -210,7 +210,9 @@ class Space:
                 may &= ~np.isin(part["slot"], pinned)
             chosen = part[may]
             order = np.where(over[may], 0, chosen["used"])
-            parts.append(np.rec.fromarrays([order, chosen["slot"], chosen["generation"], chosen["used"], chosen["allocated"]]))
+            parts.append(
+                np.rec.fromarrays([order, chosen["slot"], chosen["generation"], chosen["used"], chosen["allocated"]])
+            )
         if not parts:
             return []
         found = np.concatenate(parts)
