@@ -181,8 +181,8 @@ static void begin(void) {
     check_control();
     if (replay(shared)) TRY(pwrite(pins, &shared->events, 8, 0));
     if (sequence() % 2) store(&shared->sequence, sequence() + 1);
-    if (shared->adding_slot > shared->room || !shared->adding_slot
-        || c->slots[shared->adding_slot - 1].file != shared->adding) unlink_file(shared->adding);
+    u64 i = shared->adding_slot - 1;
+    if (i >= shared->room || c->slots[i].state != LIVE || c->slots[i].file != shared->adding) unlink_file(shared->adding);
     unlink_file(shared->removing);
     store(&shared->adding, 0), store(&shared->removing, 0);
     c = map(MAP_PRIVATE);
@@ -274,6 +274,7 @@ static void check_room(const char *name, int overwrite, u64 wanted) {
 }
 static void put(const char *name, const char *path, int overwrite) {
     static u64 block[8192];
+    char self[40];
     struct stat st;
     struct slot s = {.length = strlen(name), .state = DRAFT}, *to = NULL, *old;
     int from = TRY(open(path, O_RDONLY)), file;
@@ -289,9 +290,8 @@ static void put(const char *name, const char *path, int overwrite) {
         TRY(lock(commits, F_WRLCK, WRITER(draft - 1), F_SETLK));
         c->draft_bytes += s.allocated, s.file = ++c->files;
         fill(to, s), commit(), end();
-        file = TRY(openat(dir, named(s.file), O_CREAT | O_EXCL | O_RDWR, 0600)), point();
-    } else
-        file = TRY(openat(dir, ".", O_TMPFILE | O_RDWR, 0600));
+    }
+    file = TRY(openat(dir, ".", O_TMPFILE | O_RDWR, 0600));
     for (ssize_t got; memset(block, 0, sizeof block), (got = TRY(read(from, block, sizeof block)));) {
         for (int i = 0; i < 8192; i++) s.sum += block[i];
         if (TRY(write(file, block, got)) != got) fail(5, "no room to write");
@@ -300,16 +300,12 @@ static void put(const char *name, const char *path, int overwrite) {
     if (c->durable) TRY(fsync(file));
     TRY(fstat(file, &st)), point();
     begin(), check_room(name, overwrite, draft ? 0 : st.st_blocks * 512);
-    if (draft)
-        to = &c->slots[draft - 1], c->draft_bytes -= s.allocated;
-    else {
-        char self[40];
-        to = take_slot(), s.file = ++c->files;
-        store(&shared->adding_slot, c->adding_slot = to - c->slots + 1), point();
-        store(&shared->adding, c->adding = s.file), point();
-        sprintf(self, "/proc/self/fd/%d", file);
-        TRY(linkat(AT_FDCWD, self, dir, named(s.file), AT_SYMLINK_FOLLOW)), point();
-    }
+    if (draft) to = &c->slots[draft - 1], c->draft_bytes -= s.allocated;
+    else to = take_slot(), s.file = ++c->files;
+    store(&shared->adding_slot, c->adding_slot = to - c->slots + 1), point();
+    store(&shared->adding, c->adding = s.file), point();
+    sprintf(self, "/proc/self/fd/%d", file);
+    TRY(linkat(AT_FDCWD, self, dir, named(s.file), AT_SYMLINK_FOLLOW)), point();
     if (c->durable) TRY(fsync(dir)), point();
     if ((old = find(name))) excluded = take_out(old);
     s.generation = ++c->generation, s.size = st.st_size, s.allocated = st.st_blocks * 512, s.state = LIVE;
