@@ -9,6 +9,7 @@ its code runs. Everything is imported before, as another user may not be able to
 from __future__ import annotations
 
 import ctypes
+import gc
 import importlib
 import itertools
 import linecache
@@ -32,7 +33,7 @@ _PR_SET_PDEATHSIG = 1
 _BOOT_ID = "/proc/sys/kernel/random/boot_id"
 
 _STANDARD = (
-    "asyncio", "contextlib", "decimal", "fcntl", "gc", "io", "json", "math", "mmap", "multiprocessing", "pathlib",
+    "asyncio", "contextlib", "decimal", "fcntl", "io", "json", "math", "mmap", "multiprocessing", "pathlib",
     "pickle", "queue", "random", "select", "shutil", "stat", "struct", "subprocess", "threading", "time", "uuid",
     "warnings", "zlib",
 )  # fmt: skip
@@ -220,6 +221,8 @@ if __name__ == "__main__":
         try:
             os.environ.pop("LD_PRELOAD", None)  # for this process and what is forked from it
             _import_all()
+            gc.collect()
+            gc.freeze()  # what the collector would touch, each process would copy
             opened.send(b"ready")
         except BaseException:
             opened.send(traceback.format_exc().encode())
