@@ -26,8 +26,8 @@ import pyarrow as pa
 from _bench import AS_FAST, Bench, Faster, bench, faster, warm_memory, within
 
 import shmarrow as sa
+from shmarrow.codecs.kinds import mark
 from shmarrow.ipc.tensor.encode import encode_tensor
-from shmarrow.store.kinds import NDARRAY
 
 COLUMNS = 16
 AHEAD = Faster(1, "ahead")
@@ -120,7 +120,7 @@ def place_holes(directory: Path, name: str, size: int) -> None:
     with stand_in.open("wb") as file:
         file.truncate(size)
     array = np.memmap(stand_in, np.float64, "r")
-    plan = encode_tensor(sa.Tensor.from_numpy(array, metadata=NDARRAY))
+    plan = encode_tensor(sa.Tensor.from_numpy(array, metadata=mark("ndarray")))
     with (directory / name).open("wb") as file:
         file.write(plan.metadata)
         file.truncate(plan.size)
@@ -242,7 +242,7 @@ def publish(page: Bench, store: sa.Store, turns: int) -> None:
         def ours(_: Any) -> float:
             name, writer = store._start(f"m{numbers['ours']}", False, None)
             numbers["ours"] += 1
-            sa.ipc.write_tensor(sa.Tensor.from_numpy(values, metadata=NDARRAY), writer)
+            sa.ipc.write_tensor(sa.Tensor.from_numpy(values, metadata=mark("ndarray")), writer)
             time.sleep(0.001)  # the reader waits by now
             start = time.perf_counter()
             writer.publish()
@@ -282,7 +282,7 @@ def publish(page: Bench, store: sa.Store, turns: int) -> None:
 def many(page: Bench, count: int) -> None:
     few = 100
     stores = {number: sa.Store(page.scratch / f"of-{number}") for number in (few, count)}
-    plan = encode_tensor(sa.Tensor.from_numpy(np.ones(8), metadata=NDARRAY))
+    plan = encode_tensor(sa.Tensor.from_numpy(np.ones(8), metadata=mark("ndarray")))
     content = b"".join([plan.metadata, *map(bytes, plan.pieces)])
     for number, store in stores.items():
         for i in range(number):

@@ -1,0 +1,456 @@
+"""The catalog: which objects a store has, in a control file that every process maps.
+
+Names lead to slots by a hash table of chains (linear hashing: bucket ``i`` begins in slot ``i``, and each slot that is
+used for the first time splits one bucket, so the table grows with the file and is never rebuilt). Rules kept here:
+
+* the catalog is changed under the commit lock, by commits that are written to a journal first and then applied: whoever
+  gets the lock after a process was killed applies the journal again, and nothing is ever half changed;
+* nobody locks in order to look: a slot that is found has a generation and a checksum, and a name that is not found
+  counts only if no commit was going on meanwhile;
+* whatever the file says is checked before it is followed: bounds, lengths of chains, checksums.
+"""
+
+from __future__ import annotations
+
+import errno
+import mmap
+import os
+import threading
+import time
+from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import Any
+
+import numpy as np
+
+from shmarrow.errors import InvalidData, StorageError, StoreFull, storage_error
+from shmarrow.segment import SHM_DIRECTORY, Location
+from shmarrow.store import protocol as p
+from shmarrow.store.directory import (
+    Directory,
+    Settings,
+    Wanted,
+    check_settings,
+    check_trust,
+    open_directory,
+    pack_header,
+    read_settings,
+    this_boot,
+)
+from shmarrow.store.locks import CommitLock, Pins, holder, try_lock
+from shmarrow.store.protocol import file_name
+from shmarrow.store.slots import (
+    FIRST_SLOT,
+    SEQUENCE,
+    SETTINGS,
+    SLOT_WORDS,
+    Entry,
+    Memory,
+    bucket_of,
+    read_slot,
+    replay,
+)
+from shmarrow.store.transaction import Transaction
+
+_SLOT_WORD = p.HEADER["slots"][0] >> 3
+_BUCKET_WORD = p.HEADER["buckets"][0] >> 3
+_ADDING_WORD = p.HEADER["adding"][0] >> 3
+_ADDING_SLOT_WORD = p.HEADER["adding_slot"][0] >> 3
+_REMOVING_WORD = p.HEADER["removing"][0] >> 3
+_SPILL = p.HEADER["spill_path"][0]
+_BOOT = p.HEADER["boot_id"][0]
+_USED = p.USED >> 3
+_STUCK_SECONDS = 0.1
+_MOST_NEW_SLOTS = 8192
+_SNAPSHOT_ROWS = 1 << 16
+
+
+class Catalog:
+    """The control file of one store, as this process has it open; Store objects of one directory share it.
+
+    Attributes
+    ----------
+    directory : Directory
+        Where it is.
+    settings : Settings
+        What the store was created with, or configured to.
+    writable : bool
+        Whether this process may change the store.
+    pins : Pins
+        What this process has attached.
+    lock : CommitLock
+        Taken through :meth:`locked`.
+    """
+
+    def __init__(self, directory: Directory) -> None:
+        self.directory = directory
+        self._fds: list[int] = []
+        try:
+            self.control_fd, self.writable = self._open(p.CONTROL, None)
+            self._read_settings()
+            self.pins_fd, _ = self._open(p.PINS, self.writable)
+            self.commit_fd = self._open(p.COMMIT, True)[0] if self.writable else -1
+            self.memory = self._map()
+        except BaseException:
+            self.close()
+            raise
+        self.pins = Pins(self.pins_fd)
+        self.lock = CommitLock(self.commit_fd, directory.name)
+        self.owner = 0
+        self.hits = self.misses = 0
+        self.drafts: set[int] = set()
+        self.victims: deque[Any] = deque()
+        self.volatile = directory.path.startswith(SHM_DIRECTORY + "/")
+        if self.writable and bytes(self.memory.bytes[_BOOT : _BOOT + 16]) != this_boot():
+            with self.locked():
+                pass
+
+    def _open(self, file: str, writable: bool | None) -> tuple[int, bool]:
+        """Open one of the store's own files; to write, if that may be."""
+        try:
+            try:
+                fd = self.directory.open(file, os.O_RDONLY if writable is False else os.O_RDWR)
+            except OSError as error:
+                if writable is not None or error.errno not in (errno.EACCES, errno.EROFS):
+                    raise
+                fd, writable = self.directory.open(file, os.O_RDONLY), False
+        except OSError as error:
+            raise storage_error(error, f"open the {file} file of", self.directory.name) from None
+        self._fds.append(fd)
+        return fd, writable is not False
+
+    def _read_settings(self) -> None:
+        where = self.directory.name
+        header = os.pread(self.control_fd, p.JOURNALS[0], 0)
+        if len(header) < p.JOURNALS[0]:
+            raise InvalidData(f"the control file of {where!r} has {len(header)} bytes, expected at least {p.SLOTS}")
+        self.settings, self.store_id, self.modulus = read_settings(header, where)
+
+    def _map(self) -> Memory:
+        """Map as many slots as the header says that there are."""
+        where = self.directory.name
+        count = int.from_bytes(os.pread(self.control_fd, 8, _SLOT_WORD << 3), "little")
+        size = p.SLOTS + count * p.SLOT_SIZE
+        found = os.fstat(self.control_fd).st_size
+        if not 1 <= count < 1 << 31 or found < size:
+            raise InvalidData(
+                f"the control file of {where!r} is damaged: {count} slots take {size} bytes, it has {found}"
+            )
+        prot = mmap.PROT_READ | (mmap.PROT_WRITE if self.writable else 0)
+        data = memoryview(mmap.mmap(self.control_fd, size, prot=prot))
+        return Memory(data, data.cast("Q"), data.cast("I"), count)
+
+    def close(self) -> None:
+        """Close its descriptors, which drops all locks of this process on the store."""
+        for fd in self._fds:
+            with suppress(OSError):
+                os.close(fd)
+        self._fds.clear()
+
+    def after_fork(self) -> None:
+        """Called in a forked child."""
+        self.owner = self.hits = self.misses = 0
+        self.drafts.clear()
+        self.lock.after_fork()
+        self.pins.after_fork()
+
+    # --- looking --------------------------------------------------------------------------------------------------
+
+    def hash(self, name: bytes) -> int:
+        """The hash of a name."""
+        return int.from_bytes(name, "big") % self.modulus
+
+    def find(self, name: bytes) -> Entry | None:
+        """The live object of a name, also one that has expired; None if there is none. Takes no lock."""
+        memory = self.memory
+        stuck = 0.0
+        while True:
+            before = memory.words[SEQUENCE]
+            if memory.words[_SLOT_WORD] > memory.slots:
+                memory = self.memory = self._map()
+            found = self._walk(memory, name)
+            if found is not None:
+                return found
+            if not before & 1 and memory.words[SEQUENCE] == before:
+                return None
+            if before & 1:
+                now = time.monotonic()
+                stuck = stuck or now
+                if now - stuck > _STUCK_SECONDS:
+                    memory = self._repaired()
+            time.sleep(0)
+
+    def _walk(self, memory: Memory, name: bytes) -> Entry | None:
+        data, ints = memory.bytes, memory.ints
+        buckets = memory.words[_BUCKET_WORD]
+        if not buckets:
+            return None
+        wanted = int.from_bytes(name, "big") % self.modulus
+        slot = ints[(p.SLOTS + bucket_of(wanted, buckets) * p.SLOT_SIZE + p.HEAD) >> 2]
+        left = memory.slots
+        while 0 < slot <= memory.slots and left:
+            at = p.SLOTS + (slot - 1) * p.SLOT_SIZE
+            if memory.words[(at >> 3) + 1] == wanted and (found := read_slot(data, slot - 1, name)) is not None:
+                return found
+            slot = ints[(at + p.NEXT) >> 2]
+            left -= 1
+        return None
+
+    def _repaired(self) -> Memory:
+        """The memory after the commit of a writer that was killed: repaired, or in private pages if it may not be."""
+        if self.writable:
+            with self.locked():
+                return self.memory
+        size = p.SLOTS + self.memory.slots * p.SLOT_SIZE
+        pages = mmap.mmap(self.control_fd, size, flags=mmap.MAP_PRIVATE, prot=mmap.PROT_READ | mmap.PROT_WRITE)
+        data = memoryview(pages)
+        memory = Memory(data, data.cast("Q"), data.cast("I"), self.memory.slots)
+        replay(memory)
+        return memory
+
+    def alive(self, entry: Entry) -> bool:
+        """Whether the slot still has that object."""
+        return bool(self.memory.words[FIRST_SLOT + entry.slot * SLOT_WORDS] == entry.generation)
+
+    def mark_used(self, entry: Entry) -> None:
+        """Note that an object was used now; eviction begins with those used longest ago."""
+        if self.writable:
+            self.memory.words[FIRST_SLOT + entry.slot * SLOT_WORDS + _USED] = time.monotonic_ns()
+
+    def used(self, slot: int) -> int:
+        """When an object was used, by the clock of :meth:`mark_used`."""
+        return int(self.memory.words[FIRST_SLOT + slot * SLOT_WORDS + _USED])
+
+    @property
+    def evicts(self) -> bool:
+        """Whether the order of use matters."""
+        return self.settings.eviction == "lru"
+
+    def state(self) -> list[int]:
+        """The header's state, as it is now."""
+        return list(p.STATE_STRUCT.unpack_from(self.memory.bytes, p.STATE_OFFSET))
+
+    def snapshot(self, *fields: str) -> Iterator[Any]:
+        """The live objects, in pieces of up to 65,536 slots: structured ndarrays with ``slot`` and the asked fields.
+
+        Takes no lock: objects that come or go meanwhile may be in it or not.
+        """
+        memory = self.memory
+        if memory.words[_SLOT_WORD] > memory.slots:
+            memory = self.memory = self._map()
+        last = self.state()[p.GENERATION]
+        count = min(memory.words[_BUCKET_WORD], memory.slots)
+        wanted = list(dict.fromkeys(("generation", "state", *fields)))
+        everything = np.frombuffer(memory.bytes, p.SLOT_DTYPE, count, p.SLOTS) if count else np.empty(0, p.SLOT_DTYPE)
+        for start in range(0, count, _SNAPSHOT_ROWS):
+            part = everything[start : start + _SNAPSHOT_ROWS]
+            rows = np.flatnonzero((part["state"] == p.LIVE) & (part["generation"] != 0))
+            made = np.empty(len(rows), [("slot", "<u8"), *((name, p.SLOT_DTYPE[name]) for name in wanted)])
+            made["slot"] = rows + start
+            for name in wanted:
+                made[name] = part[name][rows]
+            changed = np.flatnonzero((made["generation"] > last) | (made["state"] != p.LIVE))
+            if len(changed):  # published or renamed while this was read: name and numbers might not belong together
+                keep = np.ones(len(made), np.bool_)
+                keep[changed] = False
+                made = made[keep]
+            yield made
+
+    def entry(self, slot: int) -> Entry | None:
+        """The live object of a slot; None if there is none."""
+        return read_slot(self.memory.bytes, slot) if slot < self.memory.slots else None
+
+    # --- changing -------------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Hold the commit lock; what a killed process left is repaired first."""
+        if not self.writable:
+            raise StorageError(
+                errno.EACCES, f"cannot change the store {self.directory.name!r}: this process may only read it"
+            )
+        with self.lock:
+            self._repair()
+            yield
+
+    def _repair(self) -> None:
+        if not os.fstat(self.control_fd).st_nlink:
+            raise StorageError(errno.ESTALE, f"the store {self.directory.name!r} was destroyed; open it again")
+        if self.memory.words[_SLOT_WORD] > self.memory.slots:
+            self.memory = self._map()
+        memory = self.memory
+        words = memory.words
+        replay(memory)
+        if bytes(memory.bytes[_BOOT : _BOOT + 16]) != this_boot():
+            from shmarrow.store.rebuild import rebuild
+
+            rebuild(self)
+            return
+        if adding := words[_ADDING_WORD]:
+            slot = words[_ADDING_SLOT_WORD] - 1
+            found = read_slot(memory.bytes, slot) if 0 <= slot < memory.slots else None
+            if found is None or found.file != adding:
+                self._unlink(adding)
+            words[_ADDING_WORD] = 0
+        self.end_removing()
+
+    def begin_adding(self, slot: int, file: int) -> None:
+        """Note that a file is about to be linked, so that it is removed if this process does not get to commit it."""
+        words = self.memory.words
+        words[_ADDING_SLOT_WORD] = slot + 1
+        words[_ADDING_WORD] = file
+
+    def end_adding(self) -> None:
+        """The file is committed, or it was removed again."""
+        self.memory.words[_ADDING_WORD] = 0
+
+    def end_removing(self) -> None:
+        """Unlink the file that the last commit removed."""
+        words = self.memory.words
+        if removing := words[_REMOVING_WORD]:
+            self._unlink(removing)
+            words[_REMOVING_WORD] = 0
+
+    def _unlink(self, file: int) -> None:
+        """Remove an object's file, here or in the spill directory."""
+        self.directory.unlink(file_name(file))
+        if self.settings.spill is not None:
+            with suppress(OSError):
+                os.unlink(os.path.join(self.spill_path, file_name(file)))
+
+    @property
+    def spill_path(self) -> str:
+        """The directory that objects of this store are spilled to."""
+        return os.path.join(self.settings.spill or "", self.store_id.hex())
+
+    def grow(self) -> None:
+        """Give the file more slots; called under the lock, when all are in use."""
+        count = self.memory.slots
+        more = min(count, _MOST_NEW_SLOTS)
+        end = p.SLOTS + count * p.SLOT_SIZE
+        try:
+            os.posix_fallocate(self.control_fd, end, more * p.SLOT_SIZE)
+        except OSError as error:
+            if error.errno in (errno.ENOSPC, errno.EDQUOT):
+                raise StoreFull(
+                    error.errno,
+                    f"no room for the catalog of {self.directory.name!r} to grow beyond {count} objects: "
+                    f"{more * p.SLOT_SIZE} bytes are needed, {self.directory.free()} are free",
+                ) from None
+            raise storage_error(error, "extend the control file of", self.directory.name) from None
+        self.memory.words[_SLOT_WORD] = count + more
+        self.memory = self._map()
+
+    def flush_counters(self) -> None:
+        """Add what this process counted to what the store has."""
+        if self.writable and (self.hits or self.misses):
+            with suppress(StorageError), self.locked():
+                Transaction(self).commit()
+
+    def destroy(self) -> None:
+        """Remove all files of the store, and its directory."""
+        directory = self.directory
+        with self.locked():
+            files = [file_name(file) for part in self.snapshot("file") for file in part["file"].tolist()]
+            directory.unlink(p.CONTROL)
+            for file in [*files, p.PINS, p.COMMIT]:
+                directory.unlink(file)
+            with suppress(OSError):
+                import shutil
+
+                if self.settings.spill is not None:
+                    shutil.rmtree(self.spill_path)
+            try:
+                os.rmdir(directory.path)
+            except OSError as error:
+                raise storage_error(error, "remove the directory of the store", directory.name) from None
+
+    def own_number(self, transaction: Transaction) -> int:
+        """The number of this process as an owner of objects, for as long as it lives."""
+        if not self.owner:
+            transaction.state[p.OWNER] += 1
+            number = transaction.state[p.OWNER]
+            try_lock(self.commit_fd, p.OWNER_LOCKS + number, True)
+            self.owner = number
+        return self.owner
+
+    def owner_of(self, number: int) -> int | None:
+        """The process with that number, if it lives."""
+        if number == self.owner:
+            return os.getpid()
+        found = holder(self.commit_fd, p.OWNER_LOCKS + number) if self.writable else None
+        return None if found is None else found[0]
+
+    def reload(self, want: Any = None) -> None:
+        """Read the settings again, and refuse others than them."""
+        self._read_settings()
+        if want is not None:
+            check_settings(self.settings, want, self.directory.name)
+
+    def configure(self, settings: Settings) -> None:
+        """Write other settings; called under the lock."""
+        header = pack_header(settings, self.store_id, self.modulus)
+        transaction = Transaction(self)
+        for start, end in ((SETTINGS, p.FIXED.size), (_SPILL, _SPILL + 1024)):
+            transaction.put(start, header[start:end])
+        transaction.commit()
+        self._read_settings()
+
+
+# --- the stores that this process has open --------------------------------------------------------------------------
+
+_open: dict[tuple[int, int], Catalog] = {}
+_users: dict[int, int] = {}
+_mutex = threading.RLock()
+
+
+def open_catalog(where: Location, want: Wanted, trust: bool, create: bool) -> Catalog:
+    """The catalog of a store; Store objects of one directory share one, as closing a second would drop its locks."""
+    directory = open_directory(where, want, trust, create)
+    with _mutex:
+        _retire()
+        catalog = _open.get(directory.key)
+        try:
+            if catalog is None or not os.fstat(catalog.control_fd).st_nlink:
+                catalog = Catalog(directory)
+            else:
+                os.close(directory.fd)
+            check_trust(catalog.directory, catalog.settings)
+            catalog.reload(want)
+        except BaseException:
+            if catalog is None or catalog.directory is not directory:
+                with suppress(OSError):
+                    os.close(directory.fd)
+            raise
+        _open[directory.key] = catalog
+        _users[id(catalog)] = _users.get(id(catalog), 0) + 1
+        return catalog
+
+
+def close_catalog(catalog: Catalog) -> None:
+    """One Store object less uses it."""
+    with _mutex:
+        _users[id(catalog)] = _users.get(id(catalog), 1) - 1
+        _retire()
+
+
+def _retire() -> None:
+    """Close the catalogs that no Store object and no array needs, and whose objects this process does not own."""
+    for key, catalog in list(_open.items()):
+        if _users.get(id(catalog), 0) < 1 and not catalog.pins and not catalog.owner:
+            del _open[key]
+            _users.pop(id(catalog), None)
+            catalog.close()
+            os.close(catalog.directory.fd)
+
+
+def _after_fork() -> None:
+    global _mutex
+    _mutex = threading.RLock()
+    for catalog in list(_open.values()):
+        catalog.after_fork()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
