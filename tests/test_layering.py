@@ -63,7 +63,7 @@ ORDER = (
 NARROWER = {"segment": {"errors", "buffer"}, "sources": {"errors", "states", "buffer", "segment"}}
 """Lines that may import less than all that stands above them: where bytes live is no business of what they mean."""
 
-IPC_ORDER = ("options", "flatbuffers", "message", "schema", "batch", "stream", "file", "tensor")
+IPC_ORDER = ("options", "flatbuffers", "message", "schema", "batch", "stream", "file", "draft", "tensor")
 """The packages within ``ipc``: each may import those before it."""
 
 CYCLES = {

@@ -17,6 +17,7 @@ from shmarrow.sources import open_source
 from shmarrow.types import MetadataLike, Schema
 
 if TYPE_CHECKING:
+    from shmarrow.ipc.draft import Draft, VariableSize, new_draft
     from shmarrow.ipc.file.appender import RecordBatchFileAppender
     from shmarrow.ipc.file.writer import RecordBatchFileWriter
     from shmarrow.ipc.options import IpcWriteOptions
@@ -208,6 +209,9 @@ _HOMES = {
     "EndEvent": "stream.decoder",
     "SchemaEvent": "stream.decoder",
     "StreamDecoder": "stream.decoder",
+    "Draft": "draft",
+    "VariableSize": "draft",
+    "new_draft": "draft",
     "MappedStreamReader": "stream.reader",
     "RecordBatchStreamReader": "stream.reader",
     "RecordBatchStreamWriter": "stream.writer",
@@ -243,6 +247,7 @@ __all__ = [
     "BatchEvent",
     "Bundle",
     "DictionaryEvent",
+    "Draft",
     "EndEvent",
     "IpcWriteOptions",
     "Limits",
@@ -256,9 +261,11 @@ __all__ = [
     "StreamDecoder",
     "TensorReader",
     "TensorWriter",
+    "VariableSize",
     "append_file",
     "get_tensor_size",
     "load_tensors",
+    "new_draft",
     "new_file",
     "new_stream",
     "new_tensor",

@@ -109,26 +109,26 @@ class Sink:
 class SegmentSink(Sink):
     """A new object, which gets its name when the sink is finished."""
 
-    __slots__ = ("_writer",)
+    __slots__ = ("writer",)
 
     def __init__(self, writer: segment.SegmentWriter) -> None:
         super().__init__(writer.name, writer.size)
-        self._writer = writer
+        self.writer = writer
 
     def _write(self, pieces: list[Any]) -> int:
-        return self._writer.write(pieces)
+        return self.writer.write(pieces)
 
     def _finish(self) -> None:
-        self._writer.publish()
+        self.writer.publish()
 
     def allocate(self, size: int) -> Bytes:
         start = self.position
-        room = self._writer.map(start + size)[start:]
+        room = self.writer.map(start + size)[start:]
         self.position += size
         return room
 
     def abort(self) -> None:
-        self._writer.discard()
+        self.writer.discard()
 
 
 class FileSink(Sink):

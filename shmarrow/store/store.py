@@ -33,14 +33,14 @@ from shmarrow.errors import (
     shown,
     storage_error,
 )
+from shmarrow.ipc.draft import Draft
 from shmarrow.ipc.file.writer import RecordBatchFileWriter
 from shmarrow.ipc.options import IpcWriteOptions
 from shmarrow.segment import Location, Segment, SegmentWriter
 from shmarrow.sources import open_sink
 from shmarrow.store import rename, space
-from shmarrow.store.draft import Draft, checked_rows
 from shmarrow.store.info import ObjectInfo, Stats, object_info, statistics
-from shmarrow.store.kinds import Stored, describe, read, storable
+from shmarrow.store.kinds import RECORD_BATCH, Stored, describe, read, storable
 from shmarrow.store.place import Found, Place, found_as
 from shmarrow.store.publish_policy import StoreKeeper, Wishes
 from shmarrow.store.register import NOTHING, Owner, Register
@@ -265,13 +265,8 @@ class Store:
         Unsupported
             If a column's size is known only from its values.
         """
-        checked_rows(schema, num_rows)
         name, writer = self._start(name, overwrite, expire_after)
-        try:
-            return Draft(name, writer, schema, num_rows, bytes or {})
-        except BaseException:
-            writer.discard()
-            raise
+        return Draft(writer, schema, num_rows, bytes, RECORD_BATCH, name=name)
 
     def writer(
         self,

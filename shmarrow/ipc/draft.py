@@ -1,0 +1,465 @@
+"""Record batches that are filled in place: their columns are writable ndarrays inside the final file.
+
+Rules kept here:
+
+* the file is laid out and its space reserved before the first column is handed out, so a full file system is an error
+  of :func:`new_draft`, or of :meth:`Draft.valid`, and never a signal later;
+* bits have no ndarray in the format: truth values and validity are filled in memory of their own, and packed at the
+  end. Truth values have their place in the body; validity lies behind it, and takes no space where nothing is null;
+* the metadata of the batch have their place from the start, and are written last.
+"""
+
+from __future__ import annotations
+
+import struct
+from _thread import RLock
+from collections.abc import Iterator, Mapping
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
+
+import numpy as np
+
+from shmarrow import bitmap
+from shmarrow.buffer import PADDING, Bytes, padded
+from shmarrow.errors import (
+    FieldNotFound,
+    InvalidArgument,
+    InvalidData,
+    InvalidType,
+    LimitExceeded,
+    Unsupported,
+    full_name,
+)
+from shmarrow.ipc.file.writer import RecordBatchFileWriter
+from shmarrow.ipc.flatbuffers.tables import STRUCTS
+from shmarrow.ipc.message.encode import batch_message
+from shmarrow.ipc.options import DEFAULT_OPTIONS
+from shmarrow.layout.arguments import checked_size
+from shmarrow.layout.listing import LISTING, BufferSpec
+from shmarrow.layout.memory import LONGEST
+from shmarrow.naming import checked_schema
+from shmarrow.segment import Location, SegmentWriter, is_location
+from shmarrow.sources.sinks import SegmentSink, open_sink
+from shmarrow.states import CLOSE, CLOSED, OPEN, WRITE, NotCopied, StateMachine, Transitions
+from shmarrow.types import DataType, Field, MetadataLike, Schema
+from shmarrow.types.extension import ExtensionType
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+TRANSITIONS: Transitions = {OPEN: {WRITE: OPEN, CLOSE: CLOSED}, CLOSED: {CLOSE: CLOSED}}
+"""States of a draft. It is closed from the moment that it is published or discarded, whatever comes of that."""
+
+_SIZE = struct.Struct("<i")
+_BINARY = ("binary", "large_binary")
+_FILLED = ("primitive", "bool", "null", "struct", "fixed_size_list", *_BINARY)
+
+# A file has less than 2**63 bytes, with room here for all that is not the body.
+_MOST_BYTES = LONGEST - (1 << 32)
+
+# Of a footer besides the schema, which it repeats, and its metadata.
+_FOOTER = 256
+
+
+class VariableSize(NamedTuple):
+    """A column of strings or bytes that is being filled.
+
+    Attributes
+    ----------
+    offsets : ndarray
+        int32, or int64 for the large types, of shape (slots + 1,), zeros at first: slot ``i`` holds the bytes from
+        ``offsets[i]`` to ``offsets[i + 1]``.
+    data : uint8 ndarray
+        The bytes of all slots.
+    """
+
+    offsets: npt.NDArray[Any]
+    data: Bytes
+
+
+class _Column:
+    """A field of the schema, or a child of one.
+
+    ``places`` says where its buffers lie in the body, by their role: the first byte, and how many. ``arrays`` are those
+    that are filled, by role too; a fixed-size list has the values of its items.
+    """
+
+    __slots__ = ("arrays", "field", "length", "path", "places", "type")
+
+    def __init__(self, path: str, field: Field, length: int) -> None:
+        self.path = path
+        self.field = field
+        self.type: Any = _storage_of(field.type)
+        self.length = length
+        self.places: dict[str, tuple[int, int]] = {}
+        self.arrays: dict[str, npt.NDArray[Any]] = {}
+
+    @property
+    def null_count(self) -> int:
+        if self.type.layout == "null":
+            return self.length
+        valid = self.arrays.get("validity")
+        return 0 if valid is None else self.length - int(np.count_nonzero(valid))
+
+
+class _DraftFile(RecordBatchFileWriter):
+    """A file of one batch, whose place is taken first and whose metadata come last."""
+
+    def __init__(self, writer: SegmentWriter, schema: Schema, metadata: MetadataLike | None) -> None:
+        self._writer = writer
+        super().__init__(SegmentSink(writer), schema, DEFAULT_OPTIONS, metadata)
+        self.start = self._sink.position
+        pairs = (self._metadata or {}).items()
+        self._footer = self.start + _FOOTER + sum([len(key) + len(value) + 32 for key, value in pairs])
+
+    def reserve(self, size: int) -> None:
+        """Take the space of a message of ``size`` bytes, and of the footer."""
+        self._writer.reserve(self.start + size + self._footer)
+
+    def map(self, size: int) -> Bytes:
+        """The first bytes of the message, to be filled in place."""
+        return self._sink.allocate(size)
+
+    def end(self, metadata: bytes, tail: list[Any]) -> None:
+        """Write what was not filled in place, and publish."""
+        self._sink.write(tail)
+        self._writer.write_at(self.start, [metadata])
+        body = self._sink.position - self.start - len(metadata)
+        self._blocks["recordBatches"].append((self.start, len(metadata), body))
+        self.close()
+
+
+class Draft(NotCopied):
+    """A record batch that is filled in place; made by :func:`shmarrow.ipc.new_draft` and :meth:`shmarrow.Store.create`.
+
+    As a context manager it publishes the batch at the end of the block, and discards it on an exception.
+    ``draft[path]`` is a column: a writable ndarray for columns whose slots have a fixed width, a :class:`VariableSize`
+    for strings and bytes. The columns of a struct have the path ``"struct.child"``; a fixed-size list is an ndarray of
+    one more dimension.
+
+    Attributes
+    ----------
+    name : str
+        What the batch is going to be called: a path, ``shm:NAME``, or its name in a store.
+    schema : Schema
+        Its fields.
+    num_rows : int
+        Its rows.
+
+    Notes
+    -----
+    Thread safety: threads may fill columns at once; one of them publishes when all are done. A forked child may fill
+    columns that it got from its parent, but for truth values and validity, which lie in memory of each process's own;
+    its copy of the draft can only be discarded, which changes nothing.
+
+    Examples
+    --------
+    >>> import shmarrow as sa
+    >>> schema = sa.schema([("x", sa.float64()), ("s", sa.string())])
+    >>> with sa.ipc.new_draft("squares.arrow", schema, 3, bytes={"s": 6}) as draft:
+    ...     draft["x"][:] = [0, 1, 4]
+    ...     draft["s"].offsets[:] = [0, 2, 4, 6]
+    ...     draft["s"].data[:] = np.frombuffer(b"abcdef", np.uint8)
+    ...     draft.valid("x")[1] = False
+    >>> sa.ipc.open_file("squares.arrow").read_all().to_pydict()
+    {'x': [0.0, None, 4.0], 's': ['ab', 'cd', 'ef']}
+    """
+
+    def __init__(
+        self,
+        writer: SegmentWriter,
+        schema: Schema,
+        num_rows: int,
+        bytes: Mapping[str, int] | None = None,
+        metadata: MetadataLike | None = None,
+        *,
+        name: str | None = None,
+    ) -> None:
+        self.name = writer.name if name is None else name
+        self._lock = RLock()  # a signal handler may discard it in the middle of publish()
+        self._states = StateMachine(f"the draft {self.name!r}", TRANSITIONS)
+        try:
+            self.schema = checked_schema(schema)
+            self.num_rows = checked_size(num_rows, "the number of rows")
+            columns = [column for field in self.schema for column in _columns(field.name, field, self.num_rows)]
+            self._columns = {column.path: column for column in columns}
+            if len(self._columns) < len(columns):
+                raise InvalidArgument("columns are filled by their paths, and two have the same; put a batch instead")
+            self._body_size = _place(columns, _sizes(bytes, columns))
+            self._file = _DraftFile(writer, self.schema, metadata)
+            # Nulls are counted at the end, and change no byte but those of their counts.
+            self._metadata_size = 0
+            self._metadata_size = len(self._metadata([(0, 0)] * sum([len(_buffers(each)) for each in columns]), 1))
+            self._reserved = self._metadata_size + self._body_size
+            self._file.reserve(self._reserved)
+            self._body = self._file.map(self._reserved)[self._metadata_size :]
+        except BaseException:
+            writer.discard()
+            raise
+        for column in reversed(columns):
+            self._map(column)
+
+    def _map(self, column: _Column) -> None:
+        """Make the arrays that are filled; those of children are there already."""
+        type = column.type
+        parts = {role: self._body[start : start + size] for role, (start, size) in column.places.items()}
+        if type.layout in _BINARY:
+            column.arrays = {"offsets": parts["offsets"].view(type.offset_dtype), "data": parts["data"]}
+        elif type.layout == "bool":
+            column.arrays = {"values": np.zeros(column.length, np.bool_)}
+        elif type.layout == "primitive":
+            flat = parts["values"].view(type.storage.base).reshape(column.length, *type.storage.shape)
+            dtype = type.numpy_dtype
+            fits = dtype is not None and dtype.itemsize == type.storage.itemsize
+            column.arrays = {"values": flat.view(dtype) if fits else flat}
+        elif type.layout == "fixed_size_list":
+            inner = self._columns[f"{column.path}.{type.fields[0].name}"].arrays.get("values")
+            if inner is not None:
+                column.arrays = {"values": inner.reshape(column.length, type.list_size, *inner.shape[1:])}
+
+    def _metadata(self, buffers: list[tuple[int, int]], body: int) -> bytes:
+        nodes = [(column.length, column.null_count) for column in self._columns.values()]
+        header = {
+            "length": self.num_rows,
+            "nodes": np.array(nodes, STRUCTS["FieldNode"]),
+            "buffers": np.array(buffers, STRUCTS["Buffer"]),
+        }
+        metadata = batch_message(header, body, None, DEFAULT_OPTIONS, self._file.start)
+        gap = max(self._metadata_size - len(metadata), 0)  # a body of no bytes is not mentioned
+        return metadata if not gap else metadata[:4] + _SIZE.pack(self._metadata_size - 8) + metadata[8:] + bytes(gap)
+
+    # --- filling ---
+
+    @property
+    def columns(self) -> list[str]:
+        """The paths of all columns that can be filled."""
+        return [path for path, column in self._columns.items() if column.arrays.keys() - {"validity"}]
+
+    def __getitem__(self, path: str) -> Any:
+        column = self._column(path)
+        if column.type.layout in _BINARY:
+            return VariableSize(column.arrays["offsets"], column.arrays["data"])
+        if "values" not in column.arrays:
+            raise FieldNotFound(f"{path!r} is {column.field.type}, which has no values of its own; see Draft.columns")
+        return column.arrays["values"]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.columns)
+
+    def valid(self, path: str) -> npt.NDArray[np.bool_]:
+        """Which slots of a column are valid: a writable bool ndarray of shape (slots,), all True at first.
+
+        Raises
+        ------
+        InvalidArgument
+            If the field is not nullable.
+        StoreFull
+            If there is no room for the validity, which is reserved here.
+        """
+        column = self._column(path)
+        if not column.field.nullable or not LISTING[column.type.layout].has_validity:
+            raise InvalidArgument(f"column {path!r} ({column.field}) can have no nulls")
+        with self._lock:
+            if "validity" not in column.arrays:
+                size = self._reserved + padded(bitmap.bytes_for(column.length))
+                self._file.reserve(size)
+                self._reserved = size
+                column.arrays["validity"] = np.ones(column.length, np.bool_)
+            return column.arrays["validity"]
+
+    def _column(self, path: str) -> _Column:
+        self._states.go(WRITE)
+        column = self._columns.get(path) if isinstance(path, str) else None
+        if column is None:
+            raise FieldNotFound(f"no column {path!r} in the draft {self.name!r}; there are {', '.join(self.columns)}")
+        return column
+
+    # --- the end ---
+
+    def publish(self) -> None:
+        """Give the batch its name. Arrays that were handed out become read-only; slices of them must not be written to.
+
+        Raises
+        ------
+        InvalidData
+            If the offsets of a column are not in order or lead out of its bytes. Nothing is published then.
+        ObjectExists
+            If another object took the name.
+        Closed
+            If it was published or discarded before, or belongs to the parent process.
+        """
+        self._states.go(WRITE)  # which a forked child is refused, before it waits for a lock that nobody gives back
+        with self._lock:
+            self._states.go(WRITE)
+            self._states.go(CLOSE)
+            try:
+                buffers, tail = self._finish()
+                metadata = self._metadata(buffers, self._body_size + sum(map(len, tail)))
+                self._file.end(metadata, tail)
+            except BaseException:
+                self._file.abort()
+                raise
+
+    def _finish(self) -> tuple[list[tuple[int, int]], list[Any]]:
+        """Where all buffers lie in the body, and what is written behind those that were filled in place."""
+        buffers: list[tuple[int, int]] = []
+        tail: list[Any] = []
+        end = self._body_size
+        for column in self._columns.values():
+            _check_offsets(column)
+            for spec in _buffers(column):
+                if spec.role != "validity":
+                    start, size = column.places[spec.role]
+                    if spec.bits == 1:
+                        self._body[start : start + size] = bitmap.pack(column.arrays["values"])
+                    buffers.append((start, size))
+                elif column.null_count:
+                    bits = bitmap.pack(column.arrays["validity"])
+                    tail += [bits, PADDING[: -len(bits) % len(PADDING)]]
+                    buffers.append((end, len(bits)))
+                    end += padded(len(bits))
+                else:
+                    buffers.append((0, 0))
+            for array in column.arrays.values():
+                array.flags.writeable = False
+        return buffers, tail
+
+    def discard(self) -> None:
+        """Drop the batch; nothing of it is left. Safe to call again, and once it is published."""
+        if self._states.inherited:
+            self._file.abort()
+            return
+        with self._lock:
+            if self._states.state == OPEN:
+                self._states.go(CLOSE)
+                self._file.abort()
+
+    def __enter__(self) -> Self:
+        self._states.go(WRITE)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is not None or self._states.inherited:
+            self.discard()
+        elif self._states.state == OPEN:
+            self.publish()
+
+    def __repr__(self) -> str:
+        return f"<Draft {self.name!r}, {self.num_rows} rows, {self._states.state}>"
+
+
+def new_draft(
+    where: Location,
+    schema: Schema,
+    num_rows: int,
+    bytes: Mapping[str, int] | None = None,
+    *,
+    overwrite: bool | None = None,
+    mode: int | None = None,
+    durable: bool = False,
+) -> Draft:
+    """Room for a file of one record batch, whose columns are filled where they will be read: nothing is copied.
+
+    Parameters
+    ----------
+    where : path or ``shm:NAME``
+        Where the file appears when the draft is published, whole or not at all.
+    schema : Schema
+        Its fields: types of a fixed width, strings and bytes, structs and fixed-size lists of these.
+    num_rows : int
+        Its rows.
+    bytes : mapping of str to int, optional
+        For each column of strings or bytes, by its path, how many bytes all its values have together.
+    overwrite, mode, durable
+        As for :func:`shmarrow.ipc.new_file`.
+
+    Raises
+    ------
+    StoreFull
+        If there is no room; the space is reserved before a column is handed out.
+    Unsupported
+        If a column's size is known only from its values.
+    InvalidArgument
+        If ``bytes`` does not name the columns of variable size, or two columns have the same path.
+    ObjectExists
+        If the name is taken, and not to be replaced.
+    """
+    if not is_location(where):
+        raise InvalidType(f"a draft is filled in a file: expected a path or shm:NAME, found {full_name(where)}")
+    sink: Any = open_sink(where, overwrite=overwrite, mode=mode, durable=durable)
+    return Draft(sink.writer, schema, num_rows, bytes)
+
+
+def _storage_of(type: DataType) -> DataType:
+    return type.storage_type if isinstance(type, ExtensionType) else type
+
+
+def _buffers(column: _Column) -> tuple[BufferSpec, ...]:
+    return LISTING[column.type.layout].buffers
+
+
+def _columns(path: str, field: Field, length: int) -> Iterator[_Column]:
+    """A field and its children, as the format orders them."""
+    column = _Column(path, field, length)
+    if column.type.layout not in _FILLED:
+        raise Unsupported(
+            f"column {path!r}: {field.type} is not filled in place, as its size is known only from its values; "
+            "write a record batch instead"
+        )
+    if length > LONGEST:
+        raise LimitExceeded(f"column {path!r}: expected at most 2**63 - 1 slots, found {length}")
+    yield column
+    step = column.type.list_size if column.type.layout == "fixed_size_list" else 1
+    for child in column.type.fields:
+        yield from _columns(f"{path}.{child.name}", child, length * step)
+
+
+def _sizes(given: Any, columns: list[_Column]) -> dict[str, int]:
+    """How many bytes the columns of variable size have, checked."""
+    if not isinstance(given, Mapping | None):
+        raise InvalidType(f"expected bytes as a mapping of columns to numbers of bytes, found {full_name(given)}")
+    sizes = given or {}
+    variable = {column.path: column.type for column in columns if column.type.layout in _BINARY}
+    if variable.keys() != sizes.keys():
+        raise InvalidArgument(f"expected bytes for the columns of variable size, {list(variable)}, found {list(sizes)}")
+    checked = {path: checked_size(size, f"the bytes of column {path!r}") for path, size in sizes.items()}
+    for path, type in variable.items():
+        most = np.iinfo(type.offset_dtype).max
+        if checked[path] > most:
+            raise InvalidArgument(
+                f"column {path!r}: the offsets of {type} reach {most} bytes, found {checked[path]}; use large_{type}"
+            )
+    return checked
+
+
+def _place(columns: list[_Column], sizes: Mapping[str, int]) -> int:
+    """Give the buffers but for validity their places in the body; the bytes that they take."""
+    end = 0
+    for column in columns:
+        for spec in _buffers(column):
+            if spec.role == "validity":
+                continue
+            if spec.role == "data":
+                size = sizes[column.path]
+            elif spec.bits == 1:
+                size = bitmap.bytes_for(column.length)
+            else:
+                size = (column.length + spec.extra) * (spec.bits >> 3 or column.type.byte_width)
+            column.places[spec.role] = end, size
+            end += padded(size)
+    if end > _MOST_BYTES:
+        raise LimitExceeded(f"expected a batch of at most {_MOST_BYTES} bytes, found one of {end}")
+    return end
+
+
+def _check_offsets(column: _Column) -> None:
+    if column.type.layout not in _BINARY:
+        return
+    offsets, size = column.arrays["offsets"], len(column.arrays["data"])
+    if offsets[0] < 0 or offsets[-1] > size or bool((offsets[1:] < offsets[:-1]).any()):
+        raise InvalidData(
+            f"column {column.path!r}: offsets go up from 0 to at most {size}, the bytes that it was created with; "
+            f"found {offsets[0]} to {offsets[-1]}, lowest {offsets.min()}, highest {offsets.max()}"
+        )

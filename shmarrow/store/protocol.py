@@ -1,0 +1,164 @@
+"""The numbers of the store's format: what lies where in the control file, and which bytes are locked for what.
+
+``docs/protocol.md`` describes the same format in full, and a test keeps the two in agreement. All integers are
+little-endian and unsigned. Offsets count bytes, those of a slot from its start.
+"""
+
+from __future__ import annotations
+
+import struct
+
+import numpy as np
+
+CONTROL, PINS, COMMIT = "control", "pins", "commit"
+"""The files of a store beside its objects."""
+
+MAGIC = b"shmarrow"
+VERSION = 1
+
+# --- the control file -------------------------------------------------------------------------------------------
+
+HEADER = {
+    "magic": (0, "8s"),
+    "version": (8, "I"),
+    "slot_size": (12, "I"),
+    "slots_offset": (16, "Q"),
+    "store_id": (24, "16s"),
+    "boot_id": (40, "16s"),
+    "modulus": (56, "Q"),
+    "capacity": (64, "Q"),
+    "eviction": (72, "I"),
+    "mode": (76, "I"),
+    "durable": (80, "I"),
+    "spill_length": (84, "I"),
+    "sequence": (128, "Q"),
+    "journal": (136, "Q"),
+    "slots": (144, "Q"),
+    "buckets": (152, "Q"),
+    "free": (160, "Q"),
+    "removed": (168, "Q"),
+    "generation": (176, "Q"),
+    "file": (184, "Q"),
+    "owner": (192, "Q"),
+    "objects": (200, "Q"),
+    "bytes": (208, "Q"),
+    "removed_bytes": (216, "Q"),
+    "draft_bytes": (224, "Q"),
+    "spilled_bytes": (232, "Q"),
+    "events": (240, "Q"),
+    "adding": (248, "Q"),
+    "adding_slot": (256, "Q"),
+    "removing": (264, "Q"),
+    "puts": (272, "Q"),
+    "hits": (280, "Q"),
+    "misses": (288, "Q"),
+    "evictions": (296, "Q"),
+    "spills": (304, "Q"),
+    "expired": (312, "Q"),
+    "spill_path": (1024, "1024s"),
+}
+FIXED = struct.Struct("<8sIIQ16s16sQQIIII")
+"""The header up to ``spill_length``."""
+
+STATE = list(HEADER)[list(HEADER).index("journal") : list(HEADER).index("expired") + 1]
+"""The fields that a commit changes, which are one piece of every journal."""
+STATE_OFFSET = HEADER["journal"][0]
+STATE_STRUCT = struct.Struct(f"<{len(STATE)}Q")
+# Their places among the words of the header's state.
+(
+    JOURNAL,
+    SLOT_COUNT,
+    BUCKETS,
+    FREE,
+    REMOVED,
+    GENERATION,
+    FILE,
+    OWNER,
+    OBJECTS,
+    BYTES,
+    REMOVED_BYTES,
+    DRAFT_BYTES,
+    SPILLED_BYTES,
+    EVENTS,
+    ADDING,
+    ADDING_SLOT,
+    REMOVING,
+    PUTS,
+    HITS,
+    MISSES,
+    EVICTIONS,
+    SPILLS,
+    EXPIRED,
+) = range(len(STATE))
+
+JOURNALS = (4096, 8192)
+JOURNAL_SIZE = 4096
+JOURNAL_HEAD = struct.Struct("<QII")
+"""Number of the commit, length of the payload, CRC-32 of the number and the payload."""
+PIECE = struct.Struct("<QII")
+"""Offset in the control file, length, zero; the bytes follow, padded with zeros to a multiple of 8."""
+
+EVENT_RING = 12288
+EVENT_COUNT = 256
+EVENT_SIZE = 288
+EVENT = {"number": (0, "Q"), "generation": (8, "Q"), "kind": (16, "I"), "name_length": (20, "I"), "name": (24, "256s")}
+EVENT_STRUCT = struct.Struct("<QQII")
+PUBLISHED, DELETED = 1, 2
+
+SLOTS = 86016
+SLOT_SIZE = 384
+SLOT = {
+    "generation": (0, "Q"),
+    "hash": (8, "Q"),
+    "file": (16, "Q"),
+    "size": (24, "Q"),
+    "allocated": (32, "Q"),
+    "published": (40, "Q"),
+    "expires": (48, "Q"),
+    "expires_wall": (56, "Q"),
+    "owner": (64, "Q"),
+    "sum": (72, "Q"),
+    "state": (80, "I"),
+    "flags": (84, "I"),
+    "name_length": (88, "I"),
+    "crc": (92, "I"),
+    "used": (96, "Q"),
+    "head": (104, "I"),
+    "next": (108, "I"),
+    "name": (128, "256s"),
+}
+SLOT_STRUCT = struct.Struct("<QQQQQQQQQQIII")
+"""A slot up to ``name_length``: what its CRC covers, followed by the name."""
+CRC_OFFSET, USED, HEAD, NEXT, NAME = (SLOT[field][0] for field in ("crc", "used", "head", "next", "name"))
+NAME_MAX = 255
+SLOT_DTYPE = np.dtype(
+    {
+        "names": list(SLOT),
+        "formats": [{"Q": "<u8", "I": "<u4", "256s": "S256"}[code] for _, code in SLOT.values()],
+        "offsets": [offset for offset, _ in SLOT.values()],
+        "itemsize": SLOT_SIZE,
+    }
+)
+
+UNUSED, DRAFT, LIVE, GONE = range(4)
+"""States of a slot: free; being written; an object; removed, and still attached."""
+PROTECTED, SPILLED, SUMMED, SYNCED = 1, 2, 4, 8
+"""Flags of an object: never evicted; lies in the spill directory; has a sum; reached the disk before it was published."""
+
+# --- locks ------------------------------------------------------------------------------------------------------
+
+COMMIT_LOCK = 0
+"""In ``commit``: whoever changes the catalog has this byte."""
+OWNER_LOCKS = 1 << 40
+"""In ``commit``, and the owner's number: the process that owns objects."""
+DRAFT_LOCKS = 1 << 41
+"""In ``commit``, and the slot: the process that writes this draft."""
+NAME_LOCKS = 1 << 62
+"""In ``commit``, and the hash of a name: the process that computes what it is going to be."""
+INHERITED_LOCKS = 1 << 40
+"""In ``pins``, and the slot: a process that was forked while its parent had the object attached. The slot alone: a pin."""
+
+
+def file_name(number: int) -> str:
+    """The name of an object's file."""
+    return f"{number:016x}"
