@@ -51,6 +51,7 @@ ORDER = (
     "tensor",
     "ipc",
     "integration",
+    "codecs",
     "store",
     "interchange",
     "torch",

@@ -130,7 +130,8 @@ assert_type(sa.Tensor.from_numpy(np.eye(2)), sa.Tensor)
 assert_type(sa.Tensor.from_numpy(np.eye(2)).to_numpy(), npt.NDArray[Any])
 assert_type(
     sa.Store("x").get("y"),
-    sa.RecordBatch | sa.Table | sa.Array | sa.ChunkedArray | sa.Tensor | SparseTensor | sa.Bundle | npt.NDArray[Any],
+    sa.RecordBatch | sa.Table | sa.Array | sa.ChunkedArray | sa.Tensor | SparseTensor | sa.Bundle | npt.NDArray[Any]
+    | bytes | bytearray | memoryview | str | int | float | bool,
 )
 assert_type(sa.Store("x").put("y", numbers), str)
 """

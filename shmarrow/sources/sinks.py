@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import errno
 import io
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NoReturn, TypeVar
 
 from shmarrow import segment
@@ -69,6 +69,11 @@ class Sink:
             If the sink was finished, or the file object is closed.
         """
         self.position += self._unless_failed(self._write, joined(pieces))
+
+    def write_each(self, pieces: Iterable[Any], size: int) -> None:
+        """Write pieces as they come, which have ``size`` bytes together; the errors are those of :meth:`write`."""
+        for piece in pieces:
+            self.write([piece])
 
     def _write(self, pieces: list[Any]) -> int:
         raise NotImplementedError

@@ -7,8 +7,8 @@ import time
 from typing import NamedTuple
 
 from shmarrow import segment
+from shmarrow.codecs import Description, describe
 from shmarrow.store import space
-from shmarrow.store.kinds import Description, describe
 from shmarrow.store.place import Found, Place
 from shmarrow.store.register import Register, owners
 from shmarrow.store.space import Space

@@ -22,6 +22,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from shmarrow import segment
+from shmarrow.codecs import RECORD_BATCH, Stored, decode, describe, encode
 from shmarrow.errors import (
     Closed,
     InvalidArgument,
@@ -40,7 +41,6 @@ from shmarrow.segment import Location, Segment, SegmentWriter
 from shmarrow.sources import open_sink
 from shmarrow.store import rename, space
 from shmarrow.store.info import ObjectInfo, Stats, object_info, statistics
-from shmarrow.store.kinds import RECORD_BATCH, Stored, describe, read, storable
 from shmarrow.store.place import Found, Place, found_as
 from shmarrow.store.publish_policy import StoreKeeper, Wishes
 from shmarrow.store.register import NOTHING, Owner, Register
@@ -185,12 +185,14 @@ class Store:
         CopyRequired
             If an array in a mapping of tensors has nulls, which no tensor has.
         """
-        value, kind = storable(obj)
+        encoded = encode(obj, options)
         name, writer = self._start(name, overwrite, expire_after)
         try:
-            if (self._evicts or self.capacity is not None) and (options is None or options.compression is None):
-                writer.make_room(kind.size(value))  # all or nothing, before others are evicted for a part
-            kind.write(value, writer, options)
+            if (self._evicts or self.capacity is not None) and encoded.size is not None:
+                writer.make_room(encoded.size)  # all or nothing, before others are evicted for a part
+            for pieces in encoded.pieces():
+                writer.write(pieces)
+            writer.publish()
         finally:
             writer.discard()
         return name
@@ -338,7 +340,7 @@ class Store:
         """
         found = self._attach(name, timeout)
         try:
-            return read(found, trusted)
+            return decode(found, trusted)
         finally:
             found.close()
 

@@ -50,6 +50,7 @@ from shmarrow.pickling import travels
 from shmarrow.segment.mappings import mapping_of
 from shmarrow.sources import open_sink, open_source
 from shmarrow.sources.base import Source
+from shmarrow.sources.sinks import Sink
 from shmarrow.tensor import SparseTensor, Tensor
 from shmarrow.tensor.convert import as_tensor
 from shmarrow.tensor.element import NDArray
@@ -117,6 +118,21 @@ def save_tensors(
     ...     print(list(layer), layer["weight"])
     ['weight', 'bias'] <Tensor double, shape (2, 2), strides (16, 8)>
     """
+    made, own = _checked(tensors, metadata)
+    return _write(made, own, open_sink(target, overwrite=overwrite, mode=mode, durable=durable), options)
+
+
+def write_tensors(
+    tensors: Mapping[str, Any], sink: Sink, metadata: MetadataLike | None, options: IpcWriteOptions | None
+) -> None:
+    """Write named tensors as :func:`save_tensors` does, to a sink."""
+    _write(*_checked(tensors, metadata), sink, options)
+
+
+def _checked(
+    tensors: Mapping[str, Any], metadata: MetadataLike | None
+) -> tuple[dict[str, Tensor | SparseTensor], dict[bytes, bytes]]:
+    """The tensors by their names, and the metadata of their file."""
     if not callable(getattr(tensors, "items", None)):
         raise InvalidType(f"expected a mapping of names to tensors, found {full_name(tensors)}")
     made = {}
@@ -136,8 +152,13 @@ def save_tensors(
         raise InvalidArgument(
             f"the key {BUNDLE_KEY.decode()!r} in the metadata is what makes a file a bundle; leave it out"
         )
-    sink = open_sink(target, overwrite=overwrite, mode=mode, durable=durable)
-    with RecordBatchFileWriter(sink, INDEX, options, {**given, BUNDLE_KEY: BUNDLE_VERSION}) as writer:
+    return made, {**given, BUNDLE_KEY: BUNDLE_VERSION}
+
+
+def _write(
+    made: Mapping[str, Tensor | SparseTensor], metadata: MetadataLike, sink: Sink, options: IpcWriteOptions | None
+) -> int:
+    with RecordBatchFileWriter(sink, INDEX, options, metadata) as writer:
         offsets = np.empty(len(made), np.int64)
         for row, tensor in enumerate(made.values()):
             payload = encode_tensor(tensor, options, sink.position)

@@ -95,8 +95,7 @@ def write_tensor(
 def write_payload(sink: Sink, payload: TensorPayload) -> None:
     """Write a message, each piece of its body as it comes."""
     sink.write([payload.metadata])
-    for piece in payload.pieces:
-        sink.write([piece])
+    sink.write_each(payload.pieces, payload.body_length)
 
 
 # --- filling in place -------------------------------------------------------------------------------------------

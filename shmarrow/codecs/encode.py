@@ -1,0 +1,267 @@
+"""Values to pieces of bytes.
+
+Rules kept here:
+
+* the size of an object is known to the byte before its first piece is made, unless it is compressed; no values are
+  copied to find it;
+* what is written are views of the values where they lie; a table is encoded batch by batch as it is written;
+* what comes back has the values and the type of what was encoded, or it is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import chain
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from shmarrow.batch import RecordBatch
+from shmarrow.build import array
+from shmarrow.chunked import ChunkedArray
+from shmarrow.codecs.accept import accepted, check_mapping, check_ndarray, check_type
+from shmarrow.codecs.kinds import COLUMN, SCALARS, mark
+from shmarrow.errors import InvalidArgument, InvalidType
+from shmarrow.ipc.batch.encode import dictionaries_of
+from shmarrow.ipc.file.writer import RecordBatchFileWriter
+from shmarrow.ipc.options import IpcWriteOptions, as_options
+from shmarrow.ipc.stream.writer import RecordBatchStreamWriter
+from shmarrow.ipc.tensor.bundle import Bundle, write_tensors
+from shmarrow.ipc.tensor.encode import encode_tensor
+from shmarrow.layout import Array
+from shmarrow.sources.pieces import joined
+from shmarrow.sources.sinks import Sink
+from shmarrow.tables import Table
+from shmarrow.tensor import SparseTensor, Tensor
+from shmarrow.types import DataType, Field, Schema
+
+Piece = Any
+"""Bytes, or a C-contiguous ndarray of uint8."""
+
+_MOST_PIECES, _GROUP = 256, 1 << 20
+
+
+class Encoded(NamedTuple):
+    """A value that is ready to be written.
+
+    Attributes
+    ----------
+    kind : str
+        What it is; see :class:`Description`.
+    size : int or None
+        All bytes that :meth:`pieces` gives; None where they are compressed as they are written.
+    parts : iterable of list of Piece
+        What :meth:`pieces` gives.
+    """
+
+    kind: str
+    size: int | None
+    parts: Iterable[list[Piece]]
+
+    def pieces(self) -> Iterator[list[Piece]]:
+        """The bytes in order, as lists of bytes-like pieces that may be written together; once.
+
+        A small value is one list. The pieces are views of the value, which must not change until they are written.
+        """
+        return iter(self.parts)
+
+
+def encode(value: Any, options: IpcWriteOptions | None = None) -> Encoded:
+    """A value as the bytes of one Arrow object.
+
+    Parameters
+    ----------
+    value : object
+        A value of a kind that the package's table lists; a RecordBatch, Table, array, Series, data frame, reader or
+        tensor of another library.
+    options : IpcWriteOptions, optional
+        Compression, alignment and framing.
+
+    Raises
+    ------
+    InvalidType
+        If there is no kind for it, or it would come back as another type.
+    InvalidArgument
+        If it is text without a form in UTF-8, an int of more than 64 bits, or a tensor that is to be compressed.
+    CopyRequired
+        If an array in a mapping of tensors has nulls, which no tensor has.
+    """
+    encoder = _ENCODERS.get(value.__class__)
+    if encoder is None:
+        encoder = next((made for kind, made in _FAMILIES if isinstance(value, kind)), None)
+        if encoder is None:
+            return encode(accepted(value), options)
+    return encoder(value, as_options(options))
+
+
+# --- rows -------------------------------------------------------------------------------------------------------
+
+
+class _Recorder(Sink):
+    """A sink that keeps what is written until somebody takes it."""
+
+    __slots__ = ("parts",)
+
+    def __init__(self) -> None:
+        super().__init__("an object")
+        self.parts: list[Iterable[Piece]] = []
+
+    def write(self, pieces: Iterable[Piece]) -> None:
+        kept = list(pieces)
+        self.parts.append(kept)
+        self.position += sum(map(len, kept))
+
+    def write_each(self, pieces: Iterable[Piece], size: int) -> None:
+        self.parts.append(pieces)
+        self.position += size
+
+    def take(self) -> Iterator[Piece]:
+        """All pieces since the last call."""
+        parts, self.parts = self.parts, []
+        return chain.from_iterable(parts)
+
+    def finish(self) -> None:
+        """Everything is here."""
+
+
+def _batch(batch: RecordBatch, options: IpcWriteOptions, kind: str = "record_batch") -> Encoded:
+    return _table(Table(batch.schema, [batch]), options, kind)
+
+
+def _table(table: Table, options: IpcWriteOptions, kind: str = "table") -> Encoded:
+    metadata = None if kind == "table" else mark(kind)
+    as_file = _one_dictionary_each(table)
+    own = None if as_file else metadata  # a stream has no other place for it than its batches
+
+    def write(sink: Sink) -> Iterator[None]:
+        """Write the object, with a pause after each batch."""
+        if as_file:
+            writer: Any = RecordBatchFileWriter(sink, table.schema, options, metadata)
+        else:
+            writer = RecordBatchStreamWriter(sink, table.schema, options)
+        with writer:
+            for batch in table.batches:
+                writer.write_batch(batch, None if own is None else {**(batch.metadata or {}), **own})
+                yield
+        yield
+
+    def parts() -> Iterator[list[Piece]]:
+        sink = _Recorder()
+        for _ in write(sink):
+            yield joined(list(sink.take()))
+
+    if options.compression is not None:
+        return Encoded(kind, None, parts())
+    sink = _Recorder()
+    for _ in write(sink):
+        if len(table.batches) > 1:
+            sink.parts.clear()
+    return Encoded(kind, sink.position, parts() if len(table.batches) > 1 else _groups(sink.take()))
+
+
+def _one_dictionary_each(table: Table) -> bool:
+    """Whether all batches have the same dictionaries, as those of a file must."""
+    if len(table.batches) < 2:
+        return True
+    first, *others = [dictionaries_of(batch.columns) for batch in table.batches]
+    return all(one is other or one.equals(other) for found in others for one, other in zip(first, found, strict=True))
+
+
+def _array(values: Array, options: IpcWriteOptions) -> Encoded:
+    check_type(values.type)
+    return _batch(_as_batch(values), options, "array")
+
+
+def _chunked_array(values: ChunkedArray, options: IpcWriteOptions) -> Encoded:
+    check_type(values.type)
+    return _table(Table(_schema_of(values.type), list(map(_as_batch, values.chunks))), options, "chunked_array")
+
+
+def _as_batch(values: Array) -> RecordBatch:
+    """An array as the only column of a batch."""
+    return RecordBatch(_schema_of(values.type), len(values), [values])
+
+
+def _schema_of(type: DataType) -> Schema:
+    return Schema([Field(COLUMN, type)])
+
+
+def _scalar(value: Any, options: IpcWriteOptions) -> Encoded:
+    kind = value.__class__.__name__
+    type, *larger = SCALARS[kind]
+    if kind == "int" and not -(1 << 63) <= value < 1 << 63:
+        if not 0 <= value < 1 << 64:
+            raise InvalidArgument(f"an int has at most 64 bits here, found one of {value.bit_length()}; put str(value)")
+        type = larger[0]
+    return _batch(_as_batch(array([value], type)), options, kind)
+
+
+# --- tensors ----------------------------------------------------------------------------------------------------
+
+
+def _tensor(tensor: Tensor | SparseTensor, options: IpcWriteOptions) -> Encoded:
+    return _message("tensor" if isinstance(tensor, Tensor) else "sparse_tensor", tensor, options)
+
+
+def _message(kind: str, tensor: Any, options: IpcWriteOptions) -> Encoded:
+    payload = encode_tensor(tensor, options)
+    return Encoded(kind, payload.size, _groups(chain([payload.metadata], payload.pieces)))
+
+
+def _ndarray(values: Any, options: IpcWriteOptions) -> Encoded:
+    check_ndarray(values)
+    return _message("ndarray", Tensor.from_numpy(values, metadata=mark("ndarray")), options)
+
+
+def _bytes(value: bytes | bytearray, options: IpcWriteOptions) -> Encoded:
+    kind = value.__class__.__name__
+    return _message(kind, Tensor.from_numpy(np.frombuffer(value, np.uint8), metadata=mark(kind)), options)
+
+
+def _memoryview(value: memoryview, options: IpcWriteOptions) -> Encoded:
+    try:
+        values = np.asarray(value)
+        check_ndarray(values)
+    except (InvalidType, ValueError) as error:
+        raise InvalidType(f"a memoryview of format {value.format!r}: {error}; value.cast('B') has its bytes") from None
+    return _message("memoryview", Tensor.from_numpy(values, metadata=mark("memoryview")), options)
+
+
+def _bundle(tensors: Mapping[str, Any], options: IpcWriteOptions) -> Encoded:
+    check_mapping(tensors)
+    sink = _Recorder()
+    write_tensors(tensors, sink, tensors.metadata if isinstance(tensors, Bundle) else None, options)
+    return Encoded("bundle", sink.position, _groups(sink.take()))
+
+
+def _groups(pieces: Iterable[Piece]) -> Iterator[list[Piece]]:
+    """Pieces in lists that are worth a write each."""
+    group: list[Piece] = []
+    size = 0
+    for piece in pieces:
+        group.append(piece)
+        size += len(piece)
+        if size >= _GROUP or len(group) >= _MOST_PIECES:
+            yield joined(group)
+            group, size = [], 0
+    if group:
+        yield group
+
+
+_FAMILIES: tuple[tuple[Any, Callable[[Any, IpcWriteOptions], Encoded]], ...] = (
+    (RecordBatch, _batch),
+    (Table, _table),
+    (Array, _array),
+    (ChunkedArray, _chunked_array),
+    ((Tensor, SparseTensor), _tensor),
+    ((np.ndarray, np.generic), _ndarray),
+    (Mapping, _bundle),
+)
+_ENCODERS: dict[Any, Callable[[Any, IpcWriteOptions], Encoded]] = {
+    np.ndarray: _ndarray,
+    RecordBatch: _batch,
+    bytes: _bytes,
+    bytearray: _bytes,
+    memoryview: _memoryview,
+    **dict.fromkeys((str, int, float, bool), _scalar),
+}
