@@ -56,10 +56,13 @@ class Mapped(mmap.mmap):
         ``shm:NAME`` or the absolute path that it was opened by; None where only a descriptor was given.
     status : os.stat_result or None
         What the file was when it was mapped or published; None while it is being written.
+    pin : object
+        What keeps the object where it is while it is mapped, as a store's pin; absent where nothing does.
     """
 
-    __slots__ = ("_descriptor", "location", "status")
+    __slots__ = ("_descriptor", "location", "pin", "status")
 
+    pin: Any
     _descriptor: int
     location: str | None
     status: os.stat_result | None
@@ -79,12 +82,14 @@ def map_file(
     return np.frombuffer(made, U1)
 
 
-def published(maps: list[Bytes], fd: int) -> None:
-    """Note that what was mapped with :func:`map_file` while it was written is an object now."""
+def published(maps: list[Bytes], fd: int, location: str | None = None) -> None:
+    """Note that what was mapped with :func:`map_file` while it was written is an object now, and where it lies."""
     if maps:
         status = os.fstat(fd)
         for data in maps:
-            _owner(data).status = status
+            owner = _owner(data)
+            owner.status = status
+            owner.location = location or owner.location
 
 
 class Mapping:

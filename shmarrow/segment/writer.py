@@ -17,7 +17,7 @@ import stat
 import time
 from _thread import RLock
 from collections.abc import Callable, Iterable
-from contextlib import AbstractContextManager, nullcontext, suppress
+from contextlib import suppress
 from functools import update_wrapper
 from types import TracebackType
 from typing import Any, Concatenate, NoReturn, ParamSpec, Protocol, Self, TypeVar
@@ -63,27 +63,19 @@ _REPLACE_SECONDS = 3.0
 
 
 class PublishPolicy(Protocol):
-    """Space and publication policy for a directory, as a store has; :func:`create` asks it.
-
-    Attributes
-    ----------
-    scratch : str
-        The directory, of the same file system, that temporary names go to.
-    visible : bool
-        Whether objects have a temporary name from the start, so that others can count their bytes.
-    """
-
-    scratch: str
-    visible: bool
+    """Who keeps order where an object is going to be, as a store does."""
 
     def make_room(self, writer: SegmentWriter, size: int) -> None:
         """An object is about to grow to ``size`` bytes: remove others for it, or raise `StoreFull`."""
 
-    def turn(self, writer: SegmentWriter) -> AbstractContextManager[None]:
-        """What is held while an object gets its name; asked for when all of it is written, and before it is synced."""
+    def publish(self, writer: SegmentWriter, fd: int) -> str:
+        """Give the whole object its name; the path of its file."""
 
     def full(self, writer: SegmentWriter, size: int, error: OSError) -> StorageError:
         """The error to raise when the file system has no room for ``size`` bytes."""
+
+    def discard(self, writer: SegmentWriter) -> None:
+        """The object was published, or it never will be."""
 
 
 def create(
@@ -93,7 +85,6 @@ def create(
     overwrite: bool = False,
     durable: bool = False,
     replacing: tuple[int, int, int, int] | None = None,
-    keeper: PublishPolicy | None = None,
 ) -> SegmentWriter:
     """Start a new object, which nobody sees until it is published.
 
@@ -117,8 +108,6 @@ def create(
         system gives the inode of a removed file to the next one, and may count time in steps of milliseconds.
     durable : bool
         Make the object survive a crash of the machine: flush it before, and its directory after, it gets its name.
-    keeper : PublishPolicy, optional
-        Who keeps order in the directory, and is asked for room before anything is written.
 
     Raises
     ------
@@ -140,16 +129,15 @@ def create(
     try:
         if not os.path.isabs(path):
             path = os.path.join(os.getcwd(), path)  # still the same file after a chdir
-        path, replaced = _target(path, overwrite, follow=keeper is None and not is_shm(name))
+        path, replaced = _target(path, overwrite, follow=not is_shm(name))
         if replaced is not None and mode is None and replacing is None and is_planted(path, replaced):
             replaced = None
         directory = os.path.dirname(path)
-        scratch = directory if keeper is None else keeper.scratch
         bits = 0o666 if mode is None and replaced is None else 0o600
-        fd = None if keeper is not None and keeper.visible else open_unnamed(directory, bits)
+        fd = open_unnamed(directory, bits)
         temp = None
         if fd is None:
-            fd, temp = open_named(scratch, os.path.basename(path), bits)
+            fd, temp = open_named(directory, os.path.basename(path), bits)
         if mode is None and replaced is not None:
             mode = stat.S_IMODE(replaced.st_mode) & 0o777
             _give_to_owner_of(replaced, fd)
@@ -161,7 +149,7 @@ def create(
         hint = f"make the directory {directory!r} first" if missing and "://" not in name else ""
         raise refused(error, "create", name, path, hint) from None
     return SegmentWriter(
-        name, path, fd, temp, mode=mode, overwrite=overwrite, durable=durable, replacing=replacing, keeper=keeper
+        name, path, fd, temp, mode=mode, overwrite=overwrite, durable=durable, replacing=replacing
     )
 
 
@@ -396,13 +384,15 @@ class SegmentWriter:
                 os.ftruncate(fd, self.size)
             if self._mode is not None:
                 os.fchmod(fd, self._mode)
-            turn = nullcontext() if self._keeper is None else self._keeper.turn(self)
             if self._durable:
                 os.fsync(fd)
             for mapped in self._maps:
                 mapped.flags.writeable = False
-            with turn:
-                self._link(fd)
+            if self._keeper is not None:
+                self._path = self._keeper.publish(self, fd)
+                published(self._maps, fd, self._path)
+                return
+            self._link(fd)
             published(self._maps, fd)
             if self._durable:
                 sync_directory(os.path.dirname(self._path))
@@ -425,6 +415,8 @@ class SegmentWriter:
                 return
             self.closed = True
             self._maps.clear()
+            if self._keeper is not None:
+                self._keeper.discard(self)
             if self._temp is not None:
                 with suppress(OSError):
                     os.unlink(self._temp)
@@ -452,8 +444,7 @@ class SegmentWriter:
         if self._temp is None:
             # Linking cannot replace, so the file passes through a temporary name, locked before it has it.
             lock_shared(fd)
-            scratch = os.path.dirname(self._path) if self._keeper is None else self._keeper.scratch
-            self._temp = link_temp(fd, scratch, os.path.basename(self._path))
+            self._temp = link_temp(fd, os.path.dirname(self._path), os.path.basename(self._path))
         if self._replacing is None:
             os.replace(self._temp, self._path)
         else:

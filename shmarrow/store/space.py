@@ -1,365 +1,409 @@
-"""The space of a store: how much its objects take, room for new ones, and what may be removed.
+"""The space of a store: its capacity, what is evicted or spilled where there is no room, and what is collected.
 
-There is no server that counts. The bytes of all objects are known from a scan of the directory, which is kept in a
-small file, the ledger, and brought up to date by whoever publishes or removes under the store's lock; objects that are
-being written have a temporary name in the control directory, so all can see how large they are going to be. Rules kept
-here:
+Rules kept here:
 
-* a ledger is what a scan has found, and no more: it is believed for twenty times as long as the scan took, and not at
-  all after a writer was killed. What must not be wrong (that there is no room) is scanned anew;
-* an object is removed to make room, or because it is orphaned or has expired, only if it can be locked exclusively, so
-  while nobody has it attached, and only under the store's lock, so that its name still leads to it;
+* the catalog counts: bytes of objects, of drafts, and of removed objects that somebody has attached still, each as
+  blocks of the file system;
+* the commit lock is never held for a scan. What may be evicted is found from a snapshot, which needs no lock, in the
+  order of use; each is looked at again under the lock before it goes;
 * nothing is evicted for an object that would not fit even then.
 """
 
 from __future__ import annotations
 
 import errno
-import fcntl
 import os
-import struct
+import shutil
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterator
 from contextlib import suppress
 from typing import NamedTuple
 
-from shmarrow.errors import StoreFull
-from shmarrow.segment import TEMP_PREFIX, remove_unused
-from shmarrow.store import register
-from shmarrow.store.place import Found, Place, found_as
-from shmarrow.store.register import Register
+import numpy as np
 
-LEDGER = "ledger"
-_LEDGER = struct.Struct("<qqq")
-_WORTH = 20
+from shmarrow.errors import StorageError, StoreFull, storage_error
+from shmarrow.segment.host import memory_left
+from shmarrow.store import protocol as p
+from shmarrow.store.catalog import Catalog, Entry, Transaction, clock
+from shmarrow.store.locks import holder, holders
+from shmarrow.store.protocol import file_name
+
+BATCH = 128
+"""Objects that are removed in one hold of the commit lock, which takes some 30 µs for each."""
+_CANDIDATES = 4096
+_TRIES = 5
+_BLOCK = 4096
 
 
-class Shortage(NamedTuple):
-    """Why there is no room.
-
-    Attributes
-    ----------
-    used : int
-        Bytes of all objects.
-    pinned : int
-        Bytes of those that somebody has attached.
-    drafts : int
-        Bytes of those that are being written.
-    """
-
-    used: int
-    pinned: int
-    drafts: int
+def round_up(nbytes: int) -> int:
+    """The bytes that the blocks of a file take."""
+    return -(-nbytes // _BLOCK) * _BLOCK
 
 
 class Collected(NamedTuple):
-    """What was removed.
+    """What :meth:`Store.collect` removed.
 
     Attributes
     ----------
     objects : list of str
-        Names of objects.
-    nbytes : int
-        Their bytes, and those of temporary files.
-    leftovers : int
-        Temporary files, and lock files, of processes that are gone.
+        Names of objects that expired, or whose owner is gone.
+    drafts : int
+        Objects that killed processes were writing.
     """
 
     objects: list[str]
-    nbytes: int
-    leftovers: int
+    drafts: int
+
+
+class Candidate(NamedTuple):
+    """An object that may be evicted, as a snapshot found it."""
+
+    slot: int
+    generation: int
+    used: int
+    allocated: int
 
 
 class Space:
-    """The space of one store, as one process sees it; all methods are called under the store's lock.
+    """Room for new objects in one store."""
 
-    Parameters
-    ----------
-    place : Place
-        Where the objects are.
-    register : Register
-        What is known of them.
-    capacity : int or None
-        The most bytes that all objects may take.
-    """
-
-    def __init__(self, place: Place, register: Register, capacity: int | None) -> None:
-        self._place = place
-        self._register = register
-        self.capacity = capacity
-        self._ledger = os.path.join(place.control, LEDGER)
-        self._took = 0
-        # What the last eviction left, the one used longest ago last, and how long that is good for.
-        self._known: list[Found] = []
-        self._known_until = 0
-
-    # --- accounting ---
+    def __init__(self, catalog: Catalog) -> None:
+        self._catalog = catalog
 
     def used(self) -> int:
-        """Bytes of all objects, by the ledger while it can be believed."""
-        try:
-            with open(self._ledger, "rb") as file:
-                used, when, took = _LEDGER.unpack(file.read())
-        except (FileNotFoundError, struct.error):
-            return self.scan()[0]
-        age = time.time_ns() - when
-        return int(used) if 0 <= age < _WORTH * took else self.scan()[0]
+        """Bytes that count towards the capacity."""
+        state = self._catalog.state()
+        return state[p.BYTES] + state[p.REMOVED_BYTES] + state[p.DRAFT_BYTES]
 
-    def scan(self) -> tuple[int, list[Found]]:
-        """Bytes of all objects, and the objects; writes the ledger."""
-        start = time.perf_counter_ns()
-        found = list(self._place.scan())
-        used = sum([each.size for each in found])
-        self._took = time.perf_counter_ns() - start
-        if self.capacity is not None:
-            self._write(used, time.time_ns(), self._took)
-        return used, found
+    def has_room(self, nbytes: int) -> bool:
+        """Whether the capacity allows so many more bytes."""
+        capacity = self._catalog.settings.capacity
+        return capacity is None or nbytes <= 0 or self.used() + nbytes <= capacity
 
-    def note(self, change: int) -> None:
-        """Objects of so many bytes were added; removed where it is negative."""
-        try:
-            with open(self._ledger, "r+b", buffering=0) as file:
-                used, when, took = _LEDGER.unpack(file.read())
-                os.pwrite(file.fileno(), _LEDGER.pack(used + change, when, took), 0)
-        except (FileNotFoundError, struct.error):
-            return
+    def _short(self, nbytes: int) -> int:
+        capacity = self._catalog.settings.capacity
+        return 0 if capacity is None else self.used() + nbytes - capacity
 
-    def distrust(self) -> None:
-        """Forget what the last scan found."""
-        try:
-            os.unlink(self._ledger)
-        except FileNotFoundError:
-            return
+    # --- evicting ---
 
-    def _write(self, used: int, when: int, took: int) -> None:
-        fd = os.open(self._ledger, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-        try:
-            os.fchmod(fd, self._place.directory_mode & 0o666)
-            os.pwrite(fd, _LEDGER.pack(used, when, took), 0)
-        finally:
-            os.close(fd)
-
-    def drafts(self, own: int) -> int:
-        """Bytes of objects that are being written, but for the one that has the inode ``own``.
-
-        Those whose writers are gone are removed; it is not known how far they came.
-        """
-        total = 0
-        for file in os.listdir(self._place.control):
-            if not file.startswith(TEMP_PREFIX):
-                continue
-            path = os.path.join(self._place.control, file)
-            try:
-                status = os.lstat(path)
-            except OSError:
-                continue
-            if status.st_ino == own:
-                continue
-            if remove_unused(path):
-                self.distrust()
-            else:
-                total += status.st_size
-        return total
-
-    # --- room ---
-
-    def make_room(self, size: int, grows: int, own: int, replaced: Found | None, evict: bool) -> None:
-        """See to it that there is room for an object, removing others where that is asked for.
-
-        Parameters
-        ----------
-        size : int
-            The bytes that the object is going to have.
-        grows : int
-            How many of them it has not got yet.
-        own : int
-            Its inode.
-        replaced : Found, optional
-            The object that it is going to replace, which does not count.
-        evict : bool
-            Whether objects may be removed that somebody may still want.
-
-        Raises
-        ------
-        RoomRefused
-            If there is no room, and cannot be.
-        """
-        spared = replaced.size if replaced is not None else 0
-        drafts = self.drafts(own) if self.capacity is not None else 0
-        short = self._short(self.used, size + drafts - spared, grows if evict else 0)
-        if short <= 0 or (evict and self._evict_known(short, replaced)):
-            return
-        used, found = self.scan()
-        short = self._short(lambda: used, size + drafts - spared, grows if evict else 0)
-        if short > 0:
-            candidates = [each for each in found if replaced is None or each.key != replaced.key]
-            shortage = Shortage(used, 0, drafts)
-            if sum([each.size for each in self.evict(short, candidates, shortage, evict)]) < short:
-                raise RoomRefused(shortage)
-
-    def _short(self, used: Callable[[], int], wanted: int, grows: int) -> int:
-        """How many bytes are to be removed: of the capacity, or of the file system where ``grows`` is not 0."""
-        over = used() + wanted - self.capacity if self.capacity is not None else 0
-        return max(over, grows - self._place.free()) if grows else over
-
-    def evict(self, short: int, found: Iterable[Found], shortage: Shortage, evict: bool = True) -> list[Found]:
-        """Remove objects of ``short`` bytes or more: orphaned and expired ones first, then those used longest ago.
-
-        Returns
-        -------
-        list of Found
-            What was removed: less than that only if somebody has attached some of it at the same moment.
-
-        Raises
-        ------
-        RoomRefused
-            If there are not that many bytes that nobody uses; nothing is removed then.
-        """
-        dead = self.collectable()
-        order = sorted(found, key=lambda each: (each.key not in dead, each.used))
-        victims: list[Found] = []
-        free = pinned = taken = 0
-        for each in order:
-            taken += 1
-            if is_pinned(self._place.path(each.name)):
-                pinned += each.size
-            elif evict or each.key in dead:
-                free += each.size
-                victims.append(each)
-                if free >= short:
-                    break
-        else:
-            raise RoomRefused(shortage._replace(pinned=pinned))
-        removed = self.remove(victims)
-        rest = order[taken:]
-        self._known = rest[::-1] if evict else []
-        self._known_until = time.monotonic_ns() + _WORTH * self._took
-        left = short - sum([each.size for each in removed])
-        if left > 0:
-            with suppress(RoomRefused):
-                removed += self.evict(left, rest, shortage, evict)
-        return removed
-
-    def _evict_known(self, short: int, replaced: Found | None) -> bool:
-        """Evict by what the last eviction saw, if that is enough and not long ago: no scan for every object."""
-        if time.monotonic_ns() > self._known_until:
+    def evict_here(self, nbytes: int, name: bytes) -> bool:
+        """Make room under the lock that is held, from what is known to be evictable; False if that is too little."""
+        catalog = self._catalog
+        short = self._short(nbytes)
+        if short <= 0 or nbytes <= 0:
+            return True
+        if catalog.settings.spill is not None:
             return False
-        victims: list[Found] = []
-        free = 0
-        while free < short and self._known:
-            each = self._known.pop()
-            try:
-                now = found_as(each.name, os.lstat(self._place.path(each.name)))
-            except OSError:
+        chosen = self._choose(short, name)
+        if chosen is None:
+            return False
+        for entry in chosen:
+            self._remove(entry)
+        return not chosen or self.has_room(nbytes)
+
+    def _choose(self, short: int, name: bytes = b"") -> list[Entry] | None:
+        """Candidates that nobody has attached, and that nobody can attach from here on; None if they are too few."""
+        catalog, victims = self._catalog, self._catalog.victims
+        chosen: list[Entry] = []
+        while short > 0 and victims and len(chosen) < BATCH:
+            candidate = victims.popleft()
+            entry = self._still(candidate)
+            if entry is None or entry.name == name or not catalog.pins.exclude(entry.slot):
                 continue
-            if now == each and (replaced is None or each.key != replaced.key):
-                victims.append(each)
-                free += each.size
-        return free >= short and sum([each.size for each in self.remove(victims)]) >= short
+            chosen.append(entry)
+            short -= entry.allocated
+        if short > 0 and len(chosen) < BATCH:
+            for entry in chosen:
+                catalog.pins.admit(entry.slot)
+            return None
+        return chosen
 
-    def remove(self, victims: Iterable[Found]) -> list[Found]:
-        """Remove objects that nobody has attached; gives those that were removed."""
-        removed = [each for each in victims if remove_unused(self._place.path(each.name))]
-        self.note(-sum([each.size for each in removed]))
-        return removed
+    def _still(self, candidate: Candidate) -> Entry | None:
+        """The object of a candidate, if it has not been used since, nor replaced."""
+        found = self._catalog.entry(candidate.slot)
+        if found is None or found.generation != candidate.generation or found.flags & (p.PROTECTED | p.SPILLED):
+            return None
+        used = self._catalog.used(found.slot)
+        return found if used == candidate.used or found.expired else None
 
-    # --- what nobody needs ---
+    def _remove(self, entry: Entry, told: bool = True) -> None:
+        """Evict an object that is excluded from being pinned."""
+        catalog = self._catalog
+        transaction = Transaction(catalog)
+        try:
+            transaction.remove(entry, told, evicted=True)
+            transaction.commit()
+        finally:
+            catalog.pins.admit(entry.slot)
 
-    def collectable(self) -> set[register.Key]:
-        """The objects that have expired or whose owner is gone."""
-        rows = self._register.rows().copy()
-        if not rows:
-            return set()
-        alive = {0} | {owner.number for owner in register.owners(self._place) if owner.alive}
-        return {key for key, row in rows.items() if row.expired or row.owner not in alive}
+    def make_room(self, nbytes: int, name: str, replaced: Entry | None = None) -> None:
+        """Evict or spill until the capacity allows so many more bytes; the lock is not held.
+
+        Raises
+        ------
+        StoreFull
+            If there is too little that may go.
+        """
+        capacity = self._catalog.settings.capacity
+        if capacity is not None and nbytes > capacity:
+            raise self.full(name, nbytes, "that is more than the capacity")
+        for _ in range(_TRIES):
+            short = self._short(nbytes)
+            if short <= 0:
+                return
+            self._reclaim()
+            short = self._short(nbytes)
+            if short <= 0:
+                return
+            self.release(short, name)
+        if self._short(nbytes) > 0:
+            raise self.full(name, nbytes, "others put objects as fast as room is made")
+
+    def release(self, short: int, name: str = "", anything: bool = False) -> list[str]:
+        """Evict or spill objects of ``short`` bytes or more, those used longest ago; their names.
+
+        Raises
+        ------
+        StoreFull
+            If there is not that much that may go; nothing is removed then.
+        """
+        gone: list[str] = []
+        candidates = self.candidates(anything)
+        if sum([each.allocated for each in candidates]) < short:
+            raise self.full(name, short, "too little of it may be evicted")
+        self._catalog.victims.clear()
+        self._catalog.victims.extend(candidates)
+        spill = self._catalog.settings.spill
+        while short > 0:
+            if spill is not None:
+                with self._catalog.locked():
+                    entry = next(filter(None, map(self._still, _drain(self._catalog.victims))), None)
+                if entry is None:
+                    break
+                if self._spill(entry):
+                    gone.append(entry.name.decode())
+                    short -= entry.allocated
+                continue
+            with self._catalog.locked():
+                chosen = self._choose(min(short, 1 << 62))
+                for entry in chosen or ():
+                    self._remove(entry)
+                    gone.append(entry.name.decode())
+                    short -= entry.allocated
+            if not chosen:
+                break
+        return gone
+
+    def candidates(self, anything: bool = False) -> list[Candidate]:
+        """What may be evicted, what has expired first, then in the order of use; takes no lock."""
+        catalog = self._catalog
+        lru = anything or catalog.settings.eviction == "lru"
+        pinned = self.pinned_slots()
+        parts = []
+        now = clock()
+        for part in catalog.snapshot("used", "allocated", "expires", "flags", "owner"):
+            over = (part["expires"] != 0) & (part["expires"] <= now)
+            over |= np.isin(part["owner"], self.dead_owners(part["owner"]))
+            may = (part["flags"] & (p.SPILLED | p.PROTECTED)) == 0
+            may &= lru | over
+            if len(pinned):
+                may &= ~np.isin(part["slot"], pinned)
+            chosen = part[may]
+            order = np.where(over[may], 0, chosen["used"])
+            parts.append(np.rec.fromarrays([order, chosen["slot"], chosen["generation"], chosen["used"], chosen["allocated"]]))
+        if not parts:
+            return []
+        found = np.concatenate(parts)
+        found = found[np.argsort(found["f0"], kind="stable")]
+        return [Candidate(*row) for row in zip(*(found[f"f{i}"].tolist() for i in range(1, 5)), strict=True)]
+
+    def pinned_slots(self) -> np.ndarray[tuple[int], np.dtype[np.uint64]]:
+        """The slots that any process has attached."""
+        catalog = self._catalog
+        found = catalog.pins.own()
+        for _, first, length in holders(catalog.pins_fd, 0, 1 << 32):
+            found += range(first, min(first + length, catalog.memory.slots))
+        return np.unique(np.array(found, np.uint64))
+
+    def dead_owners(self, numbers: np.ndarray[tuple[int], np.dtype[np.uint64]]) -> list[int]:
+        """Those of some owners that have ended."""
+        return [number for number in np.unique(numbers).tolist() if number and self._catalog.owner_of(number) is None]
+
+    # --- the file system ---
+
+    def check_memory(self, nbytes: int, name: str) -> None:
+        """Make sure that a large object fits the file system, and the memory of this process's control group.
+
+        Raises
+        ------
+        StoreFull
+            If it does not, and too little may be evicted.
+        """
+        if nbytes <= 0:
+            return
+        short = nbytes - self.free()
+        if short <= 0:
+            return
+        if self._catalog.settings.eviction == "lru":
+            self.release(short, name)
+            if self.free() >= nbytes:
+                return
+        raise self.full(name, nbytes, "there is not that much free")
+
+    def free(self) -> int:
+        """Bytes that can be written here."""
+        free = self._catalog.directory.free()
+        return min(free, memory_left()) if self._catalog.volatile else free
+
+    def make_free(self, nbytes: int, name: str, error: OSError) -> None:
+        """Evict because the file system has no room."""
+        if self._catalog.settings.eviction != "lru":
+            raise self.full(name, nbytes, error.strerror or "the file system is full")
+        self.release(max(nbytes, 1), name)
+
+    def full(self, name: str, nbytes: int, reason: str) -> StoreFull:
+        """The error where there is no room, with the numbers."""
+        catalog = self._catalog
+        state, capacity = catalog.state(), catalog.settings.capacity
+        have = f"capacity {capacity}, " if capacity is not None else ""
+        advice = (
+            "delete or drop objects, or raise the capacity"
+            if capacity is not None and self.free() >= nbytes
+            else f"delete or drop objects, or make the file system of {catalog.directory.path} larger"
+        )
+        return StoreFull(
+            errno.ENOSPC,
+            f"no room for {nbytes} bytes of {name or 'objects to come'!r} in the store {catalog.directory.name!r}: {reason} "
+            f"({have}{state[p.BYTES]} bytes of objects, {state[p.REMOVED_BYTES]} of removed ones that are still attached, "
+            f"{state[p.DRAFT_BYTES]} of drafts, {self.pinned_bytes()} attached, {self.free()} free); {advice}",
+        )
+
+    def pinned_bytes(self) -> int:
+        """Bytes of the objects that somebody has attached."""
+        entries = [self._catalog.entry(slot) for slot in self.pinned_slots().tolist()]
+        return sum([entry.allocated for entry in entries if entry is not None and not entry.spilled])
+
+    # --- spilling ---
+
+    def _spill(self, entry: Entry) -> bool:
+        """Move an object to the spill directory; False if it changed or was attached meanwhile."""
+        catalog = self._catalog
+        path = catalog.spill_path
+        try:
+            os.makedirs(path, mode=0o700, exist_ok=True)
+            source = os.open(file_name(entry.file), os.O_RDONLY | os.O_CLOEXEC, dir_fd=catalog.directory.fd)
+        except FileNotFoundError:
+            return False
+        except OSError as error:
+            raise storage_error(error, "spill objects to", path) from None
+        temp = os.path.join(path, f"spilling-{os.getpid()}-{entry.file:x}")
+        try:
+            target = os.open(temp, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, catalog.settings.mode & 0o444)
+            try:
+                done = 0
+                while done < entry.size:
+                    done += os.sendfile(target, source, done, entry.size - done)
+                if catalog.settings.durable:
+                    os.fsync(target)
+                allocated = os.fstat(target).st_blocks * 512
+            finally:
+                os.close(target)
+            with catalog.locked():
+                found = catalog.entry(entry.slot)
+                if found is None or found.generation != entry.generation or not catalog.pins.exclude(entry.slot):
+                    return False
+                try:
+                    transaction = Transaction(catalog)
+                    transaction.state[p.FILE] += 1
+                    file = transaction.state[p.FILE]
+                    catalog.begin_adding(entry.slot, file)
+                    os.rename(temp, os.path.join(path, file_name(file)))
+                    transaction.spill(found, file, allocated)
+                    transaction.commit()
+                    catalog.end_adding()
+                finally:
+                    catalog.pins.admit(entry.slot)
+            return True
+        except OSError as error:
+            raise storage_error(error, "spill objects to", path) from None
+        finally:
+            os.close(source)
+            with suppress(OSError):
+                os.unlink(temp)
+
+    # --- collecting ---
+
+    def _reclaim(self) -> int:
+        """Free removed objects that nobody has attached any more, and drafts whose writers ended; how many drafts."""
+        catalog = self._catalog
+        while True:
+            with catalog.locked():
+                transaction = Transaction(catalog)
+                freed = transaction.sweep(BATCH)
+                if freed:
+                    transaction.commit()
+            if freed < BATCH:
+                break
+        drafts = 0
+        if catalog.state()[p.DRAFT_BYTES]:
+            for slot in self._drafts():
+                drafts += self._drop_dead(slot)
+        return drafts
+
+    def _drafts(self) -> list[int]:
+        memory = self._catalog.memory
+        count = min(self._catalog.state()[p.BUCKETS], memory.slots)
+        slots = np.frombuffer(memory.bytes, p.SLOT_DTYPE, count, p.SLOTS)
+        return [int(slot) for slot in np.flatnonzero(slots["state"] == p.DRAFT)]
+
+    def _drop_dead(self, slot: int) -> bool:
+        """Free a draft whose writer has ended."""
+        catalog = self._catalog
+        with catalog.locked():
+            lock = p.DRAFT_LOCKS + slot
+            if slot in catalog.drafts or holder(catalog.commit_fd, lock) is not None:
+                return False
+            row = np.frombuffer(catalog.memory.bytes, p.SLOT_DTYPE, 1, p.SLOTS + slot * p.SLOT_SIZE)[0]
+            if row["state"] != p.DRAFT:
+                return False
+            transaction = Transaction(catalog)
+            transaction.drop_draft(slot, int(row["allocated"]))
+            transaction.commit()
+            catalog.directory.unlink(file_name(int(row["file"])))
+        return True
 
     def collect(self) -> Collected:
-        """Remove what is orphaned, has expired, or was left over by killed processes."""
-        leftovers = nbytes = 0
-        for file in os.listdir(self._place.control):
-            path = os.path.join(self._place.control, file)
-            if file.startswith(TEMP_PREFIX):
-                status = os.lstat(path)
-                if remove_unused(path):
-                    leftovers += 1
-                    nbytes += status.st_size if status.st_nlink == 1 else 0
-        self.distrust()
-        dead = self.collectable()
-        _, found = self.scan()
-        removed = self.remove([each for each in found if each.key in dead])
-        gone = {each.key for each in removed}
-        kept = {each.key for each in found} - gone
-        self._register.keep(kept)
-        needed = {row.owner for row in self._register.rows().copy().values()}
-        for owner in register.owners(self._place):
-            if not owner.alive and owner.number not in needed:
-                os.unlink(owner.path)
-                leftovers += 1
-        return Collected(
-            sorted([each.name for each in removed]), nbytes + sum([each.size for each in removed]), leftovers
-        )
+        """Remove what has expired, whose owner is gone, and what killed processes left."""
+        catalog = self._catalog
+        drafts = self._reclaim()
+        gone: list[str] = []
+        now = clock()
+        for part in catalog.snapshot("expires", "owner"):
+            over = (part["expires"] != 0) & (part["expires"] <= now)
+            over |= np.isin(part["owner"], self.dead_owners(part["owner"]))
+            chosen = part[over]
+            todo = list(zip(chosen["slot"].tolist(), chosen["generation"].tolist(), strict=True))
+            for start in range(0, len(todo), BATCH):
+                with catalog.locked():
+                    for slot, generation in todo[start : start + BATCH]:
+                        entry = catalog.entry(slot)
+                        if entry is None or entry.generation != generation:
+                            continue
+                        if not (entry.expired or entry.owner) or not catalog.pins.exclude(slot):
+                            continue
+                        transaction = Transaction(catalog)
+                        try:
+                            if entry.expired:
+                                transaction.state[p.EXPIRED] += 1
+                                transaction.state[p.EVICTIONS] -= 1
+                            transaction.remove(entry, evicted=True)
+                            transaction.commit()
+                        finally:
+                            catalog.pins.admit(slot)
+                        gone.append(entry.name.decode())
+        return Collected(sorted(gone), drafts)
 
 
-class RoomRefused(Exception):
-    """There is no room; the store says so in its own words as `StoreFull`."""
-
-    def __init__(self, shortage: Shortage) -> None:
-        self.shortage = shortage
-
-
-def is_pinned(path: str) -> bool:
-    """Whether somebody has the object attached; False too where there is none."""
-    try:
-        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
-    except OSError:
-        return False
-    try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    except OSError:
-        return False
-    finally:
-        os.close(fd)
-    return False
-
-
-def pin_counts() -> dict[int, int]:
-    """How often each inode is attached, where the system says it."""
-    counts: dict[int, int] = {}
-    try:
-        with open("/proc/locks", encoding="ascii", errors="replace") as file:
-            lines = file.read().splitlines()
-    except OSError:
-        return counts
-    for line in lines:
-        words = line.split()
-        if "FLOCK" in words and "READ" in words and "->" not in words:
-            inode = int(words[-3].rpartition(":")[2])
-            counts[inode] = counts.get(inode, 0) + 1
-    return counts
-
-
-def full(place: Place, name: str, size: int, capacity: int | None, shortage: Shortage, reason: str) -> StoreFull:
-    """The error that says what is short, and of what."""
-    try:
-        status = os.statvfs(place.directory)
-        system = (
-            f"the file system of {place.directory!r} has {status.f_blocks * status.f_frsize} bytes "
-            f"({status.f_blocks * status.f_frsize >> 20} MiB), of which {status.f_bavail * status.f_frsize} are free"
-        )
-    except OSError:
-        system = "its file system cannot be looked at"
-    hint = (
-        "containers often give /dev/shm 64 MiB: enlarge it with docker's --shm-size=8g, a memory-backed emptyDir in "
-        "Kubernetes, or mount -o remount,size=8g /dev/shm"
-        if place.prefix
-        else "delete objects, or let go of those that are attached"
-    )
-    limit = "no capacity of its own" if capacity is None else f"a capacity of {capacity} bytes"
-    return StoreFull(
-        errno.ENOSPC,
-        f"no room for {size} bytes of {name!r} in the store {place.name!r}: {reason}; the store has {limit}, and its "
-        f"objects use {shortage.used} bytes, of which {shortage.pinned} are pinned by readers; {shortage.drafts} more "
-        f"are being written; {system}; {hint}",
-    )
+def _drain(victims: object) -> Iterator[Candidate]:
+    while victims:
+        yield victims.popleft()  # type: ignore[attr-defined]

@@ -1,0 +1,228 @@
+"""Record locks: which process has the commit lock, attached objects, drafts and owned objects.
+
+POSIX record locks belong to a process: a forked child does not inherit them, they go when the process ends however it
+ends, and ``F_GETLK`` names their holder without taking anything. Rules kept here:
+
+* a process has one descriptor of each file with locks and never closes another one, as closing any of them would drop
+  all its locks on that file;
+* locks of one process do not exclude its own threads, so what a process holds is also counted in the process, under a
+  mutex;
+* a pin may be released anywhere, also by the garbage collector in the middle of an operation on pins, so releasing
+  never waits for the mutex: who has it does the rest.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import struct
+import threading
+import time
+from collections import deque
+from types import TracebackType
+
+from shmarrow.errors import StorageError
+from shmarrow.store.protocol import COMMIT_LOCK, INHERITED_LOCKS
+
+PATIENCE = 30.0
+"""Seconds that an operation waits for the commit lock."""
+_SPINS = 30
+_FIRST_PAUSE, _LONGEST_PAUSE, _GROWTH = 2e-5, 1e-3, 1.3
+_FLOCK = struct.Struct("hhqqi4x")
+_CONFLICT = (errno.EAGAIN, errno.EACCES)
+
+
+def try_lock(fd: int, start: int, exclusive: bool) -> bool:
+    """Lock one byte; False if another process has it in a way that excludes this."""
+    try:
+        fcntl.lockf(fd, (fcntl.LOCK_EX if exclusive else fcntl.LOCK_SH) | fcntl.LOCK_NB, 1, start)
+    except OSError as error:
+        if error.errno in _CONFLICT:
+            return False
+        raise
+    return True
+
+
+def unlock(fd: int, start: int) -> None:
+    """Drop this process's lock of a byte."""
+    fcntl.lockf(fd, fcntl.LOCK_UN, 1, start)
+
+
+def holder(fd: int, start: int, length: int = 1) -> tuple[int, int, int] | None:
+    """A lock that another process has on a range: its process, its first byte, how many bytes; None if there is none.
+
+    The process is 0 or negative where it belongs to another pid namespace.
+    """
+    asked = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, start, length, 0)
+    kind, _, first, size, process = _FLOCK.unpack(fcntl.fcntl(fd, fcntl.F_GETLK, asked))
+    return None if kind == fcntl.F_UNLCK else (process, first, size)
+
+
+def holders(fd: int, start: int, length: int) -> list[tuple[int, int, int]]:
+    """Locks that other processes have on a range, as :func:`holder`; each byte is told once."""
+    found = []
+    ranges = [(start, start + length)]
+    while ranges:
+        low, high = ranges.pop()
+        one = holder(fd, low, high - low)
+        if one is None:
+            continue
+        process, first, size = one
+        end = min(high, first + size) if size else high
+        first = max(first, low)
+        found.append((process, first, end - first))
+        ranges += [part for part in ((low, first), (end, high)) if part[0] < part[1]]
+    return found
+
+
+class CommitLock:
+    """The lock of whoever changes the catalog, among processes and threads; a context manager.
+
+    Who waits tries again after pauses that stay short, so that those who came first are not starved by those who just
+    had it.
+    """
+
+    def __init__(self, fd: int, where: str) -> None:
+        self._fd = fd
+        self._where = where
+        self._mutex = threading.Lock()
+
+    def __enter__(self) -> None:
+        deadline = None
+        if not self._mutex.acquire(timeout=PATIENCE):
+            raise self._busy("another thread")
+        try:
+            tries, pause = 0, _FIRST_PAUSE
+            while not try_lock(self._fd, COMMIT_LOCK, True):
+                tries += 1
+                if tries < _SPINS:
+                    continue
+                now = time.monotonic()
+                if deadline is None:
+                    deadline = now + PATIENCE
+                elif now > deadline:
+                    found = holder(self._fd, COMMIT_LOCK)
+                    raise self._busy(f"process {found[0]}" if found is not None else "another process")
+                time.sleep(pause)
+                pause = min(pause * _GROWTH, _LONGEST_PAUSE)
+        except BaseException:
+            self._mutex.release()
+            raise
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            unlock(self._fd, COMMIT_LOCK)
+        finally:
+            self._mutex.release()
+
+    def _busy(self, who: str) -> StorageError:
+        return StorageError(
+            errno.EBUSY,
+            f"cannot lock the store {self._where!r}: {who} has held its commit lock for {PATIENCE:g} s; "
+            "continue that process if it is stopped, or end it",
+        )
+
+    def after_fork(self) -> None:
+        """A forked child has none of its parent's locks; another thread of the parent may have had the mutex."""
+        self._mutex = threading.Lock()
+
+
+class Pins:
+    """What this process has attached of a store, by slot."""
+
+    def __init__(self, fd: int) -> None:
+        self._fd = fd
+        self._mutex = threading.Lock()
+        self._held: dict[int, int] = {}
+        self._inherited: dict[int, int] = {}
+        self._released: deque[tuple[int, bool]] = deque()
+
+    def acquire(self, slot: int) -> bool:
+        """Pin a slot; False if it is being evicted at this moment."""
+        with self._mutex:
+            count = self._held.get(slot, 0)
+            if count < 0 or (not count and not try_lock(self._fd, slot, False)):
+                return False
+            self._held[slot] = count + 1
+        self._settle()
+        return True
+
+    def release(self, slot: int, inherited: bool = False) -> None:
+        """Drop one pin of a slot."""
+        self._released.append((slot, inherited))
+        self._settle()
+
+    def _settle(self) -> None:
+        """Drop what was released, unless another one is about to."""
+        while self._released and self._mutex.acquire(blocking=False):
+            try:
+                while self._released:
+                    slot, inherited = self._released.popleft()
+                    counts = self._inherited if inherited else self._held
+                    count = counts.get(slot, 0) - 1
+                    if count > 0:
+                        counts[slot] = count
+                    elif counts.pop(slot, None) is not None:
+                        unlock(self._fd, INHERITED_LOCKS + slot if inherited else slot)
+            finally:
+                self._mutex.release()
+
+    def exclude(self, slot: int) -> bool:
+        """Keep everybody from pinning a slot, before it is evicted; False if somebody has it pinned."""
+        self._settle()
+        with self._mutex:
+            if slot in self._held or not try_lock(self._fd, slot, True):
+                return False
+            self._held[slot] = -1
+        return True
+
+    def admit(self, slot: int) -> None:
+        """Undo :meth:`exclude`."""
+        with self._mutex:
+            del self._held[slot]
+            unlock(self._fd, slot)
+        self._settle()
+
+    def pinned(self, slot: int) -> bool:
+        """Whether any process has a slot attached."""
+        self._settle()
+        return slot in self._held or holder(self._fd, slot) is not None
+
+    def attached(self, slot: int) -> bool:
+        """Whether any process has a slot attached, or inherited it from one that had."""
+        return self.pinned(slot) or self.inherited(slot)
+
+    def inherited(self, slot: int) -> bool:
+        """Whether any process was forked from one that had a slot attached, and has its memory still."""
+        return slot in self._inherited or holder(self._fd, INHERITED_LOCKS + slot) is not None
+
+    def own(self) -> list[int]:
+        """The slots that this process has pinned."""
+        self._settle()
+        with self._mutex:
+            return [slot for slot, count in self._held.items() if count > 0]
+
+    def __bool__(self) -> bool:
+        self._settle()
+        return bool(self._held or self._inherited)
+
+    def after_fork(self) -> None:
+        """In a forked child: what its parent had attached, it holds the memory of, but keeps nobody from evicting."""
+        self._mutex = threading.Lock()
+        for slot, inherited in self._released:
+            counts = self._inherited if inherited else self._held
+            counts[slot] = counts.get(slot, 0) - 1
+        self._released.clear()
+        self._inherited = {slot: count for slot, count in self._inherited.items() if count > 0}
+        for slot, count in self._held.items():
+            if count > 0:
+                self._inherited[slot] = self._inherited.get(slot, 0) + count
+        self._held = {}
+        for slot in self._inherited:
+            try:
+                try_lock(self._fd, INHERITED_LOCKS + slot, False)
+            except OSError:
+                return  # the child has no descriptor any more, and counts nothing

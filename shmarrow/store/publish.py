@@ -1,0 +1,286 @@
+"""Publishing: from bytes to an object of the store, whole or not at all.
+
+An object is written to a file without a name. What is larger than :data:`DRAFT_SIZE` is a draft from the start, in a
+store that keeps a capacity: a slot of the catalog that counts its bytes. The file gets its name, a number, and the
+object its own in one hold of the commit lock.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import time
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from shmarrow.buffer import U1
+from shmarrow.errors import GenerationChanged, ObjectExists, StorageError, StoreFull
+from shmarrow.segment import SegmentWriter
+from shmarrow.segment.files import pwrite_all
+from shmarrow.store import protocol as p
+from shmarrow.store.catalog import Catalog, Entry, Transaction, clock
+from shmarrow.store.locks import try_lock, unlock
+from shmarrow.store.protocol import file_name
+from shmarrow.store.space import Space, round_up
+
+DRAFT_SIZE = 1 << 20
+_UNNAMED: int = getattr(os, "O_TMPFILE", 0)
+_NO_UNNAMED = (errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL)
+_PIECE = 1 << 23
+
+
+class PutOptions(NamedTuple):
+    """How an object is put.
+
+    Attributes
+    ----------
+    overwrite : bool
+        Whether it replaces one of its name.
+    expires : tuple of int
+        When it expires, by the clock of this boot and by that of the wall, in nanoseconds; 0 for never.
+    owned : bool
+        Whether it belongs to this process.
+    protect : bool
+        Whether it is never evicted.
+    if_generation : int, optional
+        The generation of the object that may be replaced; 0 where there is to be none.
+    """
+
+    overwrite: bool = False
+    expires: tuple[int, int] = (0, 0)
+    owned: bool = False
+    protect: bool = False
+    if_generation: int | None = None
+
+
+class Publication:
+    """An object on its way into the store; the `PublishPolicy` of its writer."""
+
+    def __init__(self, catalog: Catalog, space: Space, name: bytes, options: PutOptions) -> None:
+        self._catalog = catalog
+        self._space = space
+        self._name = name
+        self._options = options
+        self._draft = -1
+        self._reserved = 0
+        self._file = 0
+        self.check_name()
+
+    def check_name(self) -> Entry | None:
+        """The object that will be replaced; an error if the name is taken, before anything is written."""
+        found = self._catalog.find(self._name)
+        if found is not None and found.expired:
+            expected = self._options.if_generation
+            if expected:
+                raise self._changed(0)
+            return found
+        self._check(found)
+        return found
+
+    def _check(self, found: Entry | None) -> None:
+        expected = self._options.if_generation
+        if expected is not None:
+            if (0 if found is None else found.generation) != expected:
+                raise self._changed(0 if found is None else found.generation)
+        elif found is not None and not self._options.overwrite:
+            raise ObjectExists(
+                errno.EEXIST,
+                f"the name {self.name!r} is taken in the store {self._catalog.directory.name!r}; delete that object "
+                "first, or pass overwrite=True",
+            )
+
+    def _changed(self, found: int) -> GenerationChanged:
+        now = f"it has generation {found}" if found else "there is none"
+        return GenerationChanged(
+            errno.EEXIST,
+            f"{self.name!r} in the store {self._catalog.directory.name!r} is not the object that was to be replaced: "
+            f"expected generation {self._options.if_generation}, and {now}; read it again",
+        )
+
+    @property
+    def name(self) -> str:
+        """The name that the object gets."""
+        return self._name.decode()
+
+    # --- the file ---
+
+    def open(self, size: int = 0) -> int:
+        """A new file of the store, without a name if the file system can; room is reserved for a large one."""
+        directory, mode = self._catalog.directory, self._catalog.settings.mode & 0o444
+        try:
+            if size > DRAFT_SIZE:
+                self._reserve(size)
+            if _UNNAMED:
+                try:
+                    return os.open(".", _UNNAMED | os.O_RDWR | os.O_CLOEXEC, mode, dir_fd=directory.fd)
+                except OSError as error:
+                    if error.errno not in _NO_UNNAMED:
+                        raise
+            if self._draft < 0:
+                self._make_draft(round_up(size))
+            return directory.open(file_name(self._file), os.O_RDWR | os.O_CREAT | os.O_EXCL, mode)
+        except BaseException:
+            self.discard()
+            raise
+
+    def write(self, fd: int, pieces: list[Any]) -> None:
+        """Write all of a small object; others are evicted for it where the file system is full."""
+        size = sum(map(len, pieces))
+        while True:
+            try:
+                pwrite_all(fd, list(pieces), 0)
+                return
+            except OSError as error:
+                if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+                    raise
+                self._space.make_free(size, self.name, error)
+
+    def writer(self, size: int = 0) -> SegmentWriter:
+        """A writer for an object whose pieces come one by one, or that is filled in place."""
+        fd = self.open(size)
+        directory = self._catalog.directory
+        return SegmentWriter(
+            self.name,
+            os.path.join(directory.path, self.name),
+            fd,
+            None,
+            mode=None,
+            overwrite=self._options.overwrite,
+            durable=self._catalog.settings.durable,
+            keeper=self,
+        )
+
+    # --- the policy of a SegmentWriter ---
+
+    def make_room(self, writer: SegmentWriter, size: int) -> None:
+        """Reserve room for an object that is about to have ``size`` bytes."""
+        if size > DRAFT_SIZE and size > self._reserved:
+            self._reserve(max(size, self._reserved + (self._reserved >> 3)) if self._reserved else size)
+
+    def full(self, writer: SegmentWriter, size: int, error: OSError) -> StorageError:
+        """The error when the file system has no room."""
+        return self._space.full(self.name, size, error.strerror or "the file system is full")
+
+    def _reserve(self, size: int) -> None:
+        """Have the bytes of a large object counted, and others evicted for them."""
+        self._space.check_memory(size - self._reserved, self.name)
+        if self._catalog.settings.capacity is None:
+            self._reserved = size
+            return
+        self._make_draft(round_up(size))
+
+    def _make_draft(self, nbytes: int) -> None:
+        while True:
+            with self._catalog.locked():
+                if self._space.has_room(nbytes - self._reserved if self._draft >= 0 else nbytes):
+                    transaction = Transaction(self._catalog)
+                    if self._draft < 0:
+                        self._draft = transaction.reserve(self._name, nbytes)
+                        self._file = transaction.state[p.FILE]
+                        try_lock(self._catalog.commit_fd, p.DRAFT_LOCKS + self._draft, True)
+                    else:
+                        transaction.enlarge_draft(self._draft, self._name, self._file, self._reserved, nbytes)
+                    transaction.commit()
+                    self._reserved = nbytes
+                    return
+            self._space.make_room(nbytes - (self._reserved if self._draft >= 0 else 0), self.name)
+
+    # --- publishing ---
+
+    def publish(self, writer: SegmentWriter | None, fd: int) -> str:
+        """Give the whole object its name; the path of its file."""
+        catalog, options = self._catalog, self._options
+        settings = catalog.settings
+        status = os.fstat(fd)
+        if settings.mode & 0o444 != status.st_mode & 0o777:
+            os.fchmod(fd, settings.mode & 0o444)  # the umask of the process took bits away
+        flags = p.PROTECTED if options.protect else 0
+        total = 0
+        if settings.durable:
+            os.fsync(fd)
+            flags |= p.SYNCED
+        elif not catalog.volatile:
+            flags |= p.SUMMED
+            total = file_sum(fd, status.st_size)
+        allocated = status.st_blocks * 512
+        while True:
+            with catalog.locked():
+                replaced = catalog.find(self._name)
+                if replaced is None or not replaced.expired:
+                    self._check(replaced)
+                spare = self._space.evict_here(allocated - self._counted, self._name)
+                if spare:
+                    return self._commit(fd, status, allocated, flags, total, replaced)
+            self._space.make_room(allocated - self._counted, self.name, replaced)
+
+    @property
+    def _counted(self) -> int:
+        return self._reserved if self._draft >= 0 else 0
+
+    def _commit(
+        self, fd: int, status: os.stat_result, allocated: int, flags: int, total: int, replaced: Entry | None
+    ) -> str:
+        catalog, options = self._catalog, self._options
+        transaction = Transaction(catalog)
+        owner = catalog.own_number(transaction) if options.owned else 0
+        named = bool(self._file) and status.st_nlink > 0
+        if self._draft >= 0:
+            slot, file = self._draft, self._file
+            transaction.publish_draft(self._reserved)
+        else:
+            slot = transaction.take_slot()
+            transaction.state[p.FILE] += 1
+            file = transaction.state[p.FILE]
+        now = time.time_ns()
+        entry = Entry(
+            slot, 0, 0, file, status.st_size, allocated, now, *options.expires, owner, total, p.LIVE, flags, self._name
+        )
+        name = file_name(file)
+        if not named:
+            catalog.begin_adding(slot, file)
+            try:
+                os.link(
+                    f"/proc/self/fd/{fd}", name, src_dir_fd=fd, dst_dir_fd=catalog.directory.fd, follow_symlinks=True
+                )
+            except BaseException:
+                catalog.end_adding()
+                raise
+        if catalog.settings.durable:
+            catalog.directory.sync()
+        transaction.insert(entry, replaced, time.monotonic_ns())
+        transaction.commit()
+        catalog.end_adding()
+        if self._draft >= 0:
+            unlock(catalog.commit_fd, p.DRAFT_LOCKS + slot)
+            self._draft = -1
+        return os.path.join(catalog.directory.path, name)
+
+    def discard(self, writer: SegmentWriter | None = None) -> None:
+        """Give back what was reserved; nothing happens after :meth:`publish`."""
+        slot, self._draft = self._draft, -1
+        if slot < 0:
+            return
+        catalog = self._catalog
+        with catalog.locked():
+            transaction = Transaction(catalog)
+            transaction.drop_draft(slot, self._reserved)
+            transaction.commit()
+            catalog.directory.unlink(file_name(self._file))
+            unlock(catalog.commit_fd, p.DRAFT_LOCKS + slot)
+
+
+def file_sum(fd: int, size: int) -> int:
+    """The sum of a file's 64-bit words, modulo 2**64: what tells after a power cut whether all of it was written."""
+    total = 0
+    for start in range(0, size, _PIECE):
+        data = np.frombuffer(os.pread(fd, min(_PIECE, size - start), start), U1)
+        total += sum_of(data)
+    return total & (1 << 64) - 1
+
+
+def sum_of(data: Any) -> int:
+    """The sum of the 64-bit words of some bytes, which are padded with zeros."""
+    whole = len(data) & -8
+    tail = bytes(data[whole:])
+    return int(np.add.reduce(data[:whole].view("<u8"), dtype=np.uint64)) + int.from_bytes(tail, "little")
