@@ -15,6 +15,7 @@ from __future__ import annotations
 import errno
 import mmap
 import os
+import struct
 import threading
 import time
 import zlib
@@ -56,6 +57,8 @@ _MOST_NEW_SLOTS = 8192
 _SNAPSHOT_ROWS = 1 << 16
 _SWEPT = 2
 _FIELDS = tuple(p.SLOT)[:13]
+_LINK = struct.Struct("<I")
+_PADDING = [bytes(-size % 8) for size in range(8)]
 _CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
 
@@ -194,7 +197,7 @@ class Catalog:
 
     def hash(self, name: bytes) -> int:
         """The hash of a name."""
-        return int.from_bytes(name, "big") % self.modulus
+        return int.from_bytes(name, "big") * p.HASH_FACTOR % self.modulus
 
     def find(self, name: bytes) -> Entry | None:
         """The live object of a name, also one that has expired; None if there is none. Takes no lock."""
@@ -221,7 +224,7 @@ class Catalog:
         buckets = memory.words[_BUCKET_WORD]
         if not buckets:
             return None
-        wanted = int.from_bytes(name, "big") % self.modulus
+        wanted = self.hash(name)
         slot = ints[(p.SLOTS + bucket_of(wanted, buckets) * p.SLOT_SIZE + p.HEAD) >> 2]
         left = memory.slots
         while 0 < slot <= memory.slots and left:
@@ -536,7 +539,8 @@ class Transaction:
         if replaced is not None:
             self.remove(replaced, told=False)
         state[p.GENERATION] += 1
-        made = entry._replace(generation=state[p.GENERATION], hash=self.catalog.hash(entry.name), state=p.LIVE)
+        slot, _, _, *numbers, _, flags, name = entry
+        made = Entry(slot, state[p.GENERATION], self.catalog.hash(name), *numbers, p.LIVE, flags, name)
         self._write(made, used)
         self._chain(made.slot, made.hash)
         state[p.OBJECTS] += 1
@@ -625,14 +629,13 @@ class Transaction:
         catalog, memory, state = self.catalog, self.memory, self.state
         number = state[p.JOURNAL] = state[p.JOURNAL] + 1
         pieces = self._pieces
-        pieces += [(at, link.to_bytes(4, "little")) for at, link in self._links.items()]
+        for at, link in self._links.items():
+            pieces.append((at, _LINK.pack(link)))
         pieces.append((p.STATE_OFFSET, p.STATE_STRUCT.pack(*state)))
         parts = []
         for offset, data in pieces:
-            parts.append(p.PIECE.pack(offset, len(data), 0))
-            parts.append(data)
-            if rest := -len(data) % 8:
-                parts.append(bytes(rest))
+            size = len(data)
+            parts += p.PIECE.pack(offset, size, 0), data, _PADDING[size & 7]
         payload = b"".join(parts)
         if len(payload) > p.JOURNAL_SIZE - p.JOURNAL_HEAD.size:
             raise InvalidData(f"the catalog of {catalog.directory.name!r} is damaged: a commit of {len(payload)} bytes")
