@@ -18,6 +18,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from _store_sides import Opener
 
+import shmarrow as sa
+
 LOCK = struct.Struct("hhqqi4x")
 """``struct flock`` of 64-bit Linux: type, whence, start, length, process."""
 
@@ -129,7 +131,10 @@ print(len(held))
 
 def fresh(program: str, *words: str) -> list[float]:
     """The numbers that a program prints in a process of its own."""
-    done = subprocess.run([sys.executable, "-c", program, *words], capture_output=True, text=True)
+    environment = {**os.environ, "PYTHONPATH": str(Path(sa.__file__).parents[1])}
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", program, *words], capture_output=True, text=True, env=environment
+    )
     if done.returncode:
         raise RuntimeError(f"a fresh process failed:\n{done.stderr}")
     return [float(word) for word in done.stdout.split()]
@@ -254,8 +259,6 @@ COLUMNS = 16
 
 
 def _serve(where: str) -> None:
-    import shmarrow as sa
-
     store = sa.Store(where)
     names = [f"column_{i}" for i in range(COLUMNS)]
     schema = sa.schema([(name, sa.float64()) for name in names])
