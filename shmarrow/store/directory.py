@@ -17,13 +17,22 @@ import random
 import stat
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import cache
 from typing import NamedTuple
 from uuid import UUID, uuid5
 
-from shmarrow.errors import InvalidArgument, InvalidData, InvalidType, ObjectNotFound, StorageError, Unsupported
-from shmarrow.errors import shown, storage_error
+from shmarrow.errors import (
+    InvalidArgument,
+    InvalidData,
+    InvalidType,
+    ObjectNotFound,
+    StorageError,
+    Unsupported,
+    shown,
+    storage_error,
+)
 from shmarrow.segment import SHM_DIRECTORY, SHM_SCHEME, Location, is_location
-from shmarrow.segment.files import link_unnamed, open_unnamed, sync_directory
+from shmarrow.segment.files import open_unnamed, sync_directory
 from shmarrow.segment.host import boot_id
 from shmarrow.segment.location import decoded
 from shmarrow.store import protocol
@@ -156,6 +165,7 @@ class Directory:
         os.fsync(self.fd)
 
 
+@cache
 def this_boot() -> bytes:
     """The id of this boot of the host, 16 bytes."""
     found = boot_id()
@@ -325,8 +335,8 @@ def _create(directory: Directory, want: Wanted, found: os.stat_result) -> None:
     _check_empty(directory)
     if want.durable and directory.path.startswith(SHM_DIRECTORY + "/"):
         raise InvalidArgument(
-            f"the store {directory.name!r} is in shared memory, which no crash of the machine leaves anything of, so it "
-            "cannot be durable; use a directory on a disk"
+            f"the store {directory.name!r} is in shared memory, which a crash of the machine empties, so it cannot be "
+            "durable; use a directory on a disk"
         )
     mode = 0o600 if want.mode is None else want.mode
     if found.st_uid == os.geteuid():
@@ -386,8 +396,8 @@ def _check_empty(directory: Directory) -> None:
     if ".shmarrow" in found:
         raise StorageError(
             errno.ENOTEMPTY,
-            f"{directory.name!r} is a store of shmarrow's first design, which this version does not read: read its objects, "
-            "which are the Arrow files in it, with shmarrow.ipc, put them into a new store, and remove it",
+            f"{directory.name!r} is a store of shmarrow's first design, which this version does not read; its objects "
+            "are Arrow files: put them into a new store with put_file, and remove it",
         )
     if found:
         raise StorageError(
@@ -474,6 +484,6 @@ def check_settings(settings: Settings, want: Wanted, where: str) -> None:
         if asked is not None and asked != have:
             show: Callable[[object], str] = oct if field == "mode" else repr  # type: ignore[assignment]
             raise InvalidArgument(
-                f"the store {where!r} has {field}={show(have)}, and was opened with {field}={show(asked)}; the settings "
+                f"the store {where!r} has {field}={show(have)}, and was opened with {field}={show(asked)}; settings "
                 "belong to the store: leave them out, or change them with Store.configure"
             )

@@ -131,6 +131,9 @@ SLOT_STRUCT = struct.Struct("<QQQQQQQQQQIII")
 """A slot up to ``name_length``: what its CRC covers, followed by the name."""
 CRC_OFFSET, USED, HEAD, NEXT, NAME = (SLOT[field][0] for field in ("crc", "used", "head", "next", "name"))
 NAME_MAX = 255
+HASH_FACTOR = 0x9E3779B97F4A7C15
+"""A name's bytes as a big-endian number are multiplied by this before the modulus is taken: the low bits of the hash
+choose the bucket, and names that end in numbers would share theirs."""
 SLOT_DTYPE = np.dtype(
     {
         "names": list(SLOT),
@@ -143,7 +146,7 @@ SLOT_DTYPE = np.dtype(
 UNUSED, DRAFT, LIVE, GONE = range(4)
 """States of a slot: free; being written; an object; removed, and still attached."""
 PROTECTED, SPILLED, SUMMED, SYNCED = 1, 2, 4, 8
-"""Flags of an object: never evicted; lies in the spill directory; has a sum; reached the disk before it was published."""
+"""Flags of an object: never evicted; lies in the spill directory; has a sum; was synced before it was published."""
 
 # --- locks ------------------------------------------------------------------------------------------------------
 
@@ -156,7 +159,7 @@ DRAFT_LOCKS = 1 << 41
 NAME_LOCKS = 1 << 62
 """In ``commit``, and the hash of a name: the process that computes what it is going to be."""
 INHERITED_LOCKS = 1 << 40
-"""In ``pins``, and the slot: a process that was forked while its parent had the object attached. The slot alone: a pin."""
+"""In ``pins``, and the slot: a process whose parent had the object attached at the fork. The slot alone: a pin."""
 
 
 def file_name(number: int) -> str:

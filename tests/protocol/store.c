@@ -1,0 +1,435 @@
+/* A second implementation of docs/protocol.md, for tests. It shares no code with the package.
+
+store ls DIR    store get DIR NAME > FILE    store put DIR NAME FILE [--overwrite]    store rm DIR NAME
+store hold DIR NAME SECONDS    store check DIR
+store die DIR NAME FILE STEP    a put that kills itself at its STEPth point; ends with 0 if it has fewer
+
+It neither evicts, spills nor rebuilds a store after a reboot. Ends with 3 where there is no such object, 4 where the
+name is taken, 5 where there is no room, 1 for all else. */
+#define _GNU_SOURCE
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+typedef unsigned char u8;
+typedef uint32_t u32;
+typedef unsigned long long u64;
+struct event { u64 number, generation; u32 kind, length; u8 name[256], zeros[8]; };
+struct slot {
+    u64 generation, hash, file, size, allocated, published, expires, expires_wall, owner, sum;
+    u32 state, flags, length, crc;
+    u64 used;
+    u32 head, next;
+    u8 zeros[16], name[256];
+};
+struct control {
+    u8 magic[8]; u32 version, slot_size; u64 slots_at; u8 id[16], boot[16]; u64 modulus, capacity;
+    u32 eviction, mode, durable, spill_length; u8 gap[40];
+    u64 sequence, journal, room, buckets, free, removed, generation, files, owners, objects, bytes, removed_bytes,
+        draft_bytes, spilled_bytes, events, adding, adding_slot, removing, puts, hits, misses, evictions, spills, expired;
+    u8 gap2[704], spill[1024], gap3[2048];
+    struct { u64 number; u32 length, crc; u8 payload[4080]; } journals[2];
+    struct event ring[256];
+    struct slot slots[];
+};
+_Static_assert(offsetof(struct control, sequence) == 128 && offsetof(struct control, spill) == 1024, "header");
+_Static_assert(offsetof(struct control, ring) == 12288 && offsetof(struct control, slots) == 86016, "control");
+_Static_assert(sizeof(struct slot) == 384, "slot");
+enum { DRAFT = 1, LIVE = 2, GONE = 3, SPILLED = 2, HAS_SUM = 4, SYNCED = 8 };
+#define INHERITED(slot) ((1ull << 40) + (slot))
+#define WRITER(slot) ((1ull << 41) + (slot))
+#define SPAN (1ull << 36)                              /* address space: control may grow so far while it is mapped */
+#define TRY(call) ({ __typeof__(call) r_ = (call); if ((long)r_ == -1) fail(1, "%s: %s", #call, strerror(errno)); r_; })
+
+static int dir, control, pins, commits, until;         /* until: points left until this process kills itself */
+static struct control *shared, *c;                     /* what all see, and the view that is worked on */
+static struct { u64 at; u32 length, zero; } pieces[250]; /* what the commit that is being prepared changes in c */
+static int changes;
+
+static _Noreturn void fail(int code, const char *format, ...) {
+    va_list arguments;
+    va_start(arguments, format);
+    vfprintf(stderr, format, arguments);
+    exit((fputc('\n', stderr), code));
+}
+static void point(void) { if (until && !--until) kill(getpid(), SIGKILL); }
+static u64 now(clockid_t clock) { struct timespec t; clock_gettime(clock, &t); return t.tv_sec * 1000000000ull + t.tv_nsec; }
+
+static u32 crc32(u32 crc, const void *data, size_t length) {
+    crc = ~crc;
+    for (const u8 *p = data; length--; p++) {
+        crc ^= *p;
+        for (int bit = 0; bit < 8; bit++) crc = crc >> 1 ^ (0xEDB88320u & -(crc & 1));
+    }
+    return ~crc;
+}
+static u32 slot_crc(const struct slot *s) { return crc32(crc32(0, s, 92), s->name, s->length < 256 ? s->length : 0); }
+static u64 hash(const char *name) {
+    u64 r = 0;
+    for (; *name; name++) r = ((unsigned __int128)r * 256 + (u8)*name) % c->modulus;
+    return r;
+}
+static u64 bucket(u64 h) {
+    u64 power = 1;
+    while (power < c->buckets) power *= 2;
+    u64 i = h & (power - 1);
+    return i < c->buckets ? i : i - power / 2;
+}
+/* Take, drop or test a record lock; 0 if it was taken or, for F_GETLK, if no other process has it. */
+static int lock(int fd, int type, u64 byte, int how) {
+    struct flock l = {.l_type = type, .l_start = byte, .l_len = 1};
+    int r;
+    do r = fcntl(fd, how, &l); while (r && (errno == EINTR || errno == EDEADLK));
+    return how == F_GETLK ? l.l_type != F_UNLCK : r;
+}
+
+/* --- files --- */
+
+static char *named(u64 file) { static char text[17]; sprintf(text, "%016llx", file); return text; }
+static int spill_directory(void) {
+    char path[1100] = "";
+    memcpy(path, c->spill, c->spill_length <= 1024 ? c->spill_length : 0);
+    strcat(path, "/");
+    for (int i = 0; i < 16; i++) sprintf(path + strlen(path), "%02x", c->id[i]);
+    return open(path, O_DIRECTORY | O_NOFOLLOW);
+}
+static int open_object(const struct slot *s) {
+    return openat(s->flags & SPILLED ? TRY(spill_directory()) : dir, named(s->file), O_RDONLY | O_NOFOLLOW);
+}
+static void unlink_file(u64 file) {
+    int spill = file && c->spill_length ? spill_directory() : -1;
+    if (file) unlinkat(dir, named(file), 0);
+    if (spill >= 0) unlinkat(spill, named(file), 0), close(spill);
+}
+
+/* --- looking --- */
+
+static int is_expired(const struct slot *s) { return s->expires && s->expires <= now(CLOCK_BOOTTIME); }
+static struct slot *find(const char *name) {
+    u64 h = hash(name), n = c->buckets, steps = n;
+    for (u64 i = n ? c->slots[bucket(h)].head : 0; i && i <= n && steps--; i = c->slots[i - 1].next) {
+        struct slot *s = &c->slots[i - 1];
+        if (s->state == LIVE && s->hash == h && s->length == strlen(name) && !memcmp(s->name, name, s->length)
+            && s->crc == slot_crc(s)) return s;
+    }
+    return NULL;
+}
+static u64 sequence(void) { return __atomic_load_n(&shared->sequence, __ATOMIC_ACQUIRE); }
+static void store(u64 *field, u64 value) { __atomic_store_n(field, value, __ATOMIC_RELEASE); }
+static struct control *map(int kind) { return TRY(mmap(NULL, SPAN, PROT_READ | PROT_WRITE, kind | MAP_NORESERVE, control, 0)); }
+/* Apply to a view the commit that was written down and not applied, if there is one. */
+static int replay(struct control *view) {
+    u64 n = view->journal + 1, i = 0;
+    __typeof__(view->journals[0]) *area = &view->journals[n % 2];
+    if (area->number != n || area->length > 4080) return 0;
+    if (area->crc != crc32(crc32(0, &n, 8), area->payload, area->length)) return 0;
+    while (i < area->length) {
+        u64 at = *(u64 *)(area->payload + i), length = *(u32 *)(area->payload + i + 8);
+        memcpy((u8 *)view + at, area->payload + i + 16, length);
+        i += 16 + (length + 7) / 8 * 8;
+    }
+    return 1;
+}
+/* Look a name up without a lock; what is found lies in c. */
+static struct slot *look(const char *name) {
+    for (int tries = 0;; tries++) {
+        u64 before = sequence();
+        c = shared;
+        if (before % 2 && tries > 100) replay(c = map(MAP_PRIVATE));   /* its writer is dead or stopped */
+        struct slot *s = find(name);
+        if (s || c != shared || (before % 2 == 0 && before == sequence())) return s;
+        if (before % 2) usleep(1000);
+    }
+}
+static int attach(const char *name) {
+    for (;;) {
+        struct slot *s = look(name);
+        if (!s || is_expired(s)) fail(3, "there is no %s", name);
+        u64 slot = s - c->slots, generation = s->generation;
+        TRY(lock(pins, F_RDLCK, slot, F_SETLKW));
+        if ((s = look(name)) && s == &c->slots[slot] && s->generation == generation) {
+            int fd = open_object(s);
+            if (fd >= 0 || errno != ENOENT) return TRY(fd);
+        }
+        lock(pins, F_UNLCK, slot, F_SETLK);
+    }
+}
+
+/* --- changing --- */
+
+static void check_control(void) {
+    struct stat st;
+    TRY(fstat(control, &st));
+    if (!st.st_nlink) fail(1, "the store was destroyed");
+    if ((u64)st.st_size < 86016 || (u64)(st.st_size - 86016) / 384 < shared->room) fail(1, "control is cut off");
+}
+/* Take the commit lock, repair what a killed writer left, and prepare changes in private pages. */
+static void begin(void) {
+    TRY(lock(commits, F_WRLCK, 0, F_SETLKW));
+    c = shared;
+    check_control();
+    if (replay(shared)) TRY(pwrite(pins, &shared->events, 8, 0));
+    if (sequence() % 2) store(&shared->sequence, sequence() + 1);
+    u64 i = shared->adding_slot - 1;
+    if (i >= shared->room || c->slots[i].state != LIVE || c->slots[i].file != shared->adding) unlink_file(shared->adding);
+    unlink_file(shared->removing);
+    store(&shared->adding, 0), store(&shared->removing, 0);
+    c = map(MAP_PRIVATE);
+    changes = 0;
+}
+static void end(void) {
+    munmap(c, SPAN);
+    c = shared;
+    lock(commits, F_UNLCK, 0, F_SETLK);
+}
+static void changed(void *field, u32 length) {
+    if (changes == 250) fail(1, "more changes than a journal holds");
+    pieces[changes].at = (u8 *)field - (u8 *)c, pieces[changes++].length = length;
+}
+static void set(u32 *link, u32 value) { *link = value, changed(link, 4); }
+static void commit(void) {
+    static __typeof__(shared->journals[0]) area;
+    u64 n = area.number = ++c->journal, where = offsetof(struct control, journals) + n % 2 * 4096, start = 0;
+    changed(&c->journal, 184);
+    for (int i = 0; i < changes; i++) {
+        if (start + 24 + pieces[i].length > 4080) fail(1, "more changes than a journal holds");
+        memcpy(area.payload + start, &pieces[i], 16);
+        memcpy(area.payload + start + 16, (u8 *)c + pieces[i].at, pieces[i].length);
+        start += 16 + (pieces[i].length + 7) / 8 * 8;
+    }
+    area.length = start, area.crc = crc32(crc32(0, &n, 8), area.payload, start);
+    TRY(pwrite(control, area.payload, start / 2, where + 16)), point();   /* in two parts, to be killed between them */
+    TRY(pwrite(control, area.payload, start, where + 16)), point();
+    TRY(pwrite(control, &area, 16, where)), point();
+    if (c->durable) TRY(fdatasync(control)), point();
+    store(&shared->sequence, sequence() + 1), point();
+    for (int i = 0; i < changes; i++) memcpy((u8 *)shared + pieces[i].at, (u8 *)c + pieces[i].at, pieces[i].length), point();
+    store(&shared->sequence, sequence() + 1), point();
+    TRY(pwrite(pins, &c->events, 8, 0)), point();
+    changes = 0;
+    if (shared->removing) unlink_file(shared->removing), point();
+    store(&shared->adding, 0), point();
+    store(&shared->removing, 0), point();
+}
+static void fill(struct slot *to, struct slot s) {     /* a slot of state s; the links stay */
+    s.head = to->head, s.next = to->next, s.crc = slot_crc(&s);
+    *to = s;
+    changed(to, sizeof s);
+}
+/* A slot that is free, or a new one, which splits a bucket. */
+static struct slot *take_slot(void) {
+    u64 n = c->buckets, i = c->free, top = 1;
+    if (i) return c->free = c->slots[i - 1].next, &c->slots[i - 1];
+    if (n == c->room) {
+        if ((errno = posix_fallocate(control, 0, 86016 + n * 2 * 384))) fail(5, "no room for control: %s", strerror(errno));
+        c->room = n * 2;
+    }
+    c->buckets = n + 1;
+    while (top * 2 <= n) top *= 2;
+    for (u32 *link = n ? &c->slots[n - top].head : &(u32){0}; (i = *link);) {
+        struct slot *s = &c->slots[i - 1];
+        if ((s->hash & (top * 2 - 1)) == n) set(link, s->next), set(&s->next, c->slots[n].head), set(&c->slots[n].head, i);
+        else link = &s->next;
+    }
+    return &c->slots[n];
+}
+static void tell(int kind, const struct slot *s) {
+    struct event *e = &c->ring[++c->events % 256];
+    *e = (struct event){.number = c->events, .generation = s->generation, .kind = kind, .length = s->length};
+    memcpy(e->name, s->name, s->length);
+    changed(e, sizeof *e);
+}
+/* An object goes, and its slot with it unless the object is attached. The result is a pin byte to unlock after the commit. */
+static int64_t take_out(struct slot *s) {
+    u64 slot = s - c->slots, spilled = s->flags & SPILLED, allocated = s->allocated;
+    int excluded = !lock(pins, F_WRLCK, slot, F_SETLK);   /* nobody is to attach it in this moment */
+    int held = !excluded || lock(pins, F_WRLCK, INHERITED(slot), F_GETLK);
+    u32 *link = &c->slots[bucket(s->hash)].head;
+    while (*link != slot + 1) link = &c->slots[*link - 1].next;
+    set(link, s->next);
+    c->objects--, c->removing = s->file;
+    *(spilled ? &c->spilled_bytes : &c->bytes) -= allocated;
+    if (held && !spilled) c->removed_bytes += allocated;
+    fill(s, (struct slot){.state = held ? GONE : 0, .file = s->file, .allocated = held && !spilled ? allocated : 0});
+    set(&s->next, held ? c->removed : c->free);
+    *(held ? &c->removed : &c->free) = slot + 1;
+    return excluded ? (int64_t)slot : -1;
+}
+static void check_room(const char *name, int overwrite, u64 wanted) {
+    struct slot *old = find(name);
+    u64 used = c->bytes + c->removed_bytes + c->draft_bytes;
+    if (old && !overwrite && !is_expired(old)) fail(4, "%s is taken", name);
+    if (c->capacity && used + wanted > c->capacity) fail(5, "no room for %llu bytes: %llu are used", wanted, used);
+}
+static void put(const char *name, const char *path, int overwrite) {
+    static u64 block[8192];
+    char self[40];
+    struct stat st;
+    struct slot s = {.length = strlen(name), .state = DRAFT}, *to = NULL, *old;
+    int from = TRY(open(path, O_RDONLY)), file;
+    u64 draft = 0;
+    int64_t excluded = -1;
+    if (s.length < 1 || s.length > 255) fail(1, "names have 1 to 255 bytes");
+    memcpy(s.name, name, s.length);
+    s.hash = hash(name);
+    TRY(fstat(from, &st));
+    if (c->capacity && st.st_size > 1 << 20) {            /* it is counted while it is being written */
+        begin(), check_room(name, overwrite, s.allocated = (st.st_size + 4095) / 4096 * 4096);
+        draft = (to = take_slot()) - c->slots + 1;
+        TRY(lock(commits, F_WRLCK, WRITER(draft - 1), F_SETLK));
+        c->draft_bytes += s.allocated, s.file = ++c->files;
+        fill(to, s), commit(), end();
+    }
+    file = TRY(openat(dir, ".", O_TMPFILE | O_RDWR, 0600));
+    for (ssize_t got; memset(block, 0, sizeof block), (got = TRY(read(from, block, sizeof block)));) {
+        for (int i = 0; i < 8192; i++) s.sum += block[i];
+        if (TRY(write(file, block, got)) != got) fail(5, "no room to write");
+    }
+    TRY(fchmod(file, c->mode & 0444));
+    if (c->durable) TRY(fsync(file));
+    TRY(fstat(file, &st)), point();
+    begin(), check_room(name, overwrite, draft ? 0 : st.st_blocks * 512);
+    if (draft) to = &c->slots[draft - 1], c->draft_bytes -= s.allocated;
+    else to = take_slot(), s.file = ++c->files;
+    store(&shared->adding_slot, c->adding_slot = to - c->slots + 1), point();
+    store(&shared->adding, c->adding = s.file), point();
+    sprintf(self, "/proc/self/fd/%d", file);
+    TRY(linkat(AT_FDCWD, self, dir, named(s.file), AT_SYMLINK_FOLLOW)), point();
+    if (c->durable) TRY(fsync(dir)), point();
+    if ((old = find(name))) excluded = take_out(old);
+    s.generation = ++c->generation, s.size = st.st_size, s.allocated = st.st_blocks * 512, s.state = LIVE;
+    s.published = now(CLOCK_REALTIME), s.used = now(CLOCK_MONOTONIC), s.flags = HAS_SUM | (c->durable ? SYNCED : 0);
+    fill(to, s);
+    set(&to->next, c->slots[bucket(s.hash)].head);
+    set(&c->slots[bucket(s.hash)].head, to - c->slots + 1);
+    c->objects++, c->puts++, c->bytes += s.allocated;
+    tell(1, &s), commit();
+    if (excluded >= 0) lock(pins, F_UNLCK, excluded, F_SETLK);
+    if (draft) lock(commits, F_UNLCK, WRITER(draft - 1), F_SETLK);
+    end();
+}
+static void drop(const char *name) {
+    begin();
+    struct slot *s = find(name);
+    if (!s) fail(3, "there is no %s", name);
+    tell(2, s);
+    int64_t excluded = take_out(s);
+    commit();
+    if (excluded >= 0) lock(pins, F_UNLCK, excluded, F_SETLK);
+    end();
+}
+
+/* --- what a store is to be at any time --- */
+
+static int wrong;
+static void expect(int right, const char *what, long long where) { if (!right) wrong = 1, printf("%s: %lld\n", what, where); }
+static int rising(const void *a, const void *b) { return (*(u64 *)a > *(u64 *)b) - (*(u64 *)a < *(u64 *)b); }
+static void follow(u32 i, u8 *seen, u32 state, u64 of) {
+    for (; i; i = c->slots[i - 1].next) {
+        if (i > c->buckets || seen[i - 1]++) fail(1, "a chain or list runs in a circle or out of the file: %llu", of);
+        expect(c->slots[i - 1].state == state, "state and list", i - 1);
+        if (state == LIVE) expect(bucket(c->slots[i - 1].hash) == of, "not in its chain", i - 1);
+    }
+}
+static void check(void) {
+    begin();
+    u64 n = c->buckets, objects = 0, bytes[5] = {0}, here = 0, *generations = calloc(n + 1, 8);
+    u8 *seen = calloc(n + 1, 1);
+    expect(n <= c->room && sequence() % 2 == 0 && !c->adding && !c->removing && c->files >= n / 2, "header", 0);
+    for (u64 b = 0; b < n; b++) follow(c->slots[b].head, seen, LIVE, b);
+    follow(c->free, seen, 0, 0), follow(c->removed, seen, GONE, 0);
+    for (u64 i = 0; i < n; i++) {
+        struct slot *s = &c->slots[i];
+        struct stat st;
+        char name[257] = "";
+        expect(seen[i] == (s->state != DRAFT), "slot not reached exactly once", i);
+        expect(s->state <= GONE && (s->state == LIVE) == (s->generation > 0), "state and generation", i);
+        if (!s->state) continue;
+        expect(s->length < 256 && s->crc == slot_crc(s) && s->file <= c->files, "crc or file number", i);
+        bytes[s->state == LIVE && s->flags & SPILLED ? 4 : s->state] += s->allocated;
+        if (s->state == DRAFT) here += !faccessat(dir, named(s->file), F_OK, 0);
+        if (s->state != LIVE) continue;
+        generations[objects++] = s->generation;
+        memcpy(name, s->name, 256);
+        expect(s->hash == hash(name) && s->length == strlen(name) && find(name) == s, "name and hash", i);
+        expect(!memcmp(s->name + s->length, (u8[256]){0}, 256 - s->length), "name is not padded with zeros", i);
+        expect(s->generation <= c->generation && s->owner <= c->owners, "generation or owner not given yet", i);
+        int file = open_object(s);
+        expect(file >= 0 && !fstat(file, &st) && S_ISREG(st.st_mode) && st.st_nlink == 1 && (u64)st.st_size == s->size
+               && (u64)st.st_blocks * 512 == s->allocated && (st.st_mode & 07777) == (c->mode & 0444), "file", i);
+        for (u64 word, sum = 0; s->flags & HAS_SUM; sum += word)
+            if (word = 0, read(file, &word, 8) <= 0) { expect(sum == s->sum, "sum", i); break; }
+        close(file);
+        here += !(s->flags & SPILLED);
+    }
+    for (u64 i = n; i < c->room; i++) expect(!memcmp(&c->slots[i], &(struct slot){0}, 384), "used, and not counted", i);
+    expect(objects == c->objects && bytes[LIVE] == c->bytes && bytes[GONE] == c->removed_bytes
+           && bytes[DRAFT] == c->draft_bytes && bytes[4] == c->spilled_bytes, "counters", 0);
+    qsort(generations, objects, 8, rising);
+    for (u64 i = 1; i < objects; i++) expect(generations[i] != generations[i - 1], "generation given twice", i);
+    for (u64 last = c->events, i = last > 256 ? last - 255 : 1; i <= last; i++) {
+        struct event *e = &c->ring[i % 256];
+        expect(e->number == i && e->kind >= 1 && e->kind <= 2 && e->length >= 1 && e->length <= 255 && e->generation >= 1
+               && e->generation <= c->generation, "event", i);
+    }
+    DIR *entries = fdopendir(dir);
+    for (struct dirent *e; (e = readdir(entries));) here -= strspn(e->d_name, "0123456789abcdef") == 16 && !e->d_name[16];
+    expect(here == 0, "more or fewer files than objects", here);
+    printf("objects %llu bytes %llu removed %llu drafts %llu spilled %llu events %llu\n", objects, bytes[LIVE], bytes[GONE],
+           bytes[DRAFT], bytes[4], c->events);
+    end();
+}
+
+static int open_file(const char *name) {
+    struct stat st, owner;
+    int fd = openat(dir, name, O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    if (fd < 0) fail(errno == ENOENT ? 3 : 1, "%s: %s", name, strerror(errno));
+    TRY(fstat(fd, &st)), TRY(fstat(dir, &owner));
+    if (!S_ISREG(st.st_mode) || st.st_uid != owner.st_uid) fail(1, "%s is no file of the store's owner", name);
+    return fd;
+}
+static void open_store(const char *path) {
+    char boot[40] = "", id[40] = "";
+    dir = TRY(open(path, O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+    control = open_file("control"), pins = open_file("pins"), commits = open_file("commit");
+    c = shared = map(MAP_SHARED);
+    check_control();
+    if (memcmp(c->magic, "shmarrow", 8) || c->version != 1 || c->slot_size != 384 || c->slots_at != 86016)
+        fail(1, "no store of version 1");
+    TRY(read(TRY(open("/proc/sys/kernel/random/boot_id", O_RDONLY)), boot, 36));
+    for (int i = 0; i < 16; i++) sprintf(id + strlen(id), "-%02x" + (i != 4 && i != 6 && i != 8 && i != 10), c->boot[i]);
+    if (strcmp(boot, id)) fail(1, "the store is of an earlier boot, and is to be rebuilt first");
+}
+int main(int count, char **given) {
+    const char *what = count > 2 ? given[1] : "";
+    if (count > 2) open_store(given[2]);
+    if (!strcmp(what, "check") && count == 3) check();
+    else if (!strcmp(what, "rm") && count == 4) drop(given[3]);
+    else if (!strcmp(what, "put") && count >= 5) put(given[3], given[4], count > 5);
+    else if (!strcmp(what, "die") && count == 6) until = atoi(given[5]), put(given[3], given[4], 1);
+    else if (!strcmp(what, "hold") && count == 5) attach(given[3]), puts("held"), fflush(stdout), usleep(atof(given[4]) * 1e6);
+    else if (!strcmp(what, "get") && count == 4) {
+        static char block[1 << 16];
+        int file = attach(given[3]);
+        for (ssize_t got; (got = TRY(read(file, block, sizeof block)));) fwrite(block, 1, got, stdout);
+    } else if (!strcmp(what, "ls") && count == 3) {       /* what comes or goes meanwhile may be in it or not */
+        for (u64 i = 0, n = c->buckets; i < n; i++) {
+            struct slot s = c->slots[i];
+            if (s.state == LIVE && s.crc == slot_crc(&s) && !is_expired(&s))
+                printf("%llu %llu %.*s\n", s.generation, s.size, (int)s.length, s.name);
+        }
+    } else
+        fail(1, "usage: store ls|get|put|rm|hold|check|die DIR ...");
+    return wrong;
+}
