@@ -62,7 +62,7 @@ def number(text: str) -> int:
 
 
 @pytest.mark.parametrize(
-    "title, table, size", [("Header", "HEADER", 4096), ("Slot", "SLOT", 384), ("Event", "EVENT", 288)]
+    ("title", "table", "size"), [("Header", "HEADER", 4096), ("Slot", "SLOT", 384), ("Event", "EVENT", 288)]
 )
 def test_the_tables_of_the_page_are_those_of_the_code(title: str, table: str, size: int) -> None:
     found = fields(title)
@@ -86,18 +86,19 @@ def test_the_numbers_of_the_page_are_those_of_the_code() -> None:
     for table, code in ((head, protocol.JOURNAL_HEAD), (piece, protocol.PIECE)):
         assert [row[0] for row in table] == ["0", "8", "12"]
         assert "<" + "".join(FORMATS[row[1]] for row in table) == code.format
-    states = dict(re.findall(r"(\d) (\w+)", next(row[3] for row in rows(section("Slot")) if row[2] == "state")))
-    assert states == {
-        str(protocol.UNUSED): "free", str(protocol.DRAFT): "draft", str(protocol.LIVE): "live", str(protocol.GONE): "removed"
-    }  # fmt: skip
-    flags = dict(
-        re.findall(
-            r"(\d) (protected|spilled|has|was)", next(row[3] for row in rows(section("Slot")) if row[2] == "flags")
+    meanings = {row[2]: row[3] for row in rows(section("Slot"))}
+    words = ("free", "draft", "live", "removed")
+    assert dict(re.findall(r"(\d) (\w+)", meanings["state"])) == {
+        str(number): word
+        for number, word in zip((protocol.UNUSED, protocol.DRAFT, protocol.LIVE, protocol.GONE), words, strict=True)
+    }
+    words = ("protected", "spilled", "has", "was")
+    assert dict(re.findall(r"(\d) (\w+)", meanings["flags"])) == {
+        str(flag): word
+        for flag, word in zip(
+            (protocol.PROTECTED, protocol.SPILLED, protocol.SUMMED, protocol.SYNCED), words, strict=True
         )
-    )
-    assert flags == {
-        str(protocol.PROTECTED): "protected", str(protocol.SPILLED): "spilled", str(protocol.SUMMED): "has", str(protocol.SYNCED): "was"
-    }  # fmt: skip
+    }
     header = {row[2]: row[3] for row in rows(section("Header"))}
     assert (header["magic"], header["version"]) == (f"`{protocol.MAGIC.decode()}`", str(protocol.VERSION))
     assert (header["slot_size"], header["slots_offset"]) == (str(protocol.SLOT_SIZE), str(protocol.SLOTS))
