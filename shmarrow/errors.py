@@ -89,6 +89,10 @@ class ObjectExists(StorageError, FileExistsError):
     """The name is taken; published objects are not overwritten unless asked."""
 
 
+class GenerationChanged(ObjectExists):
+    """The object that was to be replaced is not the one that was expected."""
+
+
 class StoreFull(StorageError):
     """No space left to place an object."""
 

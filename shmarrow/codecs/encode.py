@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from shmarrow.batch import RecordBatch
+from shmarrow.buffer import ALIGNMENT, PADDING, padded
 from shmarrow.build import array
 from shmarrow.chunked import ChunkedArray
 from shmarrow.codecs.accept import accepted, check_mapping, check_ndarray, check_type
@@ -27,13 +28,14 @@ from shmarrow.ipc.file.writer import RecordBatchFileWriter
 from shmarrow.ipc.options import IpcWriteOptions, as_options
 from shmarrow.ipc.stream.writer import RecordBatchStreamWriter
 from shmarrow.ipc.tensor.bundle import Bundle, write_tensors
-from shmarrow.ipc.tensor.encode import encode_tensor
+from shmarrow.ipc.tensor.encode import TensorPayload, checked_options, dense_message, encode_dense, encode_tensor
 from shmarrow.layout import Array
 from shmarrow.sources.pieces import joined
 from shmarrow.sources.sinks import Sink
 from shmarrow.tables import Table
 from shmarrow.tensor import SparseTensor, Tensor
-from shmarrow.types import DataType, Field, Schema
+from shmarrow.tensor.element import Element, as_storage
+from shmarrow.types import DataType, Field, Schema, uint8
 
 Piece = Any
 """Bytes, or a C-contiguous ndarray of uint8."""
@@ -200,31 +202,40 @@ def _scalar(value: Any, options: IpcWriteOptions) -> Encoded:
 
 
 def _tensor(tensor: Tensor | SparseTensor, options: IpcWriteOptions) -> Encoded:
-    return _message("tensor" if isinstance(tensor, Tensor) else "sparse_tensor", tensor, options)
+    return _message("tensor" if isinstance(tensor, Tensor) else "sparse_tensor", encode_tensor(tensor, options))
 
 
-def _message(kind: str, tensor: Any, options: IpcWriteOptions) -> Encoded:
-    payload = encode_tensor(tensor, options)
-    return Encoded(kind, payload.size, _groups(chain([payload.metadata], payload.pieces)))
-
-
-def _ndarray(values: Any, options: IpcWriteOptions) -> Encoded:
+def _ndarray(values: Any, options: IpcWriteOptions, kind: str = "ndarray") -> Encoded:
     check_ndarray(values)
-    return _message("ndarray", Tensor.from_numpy(values, metadata=mark("ndarray")), options)
+    if values.__class__ is not np.ndarray or min(values.strides, default=0) < 0:
+        tensor = Tensor.from_numpy(values)
+        storage, element = tensor.storage, tensor._element
+    else:
+        storage, element = as_storage(values, None)
+    return _message(kind, encode_dense(storage, element, (), mark(kind), checked_options(options)))
 
 
 def _bytes(value: bytes | bytearray, options: IpcWriteOptions) -> Encoded:
-    kind = value.__class__.__name__
-    return _message(kind, Tensor.from_numpy(np.frombuffer(value, np.uint8), metadata=mark(kind)), options)
+    kind, size = value.__class__.__name__, len(value)
+    message = dense_message(_BYTE, (size,), (1,), (), size, mark(kind), checked_options(options))
+    return Encoded(kind, len(message) + padded(size), ([message, value, PADDING[: -size % ALIGNMENT]],))
+
+
+_BYTE = Element(uint8())
+
+
+def _message(kind: str, payload: TensorPayload) -> Encoded:
+    message, pieces, size = payload
+    if pieces.__class__ is list:
+        return Encoded(kind, len(message) + size, ([message, *pieces],))
+    return Encoded(kind, len(message) + size, _groups(chain([message], pieces)))
 
 
 def _memoryview(value: memoryview, options: IpcWriteOptions) -> Encoded:
     try:
-        values = np.asarray(value)
-        check_ndarray(values)
+        return _ndarray(np.asarray(value), options, "memoryview")
     except (InvalidType, ValueError) as error:
         raise InvalidType(f"a memoryview of format {value.format!r}: {error}; value.cast('B') has its bytes") from None
-    return _message("memoryview", Tensor.from_numpy(values, metadata=mark("memoryview")), options)
 
 
 def _bundle(tensors: Mapping[str, Any], options: IpcWriteOptions) -> Encoded:

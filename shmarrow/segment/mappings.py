@@ -69,7 +69,12 @@ class Mapped(mmap.mmap):
 
 
 def map_file(
-    fd: int, size: int, location: str | None, status: os.stat_result | None, prot: int = mmap.PROT_READ
+    fd: int,
+    size: int,
+    location: str | None,
+    status: os.stat_result | None,
+    prot: int = mmap.PROT_READ,
+    pin: Any = None,
 ) -> Bytes:
     """The first ``size`` bytes of an open file, mapped and shared: a ``uint8`` ndarray of shape (size,).
 
@@ -78,6 +83,7 @@ def map_file(
     made = Mapped(fd, size, prot=prot)  # with a duplicate of the descriptor, which shares its lock
     made.location = location
     made.status = status
+    made.pin = pin
     made._descriptor = -1
     return np.frombuffer(made, U1)
 

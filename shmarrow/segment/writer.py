@@ -148,9 +148,7 @@ def create(
         missing = error.errno == errno.ENOENT and not os.path.isdir(directory)
         hint = f"make the directory {directory!r} first" if missing and "://" not in name else ""
         raise refused(error, "create", name, path, hint) from None
-    return SegmentWriter(
-        name, path, fd, temp, mode=mode, overwrite=overwrite, durable=durable, replacing=replacing
-    )
+    return SegmentWriter(name, path, fd, temp, mode=mode, overwrite=overwrite, durable=durable, replacing=replacing)
 
 
 def _target(path: str, overwrite: bool, follow: bool) -> tuple[str, os.stat_result | None]:

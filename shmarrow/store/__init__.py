@@ -1,13 +1,15 @@
 """Named objects that any process of the host can have, in shared memory or in a directory, without a server.
 
-``place`` says where they are and whom to trust, ``kinds`` what they are, ``keeper`` how one gets its name,
-``space`` how much room there is and what is removed, ``register`` who owns what and until
-when, ``watch`` how others hear of it.
+``protocol`` has the numbers of the format, ``directory`` finds and checks where a store is, ``locks`` says who has
+what, ``catalog`` maps the names and ``transaction`` changes them, ``attach`` and ``publish`` map and write one object,
+``space`` keeps the capacity, ``watch`` tells what happens, ``info`` what there is; ``store`` is what programs use.
 """
 
-from shmarrow.store.info import ObjectInfo, Stats
+from shmarrow.store.attach import Pin
+from shmarrow.store.directory import Settings
+from shmarrow.store.info import Found, ObjectInfo, Stats
 from shmarrow.store.space import Collected
 from shmarrow.store.store import Store
 from shmarrow.store.watch import Event, Watch
 
-__all__ = ["Collected", "Event", "ObjectInfo", "Stats", "Store", "Watch"]
+__all__ = ["Collected", "Event", "Found", "ObjectInfo", "Pin", "Settings", "Stats", "Store", "Watch"]

@@ -20,10 +20,18 @@ from contextlib import contextmanager, suppress
 from typing import NamedTuple
 from uuid import UUID, uuid5
 
-from shmarrow.errors import InvalidArgument, InvalidData, InvalidType, ObjectNotFound, StorageError, Unsupported
-from shmarrow.errors import shown, storage_error
+from shmarrow.errors import (
+    InvalidArgument,
+    InvalidData,
+    InvalidType,
+    ObjectNotFound,
+    StorageError,
+    Unsupported,
+    shown,
+    storage_error,
+)
 from shmarrow.segment import SHM_DIRECTORY, SHM_SCHEME, Location, is_location
-from shmarrow.segment.files import link_unnamed, open_unnamed, sync_directory
+from shmarrow.segment.files import open_unnamed, sync_directory
 from shmarrow.segment.host import boot_id
 from shmarrow.segment.location import decoded
 from shmarrow.store import protocol
@@ -92,7 +100,9 @@ def wanted(
         not isinstance(mode, int) or isinstance(mode, bool) or not 0 <= mode <= 0o777 or mode & 0o600 != 0o600
     ):
         found = f"{mode:#o}" if isinstance(mode, int) else shown(mode)
-        raise InvalidArgument(f"mode is permission bits from 0o600 to 0o777 that let the owner read and write, found {found}")
+        raise InvalidArgument(
+            f"mode is permission bits from 0o600 to 0o777 that let the owner read and write, found {found}"
+        )
     if eviction is not None and eviction not in EVICTIONS:
         raise InvalidArgument(f"eviction is 'lru' or 'none', found {shown(eviction)}")
     if durable is not None and not isinstance(durable, bool):
@@ -290,7 +300,9 @@ def _distrust(directory: Directory, reason: str) -> StorageError:
 
 
 def _no_store(name: str, path: str) -> ObjectNotFound:
-    return ObjectNotFound(errno.ENOENT, f"there is no store at {name!r}: expected the directory {path!r} with a control file")
+    return ObjectNotFound(
+        errno.ENOENT, f"there is no store at {name!r}: expected the directory {path!r} with a control file"
+    )
 
 
 def _no_directory(name: str, path: str) -> StorageError:
@@ -300,7 +312,9 @@ def _no_directory(name: str, path: str) -> StorageError:
             f"cannot open the store {name!r}: expected a directory, found a symbolic link; pass the directory that it "
             "leads to",
         )
-    return StorageError(errno.ENOTDIR, f"cannot open the store {name!r}: expected a directory, found another file in its path")
+    return StorageError(
+        errno.ENOTDIR, f"cannot open the store {name!r}: expected a directory, found another file in its path"
+    )
 
 
 def _has_control(directory: Directory) -> bool:
@@ -319,8 +333,8 @@ def _create(directory: Directory, want: Wanted, found: os.stat_result) -> None:
     _check_empty(directory)
     if want.durable and directory.path.startswith(SHM_DIRECTORY + "/"):
         raise InvalidArgument(
-            f"the store {directory.name!r} is in shared memory, which no crash of the machine leaves anything of, so it "
-            "cannot be durable; use a directory on a disk"
+            f"the store {directory.name!r} is in shared memory, which a crash of the machine empties, so it cannot be "
+            "durable; use a directory on a disk"
         )
     mode = 0o600 if want.mode is None else want.mode
     if found.st_uid == os.geteuid():
@@ -353,7 +367,11 @@ def _writers_only(mode: int) -> int:
 @contextmanager
 def _new_file(directory: Directory, file: str) -> Iterator[int]:
     """A file that gets its name at the end of the block, unless another one has it by then."""
-    fd = open_unnamed(directory.path if os.path.samestat(os.stat(directory.path), os.fstat(directory.fd)) else f"/proc/self/fd/{directory.fd}")
+    fd = open_unnamed(
+        directory.path
+        if os.path.samestat(os.stat(directory.path), os.fstat(directory.fd))
+        else f"/proc/self/fd/{directory.fd}"
+    )
     temp = None
     if fd is None:
         temp = f"{file}.{os.urandom(8).hex()}"
@@ -376,8 +394,8 @@ def _check_empty(directory: Directory) -> None:
     if ".shmarrow" in found:
         raise StorageError(
             errno.ENOTEMPTY,
-            f"{directory.name!r} is a store of shmarrow's first design, which this version does not read: read its objects, "
-            "which are the Arrow files in it, with shmarrow.ipc, put them into a new store, and remove it",
+            f"{directory.name!r} is a store of shmarrow's first design, which this version does not read; its objects "
+            "are Arrow files: put them into a new store with put_file, and remove it",
         )
     if found:
         raise StorageError(
@@ -433,11 +451,15 @@ def read_settings(header: bytes, where: str) -> tuple[Settings, bytes, int]:
     InvalidData
         If it is none of a store, of another version, or damaged.
     """
-    magic, version, slot_size, offset, store_id, _, modulus, capacity, eviction, mode, durable, length = FIXED.unpack_from(header)
+    magic, version, slot_size, offset, store_id, _, modulus, capacity, eviction, mode, durable, length = (
+        FIXED.unpack_from(header)
+    )
     if magic != MAGIC:
         raise InvalidData(f"the control file of {where!r}: expected the magic {MAGIC!r}, found {magic!r}")
     if version != VERSION:
-        raise InvalidData(f"the control file of {where!r}: expected version {VERSION}, found {version}; use a shmarrow that knows it")
+        raise InvalidData(
+            f"the control file of {where!r}: expected version {VERSION}, found {version}; use a shmarrow that knows it"
+        )
     if (slot_size, offset) != (SLOT_SIZE, SLOTS) or not 1 << 60 < modulus < 1 << 61 or eviction > 1 or length > 1024:
         raise InvalidData(f"the control file of {where!r} is damaged: its header makes no sense")
     start = HEADER["spill_path"][0]
@@ -460,6 +482,6 @@ def check_settings(settings: Settings, want: Wanted, where: str) -> None:
         if asked is not None and asked != have:
             show: Callable[[object], str] = oct if field == "mode" else repr  # type: ignore[assignment]
             raise InvalidArgument(
-                f"the store {where!r} has {field}={show(have)}, and was opened with {field}={show(asked)}; the settings "
+                f"the store {where!r} has {field}={show(have)}, and was opened with {field}={show(asked)}; settings "
                 "belong to the store: leave them out, or change them with Store.configure"
             )

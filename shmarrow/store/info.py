@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import os
 import time
+from collections import Counter
 from typing import NamedTuple
 
-from shmarrow import segment
-from shmarrow.codecs import Description, describe
-from shmarrow.store import space
-from shmarrow.store.place import Found, Place
-from shmarrow.store.register import Register, owners
+from shmarrow.codecs import Description
+from shmarrow.store import protocol as p
+from shmarrow.store.catalog import Catalog
+from shmarrow.store.locks import holders
+from shmarrow.store.protocol import file_name
+from shmarrow.store.slots import Entry, clock
 from shmarrow.store.space import Space
 from shmarrow.types import Schema
 
@@ -24,30 +26,45 @@ class ObjectInfo(NamedTuple):
         Its name.
     nbytes : int
         Its size.
+    allocated : int
+        The bytes that its blocks take.
+    generation : int
+        A number that no other object of the store ever had; a replaced or renamed object has another.
+    path : str
+        The file that it is, for other tools.
     age : float
         Seconds since it was published.
     idle : float
         Seconds since it was used last.
     pins : int
-        How often it is attached, by any process; at least 1 while somebody has an array of it.
+        How many processes have it attached.
     expires_in : float or None
         Seconds until it expires; None where it does not.
     owner : int or None
-        The process that owns it; None where none does.
+        The process that owns it; None where none does, or it has ended.
     orphaned : bool
-        Whether its owner is gone.
+        Whether its owner has ended.
+    protected : bool
+        Whether it is never evicted.
+    spilled : bool
+        Whether it lies in the spill directory.
     description : Description
         What it is: kind, schema, rows; type, shape.
     """
 
     name: str
     nbytes: int
+    allocated: int
+    generation: int
+    path: str
     age: float
     idle: float
     pins: int
     expires_in: float | None
     owner: int | None
     orphaned: bool
+    protected: bool
+    spilled: bool
     description: Description
 
     @property
@@ -66,82 +83,131 @@ class ObjectInfo(NamedTuple):
         return self.description.num_rows
 
 
+class Found(NamedTuple):
+    """An object in a listing, of which nothing is opened.
+
+    Attributes
+    ----------
+    name : str
+        Its name.
+    nbytes, allocated : int
+        Its size, and the bytes that its blocks take.
+    generation : int
+        As in :class:`ObjectInfo`.
+    age, idle : float
+        Seconds since it was published, and since it was used.
+    protected, spilled : bool
+        As in :class:`ObjectInfo`.
+    """
+
+    name: str
+    nbytes: int
+    allocated: int
+    generation: int
+    age: float
+    idle: float
+    protected: bool
+    spilled: bool
+
+
 class Stats(NamedTuple):
     """What a store holds.
 
     Attributes
     ----------
     objects : int
-        How many objects.
+        How many objects, those that have expired and were not collected among them.
     nbytes : int
-        Their bytes.
-    pinned : int
-        How many of these bytes somebody has attached.
+        Bytes that they take, as blocks of the file system.
+    removed : int
+        Bytes of removed and replaced objects that somebody has attached still.
     drafts : int
-        Bytes of objects that are being written, where a capacity is kept.
+        Bytes reserved for objects that are being written.
+    spilled : int
+        Bytes in the spill directory.
+    pinned : int
+        How many of ``nbytes`` somebody has attached.
+    pins : dict of int to int
+        How many objects each process has attached.
     capacity : int or None
-        The capacity that this store object keeps.
-    total : int
-        Bytes of the file system.
-    free : int
-        How many of these are free.
-    owners : int
-        Living owners.
+        The capacity of the store, which ``nbytes``, ``removed`` and ``drafts`` count towards.
+    catalog : int
+        Bytes of the control file.
+    total, free : int
+        Bytes of the file system, and how many of them are free.
+    puts, hits, misses, evictions, spills, expired : int
+        How often that happened since the store was created. A process adds its hits and misses when it next changes
+        the store, or closes it; one that may only read never does.
     """
 
     objects: int
     nbytes: int
-    pinned: int
+    removed: int
     drafts: int
+    spilled: int
+    pinned: int
+    pins: dict[int, int]
     capacity: int | None
+    catalog: int
     total: int
     free: int
-    owners: int
+    puts: int
+    hits: int
+    misses: int
+    evictions: int
+    spills: int
+    expired: int
 
 
-def object_info(place: Place, register: Register, found: Found) -> ObjectInfo:
+def object_info(catalog: Catalog, entry: Entry, description: Description) -> ObjectInfo:
     """What is known of an object that was found."""
-    path = place.path(found.name)
-    pins = max(space.pin_counts().get(found.inode, 0), space.is_pinned(path))
-    with segment.attach_path(path, path, owners=place.owners, unnoticed=True) as attached:
-        description = describe(attached)
-    row = register.of(found.key)
-    known = {owner.number: owner for owner in owners(place)} if row.owner else {}
-    owner = known.get(row.owner)
-    now = time.time_ns()
+    own = entry.slot in catalog.pins.own()
+    others = {process for process, _, _ in holders(catalog.pins_fd, entry.slot, 1)}
+    owner = catalog.owner_of(entry.owner) if entry.owner else None
+    directory = catalog.spill_path if entry.spilled else catalog.directory.path
     return ObjectInfo(
-        found.name,
-        nbytes=found.size,
-        age=(now - found.published) / 1e9,
-        idle=(now - found.used) / 1e9,
-        pins=pins,
-        expires_in=(row.deadline - now) / 1e9 if row.deadline else None,
-        owner=None if owner is None else owner.pid,
-        orphaned=bool(row.owner) and (owner is None or not owner.alive),
+        entry.name.decode(),
+        nbytes=entry.size,
+        allocated=entry.allocated,
+        generation=entry.generation,
+        path=os.path.join(directory, file_name(entry.file)),
+        age=max(time.time_ns() - entry.published, 0) / 1e9,
+        idle=max(time.monotonic_ns() - catalog.used(entry.slot), 0) / 1e9,
+        pins=own + len(others),
+        expires_in=(entry.expires - clock()) / 1e9 if entry.expires else None,
+        owner=owner,
+        orphaned=bool(entry.owner) and owner is None,
+        protected=bool(entry.flags & p.PROTECTED),
+        spilled=entry.spilled,
         description=description,
     )
 
 
-def statistics(place: Place, space_of: Space) -> Stats:
-    """How much a store holds, and how much room there is."""
-    found = list(place.scan())
-    drafts = living = 0
-    try:
-        os.close(place.open_control(make=False))
-    except OSError:
-        pass  # nothing is being written under a temporary name, and nobody owns anything
-    else:
-        with place.lock():
-            drafts = space_of.drafts(0)
-            living = sum([owner.alive for owner in owners(place)])
-    status = os.statvfs(place.directory)
+def statistics(catalog: Catalog, space: Space) -> Stats:
+    """How much a store holds, and how much room there is; nothing is pinned, locked or scanned for that."""
+    state = catalog.state()
+    status = os.fstatvfs(catalog.directory.fd)
+    pins: Counter[int] = Counter()
+    for process, _, length in holders(catalog.pins_fd, 0, 1 << 32):
+        pins[process] += length
+    if own := catalog.pins.own():
+        pins[os.getpid()] += len(own)
     return Stats(
-        objects=len(found),
-        nbytes=sum([each.size for each in found]),
-        pinned=sum([each.size for each in found if space.is_pinned(place.path(each.name))]),
-        drafts=drafts,
-        capacity=space_of.capacity,
+        objects=state[p.OBJECTS],
+        nbytes=state[p.BYTES],
+        removed=state[p.REMOVED_BYTES],
+        drafts=state[p.DRAFT_BYTES],
+        spilled=state[p.SPILLED_BYTES],
+        pinned=space.pinned_bytes(),
+        pins=dict(pins),
+        capacity=catalog.settings.capacity,
+        catalog=os.fstat(catalog.control_fd).st_blocks * 512,
         total=status.f_blocks * status.f_frsize,
         free=status.f_bavail * status.f_frsize,
-        owners=living,
+        puts=state[p.PUTS],
+        hits=state[p.HITS] + catalog.hits,
+        misses=state[p.MISSES] + catalog.misses,
+        evictions=state[p.EVICTIONS],
+        spills=state[p.SPILLS],
+        expired=state[p.EXPIRED],
     )

@@ -143,7 +143,7 @@ SLOT_DTYPE = np.dtype(
 UNUSED, DRAFT, LIVE, GONE = range(4)
 """States of a slot: free; being written; an object; removed, and still attached."""
 PROTECTED, SPILLED, SUMMED, SYNCED = 1, 2, 4, 8
-"""Flags of an object: never evicted; lies in the spill directory; has a sum; reached the disk before it was published."""
+"""Flags of an object: never evicted; lies in the spill directory; has a sum; was synced before it was published."""
 
 # --- locks ------------------------------------------------------------------------------------------------------
 
@@ -156,7 +156,7 @@ DRAFT_LOCKS = 1 << 41
 NAME_LOCKS = 1 << 62
 """In ``commit``, and the hash of a name: the process that computes what it is going to be."""
 INHERITED_LOCKS = 1 << 40
-"""In ``pins``, and the slot: a process that was forked while its parent had the object attached. The slot alone: a pin."""
+"""In ``pins``, and the slot: a process whose parent had the object attached at the fork. The slot alone: a pin."""
 
 
 def file_name(number: int) -> str:

@@ -15,14 +15,16 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from shmarrow.buffer import U1
-from shmarrow.errors import GenerationChanged, ObjectExists, StorageError, StoreFull
+from shmarrow.errors import GenerationChanged, ObjectExists, StorageError
 from shmarrow.segment import SegmentWriter
 from shmarrow.segment.files import pwrite_all
 from shmarrow.store import protocol as p
-from shmarrow.store.catalog import Catalog, Entry, Transaction, clock
+from shmarrow.store.catalog import Catalog
 from shmarrow.store.locks import try_lock, unlock
 from shmarrow.store.protocol import file_name
+from shmarrow.store.slots import Entry
 from shmarrow.store.space import Space, round_up
+from shmarrow.store.transaction import Transaction
 
 DRAFT_SIZE = 1 << 20
 _UNNAMED: int = getattr(os, "O_TMPFILE", 0)
@@ -179,6 +181,7 @@ class Publication:
                         self._draft = transaction.reserve(self._name, nbytes)
                         self._file = transaction.state[p.FILE]
                         try_lock(self._catalog.commit_fd, p.DRAFT_LOCKS + self._draft, True)
+                        self._catalog.drafts.add(self._draft)
                     else:
                         transaction.enlarge_draft(self._draft, self._name, self._file, self._reserved, nbytes)
                     transaction.commit()
@@ -253,6 +256,7 @@ class Publication:
         catalog.end_adding()
         if self._draft >= 0:
             unlock(catalog.commit_fd, p.DRAFT_LOCKS + slot)
+            catalog.drafts.discard(slot)
             self._draft = -1
         return os.path.join(catalog.directory.path, name)
 
@@ -268,6 +272,7 @@ class Publication:
             transaction.commit()
             catalog.directory.unlink(file_name(self._file))
             unlock(catalog.commit_fd, p.DRAFT_LOCKS + slot)
+            catalog.drafts.discard(slot)
 
 
 def file_sum(fd: int, size: int) -> int:

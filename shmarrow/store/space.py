@@ -13,20 +13,20 @@ from __future__ import annotations
 
 import errno
 import os
-import shutil
-import time
 from collections.abc import Iterator
 from contextlib import suppress
 from typing import NamedTuple
 
 import numpy as np
 
-from shmarrow.errors import StorageError, StoreFull, storage_error
+from shmarrow.errors import StoreFull, storage_error
 from shmarrow.segment.host import memory_left
 from shmarrow.store import protocol as p
-from shmarrow.store.catalog import Catalog, Entry, Transaction, clock
+from shmarrow.store.catalog import Catalog
 from shmarrow.store.locks import holder, holders
 from shmarrow.store.protocol import file_name
+from shmarrow.store.slots import Entry, clock
+from shmarrow.store.transaction import Transaction
 
 BATCH = 128
 """Objects that are removed in one hold of the commit lock, which takes some 30 µs for each."""
@@ -210,7 +210,9 @@ class Space:
                 may &= ~np.isin(part["slot"], pinned)
             chosen = part[may]
             order = np.where(over[may], 0, chosen["used"])
-            parts.append(np.rec.fromarrays([order, chosen["slot"], chosen["generation"], chosen["used"], chosen["allocated"]]))
+            parts.append(
+                np.rec.fromarrays([order, chosen["slot"], chosen["generation"], chosen["used"], chosen["allocated"]])
+            )
         if not parts:
             return []
         found = np.concatenate(parts)
@@ -255,6 +257,11 @@ class Space:
         free = self._catalog.directory.free()
         return min(free, memory_left()) if self._catalog.volatile else free
 
+    def reserve(self, nbytes: int) -> list[str]:
+        """Evict until so many bytes can be written; the names of what went."""
+        short = max(self._short(nbytes) if nbytes > 0 else 0, nbytes - self.free())
+        return self.release(short) if short > 0 else []
+
     def make_free(self, nbytes: int, name: str, error: OSError) -> None:
         """Evict because the file system has no room."""
         if self._catalog.settings.eviction != "lru":
@@ -273,9 +280,10 @@ class Space:
         )
         return StoreFull(
             errno.ENOSPC,
-            f"no room for {nbytes} bytes of {name or 'objects to come'!r} in the store {catalog.directory.name!r}: {reason} "
-            f"({have}{state[p.BYTES]} bytes of objects, {state[p.REMOVED_BYTES]} of removed ones that are still attached, "
-            f"{state[p.DRAFT_BYTES]} of drafts, {self.pinned_bytes()} attached, {self.free()} free); {advice}",
+            f"no room for {nbytes} bytes of {name or 'objects to come'!r} in the store {catalog.directory.name!r}: "
+            f"{reason} ({have}{state[p.BYTES]} bytes of objects, {self.pinned_bytes()} of them attached, "
+            f"{state[p.REMOVED_BYTES]} of removed objects that are still attached, {state[p.DRAFT_BYTES]} of drafts, "
+            f"{self.free()} free); {advice}",
         )
 
     def pinned_bytes(self) -> int:

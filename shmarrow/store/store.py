@@ -2,11 +2,10 @@
 
 Rules kept here:
 
-* every promise is the kernel's: a link gives a name to exactly one of several writers, a lock that dies with its
-  process says that an object is in use or has an owner, and memory goes with the last mapping of it. No message
-  between processes is needed for any of them;
-* a name leads to a whole object or to none; an object that is replaced, removed or evicted stays whole for those who
-  have it;
+* every promise is the kernel's: files that outlive their names, locks that die with their process, one mapped file that
+  all agree on. No message between processes is needed for any of them;
+* a name leads to a whole object or to none; an object that is replaced, removed, evicted or spilled stays whole for
+  those who have it;
 * an operation by name costs the same however many objects there are.
 """
 
@@ -14,12 +13,12 @@ from __future__ import annotations
 
 import errno
 import os
+import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, nullcontext, suppress
-from itertools import islice
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, TypeVar, overload
 
 from shmarrow import segment
 from shmarrow.codecs import RECORD_BATCH, Stored, decode, describe, encode
@@ -37,23 +36,31 @@ from shmarrow.errors import (
 from shmarrow.ipc.draft import Draft
 from shmarrow.ipc.file.writer import RecordBatchFileWriter
 from shmarrow.ipc.options import IpcWriteOptions
-from shmarrow.segment import Location, Segment, SegmentWriter
+from shmarrow.segment import Location, Segment
 from shmarrow.sources import open_sink
-from shmarrow.store import rename, space
-from shmarrow.store.info import ObjectInfo, Stats, object_info, statistics
-from shmarrow.store.place import Found, Place, found_as
-from shmarrow.store.publish_policy import StoreKeeper, Wishes
-from shmarrow.store.register import NOTHING, Owner, Register
-from shmarrow.store.space import Collected, Space
+from shmarrow.store import protocol as p
+from shmarrow.store.attach import Pin, StoredSegment, attach_entry
+from shmarrow.store.catalog import close_catalog, open_catalog
+from shmarrow.store.directory import Settings, locate, wanted
+from shmarrow.store.info import Found, ObjectInfo, Stats, object_info, statistics
+from shmarrow.store.locks import try_lock, unlock
+from shmarrow.store.publish import DRAFT_SIZE, Publication, PutOptions
+from shmarrow.store.slots import Entry, clock
+from shmarrow.store.space import BATCH, Collected, Space
+from shmarrow.store.transaction import Transaction
 from shmarrow.store.watch import Listeners, Waiting, Watch
 from shmarrow.types import Schema
 
-EVICTION = ("lru", "none")
-_LISTED, _SHOWN = 1000, 50
-"""Objects that the repr of a store counts at most, and that its listing in a notebook shows."""
+T = TypeVar("T")
+_SHOWN = 50
+"""Objects that the listing of a store in a notebook shows."""
 _FOREVER = 10**9
 """The longest timeout, in seconds: some 30 years."""
 _PIECE = 1 << 24
+_LATEST = (1 << 63) - 1
+
+_computing: dict[tuple[tuple[int, int], int], threading.Lock] = {}
+"""Names that threads of this process compute, as record locks do not exclude them."""
 
 
 class Store:
@@ -62,32 +69,45 @@ class Store:
     Parameters
     ----------
     where : str or PathLike
-        ``shm:NAME``: POSIX shared memory, where the object OBJECT is what any program opens as
-        ``shm_open("/NAME.OBJECT")``. Or the path of a directory, made if it is not there, of mapped files.
+        ``shm:NAME``: the directory ``/dev/shm/NAME`` in shared memory. Or the path of a directory of the store's own:
+        it is made if it is not there, and refused if it has other files.
     capacity : int, optional
-        The most bytes that all objects may take. All who write to a store should give the same; a process that gives
-        none has no limit.
-    mode : int
-        Permissions of the store: 0600 lets nobody else in, 0640 lets the group read. Published objects are never
-        writable.
+        The most bytes that all objects may take, as blocks of the file system.
+    mode : int, optional
+        Permissions: 0600, the default, lets nobody else in, 0640 lets the group read, 0660 lets it write. Published
+        objects are never writable.
     eviction : str, optional
         ``"lru"``: where there is no room, the objects that were used longest ago are removed, unless somebody has them
         attached. ``"none"``: only what is orphaned or has expired. By default ``"lru"`` where a capacity is given.
-    durable : bool
-        Objects survive a crash of the machine: file and directory are synced before `put` returns.
+    durable : bool, optional
+        Every change is on the disk before the call returns, and survives a crash of the machine.
+    spill : str or PathLike, optional
+        A directory on a disk. What would be evicted moves there instead, and is found there.
     owned : bool
-        What is put belongs to this process: however it ends, its objects may be collected.
+        What is put through this object belongs to the process: when it has ended, however it did, its objects may be
+        collected.
     trust : bool
-        Accept a directory that other users own or may write to, and their objects.
+        Accept a directory that another user owns or that others may write to, and their objects.
+    create : bool
+        Create the store if there is none.
 
     Raises
     ------
+    InvalidArgument
+        If the store has other settings than those that are given. Capacity, mode, eviction, durable and spill belong to
+        the store: they are set when it is created, and need not be given again; :meth:`configure` changes them.
+    ObjectNotFound
+        If there is no store, and ``create`` is False.
     StorageError
-        If the directory cannot be made or read, or is not to be trusted.
+        If the directory cannot be made or read, is not to be trusted, or is neither a store nor empty.
 
     Notes
     -----
-    Thread safety: threads and forked children may share a store; each operation is as atomic as between processes.
+    Thread safety: threads and forked children may share a store; each operation is as atomic as between processes. A
+    pickled store is opened again where it arrives, with ``owned`` and ``trust``.
+
+    Names are strings of 1 to 255 bytes in UTF-8 without NUL. ``/`` in them means nothing to the store; a prefix selects
+    objects.
 
     Examples
     --------
@@ -107,38 +127,61 @@ class Store:
         where: Location,
         capacity: int | None = None,
         *,
-        mode: int = 0o600,
+        mode: int | None = None,
         eviction: str | None = None,
-        durable: bool = False,
+        durable: bool | None = None,
+        spill: Location | None = None,
         owned: bool = False,
         trust: bool = False,
+        create: bool = True,
     ) -> None:
         self._closed = True
-        if capacity is not None and (not isinstance(capacity, int) or capacity < 1):
-            raise InvalidArgument(f"the capacity is a number of bytes of at least 1, found {capacity!r}")
-        if eviction is None:
-            eviction = "none" if capacity is None else "lru"
-        if eviction not in EVICTION:
-            raise InvalidArgument(f"eviction is one of {EVICTION}, found {eviction!r}")
-        self._place = Place(where, mode, trust)
-        self._register = Register(self._place)
-        self._space = Space(self._place, self._register, capacity)
-        self._listeners = Listeners()
-        self._evicts = eviction == "lru"
-        self._durable = durable
+        self._name, self._path = locate(where)
+        want = wanted(capacity, mode, eviction, durable, spill)
+        self._catalog = open_catalog(where, want, trust, create)
+        self._space = Space(self._catalog)
+        self._listeners = Listeners(self._catalog)
         self._owned = owned
-        self._owner: Owner | None = None
+        self._trust = trust
         self._closed = False
 
     @property
     def name(self) -> str:
         """Where the store is, as it was given."""
-        return self._place.name
+        return self._name
+
+    @property
+    def path(self) -> str:
+        """The directory that it is in."""
+        return self._path
 
     @property
     def capacity(self) -> int | None:
         """The most bytes that all objects may take."""
-        return self._space.capacity
+        return self.settings.capacity
+
+    @property
+    def settings(self) -> Settings:
+        """The settings of the store."""
+        return self._catalog.settings
+
+    def configure(
+        self,
+        *,
+        capacity: int | None = None,
+        eviction: str | None = None,
+        spill: Location | None = None,
+    ) -> None:
+        """Change settings of the store, for all who have it open as soon as they open it again or change something.
+
+        Nothing is evicted before the next object is put.
+        """
+        self._check_open()
+        want = wanted(capacity, None, eviction, None, spill)
+        with self._catalog.locked():
+            self._catalog.reload()
+            given = {field: value for field, value in want._asdict().items() if value is not None}
+            self._catalog.configure(self._catalog.settings._replace(**given))
 
     # --- putting ---
 
@@ -150,6 +193,8 @@ class Store:
         *,
         expire_after: float | None = None,
         options: IpcWriteOptions | None = None,
+        protect: bool = False,
+        if_generation: int | None = None,
     ) -> str:
         """Place an object; it is seen whole from the moment it has its name.
 
@@ -158,16 +203,22 @@ class Store:
         name : str or None
             Its name; None makes one up.
         obj : object
-            A RecordBatch, Table, Array, ChunkedArray, Tensor or SparseTensor; an ndarray; a mapping of names to
-            tensors, which becomes a bundle. Objects of other libraries with the Arrow PyCapsule interface become what
-            they are: a record batch or an array becomes that, a Series an Array, and data frames, queries and readers,
-            which are read to their end, become tables. The values are copied once, into place.
+            A RecordBatch, Table, Array, ChunkedArray, Tensor or SparseTensor; an ndarray; bytes, str, int, float or
+            bool; a mapping of names to tensors, which becomes a bundle. Objects of other libraries with the Arrow
+            PyCapsule interface become what they are: a record batch or an array becomes that, a Series an Array, and
+            data frames, queries and readers, which are read to their end, become tables. The values are copied once,
+            into place.
         overwrite : bool
             Replace an object of this name. Who has the old one keeps it whole.
         expire_after : float, optional
-            Seconds after which the object is not found any more, and may be collected.
+            Seconds after which the object is not found any more, and may be collected. Setting the clock changes
+            nothing about it.
         options : IpcWriteOptions, optional
             Compression and alignment.
+        protect : bool
+            Never evict it.
+        if_generation : int, optional
+            Replace only the object of this generation, as :meth:`info` tells it; 0: only if there is none.
 
         Returns
         -------
@@ -178,6 +229,8 @@ class Store:
         ------
         ObjectExists
             If the name is taken, and is not to be overwritten.
+        GenerationChanged
+            If the object that there is has another generation.
         StoreFull
             If there is no room.
         InvalidType
@@ -186,16 +239,54 @@ class Store:
             If an array in a mapping of tensors has nulls, which no tensor has.
         """
         encoded = encode(obj, options)
-        name, writer = self._start(name, overwrite, expire_after)
+        publication, made = self._start(name, overwrite, expire_after, protect, if_generation)
+        if encoded.size is not None and encoded.size <= DRAFT_SIZE:
+            self._write(publication, [piece for part in encoded.pieces() for piece in part])
+            return made
+        writer = publication.writer(encoded.size or 0)
+        with writer:
+            for part in encoded.pieces():
+                writer.write(part)
+        return made
+
+    def _write(self, publication: Publication, pieces: list[Any]) -> None:
+        """Write and publish a small object."""
         try:
-            if (self._evicts or self.capacity is not None) and encoded.size is not None:
-                writer.make_room(encoded.size)  # all or nothing, before others are evicted for a part
-            for pieces in encoded.pieces():
-                writer.write(pieces)
-            writer.publish()
-        finally:
-            writer.discard()
-        return name
+            fd = publication.open()
+            try:
+                publication.write(fd, pieces)
+                publication.publish(None, fd)
+            finally:
+                os.close(fd)
+                publication.discard()
+        except ShmarrowError:
+            raise
+        except OSError as error:
+            raise storage_error(error, "put", publication.name) from None
+
+    def put_many(
+        self,
+        items: Mapping[str, Any] | Iterable[tuple[str, Any]],
+        overwrite: bool = False,
+        *,
+        expire_after: float | None = None,
+        options: IpcWriteOptions | None = None,
+        protect: bool = False,
+    ) -> list[str]:
+        """Place several objects, one after another; their names. What was placed before an error stays.
+
+        Parameters
+        ----------
+        items : mapping, or iterable of pairs
+            Names and objects.
+        overwrite, expire_after, options, protect
+            As for :meth:`put`.
+        """
+        pairs = items.items() if isinstance(items, Mapping) else items
+        return [
+            self.put(name, obj, overwrite, expire_after=expire_after, options=options, protect=protect)
+            for name, obj in pairs
+        ]
 
     def put_file(
         self,
@@ -226,14 +317,13 @@ class Store:
         """
         with segment.attach(source) as given:
             describe(given)
-            name, writer = self._start(name, overwrite, expire_after)
-            with writer:
-                writer.make_room(given.size)
+            publication, made = self._start(name, overwrite, expire_after)
+            with publication.writer(given.size) as writer:
                 for start in range(0, given.size, _PIECE):
                     writer.write([given.data[start : start + _PIECE]])
                     if progress is not None:
                         progress(writer.size)
-        return name
+        return made
 
     def create(
         self,
@@ -267,8 +357,13 @@ class Store:
         Unsupported
             If a column's size is known only from its values.
         """
-        name, writer = self._start(name, overwrite, expire_after)
-        return Draft(writer, schema, num_rows, bytes, RECORD_BATCH, name=name)
+        publication, made = self._start(name, overwrite, expire_after)
+        writer = publication.writer()
+        try:
+            return Draft(writer, schema, num_rows, bytes, RECORD_BATCH, name=made)
+        except BaseException:
+            writer.discard()
+            raise
 
     def writer(
         self,
@@ -286,37 +381,92 @@ class Store:
         ObjectExists
             If the name is taken, now or when the writer is closed.
         """
-        name, writer = self._start(name, overwrite, expire_after)
-        return RecordBatchFileWriter(open_sink(writer), schema, options)
+        publication, _ = self._start(name, overwrite, expire_after)
+        return RecordBatchFileWriter(open_sink(publication.writer()), schema, options)
 
-    def _start(self, name: str | None, overwrite: bool, expire_after: float | None) -> tuple[str, SegmentWriter]:
-        """The name and the writer of a new object."""
+    def _start(
+        self,
+        name: str | None,
+        overwrite: bool,
+        expire_after: float | None,
+        protect: bool = False,
+        if_generation: int | None = None,
+    ) -> tuple[Publication, str]:
         self._check_open()
         if name is None:
             name = os.urandom(12).hex()
-        path = self._place.path(name)
-        wishes = Wishes(self._evicts, _deadline(expire_after), self._own_number if self._owned else None)
-        keeper = StoreKeeper(self._place, self._space, self._register, name, wishes)
-        self._drop_expired(name)
-        # A temporary name needs the control directory, which stays there for as long as somebody has its lock.
-        lock: AbstractContextManager[None] = self._place.lock() if keeper.visible else nullcontext()
-        try:
-            with lock:
-                return name, segment.create(
-                    path, mode=self._place.object_mode, overwrite=overwrite, durable=self._durable, keeper=keeper
-                )
-        except ObjectExists:
-            raise self._taken(name) from None
+        if if_generation is not None and (not isinstance(if_generation, int) or if_generation < 0):
+            raise InvalidArgument(f"if_generation is a generation or 0, found {shown(if_generation)}")
+        options = PutOptions(overwrite, _expiry(expire_after), self._owned, protect, if_generation)
+        return Publication(self._catalog, self._space, name_bytes(name), options), name
 
-    def _own_number(self) -> int:
-        """The number of this process as an owner; called under the store's lock."""
-        if self._owner is None or self._owner.pid != os.getpid():
-            self._owner = Owner(self._place)
-        return self._owner.number
+    def get_or_put(
+        self,
+        name: str,
+        function: Callable[[], Any],
+        *,
+        timeout: float | None = None,
+        expire_after: float | None = None,
+        options: IpcWriteOptions | None = None,
+        protect: bool = False,
+    ) -> Stored:
+        """An object, which is computed and put if it is not there; of all who ask for it at once, one computes it.
+
+        If that one fails or is killed, the next one who waits computes it.
+
+        Parameters
+        ----------
+        name : str
+            Its name.
+        function : callable
+            Gives the object; called without arguments.
+        timeout : float, optional
+            Seconds to wait for whoever computes it; None waits forever.
+        expire_after, options, protect
+            As for :meth:`put`.
+
+        Raises
+        ------
+        ObjectNotFound
+            If another one still computes it when the time is over.
+        """
+        _check_timeout(timeout)
+        encoded = name_bytes(name)
+        with suppress(ObjectNotFound):
+            return self.get(name)
+        catalog = self._catalog
+        lock = p.NAME_LOCKS + catalog.hash(encoded)
+        mutex = _computing.setdefault((catalog.directory.key, lock), threading.Lock())
+        with Waiting(self._listeners, timeout) as waiting:
+            while True:
+                if mutex.acquire(blocking=False):
+                    try:
+                        if try_lock(catalog.commit_fd, lock, True):
+                            try:
+                                with suppress(ObjectNotFound):
+                                    return self.get(name)
+                                self.put(
+                                    name,
+                                    function(),
+                                    expire_after=expire_after,
+                                    options=options,
+                                    protect=protect,
+                                    overwrite=True,
+                                )
+                                return self.get(name)
+                            finally:
+                                unlock(catalog.commit_fd, lock)
+                    finally:
+                        mutex.release()
+                        _computing.pop((catalog.directory.key, lock), None)
+                with suppress(ObjectNotFound):
+                    return self.get(name)
+                if not waiting.wait(0.02):
+                    raise self._missing([name], timeout)
 
     # --- having ---
 
-    def get(self, name: str, timeout: float | None = None, *, trusted: bool = False) -> Stored:
+    def get(self, name: str, timeout: float | None = 0, *, trusted: bool = False) -> Stored:
         """An object, as it was put; its arrays lie in the store, and keep it attached for as long as they live.
 
         What came from pyarrow is the RecordBatch, Table, Array, ChunkedArray, Tensor or SparseTensor of this package,
@@ -327,8 +477,8 @@ class Store:
         ----------
         name : str
             Its name.
-        timeout : float, optional
-            Seconds to wait for it to be published; not given, it must be there.
+        timeout : float or None
+            Seconds to wait for it to be published; 0, the default, does not wait, None waits forever.
         trusted : bool
             True hands its arrays to other libraries without checking their values first, as
             :func:`shmarrow.ipc.open_file` says. Only for a store that nobody but your own code writes to.
@@ -344,38 +494,125 @@ class Store:
         finally:
             found.close()
 
-    def attach(self, name: str, timeout: float | None = None) -> Segment:
+    def attach(self, name: str, timeout: float | None = 0) -> Segment:
         """The bytes of an object; the parameters and errors are those of :meth:`get`."""
         return self._attach(name, timeout)
 
-    def _attach(self, name: str, timeout: float | None) -> Segment:
-        self._check_open()
-        if timeout is not None and (not isinstance(timeout, (int, float)) or not -_FOREVER <= timeout <= _FOREVER):
-            raise InvalidArgument(f"timeout is a number of seconds up to {_FOREVER}, or None, found {shown(timeout)}")
-        path = self._place.path(name)
-        try:
-            return self._attach_now(name, path, mark_used=True)
-        except ObjectNotFound:
-            if timeout is None or timeout <= 0:
-                raise self._missing(name, timeout) from None
-        end = time.monotonic() + timeout
-        with Waiting(self._listeners, self._place.directory, os.path.basename(path)) as waiting:
-            while True:
-                try:
-                    return self._attach_now(name, path)  # just published, which counts as a use
-                except ObjectNotFound:
-                    left = end - time.monotonic()
-                    if left <= 0:
-                        raise self._missing(name, timeout) from None
-                waiting.wait(left)
+    def get_many(self, names: Iterable[str], timeout: float | None = 0) -> dict[str, Stored]:
+        """Several objects by their names, as :meth:`get`; the time is for all of them together.
 
-    def _attach_now(self, name: str, path: str, mark_used: bool = False) -> Segment:
-        found = segment.attach_path(path, path, owners=self._place.owners, mark_used=mark_used)
-        rows = self._register.rows()  # none, most often
-        if rows and rows.get((found.status.st_ino, found.status.st_mtime_ns), NOTHING).expired:
-            found.close()
-            raise ObjectNotFound(errno.ENOENT, f"{name!r} has expired")
+        Raises
+        ------
+        ObjectNotFound
+            If one is not there, or does not come in time; it names all that are missing.
+        """
+        wanted_names = list(_names(names))
+        if timeout != 0:
+            self.wait(wanted_names, timeout)
+        found, missing = {}, []
+        for name in wanted_names:
+            try:
+                found[name] = self.get(name)
+            except ObjectNotFound:
+                missing.append(name)
+        if missing:
+            raise self._missing(missing, None)
         return found
+
+    def take(self, name: str, timeout: float | None = 0) -> Stored:
+        """Get an object and delete it: of all who take it, one has it. Parameters and errors are as for :meth:`get`."""
+        end = _end_of(timeout)
+        while True:
+            left = None if end is None else max(end - time.monotonic(), 0)
+            found = self._attach(name, left)
+            try:
+                with suppress(ObjectNotFound):
+                    self._delete(name_bytes(name), found.generation)
+                    return decode(found)
+            finally:
+                found.close()
+
+    def wait(self, names: str | Iterable[str], timeout: float | None = None, *, any: bool = False) -> list[str]:
+        """Wait until objects are there.
+
+        Parameters
+        ----------
+        names : str, or iterable of str
+            Their names.
+        timeout : float, optional
+            Seconds to wait; None waits forever.
+        any : bool
+            Wait for one of them only.
+
+        Returns
+        -------
+        list of str
+            Which of them are there, in the order given.
+
+        Raises
+        ------
+        ObjectNotFound
+            If they are not there in time; it names those that are missing.
+        """
+        self._check_open()
+        _check_timeout(timeout)
+        wanted_names = list(_names(names))
+        coded = [name_bytes(name) for name in wanted_names]
+        with Waiting(self._listeners, timeout) as waiting:
+            while True:
+                there = [name for name, each in zip(wanted_names, coded, strict=True) if self._find(each) is not None]
+                if len(there) == len(wanted_names) or (any and there):
+                    return there
+                if not waiting.wait():
+                    raise self._missing([name for name in wanted_names if name not in there], timeout)
+
+    def pin(self, name: str) -> Pin:
+        """Keep an object where it is, without having its arrays: it is neither evicted nor spilled until released.
+
+        Raises
+        ------
+        ObjectNotFound
+            If there is none of this name.
+        """
+        self._check_open()
+        encoded = name_bytes(name)
+        while (found := self._find(encoded)) is not None:
+            pin = Pin.of(self._catalog, found)
+            if pin is not None:
+                return pin
+        raise self._missing([name], None)
+
+    def protect(self, name: str, on: bool = True) -> None:
+        """Never evict an object; or do again.
+
+        Raises
+        ------
+        ObjectNotFound
+            If there is none of this name.
+        """
+        self._update(name, lambda entry: entry._replace(flags=entry.flags & ~p.PROTECTED | (p.PROTECTED if on else 0)))
+
+    def _attach(self, name: str, timeout: float | None) -> StoredSegment:
+        self._check_open()
+        encoded = name_bytes(name)
+        catalog = self._catalog
+        found = attach_entry(catalog, encoded)
+        if found is not None:
+            catalog.hits += 1
+            return found
+        if timeout != 0:
+            _check_timeout(timeout)
+            with Waiting(self._listeners, timeout) as waiting:
+                while True:
+                    found = attach_entry(catalog, encoded)
+                    if found is not None:
+                        catalog.hits += 1
+                        return found
+                    if not waiting.wait():
+                        break
+                    self._check_open()
+        catalog.misses += 1
+        raise self._missing([name], timeout)
 
     def __getitem__(self, name: str) -> Stored:
         """What :meth:`get` gives without waiting; the ``ObjectNotFound`` for an unknown name is a ``KeyError``, too."""
@@ -383,48 +620,65 @@ class Store:
 
     def __contains__(self, name: object) -> bool:
         self._check_open()
-        return isinstance(name, str) and self._find(name) is not None
-
-    def _find(self, name: str) -> Found | None:
-        """The object of a name, without attaching it."""
         try:
-            status = os.lstat(self._place.path(name))
-        except OSError:
-            return None
-        found = found_as(name, status)
-        return None if self._register.of(found.key).expired else found
+            return isinstance(name, str) and self._find(name_bytes(name)) is not None
+        except InvalidArgument:
+            return False
 
-    def _drop_expired(self, name: str) -> None:
-        """Remove an object that has expired, whose name may be given again."""
-        if not self._register.rows():
-            return
-        with self._place.lock():
-            path = self._place.path(name)
-            try:
-                found = found_as(name, os.lstat(path))
-            except OSError:
-                return
-            if self._register.of(found.key).expired:
-                os.unlink(path)
-                self._space.note(-found.size)
+    def _find(self, name: bytes) -> Entry | None:
+        """The object of a name that has not expired, without attaching it."""
+        found = self._catalog.find(name)
+        return None if found is None or found.expired else found
 
-    def names(self) -> list[str]:
-        """The names of all objects, sorted."""
+    def names(self, prefix: str = "") -> list[str]:
+        """The names of all objects, sorted; only those that begin with ``prefix``."""
+        return sorted(self._names(prefix))
+
+    def _names(self, prefix: str = "") -> Iterator[str]:
         self._check_open()
-        if not self._register.rows():
-            return sorted(self._place.names())
-        return sorted([found.name for found in self._place.scan() if not self._register.of(found.key).expired])
+        if not isinstance(prefix, str):
+            raise InvalidType(f"prefix is a str, found {shown(prefix)}")
+        now = clock()
+        for part in self._catalog.snapshot("name", "expires"):
+            alive = part["name"][(part["expires"] == 0) | (part["expires"] > now)]
+            if len(alive):
+                names = b"\0".join(alive.tolist()).decode(errors="replace").split("\0")
+                yield from [name for name in names if name.startswith(prefix)] if prefix else names
 
-    def scan(self) -> Iterator[Found]:
-        """All objects with their sizes and times, those that have expired too; nothing is opened."""
+    def scan(self, prefix: str = "") -> Iterator[Found]:
+        """All objects with their sizes and times, in no order; nothing is opened, pinned or locked."""
         self._check_open()
-        return self._place.scan()
+        fields = ("name", "size", "allocated", "published", "expires", "flags", "used")
+        coded = prefix.encode()
+        for part in self._catalog.snapshot(*fields):
+            now, wall, boot = time.monotonic_ns(), time.time_ns(), clock()
+            columns = [part[field].tolist() for field in ("generation", *fields)]
+            for generation, name, size, allocated, published, expires, flags, used in zip(*columns, strict=True):
+                if name.startswith(coded) and not 0 < expires <= boot:
+                    yield Found(
+                        name.decode(errors="replace"),
+                        size,
+                        allocated,
+                        generation,
+                        max(wall - published, 0) / 1e9,
+                        max(now - used, 0) / 1e9,
+                        bool(flags & p.PROTECTED),
+                        bool(flags & p.SPILLED),
+                    )
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self.names())
+        """The names of all objects, in no order."""
+        return self._names()
 
     def __len__(self) -> int:
-        return len(self.names())
+        self._check_open()
+        now = clock()
+        return sum(
+            [
+                int(((part["expires"] == 0) | (part["expires"] > now)).sum())
+                for part in self._catalog.snapshot("expires")
+            ]
+        )
 
     def info(self, name: str) -> ObjectInfo:
         """What is known of an object; this is no use of it, and pins nothing.
@@ -435,15 +689,31 @@ class Store:
             If there is none of this name.
         """
         self._check_open()
-        found = self._find(name)
-        if found is None:
-            raise self._missing(name, None)
-        return object_info(self._place, self._register, found)
+        encoded = name_bytes(name)
+        found = self._find(encoded)
+        attached = None if found is None else attach_entry(self._catalog, encoded, pinned=False)
+        if found is None or attached is None:
+            raise self._missing([name], None)
+        try:
+            return object_info(self._catalog, found, describe(attached))
+        finally:
+            attached.close()
 
     # --- changing ---
 
-    def delete(self, name: str) -> None:
-        """Remove an object's name. Who has it attached keeps it; its memory comes back when the last of them is done.
+    @overload
+    def delete(self, name: str) -> None: ...
+    @overload
+    def delete(self, *, prefix: str) -> int: ...
+    def delete(self, name: str | None = None, *, prefix: str | None = None) -> int | None:
+        """Remove an object's name, or those of all objects that begin with ``prefix``.
+
+        Who has one attached keeps it; its memory comes back when the last of them is done.
+
+        Returns
+        -------
+        int or None
+            How many objects had the prefix; None where a name was given.
 
         Raises
         ------
@@ -451,16 +721,45 @@ class Store:
             If there is none of this name.
         """
         self._check_open()
-        path = self._place.path(name)
-        with self._place.lock():
-            try:
-                size = os.lstat(path).st_size
-                os.unlink(path)
-            except FileNotFoundError:
-                raise self._missing(name, None) from None
-            except OSError as error:
-                raise storage_error(error, "delete", name) from None
-            self._space.note(-size)
+        if (name is None) == (prefix is None):
+            raise InvalidArgument("delete takes a name or a prefix; clear() deletes all objects")
+        if name is not None:
+            self._delete(name_bytes(name))
+            return None
+        return self._delete_all(prefix or "")
+
+    def _delete(self, name: bytes, generation: int | None = None) -> None:
+        catalog = self._catalog
+        with catalog.locked():
+            found = self._find(name)
+            if found is None or (generation is not None and found.generation != generation):
+                raise self._missing([name.decode()], None)
+            transaction = Transaction(catalog)
+            transaction.remove(found)
+            transaction.commit()
+
+    def _delete_all(self, prefix: str) -> int:
+        catalog = self._catalog
+        coded = prefix.encode()
+        deleted = 0
+        for part in catalog.snapshot("name"):
+            chosen = [
+                (slot, generation)
+                for slot, generation, name in zip(
+                    part["slot"].tolist(), part["generation"].tolist(), part["name"].tolist(), strict=True
+                )
+                if name.startswith(coded)
+            ]
+            for start in range(0, len(chosen), BATCH):
+                with catalog.locked():
+                    for slot, generation in chosen[start : start + BATCH]:
+                        entry = catalog.entry(slot)
+                        if entry is not None and entry.generation == generation:
+                            transaction = Transaction(catalog)
+                            transaction.remove(entry)
+                            transaction.commit()
+                            deleted += 1
+        return deleted
 
     def rename(self, name: str, new_name: str, overwrite: bool = False) -> None:
         """Give an object another name, at once: nobody sees it under both or none.
@@ -473,19 +772,24 @@ class Store:
             If the new name is taken, and is not to be overwritten.
         """
         self._check_open()
-        old, new = self._place.path(name), self._place.path(new_name)
-        with self._place.lock():
-            replaced = self._find(new_name) if overwrite else None
-            try:
-                (os.replace if overwrite else rename.without_replacing)(old, new)
-            except FileNotFoundError:
-                raise self._missing(name, None) from None
-            except FileExistsError:
-                raise self._taken(new_name) from None
-            except OSError as error:
-                raise storage_error(error, "rename", name) from None
-            if replaced is not None:
-                self._space.note(-replaced.size)
+        old, new = name_bytes(name), name_bytes(new_name)
+        catalog = self._catalog
+        with catalog.locked():
+            found = self._find(old)
+            if found is None:
+                raise self._missing([name], None)
+            if old == new:
+                return
+            replaced = catalog.find(new)
+            if replaced is not None and not replaced.expired and not overwrite:
+                raise ObjectExists(
+                    errno.EEXIST,
+                    f"the name {new_name!r} is taken in the store {self.name!r}; delete that object first, or pass "
+                    "overwrite=True",
+                )
+            transaction = Transaction(catalog)
+            transaction.rename(found, new, replaced)
+            transaction.commit()
 
     def expire_after(self, name: str, seconds: float | None) -> None:
         """From so many seconds from now on, an object is not found any more, and may be collected; None for never.
@@ -495,14 +799,19 @@ class Store:
         ObjectNotFound
             If there is none of this name.
         """
+        expires, wall = _expiry(seconds)
+        self._update(name, lambda entry: entry._replace(expires=expires, expires_wall=wall))
+
+    def _update(self, name: str, change: Callable[[Entry], Entry]) -> None:
         self._check_open()
-        deadline = _deadline(seconds)
-        with self._place.lock():
-            found = self._find(name)
+        encoded = name_bytes(name)
+        with self._catalog.locked():
+            found = self._find(encoded)
             if found is None:
-                raise self._missing(name, None)
-            row = self._register.of(found.key)
-            self._register.add(found.key, row._replace(deadline=deadline))
+                raise self._missing([name], None)
+            transaction = Transaction(self._catalog)
+            transaction.update(change(found))
+            transaction.commit()
 
     def reserve(self, nbytes: int) -> list[str]:
         """Make room for objects of so many bytes, by evicting others; nobody else is kept from using it.
@@ -519,13 +828,7 @@ class Store:
         """
         _check_bytes(nbytes)
         self._check_open()
-        with self._place.lock():
-            used, found = self._space.scan()
-            drafts = self._space.drafts(0)
-            short = nbytes - self._place.free()
-            if self._space.capacity is not None:
-                short = max(short, used + drafts + nbytes - self._space.capacity)
-            return self._remove(short, found, space.Shortage(used, 0, drafts), self._evicts)
+        return self._space.reserve(nbytes)
 
     def evict(self, nbytes: int) -> list[str]:
         """Remove objects of ``nbytes`` bytes or more, those used longest ago, that nobody has attached.
@@ -542,19 +845,7 @@ class Store:
         """
         _check_bytes(nbytes)
         self._check_open()
-        with self._place.lock():
-            used, found = self._space.scan()
-            return self._remove(nbytes, found, space.Shortage(used, 0, 0), True)
-
-    def _remove(self, nbytes: int, found: list[Found], shortage: space.Shortage, evicts: bool) -> list[str]:
-        if nbytes <= 0:
-            return []
-        try:
-            return [each.name for each in self._space.evict(nbytes, found, shortage, evicts)]
-        except space.RoomRefused as refused:
-            raise space.full(
-                self._place, "objects to come", nbytes, self._space.capacity, refused.shortage, "too little is unused"
-            ) from None
+        return self._space.release(nbytes, anything=True)
 
     def collect(self) -> Collected:
         """Remove what nobody needs: objects whose owner is gone or whose time is over, and what killed processes left.
@@ -562,50 +853,47 @@ class Store:
         What anybody has attached stays until the next time.
         """
         self._check_open()
-        with self._place.lock():
-            collected = self._space.collect()
-            self._tidy()
-        return collected
+        return self._space.collect()
 
     def clear(self) -> None:
         """Remove all objects. Who has one attached keeps it."""
-        for name in list(self._place.names()):
-            with suppress(ObjectNotFound):
-                self.delete(name)
+        self._check_open()
+        self._delete_all("")
 
     # --- watching ---
 
-    def watch(self) -> Watch:
+    def watch(self, prefix: str = "") -> Watch:
         """What is published and deleted from now on, by any process; see :class:`Watch`."""
         self._check_open()
-        return Watch(self._place)
+        return Watch(self._catalog, prefix)
 
     def stats(self) -> Stats:
-        """How much the store holds, and how much room there is."""
+        """How much the store holds, how much room there is, and who has what attached."""
         self._check_open()
-        return statistics(self._place, self._space)
+        return statistics(self._catalog, self._space)
 
     # --- the end ---
 
     def close(self) -> None:
-        """Let go of the store; objects stay, and so do arrays of them. What this process owns becomes collectable."""
+        """Let go of the store; objects stay, and so do arrays of them, and what this process owns stays its own."""
         if self._closed:
             return
         self._closed = True
         self._listeners.close()
-        if self._owner is not None:
-            self._owner.close()
-        with suppress(OSError):
-            os.close(self._place.open_control(make=False))
-            with self._place.lock(0):  # this may run anywhere, also where this process has the lock
-                self._tidy()
+        self._catalog.flush_counters()
+        close_catalog(self._catalog)
 
-    def _tidy(self) -> None:
-        """Remove the control directory if nothing in it is needed; called under its lock."""
-        with suppress(OSError):  # something is needed there
-            if os.listdir(self._place.control) == [space.LEDGER]:
-                self._space.distrust()
-            os.rmdir(self._place.control)
+    def destroy(self) -> None:
+        """Remove the store with all its objects, and its directory; close it. Who has an object attached keeps it.
+
+        Raises
+        ------
+        StorageError
+            If the directory has other files; they stay, and so does it.
+        """
+        self._check_open()
+        self._catalog.destroy()
+        self.close()
 
     def __del__(self) -> None:
         with suppress(Exception):  # modules may be gone at the end of the interpreter
@@ -620,43 +908,68 @@ class Store:
     ) -> None:
         self.close()
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        self._check_open()
+        where = self._name if self._name.startswith(segment.SHM_SCHEME) else self._path
+        return _reopen, (where, self._owned, self._trust)
+
     def __repr__(self) -> str:
         if self._closed:
             return f"<Store {self.name!r}, closed>"
-        try:
-            found = len(list(islice(self._place.names(), _LISTED + 1)))
-        except (ShmarrowError, OSError) as error:
-            return f"<Store {self.name!r}, {type(error).__name__}>"
-        number = f"more than {_LISTED} objects" if found > _LISTED else counted(found, "object")
-        return f"<Store {self.name!r}, {number}>"
+        return f"<Store {self.name!r}, {counted(self._catalog.state()[p.OBJECTS], 'object')}>"
 
     def _repr_html_(self) -> str:
+        from itertools import islice
+
         from shmarrow import display
 
         if self._closed:
             return display.listing_html(repr(self), [], [], [])
-        now = time.time_ns()
-        found = sorted(islice(self._place.scan(), _LISTED), key=lambda each: each.name)[:_SHOWN]
-        rows = [(each.name, display.size(each.size), f"{max(0, now - each.published) // 10**9} s") for each in found]
+        found = sorted(islice(self.scan(), 1000))[:_SHOWN]
+        rows = [(each.name, display.size(each.nbytes), f"{each.age:.0f} s") for each in found]
         return display.listing_html(repr(self), ["name", "size", "age"], rows, [False, True, True])
 
     def _check_open(self) -> None:
         if self._closed:
             raise Closed(f"the store {self.name!r} is closed; open it again")
 
-    def _missing(self, name: str, timeout: float | None) -> ObjectNotFound:
+    def _missing(self, names: list[str], timeout: float | None) -> ObjectNotFound:
         waited = f" came within {timeout:g} s" if timeout else ""
+        which = f"object {names[0]!r}" if len(names) == 1 else f"objects {', '.join(map(repr, names))}"
         return ObjectNotFound(
             errno.ENOENT,
-            f"no object {name!r}{waited} in the store {self.name!r}: it was never published, or it was removed, "
-            "evicted, or has expired",
+            f"no {which}{waited} in the store {self.name!r}: never published, or removed, evicted or expired",
         )
 
-    def _taken(self, name: str) -> ObjectExists:
-        return ObjectExists(
-            errno.EEXIST,
-            f"the name {name!r} is taken in the store {self.name!r}; delete that object first, or pass overwrite=True",
+
+def _reopen(where: str, owned: bool, trust: bool) -> Store:
+    """A store that was pickled."""
+    return Store(where, owned=owned, trust=trust, create=False)
+
+
+def name_bytes(name: object) -> bytes:
+    """The name of an object as the catalog has it.
+
+    Raises
+    ------
+    InvalidArgument, InvalidType
+        If it cannot be one.
+    """
+    if not isinstance(name, str):
+        raise InvalidType(f"the name of an object is a str, found {shown(name)}")
+    try:
+        coded = name.encode()
+    except UnicodeEncodeError as error:
+        raise InvalidArgument(f"{name!r} cannot be encoded as a name: {error}") from None
+    if not 0 < len(coded) <= p.NAME_MAX or b"\0" in coded:
+        raise InvalidArgument(
+            f"the name of an object has 1 to {p.NAME_MAX} bytes and no NUL, found {shown(name)} of {len(coded)}"
         )
+    return coded
+
+
+def _names(names: str | Iterable[str]) -> Iterable[str]:
+    return [names] if isinstance(names, str) else names
 
 
 def _check_bytes(nbytes: int) -> None:
@@ -664,10 +977,23 @@ def _check_bytes(nbytes: int) -> None:
         raise InvalidType(f"nbytes is an int, found {shown(nbytes)}")
 
 
-def _deadline(seconds: float | None) -> int:
-    """When something expires, in nanoseconds since 1970; 0 for never."""
+def _check_timeout(timeout: object) -> None:
+    if timeout is not None and (not isinstance(timeout, (int, float)) or not 0 <= timeout <= _FOREVER):
+        raise InvalidArgument(f"timeout is a number of seconds from 0 to {_FOREVER}, or None, found {shown(timeout)}")
+
+
+def _end_of(timeout: float | None) -> float | None:
+    _check_timeout(timeout)
+    return None if timeout is None else time.monotonic() + timeout
+
+
+def _expiry(seconds: float | None) -> tuple[int, int]:
+    """When something expires, by the clock of this boot and by that of the wall, in nanoseconds; 0 for never."""
     if seconds is None:
-        return 0
+        return 0, 0
     if not isinstance(seconds, (int, float)) or not seconds >= 0:
-        raise InvalidArgument(f"an object expires after 0 or more seconds, found {seconds!r}")
-    return time.time_ns() + int(seconds * 1e9)
+        raise InvalidArgument(f"an object expires after 0 or more seconds, found {shown(seconds)}")
+    if seconds > _FOREVER:
+        return 0, 0
+    span = int(seconds * 1e9)
+    return max(clock() + span, 1), time.time_ns() + span

@@ -1,14 +1,13 @@
-"""What happens in a directory, as it happens: inotify where the system has it, looking again and again elsewhere.
+"""What happens in a store, as it happens: a ring of events in the catalog, and inotify to wait for the next one.
 
-Rules kept here:
+Whoever commits writes to the file ``pins`` afterwards, which wakes all who listen to it. Rules kept here:
 
-* whoever waits for a name begins to listen first and looks second, so nothing that happens between the two is lost; and
-  looks again every now and then, so that no event is needed to see what is there;
+* the ring has the last 256 events in their order, so a listener that wakes late misses none; one that is further behind
+  compares what is there with what it told;
+* whoever waits begins to listen first and looks second, and looks again every now and then, so no event is lost;
 * closing an inotify descriptor takes the kernel milliseconds, so listeners are used again. A forked child has its own;
-* inotify is called through ctypes: the package ``inotify_simple`` would replace these few calls alone, and starts a
-  process (``ldconfig``) when it is first used, which takes 12 ms and more instead of 0.1;
-* :class:`Watch` tells of every object that is published or removed after it was made. What it starts from and what it
-  tells go together: whoever applies the events to the names has the names that are there.
+* inotify is called through ctypes: a package would replace these few calls alone, and start a process when it is first
+  used.
 """
 
 from __future__ import annotations
@@ -17,38 +16,27 @@ import ctypes
 import errno
 import os
 import select
-import struct
 import time
-from collections.abc import Iterator
+from collections import deque
 from contextlib import suppress
 from types import TracebackType
 from typing import NamedTuple, Self
 
 from shmarrow.errors import Closed
-from shmarrow.store.place import Found, Place, found_as
+from shmarrow.store import protocol as p
+from shmarrow.store.catalog import Catalog
+from shmarrow.store.slots import clock
 
 RECHECK = 0.1
 """Seconds after which a listener looks for itself."""
-POLL = 0.02
+POLL = 0.005
 """Seconds between two looks where the system does not say what happens."""
-
-MOVED_FROM, MOVED_TO, CREATE, DELETE = 0x40, 0x80, 0x100, 0x200
-DELETE_SELF, MOVE_SELF, UNMOUNT, OVERFLOW, IGNORED = 0x400, 0x800, 0x2000, 0x4000, 0x8000
-APPEARS = CREATE | MOVED_TO
-GOES = DELETE | MOVED_FROM
-LOST = DELETE_SELF | MOVE_SELF | UNMOUNT | OVERFLOW | IGNORED
-"""Events after which what is known has to be looked up anew."""
-
-IS_DIRECTORY = 0x40000000
-
-Key = tuple[int, int]
-
-_HEAD = struct.Struct("iIII")
+_MODIFY = 0x2
 _BUFFER = 1 << 12
 
 
 class Listener:
-    """One inotify descriptor, and the one directory that it listens to.
+    """One inotify descriptor, which listens to the commits of one store.
 
     Raises
     ------
@@ -56,54 +44,37 @@ class Listener:
         If the system has no inotify, or no more of it for this user.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, fd: int) -> None:
         self.pid = os.getpid()
-        self._libc = ctypes.CDLL(None, use_errno=True)
-        if not hasattr(self._libc, "inotify_init1"):
+        libc = ctypes.CDLL(None, use_errno=True)
+        if not hasattr(libc, "inotify_init1"):
             raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
-        self._fd = self._checked(self._libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC))
-        self._poll = select.poll()
-        self._poll.register(self._fd, select.POLLIN)
-        self._watch = -1
-
-    def _checked(self, result: int) -> int:
-        if result < 0:
+        self.fd: int = libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)
+        if self.fd < 0 or libc.inotify_add_watch(self.fd, b"/proc/self/fd/%d" % fd, _MODIFY) < 0:
             code = ctypes.get_errno()
+            self.close()
             raise OSError(code, os.strerror(code))
-        return result
-
-    def start(self, directory: str, events: int) -> None:
-        """Listen to events of a directory from here on, and forget what was heard before."""
-        with suppress(BlockingIOError):
-            while os.read(self._fd, _BUFFER):
-                pass
-        self._watch = self._checked(self._libc.inotify_add_watch(self._fd, os.fsencode(directory), events))
+        self._poll = select.poll()
+        self._poll.register(self.fd, select.POLLIN)
 
     def wait(self, seconds: float) -> bool:
-        """Wait until something is there to be read; whether it is."""
-        return bool(self._poll.poll(max(seconds, 0) * 1000))
+        """Wait for a commit, at most so long; forget those that were heard."""
+        if not self._poll.poll(max(seconds, 0) * 1000):
+            return False
+        self.drain()
+        return True
 
-    def read(self) -> Iterator[tuple[int, str]]:
-        """The events that are there now, and the names of the files they are about."""
-        while True:
-            try:
-                data = os.read(self._fd, _BUFFER)
-            except BlockingIOError:
-                return
-            position = 0
-            while position < len(data):
-                watch, mask, _, length = _HEAD.unpack_from(data, position)
-                position += _HEAD.size + length
-                if watch == self._watch or mask & OVERFLOW:
-                    yield mask, os.fsdecode(data[position - length : position].rstrip(b"\0"))
-            if len(data) < _BUFFER // 2:
-                return
+    def drain(self) -> None:
+        """Forget what was heard."""
+        with suppress(BlockingIOError):
+            while len(os.read(self.fd, _BUFFER)) > _BUFFER // 2:
+                pass
 
     def close(self) -> None:
         """Give the descriptor back."""
-        if self._fd >= 0:
-            os.close(self._fd)
-            self._fd = -1
+        if self.fd >= 0:
+            os.close(self.fd)
+            self.fd = -1
 
     def __del__(self) -> None:
         with suppress(AttributeError, OSError):
@@ -113,7 +84,8 @@ class Listener:
 class Listeners:
     """The listeners of a store that are not in use."""
 
-    def __init__(self) -> None:
+    def __init__(self, catalog: Catalog) -> None:
+        self._fd = catalog.pins_fd
         self._idle: list[Listener] = []
 
     def take(self) -> Listener | None:
@@ -122,16 +94,18 @@ class Listeners:
             while True:
                 found = self._idle.pop()
                 if found.pid == os.getpid():
+                    found.drain()
                     return found
                 found.close()
         try:
-            return Listener()
+            return Listener(self._fd)
         except OSError:
             return None
 
-    def give_back(self, listener: Listener) -> None:
-        """It is not needed any more now; it goes on listening, as to stop takes longer than to have waited."""
-        self._idle.append(listener)
+    def give_back(self, listener: Listener | None) -> None:
+        """It is not needed any more now."""
+        if listener is not None:
+            self._idle.append(listener)
 
     def close(self) -> None:
         """Close all that are not in use."""
@@ -141,51 +115,32 @@ class Listeners:
 
 
 class Waiting:
-    """Waits for one file to appear, for one ``with`` block; listens from its start on."""
+    """Waits for commits, for one ``with`` block; listens from its start on."""
 
-    def __init__(self, listeners: Listeners, directory: str, file: str) -> None:
+    def __init__(self, listeners: Listeners, timeout: float | None) -> None:
         self._listeners = listeners
-        self._directory = directory
-        self._file = file
+        self._end = None if timeout is None else time.monotonic() + timeout
         self._listener: Listener | None = None
-        self._listening = False
-        self._unread = False
 
     def __enter__(self) -> Self:
         self._listener = self._listeners.take()
-        self._start()
         return self
 
-    def _start(self) -> None:
-        """Begin to listen; a directory that is not there now may be there later."""
-        if self._listener is not None and not self._listening:
-            with suppress(OSError):
-                self._listener.start(self._directory, APPEARS | DELETE_SELF | MOVE_SELF)
-                self._listening = True
-
-    def wait(self, seconds: float) -> None:
-        """Wait until something happened, at most so long; whether it was this file that appeared is to be looked at."""
-        end = time.monotonic() + min(seconds, RECHECK)
-        self._start()
-        if self._listener is None or not self._listening:
-            time.sleep(min(seconds, POLL))
-            return
-        # To look whether the file is there takes less than to read what happened, so that comes when it was not.
-        if self._unread:
-            self._unread = False
-            for mask, file in self._listener.read():
-                if mask & LOST:
-                    self._listening = False
-                    return
-                if file == self._file:
-                    return
-        self._unread = self._listener.wait(end - time.monotonic())
+    def wait(self, longest: float = RECHECK) -> bool:
+        """Wait until something happened, or it is time to look; False if the time is over."""
+        left = longest if self._end is None else min(longest, self._end - time.monotonic())
+        if left <= 0:
+            return False
+        if self._listener is None:
+            time.sleep(min(left, POLL))
+        else:
+            self._listener.wait(left)
+        return True
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._listener is not None:
-            self._listeners.give_back(self._listener)
+        self._listeners.give_back(self._listener)
 
 
 class Event(NamedTuple):
@@ -195,46 +150,76 @@ class Event(NamedTuple):
     ----------
     kind : str
         ``"published"`` or ``"deleted"``. An object that is replaced is published again; one that is renamed is deleted
-        under its old name and published under its new one.
+        under its old name and published under its new one. One that expires is deleted when it is collected.
     name : str
         The name of the object.
+    generation : int
+        The generation of the object; 0 where that is not known.
     """
 
     kind: str
     name: str
+    generation: int = 0
+
+
+_KINDS = {p.PUBLISHED: "published", p.DELETED: "deleted"}
 
 
 class Watch:
     """The events of a store from now on: an iterator that waits for the next one; made by :meth:`Store.watch`.
 
+    ``async for`` works, too. A forked child has its own copy from where its parent was.
+
     Attributes
     ----------
     names : list of str
-        The objects that were there when it began. Every change after that is told, so both together say what is there.
-        An object that was published and deleted while it began may be told without being in the list.
+        The objects that were there when it began. Every change after that is told once, so both together say what is
+        there.
     """
 
-    def __init__(self, place: Place) -> None:
-        self._place = place
+    def __init__(self, catalog: Catalog, prefix: str) -> None:
+        self._catalog = catalog
+        self._prefix = prefix.encode()
         self._closed = False
-        self._pending: list[Event] = []
+        self._pending: deque[Event] = deque()
         self._listener: Listener | None = None
-        self._listening = False
-        with suppress(OSError):
-            self._listener = Listener()
         self._listen()
-        self._first = {found.name: found.key for found in place.scan()}
-        self._known: dict[str, Key | None] = dict(self._first)
-        self.names = sorted(self._first)
+        self._last = catalog.state()[p.EVENTS]
+        self._known = self._now()
+        self.names = sorted([name.decode() for name in self._known])
+
+    def _now(self) -> dict[bytes, int]:
+        """The generations of all objects, by name."""
+        found: dict[bytes, int] = {}
+        now = clock()
+        for part in self._catalog.snapshot("name", "expires"):
+            alive = part[(part["expires"] == 0) | (part["expires"] > now)]
+            found.update(zip(alive["name"].tolist(), alive["generation"].tolist(), strict=True))
+        if self._prefix:
+            found = {name: generation for name, generation in found.items() if name.startswith(self._prefix)}
+        return found
 
     def _listen(self) -> None:
-        if self._listener is not None and not self._listening:
+        if self._listener is None or self._listener.pid != os.getpid():
+            self._listener = None
             with suppress(OSError):
-                self._listener.start(self._place.directory, APPEARS | GOES | DELETE_SELF | MOVE_SELF)
-                self._listening = True
+                self._listener = Listener(self._catalog.pins_fd)
+
+    def fileno(self) -> int:
+        """A descriptor that is readable when there may be an event, for select and event loops; then call ``get(0)``.
+
+        Raises
+        ------
+        Closed
+            After :meth:`close`, or where the system has no inotify to give.
+        """
+        self._listen()
+        if self._closed or self._listener is None:
+            raise Closed("this watch has no descriptor to wait for: it is closed, or the system has no inotify left")
+        return self._listener.fd
 
     def get(self, timeout: float | None = None) -> Event | None:
-        """The next event; None if there was none in ``timeout`` seconds.
+        """The next event; None if there was none in ``timeout`` seconds. Without a timeout it waits forever.
 
         Raises
         ------
@@ -242,81 +227,95 @@ class Watch:
             After :meth:`close`.
         """
         end = None if timeout is None else time.monotonic() + timeout
-        while not self._pending:
+        while True:
             if self._closed:
-                raise Closed(f"the watch of {self._place.name!r} is closed; make a new one")
+                raise Closed(f"the watch of {self._catalog.directory.name!r} is closed; make a new one")
+            if not self._pending:
+                self._listen()
+                if self._listener is not None:
+                    self._listener.drain()
+                self._look()
+            with suppress(IndexError):
+                return self._pending.popleft()
             left = RECHECK if end is None else min(RECHECK, end - time.monotonic())
-            self._look(max(left, 0))
-            if not self._pending and end is not None and time.monotonic() >= end:
+            if left <= 0:
                 return None
-        return self._pending.pop(0)
+            if self._listener is None:
+                time.sleep(min(left, POLL))
+            else:
+                self._listener.wait(left)
 
-    def _look(self, seconds: float) -> None:
-        """Wait for something to happen, at most so long, and say what it was."""
-        if self._listener is None or not self._listening:
-            time.sleep(min(seconds, POLL))
-            self._listen()
-            self._compare()
-            return
-        if self._listener.wait(seconds):
-            for mask, file in self._listener.read():
-                if mask & LOST:
-                    self._listening = bool(mask & OVERFLOW)
-                    self._compare()
-                    return
-                name = self._place.name_of(file)
-                if name is not None and not mask & IS_DIRECTORY:
-                    self._tell(mask, name)
+    def _look(self) -> None:
+        """Tell what has happened since the last time."""
+        data = self._catalog.memory.bytes
+        latest = self._catalog.state()[p.EVENTS]
+        while self._last < latest:
+            number = self._last + 1
+            at = p.EVENT_RING + number % p.EVENT_COUNT * p.EVENT_SIZE
+            raw = bytes(data[at : at + p.EVENT_SIZE])
+            found, generation, kind, length = p.EVENT_STRUCT.unpack_from(raw)
+            after = int.from_bytes(data[at : at + 8], "little")
+            if found != number or after != number:  # overwritten: this one is too far behind
+                self._last = self._catalog.state()[p.EVENTS]
+                self._compare()
+                return
+            self._last = number
+            name = raw[24 : 24 + min(length, p.NAME_MAX)]
+            if kind in _KINDS and name.startswith(self._prefix):
+                self._tell(kind, name, generation)
 
-    def _tell(self, mask: int, name: str) -> None:
-        if mask & GOES:
-            self._first.pop(name, None)
-            if name in self._known:
-                del self._known[name]
-                self._pending.append(Event("deleted", name))
+    def _tell(self, kind: int, name: bytes, generation: int) -> None:
+        known = self._known.get(name, 0)
+        if generation < known or (kind == p.PUBLISHED and generation == known):
+            return  # this happened before the names were listed
+        if kind == p.PUBLISHED:
+            self._known[name] = generation
+        elif self._known.pop(name, None) is None:
             return
-        key = self._key(name)
-        # What happened while the names were first listed may be among them already.
-        if name in self._first and self._first.pop(name) == key:
-            return
-        self._known[name] = key
-        self._pending.append(Event("published", name))
-
-    def _key(self, name: str) -> Key | None:
-        """What tells the object from others of its name; None where it is gone already."""
-        try:
-            return found_as(name, os.lstat(self._place.path(name))).key
-        except OSError:
-            return None
+        self._pending.append(Event(_KINDS[kind], name.decode(errors="replace"), generation))
 
     def _compare(self) -> None:
         """Tell what is different from what was told."""
-        try:
-            now: dict[str, Found] = {found.name: found for found in self._place.scan()}
-        except OSError:
-            now = {}  # the directory is gone, and so are its objects
+        now = self._now()
         for name in [name for name in self._known if name not in now]:
-            del self._known[name]
-            self._pending.append(Event("deleted", name))
-        for name, found in now.items():
-            if self._known.get(name) != found.key:
-                self._pending.append(Event("published", name))
-            self._known[name] = found.key
-        self._first = {name: found.key for name, found in now.items()}
+            self._pending.append(Event("deleted", name.decode(errors="replace"), self._known.pop(name)))
+        for name, generation in now.items():
+            if self._known.get(name) != generation:
+                self._pending.append(Event("published", name.decode(errors="replace"), generation))
+                self._known[name] = generation
 
     def close(self) -> None:
         """Listen no more."""
         self._closed = True
-        if self._listener is not None:
+        if self._listener is not None and self._listener.pid == os.getpid():
             self._listener.close()
 
     def __iter__(self) -> Self:
         return self
 
     def __next__(self) -> Event:
-        found = None
-        while found is None:
-            found = self.get()
+        found = self.get()
+        assert found is not None
+        return found
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Event:
+        import asyncio
+
+        loop = asyncio.get_running_loop()
+        while (found := self.get(0)) is None:
+            woken = asyncio.Event()
+            fd = self._listener.fd if self._listener is not None else -1
+            if fd >= 0:
+                loop.add_reader(fd, woken.set)
+            try:
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(woken.wait(), RECHECK if fd >= 0 else POLL)
+            finally:
+                if fd >= 0:
+                    loop.remove_reader(fd)
         return found
 
     def __enter__(self) -> Self:

@@ -121,7 +121,7 @@ class Tensor:
         if isinstance(array, np.ma.MaskedArray):
             raise InvalidType("a tensor has no nulls; fill the masked array first: array.filled()")
         storage, element = as_storage(as_ndarray(array), type)
-        if any(stride < 0 for stride in storage.strides):
+        if storage.ndim and min(storage.strides) < 0:
             storage = storage.copy(order="C")
         return cls(storage, element, as_dim_names(dim_names, storage.ndim), as_metadata(metadata))
 
@@ -344,7 +344,7 @@ class Tensor:
             return part
         names = _names_after(self.dim_names, key, part.ndim) if self.dim_names else ()
         storage = part.view(self.storage.dtype)
-        if any(stride < 0 for stride in storage.strides):
+        if storage.ndim and min(storage.strides) < 0:
             storage = storage.copy(order="C")
         return Tensor(storage, self._element, names, self.metadata)
 

@@ -10,6 +10,7 @@ Rules kept here:
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -113,6 +114,7 @@ def _ml_dtype(name: str) -> DType:
     return dtype
 
 
+@lru_cache(256)
 def element_of(dtype: DType) -> Element:
     """The element that a numpy dtype is, byte order aside.
 

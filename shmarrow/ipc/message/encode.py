@@ -9,7 +9,7 @@ Rules kept here:
 from __future__ import annotations
 
 import struct
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -20,6 +20,8 @@ from shmarrow.ipc.flatbuffers.tables import ENUMS
 from shmarrow.ipc.message.framing import frame
 from shmarrow.ipc.options import IpcWriteOptions
 from shmarrow.types import Metadata
+
+_PACK_I8 = struct.Struct("<q").pack_into
 
 
 def key_values(metadata: Metadata | None) -> list[dict[str, bytes]] | None:
@@ -52,9 +54,37 @@ def encode_message(
     return frame(flatbuf_writer.encode("Message", values), options, start)
 
 
+class Form:
+    """A FlatBuffer of which others differ in numbers of 64 bits only.
+
+    Parameters
+    ----------
+    data : bytes
+        The FlatBuffer.
+    places : sequence of int
+        Where those numbers are in it, in rising order.
+    """
+
+    __slots__ = ("_pack", "_values")
+
+    def __init__(self, data: bytes, places: Sequence[int]) -> None:
+        assert list(places) == sorted(places)
+        ends = [0, *[place + 8 for place in places]]
+        kept = [data[start:stop] for start, stop in zip(ends, [*places, len(data)], strict=True)]
+        self._pack = struct.Struct("<" + "q".join([f"{len(each)}s" for each in kept])).pack
+        self._values: list[Any] = [kept[0]]
+        for each in kept[1:]:
+            self._values += [0, each]
+
+    def filled(self, *numbers: int) -> bytes:
+        """The FlatBuffer with other numbers in their places."""
+        values = self._values.copy()
+        values[1::2] = numbers
+        return self._pack(*values)
+
+
 # --- record batches and dictionaries ----------------------------------------------------------------------------
 
-_PACK_I8 = struct.Struct("<q").pack_into
 _MOST_ROWS = 1024
 _MOST_FORMS = 128
 _VECTORS = ("nodes", "buffers", "variadicBufferCounts")

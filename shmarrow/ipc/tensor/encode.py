@@ -9,28 +9,37 @@ Pure functions from a tensor to a payload. Rules kept here:
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import lru_cache
 from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from shmarrow.buffer import ALIGNMENT, PADDING, padded
+from shmarrow.buffer import ALIGNMENT, PADDING, U1, padded
 from shmarrow.errors import InvalidArgument, InvalidType
+from shmarrow.ipc.flatbuffers.builder import encode
+from shmarrow.ipc.flatbuffers.reader import Reader
 from shmarrow.ipc.flatbuffers.tables import STRUCTS
-from shmarrow.ipc.message.encode import encode_message
+from shmarrow.ipc.message.encode import Form, encode_message, message_values
+from shmarrow.ipc.message.framing import frame
 from shmarrow.ipc.options import IpcWriteOptions, as_options
 from shmarrow.ipc.schema.types import type_values
 from shmarrow.tensor import SparseCOOTensor, SparseCSCMatrix, SparseCSFTensor, SparseCSRMatrix, Tensor
-from shmarrow.tensor.dense import DimNames, Shape, dense_layout, dense_pieces
+from shmarrow.tensor.dense import DimNames, Shape, dense_layout, dense_pieces, row_major
 from shmarrow.tensor.element import DType, Element, NDArray, to_wire
 from shmarrow.types import Metadata
+from shmarrow.types.base import FrozenMetadata
 
 _BUFFER = STRUCTS["Buffer"]
 
 Part = tuple[int, Iterable[Any]]
 """A buffer: its bytes, and the pieces that they come in."""
-Encoded = tuple[str, dict[str, Any], list[Part]]
-"""The kind of a message, the values of its header, and the buffers of its body."""
+Encoded = tuple[dict[str, Any], list[Part]]
+"""The values of a message's header, and the buffers of its body."""
+
+_HASHABLE = (None.__class__, FrozenMetadata)
+_SHORT = 64
+"""The longest metadata of a message whose form is kept for others."""
 
 
 class TensorPayload(NamedTuple):
@@ -48,13 +57,15 @@ class TensorPayload(NamedTuple):
 
 def encode_tensor(tensor: Any, options: IpcWriteOptions | None = None, start: int = 0) -> TensorPayload:
     """The message of a tensor that is to begin at ``start``; no byte of the body is copied yet."""
-    if type(tensor) not in _ENCODERS:
+    if tensor.__class__ is not Tensor and type(tensor) not in _ENCODERS:
         raise InvalidType(f"expected a Tensor or a sparse tensor, found {type(tensor).__name__}; see Tensor.from_numpy")
     checked = checked_options(options)
-    kind, header, parts = _ENCODERS[type(tensor)](tensor, checked)
+    if tensor.__class__ is Tensor:
+        return encode_dense(tensor.storage, tensor._element, tensor.dim_names, tensor.metadata, checked, start)
+    header, parts = _ENCODERS[type(tensor)](tensor, checked)
     body_length = sum([padded(size) for size, _ in parts])
     own = wire_metadata(tensor._element, tensor.metadata)
-    metadata = encode_message(kind, header, body_length, own, checked, start)
+    metadata = encode_message("SparseTensor", header, body_length, own, checked, start)
     pieces = chain.from_iterable([chain(pieces, [PADDING[: -size % ALIGNMENT]]) for size, pieces in parts])
     return TensorPayload(metadata, pieces, body_length)
 
@@ -76,20 +87,89 @@ def wire_metadata(element: Element, metadata: Metadata | None) -> Metadata | Non
     return {**(metadata or {}), **own} if own else metadata
 
 
-def dense_header(element: Element, shape: Shape, strides: Shape, names: DimNames, size: int) -> dict[str, Any]:
-    """The values of a Tensor table over a body of ``size`` bytes."""
-    return {
+def dense_message(
+    element: Element,
+    shape: Shape,
+    strides: Shape,
+    names: DimNames,
+    size: int,
+    metadata: Metadata | None,
+    options: IpcWriteOptions,
+    start: int = 0,
+) -> bytes:
+    """The framed message of a dense tensor, over a body of ``size`` bytes and their padding."""
+    small = not names and (metadata is None or (len(metadata) == 1 and len(*metadata.values()) <= _SHORT))
+    make = _dense_form if small and metadata.__class__ in _HASHABLE else _dense_form.__wrapped__
+    alignment = options.alignment
+    form = make(
+        element,
+        len(shape),
+        names,
+        metadata,
+        options.metadata_version,
+        alignment,
+        options.use_legacy_format,
+        start & (alignment - 1),
+    )
+    return form.filled(padded(size), size, *strides, *shape[::-1])
+
+
+@lru_cache(256)
+def _dense_form(
+    element: Element,
+    ndim: int,
+    names: DimNames,
+    metadata: Metadata | None,
+    version: str,
+    alignment: int,
+    legacy: bool,
+    start: int,
+) -> Form:
+    """The framed message of dense tensors.
+
+    Its numbers are the bytes of the body, those of the data, the strides, and the shape from its last dimension on.
+    """
+    ones = (1,) * ndim  # what is 0 would be left out
+    header = {
         "type": type_values(to_wire(element)[0]),
-        "shape": _shape_values(shape, names),
-        "strides": np.array(strides, "<i8"),
-        "data": np.array((0, size), _BUFFER),
+        "shape": _shape_values(ones, names),
+        "strides": np.array(ones, "<i8"),
+        "data": np.array((0, 1), _BUFFER),
     }
+    options = IpcWriteOptions(metadata_version=version, alignment=alignment, use_legacy_format=legacy)
+    data = encode("Message", message_values("Tensor", header, 1, wire_metadata(element, metadata), options))
+    message = Reader(np.frombuffer(data, np.uint8), "a message").root("Message")
+    table = message["header"][1]
+    strides = table.reader.follow(table.offset_of("strides"), "strides") + 4
+    places = [
+        message.offset_of("bodyLength"),
+        table.offset_of("data") + 8,
+        *range(strides, strides + 8 * ndim, 8),
+        *[dimension.offset_of("size") for dimension in table["shape"]][::-1],  # as they are built from the back
+    ]
+    prefix = 4 if legacy else 8
+    return Form(frame(data, options, start), [prefix + place for place in places])
 
 
-def _encode_dense(tensor: Tensor, options: IpcWriteOptions) -> Encoded:
-    strides, size = dense_layout(tensor.storage)
-    header = dense_header(tensor._element, tensor.shape, strides, tensor.dim_names, size)
-    return "Tensor", header, [(size, dense_pieces(tensor.storage))]
+def encode_dense(
+    storage: NDArray,
+    element: Element,
+    names: DimNames,
+    metadata: Metadata | None,
+    options: IpcWriteOptions,
+    start: int = 0,
+) -> TensorPayload:
+    """The message of a dense tensor; ``options`` are those of :func:`checked_options`."""
+    shape = storage.shape
+    if storage.size and storage.flags.c_contiguous:
+        size = storage.nbytes
+        strides = (storage.itemsize,) if len(shape) == 1 else row_major(shape, storage.itemsize)
+        pieces: Iterable[Any] = [storage.reshape(-1).view(U1), PADDING[: -size % ALIGNMENT]]
+    else:
+        strides, size = dense_layout(storage)
+        pieces = chain(dense_pieces(storage), [PADDING[: -size % ALIGNMENT]])
+    message = dense_message(element, shape, strides, names, size, metadata, options, start)
+    return TensorPayload(message, pieces, padded(size))
 
 
 def _encode_coo(tensor: SparseCOOTensor, options: IpcWriteOptions) -> Encoded:
@@ -137,7 +217,6 @@ def _encode_csf(tensor: SparseCSFTensor, options: IpcWriteOptions) -> Encoded:
 
 
 _ENCODERS: dict[Any, Callable[[Any, IpcWriteOptions], Encoded]] = {
-    Tensor: _encode_dense,
     SparseCOOTensor: _encode_coo,
     SparseCSRMatrix: _encode_csx,
     SparseCSCMatrix: _encode_csx,
@@ -153,7 +232,7 @@ def _sparse(tensor: Any, index: tuple[str, dict[str, Any]], parts: list[Part], b
         "sparseIndex": index,
         "data": buffers[-1],
     }
-    return "SparseTensor", header, parts
+    return header, parts
 
 
 def _part(array: NDArray) -> Part:

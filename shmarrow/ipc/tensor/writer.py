@@ -19,9 +19,8 @@ import numpy as np
 
 from shmarrow.buffer import ALIGNMENT, padded
 from shmarrow.errors import InvalidArgument, InvalidType, printable, shown
-from shmarrow.ipc.message.encode import encode_message
 from shmarrow.ipc.options import IpcWriteOptions
-from shmarrow.ipc.tensor.encode import TensorPayload, checked_options, dense_header, encode_tensor, wire_metadata
+from shmarrow.ipc.tensor.encode import TensorPayload, checked_options, dense_message, encode_tensor
 from shmarrow.sources import open_sink
 from shmarrow.sources.sinks import Sink
 from shmarrow.states import CLOSE, CLOSED, FAIL, FAILED, OPEN, NotCopied, StateMachine
@@ -218,13 +217,12 @@ def new_tensor(
         raise InvalidArgument(f"a tensor of shape {dims} takes {size} bytes, more than {MAX_BYTES}")
     names = as_dim_names(dim_names, len(dims))
     strides = row_major(dims if order == "C" else dims[::-1], element.dtype.itemsize)
-    header = dense_header(element, dims, strides if order == "C" else strides[::-1], names, size)
-    own = wire_metadata(element, as_metadata(metadata))
+    own = as_metadata(metadata)
     checked = checked_options(options)
     target = open_sink(sink, overwrite=overwrite, mode=mode, durable=durable)
     try:
-        message = encode_message("Tensor", header, padded(size), own, checked, target.position)
-        target.write([message])
+        ordered = strides if order == "C" else strides[::-1]
+        target.write([dense_message(element, dims, ordered, names, size, own, checked, target.position)])
         room = target.allocate(padded(size))
         array = np.ndarray(dims, element.dtype, room, order=order)
         return TensorWriter(target, array.view(element.numpy_dtype) if element.ml_dtype else array)

@@ -1,0 +1,131 @@
+"""Slots and journals: the bytes of the control file, read and repaired.
+
+Whatever the file says is checked before it is followed: a slot that is not whole is none, and a journal is applied only
+if its checksum is right.
+"""
+
+from __future__ import annotations
+
+import struct
+import time
+import zlib
+from typing import NamedTuple
+
+from shmarrow.store import protocol as p
+
+SEQUENCE = p.HEADER["sequence"][0] >> 3
+FIRST_SLOT = p.SLOTS >> 3
+SLOT_WORDS = p.SLOT_SIZE >> 3
+SETTINGS = p.HEADER["capacity"][0]
+_CRC = struct.Struct("<I")
+_CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+
+
+def clock() -> int:
+    """Nanoseconds since the machine was started, sleep included; nobody can set this clock."""
+    return time.clock_gettime_ns(_CLOCK)
+
+
+class Entry(NamedTuple):
+    """A slot, as it was read; the fields are those of the format."""
+
+    slot: int
+    generation: int
+    hash: int
+    file: int
+    size: int
+    allocated: int
+    published: int
+    expires: int
+    expires_wall: int
+    owner: int
+    sum: int
+    state: int
+    flags: int
+    name: bytes
+
+    @property
+    def expired(self) -> bool:
+        """Whether its time is over."""
+        return self.expires != 0 and self.expires <= clock()
+
+    @property
+    def spilled(self) -> bool:
+        """Whether it lies in the spill directory."""
+        return bool(self.flags & p.SPILLED)
+
+    def pack(self) -> bytes:
+        """The fields that the checksum covers, and the checksum."""
+        fields = p.SLOT_STRUCT.pack(*self[1:13], len(self.name))
+        return fields + zlib.crc32(self.name, zlib.crc32(fields)).to_bytes(4, "little")
+
+
+class Memory(NamedTuple):
+    """The mapped control file, as bytes, as 64-bit words and as 32-bit words."""
+
+    bytes: memoryview
+    words: memoryview
+    ints: memoryview
+    slots: int
+
+
+def bucket_of(name_hash: int, buckets: int) -> int:
+    """The bucket of a hash, among so many buckets."""
+    size = 1 << (buckets - 1).bit_length()
+    bucket = name_hash & (size - 1)
+    return bucket if bucket < buckets else bucket - (size >> 1)
+
+
+def next_of(slot: int) -> int:
+    """Where the link of a slot to the next one is."""
+    return p.SLOTS + slot * p.SLOT_SIZE + p.NEXT
+
+
+def read_slot(data: memoryview, slot: int, name: bytes | None = None) -> Entry | None:
+    """The live object of a slot, if it is whole, and has that name if one is given."""
+    at = p.SLOTS + slot * p.SLOT_SIZE
+    raw = bytes(data[at : at + p.SLOT_SIZE])
+    fields = p.SLOT_STRUCT.unpack_from(raw)
+    length = fields[12]
+    if fields[10] != p.LIVE or not 0 < length <= p.NAME_MAX:
+        return None
+    found = raw[p.NAME : p.NAME + length]
+    if name is not None and found != name:
+        return None
+    if zlib.crc32(found, zlib.crc32(raw[: p.CRC_OFFSET])) != int.from_bytes(
+        raw[p.CRC_OFFSET : p.CRC_OFFSET + 4], "little"
+    ):
+        return None
+    return Entry._make((slot, *fields[:12], found))
+
+
+def replay(memory: Memory) -> None:
+    """Apply the commit that was journaled and not applied, if there is one; called under the lock."""
+    data, words = memory.bytes, memory.words
+    number = words[p.STATE_OFFSET >> 3] + 1
+    area = p.JOURNALS[number & 1]
+    if p.JOURNAL_HEAD.unpack_from(data, area)[0] == number:
+        apply_journal(memory, area)
+    if words[SEQUENCE] & 1:
+        words[SEQUENCE] += 1
+
+
+def apply_journal(memory: Memory, area: int) -> None:
+    """Apply the commit in a journal area, if it is whole."""
+    data, words = memory.bytes, memory.words
+    written, length, checksum = p.JOURNAL_HEAD.unpack_from(data, area)
+    start = area + p.JOURNAL_HEAD.size
+    if length > p.JOURNAL_SIZE - p.JOURNAL_HEAD.size:
+        return
+    payload = bytes(data[start : start + length])
+    if zlib.crc32(payload, zlib.crc32(written.to_bytes(8, "little"))) != checksum:
+        return
+    if not words[SEQUENCE] & 1:
+        words[SEQUENCE] += 1
+    at = 0
+    while at + p.PIECE.size <= length:
+        offset, size, _ = p.PIECE.unpack_from(payload, at)
+        at += p.PIECE.size
+        if offset >= SETTINGS and offset + size <= len(data) and at + size <= length:
+            data[offset : offset + size] = payload[at : at + size]
+        at += size + -size % 8

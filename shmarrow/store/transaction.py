@@ -1,0 +1,291 @@
+"""Changes to the catalog that are made at once: noted, journaled, applied.
+
+Rules kept here:
+
+* a transaction removes one file at most, and its commit fits a journal;
+* what a commit changes is applied in an order in which no reader takes a slot for two objects: its name before its
+  numbers, the numbers before the chains, the counts last.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+import zlib
+from typing import TYPE_CHECKING
+
+from shmarrow.errors import InvalidData, storage_error
+from shmarrow.store import protocol as p
+from shmarrow.store.slots import FIRST_SLOT, SEQUENCE, SLOT_WORDS, Entry, bucket_of, next_of
+
+if TYPE_CHECKING:
+    from shmarrow.store.catalog import Catalog
+
+_SWEPT = 2
+
+
+class Transaction:
+    """Changes to the catalog that are made at once; used under the lock.
+
+    Methods note what is to change; :meth:`commit` does it.
+    """
+
+    def __init__(self, catalog: Catalog) -> None:
+        self.catalog = catalog
+        self.memory = catalog.memory
+        self.state = catalog.state()
+        self._links: dict[int, int] = {}
+        self._pieces: list[tuple[int, bytes]] = []
+        self._excluded: list[int] = []
+
+    def put(self, offset: int, data: bytes) -> None:
+        """Other bytes at a place of the header."""
+        self._pieces.append((offset, data))
+
+    # Chains and lists: an ``at`` is the place of a 32-bit link in the file.
+
+    def _link(self, at: int) -> int:
+        found = self._links.get(at)
+        return self.memory.ints[at >> 2] if found is None else found
+
+    def _head(self, name_hash: int) -> int:
+        return p.SLOTS + bucket_of(name_hash, self.state[p.BUCKETS]) * p.SLOT_SIZE + p.HEAD
+
+    def _chain(self, entry_slot: int, name_hash: int) -> None:
+        head = self._head(name_hash)
+        self._links[next_of(entry_slot)] = self._link(head)
+        self._links[head] = entry_slot + 1
+
+    def _unchain(self, slot: int, name_hash: int) -> None:
+        self._cut(self._head(name_hash), slot)
+
+    def _cut(self, at: int, slot: int) -> None:
+        """Take a slot out of the list whose head is at ``at``."""
+        for _ in range(self.memory.slots + 1):
+            found = self._link(at)
+            if found == slot + 1:
+                self._links[at] = self._link(next_of(slot))
+                return
+            if not 0 < found <= self.memory.slots:
+                break
+            at = next_of(found - 1)
+        raise InvalidData(f"the catalog of {self.catalog.directory.name!r} is damaged: slot {slot} is not in its chain")
+
+    def take_slot(self) -> int:
+        """A slot that is free; the file grows where there is none."""
+        self.sweep(_SWEPT)
+        state = self.state
+        if free := state[p.FREE]:
+            state[p.FREE] = self._link(next_of(free - 1))
+            return free - 1
+        slot = state[p.BUCKETS]
+        if slot == self.memory.slots:
+            self.catalog.grow()
+            self.memory = self.catalog.memory
+            state[p.SLOT_COUNT] = self.memory.slots
+        state[p.BUCKETS] = slot + 1
+        if slot:
+            self._split(slot)
+        return slot
+
+    def _split(self, bucket: int) -> None:
+        """Move what belongs to a new bucket out of the chain of its parent."""
+        bits = bucket.bit_length()
+        mask = (1 << bits) - 1
+        at = p.SLOTS + (bucket ^ (1 << (bits - 1))) * p.SLOT_SIZE + p.HEAD
+        moved = p.SLOTS + bucket * p.SLOT_SIZE + p.HEAD
+        words = self.memory.words
+        steps = 0
+        while found := self._link(at):
+            steps += 1
+            if found > self.memory.slots or steps > self.memory.slots:
+                raise InvalidData(
+                    f"the catalog of {self.catalog.directory.name!r} is damaged: a chain leads to {found}"
+                )
+            following = next_of(found - 1)
+            if words[FIRST_SLOT + (found - 1) * SLOT_WORDS + 1] & mask == bucket:
+                self._links[at] = self._link(following)
+                self._links[following] = self._link(moved)
+                self._links[moved] = found
+            else:
+                at = following
+
+    def sweep(self, limit: int) -> int:
+        """Free removed slots that nobody has attached any more, looking at up to ``limit``; how many were freed."""
+        here = self.state[p.REMOVED]
+        previous: int | None = None
+        freed = 0
+        for _ in range(limit):
+            if not 0 < here <= self.memory.slots:
+                break
+            slot = here - 1
+            following = self._link(next_of(slot))
+            if self.catalog.pins.attached(slot):
+                previous = next_of(slot)
+            else:
+                if previous is None:
+                    self.state[p.REMOVED] = following
+                else:
+                    self._links[previous] = following
+                base = FIRST_SLOT + slot * SLOT_WORDS
+                self.state[p.REMOVED_BYTES] -= min(self.memory.words[base + 4], self.state[p.REMOVED_BYTES])
+                self._free(slot)
+                freed += 1
+            here = following
+        return freed
+
+    def _free(self, slot: int) -> None:
+        self._pieces.append((p.SLOTS + slot * p.SLOT_SIZE, bytes(96)))
+        self._links[next_of(slot)] = self.state[p.FREE]
+        self.state[p.FREE] = slot + 1
+
+    # What happens to objects.
+
+    def reserve(self, name: bytes, nbytes: int) -> int:
+        """A draft: a slot whose bytes are counted while its object is written."""
+        slot = self.take_slot()
+        self.state[p.FILE] += 1
+        draft = Entry(slot, 0, 0, self.state[p.FILE], 0, nbytes, time.time_ns(), 0, 0, 0, 0, p.DRAFT, 0, name)
+        self._write(draft)
+        self.state[p.DRAFT_BYTES] += nbytes
+        return slot
+
+    def enlarge_draft(self, slot: int, name: bytes, file: int, before: int, nbytes: int) -> None:
+        """Have more bytes of a draft counted."""
+        self._write(Entry(slot, 0, 0, file, 0, nbytes, time.time_ns(), 0, 0, 0, 0, p.DRAFT, 0, name))
+        self.state[p.DRAFT_BYTES] += nbytes - before
+
+    def publish_draft(self, nbytes: int) -> None:
+        """A draft becomes an object, which :meth:`insert` counts."""
+        self.state[p.DRAFT_BYTES] -= min(nbytes, self.state[p.DRAFT_BYTES])
+
+    def drop_draft(self, slot: int, nbytes: int) -> None:
+        """Free the slot of a draft."""
+        self.state[p.DRAFT_BYTES] -= min(nbytes, self.state[p.DRAFT_BYTES])
+        self._free(slot)
+
+    def insert(self, entry: Entry, replaced: Entry | None, used: int) -> Entry:
+        """A new object, in the place of another one of its name."""
+        state = self.state
+        if replaced is not None:
+            self.remove(replaced, told=False)
+        state[p.GENERATION] += 1
+        made = entry._replace(generation=state[p.GENERATION], hash=self.catalog.hash(entry.name), state=p.LIVE)
+        self._write(made, used)
+        self._chain(made.slot, made.hash)
+        state[p.OBJECTS] += 1
+        state[p.SPILLED_BYTES if made.spilled else p.BYTES] += made.allocated
+        state[p.PUTS] += 1
+        self._tell(p.PUBLISHED, made)
+        return made
+
+    def remove(self, entry: Entry, told: bool = True, evicted: bool = False) -> None:
+        """An object goes; its file is unlinked by :meth:`commit`. One per transaction."""
+        state = self.state
+        self._unchain(entry.slot, entry.hash)
+        state[p.OBJECTS] -= 1
+        counter = p.SPILLED_BYTES if entry.spilled else p.BYTES
+        state[counter] -= min(entry.allocated, state[counter])
+        state[p.REMOVING] = entry.file
+        if evicted:
+            state[p.EVICTIONS] += 1
+        elif entry.expired:
+            state[p.EXPIRED] += 1
+        # A reader that pins the slot after this was asked would pin the next object there: nobody may until it is done.
+        pins = self.catalog.pins
+        alone = evicted or pins.exclude(entry.slot)
+        if alone and not evicted:
+            self._excluded.append(entry.slot)
+        if not alone or pins.inherited(entry.slot):
+            held = 0 if entry.spilled else entry.allocated
+            gone = Entry(entry.slot, 0, 0, entry.file, entry.size, held, 0, 0, 0, 0, 0, p.GONE, 0, b"")
+            self._pieces.append((p.SLOTS + entry.slot * p.SLOT_SIZE, gone.pack()))
+            self._links[next_of(entry.slot)] = state[p.REMOVED]
+            state[p.REMOVED] = entry.slot + 1
+            state[p.REMOVED_BYTES] += held
+        else:
+            self._free(entry.slot)
+        if told:
+            self._tell(p.DELETED, entry)
+
+    def rename(self, entry: Entry, name: bytes, replaced: Entry | None) -> Entry:
+        """An object gets another name, and with it another generation."""
+        if replaced is not None:
+            self.remove(replaced, told=False)
+        self._unchain(entry.slot, entry.hash)
+        self._tell(p.DELETED, entry)
+        self.state[p.GENERATION] += 1
+        made = entry._replace(generation=self.state[p.GENERATION], hash=self.catalog.hash(name), name=name)
+        self._pieces.append((p.SLOTS + entry.slot * p.SLOT_SIZE, bytes(8)))  # nobody reads it under both names
+        self._write(made)
+        self._chain(made.slot, made.hash)
+        self._tell(p.PUBLISHED, made)
+        return made
+
+    def spill(self, entry: Entry, file: int, allocated: int) -> None:
+        """An object lies in the spill directory from now on, in another file; the one here is unlinked."""
+        state = self.state
+        state[p.BYTES] -= min(entry.allocated, state[p.BYTES])
+        state[p.SPILLED_BYTES] += allocated
+        state[p.SPILLS] += 1
+        state[p.REMOVING] = entry.file
+        self.update(entry._replace(file=file, flags=entry.flags | p.SPILLED, allocated=allocated))
+
+    def update(self, entry: Entry) -> None:
+        """Other numbers for a live object: its flags, or when it expires."""
+        self._pieces.append((p.SLOTS + entry.slot * p.SLOT_SIZE, entry.pack()))
+
+    def _write(self, entry: Entry, used: int | None = None) -> None:
+        at = p.SLOTS + entry.slot * p.SLOT_SIZE
+        self._pieces.append((at + p.NAME, entry.name.ljust(256, b"\0")))
+        fields = entry.pack()
+        self._pieces.append((at, fields if used is None else fields + used.to_bytes(8, "little")))
+
+    def _tell(self, kind: int, entry: Entry) -> None:
+        self.state[p.EVENTS] += 1
+        number = self.state[p.EVENTS]
+        record = p.EVENT_STRUCT.pack(number, entry.generation, kind, len(entry.name)) + entry.name.ljust(264, b"\0")
+        self._pieces.append((p.EVENT_RING + number % p.EVENT_COUNT * p.EVENT_SIZE, record))
+
+    def commit(self) -> None:
+        """Do it: journal, apply, wake those who wait; then unlink what was removed."""
+        try:
+            self._commit()
+        finally:
+            for slot in self._excluded:
+                self.catalog.pins.admit(slot)
+
+    def _commit(self) -> None:
+        catalog, memory, state = self.catalog, self.memory, self.state
+        state[p.HITS] += catalog.hits
+        state[p.MISSES] += catalog.misses
+        catalog.hits = catalog.misses = 0
+        number = state[p.JOURNAL] = state[p.JOURNAL] + 1
+        pieces = self._pieces
+        pieces += [(at, link.to_bytes(4, "little")) for at, link in self._links.items()]
+        pieces.append((p.STATE_OFFSET, p.STATE_STRUCT.pack(*state)))
+        parts = []
+        for offset, piece in pieces:
+            parts += [p.PIECE.pack(offset, len(piece), 0), piece, bytes(-len(piece) % 8)]
+        payload = b"".join(parts)
+        if len(payload) > p.JOURNAL_SIZE - p.JOURNAL_HEAD.size:
+            raise InvalidData(f"the catalog of {catalog.directory.name!r} is damaged: a commit of {len(payload)} bytes")
+        data, words = memory.bytes, memory.words
+        area = p.JOURNALS[number & 1]
+        start = area + p.JOURNAL_HEAD.size
+        data[start : start + len(payload)] = payload
+        checksum = zlib.crc32(payload, zlib.crc32(number.to_bytes(8, "little")))
+        p.JOURNAL_HEAD.pack_into(data, area, number, len(payload), checksum)
+        if catalog.settings.durable:
+            try:
+                os.fdatasync(catalog.control_fd)
+            except OSError as error:
+                data[area : area + 16] = bytes(16)  # or the next who has the lock would do what this call says failed
+                raise storage_error(error, "write the journal of", catalog.directory.name) from None
+        words[SEQUENCE] += 1
+        for offset, piece in pieces:
+            data[offset : offset + len(piece)] = piece
+        words[SEQUENCE] += 1
+        os.pwrite(catalog.pins_fd, state[p.EVENTS].to_bytes(8, "little"), 0)
+        if state[p.REMOVING]:
+            catalog.end_removing()

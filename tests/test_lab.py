@@ -1,0 +1,209 @@
+"""The laboratory does what it says: its faults are real."""
+
+from __future__ import annotations
+
+import os
+import signal
+import stat
+import time
+from collections import deque
+from itertools import repeat
+from pathlib import Path
+
+import lab
+import pytest
+
+
+def test_processes() -> None:
+    assert lab.run("result = a + len(b)", a=1, b=(2, 3)) == 3
+    with lab.child("say(hear() * 2)\nimport time\ntime.sleep(60)") as child:
+        child.say(21)
+        assert child.hear() == 42
+        assert os.path.exists(f"/proc/{child.pid}")
+        child.kill()
+        assert child.wait() == -signal.SIGKILL
+    with lab.child("import time; time.sleep(60)") as child:
+        pid = child.pid
+        with pytest.raises(lab.Failed, match=r"no answer within 0\.01 s"):
+            child.hear(0.01)
+    assert not os.path.exists(f"/proc/{pid}")
+    with pytest.raises(lab.Failed, match=r"line 2, in <module>\n +1 // 0\n(?s:.*)ZeroDivisionError"):
+        lab.run("x = 1\n1 // 0")
+    with pytest.raises(lab.Failed, match="ended with 3 before"):
+        lab.run("import os; os._exit(3)")
+    with pytest.raises(lab.Failed, match=r"Too many open files"):
+        lab.run("import os\nfor _ in range(40): os.open('/', os.O_RDONLY)", limits={"NOFILE": 40})
+
+
+def test_other_users() -> None:
+    with lab.shared_folder(0o750, gid=1234) as folder:
+        (folder / "a").write_bytes(b"x")
+        code = """
+        import os, shmarrow as sa
+        os.umask(0o022)
+        try:
+            seen = os.listdir(folder)
+        except PermissionError:
+            seen = None
+        who = os.getresuid(), os.getresgid(), os.getgroups()
+        result = seen, who, sa.record_batch({"x": [1]}).to_pydict()
+        """
+        batch = {"x": [1]}
+        assert lab.as_user(code, folder=str(folder)) == (None, ((65534,) * 3, (65534,) * 3, []), batch)
+        assert lab.as_user(code, 1001, 1234, folder=str(folder)) == (["a"], ((1001,) * 3, (1234,) * 3, []), batch)
+        assert lab.as_user(code, 1001, groups=[1234], folder=str(folder))[:2] == (
+            ["a"], ((1001,) * 3, (1001,) * 3, [1234])
+        )  # fmt: skip
+        folder.chmod(0o777)
+        lab.as_user("open(path, 'x').close()", 1001, path=f"{folder}/b")
+        found = os.stat(folder / "b")
+        assert (found.st_uid, found.st_gid, stat.S_IMODE(found.st_mode)) == (1001, 1001, 0o644)
+    assert not folder.exists()
+
+
+def test_small_file_systems(tmp_path: Path) -> None:
+    def fill(path: Path) -> int:
+        with open(path, "wb", 0) as file, pytest.raises(OSError, match="No space left on device"):
+            deque(map(file.write, repeat(bytes(1 << 10), 5 << 10)))
+        return path.stat().st_size
+
+    with lab.small_tmpfs(tmp_path / "tmpfs", 1 << 20) as folder:
+        assert fill(folder / "x") == 1 << 20
+    with lab.disk(tmp_path / "disk", 4 << 20) as disk:
+        assert 2 << 20 < fill(disk.path / "x") < 4 << 20  # the rest is the file system's
+    assert sorted(os.listdir(tmp_path)) == ["disk", "tmpfs"]
+    assert str(tmp_path) not in Path("/proc/mounts").read_text(encoding="ascii")
+
+
+def test_huge_pages(tmp_path: Path) -> None:
+    with lab.small_tmpfs(tmp_path / "t", 8 << 20, huge=True) as folder:
+        (folder / "x").write_bytes(b"x")
+        assert (folder / "x").stat().st_blocks * 512 == 2 << 20
+
+
+def test_power_cut(tmp_path: Path) -> None:
+    """What was synced is there, and what was not is not; unless another process called ``sync`` in that moment."""
+    found = []
+    for attempt in range(3):
+        with lab.disk(tmp_path / f"disk-{attempt}", 16 << 20) as disk:
+            synced(disk.path / "old", b"old" * 1000)
+            synced(disk.path / "kept", b"kept" * 1000)
+            (disk.path / "old").unlink()
+            (disk.path / "lost").write_bytes(b"lost" * 1000)
+            with lab.child(WRITER, path=f"{disk.path}/log") as child:
+                said = [child.hear() for _ in range(20)]
+                said += child.heard()
+                after = disk.cut()
+                with pytest.raises(lab.Failed, match="Input/output error"):
+                    deque(iter(child.hear, None))
+            with pytest.raises(OSError, match="Input/output error"):
+                (disk.path / "more").write_bytes(b"")
+            assert (after.path / "kept").read_bytes() == b"kept" * 1000
+            assert (after.path / "log").read_text().split()[: len(said)] == [str(number) for number in said]
+            assert not (after.path / "old").exists()  # the later syncs of other files took its removal along
+            lost = (after.path / "lost").stat().st_size
+            synced(after.path / "more", b"more")
+            (after.path / "late").write_bytes(b"late")
+            again = after.cut()
+            assert (again.path / "more").read_bytes() == b"more"
+            found.append((lost, (again.path / "late").exists()))
+    # The syncs of other files took the name of a new one along, but not its bytes, which had no blocks yet.
+    assert (0, False) in found
+    assert os.listdir(tmp_path / "disk-0") == []
+    assert len(os.listdir(tmp_path)) == 9  # folders, and no image
+
+
+def synced(path: Path, data: bytes) -> None:
+    with open(path, "wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+WRITER = """
+import itertools, os
+with open(path, "w") as file:
+    for number in itertools.count():
+        file.write(f"{number}\\n")
+        file.flush()
+        os.fsync(file.fileno())
+        say(number)
+"""
+
+
+def test_memory_cgroup(tmp_path: Path) -> None:
+    code = "import numpy as np\nsay(1)\nresult = int(np.ones(n, 'u1').sum())"
+    with lab.memory_cgroup(32 << 20) as cgroup:
+        with lab.child(code, cgroup=cgroup, n=1 << 20) as child:
+            assert (child.hear(), child.result(), child.wait()) == (1, 1 << 20, 0)
+        assert cgroup.killed == 0
+        with lab.child(code, cgroup=cgroup, n=64 << 20) as child:
+            assert (child.hear(), child.wait()) == (1, -signal.SIGKILL)
+        assert cgroup.killed == 1
+    assert not cgroup.path.exists()
+
+
+def test_clocks() -> None:
+    with lab.wall_clock() as clock:
+        with lab.child("import time\nwhile hear(): say((time.time_ns(), time.monotonic_ns()))") as child:
+            jumps = []
+            for back in (0, 3600, -7200):
+                clock.set_back(back)
+                child.say(True)
+                wall, steady = child.hear()
+                jumps.append(round((wall - time.time_ns()) / 1e9))
+                assert abs(steady - time.monotonic_ns()) < 10**9
+        assert jumps == [0, -3600, 3600]
+    assert abs(lab.run("import time; result = time.time()") - time.time()) < 1
+    code = "import time; result = time.clock_gettime(time.CLOCK_BOOTTIME), time.monotonic(), time.time()"
+    boottime, monotonic, wall = lab.run(code, boottime=86400, monotonic=5000)
+    assert 86399 < boottime - time.clock_gettime(time.CLOCK_BOOTTIME) < 86400.5
+    assert 4999 < monotonic - time.monotonic() < 5000.5
+    assert abs(wall - time.time()) < 1
+
+
+def test_another_boot() -> None:
+    own = Path("/proc/sys/kernel/random/boot_id").read_text()
+    other = "6ba7b810-9dad-11d1-80b4-00c04fd430c8"
+    code = """
+    import os, shmarrow.segment.host as host, subprocess
+    result = host.boot_id(), subprocess.run(["cat", host.BOOT_ID], capture_output=True, text=True).stdout
+    """
+    assert lab.run(code, boot_id=other) == (other, f"{other}\n")
+    assert lab.run(code) == (own.strip(), own) != (other, f"{other}\n")
+
+
+def test_crash_points() -> None:
+    with lab.shared_folder() as folder:
+        module = folder / "steps" / "three.py"
+        module.parent.mkdir()
+        module.write_text(
+            "def step(path):\n"
+            "    open(path + '/a', 'x').close()\n"
+            "    for name in 'bc':\n"
+            "        open(path + '/' + name, 'x').close()\n"
+        )
+        names = {"folder": str(folder)}
+        prepare = "import os, shutil; shutil.rmtree(folder + '/f', True); os.mkdir(folder + '/f')"
+        act = "import sys; sys.path.append(folder + '/steps'); import three; three.step(folder + '/f')"
+        check = "import os; open(folder + '/seen', 'a').write(''.join(sorted(os.listdir(folder + '/f'))) + '|')"
+        points = lab.crash_points(prepare, act, check, under="/steps/three", **names)
+        assert [point.rpartition(":")[2] for point in points] == ["1", "2", "3", "4", "3", "4", "3"]
+        assert (folder / "seen").read_text() == "||a|a|ab|ab|abc|abc|"
+        assert len(lab.crash_points(prepare, act, check, under="/steps/three", first=1, step=3, **names)) == 2
+        with pytest.raises(lab.Failed, match=r"killed at .*three\.py:2, point 1:\n(?s:.*)AssertionError: here"):
+            lab.crash_points(prepare, act, "assert not point.endswith(':2'), 'here'", under="/steps/three", **names)
+
+
+def test_processes_end_with_the_test_process() -> None:
+    code = """
+    import os, signal, time
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    say(os.getpid())
+    time.sleep(60)
+    """
+    with lab.child(code, uid=lab.NOBODY) as child:  # becoming another user undoes what ends it
+        assert child.hear() == child.pid
+        lab.stop()
+        with pytest.raises(lab.Failed, match="ended with -9 before it answered"):
+            child.hear(5)
