@@ -66,7 +66,7 @@ def number(text: str) -> int:
 )
 def test_the_tables_of_the_page_are_those_of_the_code(title: str, table: str, size: int) -> None:
     found = fields(title)
-    assert list(found.items()) == list(getattr(protocol, table).items())
+    assert found == getattr(protocol, table)
     end = 0
     for name, (offset, form) in sorted(found.items(), key=lambda item: item[1]):
         assert offset >= end, f"{name} overlaps the field before it"
