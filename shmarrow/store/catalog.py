@@ -19,7 +19,8 @@ import threading
 import time
 from collections import deque
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, suppress
+from types import TracebackType
 from typing import Any
 
 import numpy as np
@@ -81,6 +82,8 @@ class Catalog:
         What this process has attached.
     lock : CommitLock
         Taken through :meth:`locked`.
+    excluded : list of int
+        Slots that nobody may pin before the lock is released.
     """
 
     def __init__(self, directory: Directory) -> None:
@@ -97,12 +100,15 @@ class Catalog:
             raise
         self.pins = Pins(self.pins_fd)
         self.lock = CommitLock(self.commit_fd, directory.name)
-        self.owner = 0
+        self.users = self.owner = 0
         self.hits = self.misses = 0
         self.drafts: set[int] = set()
         self.victims: deque[Any] = deque()
         self.volatile = directory.path.startswith(SHM_DIRECTORY + "/")
-        if self.writable and bytes(self.memory.bytes[_BOOT : _BOOT + 16]) != this_boot():
+        self.excluded: list[int] = []
+        self._held = _Held(self)
+        self._of_this_boot = bytes(self.memory.bytes[_BOOT : _BOOT + 16]) == this_boot()
+        if self.writable and not self._of_this_boot:
             with self.locked():
                 pass
 
@@ -152,6 +158,7 @@ class Catalog:
         """Called in a forked child."""
         self.owner = self.hits = self.misses = 0
         self.drafts.clear()
+        self.excluded.clear()
         self.lock.after_fork()
         self.pins.after_fork()
 
@@ -159,7 +166,7 @@ class Catalog:
 
     def hash(self, name: bytes) -> int:
         """The hash of a name."""
-        return int.from_bytes(name, "big") % self.modulus
+        return int.from_bytes(name, "big") * p.HASH_FACTOR % self.modulus
 
     def find(self, name: bytes) -> Entry | None:
         """The live object of a name, also one that has expired; None if there is none. Takes no lock."""
@@ -186,7 +193,7 @@ class Catalog:
         buckets = memory.words[_BUCKET_WORD]
         if not buckets:
             return None
-        wanted = int.from_bytes(name, "big") % self.modulus
+        wanted = self.hash(name)
         slot = ints[(p.SLOTS + bucket_of(wanted, buckets) * p.SLOT_SIZE + p.HEAD) >> 2]
         left = memory.slots
         while 0 < slot <= memory.slots and left:
@@ -221,6 +228,11 @@ class Catalog:
     def used(self, slot: int) -> int:
         """When an object was used, by the clock of :meth:`mark_used`."""
         return int(self.memory.words[FIRST_SLOT + slot * SLOT_WORDS + _USED])
+
+    @property
+    def exists(self) -> bool:
+        """Whether the store was not destroyed."""
+        return os.fstat(self.control_fd).st_nlink > 0
 
     @property
     def evicts(self) -> bool:
@@ -263,30 +275,30 @@ class Catalog:
 
     # --- changing -------------------------------------------------------------------------------------------------
 
-    @contextmanager
-    def locked(self) -> Iterator[None]:
+    def locked(self) -> AbstractContextManager[None]:
         """Hold the commit lock; what a killed process left is repaired first."""
         if not self.writable:
             raise StorageError(
                 errno.EACCES, f"cannot change the store {self.directory.name!r}: this process may only read it"
             )
-        with self.lock:
-            self._repair()
-            yield
+        return self._held
 
     def _repair(self) -> None:
         if not os.fstat(self.control_fd).st_nlink:
             raise StorageError(errno.ESTALE, f"the store {self.directory.name!r} was destroyed; open it again")
-        if self.memory.words[_SLOT_WORD] > self.memory.slots:
-            self.memory = self._map()
         memory = self.memory
         words = memory.words
-        replay(memory)
-        if bytes(memory.bytes[_BOOT : _BOOT + 16]) != this_boot():
-            from shmarrow.store.rebuild import rebuild
+        if words[_SLOT_WORD] > memory.slots:
+            memory = self.memory = self._map()
+            words = memory.words
+        if replay(memory):  # its writer did not get to wake those who wait
+            self.wake(words[p.STATE_OFFSET // 8 + p.EVENTS])
+        if not self._of_this_boot:
+            if bytes(memory.bytes[_BOOT : _BOOT + 16]) != this_boot():
+                from shmarrow.store.rebuild import rebuild
 
-            rebuild(self)
-            return
+                rebuild(self)
+            self._of_this_boot = True
         if adding := words[_ADDING_WORD]:
             slot = words[_ADDING_SLOT_WORD] - 1
             found = read_slot(memory.bytes, slot) if 0 <= slot < memory.slots else None
@@ -294,6 +306,10 @@ class Catalog:
                 self._unlink(adding)
             words[_ADDING_WORD] = 0
         self.end_removing()
+
+    def wake(self, events: int) -> None:
+        """Wake those who wait for an event; told how many there were."""
+        os.pwrite(self.pins_fd, events.to_bytes(8, "little"), 0)
 
     def begin_adding(self, slot: int, file: int) -> None:
         """Note that a file is about to be linked, so that it is removed if this process does not get to commit it."""
@@ -398,49 +414,73 @@ class Catalog:
         self._read_settings()
 
 
+class _Held:
+    """The commit lock, held for the length of a block; used again and again, as its state is that of the lock."""
+
+    __slots__ = ("_catalog",)
+
+    def __init__(self, catalog: Catalog) -> None:
+        self._catalog = catalog
+
+    def __enter__(self) -> None:
+        catalog = self._catalog
+        catalog.lock.__enter__()
+        try:
+            catalog._repair()
+        except BaseException:
+            self.__exit__(None, None, None)
+            raise
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        catalog = self._catalog
+        try:
+            while catalog.excluded:
+                catalog.pins.admit(catalog.excluded.pop())
+        finally:
+            catalog.lock.__exit__(kind, error, trace)
+
+
 # --- the stores that this process has open --------------------------------------------------------------------------
 
-_open: dict[tuple[int, int], Catalog] = {}
-_users: dict[int, int] = {}
+_open: list[Catalog] = []
 _mutex = threading.RLock()
 
 
 def open_catalog(where: Location, want: Wanted, trust: bool, create: bool) -> Catalog:
     """The catalog of a store; Store objects of one directory share one, as closing a second would drop its locks."""
-    directory = open_directory(where, want, trust, create)
     with _mutex:
         _retire()
-        catalog = _open.get(directory.key)
+        directory = open_directory(where, want, trust, create)
         try:
-            if catalog is None or not os.fstat(catalog.control_fd).st_nlink:
-                catalog = Catalog(directory)
-            else:
-                os.close(directory.fd)
-            check_trust(catalog.directory, catalog.settings)
+            found = [each for each in _open if each.directory.key == directory.key and each.exists]
+            catalog = found[0] if found else Catalog(directory)
+            check_trust(directory, catalog.settings)
             catalog.reload(want)
         except BaseException:
-            if catalog is None or catalog.directory is not directory:
-                with suppress(OSError):
-                    os.close(directory.fd)
+            os.close(directory.fd)
             raise
-        _open[directory.key] = catalog
-        _users[id(catalog)] = _users.get(id(catalog), 0) + 1
+        if found:
+            os.close(directory.fd)
+        else:
+            _open.append(catalog)
+        catalog.users += 1
         return catalog
 
 
 def close_catalog(catalog: Catalog) -> None:
     """One Store object less uses it."""
     with _mutex:
-        _users[id(catalog)] = _users.get(id(catalog), 1) - 1
+        catalog.users -= 1
         _retire()
 
 
 def _retire() -> None:
     """Close the catalogs that no Store object and no array needs, and whose objects this process does not own."""
-    for key, catalog in list(_open.items()):
-        if _users.get(id(catalog), 0) < 1 and not catalog.pins and not catalog.owner:
-            del _open[key]
-            _users.pop(id(catalog), None)
+    for catalog in _open.copy():
+        if not (catalog.users or catalog.pins or catalog.owner):
+            _open.remove(catalog)
             catalog.close()
             os.close(catalog.directory.fd)
 
@@ -448,7 +488,7 @@ def _retire() -> None:
 def _after_fork() -> None:
     global _mutex
     _mutex = threading.RLock()
-    for catalog in list(_open.values()):
+    for catalog in _open:
         catalog.after_fork()
 
 

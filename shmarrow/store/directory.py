@@ -17,6 +17,7 @@ import random
 import stat
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import cache
 from typing import NamedTuple
 from uuid import UUID, uuid5
 
@@ -164,6 +165,7 @@ class Directory:
         os.fsync(self.fd)
 
 
+@cache
 def this_boot() -> bytes:
     """The id of this boot of the host, 16 bytes."""
     found = boot_id()

@@ -131,6 +131,9 @@ SLOT_STRUCT = struct.Struct("<QQQQQQQQQQIII")
 """A slot up to ``name_length``: what its CRC covers, followed by the name."""
 CRC_OFFSET, USED, HEAD, NEXT, NAME = (SLOT[field][0] for field in ("crc", "used", "head", "next", "name"))
 NAME_MAX = 255
+HASH_FACTOR = 0x9E3779B97F4A7C15
+"""A name's bytes as a big-endian number are multiplied by this before the modulus is taken: the low bits of the hash
+choose the bucket, and names that end in numbers would share theirs."""
 SLOT_DTYPE = np.dtype(
     {
         "names": list(SLOT),

@@ -131,7 +131,8 @@ class Publication:
         size = sum(map(len, pieces))
         while True:
             try:
-                pwrite_all(fd, list(pieces), 0)
+                if len(pieces) > 64 or size > 1 << 20 or os.pwritev(fd, pieces, 0) != size:
+                    pwrite_all(fd, list(pieces), 0)
                 return
             except OSError as error:
                 if error.errno not in (errno.ENOSPC, errno.EDQUOT):

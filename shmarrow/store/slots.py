@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from shmarrow.store import protocol as p
 
+_JOURNAL = p.STATE_OFFSET >> 3
 SEQUENCE = p.HEADER["sequence"][0] >> 3
 FIRST_SLOT = p.SLOTS >> 3
 SLOT_WORDS = p.SLOT_SIZE >> 3
@@ -99,15 +100,16 @@ def read_slot(data: memoryview, slot: int, name: bytes | None = None) -> Entry |
     return Entry._make((slot, *fields[:12], found))
 
 
-def replay(memory: Memory) -> None:
+def replay(memory: Memory) -> bool:
     """Apply the commit that was journaled and not applied, if there is one; called under the lock."""
-    data, words = memory.bytes, memory.words
-    number = words[p.STATE_OFFSET >> 3] + 1
+    words = memory.words
+    number = words[_JOURNAL] + 1
     area = p.JOURNALS[number & 1]
-    if p.JOURNAL_HEAD.unpack_from(data, area)[0] == number:
+    if words[area >> 3] == number:
         apply_journal(memory, area)
     if words[SEQUENCE] & 1:
         words[SEQUENCE] += 1
+    return bool(words[_JOURNAL] == number)
 
 
 def apply_journal(memory: Memory, area: int) -> None:

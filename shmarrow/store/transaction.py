@@ -10,6 +10,7 @@ Rules kept here:
 from __future__ import annotations
 
 import os
+import struct
 import time
 import zlib
 from typing import TYPE_CHECKING
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from shmarrow.store.catalog import Catalog
 
 _SWEPT = 2
+_LINK = struct.Struct("<I")
+_PADDING = [bytes(-size % 8) for size in range(8)]
 
 
 class Transaction:
@@ -36,7 +39,6 @@ class Transaction:
         self.state = catalog.state()
         self._links: dict[int, int] = {}
         self._pieces: list[tuple[int, bytes]] = []
-        self._excluded: list[int] = []
 
     def put(self, offset: int, data: bytes) -> None:
         """Other bytes at a place of the header."""
@@ -170,7 +172,8 @@ class Transaction:
         if replaced is not None:
             self.remove(replaced, told=False)
         state[p.GENERATION] += 1
-        made = entry._replace(generation=state[p.GENERATION], hash=self.catalog.hash(entry.name), state=p.LIVE)
+        slot, _, _, *numbers, _, flags, name = entry
+        made = Entry._make((slot, state[p.GENERATION], self.catalog.hash(name), *numbers, p.LIVE, flags, name))
         self._write(made, used)
         self._chain(made.slot, made.hash)
         state[p.OBJECTS] += 1
@@ -195,7 +198,7 @@ class Transaction:
         pins = self.catalog.pins
         alone = evicted or pins.exclude(entry.slot)
         if alone and not evicted:
-            self._excluded.append(entry.slot)
+            self.catalog.excluded.append(entry.slot)
         if not alone or pins.inherited(entry.slot):
             held = 0 if entry.spilled else entry.allocated
             gone = Entry(entry.slot, 0, 0, entry.file, entry.size, held, 0, 0, 0, 0, 0, p.GONE, 0, b"")
@@ -249,24 +252,19 @@ class Transaction:
 
     def commit(self) -> None:
         """Do it: journal, apply, wake those who wait; then unlink what was removed."""
-        try:
-            self._commit()
-        finally:
-            for slot in self._excluded:
-                self.catalog.pins.admit(slot)
-
-    def _commit(self) -> None:
         catalog, memory, state = self.catalog, self.memory, self.state
         state[p.HITS] += catalog.hits
         state[p.MISSES] += catalog.misses
         catalog.hits = catalog.misses = 0
         number = state[p.JOURNAL] = state[p.JOURNAL] + 1
         pieces = self._pieces
-        pieces += [(at, link.to_bytes(4, "little")) for at, link in self._links.items()]
+        for at, link in self._links.items():
+            pieces.append((at, _LINK.pack(link)))
         pieces.append((p.STATE_OFFSET, p.STATE_STRUCT.pack(*state)))
-        parts = []
+        parts: list[bytes] = []
         for offset, piece in pieces:
-            parts += [p.PIECE.pack(offset, len(piece), 0), piece, bytes(-len(piece) % 8)]
+            size = len(piece)
+            parts += p.PIECE.pack(offset, size, 0), piece, _PADDING[size & 7]
         payload = b"".join(parts)
         if len(payload) > p.JOURNAL_SIZE - p.JOURNAL_HEAD.size:
             raise InvalidData(f"the catalog of {catalog.directory.name!r} is damaged: a commit of {len(payload)} bytes")
@@ -286,6 +284,6 @@ class Transaction:
         for offset, piece in pieces:
             data[offset : offset + len(piece)] = piece
         words[SEQUENCE] += 1
-        os.pwrite(catalog.pins_fd, state[p.EVENTS].to_bytes(8, "little"), 0)
+        catalog.wake(state[p.EVENTS])
         if state[p.REMOVING]:
             catalog.end_removing()

@@ -78,7 +78,7 @@ static u32 slot_crc(const struct slot *s) { return crc32(crc32(0, s, 92), s->nam
 static u64 hash(const char *name) {
     u64 r = 0;
     for (; *name; name++) r = ((unsigned __int128)r * 256 + (u8)*name) % c->modulus;
-    return r;
+    return (unsigned __int128)r * 0x9E3779B97F4A7C15u % c->modulus;
 }
 static u64 bucket(u64 h) {
     u64 power = 1;
