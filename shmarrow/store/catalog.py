@@ -100,7 +100,7 @@ class Catalog:
             raise
         self.pins = Pins(self.pins_fd)
         self.lock = CommitLock(self.commit_fd, directory.name)
-        self.owner = 0
+        self.users = self.owner = 0
         self.hits = self.misses = 0
         self.drafts: set[int] = set()
         self.victims: deque[Any] = deque()
@@ -228,6 +228,11 @@ class Catalog:
     def used(self, slot: int) -> int:
         """When an object was used, by the clock of :meth:`mark_used`."""
         return int(self.memory.words[FIRST_SLOT + slot * SLOT_WORDS + _USED])
+
+    @property
+    def exists(self) -> bool:
+        """Whether the store was not destroyed."""
+        return os.fstat(self.control_fd).st_nlink > 0
 
     @property
     def evicts(self) -> bool:
@@ -439,47 +444,43 @@ class _Held:
 
 # --- the stores that this process has open --------------------------------------------------------------------------
 
-_open: dict[tuple[int, int], Catalog] = {}
-_users: dict[int, int] = {}
+_open: list[Catalog] = []
 _mutex = threading.RLock()
 
 
 def open_catalog(where: Location, want: Wanted, trust: bool, create: bool) -> Catalog:
     """The catalog of a store; Store objects of one directory share one, as closing a second would drop its locks."""
-    directory = open_directory(where, want, trust, create)
     with _mutex:
         _retire()
-        catalog = _open.get(directory.key)
+        directory = open_directory(where, want, trust, create)
         try:
-            if catalog is None or not os.fstat(catalog.control_fd).st_nlink:
-                catalog = Catalog(directory)
-            else:
-                os.close(directory.fd)
-            check_trust(catalog.directory, catalog.settings)
+            found = [each for each in _open if each.directory.key == directory.key and each.exists]
+            catalog = found[0] if found else Catalog(directory)
+            check_trust(directory, catalog.settings)
             catalog.reload(want)
         except BaseException:
-            if catalog is None or catalog.directory is not directory:
-                with suppress(OSError):
-                    os.close(directory.fd)
+            os.close(directory.fd)
             raise
-        _open[directory.key] = catalog
-        _users[id(catalog)] = _users.get(id(catalog), 0) + 1
+        if found:
+            os.close(directory.fd)
+        else:
+            _open.append(catalog)
+        catalog.users += 1
         return catalog
 
 
 def close_catalog(catalog: Catalog) -> None:
     """One Store object less uses it."""
     with _mutex:
-        _users[id(catalog)] = _users.get(id(catalog), 1) - 1
+        catalog.users -= 1
         _retire()
 
 
 def _retire() -> None:
     """Close the catalogs that no Store object and no array needs, and whose objects this process does not own."""
-    for key, catalog in list(_open.items()):
-        if _users.get(id(catalog), 0) < 1 and not catalog.pins and not catalog.owner:
-            del _open[key]
-            _users.pop(id(catalog), None)
+    for catalog in _open.copy():
+        if not (catalog.users or catalog.pins or catalog.owner):
+            _open.remove(catalog)
             catalog.close()
             os.close(catalog.directory.fd)
 
@@ -487,7 +488,7 @@ def _retire() -> None:
 def _after_fork() -> None:
     global _mutex
     _mutex = threading.RLock()
-    for catalog in list(_open.values()):
+    for catalog in _open:
         catalog.after_fork()
 
 
