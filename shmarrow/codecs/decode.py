@@ -9,6 +9,7 @@ Rules kept here:
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -24,7 +25,7 @@ from shmarrow.ipc.message.decode import Message
 from shmarrow.ipc.message.framing import read_prefix
 from shmarrow.ipc.stream.reader import MappedStreamReader
 from shmarrow.ipc.tensor.bundle import BUNDLE_KEY, load_tensors
-from shmarrow.ipc.tensor.decode import DenseHeader, SparseHeader, read_header
+from shmarrow.ipc.tensor.decode import DenseHeader, SparseHeader, known_header, read_header
 from shmarrow.ipc.tensor.reader import read_tensor
 from shmarrow.segment import Segment
 from shmarrow.sources import open_source
@@ -35,6 +36,8 @@ from shmarrow.types import DataType, DateType, Metadata, Schema
 if TYPE_CHECKING:
     import numpy.typing as npt
 
+_PREFIX = struct.Struct("<Ii")
+_CONTINUATION = 0xFFFFFFFF
 _TRUSTING = as_limits(DEFAULT_LIMITS, True)
 
 
@@ -83,6 +86,11 @@ def decode(segment: Segment, trusted: bool = False) -> Stored:
         If the bytes are none of Arrow's, or break the format.
     """
     data = segment.data
+    start, size = _PREFIX.unpack_from(data.data) if len(data) >= _PREFIX.size else (0, 0)
+    if start == _CONTINUATION:
+        end = _PREFIX.size + size
+        header = known_header(data[_PREFIX.size : end].tobytes())  # small ones only
+        return _message(segment, trusted) if header is None else _of_tensor(segment, header, end)
     if data.data[: len(MAGIC)] != MAGIC:
         return _message(segment, trusted)
     limits = _TRUSTING if trusted is True else as_limits(DEFAULT_LIMITS, trusted)
@@ -181,31 +189,42 @@ def _message(segment: Segment, trusted: bool) -> Stored:
         limits = as_limits(DEFAULT_LIMITS, trusted)
         table = MappedStreamReader(open_source(segment), limits).read_all()
         return _taken(table.schema, table.batches, _first_metadata(table.batches))
-    if not isinstance(header, DenseHeader) or header.body_length > segment.size - start:
-        return read_tensor(segment)
-    kind = _tensor_kind(header)
-    if kind == "tensor":
-        return header.over(segment.data[start:])
-    array = np.ndarray(header.shape, header.dtype, segment.data, start + header.offset, header.strides)
+    return _of_tensor(segment, header, start) if isinstance(header, DenseHeader) else read_tensor(segment)
+
+
+def _of_tensor(segment: Segment, header: DenseHeader, start: int) -> Stored:
+    """The value over the body of a dense tensor, which begins at ``start``."""
+    data = segment.data
+    if header.body_length > len(data) - start:
+        return read_tensor(segment)  # which says what is missing
+    make = _MAKE[_tensor_kind(header)] if header.metadata else None
+    if make is None:
+        return header.over(data[start:])
+    array = np.ndarray(header.shape, header.dtype, data, start + header.offset, header.strides)
     if header.element.ml_dtype is not None:
         array = array.view(header.element.numpy_dtype)
-    elif isinstance(header.element.type, DateType):  # numpy's days have 64 bits, those of a tensor 32
+    elif isinstance(header.element.type, DateType):  # numpy has days of 64 bits, a tensor of 32
         array = array.astype("M8[D]")
-    made: Stored = _MAKE[kind](array)
+    made: Stored = make(array)
     return made
 
 
 def _tensor_kind(tensor: Any) -> str:
     """The kind that the metadata of a dense tensor, or its header, say, where it fits; else that of a tensor."""
-    kind = tensor.metadata.get(KIND, b"").decode("ascii", "replace") if tensor.metadata else ""
-    if kind in BYTES and not (tensor.dtype == np.uint8 and len(tensor.shape) == 1):
-        return "tensor"
-    return kind if kind in _MAKE else "tensor"
+    kind = _TENSORS.get(tensor.metadata.get(KIND), "tensor") if tensor.metadata else "tensor"
+    fits = kind not in BYTES or (tensor.dtype == np.uint8 and len(tensor.shape) == 1)
+    return kind if fits else "tensor"
 
 
 def _as_it_is(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
     return array
 
 
-_MAKE: dict[str, Callable[[Any], Any]] = {"ndarray": _as_it_is, "memoryview": memoryview, **BYTES}
-"""By the kinds of tensors that are marked, what makes the value of an ndarray."""
+_MAKE: dict[str, Callable[[Any], Any] | None] = {
+    "tensor": None,
+    "ndarray": _as_it_is,
+    "memoryview": memoryview,
+    **BYTES,
+}
+"""By the kinds of dense tensors, what makes the value of an ndarray."""
+_TENSORS: dict[bytes | None, str] = {kind.encode(): kind for kind in _MAKE}

@@ -123,6 +123,10 @@ _MAX_HEADERS = 1024
 _MAX_CACHED_BYTES = 1024
 
 
+known_header: Callable[[bytes], DenseHeader | None] = _HEADERS.get
+"""The header of a dense tensor that was read before with the default limits, from the bytes of its metadata."""
+
+
 def read_header(metadata: Bytes, where: str, limits: Limits) -> DenseHeader | SparseHeader | Message:
     """The header of a tensor from the metadata of its message; of any other message the message itself."""
     key = metadata.tobytes() if len(metadata) <= _MAX_CACHED_BYTES and limits is DEFAULT_LIMITS else b""
