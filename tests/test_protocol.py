@@ -101,7 +101,8 @@ def test_the_numbers_of_the_page_are_those_of_the_code() -> None:
         )
     }
     header = {row[2]: row[3] for row in rows(section("Header"))}
-    assert (header["magic"], header["version"]) == (f"`{protocol.MAGIC.decode()}`", str(protocol.VERSION))
+    assert header["magic"].startswith(f"`{protocol.MAGIC.decode()}`")
+    assert header["version"] == str(protocol.VERSION)
     assert (header["slot_size"], header["slots_offset"]) == (str(protocol.SLOT_SIZE), str(protocol.SLOTS))
     locks = {(row[0].strip("`"), row[1]): row[2] for row in rows(section("Locks")) if row[1] != "slot"}
     bytes_locked = {(file, number(byte.split(" ")[0])) for file, byte in locks}
