@@ -96,7 +96,8 @@ def _kept(catalog: Catalog, state: list[int], here: _Files, there: _Files | None
         if size != entry.size:
             continue
         expires = max(entry.expires_wall + behind, 1) if entry.expires else 0
-        entry = entry._replace(allocated=allocated, expires=expires, hash=catalog.hash(entry.name))
+        flags = entry.flags if entry.flags & p.SYNCED else entry.flags | p.UNCHECKED
+        entry = entry._replace(allocated=allocated, expires=expires, flags=flags, hash=catalog.hash(entry.name))
         others = [one for one in (names.get(entry.name), numbers.get(entry.file)) if one is not None]
         if all(one.generation < entry.generation for one in others):
             for one in others:
