@@ -353,6 +353,40 @@ def test_a_damaged_file_is_an_error_also_where_others_like_it_are_known(save: Sa
             decode(save(Raw(damaged)))
 
 
+def test_what_is_remembered_changes_nothing(save: Save, tmp_path: Path) -> None:
+    """Each byte of an object is changed: the outcome is that of a process that has read nothing before."""
+    (tmp_path / "any").touch(0o600)
+    status = (tmp_path / "any").stat()
+
+    def outcome(data: np.ndarray[Any, Any]) -> str:
+        try:
+            back = decode(segment.Segment("changed", str(tmp_path / "any"), data, status))
+            if isinstance(back, (np.ndarray, sa.Tensor)):
+                return f"{type(back)} {back.dtype} {back.shape} {np.asarray(back).tolist()}"
+            assert isinstance(back, (sa.RecordBatch, sa.Table))
+            return f"{type(back)} {back.schema} {back.schema.metadata} {back.to_pydict()}"
+        except sa.ShmarrowError as error:
+            return str(type(error))
+
+    def forget() -> None:
+        for each in (known_forms._FORMS, known_forms._PLACES, known_forms._HEADERS, tensor_decode._HEADERS):
+            each.clear()  # type: ignore[attr-defined]
+        tensor_decode._FORMS = tensor_decode.KnownForms()
+
+    for value in (np.arange(6, dtype="u1").reshape(2, 3), sa.record_batch({"a": [1, 2], "s": ["x", None]})):
+        found = save(value)
+        whole = [decode(found) for _ in range(3)] and np.array(found.data)
+        changed = np.repeat(whole[None], 2 * len(whole), 0)
+        places = np.arange(len(whole))
+        changed[places, places] ^= 1
+        changed[len(whole) + places, places] ^= 0x80
+        known = [outcome(data) for data in changed]
+        for data, expected in zip(changed, known, strict=True):
+            forget()
+            assert outcome(data) == expected
+        assert len(set(known)) > 15
+
+
 # --- marks, and what is refused ---------------------------------------------------------------------------------
 
 
