@@ -287,41 +287,28 @@ class Catalog:
             yield from self._pieces(memory, fields, expired)
             return
         for _ in range(_TRIES):
-            since = memory.words[_EVENTS_WORD]
-            pieces = list(self._pieces(memory, fields, expired))
+            touched = _Touched(memory)
+            pieces = list(self._pieces(memory, fields, expired, touched))
             found: list[Entry] = []
-            latest, touched = since, None
             for _ in range(_TRIES):  # what was touched meanwhile is looked up, all at one moment
                 memory = self._settled()
-                latest, touched = memory.words[_EVENTS_WORD], self._touched(memory, since)
-                found = [entry for entry in map(self.find, map(str.encode, touched or ())) if entry is not None]
+                latest = touched.look(memory)
+                found = [entry for entry in map(self.find, map(str.encode, touched.names)) if entry is not None]
                 if memory.words[_EVENTS_WORD] == latest:
                     break
-            if touched is not None:
+            if not touched.lost:
                 break
         for piece in pieces:
-            yield _kept(piece, [name not in touched for name in piece["name"]]) if touched else piece
+            yield _kept(piece, [name not in touched.names for name in piece["name"]]) if touched.names else piece
         for entry in found:
             if expired or not entry.expired:
                 values = {**entry._asdict(), "used": self.used(entry.slot), "name": entry.name.decode()}
                 piece = {field: np.array([values[field]]) for field in ("slot", "generation", *fields)}
                 yield {**piece, "name": [values["name"]]}
 
-    def _touched(self, memory: Memory, since: int) -> set[str] | None:
-        """The names in events after number ``since``; None where there were more than are kept."""
-        latest = memory.words[_EVENTS_WORD]
-        names = set()
-        for number in range(since + 1, latest + 1):
-            at = p.EVENT_RING + number % p.EVENT_COUNT * p.EVENT_SIZE
-            found, _, _, length = p.EVENT_STRUCT.unpack_from(memory.bytes, at)
-            at += p.EVENT_STRUCT.size
-            name = bytes(memory.bytes[at : at + min(length, p.NAME_MAX)])
-            if found != number or latest - since > p.EVENT_COUNT:
-                return None
-            names.add(name.decode(errors="ignore"))
-        return names
-
-    def _pieces(self, memory: Memory, fields: tuple[str, ...], expired: bool) -> Iterator[dict[str, Any]]:
+    def _pieces(
+        self, memory: Memory, fields: tuple[str, ...], expired: bool, touched: _Touched | None = None
+    ) -> Iterator[dict[str, Any]]:
         last = np.uint64(memory.words[_GENERATION_WORD])
         count = min(memory.words[_BUCKET_WORD], memory.slots)
         if not count:
@@ -341,8 +328,11 @@ class Catalog:
             found["slot"] = rows + start
             if "name" in fields:
                 names = np.frombuffer(memory.bytes, p.SLOT_DTYPE, count, p.SLOTS)["name"][found["slot"]].tolist()
+                same = part[rows, 0] == found["generation"]
+                if touched is not None:
+                    touched.look(memory)  # before the events that tell of it are overwritten by others
                 found["name"] = _decoded(names)
-                same = (part[rows, 0] == found["generation"]) & [name is not None for name in found["name"]]
+                same &= np.array([name is not None for name in found["name"]], np.bool_)
                 if not same.all():  # the slot has another name by now, or none that can be one
                     found = _kept(found, same)
             yield found
@@ -506,6 +496,36 @@ class Catalog:
             transaction.put(start, header[start:end])
         transaction.commit()
         self._read_settings()
+
+
+class _Touched:
+    """The names in events from now on.
+
+    Attributes
+    ----------
+    names : set of str
+        Those that :meth:`look` found.
+    lost : bool
+        Whether there were more events in between than are kept.
+    """
+
+    def __init__(self, memory: Memory) -> None:
+        self.names: set[str] = set()
+        self.lost = False
+        self._last = memory.words[_EVENTS_WORD]
+
+    def look(self, memory: Memory) -> int:
+        """Note the names of events since the last time; the number of the last event."""
+        latest = memory.words[_EVENTS_WORD]
+        for number in range(max(self._last, latest - p.EVENT_COUNT) + 1, latest + 1):
+            at = p.EVENT_RING + number % p.EVENT_COUNT * p.EVENT_SIZE
+            found, _, _, length = p.EVENT_STRUCT.unpack_from(memory.bytes, at)
+            at += p.EVENT_STRUCT.size
+            self.names.add(bytes(memory.bytes[at : at + min(length, p.NAME_MAX)]).decode(errors="ignore"))
+            self.lost |= found != number
+        self.lost |= latest - self._last > p.EVENT_COUNT
+        self._last = latest
+        return int(latest)
 
 
 def _decoded(names: list[bytes]) -> list[str | None]:
