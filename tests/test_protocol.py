@@ -93,12 +93,10 @@ def test_the_numbers_of_the_page_are_those_of_the_code() -> None:
         str(number): word
         for number, word in zip((protocol.UNUSED, protocol.DRAFT, protocol.LIVE, protocol.GONE), words, strict=True)
     }
-    words = ("protected", "spilled", "has", "was")
-    assert dict(re.findall(r"(\d) (\w+)", meanings["flags"])) == {
-        str(flag): word
-        for flag, word in zip(
-            (protocol.PROTECTED, protocol.SPILLED, protocol.SUMMED, protocol.SYNCED), words, strict=True
-        )
+    words = ("protected", "spilled", "has", "known", "to")
+    flags = (protocol.PROTECTED, protocol.SPILLED, protocol.SUMMED, protocol.SYNCED, protocol.UNCHECKED)
+    assert dict(re.findall(r"(\d+) (\w+)", meanings["flags"])) == {
+        str(flag): word for flag, word in zip(flags, words, strict=True)
     }
     header = {row[2]: row[3] for row in rows(section("Header"))}
     assert header["magic"].startswith(f"`{protocol.MAGIC.decode()}`")
