@@ -111,10 +111,10 @@ def wanted(
     if spill is not None:
         if not is_location(spill):
             raise InvalidType(f"spill is the path of a directory, found {shown(spill)}")
-        spill = os.path.abspath(os.path.expanduser(decoded(spill)))
+        spill = os.path.abspath(os.path.expanduser(decoded(spill)))  # type: ignore[arg-type]
         if len(os.fsencode(spill)) > int(HEADER["spill_path"][1][:-1]):
             raise InvalidArgument(f"the path of the spill directory has at most 1024 bytes, found {shown(spill)}")
-    return Wanted(capacity, mode, eviction, durable, spill)  # type: ignore[arg-type]
+    return Wanted(capacity, mode, eviction, durable, spill)
 
 
 class Directory:
