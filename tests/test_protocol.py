@@ -22,6 +22,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
+import lab
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -534,3 +535,29 @@ def test_a_store_of_an_earlier_boot_is_rebuilt(made: Callable[..., tuple[sa.Stor
         other.run("put", "newer", files["b"])
         assert len(rebuilt) == 8
     assert not (path / "00000000000000ff").exists()
+
+
+def test_who_may_only_read_sees_through_a_half_applied_commit(
+    made: Callable[..., tuple[sa.Store, Peer]], tmp_path: Path
+) -> None:
+    lab.needs_root("another user")
+    store, peer = made(mode=0o644)
+    files = [arrow_file(tmp_path, value) for value in (0, 1)]
+    store.put_file("a", files[0])
+    found = []
+    for step in (12, 16, 20):
+        control = (peer.folder / "control").read_bytes()
+        words = [peer.program, "die", peer.folder, "a", files[1], str(step)]
+        assert subprocess.run(words, timeout=30).returncode == -signal.SIGKILL
+        after = (peer.folder / "control").read_bytes()
+        odd = after[protocol.HEADER["sequence"][0]] % 2
+        read = f"""
+import shmarrow as sa
+with sa.Store({str(peer.folder)!r}, create=False, trust=True) as store:
+    result = int(store.get("a")["n"][0].as_py()), store.names(), "b" in store
+"""
+        found.append((odd, lab.as_user(read)))
+        assert control != after == (peer.folder / "control").read_bytes()
+        peer.check()
+        store.put_file("a", files[0], overwrite=True)
+    assert found == [(1, (1, ["a"], False)), (1, (1, ["a"], False)), (0, (1, ["a"], False))]
