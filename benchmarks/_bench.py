@@ -11,13 +11,15 @@ Rules kept here:
 * what a turn is given is prepared before the clock starts, once for both sides; the first turn warms up and is not
   counted. What an operation returns is dropped after the clock has stopped;
 * turns come in rounds. A time is the median of all turns. A result is what the medians of each round say: the middle
-  one of the rounds, which is held to what is required, and as its spread the smallest and the largest.
+  one of the rounds, which is held to what is required, and as its spread the smallest and the largest;
+* a row with several peers that something is required beside is measured once, and printed once for each of them.
 """
 
 from __future__ import annotations
 
 import argparse
 import gc
+import json
 import os
 import platform
 import signal
@@ -25,7 +27,7 @@ import statistics
 import sys
 import tempfile
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import count
@@ -91,6 +93,9 @@ def within(times: float) -> Faster:
 AS_FAST = Faster(1, "as fast")
 
 Operation = Callable[[Any], Any]
+Show = Callable[[float], str]
+Rounds = Sequence[Mapping[str, Sequence[float]]]
+"""For each round, what each side took in its turns."""
 
 
 def nothing(turn: int) -> None:
@@ -113,123 +118,6 @@ def timed_write(operation: Operation, path: Path) -> float:
     return seconds
 
 
-class Bench:
-    """One page of figures, printed row by row as they are measured.
-
-    Parameters
-    ----------
-    title : str
-        Heading of the page.
-    quick : bool
-        True takes fewer turns, and smaller data where it says so.
-    """
-
-    def __init__(self, title: str, quick: bool, scratch: Path) -> None:
-        self.quick = quick
-        self.scratch = scratch
-        self._rows = self._required = self._reached = 0
-        print(f"## {title}\n\n{_machine()}{' Quick: smaller data, fewer turns.' if quick else ''}\n")
-        self._line("what", "shmarrow", "beside", "", "result", "spread", "required", "reached", "also")
-        self._line(*["---"] * 9)
-
-    def _line(self, *cells: str) -> None:
-        print(f"| {' | '.join(cells)} |", flush=True)
-
-    def row(
-        self,
-        what: str,
-        sides: Mapping[str, Operation],
-        required: Requirement,
-        turns: int,
-        prepare: Callable[[int], Any] = nothing,
-        time: Callable[[Operation, Any], float] = timed,
-        block: int = 1,
-    ) -> None:
-        """Measure and print one row.
-
-        Parameters
-        ----------
-        what : str
-            What is measured.
-        sides : mapping of str to function
-            Ours, the peer that the requirement names, and others for information, in this order.
-        required : Faster or Extra
-            What is to be reached beside the peer.
-        turns : int
-            In each of the rounds.
-        prepare : function
-            Gives for the number of a turn what all sides get.
-        time : function
-            Runs an operation and gives its seconds.
-        block : int
-            Operations in a turn; each has a number of its own.
-        """
-        names = list(sides)
-        rounds = 2 if self.quick else ROUNDS
-        turns = max(turns // 5, 1) if self.quick else turns
-        number = count()
-        seconds: list[dict[str, list[float]]] = []
-
-        def take(order: list[str], took: dict[str, list[float]]) -> None:
-            given = [prepare(next(number)) for _ in range(block)]
-            for name in order:
-                took[name] += [time(sides[name], each) for each in given]
-
-        take(names, defaultdict(list))
-        for _ in range(rounds):
-            gc.collect()
-            seconds.append(defaultdict(list))
-            for turn in range(turns):
-                take(names[:2] if turn % 2 else names[1::-1], seconds[-1])
-            for _ in range(turns if names[2:] else 0):
-                take(names[2:], seconds[-1])
-        self._report(what, names, seconds, required)
-
-    def figure(self, what: str, ours: int, peer: str, theirs: int, at_most: int) -> None:
-        """Print one row of bytes that were measured once, with the most that ours may be."""
-        reached = ours <= at_most
-        self._rows += 1
-        self._reached += reached
-        self._line(
-            what,
-            mebibytes(ours),
-            peer,
-            mebibytes(theirs),
-            f"**{mebibytes(ours)}**",
-            "",
-            f"at most {mebibytes(at_most)}",
-            "yes" if reached else "**no**",
-            "",
-        )
-
-    def _report(
-        self, what: str, names: list[str], seconds: list[dict[str, list[float]]], required: Requirement
-    ) -> None:
-        ours, peer, *others = names
-        middle = {name: statistics.median([took for part in seconds for took in part[name]]) for name in names}
-        spread = sorted(required.of(statistics.median(part[ours]), statistics.median(part[peer])) for part in seconds)
-        value = statistics.median(spread)
-        reached = required.reached(value)
-        in_doubt = required.reached(spread[0]) != required.reached(spread[-1])
-        self._rows += 1
-        self._reached += reached
-        self._line(
-            what,
-            duration(middle[ours]),
-            peer,
-            duration(middle[peer]),
-            f"**{required.show(value)}**",
-            f"{required.show(spread[0])} to {required.show(spread[-1])}",
-            required.text,
-            ("yes" if reached else "**no**") + (", within the spread" if in_doubt else ""),
-            ", ".join(f"{name} {duration(middle[name])}" for name in others),
-        )
-
-    def end(self) -> None:
-        """Print how many rows reach what is required."""
-        print(f"\n{self._reached} of {self._rows} reached.\n", flush=True)
-
-
 def duration(seconds: float) -> str:
     """A time in the unit that suits it."""
     for unit, name in ((1, "s"), (1e-3, "ms")):
@@ -243,6 +131,184 @@ def mebibytes(size: int) -> str:
     return f"{size / (1 << 20):.3g} MiB"
 
 
+class Bench:
+    """One page of figures, printed row by row as they are measured.
+
+    Parameters
+    ----------
+    title : str
+        Heading of the page.
+    options : Namespace
+        What the command line says. ``options.quick`` takes fewer turns, and smaller data where it says so.
+    scratch : Path
+        A folder that is removed at the end, in shared memory where there is some.
+    """
+
+    def __init__(self, title: str, options: argparse.Namespace, scratch: Path) -> None:
+        self.options = options
+        self.quick: bool = options.quick
+        self.scratch = scratch
+        self.records: list[dict[str, Any]] = []
+        self._rows = self._reached = 0
+        quick = self.quick
+        print(f"## {title}\n\n{_machine()}{' Quick: smaller data, fewer turns.' if quick else ''}\n")
+        self._line("what", "shmarrow", "beside", "", "result", "spread", "required", "reached", "also")
+        self._line(*["---"] * 9)
+
+    def _line(self, *cells: str) -> None:
+        print(f"| {' | '.join(cells)} |", flush=True)
+
+    def row(
+        self,
+        what: str,
+        sides: Mapping[str, Operation],
+        required: Requirement | Mapping[str, Requirement] | None,
+        turns: int,
+        prepare: Callable[[int], Any] = nothing,
+        time: Callable[[Operation, Any], float] = timed,
+        block: int = 1,
+    ) -> None:
+        """Measure and print one row.
+
+        Parameters
+        ----------
+        what : str
+            What is measured.
+        sides : mapping of str to function
+            Ours, the peers that something is required beside, and others for information, in this order.
+        required : Faster, Extra, mapping of str to these, or None
+            What is to be reached beside the second side, or beside each of several; None for information only.
+        turns : int
+            In each of the rounds.
+        prepare : function
+            Gives for the number of a turn what all sides get.
+        time : function
+            Runs an operation and gives its seconds.
+        block : int
+            Operations in a turn; each has a number of its own.
+        """
+        names = list(sides)
+        paired = names[: 1 + max(1, len(_by_peer(required, names)))]
+        others = names[len(paired) :]
+        rounds = 2 if self.quick else ROUNDS
+        turns = max(turns // 5, 1) if self.quick else turns
+        number = count()
+        seconds: list[dict[str, list[float]]] = []
+
+        def take(order: list[str], took: dict[str, list[float]]) -> None:
+            given = [prepare(next(number)) for _ in range(block)]
+            for name in order:
+                took[name] += [time(sides[name], each) for each in given]
+
+        take(names, defaultdict(list))
+        for _ in range(rounds):
+            gc.collect()
+            seconds.append({name: [] for name in names})
+            for turn in range(turns):
+                take(paired if turn % 2 else paired[::-1], seconds[-1])
+            for _ in range(turns if others else 0):
+                take(others, seconds[-1])
+        self.report(what, seconds, required)
+
+    def figure(self, what: str, ours: int, peer: str, theirs: int, at_most: int) -> None:
+        """Print one row of bytes that were measured once, with the most that ours may be."""
+        self._verdict(what, [ours], f"at most {mebibytes(at_most)}", ours <= at_most, mebibytes, peer, theirs)
+
+    def limit(
+        self, what: str, values: Sequence[float], limit: float | None, show: Show = str, *, at_least: bool = False
+    ) -> None:
+        """Print one row of figures that stand by themselves: their median, held to the most or least it may be."""
+        value = statistics.median(values)
+        if limit is None:
+            self._verdict(what, values, "", None, show)
+            return
+        reached = value >= limit if at_least else value <= limit
+        self._verdict(what, values, f"at {'least' if at_least else 'most'} {show(limit)}", reached, show)
+
+    def _verdict(
+        self,
+        what: str,
+        values: Sequence[float],
+        text: str,
+        reached: bool | None,
+        show: Show,
+        peer: str = "",
+        theirs: float | None = None,
+    ) -> None:
+        value = statistics.median(values)
+        spread = f"{show(min(values))} to {show(max(values))}" if len(values) > 1 else ""
+        beside = "" if theirs is None else show(theirs)
+        self._line(what, show(value), peer, beside, f"**{show(value)}**", spread, text, self._said(reached), "")
+        self._keep(what, ours=value, peer=peer, theirs=theirs, result=value, spread=(min(values), max(values)))
+        self.records[-1] |= {"required": text, "reached": reached}
+
+    def _said(self, reached: bool | None) -> str:
+        if reached is None:
+            return ""
+        self._rows += 1
+        self._reached += reached
+        return "yes" if reached else "**no**"
+
+    def _keep(self, what: str, **record: Any) -> None:
+        self.records.append({"what": what, **record})
+
+    def report(
+        self,
+        what: str,
+        rounds: Rounds,
+        required: Requirement | Mapping[str, Requirement] | None,
+        show: Show = duration,
+    ) -> None:
+        """Print what was measured elsewhere: for each peer that something is required beside, a row.
+
+        Parameters
+        ----------
+        what : str
+            What was measured.
+        rounds : sequence of mapping of str to sequence of float
+            Seconds of each side's turns; for rates, seconds for each operation. Our side comes first.
+        required : Faster, Extra, mapping of str to these, or None
+            As for :meth:`row`.
+        show : callable, optional
+            Writes such a figure.
+        """
+        ours, first, *_ = names = list(rounds[0])
+        middle = {name: statistics.median([took for part in rounds for took in part[name]]) for name in names}
+        asked = _by_peer(required, names)
+        for peer, requirement in (asked or {first: Faster(1, "")}).items():
+            spread = sorted(
+                requirement.of(statistics.median(part[ours]), statistics.median(part[peer])) for part in rounds
+            )
+            value = statistics.median(spread)
+            reached = requirement.reached(value) if asked else None
+            in_doubt = asked and requirement.reached(spread[0]) != requirement.reached(spread[-1])
+            others = [name for name in names[1:] if name != peer and name not in asked]
+            self._line(
+                what,
+                show(middle[ours]),
+                peer,
+                show(middle[peer]),
+                f"**{requirement.show(value)}**",
+                f"{requirement.show(spread[0])} to {requirement.show(spread[-1])}",
+                requirement.text,
+                self._said(reached) + (", within the spread" if in_doubt else ""),
+                ", ".join(f"{name} {show(middle[name])}" for name in others),
+            )
+            self._keep(what, ours=middle[ours], peer=peer, theirs=middle[peer], result=value)
+            self.records[-1] |= {"spread": (spread[0], spread[-1]), "required": requirement.text, "reached": reached}
+            self.records[-1]["also"] = {name: middle[name] for name in others}
+
+    def end(self) -> None:
+        """Print how many rows reach what is required."""
+        print(f"\n{self._reached} of {self._rows} reached.\n", flush=True)
+
+
+def _by_peer(required: Requirement | Mapping[str, Requirement] | None, names: list[str]) -> Mapping[str, Requirement]:
+    if required is None:
+        return {}
+    return {names[1]: required} if isinstance(required, (Faster, Extra)) else required
+
+
 def _machine() -> str:
     versions = [f"{module.__name__} {module.__version__}" for module in (sa, pa, pl, np)]
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
@@ -250,16 +316,23 @@ def _machine() -> str:
 
 
 @contextmanager
-def bench(title: str) -> Iterator[Bench]:
+def bench(title: str, add_options: Callable[[argparse.ArgumentParser], None] | None = None) -> Iterator[Bench]:
     """A page of figures, with a folder in shared memory that is removed at the end, whatever happens."""
     parser = argparse.ArgumentParser(description=title)
     parser.add_argument("--quick", action="store_true", help="smaller data, fewer turns")
-    quick = parser.parse_args().quick
+    parser.add_argument("--json", type=Path, metavar="OUT", help="write all rows to this file, too; times in seconds")
+    if add_options is not None:
+        add_options(parser)
+    options = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     memory = "/dev/shm" if os.path.isdir("/dev/shm") else None
     with tempfile.TemporaryDirectory(prefix="shmarrow-bench-", dir=memory) as scratch:
-        page = Bench(title, quick, Path(scratch))
-        yield page
+        page = Bench(title, options, Path(scratch))
+        try:
+            yield page
+        finally:
+            if options.json is not None:
+                options.json.write_text(json.dumps(page.records, indent=1) + "\n")
         page.end()
 
 

@@ -8,7 +8,9 @@ its code runs. Everything is imported before, as another user may not be able to
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
+import gc
 import importlib
 import itertools
 import linecache
@@ -32,7 +34,7 @@ _PR_SET_PDEATHSIG = 1
 _BOOT_ID = "/proc/sys/kernel/random/boot_id"
 
 _STANDARD = (
-    "asyncio", "contextlib", "decimal", "fcntl", "gc", "io", "json", "math", "mmap", "multiprocessing", "pathlib",
+    "asyncio", "decimal", "fcntl", "io", "json", "math", "mmap", "multiprocessing", "pathlib",
     "pickle", "queue", "random", "select", "shutil", "stat", "struct", "subprocess", "threading", "time", "uuid",
     "warnings", "zlib",
 )  # fmt: skip
@@ -56,7 +58,9 @@ def _import_all() -> None:
     left = ["shmarrow"]
     while left:
         name = left.pop()
-        if name not in _PARTNERS:
+        if name in _PARTNERS:
+            continue
+        with contextlib.suppress(ImportError):  # whoever uses it sees the reason
             found = pkgutil.iter_modules(getattr(importlib.import_module(name), "__path__", []), f"{name}.")
             left += [module.name for module in found]
 
@@ -220,6 +224,8 @@ if __name__ == "__main__":
         try:
             os.environ.pop("LD_PRELOAD", None)  # for this process and what is forked from it
             _import_all()
+            gc.collect()
+            gc.freeze()  # what the collector would touch, each process would copy
             opened.send(b"ready")
         except BaseException:
             opened.send(traceback.format_exc().encode())

@@ -12,6 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import lab
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -262,6 +263,39 @@ def test_what_cannot_be_filled(where: str) -> None:
         for name in ("x", "z"):
             with pytest.raises(sa.InvalidArgument, match="can have no nulls"):
                 draft.valid(name)
+
+
+def test_a_full_file_system(tmp_path: Path) -> None:
+    """The space of columns, truth values and footer is taken first, that of a validity when it is asked for."""
+    schema = sa.schema([("x", sa.int64()), ("f", sa.bool_())])
+    rows = 100_000  # 800,000 bytes, 12,500 of truth values, and as many of each validity
+    with lab.small_tmpfs(tmp_path / "small", 1 << 20) as folder:
+
+        def fill(free: int) -> None:
+            with open(folder / "filler", "wb") as file, suppress(OSError):
+                os.posix_fallocate(file.fileno(), 0, os.statvfs(folder).f_bavail * 4096 - free)
+
+        for size in (rows * 8 - 4096, rows * 8 + 4096):
+            fill(size)
+            with pytest.raises(sa.StoreFull, match="cannot reserve"):
+                new_draft(folder / "a", schema, rows)
+            assert os.listdir(folder) == ["filler"]
+            os.unlink(folder / "filler")
+        draft = new_draft(folder / "a", schema, rows)
+        draft["x"][:] = np.arange(rows)
+        draft["f"][::2] = True
+        draft.valid("x")[::2] = False
+        fill(0)
+        assert os.statvfs(folder).f_bavail == 0
+        with pytest.raises(sa.StoreFull, match="cannot reserve"):
+            draft.valid("f")
+        draft.publish()
+        file = pa.ipc.open_file(pa.memory_map(str(folder / "a")))
+        theirs = file.read_all()
+        assert theirs["x"].null_count == rows // 2
+        assert theirs["x"][1::2].to_numpy().tolist() == list(range(1, rows, 2))
+        assert theirs["f"].to_pylist() == [True, False] * (rows // 2)
+        del theirs, file
 
 
 def test_a_forked_child_fills_and_does_not_publish(where: str) -> None:

@@ -17,19 +17,20 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from shmarrow.batch import RecordBatch
-from shmarrow.buffer import ALIGNMENT, PADDING, padded
-from shmarrow.build import array
+from shmarrow.buffer import ALIGNMENT, PADDING, U1, padded
 from shmarrow.chunked import ChunkedArray
 from shmarrow.codecs.accept import accepted, check_mapping, check_ndarray, check_type
 from shmarrow.codecs.kinds import COLUMN, SCALARS, mark
 from shmarrow.errors import InvalidArgument, InvalidType
 from shmarrow.ipc.batch.encode import dictionaries_of
-from shmarrow.ipc.file.writer import RecordBatchFileWriter
+from shmarrow.ipc.file.writer import RecordBatchFileWriter, encode_file
 from shmarrow.ipc.options import IpcWriteOptions, as_options
 from shmarrow.ipc.stream.writer import RecordBatchStreamWriter
 from shmarrow.ipc.tensor.bundle import Bundle, write_tensors
 from shmarrow.ipc.tensor.encode import TensorPayload, checked_options, dense_message, encode_dense, encode_tensor
 from shmarrow.layout import Array
+from shmarrow.layout.making import make_array
+from shmarrow.layout.memory import EMPTY
 from shmarrow.sources.pieces import joined
 from shmarrow.sources.sinks import Sink
 from shmarrow.tables import Table
@@ -127,6 +128,11 @@ class _Recorder(Sink):
 
 
 def _batch(batch: RecordBatch, options: IpcWriteOptions, kind: str = "record_batch") -> Encoded:
+    if options.compression is None:
+        found = encode_file(batch, options, mark(kind))
+        if found is not None:
+            pieces, size = found
+            return Encoded(kind, size, (pieces if len(pieces) <= _MOST_PIECES else joined(pieces),))
     return _table(Table(batch.schema, [batch]), options, kind)
 
 
@@ -191,11 +197,25 @@ def _schema_of(type: DataType) -> Schema:
 def _scalar(value: Any, options: IpcWriteOptions) -> Encoded:
     kind = value.__class__.__name__
     type, *larger = SCALARS[kind]
-    if kind == "int" and not -(1 << 63) <= value < 1 << 63:
-        if not 0 <= value < 1 << 64:
-            raise InvalidArgument(f"an int has at most 64 bits here, found one of {value.bit_length()}; put str(value)")
-        type = larger[0]
-    return _batch(_as_batch(array([value], type)), options, kind)
+    if kind == "str":
+        try:
+            text = value.encode()
+        except UnicodeEncodeError as error:
+            raise InvalidArgument(f"text that has no form in UTF-8: {error.reason} at {error.start}") from None
+        buffers = [np.array([0, len(text)]), np.frombuffer(text, U1) if text else EMPTY]
+    elif kind == "float":
+        buffers = [np.array([value])]
+    elif -(1 << 63) <= value < 1 << 63:  # the bits of a truth value are bytes of zeros but for the first
+        buffers = [np.array([value], np.int64)]
+    elif 0 <= value < 1 << 64:
+        type, buffers = larger[0], [np.array([value], np.uint64)]
+    else:
+        raise InvalidArgument(f"an int has at most 64 bits here, found one of {value.bit_length()}; put str(value)")
+    column = make_array(type, 1, [None, *[each.view(U1) for each in buffers]], 0)
+    return _batch(RecordBatch(_SCHEMAS[type], 1, [column]), options, kind)
+
+
+_SCHEMAS = {type: _schema_of(type) for types in SCALARS.values() for type in types}
 
 
 # --- tensors ----------------------------------------------------------------------------------------------------

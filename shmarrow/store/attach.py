@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import errno
 import os
-from typing import Self
+from typing import Any, Self
 
-from shmarrow.errors import InvalidData, StorageError, storage_error
+from shmarrow.errors import InvalidData, ObjectNotFound, ShmarrowError, storage_error
 from shmarrow.segment import Segment
 from shmarrow.segment.attached import EMPTY
 from shmarrow.segment.mappings import map_file
 from shmarrow.store import protocol as p
-from shmarrow.store.catalog import Catalog
+from shmarrow.store.catalog import Catalog, close_catalog, open_catalog
+from shmarrow.store.directory import Wanted
 from shmarrow.store.protocol import file_name
 from shmarrow.store.slots import Entry, clock
 
@@ -41,6 +43,11 @@ class Pin:
             return None
         return cls(catalog, slot)
 
+    @property
+    def slot(self) -> int:
+        """The place of the object in the catalog."""
+        return self._slot
+
     def release(self) -> None:
         """Let the object go; safe to call again."""
         slot, self._slot = self._slot, -1
@@ -60,15 +67,26 @@ class Pin:
 class StoredSegment(Segment):
     """The bytes of an object of a store, attached; made by :meth:`Store.attach`.
 
+    A copy, or one that was pickled, is attached and pinned again, and fails if the object is gone by then.
+
     Attributes
     ----------
     generation : int
         The generation of the object.
+    slot : int
+        Its place in the catalog.
     """
 
-    __slots__ = ("generation",)
+    __slots__ = ("generation", "slot")
 
     generation: int
+    slot: int
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        if self._data is None:
+            raise self._closed_error()
+        directory, file = os.path.split(self._path)
+        return attach_again, (directory, self.slot, int(file, 16))
 
 
 def attach_entry(catalog: Catalog, name: bytes, pinned: bool = True) -> StoredSegment | None:
@@ -80,37 +98,84 @@ def attach_entry(catalog: Catalog, name: bytes, pinned: bool = True) -> StoredSe
         pin = Pin.of(catalog, entry) if pinned else None
         if pinned and pin is None:
             continue
-        try:
-            if entry.flags & p.SPILLED:
-                fd = os.open(os.path.join(catalog.spill_path, file_name(entry.file)), _FLAGS)
-            else:
-                fd = os.open(file_name(entry.file), _FLAGS, dir_fd=catalog.directory.fd)
-        except FileNotFoundError:
-            if catalog.find(name) != entry:
-                continue
-            raise _damaged(catalog, entry, "its file is gone") from None
-        except OSError as error:
-            raise storage_error(error, "attach to", name.decode()) from None
+        found = _map_entry(catalog, entry, pin)
+        if found is not None:
+            if pinned and catalog.evicts:
+                catalog.mark_used(entry)
+            return found
+
+
+def _map_entry(catalog: Catalog, entry: Entry, pin: Pin | None) -> StoredSegment | None:
+    """Map the file of an object; None if the object went meanwhile."""
+    name = entry.name.decode()
+    file = file_name(entry.file)
+    try:
+        if entry.flags & p.SPILLED:
+            fd = os.open(os.path.join(catalog.spill_path, file), _FLAGS)
+        else:
+            fd = os.open(file, _FLAGS, dir_fd=catalog.directory.fd)
         try:
             status = os.fstat(fd)
             if status.st_size != entry.size:
                 raise _damaged(catalog, entry, f"expected {entry.size} bytes, found {status.st_size}")
-            path = os.path.join(catalog.spill_path if entry.spilled else catalog.directory.path, file_name(entry.file))
+            path = f"{catalog.spill_path if entry.flags & p.SPILLED else catalog.directory.path}/{file}"
             data = map_file(fd, entry.size, path, status, pin=pin) if entry.size else EMPTY
-        except OSError as error:
-            if isinstance(error, StorageError):
-                raise
-            raise storage_error(error, "attach to", name.decode()) from None
         finally:
             os.close(fd)
-        if pinned and catalog.evicts:
-            catalog.mark_used(entry)
-        found = StoredSegment(name.decode(), path, data, status)
-        found.generation = entry.generation
-        return found
+    except FileNotFoundError:
+        if catalog.entry(entry.slot) != entry:
+            return None
+        raise _damaged(catalog, entry, "its file is gone") from None
+    except OSError as error:
+        raise storage_error(error, "attach to", name) from None
+    found = StoredSegment(name, path, data, status)
+    found.generation = entry.generation
+    found.slot = entry.slot
+    return found
+
+
+def attach_slot(path: str, slot: int) -> StoredSegment | None:
+    """Attach to an object by the path of its file and its slot, and pin it.
+
+    None where the store itself is not to be opened by this process: its files may still be read.
+
+    Raises
+    ------
+    ObjectNotFound
+        If the object is gone.
+    """
+    directory, file = os.path.split(path)
+    try:
+        return attach_again(directory, slot, int(file, 16))
+    except ObjectNotFound:
+        raise
+    except (ShmarrowError, ValueError):
+        return None
+
+
+def attach_again(directory: str, slot: int, file: int) -> StoredSegment:
+    """Attach to an object by its slot and file number, and pin it, as :func:`place_of` told them.
+
+    Raises
+    ------
+    ObjectNotFound
+        If it is gone, or another one is there.
+    """
+    catalog = open_catalog(directory, Wanted(), trust=False, create=False)
+    try:
+        while (entry := catalog.entry(slot)) is not None and entry.file == file:
+            pin = Pin.of(catalog, entry)
+            found = None if pin is None else _map_entry(catalog, entry, pin)
+            if found is not None:
+                return found
+    finally:
+        close_catalog(catalog)
+    raise ObjectNotFound(
+        errno.ENOENT,
+        f"cannot attach again to file {file_name(file)} of the store {directory!r}: the object was removed",
+    )
 
 
 def _damaged(catalog: Catalog, entry: Entry, reason: str) -> InvalidData:
-    return InvalidData(
-        f"{entry.name.decode()!r} in the store {catalog.directory.name!r} is damaged: {reason}; delete it"
-    )
+    name, where = entry.name.decode(), catalog.directory.name
+    return InvalidData(f"{name!r} in the store {where!r} is damaged: {reason}; delete it")

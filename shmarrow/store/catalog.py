@@ -19,7 +19,8 @@ import threading
 import time
 from collections import deque
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, suppress
+from types import TracebackType
 from typing import Any
 
 import numpy as np
@@ -51,6 +52,7 @@ from shmarrow.store.slots import (
     read_slot,
     replay,
 )
+from shmarrow.store.spill import open_spill
 from shmarrow.store.transaction import Transaction
 
 _SLOT_WORD = p.HEADER["slots"][0] >> 3
@@ -63,7 +65,7 @@ _BOOT = p.HEADER["boot_id"][0]
 _USED = p.USED >> 3
 _STUCK_SECONDS = 0.1
 _MOST_NEW_SLOTS = 8192
-_SNAPSHOT_ROWS = 1 << 16
+_SNAPSHOT_ROWS, _AT_ONCE = 1 << 16, 1 << 12
 
 
 class Catalog:
@@ -81,6 +83,13 @@ class Catalog:
         What this process has attached.
     lock : CommitLock
         Taken through :meth:`locked`.
+    excluded : set of int
+        Slots that nobody may pin before the lock is released.
+    closing : list of int
+        Descriptors of large files that were removed: the last one of a file gives back its memory, which takes a while
+        and is done when the lock is released.
+    swept : int
+        One more than the removed slot that was looked at last, 0 for none.
     """
 
     def __init__(self, directory: Directory) -> None:
@@ -91,18 +100,31 @@ class Catalog:
             self._read_settings()
             self.pins_fd, _ = self._open(p.PINS, self.writable)
             self.commit_fd = self._open(p.COMMIT, True)[0] if self.writable else -1
+            self._spill: Directory | None = None
+            self._of_this_boot = os.pread(self.control_fd, 16, _BOOT) == this_boot()
             self.memory = self._map()
         except BaseException:
             self.close()
             raise
         self.pins = Pins(self.pins_fd)
         self.lock = CommitLock(self.commit_fd, directory.name)
-        self.owner = 0
+        self.users = self.owner = 0
         self.hits = self.misses = 0
         self.drafts: set[int] = set()
         self.victims: deque[Any] = deque()
         self.volatile = directory.path.startswith(SHM_DIRECTORY + "/")
-        if self.writable and bytes(self.memory.bytes[_BOOT : _BOOT + 16]) != this_boot():
+        self.excluded: set[int] = set()
+        self.closing: list[int] = []
+        self.swept = 0
+        self._held = _Held(self)
+        if not self._of_this_boot:
+            if not self.writable:
+                self.close()
+                raise StorageError(
+                    errno.EACCES,
+                    f"cannot open the store {directory.name!r}: it has not been opened since the machine was started, "
+                    "and this process may only read it; open it once in a process that may write",
+                )
             with self.locked():
                 pass
 
@@ -128,11 +150,15 @@ class Catalog:
         self.settings, self.store_id, self.modulus = read_settings(header, where)
 
     def _map(self) -> Memory:
-        """Map as many slots as the header says that there are."""
+        """Map as many slots as the header says that there are; after a reboot as many as the file has."""
         where = self.directory.name
-        count = int.from_bytes(os.pread(self.control_fd, 8, _SLOT_WORD << 3), "little")
-        size = p.SLOTS + count * p.SLOT_SIZE
         found = os.fstat(self.control_fd).st_size
+        count = (
+            int.from_bytes(os.pread(self.control_fd, 8, _SLOT_WORD << 3), "little")
+            if self._of_this_boot
+            else (found - p.SLOTS) // p.SLOT_SIZE
+        )
+        size = p.SLOTS + count * p.SLOT_SIZE
         if not 1 <= count < 1 << 31 or found < size:
             raise InvalidData(
                 f"the control file of {where!r} is damaged: {count} slots take {size} bytes, it has {found}"
@@ -152,6 +178,7 @@ class Catalog:
         """Called in a forked child."""
         self.owner = self.hits = self.misses = 0
         self.drafts.clear()
+        self.excluded.clear()
         self.lock.after_fork()
         self.pins.after_fork()
 
@@ -159,7 +186,7 @@ class Catalog:
 
     def hash(self, name: bytes) -> int:
         """The hash of a name."""
-        return int.from_bytes(name, "big") % self.modulus
+        return int.from_bytes(name, "big") * p.HASH_FACTOR % self.modulus
 
     def find(self, name: bytes) -> Entry | None:
         """The live object of a name, also one that has expired; None if there is none. Takes no lock."""
@@ -186,7 +213,7 @@ class Catalog:
         buckets = memory.words[_BUCKET_WORD]
         if not buckets:
             return None
-        wanted = int.from_bytes(name, "big") % self.modulus
+        wanted = self.hash(name)
         slot = ints[(p.SLOTS + bucket_of(wanted, buckets) * p.SLOT_SIZE + p.HEAD) >> 2]
         left = memory.slots
         while 0 < slot <= memory.slots and left:
@@ -223,6 +250,11 @@ class Catalog:
         return int(self.memory.words[FIRST_SLOT + slot * SLOT_WORDS + _USED])
 
     @property
+    def exists(self) -> bool:
+        """Whether the store was not destroyed."""
+        return os.fstat(self.control_fd).st_nlink > 0
+
+    @property
     def evicts(self) -> bool:
         """Whether the order of use matters."""
         return self.settings.eviction == "lru"
@@ -231,31 +263,34 @@ class Catalog:
         """The header's state, as it is now."""
         return list(p.STATE_STRUCT.unpack_from(self.memory.bytes, p.STATE_OFFSET))
 
-    def snapshot(self, *fields: str) -> Iterator[Any]:
-        """The live objects, in pieces of up to 65,536 slots: structured ndarrays with ``slot`` and the asked fields.
+    def snapshot(self, *fields: str) -> Iterator[dict[str, Any]]:
+        """The live objects, in pieces of up to 65,536: arrays of their ``slot``, ``generation`` and the asked fields.
 
         Takes no lock: objects that come or go meanwhile may be in it or not.
         """
         memory = self.memory
         if memory.words[_SLOT_WORD] > memory.slots:
             memory = self.memory = self._map()
-        last = self.state()[p.GENERATION]
+        last = np.uint64(self.state()[p.GENERATION])
         count = min(memory.words[_BUCKET_WORD], memory.slots)
-        wanted = list(dict.fromkeys(("generation", "state", *fields)))
-        everything = np.frombuffer(memory.bytes, p.SLOT_DTYPE, count, p.SLOTS) if count else np.empty(0, p.SLOT_DTYPE)
+        if not count:
+            return
+        words = np.frombuffer(memory.bytes, "<u8", count * SLOT_WORDS, p.SLOTS).reshape(count, SLOT_WORDS)
         for start in range(0, count, _SNAPSHOT_ROWS):
-            part = everything[start : start + _SNAPSHOT_ROWS]
-            rows = np.flatnonzero((part["state"] == p.LIVE) & (part["generation"] != 0))
-            made = np.empty(len(rows), [("slot", "<u8"), *((name, p.SLOT_DTYPE[name]) for name in wanted)])
-            made["slot"] = rows + start
-            for name in wanted:
-                made[name] = part[name][rows]
-            changed = np.flatnonzero((made["generation"] > last) | (made["state"] != p.LIVE))
-            if len(changed):  # published or renamed while this was read: name and numbers might not belong together
-                keep = np.ones(len(made), np.bool_)
-                keep[changed] = False
-                made = made[keep]
-            yield made
+            part = words[start : start + _SNAPSHOT_ROWS]
+            copied = np.empty((len(part), p.HEAD_WORDS), "<u8")
+            for low in range(0, len(part), _AT_ONCE):  # each slot is read once, and stays in the cache for its fields
+                copied[low : low + _AT_ONCE] = part[low : low + _AT_ONCE, : p.HEAD_WORDS]
+            heads = copied.view(p.HEAD_DTYPE)[:, 0]
+            rows = np.flatnonzero((heads["state"] == p.LIVE) & (heads["generation"] - np.uint64(1) < last))
+            found = {name: heads[name][rows] for name in ("generation", *fields) if name != "name"}
+            found["slot"] = rows + start
+            if "name" in fields:
+                found["name"] = np.frombuffer(memory.bytes, p.SLOT_DTYPE, count, p.SLOTS)["name"][found["slot"]]
+                same = part[rows, 0] == found["generation"]  # or the slot has another name by now
+                if not same.all():
+                    found = {name: column[same] for name, column in found.items()}
+            yield found
 
     def entry(self, slot: int) -> Entry | None:
         """The live object of a slot; None if there is none."""
@@ -263,30 +298,30 @@ class Catalog:
 
     # --- changing -------------------------------------------------------------------------------------------------
 
-    @contextmanager
-    def locked(self) -> Iterator[None]:
+    def locked(self) -> AbstractContextManager[None]:
         """Hold the commit lock; what a killed process left is repaired first."""
         if not self.writable:
             raise StorageError(
                 errno.EACCES, f"cannot change the store {self.directory.name!r}: this process may only read it"
             )
-        with self.lock:
-            self._repair()
-            yield
+        return self._held
 
     def _repair(self) -> None:
         if not os.fstat(self.control_fd).st_nlink:
             raise StorageError(errno.ESTALE, f"the store {self.directory.name!r} was destroyed; open it again")
-        if self.memory.words[_SLOT_WORD] > self.memory.slots:
-            self.memory = self._map()
         memory = self.memory
         words = memory.words
-        replay(memory)
-        if bytes(memory.bytes[_BOOT : _BOOT + 16]) != this_boot():
-            from shmarrow.store.rebuild import rebuild
+        if not self._of_this_boot:
+            if bytes(memory.bytes[_BOOT : _BOOT + 16]) != this_boot():
+                from shmarrow.store.rebuild import rebuild
 
-            rebuild(self)
-            return
+                rebuild(self)
+            self._of_this_boot = True
+        if words[_SLOT_WORD] > memory.slots:
+            memory = self.memory = self._map()
+            words = memory.words
+        if replay(memory):  # its writer did not get to wake those who wait
+            self.wake(words[p.STATE_OFFSET // 8 + p.EVENTS])
         if adding := words[_ADDING_WORD]:
             slot = words[_ADDING_SLOT_WORD] - 1
             found = read_slot(memory.bytes, slot) if 0 <= slot < memory.slots else None
@@ -294,6 +329,18 @@ class Catalog:
                 self._unlink(adding)
             words[_ADDING_WORD] = 0
         self.end_removing()
+
+    def wake(self, events: int) -> None:
+        """Wake those who wait for an event; told how many there were."""
+        os.pwrite(self.pins_fd, events.to_bytes(8, "little"), 0)
+
+    def exclude(self, slot: int) -> bool:
+        """Keep everybody from pinning a slot until the lock is released; False if somebody has it pinned."""
+        if slot not in self.excluded:
+            if not self.pins.exclude(slot):
+                return False
+            self.excluded.add(slot)
+        return True
 
     def begin_adding(self, slot: int, file: int) -> None:
         """Note that a file is about to be linked, so that it is removed if this process does not get to commit it."""
@@ -315,9 +362,17 @@ class Catalog:
     def _unlink(self, file: int) -> None:
         """Remove an object's file, here or in the spill directory."""
         self.directory.unlink(file_name(file))
-        if self.settings.spill is not None:
-            with suppress(OSError):
-                os.unlink(os.path.join(self.spill_path, file_name(file)))
+        with suppress(OSError):
+            if (spill := self.spill_directory()) is not None:
+                spill.unlink(file_name(file))
+
+    def spill_directory(self, make: bool = False) -> Directory | None:
+        """Where objects are spilled to; None if it is not there, and not to be made."""
+        if self._spill is None:
+            self._spill = open_spill(self.directory, self.settings, self.store_id, make)
+            if self._spill is not None:
+                self._fds.append(self._spill.fd)
+        return self._spill
 
     @property
     def spill_path(self) -> str:
@@ -352,19 +407,19 @@ class Catalog:
         """Remove all files of the store, and its directory."""
         directory = self.directory
         with self.locked():
-            files = [file_name(file) for part in self.snapshot("file") for file in part["file"].tolist()]
-            directory.unlink(p.CONTROL)
-            for file in [*files, p.PINS, p.COMMIT]:
-                directory.unlink(file)
-            with suppress(OSError):
-                import shutil
+            directory.unlink(p.CONTROL)  # from here on nobody changes anything, and everybody can see why
+        files = [file_name(file) for part in self.snapshot("file") for file in part["file"].tolist()]
+        for file in [*files, p.PINS, p.COMMIT]:
+            directory.unlink(file)
+        with suppress(OSError):
+            import shutil
 
-                if self.settings.spill is not None:
-                    shutil.rmtree(self.spill_path)
-            try:
-                os.rmdir(directory.path)
-            except OSError as error:
-                raise storage_error(error, "remove the directory of the store", directory.name) from None
+            if self.settings.spill is not None:
+                shutil.rmtree(self.spill_path)
+        try:
+            os.rmdir(directory.path)
+        except OSError as error:
+            raise storage_error(error, "remove the directory of the store", directory.name) from None
 
     def own_number(self, transaction: Transaction) -> int:
         """The number of this process as an owner of objects, for as long as it lives."""
@@ -398,49 +453,76 @@ class Catalog:
         self._read_settings()
 
 
+class _Held:
+    """The commit lock, held for the length of a block; used again and again, as its state is that of the lock."""
+
+    __slots__ = ("_catalog",)
+
+    def __init__(self, catalog: Catalog) -> None:
+        self._catalog = catalog
+
+    def __enter__(self) -> None:
+        catalog = self._catalog
+        catalog.lock.__enter__()
+        try:
+            catalog._repair()
+        except BaseException:
+            self.__exit__(None, None, None)
+            raise
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        catalog = self._catalog
+        closing, catalog.closing = catalog.closing, []
+        try:
+            while catalog.excluded:
+                catalog.pins.admit(catalog.excluded.pop())
+        finally:
+            catalog.lock.__exit__(kind, error, trace)
+            for fd in closing:
+                os.close(fd)
+
+
 # --- the stores that this process has open --------------------------------------------------------------------------
 
-_open: dict[tuple[int, int], Catalog] = {}
-_users: dict[int, int] = {}
+_open: list[Catalog] = []
 _mutex = threading.RLock()
 
 
 def open_catalog(where: Location, want: Wanted, trust: bool, create: bool) -> Catalog:
     """The catalog of a store; Store objects of one directory share one, as closing a second would drop its locks."""
-    directory = open_directory(where, want, trust, create)
     with _mutex:
         _retire()
-        catalog = _open.get(directory.key)
+        directory = open_directory(where, want, trust, create)
         try:
-            if catalog is None or not os.fstat(catalog.control_fd).st_nlink:
-                catalog = Catalog(directory)
-            else:
-                os.close(directory.fd)
-            check_trust(catalog.directory, catalog.settings)
+            found = [each for each in _open if each.directory.key == directory.key and each.exists]
+            catalog = found[0] if found else Catalog(directory)
+            check_trust(directory, catalog.settings)
             catalog.reload(want)
         except BaseException:
-            if catalog is None or catalog.directory is not directory:
-                with suppress(OSError):
-                    os.close(directory.fd)
+            os.close(directory.fd)
             raise
-        _open[directory.key] = catalog
-        _users[id(catalog)] = _users.get(id(catalog), 0) + 1
+        if found:
+            os.close(directory.fd)
+        else:
+            _open.append(catalog)
+        catalog.users += 1
         return catalog
 
 
 def close_catalog(catalog: Catalog) -> None:
     """One Store object less uses it."""
     with _mutex:
-        _users[id(catalog)] = _users.get(id(catalog), 1) - 1
+        catalog.users -= 1
         _retire()
 
 
 def _retire() -> None:
     """Close the catalogs that no Store object and no array needs, and whose objects this process does not own."""
-    for key, catalog in list(_open.items()):
-        if _users.get(id(catalog), 0) < 1 and not catalog.pins and not catalog.owner:
-            del _open[key]
-            _users.pop(id(catalog), None)
+    for catalog in _open.copy():
+        if not (catalog.users or catalog.pins or catalog.owner):
+            _open.remove(catalog)
             catalog.close()
             os.close(catalog.directory.fd)
 
@@ -448,7 +530,7 @@ def _retire() -> None:
 def _after_fork() -> None:
     global _mutex
     _mutex = threading.RLock()
-    for catalog in list(_open.values()):
+    for catalog in _open:
         catalog.after_fork()
 
 

@@ -17,6 +17,7 @@ import random
 import stat
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import cache
 from typing import NamedTuple
 from uuid import UUID, uuid5
 
@@ -113,7 +114,7 @@ def wanted(
         spill = os.path.abspath(os.path.expanduser(decoded(spill)))  # type: ignore[arg-type]
         if len(os.fsencode(spill)) > int(HEADER["spill_path"][1][:-1]):
             raise InvalidArgument(f"the path of the spill directory has at most 1024 bytes, found {shown(spill)}")
-    return Wanted(capacity, mode, eviction, durable, spill)  # type: ignore[arg-type]
+    return Wanted(capacity, mode, eviction, durable, spill)
 
 
 class Directory:
@@ -131,6 +132,8 @@ class Directory:
         Device and inode.
     trusted : frozenset of int, optional
         The users whose files are accepted; all where it is None.
+    owner : tuple of int
+        The user and the group that it belongs to.
     """
 
     def __init__(self, name: str, path: str, fd: int, trusted: frozenset[int] | None) -> None:
@@ -140,6 +143,7 @@ class Directory:
         self.trusted = trusted
         found = os.fstat(fd)
         self.key = found.st_dev, found.st_ino
+        self.owner = found.st_uid, found.st_gid
 
     def open(self, file: str, flags: int, bits: int = 0o600) -> int:
         """Open a file of the directory; a link, or a file of a user who is not trusted, is an error."""
@@ -164,6 +168,7 @@ class Directory:
         os.fsync(self.fd)
 
 
+@cache
 def this_boot() -> bytes:
     """The id of this boot of the host, 16 bytes."""
     found = boot_id()
@@ -258,7 +263,7 @@ def _make_directory(path: str) -> bool:
     return True
 
 
-def _directory_bits(mode: int) -> int:
+def directory_bits(mode: int) -> int:
     """Permission bits of the directory: search permission goes with read permission, files belong to its group."""
     return mode | (mode & 0o444) >> 2 | (stat.S_ISGID if mode & 0o060 else 0)
 
@@ -338,7 +343,7 @@ def _create(directory: Directory, want: Wanted, found: os.stat_result) -> None:
         )
     mode = 0o600 if want.mode is None else want.mode
     if found.st_uid == os.geteuid():
-        os.fchmod(directory.fd, _directory_bits(mode))
+        os.fchmod(directory.fd, directory_bits(mode))
     eviction = want.eviction or ("none" if want.capacity is None else "lru")
     settings = Settings(want.capacity, mode, eviction, bool(want.durable), want.spill)
     for file, file_bits in ((PINS, mode), (COMMIT, _writers_only(mode))):

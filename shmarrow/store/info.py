@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections import Counter
+from contextlib import suppress
 from typing import NamedTuple
 
 from shmarrow.codecs import Description
@@ -96,6 +97,8 @@ class Found(NamedTuple):
         As in :class:`ObjectInfo`.
     age, idle : float
         Seconds since it was published, and since it was used.
+    pins : int
+        How many processes have it attached.
     protected, spilled : bool
         As in :class:`ObjectInfo`.
     """
@@ -106,6 +109,7 @@ class Found(NamedTuple):
     generation: int
     age: float
     idle: float
+    pins: int
     protected: bool
     spilled: bool
 
@@ -159,10 +163,36 @@ class Stats(NamedTuple):
     expired: int
 
 
+def pin_table(catalog: Catalog) -> list[tuple[int, int, int]]:
+    """Who has what attached: processes, this one too, their first slots, and how many slots.
+
+    The kernel's table of locks has all of them. Where it cannot be read, one process is told for each slot. The process
+    is 0 or negative where it belongs to another pid namespace.
+    """
+    slots = catalog.memory.slots
+    found = holders(catalog.pins_fd, 0, slots)
+    status, listed = os.fstat(catalog.pins_fd), set()
+    file = f"{os.major(status.st_dev):02x}:{os.minor(status.st_dev):02x}:{status.st_ino}"
+    with suppress(OSError), open("/proc/locks", encoding="ascii") as table:
+        for words in map(str.split, table):
+            if words[-3] == file and words[1] == "POSIX" and (first := int(words[-2])) < slots:
+                end = slots if words[-1] == "EOF" else min(int(words[-1]) + 1, slots)
+                listed.add((int(words[-4]), first, end - first))
+    if listed:
+        return [*listed, *[each for each in found if each[0] < 1]]
+    return found + [(os.getpid(), slot, 1) for slot in catalog.pins.own()]
+
+
+def pin_counts(catalog: Catalog) -> Counter[int]:
+    """How many processes have each slot attached."""
+    counts: Counter[int] = Counter()
+    for _, first, length in pin_table(catalog):
+        counts.update(range(first, first + length))
+    return counts
+
+
 def object_info(catalog: Catalog, entry: Entry, description: Description) -> ObjectInfo:
     """What is known of an object that was found."""
-    own = entry.slot in catalog.pins.own()
-    others = {process for process, _, _ in holders(catalog.pins_fd, entry.slot, 1)}
     owner = catalog.owner_of(entry.owner) if entry.owner else None
     directory = catalog.spill_path if entry.spilled else catalog.directory.path
     return ObjectInfo(
@@ -173,7 +203,7 @@ def object_info(catalog: Catalog, entry: Entry, description: Description) -> Obj
         path=os.path.join(directory, file_name(entry.file)),
         age=max(time.time_ns() - entry.published, 0) / 1e9,
         idle=max(time.monotonic_ns() - catalog.used(entry.slot), 0) / 1e9,
-        pins=own + len(others),
+        pins=pin_counts(catalog)[entry.slot] if catalog.pins.pinned(entry.slot) else 0,
         expires_in=(entry.expires - clock()) / 1e9 if entry.expires else None,
         owner=owner,
         orphaned=bool(entry.owner) and owner is None,
@@ -188,10 +218,8 @@ def statistics(catalog: Catalog, space: Space) -> Stats:
     state = catalog.state()
     status = os.fstatvfs(catalog.directory.fd)
     pins: Counter[int] = Counter()
-    for process, _, length in holders(catalog.pins_fd, 0, 1 << 32):
+    for process, _, length in pin_table(catalog):
         pins[process] += length
-    if own := catalog.pins.own():
-        pins[os.getpid()] += len(own)
     return Stats(
         objects=state[p.OBJECTS],
         nbytes=state[p.BYTES],

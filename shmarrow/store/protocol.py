@@ -131,6 +131,19 @@ SLOT_STRUCT = struct.Struct("<QQQQQQQQQQIII")
 """A slot up to ``name_length``: what its CRC covers, followed by the name."""
 CRC_OFFSET, USED, HEAD, NEXT, NAME = (SLOT[field][0] for field in ("crc", "used", "head", "next", "name"))
 NAME_MAX = 255
+HASH_FACTOR = 0x9E3779B97F4A7C15
+"""A name's bytes as a big-endian number are multiplied by this before the modulus is taken: the low bits of the hash
+choose the bucket, and names that end in numbers would share theirs."""
+SLOT_WORDS, HEAD_WORDS = SLOT_SIZE // 8, USED // 8 + 1
+HEAD_DTYPE = np.dtype(
+    {
+        "names": [field for field, (offset, _) in SLOT.items() if offset <= USED],
+        "formats": [{"Q": "<u8", "I": "<u4"}[code] for offset, code in SLOT.values() if offset <= USED],
+        "offsets": [offset for offset, _ in SLOT.values() if offset <= USED],
+        "itemsize": HEAD_WORDS * 8,
+    }
+)
+"""A slot up to ``used``, which is what a snapshot copies."""
 SLOT_DTYPE = np.dtype(
     {
         "names": list(SLOT),
@@ -142,8 +155,9 @@ SLOT_DTYPE = np.dtype(
 
 UNUSED, DRAFT, LIVE, GONE = range(4)
 """States of a slot: free; being written; an object; removed, and still attached."""
-PROTECTED, SPILLED, SUMMED, SYNCED = 1, 2, 4, 8
-"""Flags of an object: never evicted; lies in the spill directory; has a sum; was synced before it was published."""
+PROTECTED, SPILLED, SUMMED, SYNCED, UNCHECKED = 1, 2, 4, 8, 16
+"""Flags of an object: never evicted; lies in the spill directory; has a sum; all of it is on the disk; has not been
+compared with its sum since a reboot, before which perhaps not all of it was on the disk."""
 
 # --- locks ------------------------------------------------------------------------------------------------------
 
@@ -153,6 +167,8 @@ OWNER_LOCKS = 1 << 40
 """In ``commit``, and the owner's number: the process that owns objects."""
 DRAFT_LOCKS = 1 << 41
 """In ``commit``, and the slot: the process that writes this draft."""
+SPILL_LOCKS = 3 << 40
+"""In ``commit``, and the slot: the process that copies this object to the spill directory."""
 NAME_LOCKS = 1 << 62
 """In ``commit``, and the hash of a name: the process that computes what it is going to be."""
 INHERITED_LOCKS = 1 << 40

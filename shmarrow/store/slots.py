@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from shmarrow.store import protocol as p
 
+_JOURNAL = p.STATE_OFFSET >> 3
 SEQUENCE = p.HEADER["sequence"][0] >> 3
 FIRST_SLOT = p.SLOTS >> 3
 SLOT_WORDS = p.SLOT_SIZE >> 3
@@ -50,6 +51,11 @@ class Entry(NamedTuple):
         return self.expires != 0 and self.expires <= clock()
 
     @property
+    def unchecked(self) -> bool:
+        """Whether its bytes have to be compared with its sum first, as they may be from before a power cut."""
+        return self.flags & (p.SUMMED | p.UNCHECKED) == p.SUMMED | p.UNCHECKED
+
+    @property
     def spilled(self) -> bool:
         """Whether it lies in the spill directory."""
         return bool(self.flags & p.SPILLED)
@@ -76,6 +82,11 @@ def bucket_of(name_hash: int, buckets: int) -> int:
     return bucket if bucket < buckets else bucket - (size >> 1)
 
 
+def slot_at(slot: int, field: str) -> int:
+    """Where a field of a slot is."""
+    return p.SLOTS + slot * p.SLOT_SIZE + p.SLOT[field][0]
+
+
 def next_of(slot: int) -> int:
     """Where the link of a slot to the next one is."""
     return p.SLOTS + slot * p.SLOT_SIZE + p.NEXT
@@ -99,15 +110,16 @@ def read_slot(data: memoryview, slot: int, name: bytes | None = None) -> Entry |
     return Entry._make((slot, *fields[:12], found))
 
 
-def replay(memory: Memory) -> None:
+def replay(memory: Memory) -> bool:
     """Apply the commit that was journaled and not applied, if there is one; called under the lock."""
-    data, words = memory.bytes, memory.words
-    number = words[p.STATE_OFFSET >> 3] + 1
+    words = memory.words
+    number = words[_JOURNAL] + 1
     area = p.JOURNALS[number & 1]
-    if p.JOURNAL_HEAD.unpack_from(data, area)[0] == number:
+    if words[area >> 3] == number:
         apply_journal(memory, area)
     if words[SEQUENCE] & 1:
         words[SEQUENCE] += 1
+    return bool(words[_JOURNAL] == number)
 
 
 def apply_journal(memory: Memory, area: int) -> None:

@@ -42,11 +42,11 @@ from shmarrow.store import protocol as p
 from shmarrow.store.attach import Pin, StoredSegment, attach_entry
 from shmarrow.store.catalog import close_catalog, open_catalog
 from shmarrow.store.directory import Settings, locate, wanted
-from shmarrow.store.info import Found, ObjectInfo, Stats, object_info, statistics
+from shmarrow.store.info import Found, ObjectInfo, Stats, object_info, pin_counts, statistics
 from shmarrow.store.locks import try_lock, unlock
 from shmarrow.store.publish import DRAFT_SIZE, Publication, PutOptions
 from shmarrow.store.slots import Entry, clock
-from shmarrow.store.space import BATCH, Collected, Space
+from shmarrow.store.space import Collected, Space
 from shmarrow.store.transaction import Transaction
 from shmarrow.store.watch import Listeners, Waiting, Watch
 from shmarrow.types import Schema
@@ -650,10 +650,11 @@ class Store:
         self._check_open()
         fields = ("name", "size", "allocated", "published", "expires", "flags", "used")
         coded = prefix.encode()
+        pins = pin_counts(self._catalog)
         for part in self._catalog.snapshot(*fields):
             now, wall, boot = time.monotonic_ns(), time.time_ns(), clock()
-            columns = [part[field].tolist() for field in ("generation", *fields)]
-            for generation, name, size, allocated, published, expires, flags, used in zip(*columns, strict=True):
+            columns = [part[field].tolist() for field in ("slot", "generation", *fields)]
+            for slot, generation, name, size, allocated, published, expires, flags, used in zip(*columns, strict=True):
                 if name.startswith(coded) and not 0 < expires <= boot:
                     yield Found(
                         name.decode(errors="replace"),
@@ -662,6 +663,7 @@ class Store:
                         generation,
                         max(wall - published, 0) / 1e9,
                         max(now - used, 0) / 1e9,
+                        pins[slot],
                         bool(flags & p.PROTECTED),
                         bool(flags & p.SPILLED),
                     )
@@ -739,26 +741,11 @@ class Store:
             transaction.commit()
 
     def _delete_all(self, prefix: str) -> int:
-        catalog = self._catalog
         coded = prefix.encode()
         deleted = 0
-        for part in catalog.snapshot("name"):
-            chosen = [
-                (slot, generation)
-                for slot, generation, name in zip(
-                    part["slot"].tolist(), part["generation"].tolist(), part["name"].tolist(), strict=True
-                )
-                if name.startswith(coded)
-            ]
-            for start in range(0, len(chosen), BATCH):
-                with catalog.locked():
-                    for slot, generation in chosen[start : start + BATCH]:
-                        entry = catalog.entry(slot)
-                        if entry is not None and entry.generation == generation:
-                            transaction = Transaction(catalog)
-                            transaction.remove(entry)
-                            transaction.commit()
-                            deleted += 1
+        for part in self._catalog.snapshot("name"):
+            chosen = [row for row, name in enumerate(part["name"].tolist()) if name.startswith(coded)]
+            deleted += len(self._space.remove_all(part["slot"][chosen].tolist(), part["generation"][chosen].tolist()))
         return deleted
 
     def rename(self, name: str, new_name: str, overwrite: bool = False) -> None:

@@ -10,18 +10,24 @@ Rules kept here:
 from __future__ import annotations
 
 import os
+import struct
 import time
 import zlib
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from shmarrow.errors import InvalidData, storage_error
 from shmarrow.store import protocol as p
-from shmarrow.store.slots import FIRST_SLOT, SEQUENCE, SLOT_WORDS, Entry, bucket_of, next_of
+from shmarrow.store.protocol import file_name
+from shmarrow.store.slots import FIRST_SLOT, SEQUENCE, SLOT_WORDS, Entry, bucket_of, next_of, slot_at
 
 if TYPE_CHECKING:
     from shmarrow.store.catalog import Catalog
 
 _SWEPT = 2
+_LARGE = 1 << 20
+_LINK = struct.Struct("<I")
+_PADDING = [bytes(-size % 8) for size in range(8)]
 
 
 class Transaction:
@@ -36,7 +42,6 @@ class Transaction:
         self.state = catalog.state()
         self._links: dict[int, int] = {}
         self._pieces: list[tuple[int, bytes]] = []
-        self._excluded: list[int] = []
 
     def put(self, offset: int, data: bytes) -> None:
         """Other bytes at a place of the header."""
@@ -110,29 +115,33 @@ class Transaction:
             else:
                 at = following
 
-    def sweep(self, limit: int) -> int:
-        """Free removed slots that nobody has attached any more, looking at up to ``limit``; how many were freed."""
-        here = self.state[p.REMOVED]
-        previous: int | None = None
-        freed = 0
+    def sweep(self, limit: int) -> bool:
+        """Free removed slots that nobody has attached any more, looking at ``limit``; whether those were the last.
+
+        The next call goes on behind them. A slot that is freed takes some 140 bytes of the journal.
+        """
+        memory, catalog = self.memory, self.catalog
+        previous = catalog.swept
+        if not 0 < previous <= memory.slots or memory.ints[slot_at(previous - 1, "state") >> 2] != p.GONE:
+            previous = 0
         for _ in range(limit):
-            if not 0 < here <= self.memory.slots:
-                break
-            slot = here - 1
-            following = self._link(next_of(slot))
-            if self.catalog.pins.attached(slot):
-                previous = next_of(slot)
+            here = self._link(next_of(previous - 1)) if previous else self.state[p.REMOVED]
+            if not 0 < here <= memory.slots:
+                catalog.swept = 0
+                return True
+            if catalog.pins.attached(here - 1):
+                previous = here
+                continue
+            following = self._link(next_of(here - 1))
+            if previous:
+                self._links[next_of(previous - 1)] = following
             else:
-                if previous is None:
-                    self.state[p.REMOVED] = following
-                else:
-                    self._links[previous] = following
-                base = FIRST_SLOT + slot * SLOT_WORDS
-                self.state[p.REMOVED_BYTES] -= min(self.memory.words[base + 4], self.state[p.REMOVED_BYTES])
-                self._free(slot)
-                freed += 1
-            here = following
-        return freed
+                self.state[p.REMOVED] = following
+            held = memory.words[slot_at(here - 1, "allocated") >> 3]
+            self.state[p.REMOVED_BYTES] -= min(held, self.state[p.REMOVED_BYTES])
+            self._free(here - 1)
+        catalog.swept = previous
+        return False
 
     def _free(self, slot: int) -> None:
         self._pieces.append((p.SLOTS + slot * p.SLOT_SIZE, bytes(96)))
@@ -170,7 +179,8 @@ class Transaction:
         if replaced is not None:
             self.remove(replaced, told=False)
         state[p.GENERATION] += 1
-        made = entry._replace(generation=state[p.GENERATION], hash=self.catalog.hash(entry.name), state=p.LIVE)
+        slot, _, _, *numbers, _, flags, name = entry
+        made = Entry._make((slot, state[p.GENERATION], self.catalog.hash(name), *numbers, p.LIVE, flags, name))
         self._write(made, used)
         self._chain(made.slot, made.hash)
         state[p.OBJECTS] += 1
@@ -187,16 +197,15 @@ class Transaction:
         counter = p.SPILLED_BYTES if entry.spilled else p.BYTES
         state[counter] -= min(entry.allocated, state[counter])
         state[p.REMOVING] = entry.file
-        if evicted:
-            state[p.EVICTIONS] += 1
-        elif entry.expired:
+        if entry.expired:
             state[p.EXPIRED] += 1
+        elif evicted:
+            state[p.EVICTIONS] += 1
+        if entry.allocated > _LARGE and not entry.spilled:
+            with suppress(OSError):
+                self.catalog.closing.append(self.catalog.directory.open(file_name(entry.file), os.O_RDONLY))
         # A reader that pins the slot after this was asked would pin the next object there: nobody may until it is done.
-        pins = self.catalog.pins
-        alone = evicted or pins.exclude(entry.slot)
-        if alone and not evicted:
-            self._excluded.append(entry.slot)
-        if not alone or pins.inherited(entry.slot):
+        if not self.catalog.exclude(entry.slot) or self.catalog.pins.inherited(entry.slot):
             held = 0 if entry.spilled else entry.allocated
             gone = Entry(entry.slot, 0, 0, entry.file, entry.size, held, 0, 0, 0, 0, 0, p.GONE, 0, b"")
             self._pieces.append((p.SLOTS + entry.slot * p.SLOT_SIZE, gone.pack()))
@@ -249,24 +258,19 @@ class Transaction:
 
     def commit(self) -> None:
         """Do it: journal, apply, wake those who wait; then unlink what was removed."""
-        try:
-            self._commit()
-        finally:
-            for slot in self._excluded:
-                self.catalog.pins.admit(slot)
-
-    def _commit(self) -> None:
         catalog, memory, state = self.catalog, self.memory, self.state
         state[p.HITS] += catalog.hits
         state[p.MISSES] += catalog.misses
         catalog.hits = catalog.misses = 0
         number = state[p.JOURNAL] = state[p.JOURNAL] + 1
         pieces = self._pieces
-        pieces += [(at, link.to_bytes(4, "little")) for at, link in self._links.items()]
+        for at, link in self._links.items():
+            pieces.append((at, _LINK.pack(link)))
         pieces.append((p.STATE_OFFSET, p.STATE_STRUCT.pack(*state)))
-        parts = []
+        parts: list[bytes] = []
         for offset, piece in pieces:
-            parts += [p.PIECE.pack(offset, len(piece), 0), piece, bytes(-len(piece) % 8)]
+            size = len(piece)
+            parts += p.PIECE.pack(offset, size, 0), piece, _PADDING[size & 7]
         payload = b"".join(parts)
         if len(payload) > p.JOURNAL_SIZE - p.JOURNAL_HEAD.size:
             raise InvalidData(f"the catalog of {catalog.directory.name!r} is damaged: a commit of {len(payload)} bytes")
@@ -286,6 +290,6 @@ class Transaction:
         for offset, piece in pieces:
             data[offset : offset + len(piece)] = piece
         words[SEQUENCE] += 1
-        os.pwrite(catalog.pins_fd, state[p.EVENTS].to_bytes(8, "little"), 0)
+        catalog.wake(state[p.EVENTS])
         if state[p.REMOVING]:
             catalog.end_removing()

@@ -78,7 +78,7 @@ static u32 slot_crc(const struct slot *s) { return crc32(crc32(0, s, 92), s->nam
 static u64 hash(const char *name) {
     u64 r = 0;
     for (; *name; name++) r = ((unsigned __int128)r * 256 + (u8)*name) % c->modulus;
-    return r;
+    return (unsigned __int128)r * 0x9E3779B97F4A7C15u % c->modulus;
 }
 static u64 bucket(u64 h) {
     u64 power = 1;
@@ -171,7 +171,7 @@ static int attach(const char *name) {
 static void check_control(void) {
     struct stat st;
     TRY(fstat(control, &st));
-    if (!st.st_nlink) fail(1, "the store was destroyed");
+    if (!st.st_nlink || !memcmp(shared->magic, "destroyd", 8)) fail(1, "the store was destroyed");
     if ((u64)st.st_size < 86016 || (u64)(st.st_size - 86016) / 384 < shared->room) fail(1, "control is cut off");
 }
 /* Take the commit lock, repair what a killed writer left, and prepare changes in private pages. */

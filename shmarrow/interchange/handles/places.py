@@ -48,6 +48,8 @@ class Place(NamedTuple):
         Its bytes.
     modified : int
         When it was last written to, in ns since 1970.
+    slot : int
+        Where the catalog of its store has it; -1 if it is in no store.
     """
 
     name: str
@@ -55,6 +57,7 @@ class Place(NamedTuple):
     inode: int
     size: int
     modified: int
+    slot: int = -1
 
     @property
     def in_memory(self) -> bool:
@@ -165,7 +168,14 @@ def _place_of(mapping: Mapping) -> Place | None:
         raise ObjectNotFound(
             errno.ENOENT, f"cannot make a handle: {name!r} was replaced after it was mapped here; pass on a copy"
         )
-    place = Place(name, device, inode, found.st_size, found.st_mtime_ns)
+    place = Place(
+        name,
+        device,
+        inode,
+        found.st_size,
+        found.st_mtime_ns,
+        getattr(getattr(mapping._mapped, "pin", None), "slot", -1),
+    )
     if found.st_size == mapping.size:
         with _LOCK:
             _ATTACHED.setdefault(place, mapping._mapped)
@@ -222,7 +232,7 @@ def _attach(place: Place, boot: str, host: str) -> Segment:
     elsewhere = "" if boot == boot_id() else f"; the handle was made on host {shown(host)}, this is {host_name()!r}"
     name, path = resolve(place.name)
     try:
-        segment = attach_path(name, path, is_shm(name))
+        segment = _pinned(path, place.slot) or attach_path(name, path, is_shm(name))
     except ObjectNotFound:
         raise ObjectNotFound(
             errno.ENOENT,
@@ -231,13 +241,22 @@ def _attach(place: Place, boot: str, host: str) -> Segment:
         ) from None
     found = segment.status
     device = place.device if elsewhere else found.st_dev  # file systems have other numbers on other hosts
-    if (device, found.st_ino, found.st_size, found.st_mtime_ns) != place[1:]:
+    if (device, found.st_ino, found.st_size, found.st_mtime_ns) != place[1:5]:
         raise ObjectNotFound(
             errno.ENOENT,
             f"cannot open the handle: {name!r} was replaced or changed after the handle was made{elsewhere}; make a "
             "new handle",
         )
     return segment
+
+
+def _pinned(path: str, slot: int) -> Segment | None:
+    """An object of a store, attached and pinned; None for others, and where this process may not open the store."""
+    if slot < 0:
+        return None
+    from shmarrow.store.attach import attach_slot  # who gets no object of a store needs none of it
+
+    return attach_slot(path, slot)
 
 
 def _check_place(place: Any) -> None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from shmarrow.batch import RecordBatch
-from shmarrow.buffer import Bytes
+from shmarrow.buffer import ALIGNMENT, PADDING, Bytes
 from shmarrow.errors import InvalidType, Unsupported
 from shmarrow.ipc.flatbuffers.tables import ENUMS
 from shmarrow.ipc.message.encode import batch_message
@@ -59,7 +59,7 @@ def encode_dictionary(id: int, values: Any, delta: bool, options: IpcWriteOption
 def _plan_body(columns: Sequence[Any], length: int, options: IpcWriteOptions) -> tuple[dict[str, Any], list[Any], int]:
     """The values of a RecordBatch table, the pieces of its body with their padding, and the body's size."""
     values: dict[str, Any] = {"length": length}
-    flat = _flat_data(columns, length, options)
+    flat = _flat_data(columns, length, options) if len(columns) > _FEW else None
     if flat is None:
         nodes: list[int] = []
         buffers: list[Bytes] = []
@@ -80,6 +80,8 @@ def _plan_body(columns: Sequence[Any], length: int, options: IpcWriteOptions) ->
 
             buffers = compress_buffers(buffers, options)
             values["compression"] = {"codec": ENUMS["CompressionType"][_CODEC[options.compression]]}
+        if len(buffers) <= 4 * _FEW:
+            return values, *_lay_out(buffers, values, options.alignment)
         sizes = np.fromiter(map(len, buffers), np.int64, len(buffers))
         filled = list(compress(buffers, (sizes > 0).tolist()))
     else:  # for each column no validity bitmap, and the values
@@ -96,6 +98,24 @@ def _plan_body(columns: Sequence[Any], length: int, options: IpcWriteOptions) ->
     padding = {gap: bytes(gap) for gap in set(gaps)}
     pieces: list[Any] = list(chain.from_iterable(zip(filled, map(padding.__getitem__, gaps), strict=True)))
     return values, [piece for piece in pieces if len(piece)] if 0 in padding else pieces, int(room.sum())
+
+
+def _lay_out(buffers: list[Bytes], values: dict[str, Any], alignment: int) -> tuple[list[Any], int]:
+    """What array operations do for many buffers, for few."""
+    rows: list[int] = []
+    pieces: list[Any] = []
+    end = 0
+    for data in buffers:
+        size = len(data)
+        rows += (end, size)
+        if size:
+            pieces.append(data)
+            gap = -size & (alignment - 1)
+            if gap:
+                pieces.append(PADDING[:gap] if gap <= ALIGNMENT else bytes(gap))
+            end += size + gap
+    values["buffers"] = np.array(rows, "<i8").view(_BUFFER)
+    return pieces, end
 
 
 def _flat_data(
@@ -120,6 +140,8 @@ def _flat_data(
     return (data, sizes) if sizes.all() and (sizes == exact).all() else None
 
 
+_FEW = 32
+"""Columns that are written faster one by one."""
 _NODE = np.dtype([("length", "<i8"), ("null_count", "<i8")])
 _BUFFER = np.dtype([("offset", "<i8"), ("length", "<i8")])
 _CODEC = {"lz4": "LZ4_FRAME", "zstd": "ZSTD"}

@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+from itertools import chain
+from typing import Any
+
 import numpy as np
 
-from shmarrow.ipc.batch.encode import IpcPayload
+from shmarrow.batch import RecordBatch
+from shmarrow.ipc.batch.encode import IpcPayload, dictionaries_of, encode_batch
 from shmarrow.ipc.file.footer import HEAD, MAGIC, ROW_COUNTS, SIZE, Block, RowCounts, add_rows, encode_row_counts
 from shmarrow.ipc.flatbuffers import builder as flatbuf_writer
+from shmarrow.ipc.flatbuffers.reader import Reader
 from shmarrow.ipc.flatbuffers.tables import ENUMS, STRUCTS
-from shmarrow.ipc.message.encode import key_values
+from shmarrow.ipc.message.encode import Form, key_values
 from shmarrow.ipc.message.framing import end_of_stream
 from shmarrow.ipc.options import IpcWriteOptions
+from shmarrow.ipc.schema.encode import EncodedSchema, encode_schema, schema_message
 from shmarrow.ipc.stream.writer import BatchWriter
 from shmarrow.sources.sinks import Sink
-from shmarrow.types import MetadataLike, Schema, as_metadata
+from shmarrow.types import Metadata, MetadataLike, Schema, as_metadata
 
 
 class RecordBatchFileWriter(BatchWriter):
@@ -34,7 +41,7 @@ class RecordBatchFileWriter(BatchWriter):
         super().__init__(sink, schema, options)
 
     def _start(self) -> None:
-        self._sink.write([MAGIC + bytes(HEAD - len(MAGIC))])
+        self._sink.write([_START])
         super()._start()
 
     def _add_block(self, position: int, payload: IpcPayload, rows: int | None) -> None:
@@ -44,15 +51,76 @@ class RecordBatchFileWriter(BatchWriter):
             add_rows(self._row_counts, rows)
 
     def _finish(self) -> None:
-        builder, schema = self._encoded.start()
-        metadata = dict(self._metadata or {})
+        metadata = self._metadata
         if len(self._blocks["recordBatches"]) > 1:  # the metadata of one batch are read as fast
-            metadata[ROW_COUNTS] = encode_row_counts(self._row_counts)
-        values = {
-            "version": ENUMS["MetadataVersion"][self.options.metadata_version],
-            "schema": schema,
-            **{name: np.array(blocks, STRUCTS["Block"]) for name, blocks in self._blocks.items()},
-            "custom_metadata": key_values(metadata),
-        }
-        footer = flatbuf_writer.finish(builder, flatbuf_writer.add_table(builder, "Footer", values))
-        self._sink.write([end_of_stream(self.options), footer, SIZE.pack(len(footer)), MAGIC])
+            metadata = {**(metadata or {}), ROW_COUNTS: encode_row_counts(self._row_counts)}
+        dictionaries, batches = self._blocks.values()
+        self._sink.write([_end(self._encoded, dictionaries, batches, metadata, self.options)])
+
+
+def encode_file(
+    batch: RecordBatch, options: IpcWriteOptions, metadata: Metadata | None
+) -> tuple[list[Any], int] | None:
+    """A whole file of one batch: its pieces and their bytes; None where the batch has dictionaries.
+
+    No byte of the body is copied.
+    """
+    if dictionaries_of(batch.columns):
+        return None
+    encoded = encode_schema(batch.schema, options)
+    head = _START + schema_message(encoded, options, HEAD)
+    message, pieces, body = encode_batch(batch, options, batch.metadata, len(head))
+    end = _end(encoded, [], [(len(head), len(message), body)], metadata, options)
+    return [head, message, *pieces, end], len(head) + len(message) + body + len(end)
+
+
+# --- the footer -------------------------------------------------------------------------------------------------
+
+_START = MAGIC + bytes(HEAD - len(MAGIC))
+_SHORT, _FEW = 1 << 14, 8
+
+
+def _end(
+    encoded: EncodedSchema,
+    dictionaries: list[Block],
+    batches: list[Block],
+    metadata: Metadata | None,
+    options: IpcWriteOptions,
+) -> bytes:
+    """What follows the last message of a file."""
+    version = options.metadata_version
+    size = sum(map(len, chain.from_iterable(metadata.items()))) if metadata else 0
+    if len(batches) == 1 and len(dictionaries) <= _FEW and len(encoded.data) + size <= _SHORT:
+        items = metadata and tuple(metadata.items())
+        numbers = chain.from_iterable(chain(batches, dictionaries))
+        footer: bytes = _footer_form(encoded, len(dictionaries), items, version).filled(*numbers)
+    else:
+        footer = _footer(encoded, dictionaries, batches, metadata, version)
+    return b"".join([end_of_stream(options), footer, SIZE.pack(len(footer)), MAGIC])
+
+
+def _footer(
+    encoded: EncodedSchema, dictionaries: list[Block], batches: list[Block], metadata: Metadata | None, version: str
+) -> bytes:
+    builder, schema = encoded.start()
+    values = {
+        "version": ENUMS["MetadataVersion"][version],
+        "schema": schema,
+        "dictionaries": np.array(dictionaries, STRUCTS["Block"]),
+        "recordBatches": np.array(batches, STRUCTS["Block"]),
+        "custom_metadata": key_values(metadata),
+    }
+    return flatbuf_writer.finish(builder, flatbuf_writer.add_table(builder, "Footer", values))
+
+
+@lru_cache(256)
+def _footer_form(
+    encoded: EncodedSchema, dictionaries: int, metadata: tuple[tuple[bytes, bytes], ...] | None, version: str
+) -> Form:
+    """The footer of files with one batch, whose numbers are those of its block and of the dictionaries' blocks."""
+    blocks: list[Block] = [(0, 0, 0)] * dictionaries
+    data = _footer(encoded, blocks, [(0, 0, 0)], dict(metadata or ()), version)
+    footer = Reader(np.frombuffer(data, np.uint8), "a footer").root("Footer")
+    vectors = [footer.reader.follow(footer.offset_of(name), name) + 4 for name in ("recordBatches", "dictionaries")]
+    first, second = vectors
+    return Form(data, [*range(first, first + 24, 8), *range(second, second + 24 * dictionaries, 8)])

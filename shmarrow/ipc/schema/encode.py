@@ -3,12 +3,14 @@
 Rules kept here:
 
 * the mapping from types to tables is data, one row a type;
-* fields that differ in name, nullability and type only are written together, by array operations.
+* fields that differ in name, nullability and type only are written together, by array operations;
+* the bytes of small schemas are kept, a bounded number of them, for others that say the same.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from itertools import compress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -95,12 +97,40 @@ class EncodedSchema(NamedTuple):
         return builder, Built(self.offset)
 
 
+_KNOWN: dict[Any, EncodedSchema] = {}
+"""Schemas that were written before, by all that their bytes say."""
+_MOST_KNOWN, _MOST_FIELDS, _LARGEST = 256, 128, 1 << 14
+
+
 def encode_schema(schema: Schema, options: IpcWriteOptions, ids: Sequence[int] = ()) -> EncodedSchema:
     """Write a Schema table once for all messages and footers that hold it, with the dictionaries' ids where given."""
+    key = None
+    if not ids and len(schema) <= _MOST_FIELDS:
+        metadata = schema.metadata and tuple(schema.metadata.items())
+        key = options.compression is None, options.endianness, metadata, *map(_said, schema.fields)
+        known = _KNOWN.get(key)
+        if known is not None:
+            return known
     builder = flatbuf_writer.new_builder()
     offset = _add_schema(builder, schema, options, DictionaryIds(ids))
     builder.Prep(8, 0)  # whole words in front keep what is inside aligned wherever the bytes go
-    return EncodedSchema(bytes(builder.Bytes[builder.head :]), offset)
+    made = EncodedSchema(bytes(builder.Bytes[builder.head :]), offset)
+    if key is not None and len(made.data) <= _LARGEST:
+        if len(_KNOWN) >= _MOST_KNOWN:
+            _KNOWN.clear()
+        _KNOWN[key] = made
+    return made
+
+
+def _said(field: Field) -> tuple[Any, ...]:
+    """All that a Field table says; of types that are equal, the children may still differ in their metadata."""
+    type, metadata = field.type, field.metadata
+    if type.__class__ in FLAT_CLASSES:
+        return field.name, type, field.nullable, metadata and tuple(metadata.items())
+    stored = storage_field(field)
+    type, metadata = stored.type, stored.metadata
+    inner = type.value_type if isinstance(type, types.DictionaryType) else type
+    return field.name, type, field.nullable, metadata and tuple(metadata.items()), *map(_said, inner.fields)
 
 
 def _add_schema(builder: flatbuffers.Builder, schema: Schema, options: IpcWriteOptions, ids: DictionaryIds) -> int:
@@ -211,6 +241,12 @@ def _name_strings(names: list[str]) -> tuple[bytes, Positions]:
 
 def schema_message(encoded: EncodedSchema, options: IpcWriteOptions, start: int = 0) -> bytes:
     """A framed Schema message."""
+    make = _message if len(encoded.data) <= _LARGEST else _message.__wrapped__
+    return frame(make(encoded, options.metadata_version), options, start)
+
+
+@lru_cache(_MOST_KNOWN)
+def _message(encoded: EncodedSchema, version: str) -> bytes:
     builder, table = encoded.start()
-    values = message_values("Schema", table, 0, None, options)
-    return frame(flatbuf_writer.finish(builder, flatbuf_writer.add_table(builder, "Message", values)), options, start)
+    values = message_values("Schema", table, 0, None, IpcWriteOptions(metadata_version=version))
+    return flatbuf_writer.finish(builder, flatbuf_writer.add_table(builder, "Message", values))
