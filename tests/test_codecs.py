@@ -5,6 +5,7 @@ Expected values are those that went in, and what pyarrow makes of the bytes.
 
 from __future__ import annotations
 
+import io
 import sys
 import threading
 import tracemalloc
@@ -21,6 +22,7 @@ import shmarrow as sa
 from shmarrow import segment
 from shmarrow.codecs import decode, describe, encode
 from shmarrow.ipc.file import known_forms
+from shmarrow.ipc.flatbuffers import builder
 from shmarrow.ipc.schema import encode as schema_encode
 from shmarrow.ipc.tensor import decode as tensor_decode
 
@@ -258,6 +260,33 @@ def test_what_is_remembered_is_bounded(save: Save) -> None:
     assert [len(each) <= 256 for each in sizes] == [True] * 5
     assert len(tensor_decode._HEADERS) <= 1024
     assert len(schema_encode._KNOWN) > 0 < len(known_forms._FORMS)
+
+
+def test_flatbuffers_are_built_once_for_all_sizes(monkeypatch: pytest.MonkeyPatch) -> None:
+    def values(rows: int) -> list[Any]:
+        columns = {"a": np.arange(rows), "b": np.arange(rows) / 2, "t": ["x"] * rows}
+        return [np.ones((rows, 2)), sa.record_batch(columns), b"x" * rows, "x" * rows, rows, sa.array(np.arange(rows))]
+
+    def write_all(batch: sa.RecordBatch) -> list[pa.Table]:
+        stream, file, tensor = io.BytesIO(), io.BytesIO(), io.BytesIO()
+        with sa.ipc.new_stream(stream, batch.schema) as writer:
+            writer.write(batch)
+        with sa.ipc.new_file(file, batch.schema) as writer:
+            writer.write(batch)
+        sa.ipc.write_tensor(sa.Tensor.from_numpy(np.ones(batch.num_rows)), tensor)
+        assert pa.ipc.read_tensor(pa.BufferReader(tensor.getvalue())).shape == (batch.num_rows,)
+        return [pa.ipc.open_stream(stream.getvalue()).read_all(), pa.ipc.open_file(file.getvalue()).read_all()]
+
+    def refuse(*_: Any) -> None:
+        raise AssertionError("a FlatBuffer is built again")
+
+    for value in values(3):
+        encode(value)
+    write_all(values(3)[1])
+    monkeypatch.setattr(builder._Builder, "__init__", refuse)
+    for value in values(1000):
+        encode(value)
+    assert [table.to_pydict() for table in write_all(values(7)[1])] == [values(7)[1].to_pydict()] * 2
 
 
 def test_schemas_that_are_equal_may_say_different_things(save: Save) -> None:
