@@ -67,6 +67,10 @@ _EVENTS_WORD = p.HEADER["events"][0] >> 3
 _GENERATION_WORD = p.HEADER["generation"][0] >> 3
 _USED = p.USED >> 3
 _TRIES = 5
+_HASH_FACTOR = p.HASH_FACTOR
+_SLOT_INTS = p.SLOT_SIZE >> 2
+_FIRST_HEAD, _FIRST_NEXT = (p.SLOTS + p.HEAD) >> 2, (p.SLOTS + p.NEXT) >> 2
+_FIRST_HASH = (p.SLOTS + p.SLOT["hash"][0]) >> 3
 _STUCK_SECONDS = 0.1
 _MOST_NEW_SLOTS = 8192
 _SNAPSHOT_ROWS, _AT_ONCE = 1 << 16, 1 << 12
@@ -221,18 +225,22 @@ class Catalog:
             time.sleep(0)
 
     def _walk(self, memory: Memory, name: bytes) -> Entry | None:
-        data, ints = memory.bytes, memory.ints
-        buckets = min(memory.words[_BUCKET_WORD], memory.slots)
+        data, words, ints, slots = memory
+        buckets = words[_BUCKET_WORD]
+        if buckets > slots:
+            buckets = slots
         if not buckets:
             return None
-        wanted = self.hash(name)
-        slot = ints[(p.SLOTS + bucket_of(wanted, buckets) * p.SLOT_SIZE + p.HEAD) >> 2]
-        left = memory.slots
-        while 0 < slot <= memory.slots and left:
-            at = p.SLOTS + (slot - 1) * p.SLOT_SIZE
-            if memory.words[(at >> 3) + 1] == wanted and (found := read_slot(data, slot - 1, name)) is not None:
-                return found
-            slot = ints[(at + p.NEXT) >> 2]
+        wanted = int.from_bytes(name, "big") * _HASH_FACTOR % self.modulus  # as in `hash`, one call less
+        slot = ints[bucket_of(wanted, buckets) * _SLOT_INTS + _FIRST_HEAD]
+        left = slots
+        while 0 < slot <= slots and left:
+            slot -= 1
+            if words[slot * SLOT_WORDS + _FIRST_HASH] == wanted:
+                found = read_slot(data, slot, name)
+                if found is not None:
+                    return found
+            slot = ints[slot * _SLOT_INTS + _FIRST_NEXT]
             left -= 1
         return None
 
