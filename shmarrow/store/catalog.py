@@ -118,6 +118,7 @@ class Catalog:
         self.lock = CommitLock(self.commit_fd, directory.name)
         self.users = self.owner = 0
         self.hits = self.misses = 0
+        self._stuck = -1, self.memory
         self.drafts: set[int] = set()
         self.victims: deque[Any] = deque()
         self.volatile = directory.path.startswith(SHM_DIRECTORY + "/")
@@ -216,11 +217,11 @@ class Catalog:
             memory = self.memory
             if memory.words[_SLOT_WORD] > memory.slots:
                 memory = self.memory = self._map()
-            if not memory.words[SEQUENCE] & 1:
+            if not (sequence := memory.words[SEQUENCE]) & 1:
                 return memory
             now = time.monotonic()
             stuck = stuck or now
-            if now - stuck > _STUCK_SECONDS:
+            if now - stuck > _STUCK_SECONDS or sequence == self._stuck[0]:
                 return self._repaired()
             time.sleep(0)
 
@@ -249,16 +250,23 @@ class Catalog:
         if self.writable:
             with self.locked():
                 return self.memory
+        sequence = self.memory.words[SEQUENCE]
+        if sequence == self._stuck[0]:
+            return self._stuck[1]
         size = p.SLOTS + self.memory.slots * p.SLOT_SIZE
         pages = mmap.mmap(self.control_fd, size, flags=mmap.MAP_PRIVATE, prot=mmap.PROT_READ | mmap.PROT_WRITE)
         data = memoryview(pages)
         memory = Memory(data, data.cast("Q"), data.cast("I"), self.memory.slots)
         replay(memory)
+        if sequence & 1:
+            self._stuck = sequence, memory
         return memory
 
     def alive(self, entry: Entry) -> bool:
         """Whether the slot still has that object."""
-        return bool(self.memory.words[FIRST_SLOT + entry.slot * SLOT_WORDS] == entry.generation)
+        found = self.memory.words[FIRST_SLOT + entry.slot * SLOT_WORDS] == entry.generation
+        # Who may only read finds what a killed writer left half done in private pages.
+        return bool(found) or (not self.writable and self.find(entry.name) == entry)
 
     def mark_used(self, entry: Entry) -> None:
         """Note that an object was used now; eviction begins with those used longest ago."""
