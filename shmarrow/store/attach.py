@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import errno
 import os
+import time
 from typing import Any, Self
 
-from shmarrow.errors import InvalidData, ObjectNotFound, ShmarrowError, storage_error
+from shmarrow.errors import InvalidData, ObjectNotFound, ShmarrowError, StorageError, storage_error
 from shmarrow.segment import Segment
 from shmarrow.segment.attached import EMPTY
 from shmarrow.segment.mappings import map_file
 from shmarrow.store import protocol as p
 from shmarrow.store.catalog import Catalog, close_catalog, open_catalog
-from shmarrow.store.directory import Wanted
+from shmarrow.store.directory import Wanted, destroyed
+from shmarrow.store.locks import PATIENCE
 from shmarrow.store.protocol import file_name
 from shmarrow.store.slots import Entry, clock
 
+_TRIES, _PAUSE = 100, 0.001
 _FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 
 
@@ -91,12 +94,22 @@ class StoredSegment(Segment):
 
 def attach_entry(catalog: Catalog, name: bytes, pinned: bool = True) -> StoredSegment | None:
     """Attach to the object of a name; None if there is none, or it has expired."""
+    tries = 0
     while True:
         entry = catalog.find(name)
         if entry is None or 0 < entry.expires <= clock():
             return None
         pin = Pin.of(catalog, entry) if pinned else None
-        if pinned and pin is None:
+        if pinned and pin is None:  # it is being evicted, or was replaced
+            tries += 1
+            if tries > _TRIES:
+                time.sleep(_PAUSE)
+            if tries * _PAUSE > PATIENCE:
+                raise StorageError(
+                    errno.EBUSY,
+                    f"cannot attach to {entry.name.decode()!r} in the store {catalog.directory.name!r}: a process has "
+                    f"been evicting it for {PATIENCE:g} s; continue that process if it is stopped, or end it",
+                )
             continue
         found = _map_entry(catalog, entry, pin)
         if found is not None:
@@ -125,6 +138,8 @@ def _map_entry(catalog: Catalog, entry: Entry, pin: Pin | None) -> StoredSegment
     except FileNotFoundError:
         if catalog.entry(entry.slot) != entry:
             return None
+        if not catalog.exists:
+            raise destroyed(catalog.directory.name) from None
         raise _damaged(catalog, entry, "its file is gone") from None
     except OSError as error:
         raise storage_error(error, "attach to", name) from None

@@ -15,6 +15,7 @@ from __future__ import annotations
 import errno
 import mmap
 import os
+import struct
 import threading
 import time
 from collections import deque
@@ -25,7 +26,7 @@ from typing import Any
 
 import numpy as np
 
-from shmarrow.errors import InvalidData, StorageError, StoreFull, storage_error
+from shmarrow.errors import InvalidData, ShmarrowError, StorageError, StoreFull, storage_error
 from shmarrow.segment import SHM_DIRECTORY, Location
 from shmarrow.store import protocol as p
 from shmarrow.store.directory import (
@@ -34,6 +35,8 @@ from shmarrow.store.directory import (
     Wanted,
     check_settings,
     check_trust,
+    destroyed,
+    has_control,
     open_directory,
     pack_header,
     read_settings,
@@ -62,6 +65,8 @@ _REMOVING_WORD = p.HEADER["removing"][0] >> 3
 _SPILL = p.HEADER["spill_path"][0]
 _BOOT = p.HEADER["boot_id"][0]
 _USED = p.USED >> 3
+_NONSENSE = (struct.error, ArithmeticError, LookupError, ValueError)
+"""What following numbers that make no sense ends with, under the lock."""
 _STUCK_SECONDS = 0.1
 _MOST_NEW_SLOTS = 8192
 _SNAPSHOT_ROWS = 1 << 16
@@ -232,7 +237,7 @@ class Catalog:
     @property
     def exists(self) -> bool:
         """Whether the store was not destroyed."""
-        return os.fstat(self.control_fd).st_nlink > 0
+        return bool(self.memory.words[0] != p.DESTROYED and os.fstat(self.control_fd).st_nlink)
 
     @property
     def evicts(self) -> bool:
@@ -277,15 +282,19 @@ class Catalog:
 
     def locked(self) -> AbstractContextManager[None]:
         """Hold the commit lock; what a killed process left is repaired first."""
+        self.check_writable()
+        return self._held
+
+    def check_writable(self) -> None:
+        """Refuse to change a store that this process may only read."""
         if not self.writable:
             raise StorageError(
                 errno.EACCES, f"cannot change the store {self.directory.name!r}: this process may only read it"
             )
-        return self._held
 
     def _repair(self) -> None:
-        if not os.fstat(self.control_fd).st_nlink:
-            raise StorageError(errno.ESTALE, f"the store {self.directory.name!r} was destroyed; open it again")
+        if self.memory.words[0] == p.DESTROYED:
+            raise destroyed(self.directory.name)
         memory = self.memory
         words = memory.words
         if words[_SLOT_WORD] > memory.slots:
@@ -366,20 +375,24 @@ class Catalog:
 
     def destroy(self) -> None:
         """Remove all files of the store, and its directory."""
-        directory = self.directory
+        directory, memory = self.directory, self.memory
         with self.locked():
-            files = [file_name(file) for part in self.snapshot("file") for file in part["file"].tolist()]
-            directory.unlink(p.CONTROL)
-            for file in [*files, p.PINS, p.COMMIT]:
-                directory.unlink(file)
+            count = memory.words[_BUCKET_WORD]
+            memory.words[_BUCKET_WORD] = 0
+            memory.words[0] = p.DESTROYED  # from here on nobody finds or changes anything
+        slots = np.frombuffer(memory.bytes, p.SLOT_DTYPE, min(count, memory.slots), p.SLOTS)
+        for file in slots["file"][(slots["state"] == p.LIVE) | (slots["state"] == p.DRAFT)].tolist():
+            self._unlink(file)
+        if self.settings.spill is not None:
             with suppress(OSError):
-                import shutil
-
-                if self.settings.spill is not None:
-                    shutil.rmtree(self.spill_path)
-            try:
+                os.rmdir(self.spill_path)
+        for file in (p.PINS, p.COMMIT, p.CONTROL):  # when the last one goes, somebody else may make a store here
+            directory.unlink(file)
+        try:
+            if os.path.samestat(os.lstat(directory.path), os.fstat(directory.fd)):
                 os.rmdir(directory.path)
-            except OSError as error:
+        except OSError as error:
+            if not has_control(directory):
                 raise storage_error(error, "remove the directory of the store", directory.name) from None
 
     def own_number(self, transaction: Transaction) -> int:
@@ -440,6 +453,8 @@ class _Held:
                 catalog.pins.admit(catalog.excluded.pop())
         finally:
             catalog.lock.__exit__(kind, error, trace)
+        if isinstance(error, _NONSENSE) and not isinstance(error, ShmarrowError):
+            raise InvalidData(f"the catalog of {catalog.directory.name!r} is damaged: {error}") from error
 
 
 # --- the stores that this process has open --------------------------------------------------------------------------
@@ -456,8 +471,12 @@ def open_catalog(where: Location, want: Wanted, trust: bool, create: bool) -> Ca
         try:
             found = [each for each in _open if each.directory.key == directory.key and each.exists]
             catalog = found[0] if found else Catalog(directory)
-            check_trust(directory, catalog.settings)
-            catalog.reload(want)
+            try:
+                catalog.reload(want)
+                check_trust(directory, catalog.settings.mode, catalog.control_fd)
+            except BaseException:
+                None if found else catalog.close()
+                raise
         except BaseException:
             os.close(directory.fd)
             raise
