@@ -7,6 +7,7 @@ the other one published, respect each other's pins, and repair what the other on
 
 from __future__ import annotations
 
+import functools
 import os
 import re
 import shutil
@@ -186,6 +187,7 @@ def made(program: Path) -> Iterator[Callable[..., tuple[sa.Store, Peer]]]:
         store.destroy()
 
 
+@functools.cache
 def arrow_file(folder: Path, value: int, rows: int = 100) -> Path:
     """A file with one column of equal numbers, by another writer."""
     path = folder / f"{value}-{rows}.arrow"
@@ -197,9 +199,9 @@ def arrow_file(folder: Path, value: int, rows: int = 100) -> Path:
 
 def value_of(stored: Any) -> int:
     """The one number of such an object; torn ones have several."""
-    values = set(stored["n"].to_pylist())
-    assert len(values) == 1
-    return int(values.pop())
+    values = stored["n"].to_numpy()
+    assert values.min() == values.max()
+    return int(values[0])
 
 
 def test_what_one_writes_the_other_reads(made: Callable[..., tuple[sa.Store, Peer]], tmp_path: Path) -> None:
@@ -302,6 +304,25 @@ def test_pins_of_either_are_respected(made: Callable[..., tuple[sa.Store, Peer]]
     del held
     store.put_file("b", one)
     assert peer.check()["removed"] == 0
+
+    held = store.get("a")
+    ready, done = os.pipe(), os.pipe()
+    child = os.fork()
+    if child == 0:  # it has its parent's mapping, and no pin
+        os.write(ready[1], b"x")
+        os.read(done[0], 1)
+        os._exit(value_of(held))
+    os.read(ready[0], 1)
+    del held
+    peer.run("rm", "a")
+    assert peer.check()["removed"] == size
+    os.write(done[1], b"x")
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 1
+    for end in (*ready, *done):
+        os.close(end)
+    store.delete("b")
+    store.collect()
+    assert peer.check() == {"objects": 0, "bytes": 0, "removed": 0, "drafts": 0, "spilled": 0, "events": 12}
 
 
 def test_the_peer_is_killed_anywhere(made: Callable[..., tuple[sa.Store, Peer]], tmp_path: Path) -> None:

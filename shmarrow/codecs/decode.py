@@ -10,7 +10,7 @@ Rules kept here:
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -19,6 +19,7 @@ from shmarrow.batch import RecordBatch
 from shmarrow.codecs.kinds import BYTES, KIND, SCALARS, Stored
 from shmarrow.errors import DEFAULT_LIMITS, InvalidData, as_limits
 from shmarrow.ipc.file.footer import MAGIC
+from shmarrow.ipc.file.known_forms import find_batch, remember
 from shmarrow.ipc.file.reader import RecordBatchFileReader
 from shmarrow.ipc.message.decode import read_message
 from shmarrow.ipc.stream.reader import MappedStreamReader
@@ -33,6 +34,7 @@ from shmarrow.types import DataType, DateType, Metadata, Schema, uint8
 if TYPE_CHECKING:
     import numpy.typing as npt
 
+_TRUSTING = as_limits(DEFAULT_LIMITS, True)
 _PREFIX = struct.Struct("<ii")
 
 
@@ -82,17 +84,24 @@ def decode(segment: Segment, trusted: bool = False) -> Stored:
     """
     known = _ARRAYS.get(_metadata_of(segment))
     if known is not None and known.size == segment.size:
-        return np.ndarray(known.shape, known.dtype, segment.data, known.offset, known.strides)
+        return known.make(np.ndarray(known.shape, known.dtype, segment.data, known.offset, known.strides))
+    limits = _TRUSTING if trusted is True else as_limits(DEFAULT_LIMITS, trusted)
+    found = find_batch(segment.data, segment.name, limits)
+    if found is not None:
+        batch, metadata = found
+        return _taken(batch.schema, [batch], metadata or {})
     form = _form(segment)
     if form == "tensor":
         return _tensor(segment)
-    limits = as_limits(DEFAULT_LIMITS, trusted)
     if form == "stream":
         table = MappedStreamReader(open_source(segment), limits).read_all()
-        return _taken(table, _first_metadata(table.batches))
+        return _taken(table.schema, table.batches, _first_metadata(table.batches))
     reader = RecordBatchFileReader(open_source(segment), limits)
     metadata = reader.metadata or {}
-    return load_tensors(segment) if BUNDLE_KEY in metadata else _taken(reader.read_all(), metadata)
+    if BUNDLE_KEY in metadata:
+        return load_tensors(segment)
+    remember(reader, limits)
+    return _taken(reader.schema, list(reader), metadata)
 
 
 def describe(segment: Segment) -> Description:
@@ -110,7 +119,7 @@ def describe(segment: Segment) -> Description:
         if BUNDLE_KEY in metadata:
             return Description("bundle", shape=(reader.num_rows,))
         table = reader.read_all()
-    kind = _kind(metadata, table)
+    kind = _kind(metadata, table.schema, table.batches)
     if kind in ("record_batch", "table"):
         return Description(kind, table.schema, table.num_rows, len(table.batches))
     type = table.schema.field(0).type
@@ -138,33 +147,30 @@ def _first_metadata(batches: Sequence[RecordBatch]) -> Metadata:
     return (batches[0].metadata if batches else None) or {}
 
 
-def _kind(metadata: Metadata, table: Table) -> str:
+def _kind(metadata: Metadata, schema: Schema, batches: Sequence[RecordBatch]) -> str:
     """The kind that the metadata say, where it fits; else that of a table."""
     kind = metadata.get(KIND, b"").decode("ascii", "replace")
-    batches = table.batches
     if kind == "record_batch":
         fits = len(batches) == 1
     elif kind == "chunked_array":
-        fits = table.num_columns == 1
+        fits = len(schema) == 1
     else:
-        fits = (kind == "array" or kind in SCALARS) and len(batches) == 1 and table.num_columns == 1
+        fits = (kind == "array" or kind in SCALARS) and len(batches) == 1 and len(schema) == 1
     if fits and kind in SCALARS:
         column = batches[0].column(0)
         fits = column.type in SCALARS[kind] and len(column) == 1 and not column.null_count
     return kind if fits else "table"
 
 
-def _taken(table: Table, metadata: Metadata) -> Stored:
-    """What of a table was encoded."""
-    kind = _kind(metadata, table)
-    if kind == "table":
-        return table
-    if kind == "chunked_array":
-        return table.column(0)
-    batch = table.batches[0]
+def _taken(schema: Schema, batches: Sequence[RecordBatch], metadata: Metadata) -> Stored:
+    """What was encoded as these rows."""
+    kind = _kind(metadata, schema, batches)
     if kind == "record_batch":
-        return batch
-    column: Any = batch.column(0)
+        return batches[0]
+    if kind in ("table", "chunked_array"):
+        table = Table(schema, batches)
+        return table if kind == "table" else table.column(0)
+    column: Any = batches[0].column(0)
     return column if kind == "array" else column.to_pylist()[0]  # type: ignore[no-any-return]
 
 
@@ -186,21 +192,33 @@ _BYTE = uint8()
 def _tensor(segment: Segment) -> Stored:
     tensor: Any = read_tensor(segment)
     kind = _tensor_kind(tensor)
-    if kind in BYTES:
-        return BYTES[kind](tensor.storage)  # type: ignore[no-any-return]
-    if kind == "memoryview":
-        return memoryview(tensor.to_numpy())
-    return _ndarray(segment, tensor) if kind == "ndarray" else tensor
+    if kind in ("tensor", "sparse_tensor"):
+        return tensor  # type: ignore[no-any-return]
+    array = tensor.to_numpy()
+    if isinstance(tensor.type, DateType):  # numpy's days have 64 bits, those of a tensor 32
+        return array.astype("M8[D]")  # type: ignore[no-any-return]
+    _remember(segment, array, _MAKE[kind])
+    made: Stored = _MAKE[kind](array)
+    return made
+
+
+def _as_it_is(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    return array
+
+
+_MAKE: dict[str, Callable[[Any], Any]] = {"ndarray": _as_it_is, "memoryview": memoryview, **BYTES}
+"""By the kinds of tensors that are marked, what makes the value of an ndarray."""
 
 
 class _Known(NamedTuple):
-    """Where the elements of an ndarray lie in an object whose metadata are known."""
+    """Where the elements of an ndarray lie in an object whose metadata are known, and what is made of it."""
 
     size: int
     shape: tuple[int, ...]
     dtype: np.dtype[Any]
     offset: int
     strides: tuple[int, ...]
+    make: Callable[[Any], Stored]
 
 
 _ARRAYS: dict[bytes, _Known] = {}
@@ -218,18 +236,14 @@ def _metadata_of(segment: Segment) -> bytes:
     return data[: 8 + size].tobytes() if marker == -1 and 0 < size <= _LARGEST else b""
 
 
-def _ndarray(segment: Segment, tensor: Any) -> npt.NDArray[Any]:
-    """An ndarray; where its elements lie is remembered for others like it."""
-    array: npt.NDArray[Any] = tensor.to_numpy()
-    if isinstance(tensor.type, DateType):  # numpy's days have 64 bits, those of a tensor 32
-        return array.astype("M8[D]")
+def _remember(segment: Segment, array: npt.NDArray[Any], make: Callable[[Any], Stored]) -> None:
+    """Remember where the elements of an ndarray lie, for others like it."""
     metadata = _metadata_of(segment)
     offset = _address(array) - _address(segment.data)
     if metadata and 0 <= offset < segment.size and array.nbytes:
         if len(_ARRAYS) >= _MOST_ARRAYS:
             _ARRAYS.clear()
-        _ARRAYS[metadata] = _Known(segment.size, array.shape, array.dtype, offset, array.strides)
-    return array
+        _ARRAYS[metadata] = _Known(segment.size, array.shape, array.dtype, offset, array.strides, make)
 
 
 def _address(array: Any) -> int:

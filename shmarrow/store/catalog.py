@@ -69,7 +69,7 @@ _NONSENSE = (struct.error, ArithmeticError, LookupError, ValueError)
 """What following numbers that make no sense ends with, under the lock."""
 _STUCK_SECONDS = 0.1
 _MOST_NEW_SLOTS = 8192
-_SNAPSHOT_ROWS = 1 << 16
+_SNAPSHOT_ROWS, _AT_ONCE = 1 << 16, 1 << 12
 
 
 class Catalog:
@@ -87,8 +87,13 @@ class Catalog:
         What this process has attached.
     lock : CommitLock
         Taken through :meth:`locked`.
-    excluded : list of int
+    excluded : set of int
         Slots that nobody may pin before the lock is released.
+    closing : list of int
+        Descriptors of large files that were removed: the last one of a file gives back its memory, which takes a while
+        and is done when the lock is released.
+    swept : int
+        One more than the removed slot that was looked at last, 0 for none.
     """
 
     def __init__(self, directory: Directory) -> None:
@@ -110,7 +115,9 @@ class Catalog:
         self.drafts: set[int] = set()
         self.victims: deque[Any] = deque()
         self.volatile = directory.path.startswith(SHM_DIRECTORY + "/")
-        self.excluded: list[int] = []
+        self.excluded: set[int] = set()
+        self.closing: list[int] = []
+        self.swept = 0
         self._held = _Held(self)
         self._of_this_boot = bytes(self.memory.bytes[_BOOT : _BOOT + 16]) == this_boot()
         if self.writable and not self._of_this_boot:
@@ -248,31 +255,34 @@ class Catalog:
         """The header's state, as it is now."""
         return list(p.STATE_STRUCT.unpack_from(self.memory.bytes, p.STATE_OFFSET))
 
-    def snapshot(self, *fields: str) -> Iterator[Any]:
-        """The live objects, in pieces of up to 65,536 slots: structured ndarrays with ``slot`` and the asked fields.
+    def snapshot(self, *fields: str) -> Iterator[dict[str, Any]]:
+        """The live objects, in pieces of up to 65,536: arrays of their ``slot``, ``generation`` and the asked fields.
 
         Takes no lock: objects that come or go meanwhile may be in it or not.
         """
         memory = self.memory
         if memory.words[_SLOT_WORD] > memory.slots:
             memory = self.memory = self._map()
-        last = self.state()[p.GENERATION]
+        last = np.uint64(self.state()[p.GENERATION])
         count = min(memory.words[_BUCKET_WORD], memory.slots)
-        wanted = list(dict.fromkeys(("generation", "state", *fields)))
-        everything = np.frombuffer(memory.bytes, p.SLOT_DTYPE, count, p.SLOTS) if count else np.empty(0, p.SLOT_DTYPE)
+        if not count:
+            return
+        words = np.frombuffer(memory.bytes, "<u8", count * SLOT_WORDS, p.SLOTS).reshape(count, SLOT_WORDS)
         for start in range(0, count, _SNAPSHOT_ROWS):
-            part = everything[start : start + _SNAPSHOT_ROWS]
-            rows = np.flatnonzero((part["state"] == p.LIVE) & (part["generation"] != 0))
-            made = np.empty(len(rows), [("slot", "<u8"), *((name, p.SLOT_DTYPE[name]) for name in wanted)])
-            made["slot"] = rows + start
-            for name in wanted:
-                made[name] = part[name][rows]
-            changed = np.flatnonzero((made["generation"] > last) | (made["state"] != p.LIVE))
-            if len(changed):  # published or renamed while this was read: name and numbers might not belong together
-                keep = np.ones(len(made), np.bool_)
-                keep[changed] = False
-                made = made[keep]
-            yield made
+            part = words[start : start + _SNAPSHOT_ROWS]
+            copied = np.empty((len(part), p.HEAD_WORDS), "<u8")
+            for low in range(0, len(part), _AT_ONCE):  # each slot is read once, and stays in the cache for its fields
+                copied[low : low + _AT_ONCE] = part[low : low + _AT_ONCE, : p.HEAD_WORDS]
+            heads = copied.view(p.HEAD_DTYPE)[:, 0]
+            rows = np.flatnonzero((heads["state"] == p.LIVE) & (heads["generation"] - np.uint64(1) < last))
+            found = {name: heads[name][rows] for name in ("generation", *fields) if name != "name"}
+            found["slot"] = rows + start
+            if "name" in fields:
+                found["name"] = np.frombuffer(memory.bytes, p.SLOT_DTYPE, count, p.SLOTS)["name"][found["slot"]]
+                same = part[rows, 0] == found["generation"]  # or the slot has another name by now
+                if not same.all():
+                    found = {name: column[same] for name, column in found.items()}
+            yield found
 
     def entry(self, slot: int) -> Entry | None:
         """The live object of a slot; None if there is none."""
@@ -319,6 +329,14 @@ class Catalog:
     def wake(self, events: int) -> None:
         """Wake those who wait for an event; told how many there were."""
         os.pwrite(self.pins_fd, events.to_bytes(8, "little"), 0)
+
+    def exclude(self, slot: int) -> bool:
+        """Keep everybody from pinning a slot until the lock is released; False if somebody has it pinned."""
+        if slot not in self.excluded:
+            if not self.pins.exclude(slot):
+                return False
+            self.excluded.add(slot)
+        return True
 
     def begin_adding(self, slot: int, file: int) -> None:
         """Note that a file is about to be linked, so that it is removed if this process does not get to commit it."""
@@ -375,8 +393,9 @@ class Catalog:
 
     def destroy(self) -> None:
         """Remove all files of the store, and its directory."""
-        directory, memory = self.directory, self.memory
+        directory = self.directory
         with self.locked():
+            memory = self.memory
             count = memory.words[_BUCKET_WORD]
             memory.words[_BUCKET_WORD] = 0
             memory.words[0] = p.DESTROYED  # from here on nobody finds or changes anything
@@ -448,11 +467,14 @@ class _Held:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         catalog = self._catalog
+        closing, catalog.closing = catalog.closing, []
         try:
             while catalog.excluded:
                 catalog.pins.admit(catalog.excluded.pop())
         finally:
             catalog.lock.__exit__(kind, error, trace)
+            for fd in closing:
+                os.close(fd)
         if isinstance(error, _NONSENSE) and not isinstance(error, ShmarrowError):
             raise InvalidData(f"the catalog of {catalog.directory.name!r} is damaged: {error}") from error
 

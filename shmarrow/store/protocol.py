@@ -136,6 +136,16 @@ NAME_MAX = 255
 HASH_FACTOR = 0x9E3779B97F4A7C15
 """A name's bytes as a big-endian number are multiplied by this before the modulus is taken: the low bits of the hash
 choose the bucket, and names that end in numbers would share theirs."""
+SLOT_WORDS, HEAD_WORDS = SLOT_SIZE // 8, USED // 8 + 1
+HEAD_DTYPE = np.dtype(
+    {
+        "names": [field for field, (offset, _) in SLOT.items() if offset <= USED],
+        "formats": [{"Q": "<u8", "I": "<u4"}[code] for offset, code in SLOT.values() if offset <= USED],
+        "offsets": [offset for offset, _ in SLOT.values() if offset <= USED],
+        "itemsize": HEAD_WORDS * 8,
+    }
+)
+"""A slot up to ``used``, which is what a snapshot copies."""
 SLOT_DTYPE = np.dtype(
     {
         "names": list(SLOT),

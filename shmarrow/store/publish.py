@@ -213,10 +213,12 @@ class Publication:
                 replaced = catalog.find(self._name)
                 if replaced is None or not replaced.expired:
                     self._check(replaced)
-                spare = self._space.evict_here(allocated - self._counted, self._name)
-                if spare:
+                needed = allocated - self._counted
+                if replaced is not None and not self._space.has_room(needed):
+                    needed -= self._space.freed_with(replaced)
+                if self._space.evict_here(needed, self._name):
                     return self._commit(fd, status, allocated, flags, total, replaced)
-            self._space.make_room(allocated - self._counted, self.name, replaced)
+            self._space.make_room(needed, self.name)
 
     @property
     def _counted(self) -> int:

@@ -77,6 +77,11 @@ def bucket_of(name_hash: int, buckets: int) -> int:
     return bucket if bucket < buckets else bucket - (size >> 1)
 
 
+def slot_at(slot: int, field: str) -> int:
+    """Where a field of a slot is."""
+    return p.SLOTS + slot * p.SLOT_SIZE + p.SLOT[field][0]
+
+
 def next_of(slot: int) -> int:
     """Where the link of a slot to the next one is."""
     return p.SLOTS + slot * p.SLOT_SIZE + p.NEXT

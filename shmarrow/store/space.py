@@ -13,9 +13,9 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Iterator
+from collections import deque
 from contextlib import suppress
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -31,6 +31,7 @@ from shmarrow.store.transaction import Transaction
 BATCH = 128
 """Objects that are removed in one hold of the commit lock, which takes some 30 µs for each."""
 _CANDIDATES = 4096
+_SWEPT = 16
 _TRIES = 5
 _BLOCK = 4096
 
@@ -56,7 +57,7 @@ class Collected(NamedTuple):
 
 
 class Candidate(NamedTuple):
-    """An object that may be evicted, as a snapshot found it."""
+    """An object that may be evicted, as a snapshot found it; the fields are those of a slot."""
 
     slot: int
     generation: int
@@ -77,8 +78,7 @@ class Space:
 
     def has_room(self, nbytes: int) -> bool:
         """Whether the capacity allows so many more bytes."""
-        capacity = self._catalog.settings.capacity
-        return capacity is None or nbytes <= 0 or self.used() + nbytes <= capacity
+        return nbytes <= 0 or self._short(nbytes) <= 0
 
     def _short(self, nbytes: int) -> int:
         capacity = self._catalog.settings.capacity
@@ -88,34 +88,33 @@ class Space:
 
     def evict_here(self, nbytes: int, name: bytes) -> bool:
         """Make room under the lock that is held, from what is known to be evictable; False if that is too little."""
-        catalog = self._catalog
-        short = self._short(nbytes)
-        if short <= 0 or nbytes <= 0:
+        if self.has_room(nbytes):
             return True
-        if catalog.settings.spill is not None:
+        if self._catalog.settings.spill is not None or self._catalog.settings.eviction != "lru":
             return False
-        chosen = self._choose(short, name)
-        if chosen is None:
-            return False
-        for entry in chosen:
+        for entry in self._choose(self._catalog.victims, self._short(nbytes), name):
             self._remove(entry)
-        return not chosen or self.has_room(nbytes)
+        return self.has_room(nbytes)
 
-    def _choose(self, short: int, name: bytes = b"") -> list[Entry] | None:
-        """Candidates that nobody has attached, and that nobody can attach from here on; None if they are too few."""
-        catalog, victims = self._catalog, self._catalog.victims
+    def freed_with(self, entry: Entry) -> int:
+        """The bytes that are free when an object is removed now: none where somebody holds it."""
+        catalog = self._catalog
+        held = entry.spilled or not catalog.exclude(entry.slot) or catalog.pins.inherited(entry.slot)
+        return 0 if held else entry.allocated
+
+    def _choose(self, victims: deque[Candidate], short: int, name: bytes) -> list[Entry]:
+        """Candidates of ``short`` bytes or more that nobody has attached, nor can before the lock is released.
+
+        At most :data:`BATCH` of them; none if there are not that many bytes. The object ``name`` is not among them.
+        """
         chosen: list[Entry] = []
-        while short > 0 and victims and len(chosen) < BATCH:
-            candidate = victims.popleft()
-            entry = self._still(candidate)
-            if entry is None or entry.name == name or not catalog.pins.exclude(entry.slot):
-                continue
-            chosen.append(entry)
-            short -= entry.allocated
-        if short > 0 and len(chosen) < BATCH:
-            for entry in chosen:
-                catalog.pins.admit(entry.slot)
-            return None
+        while short > 0 and len(chosen) < BATCH:
+            if not victims:
+                return []
+            entry = self._still(victims.popleft())
+            if entry is not None and entry.name != name and self._catalog.exclude(entry.slot):
+                chosen.append(entry)
+                short -= entry.allocated
         return chosen
 
     def _still(self, candidate: Candidate) -> Entry | None:
@@ -123,20 +122,33 @@ class Space:
         found = self._catalog.entry(candidate.slot)
         if found is None or found.generation != candidate.generation or found.flags & (p.PROTECTED | p.SPILLED):
             return None
-        used = self._catalog.used(found.slot)
-        return found if used == candidate.used or found.expired else None
+        return found if self._catalog.used(found.slot) == candidate.used or found.expired else None
 
-    def _remove(self, entry: Entry, told: bool = True) -> None:
-        """Evict an object that is excluded from being pinned."""
+    def _remove(self, entry: Entry, evicted: bool = True) -> None:
+        transaction = Transaction(self._catalog)
+        transaction.remove(entry, evicted=evicted)
+        transaction.commit()
+
+    def remove_all(self, slots: list[int], generations: list[int], collected: bool = False) -> list[str]:
+        """Remove objects, a batch in one hold of the lock; the names of those that were still there.
+
+        What is ``collected`` must have expired, or have an owner, who is gone; and nobody has it attached.
+        """
         catalog = self._catalog
-        transaction = Transaction(catalog)
-        try:
-            transaction.remove(entry, told, evicted=True)
-            transaction.commit()
-        finally:
-            catalog.pins.admit(entry.slot)
+        gone = []
+        for start in range(0, len(slots), BATCH):
+            with catalog.locked():
+                for at in range(start, min(start + BATCH, len(slots))):
+                    entry = catalog.entry(slots[at])
+                    if entry is None or entry.generation != generations[at]:
+                        continue
+                    if collected and not ((entry.expired or entry.owner) and catalog.exclude(entry.slot)):
+                        continue
+                    self._remove(entry, evicted=False)
+                    gone.append(entry.name.decode())
+        return gone
 
-    def make_room(self, nbytes: int, name: str, replaced: Entry | None = None) -> None:
+    def make_room(self, nbytes: int, name: str) -> None:
         """Evict or spill until the capacity allows so many more bytes; the lock is not held.
 
         Raises
@@ -148,76 +160,94 @@ class Space:
         if capacity is not None and nbytes > capacity:
             raise self.full(name, nbytes, "that is more than the capacity")
         for _ in range(_TRIES):
-            short = self._short(nbytes)
-            if short <= 0:
+            if self.has_room(nbytes):
                 return
             self._reclaim()
-            short = self._short(nbytes)
-            if short <= 0:
-                return
-            self.release(short, name)
-        if self._short(nbytes) > 0:
+            self.release(self._short(nbytes), name)
+        if not self.has_room(nbytes):
             raise self.full(name, nbytes, "others put objects as fast as room is made")
 
     def release(self, short: int, name: str = "", anything: bool = False) -> list[str]:
         """Evict or spill objects of ``short`` bytes or more, those used longest ago; their names.
+
+        Parameters
+        ----------
+        short : int
+            Bytes.
+        name : str
+            What they are needed for, which is not evicted itself.
+        anything : bool
+            Evict in a store, too, that evicts nothing by itself.
 
         Raises
         ------
         StoreFull
             If there is not that much that may go; nothing is removed then.
         """
+        catalog = self._catalog
+        remove = self._remove if catalog.settings.spill is None else None
+        coded = name.encode()
+        # What is left of the last candidates still goes first, as nothing else has been used less recently since.
+        victims = deque[Candidate]() if anything and catalog.settings.eviction != "lru" else catalog.victims
         gone: list[str] = []
-        candidates = self.candidates(anything)
-        if sum([each.allocated for each in candidates]) < short:
-            raise self.full(name, short, "too little of it may be evicted")
-        self._catalog.victims.clear()
-        self._catalog.victims.extend(candidates)
-        spill = self._catalog.settings.spill
         while short > 0:
-            if spill is not None:
-                with self._catalog.locked():
-                    entry = next(filter(None, map(self._still, _drain(self._catalog.victims))), None)
-                if entry is None:
+            left = short
+            for candidate in victims:
+                left -= candidate.allocated
+                if left <= 0:
                     break
-                if self._spill(entry):
+            if left > 0:
+                candidates = self.candidates(short, anything)
+                if sum([each.allocated for each in candidates]) < short:
+                    if gone:
+                        break
+                    raise self.full(name, short, "too little of it may be evicted")
+                victims.clear()
+                victims.extend(candidates)
+            with catalog.locked():
+                chosen = self._choose(victims, short if remove is not None else 1, coded)
+                if remove is not None:
+                    for entry in chosen:
+                        remove(entry)
+            for entry in chosen:
+                if remove is not None or self._spill(entry):
                     gone.append(entry.name.decode())
                     short -= entry.allocated
-                continue
-            with self._catalog.locked():
-                chosen = self._choose(min(short, 1 << 62))
-                for entry in chosen or ():
-                    self._remove(entry)
-                    gone.append(entry.name.decode())
-                    short -= entry.allocated
-            if not chosen:
-                break
         return gone
 
-    def candidates(self, anything: bool = False) -> list[Candidate]:
-        """What may be evicted, what has expired first, then in the order of use; takes no lock."""
-        catalog = self._catalog
-        lru = anything or catalog.settings.eviction == "lru"
+    def candidates(self, short: int, anything: bool = False) -> list[Candidate]:
+        """What may be evicted, what has expired first, then in the order of use; takes no lock.
+
+        No more than have ``short`` bytes, but some thousands of them.
+        """
         pinned = self.pinned_slots()
+        lru = anything or self._catalog.settings.eviction == "lru"
         parts = []
-        now = clock()
-        for part in catalog.snapshot("used", "allocated", "expires", "flags", "owner"):
-            over = (part["expires"] != 0) & (part["expires"] <= now)
-            over |= np.isin(part["owner"], self.dead_owners(part["owner"]))
-            may = (part["flags"] & (p.SPILLED | p.PROTECTED)) == 0
-            may &= lru | over
+        for part in self._catalog.snapshot("used", "allocated", "expires", "flags", "owner"):
+            over = self._over(part)
+            may = ((part["flags"] & (p.SPILLED | p.PROTECTED)) == 0) & (lru | over)
             if len(pinned):
                 may &= ~np.isin(part["slot"], pinned)
-            chosen = part[may]
-            order = np.where(over[may], 0, chosen["used"])
-            parts.append(
-                np.rec.fromarrays([order, chosen["slot"], chosen["generation"], chosen["used"], chosen["allocated"]])
-            )
-        if not parts:
+            order = np.where(over, 0, part["used"])
+            parts.append([column[may] for column in (order, *(part[field] for field in Candidate._fields))])
+        columns = [np.concatenate(column) for column in zip(*parts, strict=True)]
+        if not columns:
             return []
-        found = np.concatenate(parts)
-        found = found[np.argsort(found["f0"], kind="stable")]
-        return [Candidate(*row) for row in zip(*(found[f"f{i}"].tolist() for i in range(1, 5)), strict=True)]
+        order, *_, allocated = columns
+        count = _CANDIDATES
+        while True:
+            chosen = np.argpartition(order, count)[:count] if count < len(order) else np.arange(len(order))
+            if count >= len(order) or allocated[chosen].sum() >= short:
+                break
+            count *= 4
+        chosen = chosen[np.argsort(order[chosen], kind="stable")]
+        return [Candidate(*row) for row in zip(*(column[chosen].tolist() for column in columns[1:]), strict=True)]
+
+    def _over(self, part: dict[str, Any]) -> Any:
+        """Which objects of a snapshot have expired, or have an owner that is gone."""
+        owners = part["owner"]
+        dead = [each for each in np.unique(owners).tolist() if each and self._catalog.owner_of(each) is None]
+        return ((part["expires"] != 0) & (part["expires"] <= clock())) | np.isin(owners, dead)
 
     def pinned_slots(self) -> np.ndarray[tuple[int], np.dtype[np.uint64]]:
         """The slots that any process has attached."""
@@ -226,10 +256,6 @@ class Space:
         for _, first, length in holders(catalog.pins_fd, 0, 1 << 32):
             found += range(first, min(first + length, catalog.memory.slots))
         return np.unique(np.array(found, np.uint64))
-
-    def dead_owners(self, numbers: np.ndarray[tuple[int], np.dtype[np.uint64]]) -> list[int]:
-        """Those of some owners that have ended."""
-        return [number for number in np.unique(numbers).tolist() if number and self._catalog.owner_of(number) is None]
 
     # --- the file system ---
 
@@ -318,19 +344,16 @@ class Space:
                 os.close(target)
             with catalog.locked():
                 found = catalog.entry(entry.slot)
-                if found is None or found.generation != entry.generation or not catalog.pins.exclude(entry.slot):
+                if found is None or found.generation != entry.generation or not catalog.exclude(entry.slot):
                     return False
-                try:
-                    transaction = Transaction(catalog)
-                    transaction.state[p.FILE] += 1
-                    file = transaction.state[p.FILE]
-                    catalog.begin_adding(entry.slot, file)
-                    os.rename(temp, os.path.join(path, file_name(file)))
-                    transaction.spill(found, file, allocated)
-                    transaction.commit()
-                    catalog.end_adding()
-                finally:
-                    catalog.pins.admit(entry.slot)
+                transaction = Transaction(catalog)
+                transaction.state[p.FILE] += 1
+                file = transaction.state[p.FILE]
+                catalog.begin_adding(entry.slot, file)
+                os.rename(temp, os.path.join(path, file_name(file)))
+                transaction.spill(found, file, allocated)
+                transaction.commit()
+                catalog.end_adding()
             return True
         except OSError as error:
             raise storage_error(error, "spill objects to", path) from None
@@ -344,14 +367,13 @@ class Space:
     def _reclaim(self) -> int:
         """Free removed objects that nobody has attached any more, and drafts whose writers ended; how many drafts."""
         catalog = self._catalog
-        while True:
+        catalog.swept = 0
+        done = False
+        while not done:
             with catalog.locked():
                 transaction = Transaction(catalog)
-                freed = transaction.sweep(BATCH)
-                if freed:
-                    transaction.commit()
-            if freed < BATCH:
-                break
+                done = transaction.sweep(_SWEPT)
+                transaction.commit()
         drafts = 0
         if catalog.state()[p.DRAFT_BYTES]:
             for slot in self._drafts():
@@ -382,36 +404,9 @@ class Space:
 
     def collect(self) -> Collected:
         """Remove what has expired, whose owner is gone, and what killed processes left."""
-        catalog = self._catalog
         drafts = self._reclaim()
         gone: list[str] = []
-        now = clock()
-        for part in catalog.snapshot("expires", "owner"):
-            over = (part["expires"] != 0) & (part["expires"] <= now)
-            over |= np.isin(part["owner"], self.dead_owners(part["owner"]))
-            chosen = part[over]
-            todo = list(zip(chosen["slot"].tolist(), chosen["generation"].tolist(), strict=True))
-            for start in range(0, len(todo), BATCH):
-                with catalog.locked():
-                    for slot, generation in todo[start : start + BATCH]:
-                        entry = catalog.entry(slot)
-                        if entry is None or entry.generation != generation:
-                            continue
-                        if not (entry.expired or entry.owner) or not catalog.pins.exclude(slot):
-                            continue
-                        transaction = Transaction(catalog)
-                        try:
-                            if entry.expired:
-                                transaction.state[p.EXPIRED] += 1
-                                transaction.state[p.EVICTIONS] -= 1
-                            transaction.remove(entry, evicted=True)
-                            transaction.commit()
-                        finally:
-                            catalog.pins.admit(slot)
-                        gone.append(entry.name.decode())
+        for part in self._catalog.snapshot("expires", "owner"):
+            over = self._over(part)
+            gone += self.remove_all(part["slot"][over].tolist(), part["generation"][over].tolist(), collected=True)
         return Collected(sorted(gone), drafts)
-
-
-def _drain(victims: object) -> Iterator[Candidate]:
-    while victims:
-        yield victims.popleft()  # type: ignore[attr-defined]

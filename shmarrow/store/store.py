@@ -46,7 +46,7 @@ from shmarrow.store.info import Found, ObjectInfo, Stats, object_info, pin_count
 from shmarrow.store.locks import try_lock, unlock
 from shmarrow.store.publish import DRAFT_SIZE, Publication, PutOptions
 from shmarrow.store.slots import Entry, clock
-from shmarrow.store.space import BATCH, Collected, Space
+from shmarrow.store.space import Collected, Space
 from shmarrow.store.transaction import Transaction
 from shmarrow.store.watch import Listeners, Waiting, Watch
 from shmarrow.types import Schema
@@ -743,26 +743,11 @@ class Store:
             transaction.commit()
 
     def _delete_all(self, prefix: str) -> int:
-        catalog = self._catalog
         coded = prefix.encode()
         deleted = 0
-        for part in catalog.snapshot("name"):
-            chosen = [
-                (slot, generation)
-                for slot, generation, name in zip(
-                    part["slot"].tolist(), part["generation"].tolist(), part["name"].tolist(), strict=True
-                )
-                if name.startswith(coded)
-            ]
-            for start in range(0, len(chosen), BATCH):
-                with catalog.locked():
-                    for slot, generation in chosen[start : start + BATCH]:
-                        entry = catalog.entry(slot)
-                        if entry is not None and entry.generation == generation:
-                            transaction = Transaction(catalog)
-                            transaction.remove(entry)
-                            transaction.commit()
-                            deleted += 1
+        for part in self._catalog.snapshot("name"):
+            chosen = [row for row, name in enumerate(part["name"].tolist()) if name.startswith(coded)]
+            deleted += len(self._space.remove_all(part["slot"][chosen].tolist(), part["generation"][chosen].tolist()))
         return deleted
 
     def rename(self, name: str, new_name: str, overwrite: bool = False) -> None:

@@ -13,16 +13,19 @@ import os
 import struct
 import time
 import zlib
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from shmarrow.errors import InvalidData, storage_error
 from shmarrow.store import protocol as p
-from shmarrow.store.slots import FIRST_SLOT, SEQUENCE, SLOT_WORDS, Entry, bucket_of, next_of
+from shmarrow.store.protocol import file_name
+from shmarrow.store.slots import FIRST_SLOT, SEQUENCE, SLOT_WORDS, Entry, bucket_of, next_of, slot_at
 
 if TYPE_CHECKING:
     from shmarrow.store.catalog import Catalog
 
 _SWEPT = 2
+_LARGE = 1 << 20
 _LINK = struct.Struct("<I")
 _PADDING = [bytes(-size % 8) for size in range(8)]
 
@@ -112,29 +115,33 @@ class Transaction:
             else:
                 at = following
 
-    def sweep(self, limit: int) -> int:
-        """Free removed slots that nobody has attached any more, looking at up to ``limit``; how many were freed."""
-        here = self.state[p.REMOVED]
-        previous: int | None = None
-        freed = 0
+    def sweep(self, limit: int) -> bool:
+        """Free removed slots that nobody has attached any more, looking at ``limit``; whether those were the last.
+
+        The next call goes on behind them. A slot that is freed takes some 140 bytes of the journal.
+        """
+        memory, catalog = self.memory, self.catalog
+        previous = catalog.swept
+        if not 0 < previous <= memory.slots or memory.ints[slot_at(previous - 1, "state") >> 2] != p.GONE:
+            previous = 0
         for _ in range(limit):
-            if not 0 < here <= self.memory.slots:
-                break
-            slot = here - 1
-            following = self._link(next_of(slot))
-            if self.catalog.pins.attached(slot):
-                previous = next_of(slot)
+            here = self._link(next_of(previous - 1)) if previous else self.state[p.REMOVED]
+            if not 0 < here <= memory.slots:
+                catalog.swept = 0
+                return True
+            if catalog.pins.attached(here - 1):
+                previous = here
+                continue
+            following = self._link(next_of(here - 1))
+            if previous:
+                self._links[next_of(previous - 1)] = following
             else:
-                if previous is None:
-                    self.state[p.REMOVED] = following
-                else:
-                    self._links[previous] = following
-                base = FIRST_SLOT + slot * SLOT_WORDS
-                self.state[p.REMOVED_BYTES] -= min(self.memory.words[base + 4], self.state[p.REMOVED_BYTES])
-                self._free(slot)
-                freed += 1
-            here = following
-        return freed
+                self.state[p.REMOVED] = following
+            held = memory.words[slot_at(here - 1, "allocated") >> 3]
+            self.state[p.REMOVED_BYTES] -= min(held, self.state[p.REMOVED_BYTES])
+            self._free(here - 1)
+        catalog.swept = previous
+        return False
 
     def _free(self, slot: int) -> None:
         self._pieces.append((p.SLOTS + slot * p.SLOT_SIZE, bytes(96)))
@@ -190,16 +197,15 @@ class Transaction:
         counter = p.SPILLED_BYTES if entry.spilled else p.BYTES
         state[counter] -= min(entry.allocated, state[counter])
         state[p.REMOVING] = entry.file
-        if evicted:
-            state[p.EVICTIONS] += 1
-        elif entry.expired:
+        if entry.expired:
             state[p.EXPIRED] += 1
+        elif evicted:
+            state[p.EVICTIONS] += 1
+        if entry.allocated > _LARGE and not entry.spilled:
+            with suppress(OSError):
+                self.catalog.closing.append(self.catalog.directory.open(file_name(entry.file), os.O_RDONLY))
         # A reader that pins the slot after this was asked would pin the next object there: nobody may until it is done.
-        pins = self.catalog.pins
-        alone = evicted or pins.exclude(entry.slot)
-        if alone and not evicted:
-            self.catalog.excluded.append(entry.slot)
-        if not alone or pins.inherited(entry.slot):
+        if not self.catalog.exclude(entry.slot) or self.catalog.pins.inherited(entry.slot):
             held = 0 if entry.spilled else entry.allocated
             gone = Entry(entry.slot, 0, 0, entry.file, entry.size, held, 0, 0, 0, 0, 0, p.GONE, 0, b"")
             self._pieces.append((p.SLOTS + entry.slot * p.SLOT_SIZE, gone.pack()))

@@ -16,7 +16,7 @@ from shmarrow.sources.base import Source
 MAGIC = b"ARROW1"
 HEAD = 8
 SIZE = struct.Struct("<i")
-_END = struct.Struct(f"<i{len(MAGIC)}s")
+END = struct.Struct(f"<i{len(MAGIC)}s")
 _GUESS = 1 << 15
 """Bytes that are read at the end of a file that is read by ranges: most footers, and all of a small file."""
 
@@ -26,7 +26,7 @@ Block = tuple[int, int, int]
 def read_footer(source: Source, limits: Limits) -> tuple[int, Bytes]:
     """Where the footer starts, and its bytes."""
     name, size = source.name, source.size or 0
-    least = HEAD + _END.size
+    least = HEAD + END.size
     first, data = 0, source.data
     if data is None:  # it is read from its end on, and the head looked at only where it is among what was read
         first = max(0, size - _GUESS)
@@ -35,7 +35,7 @@ def read_footer(source: Source, limits: Limits) -> tuple[int, Bytes]:
         raise _no_file(name, data, limits)
     if size < least:
         raise InvalidData(f"{name}: the file is truncated: an Arrow file has at least {least} bytes, found {size}")
-    length, tail = _END.unpack(data[-_END.size :].data)
+    length, tail = END.unpack(data[-END.size :].data)
     if tail != MAGIC:
         if first and (head := source.read(0, HEAD))[: len(MAGIC)].tobytes() != MAGIC:
             raise _no_file(name, head, limits)
@@ -43,11 +43,9 @@ def read_footer(source: Source, limits: Limits) -> tuple[int, Bytes]:
             f"{name}: the file is truncated, or its writer was not closed: expected {MAGIC!r} at its end, "
             f"[{size - 6}, {size}), found {tail!r}"
         )
-    start = size - _END.size - length
+    start = size - END.size - length
     if length <= 0 or start < HEAD:
-        raise InvalidData(
-            f"{name}: the footer says that it has {length} bytes, but {size - _END.size - HEAD} are there"
-        )
+        raise InvalidData(f"{name}: the footer says that it has {length} bytes, but {size - END.size - HEAD} are there")
     if length > limits.metadata_bytes:
         raise LimitExceeded(
             f"{name}: a footer of {length} bytes, more than Limits.metadata_bytes = {limits.metadata_bytes}"

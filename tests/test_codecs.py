@@ -1,0 +1,418 @@
+"""Values to bytes and back: what pyarrow reads of the bytes, exact sizes, and what is remembered.
+
+Expected values are those that went in, and what pyarrow makes of the bytes.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+import tracemalloc
+from collections.abc import Callable
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import shmarrow as sa
+from shmarrow import segment
+from shmarrow.codecs import decode, describe, encode
+from shmarrow.codecs import decode as decode_function
+from shmarrow.ipc.file import known_forms
+from shmarrow.ipc.schema import encode as schema_encode
+
+Save = Callable[..., segment.Segment]
+NULLS = {"i": [1, None], "s": ["a", None], "l": [[1], None], "b": [True, None], "d": [0.5, None]}
+
+
+@pytest.fixture
+def save(tmp_path: Path) -> Save:
+    numbers = count()
+
+    def save(value: Any, options: Any = None) -> segment.Segment:
+        """The segment of an object that has the bytes of a value, or the bytes given."""
+        path = tmp_path / str(next(numbers))
+        pieces = [[value]] if isinstance(value, Raw) else encode(value, options).pieces()
+        path.write_bytes(b"".join([bytes(piece) for group in pieces for piece in group]))
+        path.chmod(0o400)
+        return segment.attach(path)
+
+    return save
+
+
+class Raw(bytes):
+    """Bytes that are an object already."""
+
+
+# --- every kind, read by pyarrow --------------------------------------------------------------------------------
+
+TABLE = pa.table({"a": pa.chunked_array([[1], [2, None]]), "s": pa.chunked_array([["x"], [None, "yz"]])})
+ROWS = {
+    "batch": (sa.record_batch(NULLS), pa.table(NULLS)),
+    "wide": (
+        sa.record_batch({f"c{i}": np.arange(3.0) for i in range(400)}),
+        pa.table({f"c{i}": np.arange(3.0) for i in range(400)}),
+    ),
+    "no rows": (sa.record_batch({"a": sa.array([], "int8")}), pa.table({"a": pa.array([], "int8")})),
+    "no columns": (sa.record_batch({}), pa.table({})),
+    "table": (sa.table(TABLE), TABLE),
+    "of pyarrow": (TABLE, TABLE),
+    "array": (sa.array(["a", None]), pa.table({"values": ["a", None]})),
+    "chunks": (sa.table(TABLE).column(0), pa.table({"values": TABLE["a"]})),
+    "dictionary": (
+        sa.array(["a", None, "a"]).dictionary_encode(),
+        pa.table({"values": pa.array(["a", None, "a"]).dictionary_encode()}),
+    ),
+    "text": ("é\n", pa.table({"values": pa.array(["é\n"], pa.large_string())})),
+    "no text": ("", pa.table({"values": pa.array([""], pa.large_string())})),
+    "int": (-(1 << 63), pa.table({"values": [-(1 << 63)]})),
+    "large int": ((1 << 64) - 1, pa.table({"values": pa.array([(1 << 64) - 1], pa.uint64())})),
+    "float": (-0.1, pa.table({"values": [-0.1]})),
+    "bool": (True, pa.table({"values": [True]})),
+    "not": (False, pa.table({"values": [False]})),
+}
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_rows_are_files_that_pyarrow_reads(name: str, save: Save) -> None:
+    value, expected = ROWS[name]
+    found = save(value)
+    assert found.size == encode(value).size
+    table = pa.ipc.open_file(pa.py_buffer(found.data)).read_all()
+    assert table.equals(expected)
+    assert [column.num_chunks for column in table.columns] == [column.num_chunks for column in expected.columns]
+    for _ in range(3):  # by what is read, and by what is remembered of it
+        back = decode(found)
+        assert describe(found).kind == encode(value).kind
+        if isinstance(value, (str, int, float)):
+            assert (type(back), back) == (type(value), value)
+        elif isinstance(back, sa.Array):
+            assert back.to_pylist() == expected["values"].to_pylist()
+        else:
+            assert isinstance(back, (sa.RecordBatch, sa.Table, sa.ChunkedArray))
+            mine = back.to_pyarrow()
+            mine = pa.table({"values": mine}) if isinstance(back, sa.ChunkedArray) else mine
+            assert (pa.Table.from_batches([mine]) if isinstance(back, sa.RecordBatch) else mine).equals(expected)
+
+
+TENSORS = {
+    "numbers": np.arange(6.0),
+    "matrix": np.arange(6, dtype=np.int16).reshape(2, 3),
+    "columns first": np.asfortranarray(np.arange(6).reshape(2, 3)),
+    "gaps": np.arange(20)[::3],
+    "backwards": np.arange(5)[::-1],
+    "backwards, one": np.arange(5)[::-1][:1],
+    "repeated": np.broadcast_to(np.arange(3), (4, 3)),
+    "a number": np.array(5, np.uint8),
+    "empty": np.empty((0, 3)),
+    "of size one": np.ones((1, 1, 7))[:, ::-1],
+    "other bytes": np.arange(3, dtype=">i4"),
+}
+
+
+@pytest.mark.parametrize("name", TENSORS)
+def test_ndarrays_are_tensors_that_pyarrow_reads(name: str, save: Save) -> None:
+    value = TENSORS[name]
+    found = save(value)
+    assert found.size == encode(value).size
+    tensor = pa.ipc.read_tensor(pa.BufferReader(pa.py_buffer(found.data)))
+    assert tensor.to_numpy().tolist() == value.tolist()
+    for _ in range(2):
+        back = decode(found)
+        assert isinstance(back, np.ndarray)
+        assert (back.dtype, back.shape) == (value.dtype.newbyteorder("="), value.shape)
+        assert back.tolist() == value.tolist()
+    assert (describe(found).kind, describe(found).shape) == ("ndarray", value.shape)
+
+
+@pytest.mark.parametrize("make", [bytes, bytearray, memoryview])
+@pytest.mark.parametrize("size", [0, 1, 800, 100_000])
+def test_bytes_are_tensors_of_bytes(make: Any, size: int, save: Save) -> None:
+    data = np.random.default_rng(size).bytes(size)
+    found = save(make(data))
+    assert found.size == encode(make(data)).size
+    assert pa.ipc.read_tensor(pa.BufferReader(pa.py_buffer(found.data))).to_numpy().tobytes() == data
+    assert describe(found) == (make.__name__, None, None, None, sa.uint8(), (size,))
+    for _ in range(2):
+        back = decode(found)
+        assert (type(back), bytes(back)) == (make, data)
+        if make is memoryview:
+            assert back.readonly
+    assert type(save(b"no mark").data) is np.ndarray
+
+
+def test_a_memoryview_keeps_its_form(save: Save) -> None:
+    back = decode(save(memoryview(np.arange(6, dtype="f4").reshape(2, 3))))
+    assert isinstance(back, memoryview)
+    assert (back.format, back.shape, back.tolist()) == ("f", (2, 3), [[0, 1, 2], [3, 4, 5]])
+    with pytest.raises(sa.InvalidType, match=r"a memoryview of format 'c'.*value\.cast\('B'\)"):
+        encode(memoryview(b"abc").cast("c"))
+
+
+def test_bundles_and_sparse_tensors(save: Save) -> None:
+    dense = np.array([[0, 5, 0], [7, 0, 0]])
+    sparse = sa.SparseCOOTensor.from_numpy([5, 7], [[0, 1], [1, 0]], (2, 3))
+    tensors = {"w": dense, "gaps": np.arange(9)[::2], "sparse": sparse}
+    found = save(tensors)
+    assert found.size == encode(tensors).size
+    assert pa.ipc.open_file(pa.py_buffer(found.data)).read_all()["name"].to_pylist() == ["w", "gaps", "sparse"]
+    for _ in range(3):
+        back = decode(found)
+        assert isinstance(back, sa.Bundle)
+        assert back["w"].to_numpy().tolist() == dense.tolist()
+        assert back["gaps"].to_numpy().tolist() == [0, 2, 4, 6, 8]
+        assert back["sparse"].to_dense().tolist() == dense.tolist()
+    assert (describe(found).kind, describe(found).shape) == ("bundle", (3,))
+    alone = save(sparse)
+    assert alone.size == encode(sparse).size
+    assert decode(alone).to_dense().tolist() == dense.tolist()
+    assert describe(alone).kind == "sparse_tensor"
+
+
+def test_batches_of_different_dictionaries_are_a_stream(save: Save) -> None:
+    chunks = sa.ChunkedArray([sa.array(each).dictionary_encode() for each in (["a", None], ["b", "c"])])
+    found = save(chunks)
+    assert found.size == encode(chunks).size
+    table = pa.ipc.open_stream(pa.py_buffer(found.data)).read_all()
+    assert table["values"].to_pylist() == ["a", None, "b", "c"]
+    assert [chunk.to_pylist() for chunk in decode(found).chunks] == [["a", None], ["b", "c"]]
+    assert describe(found).kind == "chunked_array"
+
+
+# --- sizes and memory -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"alignment": 8}, {"alignment": 512}, {"metadata_version": "V4", "use_legacy_format": True}]
+)
+def test_sizes_are_exact_with_any_options(options: dict[str, Any], save: Save) -> None:
+    asked = sa.ipc.IpcWriteOptions(**options)
+    for value in (np.arange(7), b"abc", sa.record_batch(NULLS), sa.table(TABLE), "x", {"a": np.ones(3)}):
+        encoded = encode(value, asked)
+        written = [bytes(piece) for group in encoded.pieces() for piece in group]
+        assert encoded.size == len(b"".join(written))
+    for batch in (sa.record_batch(NULLS), sa.record_batch({"x": [1]}, metadata={"k": "v"})):
+        assert pa.ipc.open_file(pa.py_buffer(save(batch, asked).data)).read_all().to_pydict() == batch.to_pydict()
+
+
+def test_nothing_is_copied_to_know_a_size() -> None:
+    large = np.ones(1 << 21)  # 16 MiB
+    table = sa.table({"a": sa.ChunkedArray([sa.array(large), sa.array(large)])})
+    for value in (large, large[::2], sa.array(large), table, {"a": large, "b": large[::2]}, memoryview(large)):
+        encode(value)
+        tracemalloc.start()
+        size = encode(value).size
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        assert size is not None
+        assert size > 1 << 22
+        assert peak < 1 << 18
+
+
+def test_compressed_batches_come_one_by_one(save: Save) -> None:
+    numbers = np.random.default_rng(1).integers(0, 1 << 60, 1 << 18)  # 2 MiB, which compression leaves as large
+    table = sa.table({"a": sa.ChunkedArray([sa.array(numbers + i) for i in range(8)])})
+    encoded = encode(table, sa.ipc.IpcWriteOptions("zstd"))
+    assert encoded.size is None
+    tracemalloc.start()
+    written = sum(len(piece) for group in encoded.pieces() for piece in group)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert written > 8 << 20
+    assert peak < 8 << 20
+    found = save(table.slice(0, 10), sa.ipc.IpcWriteOptions("lz4"))
+    assert pa.ipc.open_file(pa.py_buffer(found.data)).read_all()["a"].to_pylist() == numbers[:10].tolist()
+    assert decode(found).column(0).to_pylist() == numbers[:10].tolist()
+    one = save(table.batches[0], sa.ipc.IpcWriteOptions("zstd"))
+    assert decode(one).column(0).to_pylist() == numbers.tolist()
+
+
+def test_a_small_value_is_one_list() -> None:
+    for value in (np.arange(100.0), sa.record_batch(NULLS), b"abc", "abc", 1, {"a": np.ones(2)}, sa.array([1])):
+        assert len(list(encode(value).pieces())) == 1
+
+
+# --- what is remembered -----------------------------------------------------------------------------------------
+
+
+def test_what_is_remembered_is_bounded(save: Save) -> None:
+    """As in a service with a new number of rows, new metadata or a new schema in each put."""
+    for rows in range(1, 300):
+        assert len(list(encode(np.empty(rows)).pieces())) == 1
+        encode(sa.record_batch({"a": np.empty(rows)}))
+        encode(sa.Tensor.from_numpy(np.empty(2), metadata={"rows": str(rows)}))
+        schema = sa.schema([("a", "double")], {"rows": str(rows)})
+        encode(sa.RecordBatch(schema, rows, [sa.array(np.empty(rows))]))
+    for rows in range(1, 300):
+        schema = sa.schema([(f"a{rows}", "double")])
+        values = np.arange(float(rows))
+        array, batch = save(values), save(sa.RecordBatch(schema, rows, [sa.array(values)]))
+        assert np.array_equal(decode(array), values)
+        for _ in range(3):
+            assert np.array_equal(decode(batch).column(0).to_numpy(), values)
+        assert decode(batch).schema.names == [f"a{rows}"]
+    module = sys.modules[decode_function.__module__]
+    sizes = [schema_encode._KNOWN, known_forms._FORMS, known_forms._PLACES, known_forms._HEADERS, module._ARRAYS]
+    assert [len(each) <= 1000 for each in sizes] == [True] * 5
+    assert len(schema_encode._KNOWN) > 0 < len(known_forms._FORMS)
+
+
+def test_schemas_that_are_equal_may_say_different_things(save: Save) -> None:
+    """Metadata of fields and of children do not count when types are compared, and are written all the same."""
+    for value in ("one", "two", "one"):
+        child = sa.field("item", sa.int8(), metadata={"k": value})
+        schema = sa.schema(
+            [sa.field("l", sa.list_(child), metadata={"f": value}), sa.field("n", sa.int8(), value == "one")],
+            {"s": value},
+        )
+        batch = sa.record_batch({"l": [[1]], "n": [2]}, schema=schema)
+        found = pa.ipc.open_file(pa.py_buffer(save(batch).data)).schema
+        key = value.encode()
+        assert found.metadata == {b"s": key}
+        assert found.field(0).metadata == {b"f": key}
+        assert found.field(0).type.value_field.metadata == {b"k": key}
+        assert found.field(1).nullable == (value == "one")
+        for _ in range(3):
+            back = decode(save(batch))
+            assert isinstance(back, sa.RecordBatch)
+            assert back.schema.equals(schema, check_metadata=True)
+
+
+def test_the_kind_is_not_mixed_up_with_another_of_the_same_schema(save: Save) -> None:
+    column = sa.array([7])
+    table = sa.table({"values": column})
+    values = [column, table.batches[0], table, 7, sa.ChunkedArray([column])]
+    saved = [save(value) for value in values]
+    for _ in range(3):
+        for value, found in zip(values, saved, strict=True):
+            assert type(decode(found)) is type(value)
+
+
+def test_threads_share_what_is_remembered(save: Save) -> None:
+    failures: list[BaseException] = []
+    start = threading.Barrier(4)
+    interval = sys.getswitchinterval()
+
+    def run(number: int) -> None:
+        try:
+            start.wait()
+            for i in range(120):
+                values = np.arange(number, number + i % 17 + 1, dtype=["f8", "i4", "u1", "f4"][(number + i) % 4])
+                batch = sa.record_batch({f"c{(number + i) % 5}": values, "t": ["x"] * len(values)})
+                for value in (values, batch):
+                    data = b"".join([bytes(piece) for group in encode(value).pieces() for piece in group])
+                    if value is values:
+                        assert pa.ipc.read_tensor(pa.BufferReader(data)).to_numpy().tolist() == values.tolist()
+                    else:
+                        assert pa.ipc.open_file(data).read_all().to_pydict() == batch.to_pydict()
+                if i % 10 == 0:
+                    assert np.array_equal(decode(save(values)), values)
+                    assert decode(save(batch)).equals(batch)
+        except BaseException as error:
+            failures.append(error)
+
+    sys.setswitchinterval(1e-6)
+    threads = [threading.Thread(target=run, args=(number,)) for number in range(4)]
+    try:
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    finally:
+        sys.setswitchinterval(interval)
+    assert failures == []
+
+
+def test_a_damaged_file_is_an_error_also_where_others_like_it_are_known(save: Save) -> None:
+    batch = sa.record_batch({"damaged": [1, 2, 3]})
+    found = save(batch)
+    for _ in range(3):
+        assert decode(found).equals(batch)
+    whole = bytearray(found.data)
+    block = np.array(whole, np.uint8).tobytes().index(int(encode(batch).parts[0][0].__len__()).to_bytes(8, "little"))
+    size = int.from_bytes(whole[block + 16 : block + 24], "little")
+    assert size == 64
+    for at, value in (
+        (0, 0),
+        (0, 1 << 62),
+        (0, 16),
+        (8, 0),
+        (8, 1 << 30),
+        (8, 64),
+        (16, size + 64),
+        (16, 1 << 62),
+        (16, -1),
+    ):
+        damaged = whole.copy()
+        width = 4 if at == 8 else 8
+        damaged[block + at : block + at + width] = value.to_bytes(width, "little", signed=True)
+        with pytest.raises(sa.InvalidData):
+            decode(save(Raw(damaged)))
+
+
+# --- marks, and what is refused ---------------------------------------------------------------------------------
+
+
+def test_a_mark_that_does_not_fit_is_none(save: Save, tmp_path: Path) -> None:
+    marks = {
+        "int": {"a": ["x"]},
+        "str": {"a": [1]},
+        "float": {"a": [0.5, 0.5]},
+        "bool": {"a": [True], "b": [True]},
+    }
+    for kind, columns in marks.items():
+        batch = sa.record_batch(columns)
+        path = tmp_path / kind
+        with sa.ipc.new_file(path, batch.schema, metadata={"shmarrow:kind": kind}) as writer:
+            writer.write(batch)
+        found = segment.attach(path)
+        for _ in range(3):
+            assert isinstance(decode(found), sa.Table)
+        assert describe(found).kind == "table"
+    nothing = sa.record_batch({"a": sa.array([None], "int64")})
+    with sa.ipc.new_file(tmp_path / "null", nothing.schema, metadata={"shmarrow:kind": "int"}) as writer:
+        writer.write(nothing)
+    assert isinstance(decode(segment.attach(tmp_path / "null")), sa.Table)
+    for kind, values in {"bytes": np.ones(3), "bytearray": np.ones((1, 1), np.uint8), "unknown": np.ones(1)}.items():
+        sa.ipc.write_tensor(sa.Tensor.from_numpy(values, metadata={"shmarrow:kind": kind}), tmp_path / f"{kind}-tensor")
+        assert isinstance(decode(segment.attach(tmp_path / f"{kind}-tensor")), sa.Tensor)
+
+
+class Name(str):
+    __slots__ = ()
+
+
+class Number(int):
+    pass
+
+
+@pytest.mark.parametrize(
+    ("value", "error", "message"),
+    [
+        (None, sa.InvalidType, "found NoneType"),
+        (1 << 64, sa.InvalidArgument, r"at most 64 bits here, found one of 65; put str\(value\)"),
+        (-(1 << 63) - 1, sa.InvalidArgument, r"at most 64 bits"),
+        ("\ud800", sa.InvalidArgument, "no form in UTF-8: surrogates not allowed at 0"),
+        (Name("x"), sa.InvalidType, r"found .*Name; str\(value\) is kept as such"),
+        (Number(1), sa.InvalidType, r"found .*Number; int\(value\) is kept as such"),
+        (Path("x"), sa.InvalidType, r"put_file\(name, path\)"),
+        ({"a": [1]}, sa.InvalidType, r"put shmarrow\.table\(mapping\)"),
+        ([1], sa.InvalidType, r"put shmarrow\.array\(values\)"),
+        (1j, sa.InvalidType, "found complex"),
+        (object(), sa.InvalidType, "found object"),
+    ],
+    ids=["None", "large", "small", "surrogate", "str", "int", "path", "lists", "list", "complex", "object"],
+)
+def test_what_is_refused(value: Any, error: Any, message: str) -> None:
+    with pytest.raises(error, match=message):
+        encode(value)
+
+
+def test_options_are_checked() -> None:
+    with pytest.raises(sa.InvalidType, match="IpcWriteOptions"):
+        encode(np.ones(1), "zstd")  # type: ignore[arg-type]
+    with pytest.raises(sa.InvalidArgument, match="neither compression"):
+        encode(b"x", sa.ipc.IpcWriteOptions("zstd"))
