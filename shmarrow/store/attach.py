@@ -83,18 +83,20 @@ class StoredSegment(Segment):
         The generation of the object.
     slot : int
         Its place in the catalog.
+    where : str
+        The directory of the store.
     """
 
-    __slots__ = ("generation", "slot")
+    __slots__ = ("generation", "slot", "where")
 
     generation: int
     slot: int
+    where: str
 
     def __reduce__(self) -> tuple[Any, ...]:
         if self._data is None:
             raise self._closed_error()
-        directory, file = os.path.split(self._path)
-        return attach_again, (directory, self.slot, int(file, 16))
+        return attach_again, (self.where, self.slot, int(os.path.basename(self._path), 16), self.generation)
 
 
 def attach_entry(catalog: Catalog, name: bytes, pinned: bool = True) -> StoredSegment | None:
@@ -151,6 +153,7 @@ def _map_entry(catalog: Catalog, entry: Entry, pin: Pin | None) -> StoredSegment
     found = StoredSegment(name, path, data, status)
     found.generation = entry.generation
     found.slot = entry.slot
+    found.where = catalog.directory.path
     return found
 
 
@@ -215,8 +218,8 @@ def attach_slot(path: str, slot: int) -> StoredSegment | None:
         return None
 
 
-def attach_again(directory: str, slot: int, file: int) -> StoredSegment:
-    """Attach to an object by its slot and file number, and pin it, as :func:`place_of` told them.
+def attach_again(directory: str, slot: int, file: int, generation: int = 0) -> StoredSegment:
+    """Attach to an object by its slot, and its file number or generation, and pin it; it may have been spilled since.
 
     Raises
     ------
@@ -225,7 +228,7 @@ def attach_again(directory: str, slot: int, file: int) -> StoredSegment:
     """
     catalog = open_catalog(directory, Wanted(), trust=False, create=False)
     try:
-        while (entry := catalog.entry(slot)) is not None and entry.file == file:
+        while (entry := catalog.entry(slot)) is not None and (entry.file == file or entry.generation == generation):
             pin = Pin.of(catalog, entry)
             found = None if pin is None else _map_entry(catalog, entry, pin)
             if found is not None:

@@ -213,7 +213,8 @@ class Space:
                     self._remove(entry)
             if spills:  # one after the other, as the lock is not held while one is copied
                 chosen = [entry for entry in chosen if self._spill(entry)]
-                time.sleep(0 if chosen else _PAUSE)
+                if not chosen:
+                    time.sleep(_PAUSE)
             for entry in chosen:
                 gone.append(entry.name.decode())
                 short -= entry.allocated
