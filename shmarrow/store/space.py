@@ -34,8 +34,7 @@ BATCH = 128
 """Objects that are removed in one hold of the commit lock, which takes some 30 µs for each."""
 _CANDIDATES = 4096
 _SWEPT = 16
-_TRIES = 5
-_PAUSE = 0.0005
+_PAUSE, _WHILE, _PATIENCE = 0.0005, 0.005, 5.0
 _BLOCK = 4096
 
 
@@ -159,16 +158,22 @@ class Space:
         StoreFull
             If there is too little that may go.
         """
-        capacity = self._catalog.settings.capacity
+        catalog = self._catalog
+        capacity = catalog.settings.capacity
         if capacity is not None and nbytes > capacity:
             raise self.full(name, nbytes, "that is more than the capacity")
-        for _ in range(_TRIES):
-            if self.has_room(nbytes):
-                return
+        deadline = time.monotonic() + _PATIENCE
+        while not self.has_room(nbytes):
             self._reclaim()
-            self.release(self._short(nbytes), name)
-        if not self.has_room(nbytes):
-            raise self.full(name, nbytes, "others put objects as fast as room is made")
+            commits = catalog.state()[p.JOURNAL]
+            try:
+                self.release(self._short(nbytes), name)
+            except StoreFull:  # what others are about to put or to evict may be evicted, or have gone, in a moment
+                time.sleep(_WHILE)
+                if catalog.state()[p.JOURNAL] == commits or time.monotonic() > deadline:
+                    raise
+            if time.monotonic() > deadline and not self.has_room(nbytes):
+                raise self.full(name, nbytes, "others put objects as fast as room is made")
 
     def release(self, short: int, name: str = "", anything: bool = False) -> list[str]:
         """Evict or spill objects of ``short`` bytes or more, those used longest ago; their names.
