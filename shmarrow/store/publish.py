@@ -22,7 +22,7 @@ from shmarrow.store import protocol as p
 from shmarrow.store.catalog import Catalog
 from shmarrow.store.locks import try_lock, unlock
 from shmarrow.store.protocol import file_name
-from shmarrow.store.slots import Entry
+from shmarrow.store.slots import Entry, sum_of
 from shmarrow.store.space import Space, round_up
 from shmarrow.store.transaction import Transaction
 
@@ -285,10 +285,3 @@ def file_sum(fd: int, size: int) -> int:
         data = np.frombuffer(os.pread(fd, min(_PIECE, size - start), start), U1)
         total += sum_of(data)
     return total & (1 << 64) - 1
-
-
-def sum_of(data: Any) -> int:
-    """The sum of the 64-bit words of some bytes, which are padded with zeros."""
-    whole = len(data) & -8
-    tail = bytes(data[whole:])
-    return int(np.add.reduce(data[:whole].view("<u8"), dtype=np.uint64)) + int.from_bytes(tail, "little")
