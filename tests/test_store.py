@@ -392,7 +392,7 @@ def test_many_wait_and_all_have_it(store: sa.Store) -> None:
 
 
 def test_waiting_without_inotify(store: sa.Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("shmarrow.store.watch.Listener.__init__", lambda self, fd: (_ for _ in ()).throw(OSError(24, "no")))
+    monkeypatch.setattr("shmarrow.store.watch.Listener.__init__", lambda *_: (_ for _ in ()).throw(OSError(24, "no")))
     threading.Timer(0.1, lambda: store.put("x", batch())).start()
     assert store.get("x", timeout=30).to_pydict() == BATCH
     with store.watch() as watch:

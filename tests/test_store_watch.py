@@ -104,7 +104,7 @@ def test_nothing_is_lost_between_the_names_and_the_events(
 
     children = [forked(lambda: work(seed)) for seed in range(3)]  # noqa: B023
     if not inotify:
-        monkeypatch.setattr(watching.Listener, "__init__", lambda self: (_ for _ in ()).throw(OSError(24, "no")))
+        monkeypatch.setattr(watching.Listener, "__init__", lambda *_: (_ for _ in ()).throw(OSError(24, "no")))
     with killed_at_end(children), sa.Store(where) as store:
         watches = []
         for _ in range(20):

@@ -125,6 +125,7 @@ def _map_entry(catalog: Catalog, entry: Entry, pin: Pin | None) -> StoredSegment
     except FileNotFoundError:
         if catalog.entry(entry.slot) != entry:
             return None
+        catalog.check_exists()
         raise _damaged(catalog, entry, "its file is gone") from None
     except OSError as error:
         raise storage_error(error, "attach to", name) from None

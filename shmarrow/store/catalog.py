@@ -266,6 +266,11 @@ class Catalog:
         """Whether the store was not destroyed."""
         return os.fstat(self.control_fd).st_nlink > 0
 
+    def check_exists(self) -> None:
+        """Raise an error if the store was destroyed."""
+        if not self.exists:
+            raise StorageError(errno.ESTALE, f"the store {self.directory.name!r} was destroyed; open it again")
+
     @property
     def evicts(self) -> bool:
         """Whether the order of use matters."""
@@ -352,8 +357,7 @@ class Catalog:
         return self._held
 
     def _repair(self) -> None:
-        if not os.fstat(self.control_fd).st_nlink:
-            raise StorageError(errno.ESTALE, f"the store {self.directory.name!r} was destroyed; open it again")
+        self.check_exists()
         memory = self.memory
         words = memory.words
         if not self._of_this_boot:

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from shmarrow.buffer import U1
-from shmarrow.errors import GenerationChanged, ObjectExists, StorageError
+from shmarrow.errors import GenerationChanged, ObjectExists, StorageError, storage_error
 from shmarrow.segment import SegmentWriter
 from shmarrow.segment.files import pwrite_all
 from shmarrow.store import protocol as p
@@ -122,8 +122,11 @@ class Publication:
             if self._draft < 0:
                 self._make_draft(round_up(size))
             return directory.open(file_name(self._file), os.O_RDWR | os.O_CREAT | os.O_EXCL, mode)
-        except BaseException:
+        except BaseException as error:
+            self._catalog.check_exists()
             self.discard()
+            if isinstance(error, OSError) and not isinstance(error, StorageError):
+                raise storage_error(error, "put", self.name) from None
             raise
 
     def write(self, fd: int, pieces: list[Any]) -> None:
