@@ -214,7 +214,8 @@ def test_names_that_are_none(store: sa.Store, name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", [".", "..", ".hidden", "a/b", "../x", "/etc/passwd", "a//", "x" * 255, "ä" * 127, "\n\x1b[31m", " ", "control"]
+    "name",
+    [".", "..", ".hidden", "a/b", "../x", "/etc/passwd", "a//", "x" * 255, "ä" * 127, "\n\x1b[31m", " ", "control"],
 )
 def test_names_that_no_file_could_have(store: sa.Store, name: str) -> None:
     """A name is no path: whatever it looks like, it means an object of this store."""

@@ -22,7 +22,7 @@ from shmarrow.store import protocol as p
 from shmarrow.store.catalog import Catalog
 from shmarrow.store.locks import try_lock, unlock
 from shmarrow.store.protocol import file_name
-from shmarrow.store.slots import Entry
+from shmarrow.store.slots import Entry, sum_of
 from shmarrow.store.space import Space, round_up
 from shmarrow.store.transaction import Transaction
 
@@ -67,7 +67,6 @@ class Publication:
         self._draft = -1
         self._reserved = 0
         self._file = 0
-        self.check_name()
 
     def check_name(self) -> Entry | None:
         """The object that will be replaced; an error if the name is taken, before anything is written."""
@@ -143,7 +142,8 @@ class Publication:
                 self._space.make_free(size, self.name, error)
 
     def writer(self, size: int = 0) -> SegmentWriter:
-        """A writer for an object whose pieces come one by one, or that is filled in place."""
+        """A writer for an object whose pieces come one by one, or that is filled in place; its name is checked now."""
+        self.check_name()
         fd = self.open(size)
         directory = self._catalog.directory
         return SegmentWriter(
@@ -161,6 +161,9 @@ class Publication:
 
     def make_room(self, writer: SegmentWriter, size: int) -> None:
         """Reserve room for an object that is about to have ``size`` bytes."""
+        capacity = self._catalog.settings.capacity
+        if capacity is not None and size > capacity:
+            raise self._space.full(self.name, size, "that is more than the capacity")
         if size > DRAFT_SIZE and size > self._reserved:
             self._reserve(max(size, self._reserved + (self._reserved >> 3)) if self._reserved else size)
 
@@ -264,7 +267,7 @@ class Publication:
             unlock(catalog.commit_fd, p.DRAFT_LOCKS + slot)
             catalog.drafts.discard(slot)
             self._draft = -1
-        return os.path.join(catalog.directory.path, name)
+        return f"{catalog.directory.path}/{name}"
 
     def discard(self, writer: SegmentWriter | None = None) -> None:
         """Give back what was reserved; nothing happens after :meth:`publish`."""
@@ -288,10 +291,3 @@ def file_sum(fd: int, size: int) -> int:
         data = np.frombuffer(os.pread(fd, min(_PIECE, size - start), start), U1)
         total += sum_of(data)
     return total & (1 << 64) - 1
-
-
-def sum_of(data: Any) -> int:
-    """The sum of the 64-bit words of some bytes, which are padded with zeros."""
-    whole = len(data) & -8
-    tail = bytes(data[whole:])
-    return int(np.add.reduce(data[:whole].view("<u8"), dtype=np.uint64)) + int.from_bytes(tail, "little")
