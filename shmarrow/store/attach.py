@@ -43,13 +43,10 @@ class Pin:
     @classmethod
     def of(cls, catalog: Catalog, entry: Entry) -> Self | None:
         """Pin an object; None if it went meanwhile."""
-        slot = entry.slot
-        if not catalog.pins.acquire(slot):
+        if not catalog.pins.acquire(entry.slot):
             return None
-        if not catalog.alive(entry):
-            catalog.pins.release(slot)
-            return None
-        return cls(catalog, slot)
+        pin = cls(catalog, entry.slot)
+        return pin if catalog.alive(entry) else None  # or it is released with the pin
 
     @property
     def slot(self) -> int:
@@ -62,8 +59,7 @@ class Pin:
         if slot >= 0:
             self._catalog.pins.release(slot, self._pid != os.getpid())
 
-    def __del__(self) -> None:
-        self.release()
+    __del__ = release
 
     def __enter__(self) -> Self:
         return self

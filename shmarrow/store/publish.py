@@ -67,7 +67,6 @@ class Publication:
         self._draft = -1
         self._reserved = 0
         self._file = 0
-        self.check_name()
 
     def check_name(self) -> Entry | None:
         """The object that will be replaced; an error if the name is taken, before anything is written."""
@@ -140,7 +139,8 @@ class Publication:
                 self._space.make_free(round_up(size) - os.fstat(fd).st_blocks * 512, self.name, error)
 
     def writer(self, size: int = 0) -> SegmentWriter:
-        """A writer for an object whose pieces come one by one, or that is filled in place."""
+        """A writer for an object whose pieces come one by one, or that is filled in place; its name is checked now."""
+        self.check_name()
         fd = self.open(size)
         directory = self._catalog.directory
         return SegmentWriter(
@@ -261,7 +261,7 @@ class Publication:
             unlock(catalog.commit_fd, p.DRAFT_LOCKS + slot)
             catalog.drafts.discard(slot)
             self._draft = -1
-        return os.path.join(catalog.directory.path, name)
+        return f"{catalog.directory.path}/{name}"
 
     def discard(self, writer: SegmentWriter | None = None) -> None:
         """Give back what was reserved; nothing happens after :meth:`publish`."""
