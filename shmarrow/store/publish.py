@@ -139,7 +139,7 @@ class Publication:
             except OSError as error:
                 if error.errno not in (errno.ENOSPC, errno.EDQUOT):
                     raise
-                self._space.make_free(size, self.name, error)
+                self._space.make_free(round_up(size) - os.fstat(fd).st_blocks * 512, self.name, error)
 
     def writer(self, size: int = 0) -> SegmentWriter:
         """A writer for an object whose pieces come one by one, or that is filled in place; its name is checked now."""

@@ -303,7 +303,7 @@ class Space:
         """Evict because the file system has no room."""
         if not self._catalog.evicts:
             raise self.full(name, nbytes, error.strerror or "the file system is full")
-        self.release(max(nbytes, 1), name)
+        self.release(max(nbytes - self.free(), 1), name)
 
     def full(self, name: str, nbytes: int, reason: str) -> StoreFull:
         """The error where there is no room, with the numbers."""
