@@ -14,7 +14,7 @@ BOOT_ID = "/proc/sys/kernel/random/boot_id"
 def boot_id() -> str:
     """An id of this boot of this host; the host's name on platforms without boot ids."""
     try:
-        with open(BOOT_ID, encoding="ascii") as file:
+        with open(BOOT_ID, encoding="utf-8") as file:
             return file.read().strip()
     except OSError:
         return platform.node()
@@ -28,7 +28,7 @@ def host_name() -> str:
 def memory_left() -> int:
     """Bytes that the control groups of this process allow it beyond what they use now; many where none limits it."""
     left = 1 << 62
-    with suppress(OSError, ValueError), open("/proc/self/cgroup", encoding="ascii") as file:
+    with suppress(OSError, ValueError), open("/proc/self/cgroup", encoding="utf-8") as file:
         for line in file:
             _, controllers, path = line.rstrip("\n").split(":", 2)
             if controllers == "":
