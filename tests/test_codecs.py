@@ -20,9 +20,9 @@ import pytest
 import shmarrow as sa
 from shmarrow import segment
 from shmarrow.codecs import decode, describe, encode
-from shmarrow.codecs import decode as decode_function
 from shmarrow.ipc.file import known_forms
 from shmarrow.ipc.schema import encode as schema_encode
+from shmarrow.ipc.tensor import decode as tensor_decode
 
 Save = Callable[..., segment.Segment]
 NULLS = {"i": [1, None], "s": ["a", None], "l": [[1], None], "b": [True, None], "d": [0.5, None]}
@@ -254,9 +254,9 @@ def test_what_is_remembered_is_bounded(save: Save) -> None:
         for _ in range(3):
             assert np.array_equal(decode(batch).column(0).to_numpy(), values)
         assert decode(batch).schema.names == [f"a{rows}"]
-    module = sys.modules[decode_function.__module__]
-    sizes = [schema_encode._KNOWN, known_forms._FORMS, known_forms._PLACES, known_forms._HEADERS, module._ARRAYS]
-    assert [len(each) <= 1000 for each in sizes] == [True] * 5
+    sizes = [schema_encode._KNOWN, known_forms._FORMS, known_forms._PLACES, known_forms._HEADERS, tensor_decode._FORMS]
+    assert [len(each) <= 256 for each in sizes] == [True] * 5
+    assert len(tensor_decode._HEADERS) <= 1024
     assert len(schema_encode._KNOWN) > 0 < len(known_forms._FORMS)
 
 

@@ -6,117 +6,236 @@ import json
 import os
 import pty
 import re
+import signal
+import struct
 import subprocess
 import sys
+import termios
+import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from fcntl import ioctl
 from pathlib import Path
+from typing import Any
 
+import lab
 import numpy as np
 import pyarrow as pa
+import pytest
 from commands import become_command, forked_command
-from soak import ended, forked
 
 import shmarrow as sa
+from shmarrow.cli.host import shared_stores
 
 BATCH = {"id": [1, 2, 3], "city": ["Oslo", None, "Rome"]}
 COMMAND = [sys.executable, "-c", "import sys; from shmarrow.cli import main; sys.exit(main())"]
+HOLD = """
+    import shmarrow as sa
+    store = sa.Store(where)
+    held = [store.get(name) for name in names]
+    say("held")
+    hear()
+"""
+HOSTILE = "a\nb\t\x1b[31m\u202e\u2028"
+ESCAPED = r"a\nb\t\x1b[31m\u202e\u2028"
 
 
-def run(*words: object, status: int = 0) -> str:
+@pytest.fixture(params=["shm", "directory"])
+def where(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """A store of this test's own, in shared memory or in a directory."""
+    return str(request.getfixturevalue("shm_name")) if request.param == "shm" else str(tmp_path / "store")
+
+
+def run(*words: object, status: int = 0, stdin: bytes = b"") -> str:
     """What a command prints; it must end with this status."""
-    ran = forked_command(*words)
+    ran = forked_command(*words, stdin=stdin)
     out, err = ran.stdout.decode(), ran.stderr.decode()
     assert ran.returncode == status, err
     assert (err == "") == (status == 0), err
     assert "Traceback" not in err
+    assert (out + err).replace("\n", "").replace("\t", "").isprintable()
     return out if status == 0 else err
+
+
+def error(*words: object, status: int, stdin: bytes = b"") -> dict[str, Any]:
+    """The error of a command with ``--json``: one object on standard error, and nothing on standard output."""
+    ran = forked_command(*words, "--json", stdin=stdin)
+    assert (ran.returncode, ran.stdout) == (status, b""), ran
+    found: dict[str, Any] = json.loads(ran.stderr)
+    assert list(found) == ["error", "message", "hints", "status"]
+    assert found["status"] == status
+    return found
+
+
+@contextmanager
+def held(where: str, *names: str) -> Iterator[int]:
+    """A process that has objects attached; its number."""
+    with lab.child(HOLD, where=where, names=names) as process:
+        assert process.hear() == "held"
+        yield process.pid
+
+
+def arrow_file(path: Path) -> bytes:
+    with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, pa.table(BATCH).schema) as writer:
+        writer.write_table(pa.table(BATCH))
+    return path.read_bytes()
 
 
 def test_a_file_goes_in_and_comes_out(where: str, tmp_path: Path) -> None:
     source = tmp_path / "cities.arrow"
-    with pa.OSFile(str(source), "wb") as sink, pa.ipc.new_file(sink, pa.table(BATCH).schema) as writer:
-        writer.write_table(pa.table(BATCH))
+    content = arrow_file(source)
     assert run("put", where, source) == "cities\n"
-    assert json.loads(run("put", where, source, "--name", "b", "--json")) == {
-        "name": "b", "bytes": source.stat().st_size
-    }  # fmt: skip
+    assert json.loads(run("put", where, source, "--name", "b", "--json")) == {"name": "b", "bytes": len(content)}
     assert "is taken" in run("put", where, source, status=4)
     run("put", where, source, "--overwrite")
-    assert sa.Store(where).get("cities").to_pydict() == BATCH
+    with sa.Store(where) as store:
+        assert store.get("cities").to_pydict() == BATCH
     out = tmp_path / "out.arrow"
     assert run("get", where, "cities", out) == f"{out}\n"
-    assert out.read_bytes() == source.read_bytes()
+    assert out.read_bytes() == content
     assert "is taken" in run("get", where, "cities", out, status=4)
     run("get", where, "cities", out, "--overwrite")
-    assert forked_command("get", where, "cities", "-").stdout == source.read_bytes()
+    assert forked_command("get", where, "cities", "-").stdout == content
     assert "no object 'x'" in run("get", where, "x", out, status=3)
     (tmp_path / "text").write_text("no Arrow")
     assert run("put", where, tmp_path / "text", status=1).startswith("shmarrow: ")
     assert "No such file" in run("put", where, tmp_path / "missing", status=3)
-    assert run("ls", where).splitlines()[0].startswith("b\t")
+    assert [line.split("\t")[0] for line in run("ls", where).splitlines()] == ["b", "cities"]
+
+
+def test_put_from_a_pipe(shm_name: str, tmp_path: Path) -> None:
+    file = arrow_file(tmp_path / "file")
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, pa.table(BATCH).schema) as writer:
+        writer.write_table(pa.table(BATCH))
+    for name, content in (("file", file), ("stream", sink.getvalue().to_pybytes())):
+        reading, writing = os.pipe()
+        sender = threading.Thread(target=lambda: os.close(writing) if os.write(writing, content) else None)  # noqa: B023
+        process = subprocess.Popen([*COMMAND, "put", shm_name, "-", "--name", name], stdin=reading)
+        os.close(reading)
+        sender.start()
+        assert process.wait(30) == 0
+        sender.join()
+        with sa.Store(shm_name) as store:
+            assert bytes(store.attach(name).data) == content
+            assert store.get(name).to_pydict() == BATCH
+    assert "--name" in error("put", shm_name, "-", stdin=file, status=2)["message"]
+    for wrong in (b"", b"text that is no Arrow", file[:200]):
+        found = error("put", shm_name, "-", "--name", "x", stdin=wrong, status=1)
+        assert found["error"] == "InvalidData"
+        assert "standard input" in found["message"]
+    assert json.loads(run("ls", shm_name, "--json"))[-1]["name"] == "stream"
 
 
 def test_ls_and_info(where: str) -> None:
     with sa.Store(where) as store:
-        store.put("batch", sa.record_batch(BATCH), expire_after=3600)
+        store.put("batch", sa.record_batch(BATCH), expire_after=3600, protect=True)
         store.put("matrix", np.zeros((2, 3)))
-        held = store.get("matrix")
         sizes = {name: store.info(name).nbytes for name in store}
-        found = json.loads(run("ls", where, "--json"))
-        assert [(each["name"], each["bytes"], each["pins"]) for each in found] == [
-            ("batch", sizes["batch"], 0), ("matrix", sizes["matrix"], 1)
-        ]  # fmt: skip
-        assert all(0 <= each["idle"] <= each["age"] < 60 for each in found)
-        found = json.loads(run("ls", where, "--long", "--json"))
-        assert [(each["kind"], each["rows"], each["shape"]) for each in found] == [
-            ("record_batch", 3, None), ("ndarray", None, [2, 3])
-        ]  # fmt: skip
+        with held(where, "matrix"), held(where, "matrix"):
+            found = json.loads(run("ls", where, "--json"))
+            assert [(each["name"], each["bytes"], each["pins"], each["protected"]) for each in found] == [
+                ("batch", sizes["batch"], 0, True), ("matrix", sizes["matrix"], 2, False)
+            ]  # fmt: skip
+            assert all(0 <= each["idle"] <= each["age"] < 60 for each in found)
+            assert [each["generation"] for each in found] == [store.info(name).generation for name in sorted(sizes)]
+            found = json.loads(run("ls", where, "--long", "--json"))
+            assert [(each["kind"], each["rows"], each["shape"], each["pins"]) for each in found] == [
+                ("record_batch", 3, None, 0), ("ndarray", None, [2, 3], 2)
+            ]  # fmt: skip
         assert [line.split("\t")[:3] for line in run("ls", "-l", where).splitlines()] == [
             ["batch", "record_batch", "3"], ["matrix", "ndarray", "2×3"]
         ]  # fmt: skip
+        assert run("ls", where, "--prefix", "m").split("\t")[0] == "matrix"
         one = json.loads(run("info", where, "batch", "--json"))
         assert one["schema"] == {"id": "int64", "city": "string"}
         assert 3000 < one["expires_in"] <= 3600
+        assert os.path.getsize(one["path"]) == one["bytes"] <= one["allocated"]
         text = run("info", where, "batch")
-        assert "rows     3 in 1 batches" in text
+        assert re.search("^rows +3 in 1 batches$", text, re.MULTILINE)
+        assert re.search("^state +protected$", text, re.MULTILINE)
         assert "city: string" in text
         assert "no object" in run("info", where, "x", status=3)
-        del held
+
+
+def test_names_are_escaped_in_text_and_exact_in_json(shm_name: str, tmp_path: Path, monkeypatch: Any) -> None:
+    """`run` asserts that nothing that is printed acts on a terminal."""
+    with sa.Store(shm_name) as store:
+        store.put(HOSTILE, sa.record_batch({HOSTILE: [1]}))
+        assert run("ls", shm_name).split("\t")[0] == ESCAPED
+        assert run("ls", "-l", shm_name).split("\t")[0] == ESCAPED
+        assert f"name        {ESCAPED}\n" in run("info", shm_name, HOSTILE)
+        assert run("watch", shm_name, "--seconds", "0") == f"present    {ESCAPED}\n"
+        assert run("wait", shm_name, HOSTILE) == f"{ESCAPED}\n"
+        assert run("put", shm_name, store.info(HOSTILE).path, "--name", HOSTILE, "--overwrite") == f"{ESCAPED}\n"
+        run("rm", shm_name, HOSTILE + "x", status=3)
+        assert json.loads(run("ls", shm_name, "--json"))[0]["name"] == HOSTILE
+        monkeypatch.chdir(tmp_path)
+        for name in ("../up", "/etc/x", "shm:x", ".."):  # what a name says never leads out of this directory
+            store.put(name, np.ones(1))
+            run("get", shm_name, name)
+        assert sorted(os.listdir(tmp_path)) == [".._up.arrow", "...arrow", "_etc_x.arrow", "shm_x.arrow"]
+        assert run("evict", shm_name, "1G", status=5)
+        assert ESCAPED in run("evict", shm_name, "17K").splitlines()
+        store.put(HOSTILE, np.ones(1), expire_after=0)
+        assert f"{shm_name}: {ESCAPED}\n" in run("gc", shm_name)
 
 
 def test_rm(where: str) -> None:
     with sa.Store(where) as store:
-        for name in "abc":
+        for name in ("a", "b", "c", "d/1", "d/2"):
             store.put(name, np.ones(1))
         assert run("rm", where, "a") == ""
         assert "no object 'x'" in run("rm", where, "x", "b", status=3)
-        assert store.names() == ["c"]
+        assert store.names() == ["c", "d/1", "d/2"]
+        assert json.loads(run("rm", where, "--prefix", "d/", "--json")) == {"removed": ["d/1", "d/2"]}
         assert json.loads(run("rm", where, "--all", "--json")) == {"removed": ["c"]}
-        assert "expected names of objects, or --all" in run("rm", where, status=2)
+        for words in ([], ["a", "--all"], ["--all", "--prefix", "a"]):
+            assert "expected names of objects, --prefix, or --all" in run("rm", where, *words, status=2)
 
 
-def test_gc(where: str) -> None:
-    ended(forked(lambda: sa.Store(where, owned=True).put("orphan", np.ones(100))))
+def test_wait(shm_name: str) -> None:
+    with sa.Store(shm_name) as store:
+        store.put("a", np.ones(1))
+        process = subprocess.Popen(
+            [*COMMAND, "wait", shm_name, "a", "b", "--timeout", "30"], stdout=subprocess.PIPE, text=True
+        )
+        store.put("b", np.ones(1))
+        assert process.communicate(timeout=30)[0] == "a\nb\n"
+        assert process.returncode == 0
+        assert json.loads(run("wait", shm_name, "c", "a", "--any", "--json")) == {"present": ["a"]}
+        assert "'c'" in error("wait", shm_name, "a", "c", "--timeout", "0.05", status=3)["message"]
+        assert run("get", shm_name, "a", "--timeout", "-1", status=2)
+
+
+def test_gc_and_evict(where: str) -> None:
+    lab.run("import shmarrow as sa; sa.Store(where, owned=True).put('orphan', bytes(100))", where=where)
     with sa.Store(where) as store:
         store.put("mine", np.ones(1))
-        nbytes = store.info("orphan").nbytes
-        assert json.loads(run("gc", where, "--json")) == [
-            {"store": where, "objects": ["orphan"], "bytes": nbytes, "leftovers": 1}
-        ]
-        assert run("gc", where) == "0 objects and 0 leftovers removed, 0 B\n"
+        assert json.loads(run("gc", where, "--json")) == [{"store": where, "objects": ["orphan"], "leftovers": 0}]
+        assert run("gc", where) == "0 objects and 0 leftovers removed\n"
         assert store.names() == ["mine"]
+        store.put("other", np.ones(1))
+        with held(where, "mine"):
+            assert "no room" in run("evict", where, "1G", status=5)
+            assert json.loads(run("evict", where, "1K", "--json")) == {"evicted": ["other"]}
+        assert error("evict", where, "1Q", status=2)["message"].endswith("found '1Q'")
 
 
 def test_all_stores_in_shared_memory(shm_name: str) -> None:
-    with sa.Store(shm_name) as store:
+    with sa.Store(shm_name, capacity=1 << 20) as store, sa.Store(f"{shm_name}-other") as other:
         store.put("a", np.ones(1))
-        nbytes = store.info("a").nbytes
-        found = json.loads(run("ls", "--json"))
-        assert {"store": shm_name, "objects": 1, "bytes": nbytes} in found
-        ended(forked(lambda: sa.Store(shm_name, owned=True).put("orphan", np.ones(100))))
+        os.mkdir(f"{other.path}-none")  # neither this nor a file is a store
+        Path(f"{other.path}-none", "control").write_bytes(b"x" * 5000)
+        assert [each for each in shared_stores() if each.startswith(shm_name)] == [shm_name, f"{shm_name}-other"]
+        found = {each["store"]: each for each in json.loads(run("ls", "--json"))}
+        one = found[shm_name]
+        assert (one["objects"], one["bytes"], one["capacity"], one["room"]) == (1, 4096, 1 << 20, (1 << 20) - 4096)
+        assert found[f"{shm_name}-other"]["objects"] == 0
+        lab.run("import shmarrow as sa; sa.Store(where, owned=True).put('orphan', bytes(100))", where=shm_name)
         found = json.loads(run("gc", "--json"))
         assert [each["objects"] for each in found if each["store"] == shm_name] == [["orphan"]]
-        store.clear()
 
 
 def test_watch(where: str) -> None:
@@ -131,66 +250,191 @@ def test_watch(where: str) -> None:
         told = [json.loads(line) for line in process.stdout.read().splitlines()]
         assert process.wait(30) == 0
         assert [(each["event"], each["name"]) for each in told] == [("published", "b"), ("deleted", "a")]
+        assert told[0]["generation"] == store.info("b").generation
         assert run("watch", where, "--seconds", "0.1") == "present    b\n"
+        assert run("watch", where, "--seconds", "0", "--prefix", "x") == ""
 
 
-def test_stats(where: str) -> None:
-    with sa.Store(where) as store:
+def test_stats(shm_name: str, tmp_path: Path) -> None:
+    with sa.Store(shm_name, capacity=1 << 20, spill=tmp_path / "spill", mode=0o640) as store:
+        for name in "abc":
+            store.put(name, np.ones(1))
+        store.evict(1)
+        with held(shm_name, "b", "c") as process:
+            store.delete("c")
+            found = json.loads(run("stats", shm_name, "--json"))
+            assert (found["objects"], found["bytes"], found["pinned"], found["removed"], found["spilled"]) == (
+                2, 4096, 4096, 4096, 4096
+            )  # fmt: skip
+            command = Path(f"/proc/{process}/comm").read_text().strip()
+            assert found["pins"] == [{"process": process, "command": command, "objects": 2}]
+            assert (found["puts"], found["spills"], found["evictions"]) == (3, 1, 0)
+            assert found["room"] == found["capacity"] - 8192
+            assert found["total"] >= found["free"] > 0
+            assert found["settings"] == {
+                "capacity": 1 << 20, "mode": "0640", "eviction": "lru", "durable": False,
+                "spill": str(tmp_path / "spill"),
+            }  # fmt: skip
+            lines = run("stats", shm_name).splitlines()
+            assert lines[0].split() == ["objects", "2"]
+            assert lines[-1].split() == ["attached", "2", "by", str(process), *command.split()]
+        store.destroy()
+
+
+def test_a_store_that_is_not_there_is_not_made(shm_name: str, tmp_path: Path) -> None:
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder" / "mine").write_text("mine")
+    with sa.Store(shm_name) as store:
+        store.put("cities", np.ones(1))
+        typo = f"{shm_name}x"
+        for where in (tmp_path / "none", tmp_path / "folder", typo):
+            for words in (["ls"], ["info", "x"], ["rm", "x"], ["stats"], ["gc"], ["watch"], ["get", "x"], ["wait", "x"],
+                          ["evict", "1"], ["destroy"], ["top", "--count", "1"]):  # fmt: skip
+                command, *rest = words
+                found = error(command, where, *rest, status=3)
+                assert found["error"] == "ObjectNotFound"
+                assert "there is no store at" in found["message"]
+                assert (f"did you mean {shm_name!r}?" in found["hints"]) == (where == typo)
+        assert not os.path.exists(f"/dev/shm/{typo[4:]}")
+        assert sorted(os.listdir(tmp_path)) == ["folder"]
+        assert os.listdir(tmp_path / "folder") == ["mine"]
+        assert error("get", shm_name, "citis", status=3)["hints"] == ["did you mean 'cities'?"]
+        assert run("rm", shm_name, "citis", status=3).endswith("; did you mean 'cities'?\n")
+        assert json.loads(run("destroy", shm_name, "--json")) == {"store": shm_name, "objects": 1}
+        assert not os.path.exists(store.path)
+
+
+def test_errors_in_json(shm_name: str, tmp_path: Path) -> None:
+    """Every exit status, with an error that is one JSON object."""
+    arrow_file(tmp_path / "cities")
+    with sa.Store(shm_name, capacity=8192) as store:
+        run("put", shm_name, tmp_path / "cities")
+        assert error("put", shm_name, tmp_path / "cities", status=4)["error"] == "ObjectExists"
+        store.put("held", np.ones(1))
+        with held(shm_name, "cities", "held"):
+            assert error("put", shm_name, tmp_path / "cities", "--name", "c", status=5)["error"] == "StoreFull"
+        for words in (["ls", "--bogus"], ["nonsense"], ["get", shm_name], ["top", "--interval", "nan"]):
+            assert error(*words, status=2)["error"] == "WrongUsage"
+        os.chmod(store.info("held").path, 0o600)
+        os.truncate(store.info("held").path, 10)
+        assert error("info", shm_name, "held", status=1)["error"] == "InvalidData"
+        assert {each.get("error", "") for each in json.loads(run("ls", "-l", shm_name, "--json"))} > {""}
+        with open("/dev/full", "w") as full:
+            ran = subprocess.run(
+                [*COMMAND, "ls", shm_name, "--json"], stdout=full, stderr=subprocess.PIPE, text=True, check=False
+            )
+        assert (ran.returncode, json.loads(ran.stderr)["error"]) == (1, "StoreFull")
+        process = subprocess.Popen(
+            [*COMMAND, "watch", shm_name, "--json"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
+        assert process.stdout is not None
+        process.stdout.readline()
+        process.send_signal(signal.SIGINT)
+        assert json.loads(process.communicate(timeout=30)[1])["status"] == process.returncode == 130
+
+
+def test_stores_of_other_users(shm_name: str) -> None:
+    """They are marked, and looked into with ``--trust``; what nobody else may read is not seen."""
+    make = "import shmarrow as sa; sa.Store(where, mode=mode).put('a', bytes(10), expire_after=0)"
+    hidden = f"{shm_name}-hidden"
+    lab.as_user(make, where=shm_name, mode=0o644)
+    with sa.Store(hidden):
+        assert "user 65534 owns it" in error("ls", shm_name, status=1)["message"]
+        for words in (["ls", "--json"], ["top", "--json", "--count", "1"]):
+            found = json.loads(run(*words))
+            (one,) = [each for each in (found if words[0] == "ls" else found["stores"]) if each["store"] == shm_name]
+            assert (one["user"], one["error"]) == ("nobody", "StorageError")
+            assert "user 65534 owns it" in one["message"]
+        assert f"{shm_name} is skipped: " in run("gc")
+        found = json.loads(run("top", shm_name, "--json", "--count", "1", "--trust"))
+        assert [(each["store"], each["objects"]) for each in found["stores"]] == [(shm_name, 1)]
+        look = "from shmarrow.cli.host import shared_stores; result = shared_stores()"
+        assert {shm_name, hidden} & set(lab.as_user(look)) == {shm_name}
+
+
+def test_top(shm_name: str, tmp_path: Path) -> None:
+    """Rates, pins and stores that come and go; nothing is locked, pinned or changed."""
+    with sa.Store(shm_name, capacity=1 << 20) as store, held(shm_name) as _, sa.Store(tmp_path / "s") as other:
         store.put("a", np.ones(1))
-        found = json.loads(run("stats", where, "--json"))
-        assert (found["objects"], found["bytes"], found["pinned"]) == (1, store.info("a").nbytes, 0)
-        assert found["total"] >= found["free"] > 0
-        assert run("stats", where).splitlines()[0].split() == ["objects", "1"]
+        other.put("b", np.ones(1))
+        words = ["top", shm_name, str(other.path), "--json", "--interval", "0.2", "--count", "4"]
+        with held(shm_name, "a") as holder:
+            lines = iter(())
+            process = subprocess.Popen([*COMMAND, *words], stdout=subprocess.PIPE, text=True)
+            assert process.stdout is not None
+            lines = (json.loads(line) for line in process.stdout)
+            first = next(lines)
+            assert [(each["store"], each["objects"], each["rates"]) for each in first["stores"]] == [
+                (shm_name, 1, None), (other.path, 1, None)
+            ]  # fmt: skip
+            assert [(each["process"], each["objects"]) for each in first["stores"][0]["pins"]] == [(holder, 1)]
+            # The second look may come before these puts; all of them are in the rates of one or two looks.
+            before = first["stores"][0]["puts"]
+            for number in range(20):
+                store.put(f"n{number}", np.ones(1))
+            other.destroy()
+            rest = list(lines)
+            assert process.wait(30) == 0
+        assert len(rest) == 3
+        samples = [first, *rest]
+        counted = 0.0
+        for earlier, later in zip(samples, rest, strict=False):
+            counted += later["stores"][0]["rates"]["puts"] * (later["time"] - earlier["time"])
+        assert counted == pytest.approx(20, rel=0.2)
+        last = rest[-1]["stores"]
+        assert [each["store"] for each in last] == [shm_name]
+        assert (last[0]["puts"], last[0]["objects"]) == (before + 20, 21)
+        assert last[0]["room"] == (1 << 20) - 21 * 4096
+        lines = run("top", shm_name, "--count", "2", "--interval", "0.05").splitlines()
+        assert len(lines) == 3
+        cells = dict(zip(lines[0].split("\t"), lines[2].split("\t"), strict=True))
+        assert (cells["store"], cells["objects"], cells["size"], cells["puts/s"]) == (shm_name, "21", "84.0 KiB", "0")
+        process = subprocess.Popen([*COMMAND, "top"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        assert process.stdout is not None
+        assert process.stdout.readline().startswith("time\tstore\t")
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=30)
+        assert (process.returncode, err) == (0, "")
 
 
-def test_a_store_that_is_not_there_is_not_made(tmp_path: Path) -> None:
-    for words in (["ls"], ["info", "x"], ["rm", "x"], ["stats"], ["gc"], ["watch"], ["get", "x"]):
-        command, *rest = words
-        assert "there is no such directory" in run(command, tmp_path / "none", *rest, status=3)
-    assert not (tmp_path / "none").exists()
+def on_a_terminal(*words: str, interrupt_at: str = "") -> str:
+    """What a command shows on a terminal of 160 columns; it gets Ctrl-C when it has shown some text."""
+    child, master = pty.fork()
+    if child == 0:
+        ioctl(1, termios.TIOCSWINSZ, struct.pack("4H", 40, 160, 0, 0))
+        become_command(words)
+    text = b""
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        try:
+            text += os.read(master, 4096)
+        except OSError:
+            break
+        if interrupt_at and interrupt_at.encode() in text:
+            os.write(master, b"\x03")
+            interrupt_at = ""
+    os.close(master)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    return re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", text.decode())
 
 
-def test_a_full_store(tmp_path: Path) -> None:
-    code = (
-        "import resource, sys; from shmarrow.cli import main; import shmarrow as sa, shmarrow.cli.store as commands\n"
-        "real = sa.Store\n"
-        "sa.Store = lambda where, **options: real(where, capacity=1000, **options)\n"
-        "sys.exit(main())\n"
-    )
-    with sa.ipc.new_file(tmp_path / "f", sa.record_batch(BATCH).schema) as writer:
-        writer.write(sa.record_batch({"id": np.arange(1000), "city": ["x"] * 1000}))
-    ran = subprocess.run(
-        [sys.executable, "-c", code, "put", str(tmp_path / "s"), str(tmp_path / "f")], capture_output=True, text=True
-    )
-    assert ran.returncode == 5
-    assert "a capacity of 1000 bytes" in ran.stderr
-
-
-def test_on_a_terminal(where: str, tmp_path: Path) -> None:
-    """A table with headings, and a bar while something large is copied."""
-    with sa.Store(where) as store:
+def test_on_a_terminal(shm_name: str, tmp_path: Path) -> None:
+    """A table with headings, a bar while something large is copied, and a table that lives until Ctrl-C."""
+    with sa.Store(shm_name) as store:
         store.put("large", np.ones(1 << 23))
-
-        def seen(*words: str) -> str:
-            child, master = pty.fork()
-            if child == 0:
-                become_command(words)
-            text = b""
-            deadline = time.monotonic() + 60
-            while time.monotonic() < deadline:
-                try:
-                    text += os.read(master, 4096)
-                except OSError:
-                    break
-            os.close(master)
-            assert ended(child) == 0
-            return re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", text.decode())
-
-        shown = seen("ls", where)
+        shown = on_a_terminal("ls", shm_name)
         assert shown.split()[:3] == ["name", "size", "age"]
         assert "───" in shown
         assert "64.0 MiB" in shown
-        shown = seen("get", where, "large", str(tmp_path / "out"))
+        shown = on_a_terminal("get", shm_name, "large", str(tmp_path / "out"))
         assert "get large" in shown
         assert "67.1/67.1 MB" in shown or "64.0/64.0 MiB" in shown
-        assert "of it free" in seen("stats", where)
+        assert "of it free" in on_a_terminal("stats", shm_name)
+        store.delete("large")
+        store.put(HOSTILE, np.ones(1))
+        with held(shm_name, HOSTILE) as process:
+            shown = on_a_terminal("top", shm_name, interrupt_at=f"by {process}")
+        assert "1 store" in shown
+        assert re.search(rf"store +user +objects +size +room +puts/s.*attached|{re.escape(shm_name)}", shown)
+        assert f"1 by {process}" in shown
+        assert "Traceback" not in shown

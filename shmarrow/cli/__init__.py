@@ -4,7 +4,7 @@ Rules kept here:
 
 * a command's module adds its arguments to a parser and runs on what was parsed; it is imported when its command is
   named, so that no command waits for the imports of another;
-* results go to standard output; progress and errors to standard error;
+* results go to standard output; progress and errors to standard error, with ``--json`` each error as one JSON object;
 * the exit status is the command's own, 1 after one of our errors, which is printed as one line without a traceback, 2
   after wrong usage, 130 after Ctrl-C.
 """
@@ -16,12 +16,12 @@ import importlib
 import os
 import sys
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from contextlib import suppress
+from typing import NamedTuple, NoReturn
 
 import shmarrow
-from shmarrow.errors import ShmarrowError
-
-INTERRUPTED = 130  # what shells say of a program that Ctrl-C ended: 128 + SIGINT
+from shmarrow.cli.report import INTERRUPTED, USAGE, Interrupted, WrongUsage, print_error
+from shmarrow.errors import ShmarrowError, printable, storage_error
 
 
 class Command(NamedTuple):
@@ -34,8 +34,8 @@ class Command(NamedTuple):
     run: str = "run"
 
 
-def _of_store(name: str, help: str) -> Command:
-    return Command(name, help, "cli.store", f"{name}_arguments", name)
+def _of_store(name: str, help: str, module: str = "cli.store") -> Command:
+    return Command(name, help, module, f"{name}_arguments", name)
 
 
 COMMANDS = (
@@ -47,25 +47,48 @@ COMMANDS = (
     _of_store("put", "place a file in a store"),
     _of_store("get", "write an object of a store to a file"),
     _of_store("rm", "remove objects of a store"),
-    _of_store("gc", "remove what nobody needs: orphans, what has expired, leftovers"),
-    _of_store("watch", "tell what is published and deleted"),
-    _of_store("stats", "say how much a store holds, and how much room there is"),
+    _of_store("wait", "wait until objects are there"),
+    _of_store("watch", "tell what is published and deleted", "cli.stores"),
+    _of_store("stats", "say how much a store holds, how much room there is, and who has what attached", "cli.stores"),
+    _of_store("evict", "remove objects that nobody has attached, those used longest ago", "cli.stores"),
+    _of_store("gc", "remove what nobody needs: orphans, what has expired, leftovers", "cli.stores"),
+    _of_store("destroy", "remove a store with all its objects", "cli.stores"),
+    Command("top", "show what the stores of this host hold and do, once a second", "cli.top"),
 )
+
+
+class _Parser(argparse.ArgumentParser):
+    """A parser that reports wrong usage as JSON where the command line asks for that."""
+
+    as_json = False
+
+    def error(self, message: str) -> NoReturn:
+        if not self.as_json:
+            super().error(printable(message))
+        print_error(WrongUsage(message), True)
+        sys.exit(USAGE)
 
 
 def parser(words: Sequence[str]) -> argparse.ArgumentParser:
     """The parser of a command line; only the command that its words name is imported."""
-    made = argparse.ArgumentParser("shmarrow", description="A memory-mapped, shared-memory Arrow store.")
+    made = _Parser("shmarrow", description="A memory-mapped, shared-memory Arrow store.")
+    made.as_json = _as_json(words)
     made.add_argument("--version", action="version", version=f"shmarrow {shmarrow.__version__}")
     commands = made.add_subparsers(title="commands", metavar="COMMAND", required=True)
     for command in COMMANDS:
         description = f"{command.help[0].upper()}{command.help[1:]}."
         sub = commands.add_parser(command.name, help=command.help, description=description)
+        sub.as_json = made.as_json
         if command.name in words:
             module = importlib.import_module(f"shmarrow.{command.module}")
             getattr(module, command.arguments)(sub)
             sub.set_defaults(run=getattr(module, command.run))
     return made
+
+
+def _as_json(words: Sequence[str]) -> bool:
+    """Whether results and errors are to be JSON; ``integration`` has an option of that name that takes a file."""
+    return "--json" in words and words[0] != "integration"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -77,17 +100,26 @@ def main(argv: Sequence[str] | None = None) -> int:
         The arguments; those of the process where it is not given.
     """
     words = sys.argv[1:] if argv is None else argv
+    for file in (sys.stdout, sys.stderr):
+        with suppress(AttributeError, ValueError):  # whatever the encoding is, names can be printed
+            file.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
     arguments = parser(words).parse_args(words)
     run: Callable[[argparse.Namespace], int] = arguments.run
     try:
-        return run(arguments)
+        status = run(arguments)
+        sys.stdout.flush()
+        return status
     except ShmarrowError as error:
-        print(f"shmarrow: {error}", file=sys.stderr)
+        print_error(error, _as_json(words))
         return 1
     except KeyboardInterrupt:
-        print("shmarrow: interrupted", file=sys.stderr)
+        print_error(Interrupted("interrupted"), _as_json(words))
         return INTERRUPTED
     except BrokenPipeError:
         # Whoever read our output has seen enough; Python would complain again when it flushes.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    except OSError as error:
+        print_error(storage_error(error, "write to", "standard output"), _as_json(words))
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1

@@ -12,6 +12,7 @@ import shmarrow as sa
 from shmarrow.errors import printable
 
 OTHER, USAGE, NOT_FOUND, EXISTS, FULL = 1, 2, 3, 4, 5
+INTERRUPTED = 130  # what shells say of a program that Ctrl-C ended: 128 + SIGINT
 
 Run = Callable[[argparse.Namespace], int]
 
@@ -20,19 +21,32 @@ class WrongUsage(sa.InvalidArgument):
     """Arguments that the command does not have, or that contradict each other."""
 
 
+class Interrupted(sa.ShmarrowError):
+    """Ctrl-C."""
+
+
 def exit_status(error: Exception) -> int:
     """The exit status that tells of an error."""
-    kinds = ((WrongUsage, USAGE), (sa.ObjectNotFound, NOT_FOUND), (sa.ObjectExists, EXISTS), (sa.StoreFull, FULL))
+    kinds = (
+        (WrongUsage, USAGE), (sa.ObjectNotFound, NOT_FOUND), (sa.ObjectExists, EXISTS), (sa.StoreFull, FULL),
+        (Interrupted, INTERRUPTED),
+    )  # fmt: skip
     return next((status for kind, status in kinds if isinstance(error, kind)), OTHER)
 
 
 def print_error(error: Exception, as_json: bool) -> None:
-    """Print an error to standard error: one line, or an object with ``error``, ``message`` and ``status``."""
+    """Print an error to standard error: one line, or an object with ``error``, ``message``, ``hints`` and ``status``.
+
+    The hints are the notes of the error.
+    """
+    hints = getattr(error, "__notes__", [])
     if as_json:
-        found = {"error": type(error).__name__, "message": str(error), "status": exit_status(error)}
+        found = {
+            "error": type(error).__name__, "message": str(error), "hints": hints, "status": exit_status(error)
+        }  # fmt: skip
         print(json.dumps(found), file=sys.stderr)
     else:
-        print(f"shmarrow: {printable(str(error))}", file=sys.stderr)
+        print(f"shmarrow: {printable('; '.join([str(error), *hints]))}", file=sys.stderr)
 
 
 def reporting(run: Run) -> Run:
@@ -72,7 +86,11 @@ def print_json(value: Any) -> None:
 
 
 def print_table(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """A table on a terminal, by rich where that is installed; words with tabs between them elsewhere."""
+    """A table on a terminal, by rich where that is installed; words with tabs between them elsewhere.
+
+    Whatever a terminal would act on is escaped: names come from other programs.
+    """
+    rows = [list(map(printable, row)) for row in rows]
     if not (sys.stdout.isatty() and _print_rich(headers, rows)):
         for row in rows:
             print(*row, sep="\t")
@@ -94,11 +112,20 @@ def _print_rich(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> bool:
     return True
 
 
+def print_names(arguments: argparse.Namespace, what: str, names: list[str]) -> int:
+    """Names, one a line, or a JSON object that says what they are; gives the exit status 0."""
+    if arguments.json:
+        print_json({what: names})
+    else:
+        print_table(("name",), [(name,) for name in names])
+    return 0
+
+
 def print_fields(fields: dict[str, str]) -> None:
     """Names and values, one pair a line; the further lines of a value are indented."""
     width = max(map(len, fields))
     for name, value in fields.items():
-        first, *others = value.splitlines() or [""]
+        first, *others = map(printable, value.splitlines() or [""])
         print(f"{name.ljust(width)}  {first}")
         for line in others:
             print(f"{' ' * width}  {line}")

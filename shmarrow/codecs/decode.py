@@ -21,21 +21,24 @@ from shmarrow.errors import DEFAULT_LIMITS, InvalidData, as_limits
 from shmarrow.ipc.file.footer import MAGIC
 from shmarrow.ipc.file.known_forms import find_batch, remember
 from shmarrow.ipc.file.reader import RecordBatchFileReader
-from shmarrow.ipc.message.decode import read_message
+from shmarrow.ipc.message.decode import Message
+from shmarrow.ipc.message.framing import read_prefix
 from shmarrow.ipc.stream.reader import MappedStreamReader
 from shmarrow.ipc.tensor.bundle import BUNDLE_KEY, load_tensors
+from shmarrow.ipc.tensor.decode import DenseHeader, SparseHeader, known_header, read_header
 from shmarrow.ipc.tensor.reader import read_tensor
 from shmarrow.segment import Segment
 from shmarrow.sources import open_source
 from shmarrow.tables import Table
-from shmarrow.tensor import SparseTensor, Tensor
-from shmarrow.types import DataType, DateType, Metadata, Schema, uint8
+from shmarrow.tensor import SparseTensor
+from shmarrow.types import DataType, DateType, Metadata, Schema
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
+_PREFIX = struct.Struct("<Ii")
+_CONTINUATION = 0xFFFFFFFF
 _TRUSTING = as_limits(DEFAULT_LIMITS, True)
-_PREFIX = struct.Struct("<ii")
 
 
 class Description(NamedTuple):
@@ -82,20 +85,19 @@ def decode(segment: Segment, trusted: bool = False) -> Stored:
     InvalidData
         If the bytes are none of Arrow's, or break the format.
     """
-    known = _ARRAYS.get(_metadata_of(segment))
-    if known is not None and known.size == segment.size:
-        return known.make(np.ndarray(known.shape, known.dtype, segment.data, known.offset, known.strides))
+    data = segment.data
+    start, size = _PREFIX.unpack_from(data.data) if len(data) >= _PREFIX.size else (0, 0)
+    if start == _CONTINUATION:
+        end = _PREFIX.size + size
+        header = known_header(data[_PREFIX.size : end].tobytes())  # small ones only
+        return _message(segment, trusted) if header is None else _of_tensor(segment, header, end)
+    if data.data[: len(MAGIC)] != MAGIC:
+        return _message(segment, trusted)
     limits = _TRUSTING if trusted is True else as_limits(DEFAULT_LIMITS, trusted)
-    found = find_batch(segment.data, segment.name, limits)
+    found = find_batch(data, segment.name, limits)
     if found is not None:
         batch, metadata = found
         return _taken(batch.schema, [batch], metadata or {})
-    form = _form(segment)
-    if form == "tensor":
-        return _tensor(segment)
-    if form == "stream":
-        table = MappedStreamReader(open_source(segment), limits).read_all()
-        return _taken(table.schema, table.batches, _first_metadata(table.batches))
     reader = RecordBatchFileReader(open_source(segment), limits)
     metadata = reader.metadata or {}
     if BUNDLE_KEY in metadata:
@@ -106,11 +108,12 @@ def decode(segment: Segment, trusted: bool = False) -> Stored:
 
 def describe(segment: Segment) -> Description:
     """What the object in a segment is; the errors are those of :func:`decode`."""
-    form = _form(segment)
-    if form == "tensor":
-        tensor = read_tensor(segment)
-        return Description(_tensor_kind(tensor), type=tensor.type, shape=tuple(tensor.shape))
-    if form == "stream":
+    if segment.data.data[: len(MAGIC)] != MAGIC:
+        header = _header(segment)[0]
+        if not isinstance(header, Message) or header.kind != "Schema":
+            tensor = read_tensor(segment)
+            kind = "sparse_tensor" if isinstance(tensor, SparseTensor) else _tensor_kind(tensor)
+            return Description(kind, type=tensor.type, shape=tuple(tensor.shape))
         table = MappedStreamReader(open_source(segment), DEFAULT_LIMITS).read_all()
         metadata = _first_metadata(table.batches)
     else:
@@ -126,17 +129,6 @@ def describe(segment: Segment) -> Description:
     if kind in SCALARS:
         return Description(kind, type=type)
     return Description(kind, None, table.num_rows, len(table.batches), type)
-
-
-def _form(segment: Segment) -> str:
-    """Which form of Arrow's the bytes are: ``file``, ``stream`` or ``tensor``."""
-    data = segment.data
-    if data[: len(MAGIC)].tobytes() == MAGIC:
-        return "file"
-    found = read_message(data, 0, segment.name, DEFAULT_LIMITS)
-    if found is None:
-        raise InvalidData(f"{segment.name}: expected a file, a stream or a tensor of Arrow's, found none of them")
-    return "stream" if found[0].kind == "Schema" else "tensor"
 
 
 # --- rows -------------------------------------------------------------------------------------------------------
@@ -174,79 +166,65 @@ def _taken(schema: Schema, batches: Sequence[RecordBatch], metadata: Metadata) -
     return column if kind == "array" else column.to_pylist()[0]  # type: ignore[no-any-return]
 
 
-# --- tensors ----------------------------------------------------------------------------------------------------
+# --- messages ---------------------------------------------------------------------------------------------------
 
 
-def _tensor_kind(tensor: Tensor | SparseTensor) -> str:
-    """The kind that the metadata say, where it fits; else that of a tensor."""
-    if isinstance(tensor, SparseTensor):
-        return "sparse_tensor"
-    kind = (tensor.metadata or {}).get(KIND, b"").decode("ascii", "replace")
-    is_bytes = tensor.type == _BYTE and tensor.ndim == 1 and tensor.ml_dtype is None
-    return kind if kind in ("ndarray", "memoryview") or (kind in BYTES and is_bytes) else "tensor"
+def _header(segment: Segment) -> tuple[DenseHeader | SparseHeader | Message, int]:
+    """What the first message of a segment says, and where its body starts."""
+    data, name = segment.data, segment.name
+    prefix = read_prefix(data.data, 0, name)
+    if prefix is None:
+        raise InvalidData(f"{name}: expected a file, a stream or a tensor of Arrow's, found none of them")
+    start, size = prefix
+    end = start + size
+    if end > len(data):
+        raise InvalidData(f"{name}: the metadata at 0 need [{start}, {end}) but there are {len(data)} bytes")
+    return read_header(data[start:end], name, DEFAULT_LIMITS), end
 
 
-_BYTE = uint8()
+def _message(segment: Segment, trusted: bool) -> Stored:
+    """The value in a segment that begins with a message: that of a tensor, or a stream's schema."""
+    header, start = _header(segment)
+    if isinstance(header, Message) and header.kind == "Schema":
+        limits = as_limits(DEFAULT_LIMITS, trusted)
+        table = MappedStreamReader(open_source(segment), limits).read_all()
+        return _taken(table.schema, table.batches, _first_metadata(table.batches))
+    return _of_tensor(segment, header, start) if isinstance(header, DenseHeader) else read_tensor(segment)
 
 
-def _tensor(segment: Segment) -> Stored:
-    tensor: Any = read_tensor(segment)
-    kind = _tensor_kind(tensor)
-    if kind in ("tensor", "sparse_tensor"):
-        return tensor  # type: ignore[no-any-return]
-    array = tensor.to_numpy()
-    if isinstance(tensor.type, DateType):  # numpy's days have 64 bits, those of a tensor 32
-        return array.astype("M8[D]")  # type: ignore[no-any-return]
-    _remember(segment, array, _MAKE[kind])
-    made: Stored = _MAKE[kind](array)
+def _of_tensor(segment: Segment, header: DenseHeader, start: int) -> Stored:
+    """The value over the body of a dense tensor, which begins at ``start``."""
+    data = segment.data
+    if header.body_length > len(data) - start:
+        return read_tensor(segment)  # which says what is missing
+    make = _MAKE[_tensor_kind(header)] if header.metadata else None
+    if make is None:
+        return header.over(data[start:])
+    array = np.ndarray(header.shape, header.dtype, data, start + header.offset, header.strides)
+    if header.element.ml_dtype is not None:
+        array = array.view(header.element.numpy_dtype)
+    elif isinstance(header.element.type, DateType):  # numpy has days of 64 bits, a tensor of 32
+        array = array.astype("M8[D]")
+    made: Stored = make(array)
     return made
+
+
+def _tensor_kind(tensor: Any) -> str:
+    """The kind that the metadata of a dense tensor, or its header, say, where it fits; else that of a tensor."""
+    kind = _TENSORS.get(tensor.metadata.get(KIND), "tensor") if tensor.metadata else "tensor"
+    fits = kind not in BYTES or (tensor.dtype == np.uint8 and len(tensor.shape) == 1)
+    return kind if fits else "tensor"
 
 
 def _as_it_is(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
     return array
 
 
-_MAKE: dict[str, Callable[[Any], Any]] = {"ndarray": _as_it_is, "memoryview": memoryview, **BYTES}
-"""By the kinds of tensors that are marked, what makes the value of an ndarray."""
-
-
-class _Known(NamedTuple):
-    """Where the elements of an ndarray lie in an object whose metadata are known, and what is made of it."""
-
-    size: int
-    shape: tuple[int, ...]
-    dtype: np.dtype[Any]
-    offset: int
-    strides: tuple[int, ...]
-    make: Callable[[Any], Stored]
-
-
-_ARRAYS: dict[bytes, _Known] = {}
-"""Messages of ndarrays by the bytes of their metadata: the same bytes mean the same, and are not parsed again."""
-_MOST_ARRAYS = 1000
-_LARGEST = 1 << 12
-
-
-def _metadata_of(segment: Segment) -> bytes:
-    """The metadata of the message that an object begins with; nothing where it begins with none, or a large one."""
-    data = segment.data
-    if segment.size < 8:
-        return b""
-    marker, size = _PREFIX.unpack_from(data.data)
-    return data[: 8 + size].tobytes() if marker == -1 and 0 < size <= _LARGEST else b""
-
-
-def _remember(segment: Segment, array: npt.NDArray[Any], make: Callable[[Any], Stored]) -> None:
-    """Remember where the elements of an ndarray lie, for others like it."""
-    metadata = _metadata_of(segment)
-    offset = _address(array) - _address(segment.data)
-    if metadata and 0 <= offset < segment.size and array.nbytes:
-        if len(_ARRAYS) >= _MOST_ARRAYS:
-            _ARRAYS.clear()
-        _ARRAYS[metadata] = _Known(segment.size, array.shape, array.dtype, offset, array.strides, make)
-
-
-def _address(array: Any) -> int:
-    """Where the first element is; the attribute ``ctypes`` takes a hundred microseconds the first time."""
-    place: int = array.__array_interface__["data"][0]
-    return place
+_MAKE: dict[str, Callable[[Any], Any] | None] = {
+    "tensor": None,
+    "ndarray": _as_it_is,
+    "memoryview": memoryview,
+    **BYTES,
+}
+"""By the kinds of dense tensors, what makes the value of an ndarray."""
+_TENSORS: dict[bytes | None, str] = {kind.encode(): kind for kind in _MAKE}

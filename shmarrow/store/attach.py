@@ -131,7 +131,7 @@ def _map_entry(catalog: Catalog, entry: Entry, pin: Pin | None) -> StoredSegment
             status = os.fstat(fd)
             if status.st_size != entry.size:
                 raise _damaged(catalog, entry, f"expected {entry.size} bytes, found {status.st_size}")
-            path = os.path.join(catalog.spill_path if entry.flags & p.SPILLED else catalog.directory.path, file)
+            path = f"{catalog.spill_path if entry.flags & p.SPILLED else catalog.directory.path}/{file}"
             data = map_file(fd, entry.size, path, status, pin=pin) if entry.size else EMPTY
         finally:
             os.close(fd)

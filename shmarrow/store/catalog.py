@@ -55,6 +55,7 @@ from shmarrow.store.slots import (
     read_slot,
     replay,
 )
+from shmarrow.store.spill import open_spill
 from shmarrow.store.transaction import Transaction
 
 _SLOT_WORD = p.HEADER["slots"][0] >> 3
@@ -104,6 +105,8 @@ class Catalog:
             self._read_settings()
             self.pins_fd, _ = self._open(p.PINS, self.writable)
             self.commit_fd = self._open(p.COMMIT, True)[0] if self.writable else -1
+            self._spill: Directory | None = None
+            self._of_this_boot = os.pread(self.control_fd, 16, _BOOT) == this_boot()
             self.memory = self._map()
         except BaseException:
             self.close()
@@ -119,8 +122,14 @@ class Catalog:
         self.closing: list[int] = []
         self.swept = 0
         self._held = _Held(self)
-        self._of_this_boot = bytes(self.memory.bytes[_BOOT : _BOOT + 16]) == this_boot()
-        if self.writable and not self._of_this_boot:
+        if not self._of_this_boot:
+            if not self.writable:
+                self.close()
+                raise StorageError(
+                    errno.EACCES,
+                    f"cannot open the store {directory.name!r}: it has not been opened since the machine was started, "
+                    "and this process may only read it; open it once in a process that may write",
+                )
             with self.locked():
                 pass
 
@@ -146,11 +155,15 @@ class Catalog:
         self.settings, self.store_id, self.modulus = read_settings(header, where)
 
     def _map(self) -> Memory:
-        """Map as many slots as the header says that there are."""
+        """Map as many slots as the header says that there are; after a reboot as many as the file has."""
         where = self.directory.name
-        count = int.from_bytes(os.pread(self.control_fd, 8, _SLOT_WORD << 3), "little")
-        size = p.SLOTS + count * p.SLOT_SIZE
         found = os.fstat(self.control_fd).st_size
+        count = (
+            int.from_bytes(os.pread(self.control_fd, 8, _SLOT_WORD << 3), "little")
+            if self._of_this_boot
+            else (found - p.SLOTS) // p.SLOT_SIZE
+        )
+        size = p.SLOTS + count * p.SLOT_SIZE
         if not 1 <= count < 1 << 31 or found < size:
             raise InvalidData(
                 f"the control file of {where!r} is damaged: {count} slots take {size} bytes, it has {found}"
@@ -307,17 +320,17 @@ class Catalog:
             raise destroyed(self.directory.name)
         memory = self.memory
         words = memory.words
-        if words[_SLOT_WORD] > memory.slots:
-            memory = self.memory = self._map()
-            words = memory.words
-        if replay(memory):  # its writer did not get to wake those who wait
-            self.wake(words[p.STATE_OFFSET // 8 + p.EVENTS])
         if not self._of_this_boot:
             if bytes(memory.bytes[_BOOT : _BOOT + 16]) != this_boot():
                 from shmarrow.store.rebuild import rebuild
 
                 rebuild(self)
             self._of_this_boot = True
+        if words[_SLOT_WORD] > memory.slots:
+            memory = self.memory = self._map()
+            words = memory.words
+        if replay(memory):  # its writer did not get to wake those who wait
+            self.wake(words[p.STATE_OFFSET // 8 + p.EVENTS])
         if adding := words[_ADDING_WORD]:
             slot = words[_ADDING_SLOT_WORD] - 1
             found = read_slot(memory.bytes, slot) if 0 <= slot < memory.slots else None
@@ -358,9 +371,17 @@ class Catalog:
     def _unlink(self, file: int) -> None:
         """Remove an object's file, here or in the spill directory."""
         self.directory.unlink(file_name(file))
-        if self.settings.spill is not None:
-            with suppress(OSError):
-                os.unlink(os.path.join(self.spill_path, file_name(file)))
+        with suppress(OSError):
+            if (spill := self.spill_directory()) is not None:
+                spill.unlink(file_name(file))
+
+    def spill_directory(self, make: bool = False) -> Directory | None:
+        """Where objects are spilled to; None if it is not there, and not to be made."""
+        if self._spill is None:
+            self._spill = open_spill(self.directory, self.settings, self.store_id, make)
+            if self._spill is not None:
+                self._fds.append(self._spill.fd)
+        return self._spill
 
     @property
     def spill_path(self) -> str:

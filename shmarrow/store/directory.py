@@ -272,7 +272,7 @@ def _make_directory(path: str) -> bool:
     return True
 
 
-def _directory_bits(mode: int) -> int:
+def directory_bits(mode: int) -> int:
     """Permission bits of the directory: search permission goes with read permission, files belong to its group."""
     return mode | (mode & 0o444) >> 2 | (stat.S_ISGID if mode & 0o060 else 0)
 
@@ -375,7 +375,7 @@ def _create(directory: Directory, want: Wanted) -> None:
     settings = Settings(want.capacity, mode, eviction, bool(want.durable), want.spill)
     _set_modes(directory, mode)
     bits = stat.S_IMODE(os.fstat(directory.fd).st_mode)
-    if missing := _directory_bits(mode) & ~bits:
+    if missing := directory_bits(mode) & ~bits:
         raise StorageError(
             errno.EPERM,
             f"cannot make {directory.name!r} a store of mode {mode:04o}: that takes a directory of mode "
@@ -398,7 +398,7 @@ def _writers_only(mode: int) -> int:
 
 def _set_modes(directory: Directory, mode: int) -> None:
     """Set the permissions of what the store is going to have, or was given by a creator that was killed."""
-    for file, bits in ((".", _directory_bits(mode)), (PINS, mode), (COMMIT, _writers_only(mode))):
+    for file, bits in ((".", directory_bits(mode)), (PINS, mode), (COMMIT, _writers_only(mode))):
         with suppress(FileNotFoundError):
             found = os.stat(file, dir_fd=directory.fd, follow_symlinks=False)
             if found.st_uid == os.geteuid() and stat.S_IMODE(found.st_mode) != bits and not stat.S_ISLNK(found.st_mode):

@@ -147,28 +147,38 @@ class Pins:
             if count < 0 or (not count and not try_lock(self._fd, slot, False)):
                 return False
             self._held[slot] = count + 1
-        self._settle()
+        if self._released:
+            self._settle()
         return True
 
     def release(self, slot: int, inherited: bool = False) -> None:
         """Drop one pin of a slot."""
-        self._released.append((slot, inherited))
-        self._settle()
+        if self._mutex.acquire(False):
+            try:
+                self._drop(slot, inherited)
+            finally:
+                self._mutex.release()
+        else:
+            self._released.append((slot, inherited))
+        if self._released:
+            self._settle()
 
     def _settle(self) -> None:
         """Drop what was released, unless another one is about to."""
-        while self._released and self._mutex.acquire(blocking=False):
+        while self._released and self._mutex.acquire(False):
             try:
                 while self._released:
-                    slot, inherited = self._released.popleft()
-                    counts = self._inherited if inherited else self._held
-                    count = counts.get(slot, 0) - 1
-                    if count > 0:
-                        counts[slot] = count
-                    elif counts.pop(slot, None) is not None:
-                        unlock(self._fd, INHERITED_LOCKS + slot if inherited else slot)
+                    self._drop(*self._released.popleft())
             finally:
                 self._mutex.release()
+
+    def _drop(self, slot: int, inherited: bool) -> None:
+        counts = self._inherited if inherited else self._held
+        count = counts.get(slot, 0) - 1
+        if count > 0:
+            counts[slot] = count
+        elif counts.pop(slot, None) is not None:
+            unlock(self._fd, INHERITED_LOCKS + slot if inherited else slot)
 
     def exclude(self, slot: int) -> bool:
         """Keep everybody from pinning a slot, before it is evicted; False if somebody has it pinned."""

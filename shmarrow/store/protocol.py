@@ -157,8 +157,9 @@ SLOT_DTYPE = np.dtype(
 
 UNUSED, DRAFT, LIVE, GONE = range(4)
 """States of a slot: free; being written; an object; removed, and still attached."""
-PROTECTED, SPILLED, SUMMED, SYNCED = 1, 2, 4, 8
-"""Flags of an object: never evicted; lies in the spill directory; has a sum; was synced before it was published."""
+PROTECTED, SPILLED, SUMMED, SYNCED, UNCHECKED = 1, 2, 4, 8, 16
+"""Flags of an object: never evicted; lies in the spill directory; has a sum; all of it is on the disk; has not been
+compared with its sum since a reboot, before which perhaps not all of it was on the disk."""
 
 # --- locks ------------------------------------------------------------------------------------------------------
 
@@ -168,6 +169,8 @@ OWNER_LOCKS = 1 << 40
 """In ``commit``, and the owner's number: the process that owns objects."""
 DRAFT_LOCKS = 1 << 41
 """In ``commit``, and the slot: the process that writes this draft."""
+SPILL_LOCKS = 3 << 40
+"""In ``commit``, and the slot: the process that copies this object to the spill directory."""
 NAME_LOCKS = 1 << 62
 """In ``commit``, and the hash of a name: the process that computes what it is going to be."""
 INHERITED_LOCKS = 1 << 40

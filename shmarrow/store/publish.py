@@ -199,6 +199,8 @@ class Publication:
         status = os.fstat(fd)
         if settings.mode & 0o444 != status.st_mode & 0o777:
             os.fchmod(fd, settings.mode & 0o444)  # the umask of the process took bits away
+        if status.st_uid != catalog.directory.owner[0]:
+            catalog.directory.give(fd)
         flags = p.PROTECTED if options.protect else 0
         total = 0
         if settings.durable:

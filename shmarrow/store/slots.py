@@ -51,6 +51,11 @@ class Entry(NamedTuple):
         return self.expires != 0 and self.expires <= clock()
 
     @property
+    def unchecked(self) -> bool:
+        """Whether its bytes have to be compared with its sum first, as they may be from before a power cut."""
+        return self.flags & (p.SUMMED | p.UNCHECKED) == p.SUMMED | p.UNCHECKED
+
+    @property
     def spilled(self) -> bool:
         """Whether it lies in the spill directory."""
         return bool(self.flags & p.SPILLED)

@@ -171,7 +171,7 @@ static int attach(const char *name) {
 static void check_control(void) {
     struct stat st;
     TRY(fstat(control, &st));
-    if (!st.st_nlink) fail(1, "the store was destroyed");
+    if (!st.st_nlink || !memcmp(shared->magic, "destroyd", 8)) fail(1, "the store was destroyed");
     if ((u64)st.st_size < 86016 || (u64)(st.st_size - 86016) / 384 < shared->room) fail(1, "control is cut off");
 }
 /* Take the commit lock, repair what a killed writer left, and prepare changes in private pages. */

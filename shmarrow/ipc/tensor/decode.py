@@ -22,6 +22,7 @@ from shmarrow.errors import DEFAULT_LIMITS, InvalidArgument, InvalidData, Limits
 from shmarrow.ipc.flatbuffers.tables import ENUMS
 from shmarrow.ipc.message.decode import Message, parse_metadata
 from shmarrow.ipc.schema.types import NESTED, read_type, text
+from shmarrow.ipc.tensor.forms import KnownForms
 from shmarrow.tensor import SparseCOOTensor, SparseCSCMatrix, SparseCSFTensor, SparseCSRMatrix, Tensor
 from shmarrow.tensor.dense import MAX_BYTES, MAX_DIMENSIONS, DimNames, Shape, row_major
 from shmarrow.tensor.element import DType, Element, NDArray, from_wire
@@ -117,8 +118,13 @@ _HEADERS: dict[bytes, DenseHeader] = {}
 
 Thread safety: entries are immutable and depend on their key alone, so any of two that are made at once will do.
 """
+_FORMS = KnownForms()
 _MAX_HEADERS = 1024
 _MAX_CACHED_BYTES = 1024
+
+
+known_header: Callable[[bytes], DenseHeader | None] = _HEADERS.get
+"""The header of a dense tensor that was read before with the default limits, from the bytes of its metadata."""
 
 
 def read_header(metadata: Bytes, where: str, limits: Limits) -> DenseHeader | SparseHeader | Message:
@@ -127,6 +133,9 @@ def read_header(metadata: Bytes, where: str, limits: Limits) -> DenseHeader | Sp
     cached = _HEADERS.get(key)
     if cached is not None:
         return cached
+    header: DenseHeader | None = _FORMS.find(key) if key else None
+    if header is not None:
+        return _kept(key, header)
     message = parse_metadata(metadata, where, limits)
     if message.kind == "SparseTensor":
         _, end = _buffer_range(message.header["data"], message.body_length, f"{where}: the data")
@@ -134,10 +143,17 @@ def read_header(metadata: Bytes, where: str, limits: Limits) -> DenseHeader | Sp
     if message.kind != "Tensor":
         return message
     header = _dense_header(message, where)
-    if key:
-        if len(_HEADERS) >= _MAX_HEADERS:
-            _HEADERS.clear()
-        _HEADERS[key] = header
+    if not key:
+        return header
+    _FORMS.add(key, message.table, header)
+    return _kept(key, header)
+
+
+def _kept(key: bytes, header: DenseHeader) -> DenseHeader:
+    """The header, which is kept for messages of the same bytes."""
+    if len(_HEADERS) >= _MAX_HEADERS:
+        _HEADERS.clear()
+    _HEADERS[key] = header
     return header
 
 

@@ -24,6 +24,7 @@ from shmarrow.ipc.message.encode import Form, encode_message, message_values
 from shmarrow.ipc.message.framing import frame
 from shmarrow.ipc.options import IpcWriteOptions, as_options
 from shmarrow.ipc.schema.types import type_values
+from shmarrow.ipc.tensor.forms import number_places
 from shmarrow.tensor import SparseCOOTensor, SparseCSCMatrix, SparseCSFTensor, SparseCSRMatrix, Tensor
 from shmarrow.tensor.dense import DimNames, Shape, dense_layout, dense_pieces, row_major
 from shmarrow.tensor.element import DType, Element, NDArray, to_wire
@@ -125,10 +126,7 @@ def _dense_form(
     legacy: bool,
     start: int,
 ) -> Form:
-    """The framed message of dense tensors.
-
-    Its numbers are the bytes of the body, those of the data, the strides, and the shape from its last dimension on.
-    """
+    """The framed message of dense tensors, whose numbers are those of :func:`number_places`."""
     ones = (1,) * ndim  # what is 0 would be left out
     header = {
         "type": type_values(to_wire(element)[0]),
@@ -139,16 +137,8 @@ def _dense_form(
     options = IpcWriteOptions(metadata_version=version, alignment=alignment, use_legacy_format=legacy)
     data = encode("Message", message_values("Tensor", header, 1, wire_metadata(element, metadata), options))
     message = Reader(np.frombuffer(data, np.uint8), "a message").root("Message")
-    table = message["header"][1]
-    strides = table.reader.follow(table.offset_of("strides"), "strides") + 4
-    places = [
-        message.offset_of("bodyLength"),
-        table.offset_of("data") + 8,
-        *range(strides, strides + 8 * ndim, 8),
-        *[dimension.offset_of("size") for dimension in table["shape"]][::-1],  # as they are built from the back
-    ]
     prefix = 4 if legacy else 8
-    return Form(frame(data, options, start), [prefix + place for place in places])
+    return Form(frame(data, options, start), [prefix + place for place in number_places(message)])
 
 
 def encode_dense(

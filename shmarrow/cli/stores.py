@@ -1,0 +1,160 @@
+"""Commands about whole stores: ``evict``, ``gc``, ``destroy``, ``watch`` and ``stats``; rules: ``cli/store.py``."""
+
+from __future__ import annotations
+
+import argparse
+import re
+import shutil
+import sys
+import time
+from typing import Any
+
+import shmarrow as sa
+from shmarrow import segment
+from shmarrow.cli.host import COUNTERS, add_store, holdings, opened, pins_text, seconds, shared_stores
+from shmarrow.cli.report import exit_status, print_error, print_fields, print_json, print_names, reporting, size_text
+from shmarrow.errors import printable
+
+_UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
+
+
+def _size(text: str) -> int:
+    """A number of bytes, with or without a unit."""
+    found = re.fullmatch(r"(\d+)\s*([KMGT]?)(i?B)?", text, re.IGNORECASE)
+    if found is None:
+        raise argparse.ArgumentTypeError(f"expected bytes, such as 4096, 64K, 100M or 2GiB, found {text!r}")
+    return int(found[1]) * _UNITS[found[2].upper()]
+
+
+def evict_arguments(parser: argparse.ArgumentParser) -> None:
+    """The arguments of ``evict``."""
+    add_store(parser)
+    parser.add_argument("size", metavar="SIZE", type=_size, help="bytes, such as 4096, 64K, 100M or 2GiB")
+
+
+@reporting
+def evict(arguments: argparse.Namespace) -> int:
+    """Remove (or spill) objects of that many bytes that nobody has attached, those used longest ago first."""
+    with opened(arguments) as store:
+        return print_names(arguments, "evicted", store.evict(arguments.size))
+
+
+def gc_arguments(parser: argparse.ArgumentParser) -> None:
+    """The arguments of ``gc``."""
+    add_store(parser, "*")
+
+
+@reporting
+def gc(arguments: argparse.Namespace) -> int:
+    """Remove what nobody needs, in some stores or in all that are in shared memory; nothing alive is touched."""
+    found: list[dict[str, Any]] = []
+    status = 0
+    for where in arguments.store or shared_stores():
+        try:
+            with opened(arguments, where) as store:
+                collected = store.collect()
+            found.append({"store": where, "objects": collected.objects, "leftovers": collected.drafts})
+        except sa.ShmarrowError as error:
+            if not arguments.store and isinstance(error, sa.StorageError):
+                if not isinstance(error, sa.ObjectNotFound):  # gone since it was listed
+                    found.append({"store": where, "objects": [], "leftovers": 0, "skipped": str(error)})
+                continue
+            print_error(error, arguments.json)
+            status = status or exit_status(error)
+    if not arguments.store:
+        leftovers = segment.collect_leftovers(segment.SHM_DIRECTORY)
+        found.append({"store": segment.SHM_SCHEME, "objects": [], "leftovers": leftovers})
+    if arguments.json:
+        print_json(found)
+        return status
+    for each in found:
+        if "skipped" in each:
+            print(f"{printable(each['store'])} is skipped: {printable(each['skipped'])}")
+        for name in each["objects"]:
+            print(f"{printable(each['store'])}: {printable(name)}")
+    objects = sum([len(each["objects"]) for each in found])
+    leftover = sum([each["leftovers"] for each in found])
+    print(f"{objects} objects and {leftover} leftovers removed")
+    return status
+
+
+def destroy_arguments(parser: argparse.ArgumentParser) -> None:
+    """The arguments of ``destroy``."""
+    add_store(parser)
+
+
+@reporting
+def destroy(arguments: argparse.Namespace) -> int:
+    """Remove a store with all its objects, and its directory; those who have an object attached keep it."""
+    with opened(arguments) as store:
+        objects = store.stats().objects
+        store.destroy()
+    if arguments.json:
+        print_json({"store": arguments.store, "objects": objects})
+    return 0
+
+
+def watch_arguments(parser: argparse.ArgumentParser) -> None:
+    """The arguments of ``watch``."""
+    add_store(parser)
+    parser.add_argument("--prefix", default="", help="only objects whose names begin so")
+    parser.add_argument("--seconds", type=seconds, help="end after so long")
+    parser.add_argument("--count", type=int, help="end after so many events")
+
+
+@reporting
+def watch(arguments: argparse.Namespace) -> int:
+    """Tell what is there, and what is published and deleted from then on."""
+    end = None if arguments.seconds is None else time.monotonic() + arguments.seconds
+    with opened(arguments) as store, store.watch(arguments.prefix) as watching:
+        for name in watching.names:
+            _print_event(arguments, "present", name)
+        count = 0
+        while arguments.count is None or count < arguments.count:
+            event = watching.get(None if end is None else max(end - time.monotonic(), 0))
+            if event is None:
+                break
+            _print_event(arguments, event.kind, event.name)
+            count += 1
+    return 0
+
+
+def _print_event(arguments: argparse.Namespace, kind: str, name: str) -> None:
+    if arguments.json:
+        print_json({"event": kind, "name": name, "time": time.time()})
+    else:
+        print(f"{kind:9}  {printable(name)}", flush=True)
+
+
+def stats_arguments(parser: argparse.ArgumentParser) -> None:
+    """The arguments of ``stats``."""
+    add_store(parser)
+
+
+@reporting
+def stats(arguments: argparse.Namespace) -> int:
+    """Say how much a store holds, how much room there is, and who has what attached."""
+    with opened(arguments) as store:
+        found, settings = holdings(store), store.settings
+    if arguments.json:
+        print_json({**found, "settings": {**settings._asdict(), "mode": f"{settings.mode:04o}"}})
+        return 0
+    fields = {
+        "objects": f"{found['objects']}",
+        "size": f"{size_text(found['bytes'])}, {size_text(found['pinned'])} of it attached",
+        "removed": f"{size_text(found['removed'])}, attached still" if found["removed"] else "",
+        "being written": size_text(found["drafts"]) if found["drafts"] else "",
+        "spilled": f"{size_text(found['spilled'])} in {printable(settings.spill)}" if settings.spill else "",
+        "capacity": "" if settings.capacity is None else f"{size_text(settings.capacity)}, {settings.eviction}",
+        "room": size_text(found["room"]),
+        "file system": f"{size_text(found['total'])}, {size_text(found['free'])} of it free",
+        "mode": f"{settings.mode:04o}{', durable' if settings.durable else ''}, of {found['user']}",
+        "so far": ", ".join([f"{found[name]} {name}" for name in COUNTERS if found[name]]),
+        "attached": "\n".join(pins_text(found["pins"])),
+    }
+    width = min(shutil.get_terminal_size().columns, 72)
+    print_fields({name: value for name, value in fields.items() if value})
+    if sys.stdout.isatty() and found["total"]:
+        filled = round((1 - found["free"] / found["total"]) * (width - 2))
+        print(f"[{'█' * filled}{'░' * (width - 2 - filled)}]")
+    return 0

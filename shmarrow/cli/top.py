@@ -1,0 +1,166 @@
+"""``shmarrow top``: what the stores of this host hold, who has their objects attached, and what they do per second.
+
+Looking takes no lock and no pin, and uses no object. Rates come from counters in the stores: a process adds its gets
+when it next changes the store, or closes it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Iterator
+from typing import Any
+
+from shmarrow.cli.host import COUNTERS, look, opened, pins_text, seconds, shared_stores
+from shmarrow.cli.report import print_json, reporting, size_text
+from shmarrow.errors import counted, printable
+
+_SHORTEST = 0.05
+_LEFT = ("store", "user", "attached")
+_HEADERS = (
+    "store", "user", "objects", "size", "removed", "spilled", "capacity", "room", "puts/s", "gets/s", "evicted/s",
+    "attached",
+)  # fmt: skip
+_SHOWN = ("puts", "hits", "evictions")
+"""The rates that tables have; JSON has all."""
+
+Sample = dict[str, Any]
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The arguments of ``top``."""
+    parser.add_argument(
+        "stores",
+        metavar="STORE",
+        nargs="*",
+        help="shm:NAME or a directory; all in shared memory if none is given",
+    )
+    parser.add_argument("--interval", type=_interval, default=1.0, metavar="SECONDS", help="time between two looks; 1")
+    parser.add_argument("--count", type=_count, metavar="N", help="end after N looks")
+    parser.add_argument("--json", action="store_true", help="print a JSON object for each look, and errors as JSON")
+    parser.add_argument("--trust", action="store_true", help="look into stores of other users, too")
+
+
+def _interval(text: str) -> float:
+    return max(seconds(text), _SHORTEST)
+
+
+def _count(text: str) -> int:
+    if int(text) < 1:
+        raise argparse.ArgumentTypeError(f"expected 1 or more, found {text!r}")
+    return int(text)
+
+
+@reporting
+def run(arguments: argparse.Namespace) -> int:
+    """Look at the stores again and again, until Ctrl-C."""
+    for where in arguments.stores:
+        with opened(arguments, where):
+            pass  # what cannot be opened at the start is an error; later it is a row that says so
+    try:
+        show = _as_json if arguments.json else _as_table if sys.stdout.isatty() and _has_rich() else _as_lines
+        show(_looks(arguments))
+    except KeyboardInterrupt:
+        if sys.stdout.isatty():
+            print()
+    return 0
+
+
+def _looks(arguments: argparse.Namespace) -> Iterator[tuple[float, list[Sample]]]:
+    """When it was looked, and what was found; each sample with ``rates``, which are None the first time."""
+    before: dict[str, Sample] = {}
+    last = 0.0
+    number = 0
+    due = time.monotonic()
+    while True:
+        now = time.monotonic()
+        found = [
+            each for where in arguments.stores or shared_stores() if (each := look(where, arguments.trust)) is not None
+        ]
+        for each in found:
+            if "error" not in each:
+                each["rates"] = _rates(before.get(each["store"]), each, now - last)
+        yield time.time(), found
+        number += 1
+        if number == arguments.count:
+            return
+        before, last = {each["store"]: each for each in found if "error" not in each}, now
+        due = max(due + arguments.interval, time.monotonic())
+        time.sleep(max(due - time.monotonic(), 0))
+
+
+def _rates(before: Sample | None, now: Sample, elapsed: float) -> dict[str, float] | None:
+    """What was counted per second; None where there is nothing to compare with: the store is new, or was made anew."""
+    if before is None or any(now[name] < before[name] for name in COUNTERS):
+        return None
+    return {name: round((now[name] - before[name]) / elapsed, 3) for name in COUNTERS}
+
+
+# --- showing ----------------------------------------------------------------------------------------------------
+
+
+def _as_json(looks: Iterator[tuple[float, list[Sample]]]) -> None:
+    for at, found in looks:
+        print_json({"time": at, "stores": found})
+
+
+def _as_lines(looks: Iterator[tuple[float, list[Sample]]]) -> None:
+    """A line for each store and look: the time, and the columns of the table, with tabs between them."""
+    print("time", *_HEADERS, sep="\t", flush=True)
+    for at, found in looks:
+        clock = time.strftime("%H:%M:%S", time.localtime(at))
+        for each in found:
+            *cells, pins = _cells(each)
+            print(clock, *cells, ", ".join(pins), sep="\t", flush=True)
+
+
+def _as_table(looks: Iterator[tuple[float, list[Sample]]]) -> None:
+    from rich import box
+    from rich.console import Console, Group
+    from rich.live import Live
+    from rich.table import Table
+    from rich.text import Text
+
+    with Live(console=Console(), auto_refresh=False) as live:
+        for at, found in looks:
+            made = Table(box=box.SIMPLE_HEAD)
+            rows = [[*cells[:-1], "\n".join(cells[-1])] for cells in map(_cells, found)]
+            kept = [number for number in range(len(_HEADERS)) if any(row[number] for row in rows)]
+            for number in kept:
+                made.add_column(
+                    _HEADERS[number], justify="left" if _HEADERS[number] in _LEFT else "right", overflow="fold"
+                )
+            for row in rows:
+                made.add_row(*[Text(row[number]) for number in kept])
+            title = f"{time.strftime('%H:%M:%S', time.localtime(at))}  {counted(len(found), 'store')}"
+            live.update(Group(Text(title), made), refresh=True)
+
+
+def _has_rich() -> bool:
+    from importlib.util import find_spec
+
+    return find_spec("rich") is not None
+
+
+def _cells(found: Sample) -> tuple[Any, ...]:
+    """The cells of a store's row, empty ones where there is nothing; the last: lines of who has what attached."""
+    name, user = printable(found["store"]), found["user"] or ""
+    if "error" in found:
+        return (
+            name,
+            user,
+            *[""] * (len(_HEADERS) - 3),
+            [f"not opened: {printable(found['error'].partition(': ')[2].partition(',')[0] or found['error'])}"],
+        )
+    rates = found["rates"]
+    return (
+        name,
+        user,
+        str(found["objects"]),
+        *[size_text(found[field]) if found[field] else "" for field in ("bytes", "removed", "spilled")],
+        size_text(found["capacity"]) if found["capacity"] else "",
+        size_text(found["room"]),
+        *["" if rates is None else f"{rates[field]:.0f}" for field in _SHOWN],
+        pins_text(found["pins"]),
+    )

@@ -1,0 +1,143 @@
+"""The catalog after a reboot: rebuilt from the slots that are whole and the files that are there.
+
+Nothing of the boot before is alive, so there are no drafts, no pins and no owners, and pages of the control file may be
+older or newer than each other. What counts is a slot with a right checksum whose file is there in its size; chains,
+lists and counts are made anew from these. A process that is killed here leaves the old boot id, and the next one begins
+again.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+import time
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from shmarrow.store import protocol as p
+from shmarrow.store.directory import Directory, this_boot
+from shmarrow.store.protocol import file_name
+from shmarrow.store.slots import SEQUENCE, Entry, Memory, apply_journal, clock, read_slot
+
+if TYPE_CHECKING:
+    from shmarrow.store.catalog import Catalog
+
+_SKIPPED = 1 << 24
+"""Generations that are left out, as objects that were lost may have had them."""
+_LARGEST = 1 << 62
+_Files = dict[int, tuple[int, int]]
+_FILE_NAME = re.compile(r"[0-9a-f]{16}")
+
+
+def rebuild(catalog: Catalog) -> None:
+    """Make the catalog anew; called under the lock."""
+    memory = catalog.memory
+    data, words = memory.bytes, memory.words
+    journals = sorted((p.JOURNAL_HEAD.unpack_from(data, area)[0], area) for area in p.JOURNALS)
+    for number, area in journals:
+        if words[p.STATE_OFFSET >> 3] <= number < _LARGEST:  # an older one would undo what came after it
+            apply_journal(memory, area)
+    if not words[SEQUENCE] & 1:
+        words[SEQUENCE] += 1
+    catalog.reload()
+    here = _files(catalog.directory)
+    spill = None
+    with suppress(OSError):  # whoever gets an object from there is told
+        spill = catalog.spill_directory()
+    there = None if spill is None else _files(spill)
+    state = catalog.state()
+    state[p.FILE] = max([state[p.FILE], *here, *(there or ())])
+    kept = _kept(catalog, state, here, there)
+    _write(memory, state, kept)
+    os.fdatasync(catalog.control_fd)
+    for directory, files, spilled in ((catalog.directory, here, False), (spill, there, True)):
+        for number in set(files or ()).difference(entry.file for entry in kept if entry.spilled == spilled):
+            directory.unlink(file_name(number))  # type: ignore[union-attr]
+    for area in p.JOURNALS:
+        data[area : area + p.JOURNAL_HEAD.size] = bytes(p.JOURNAL_HEAD.size)
+    boot = p.HEADER["boot_id"][0]
+    data[boot : boot + 16] = this_boot()
+    words[SEQUENCE] += 1
+    os.fdatasync(catalog.control_fd)
+    catalog.wake(0)
+
+
+def _files(directory: Directory) -> _Files:
+    """The object files in a directory by their numbers: their sizes, and the bytes that their blocks take."""
+    found = {}
+    with os.scandir(directory.fd) as listing:
+        for each in listing:
+            if _FILE_NAME.fullmatch(each.name) and stat.S_ISREG((status := each.stat(follow_symlinks=False)).st_mode):
+                found[int(each.name, 16)] = status.st_size, status.st_blocks * 512
+    return {number: file for number, file in found.items() if 0 < number < _LARGEST}
+
+
+def _kept(catalog: Catalog, state: list[int], here: _Files, there: _Files | None) -> list[Entry]:
+    """The objects that are still there, by their slots; numbers that were ever given are noted in ``state``.
+
+    Where the spill directory is not there, perhaps not mounted yet, what lies in it is kept unseen.
+    """
+    data = catalog.memory.bytes
+    names: dict[bytes, Entry] = {}
+    numbers: dict[int, Entry] = {}
+    slots = np.frombuffer(data, p.SLOT_DTYPE, catalog.memory.slots, p.SLOTS)
+    behind = clock() - time.time_ns()
+    for slot in np.flatnonzero(slots["state"] == p.LIVE).tolist():
+        entry = read_slot(data, slot)
+        if entry is None or max(entry.generation, entry.file, entry.owner) >= _LARGEST:
+            continue
+        for field, number in ((p.GENERATION, entry.generation), (p.FILE, entry.file), (p.OWNER, entry.owner)):
+            state[field] = max(state[field], number)
+        files = there if entry.spilled else here
+        size, allocated = (entry.size, entry.allocated) if files is None else files.get(entry.file, (-1, 0))
+        if size != entry.size:
+            continue
+        expires = max(entry.expires_wall + behind, 1) if entry.expires else 0
+        flags = entry.flags if entry.flags & p.SYNCED else entry.flags | p.UNCHECKED
+        entry = entry._replace(allocated=allocated, expires=expires, flags=flags, hash=catalog.hash(entry.name))
+        others = [one for one in (names.get(entry.name), numbers.get(entry.file)) if one is not None]
+        if all(one.generation < entry.generation for one in others):
+            for one in others:
+                del names[one.name], numbers[one.file]
+            names[entry.name] = numbers[entry.file] = entry
+    state[p.GENERATION] += _SKIPPED
+    return sorted(names.values())
+
+
+def _write(memory: Memory, state: list[int], kept: list[Entry]) -> None:
+    """Write the slots of these objects, their chains, the list of free slots, and the counts."""
+    slots = np.frombuffer(memory.bytes, p.SLOT_DTYPE, memory.slots, p.SLOTS)
+    raw = np.frombuffer(memory.bytes, "u1", memory.slots * p.SLOT_SIZE, p.SLOTS).reshape(-1, p.SLOT_SIZE)
+    used = np.array([entry.slot for entry in kept], np.int64)
+    unused = np.ones(memory.slots, np.bool_)
+    unused[used] = False
+    raw[unused] = 0
+    for entry in kept:
+        at = p.SLOTS + entry.slot * p.SLOT_SIZE
+        memory.bytes[at : at + p.USED] = entry.pack()
+    memory.bytes[p.EVENT_RING : p.SLOTS] = bytes(p.SLOTS - p.EVENT_RING)  # no watcher is older than this boot
+    count = int(used[-1]) + 1 if kept else 0
+    links = np.zeros((2, memory.slots), np.uint32)
+    heads, following = links
+    if kept:
+        size = 1 << (count - 1).bit_length()
+        bucket = (slots["hash"][used] & np.uint64(size - 1)).astype(np.int64)
+        bucket[bucket >= count] -= size >> 1
+        order = np.argsort(bucket, kind="stable")
+        bucket, used = bucket[order], used[order]
+        first = np.append(True, bucket[1:] != bucket[:-1])
+        heads[bucket[first]] = used[first] + 1
+        following[used[:-1][~first[1:]]] = used[1:][~first[1:]] + 1
+    free = np.flatnonzero(unused[:count])
+    following[free[:-1]] = free[1:] + 1
+    slots["head"], slots["next"], slots["used"] = heads, following, 0
+    for field in (p.ADDING, p.ADDING_SLOT, p.REMOVING, p.REMOVED, p.REMOVED_BYTES, p.DRAFT_BYTES, p.EVENTS):
+        state[field] = 0
+    state[p.SLOT_COUNT], state[p.BUCKETS], state[p.OBJECTS] = memory.slots, count, len(kept)
+    state[p.FREE] = int(free[0]) + 1 if len(free) else 0
+    for field, spilled in ((p.BYTES, False), (p.SPILLED_BYTES, True)):
+        state[field] = sum(entry.allocated for entry in kept if entry.spilled == spilled)
+    p.STATE_STRUCT.pack_into(memory.bytes, p.STATE_OFFSET, *state)

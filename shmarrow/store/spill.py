@@ -1,0 +1,103 @@
+"""The spill directory: where objects are moved to when there is no room, and are found from then on.
+
+Its files lie in a directory of the store's own, ``SPILL/STORE-ID``, which is checked and opened once, as the
+store's is. A copy has no name before the catalog refers to it, so a process that is killed leaves nothing.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from contextlib import suppress
+
+from shmarrow.errors import StorageError, Unsupported, storage_error
+from shmarrow.segment.files import sync_directory
+from shmarrow.store.directory import Directory, Settings, directory_bits
+
+_OPEN_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_UNNAMED: int = getattr(os, "O_TMPFILE", 0)
+_NO_UNNAMED = (errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL)
+
+
+def open_spill(store: Directory, settings: Settings, store_id: bytes, make: bool) -> Directory | None:
+    """Open the directory that the objects of a store are spilled to; None if it is not there, and not to be made.
+
+    Raises
+    ------
+    StorageError
+        If it cannot be made or opened, or is not to be trusted.
+    """
+    if settings.spill is None:
+        return None
+    path = os.path.join(settings.spill, store_id.hex())
+    try:
+        try:
+            fd = os.open(path, _OPEN_DIRECTORY)
+        except FileNotFoundError:
+            if not make:
+                return None
+            fd = _make(path, store, settings)
+    except OSError as error:
+        raise storage_error(error, "open the spill directory", path) from None
+    found, bits = os.fstat(fd), directory_bits(settings.mode)
+    trusted = store.trusted
+    if trusted is not None:
+        trusted |= {store.owner[0]}
+        wrong = found.st_mode & 0o022 & ~bits
+        if wrong or found.st_uid not in trusted:
+            os.close(fd)
+            raise StorageError(
+                errno.EPERM,
+                f"cannot use the spill directory {path!r} of the store {store.name!r}: it belongs to user "
+                f"{found.st_uid} and has mode {stat.S_IMODE(found.st_mode):04o}, so others could replace objects; "
+                f"expected user {store.owner[0]} and mode {bits:04o}",
+            )
+    return Directory(store.name, path, fd, trusted)
+
+
+def _make(path: str, store: Directory, settings: Settings) -> int:
+    """Make the directory, for the users that the store is for."""
+    os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
+    with suppress(FileExistsError):
+        os.mkdir(path, 0o700)
+    fd = os.open(path, _OPEN_DIRECTORY)
+    found = os.fstat(fd)
+    if found.st_uid == os.geteuid() and found.st_mode & 0o7777 != directory_bits(settings.mode):
+        uid, gid = store.owner
+        if found.st_uid == 0 or (found.st_gid != gid and settings.mode & 0o070):
+            os.fchown(fd, uid if found.st_uid == 0 else -1, gid)
+        os.fchmod(fd, directory_bits(settings.mode))
+    if settings.durable:
+        for folder in (os.path.dirname(path), os.path.dirname(os.path.dirname(path))):
+            sync_directory(folder)
+    return fd
+
+
+def copy_file(source: int, target: Directory, size: int, settings: Settings) -> int:
+    """A copy of a file in the spill directory, without a name; its descriptor."""
+    try:
+        if not _UNNAMED:
+            raise OSError(errno.EOPNOTSUPP, "no files without a name")
+        fd = os.open(".", _UNNAMED | os.O_RDWR | os.O_CLOEXEC, 0o600, dir_fd=target.fd)
+    except OSError as error:
+        if error.errno not in _NO_UNNAMED:
+            raise
+        raise Unsupported(
+            f"cannot spill to {target.path!r}: its file system has no files without a name (O_TMPFILE), which leave "
+            "nothing behind when their writer is killed; use one such as ext4, xfs, btrfs or tmpfs"
+        ) from None
+    try:
+        done = 0
+        while done < size:
+            copied = os.sendfile(fd, source, done, size - done)
+            if not copied:
+                raise OSError(errno.EIO, f"its file has {done} bytes, expected {size}")
+            done += copied
+        os.fchmod(fd, settings.mode & 0o444)
+        if settings.durable:
+            os.fsync(fd)
+    except BaseException:
+        os.close(fd)
+        raise
+    return fd
