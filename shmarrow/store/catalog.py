@@ -27,7 +27,8 @@ from typing import Any
 import numpy as np
 
 from shmarrow.errors import InvalidData, ShmarrowError, StorageError, StoreFull, storage_error
-from shmarrow.segment import SHM_DIRECTORY, Location
+from shmarrow.segment import Location
+from shmarrow.segment.host import in_memory
 from shmarrow.store import protocol as p
 from shmarrow.store.directory import (
     Directory,
@@ -117,7 +118,7 @@ class Catalog:
         self.hits = self.misses = 0
         self.drafts: set[int] = set()
         self.victims: deque[Any] = deque()
-        self.volatile = directory.path.startswith(SHM_DIRECTORY + "/")
+        self.volatile = in_memory(directory.fd)
         self.excluded: set[int] = set()
         self.closing: list[int] = []
         self.swept = 0
