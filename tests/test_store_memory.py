@@ -72,9 +72,11 @@ def test_full_memory_is_an_error(shm_name: str, tmp_path: Path) -> None:
         with lab.child(TOOLS + textwrap.dedent(code), cgroup=cgroup, where=shm_name, path=path, limit=LIMIT) as child:
             found = child.result()
         assert cgroup.killed == 0
-    # Of some 80 MiB; each kind had all of them again when the one before had been deleted.
-    assert 100 < found["small"] < 160 and 60 < found["tiny"] < 100, found
-    assert found["large"] == 3 and found["created"] == found["written"] == 2 and found["file"] == 3, found
+    # Of some 70 MiB; each kind had all of them again when the one before had been deleted.
+    fewest = {"small": 100, "tiny": 60, "large": 2, "created": 1, "written": 1, "file": 2}
+    most = {"small": 160, "tiny": 100, "large": 3, "created": 2, "written": 2, "file": 3}
+    assert all(fewest[kind] <= number <= most[kind] for kind, number in found.items()), found
+    assert found.keys() == fewest.keys()
 
 
 def test_full_memory_evicts(shm_name: str) -> None:
