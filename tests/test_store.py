@@ -214,7 +214,8 @@ def test_names_that_are_none(store: sa.Store, name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", [".", "..", ".hidden", "a/b", "../x", "/etc/passwd", "a//", "x" * 255, "ä" * 127, "\n\x1b[31m", " ", "control"]
+    "name",
+    [".", "..", ".hidden", "a/b", "../x", "/etc/passwd", "a//", "x" * 255, "ä" * 127, "\n\x1b[31m", " ", "control"],
 )
 def test_names_that_no_file_could_have(store: sa.Store, name: str) -> None:
     """A name is no path: whatever it looks like, it means an object of this store."""
@@ -392,7 +393,9 @@ def test_many_wait_and_all_have_it(store: sa.Store) -> None:
 
 
 def test_waiting_without_inotify(store: sa.Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("shmarrow.store.watch.Listener.__init__", lambda self, fd: (_ for _ in ()).throw(OSError(24, "no")))
+    monkeypatch.setattr(
+        "shmarrow.store.watch.Listener.__init__", lambda self, fd: (_ for _ in ()).throw(OSError(24, "no"))
+    )
     threading.Timer(0.1, lambda: store.put("x", batch())).start()
     assert store.get("x", timeout=30).to_pydict() == BATCH
     with store.watch() as watch:

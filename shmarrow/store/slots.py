@@ -107,6 +107,11 @@ def read_slot(data: memoryview, slot: int, name: bytes | None = None) -> Entry |
         raw[p.CRC_OFFSET : p.CRC_OFFSET + 4], "little"
     ):
         return None
+    if name is None:
+        try:
+            found.decode()
+        except UnicodeDecodeError:
+            return None
     return Entry._make((slot, *fields[:12], found))
 
 
