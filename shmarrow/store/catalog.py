@@ -26,7 +26,7 @@ from typing import Any
 
 import numpy as np
 
-from shmarrow.errors import InvalidData, ShmarrowError, StorageError, StoreFull, storage_error
+from shmarrow.errors import InvalidArgument, InvalidData, ShmarrowError, StorageError, StoreFull, storage_error
 from shmarrow.segment import Location
 from shmarrow.segment.host import in_memory
 from shmarrow.store import protocol as p
@@ -75,6 +75,10 @@ _NONSENSE = (struct.error, ArithmeticError, LookupError, ValueError)
 _TRIES = 5
 _SPARSE, _SPARSE_FREE = 1024, 1 << 26
 """A control file may have so many times the bytes that it takes, on a file system that compresses, and these."""
+_HASH_FACTOR = p.HASH_FACTOR
+_SLOT_INTS = p.SLOT_SIZE >> 2
+_FIRST_HEAD, _FIRST_NEXT = (p.SLOTS + p.HEAD) >> 2, (p.SLOTS + p.NEXT) >> 2
+_FIRST_HASH = (p.SLOTS + p.SLOT["hash"][0]) >> 3
 _STUCK_SECONDS = 0.1
 _MOST_NEW_SLOTS = 8192
 _SNAPSHOT_ROWS, _AT_ONCE = 1 << 16, 1 << 12
@@ -123,7 +127,10 @@ class Catalog:
         self.lock = CommitLock(self.commit_fd, directory.name)
         self.users = self.owner = 0
         self.hits = self.misses = 0
+        self._stuck = -1, self.memory
         self.drafts: set[int] = set()
+        self.checked: set[int] = set()
+        self.spilling: set[int] = set()
         self.victims: deque[Any] = deque()
         self.excluded: set[int] = set()
         self.closing: list[int] = []
@@ -167,6 +174,7 @@ class Catalog:
         if len(header) < p.JOURNALS[0]:
             raise InvalidData(f"the control file of {where!r} has {len(header)} bytes, expected at least {p.SLOTS}")
         self.settings, self.store_id, self.modulus = read_settings(header, where)
+        self._settings_read = _settings_in(header)
 
     def _map(self) -> Memory:
         """Map as many slots as the header says that there are; after a reboot as many as the file has."""
@@ -213,6 +221,7 @@ class Catalog:
         """Called in a forked child."""
         self.owner = self.hits = self.misses = 0
         self.drafts.clear()
+        self.spilling.clear()
         self.excluded.clear()
         self.lock.after_fork()
         self.pins.after_fork()
@@ -243,27 +252,31 @@ class Catalog:
             memory = self.memory
             if memory.words[_SLOT_WORD] > memory.slots:
                 memory = self.memory = self._map()
-            if not memory.words[SEQUENCE] & 1:
+            if not (sequence := memory.words[SEQUENCE]) & 1:
                 return memory
             now = time.monotonic()
             stuck = stuck or now
-            if now - stuck > _STUCK_SECONDS:
+            if now - stuck > _STUCK_SECONDS or sequence == self._stuck[0]:
                 return self._repaired()
             time.sleep(0)
 
     def _walk(self, memory: Memory, name: bytes) -> Entry | None:
-        data, ints = memory.bytes, memory.ints
-        buckets = min(memory.words[_BUCKET_WORD], memory.slots)
+        data, words, ints, slots = memory
+        buckets = words[_BUCKET_WORD]
+        if buckets > slots:
+            buckets = slots
         if not buckets:
             return None
-        wanted = self.hash(name)
-        slot = ints[(p.SLOTS + bucket_of(wanted, buckets) * p.SLOT_SIZE + p.HEAD) >> 2]
-        left = memory.slots
-        while 0 < slot <= memory.slots and left:
-            at = p.SLOTS + (slot - 1) * p.SLOT_SIZE
-            if memory.words[(at >> 3) + 1] == wanted and (found := read_slot(data, slot - 1, name)) is not None:
-                return found
-            slot = ints[(at + p.NEXT) >> 2]
+        wanted = int.from_bytes(name, "big") * _HASH_FACTOR % self.modulus  # as in `hash`, one call less
+        slot = ints[bucket_of(wanted, buckets) * _SLOT_INTS + _FIRST_HEAD]
+        left = slots
+        while 0 < slot <= slots and left:
+            slot -= 1
+            if words[slot * SLOT_WORDS + _FIRST_HASH] == wanted:
+                found = read_slot(data, slot, name)
+                if found is not None:
+                    return found
+            slot = ints[slot * _SLOT_INTS + _FIRST_NEXT]
             left -= 1
         return None
 
@@ -272,16 +285,23 @@ class Catalog:
         if self.writable:
             with self.locked():
                 return self.memory
+        sequence = self.memory.words[SEQUENCE]
+        if sequence == self._stuck[0]:
+            return self._stuck[1]
         size = p.SLOTS + self.memory.slots * p.SLOT_SIZE
         pages = mmap.mmap(self.control_fd, size, flags=mmap.MAP_PRIVATE, prot=mmap.PROT_READ | mmap.PROT_WRITE)
         data = memoryview(pages)
         memory = Memory(data, data.cast("Q"), data.cast("I"), self.memory.slots)
         replay(memory)
+        if sequence & 1:
+            self._stuck = sequence, memory
         return memory
 
     def alive(self, entry: Entry) -> bool:
         """Whether the slot still has that object."""
-        return bool(self.memory.words[FIRST_SLOT + entry.slot * SLOT_WORDS] == entry.generation)
+        found = self.memory.words[FIRST_SLOT + entry.slot * SLOT_WORDS] == entry.generation
+        # Who may only read finds what a killed writer left half done in private pages.
+        return bool(found) or (not self.writable and self.find(entry.name) == entry)
 
     def mark_used(self, entry: Entry) -> None:
         """Note that an object was used now; eviction begins with those used longest ago."""
@@ -299,8 +319,8 @@ class Catalog:
 
     @property
     def evicts(self) -> bool:
-        """Whether the order of use matters."""
-        return self.settings.eviction == "lru"
+        """Whether objects make room for others: the order of use matters then."""
+        return self.settings.eviction == "lru" or self.settings.spill is not None
 
     def state(self) -> list[int]:
         """The header's state, as it is now."""
@@ -402,6 +422,8 @@ class Catalog:
             words = memory.words
         if replay(memory):  # its writer did not get to wake those who wait
             self.wake(words[p.STATE_OFFSET // 8 + p.EVENTS])
+        if _settings_in(memory.bytes) != self._settings_read:
+            self._read_settings()
         if adding := words[_ADDING_WORD]:
             slot = words[_ADDING_SLOT_WORD] - 1
             found = read_slot(memory.bytes, slot) if 0 <= slot < memory.slots else None
@@ -448,7 +470,13 @@ class Catalog:
 
     def spill_directory(self, make: bool = False) -> Directory | None:
         """Where objects are spilled to; None if it is not there, and not to be made."""
-        if self._spill is None:
+        if make and self.state()[p.SPILLED_BYTES] and not os.path.exists(self.spill_path):
+            raise StorageError(
+                errno.ENOENT,
+                f"cannot spill objects of the store {self.directory.name!r}: {self.spill_path!r} is not there, and "
+                "objects were spilled to it; mount it, or delete them",
+            )
+        if self._spill is None or self._spill.path != self.spill_path:
             self._spill = open_spill(self.directory, self.settings, self.store_id, make)
             if self._spill is not None:
                 self._fds.append(self._spill.fd)
@@ -530,12 +558,25 @@ class Catalog:
 
     def configure(self, settings: Settings) -> None:
         """Write other settings; called under the lock."""
+        if settings.spill != self.settings.spill:
+            if spilled := self.state()[p.SPILLED_BYTES]:
+                raise InvalidArgument(
+                    f"cannot change the spill directory of {self.directory.name!r}: {spilled} bytes of objects are in "
+                    f"{self.settings.spill!r}; delete them first"
+                )
+            found = open_spill(self.directory, settings, self.store_id, make=True)
+            os.close(found.fd) if found is not None else None
         header = pack_header(settings, self.store_id, self.modulus)
         transaction = Transaction(self)
         for start, end in ((SETTINGS, p.FIXED.size), (_SPILL, _SPILL + 1024)):
             transaction.put(start, header[start:end])
         transaction.commit()
         self._read_settings()
+
+
+def _settings_in(header: bytes | memoryview) -> bytes:
+    """The bytes of a header that are settings."""
+    return bytes(header[SETTINGS : p.FIXED.size]) + bytes(header[_SPILL : _SPILL + 1024])
 
 
 class _Touched:
@@ -603,8 +644,8 @@ class _Held:
         catalog.lock.__enter__()
         try:
             catalog._repair()
-        except BaseException:
-            self.__exit__(None, None, None)
+        except BaseException as error:
+            self.__exit__(type(error), error, None)
             raise
 
     def __exit__(
@@ -639,6 +680,8 @@ def open_catalog(where: Location, want: Wanted, trust: bool, create: bool) -> Ca
             catalog = found[0] if found else Catalog(directory)
             try:
                 catalog.reload(want)
+                if want.spill is not None and catalog.writable:
+                    catalog.spill_directory(make=True)
                 check_trust(directory, catalog.settings.mode, catalog.control_fd)
             except BaseException:
                 None if found else catalog.close()

@@ -228,7 +228,6 @@ def open_directory(where: Location, want: Wanted, trust: bool, create: bool) -> 
         If it cannot be made or read, is not to be trusted, or is neither a store nor empty.
     """
     name, path = locate(where)
-    made = False
     try:
         while True:
             try:
@@ -237,7 +236,9 @@ def open_directory(where: Location, want: Wanted, trust: bool, create: bool) -> 
             except FileNotFoundError:
                 if not create:
                     raise _no_store(name, path) from None
-                made = _make_directory(path) or made
+                os.makedirs(os.path.dirname(path), exist_ok=True)
+                with suppress(FileExistsError):
+                    os.mkdir(path, 0o700)
     except StorageError:
         raise
     except OSError as error:
@@ -251,9 +252,9 @@ def open_directory(where: Location, want: Wanted, trust: bool, create: bool) -> 
             if not create:
                 raise _no_store(name, path)
             check_trust(directory, 0o020 | (want.mode or 0))
+            if want.durable:
+                sync_parents(path)
             _create(directory, want)
-            if made and want.durable:
-                sync_directory(os.path.dirname(path))
         return directory
     except BaseException as error:
         os.close(fd)
@@ -262,14 +263,14 @@ def open_directory(where: Location, want: Wanted, trust: bool, create: bool) -> 
         raise
 
 
-def _make_directory(path: str) -> bool:
-    """Make the directory; False if somebody else just did."""
-    os.makedirs(os.path.dirname(path), exist_ok=True)
+def sync_parents(path: str) -> None:
+    """Make the name of a directory survive a crash of the machine, and those of all that it is in."""
     try:
-        os.mkdir(path, 0o700)
-    except FileExistsError:
-        return False
-    return True
+        while path != "/":
+            path = os.path.dirname(path)
+            sync_directory(path)
+    except PermissionError:  # who may not open one of them may still have everything synced
+        os.sync()
 
 
 def directory_bits(mode: int) -> int:
@@ -381,10 +382,10 @@ def _create(directory: Directory, want: Wanted) -> None:
             f"cannot make {directory.name!r} a store of mode {mode:04o}: that takes a directory of mode "
             f"{bits | missing:04o}, found {bits:04o}, and this process may not change it; let its owner do that",
         )
-    _new_file(directory, PINS, mode, bytes(8), 8, settings.durable)
-    _new_file(directory, COMMIT, _writers_only(mode), b"", 0, settings.durable)
+    _new_file(directory, PINS, mode, bytes(8), 8)
+    _new_file(directory, COMMIT, _writers_only(mode), b"", 0)
     size = SLOTS + FIRST_SLOTS * SLOT_SIZE
-    if not _new_file(directory, CONTROL, mode, pack_header(settings), size, settings.durable):
+    if not _new_file(directory, CONTROL, mode, pack_header(settings), size):
         with suppress(OSError):  # somebody else was faster, perhaps with another mode
             _set_modes(directory, os.stat(CONTROL, dir_fd=directory.fd).st_mode & 0o777)
     if settings.durable:
@@ -405,7 +406,7 @@ def _set_modes(directory: Directory, mode: int) -> None:
                 os.chmod(file, bits, dir_fd=directory.fd)
 
 
-def _new_file(directory: Directory, file: str, mode: int, data: bytes, size: int, durable: bool) -> bool:
+def _new_file(directory: Directory, file: str, mode: int, data: bytes, size: int) -> bool:
     """Make a file that has its name, mode and bytes at once; False if there is one of this name by then."""
     temp = None
     try:
@@ -421,8 +422,8 @@ def _new_file(directory: Directory, file: str, mode: int, data: bytes, size: int
             os.posix_fallocate(fd, 0, size)
         os.pwrite(fd, data, 0)
         os.fchmod(fd, mode)
-        if durable:
-            os.fsync(fd)
+        if data:
+            os.fsync(fd)  # a control file without its header would be no store for anybody
         if temp is None:
             os.link(f"/proc/self/fd/{fd}", file, src_dir_fd=fd, dst_dir_fd=directory.fd, follow_symlinks=True)
         else:
@@ -529,6 +530,8 @@ def read_settings(header: bytes, where: str) -> tuple[Settings, bytes, int]:
         spill = header[start : start + length].decode() or None
     except UnicodeDecodeError:
         raise InvalidData(f"the control file of {where!r} is damaged: the spill path is not UTF-8") from None
+    if spill and (spill[0] != "/" or "\0" in spill):
+        raise InvalidData(f"the control file of {where!r} is damaged: {spill!r} is no path of a spill directory")
     return Settings(capacity or None, mode & 0o777, EVICTIONS[eviction], bool(durable), spill), store_id, modulus
 
 
