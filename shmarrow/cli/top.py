@@ -74,14 +74,14 @@ def _looks(arguments: argparse.Namespace) -> Iterator[tuple[float, list[Sample]]
     number = 0
     due = time.monotonic()
     while True:
-        now = time.monotonic()
+        at, now = time.time(), time.monotonic()
         found = [
             each for where in arguments.stores or shared_stores() if (each := look(where, arguments.trust)) is not None
         ]
         for each in found:
             if "error" not in each:
                 each["rates"] = _rates(before.get(each["store"]), each, now - last)
-        yield time.time(), found
+        yield at, found
         number += 1
         if number == arguments.count:
             return

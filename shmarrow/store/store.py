@@ -636,8 +636,7 @@ class Store:
 
     def _names(self, prefix: str = "") -> Iterator[str]:
         self._check_open()
-        if not isinstance(prefix, str):
-            raise InvalidType(f"prefix is a str, found {shown(prefix)}")
+        prefix_bytes(prefix)
         now = clock()
         for part in self._catalog.snapshot("name", "expires"):
             alive = part["name"][(part["expires"] == 0) | (part["expires"] > now)]
@@ -649,7 +648,7 @@ class Store:
         """All objects with their sizes and times, in no order; nothing is opened, pinned or locked."""
         self._check_open()
         fields = ("name", "size", "allocated", "published", "expires", "flags", "used")
-        coded = prefix.encode()
+        coded = prefix_bytes(prefix)
         pins = pin_counts(self._catalog)
         for part in self._catalog.snapshot(*fields):
             now, wall, boot = time.monotonic_ns(), time.time_ns(), clock()
@@ -741,7 +740,7 @@ class Store:
             transaction.commit()
 
     def _delete_all(self, prefix: str) -> int:
-        coded = prefix.encode()
+        coded = prefix_bytes(prefix)
         deleted = 0
         for part in self._catalog.snapshot("name"):
             chosen = [row for row, name in enumerate(part["name"].tolist()) if name.startswith(coded)]
@@ -852,7 +851,7 @@ class Store:
     def watch(self, prefix: str = "") -> Watch:
         """What is published and deleted from now on, by any process; see :class:`Watch`."""
         self._check_open()
-        return Watch(self._catalog, prefix)
+        return Watch(self._catalog, prefix_bytes(prefix))
 
     def stats(self) -> Stats:
         """How much the store holds, how much room there is, and who has what attached."""
@@ -953,6 +952,22 @@ def name_bytes(name: object) -> bytes:
             f"the name of an object has 1 to {p.NAME_MAX} bytes and no NUL, found {shown(name)} of {len(coded)}"
         )
     return coded
+
+
+def prefix_bytes(prefix: object) -> bytes:
+    """How names begin, as the catalog has it.
+
+    Raises
+    ------
+    InvalidArgument, InvalidType
+        If it is no text.
+    """
+    if not isinstance(prefix, str):
+        raise InvalidType(f"prefix is a str, found {shown(prefix)}")
+    try:
+        return prefix.encode()
+    except UnicodeEncodeError as error:
+        raise InvalidArgument(f"{prefix!r} cannot be encoded as the beginning of a name: {error}") from None
 
 
 def _names(names: str | Iterable[str]) -> Iterable[str]:

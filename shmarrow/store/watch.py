@@ -177,24 +177,24 @@ class Watch:
         there.
     """
 
-    def __init__(self, catalog: Catalog, prefix: str) -> None:
+    def __init__(self, catalog: Catalog, prefix: bytes) -> None:
         self._catalog = catalog
-        self._prefix = prefix.encode()
+        self._prefix = prefix
         self._closed = False
         self._pending: deque[Event] = deque()
         self._listener: Listener | None = None
         self._listen()
         self._last = catalog.state()[p.EVENTS]
         self._known = self._now()
-        self.names = sorted([name.decode() for name in self._known])
+        self.names = sorted([name.decode(errors="replace") for name in self._known])
 
     def _now(self) -> dict[bytes, int]:
         """The generations of all objects, by name."""
         found: dict[bytes, int] = {}
         now = clock()
         for part in self._catalog.snapshot("name", "expires"):
-            alive = part[(part["expires"] == 0) | (part["expires"] > now)]
-            found.update(zip(alive["name"].tolist(), alive["generation"].tolist(), strict=True))
+            alive = (part["expires"] == 0) | (part["expires"] > now)
+            found.update(zip(part["name"][alive].tolist(), part["generation"][alive].tolist(), strict=True))
         if self._prefix:
             found = {name: generation for name, generation in found.items() if name.startswith(self._prefix)}
         return found
