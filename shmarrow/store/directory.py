@@ -114,7 +114,7 @@ def wanted(
         spill = os.path.abspath(os.path.expanduser(decoded(spill)))  # type: ignore[arg-type]
         if len(os.fsencode(spill)) > int(HEADER["spill_path"][1][:-1]):
             raise InvalidArgument(f"the path of the spill directory has at most 1024 bytes, found {shown(spill)}")
-    return Wanted(capacity, mode, eviction, durable, spill)  # type: ignore[arg-type]
+    return Wanted(capacity, mode, eviction, durable, spill)
 
 
 class Directory:
