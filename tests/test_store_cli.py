@@ -377,6 +377,53 @@ def test_top(shm_name: str, tmp_path: Path) -> None:
         assert process.wait(signal.SIGINT) == (0, "")
 
 
+def test_gets_of_a_process_that_only_reads_are_counted(shm_name: str) -> None:
+    """They show while it runs; and counting never waits: another process has the commit lock at first."""
+    read = """
+        import time, shmarrow as sa
+        store = sa.Store(where)
+        for _ in range(32):
+            store.get("a")
+        say(hear())
+        time.sleep(1.1)
+        for _ in range(32):
+            start = time.monotonic()
+            store.get("a")
+            assert time.monotonic() - start < 5
+        say("got")
+        say(hear())
+        for _ in range(32):
+            store.get("a")
+        say(hear())
+    """
+    lock = """
+        import fcntl
+        file = open(path, "rb+")
+        fcntl.lockf(file, fcntl.LOCK_EX, 1, 0)
+        say("locked")
+        say(hear())
+    """
+    with sa.Store(shm_name) as store:
+        store.put("a", np.ones(1))
+    with lab.child(read, where=shm_name) as reader:
+        with lab.child(lock, path=f"{store.path}/commit") as locker:
+            assert locker.hear() == "locked"
+            reader.say("go on")
+            assert reader.hear() == "go on"
+            assert reader.hear() == "got"
+            locker.say("end")
+            assert locker.hear() == "end"
+            locker.kill()
+        assert json.loads(run("stats", shm_name, "--json"))["hits"] == 0
+        reader.say("go on")
+        assert reader.hear() == "go on"
+        reader.say("end")
+        assert reader.hear() == "end"
+        assert (
+            json.loads(run("stats", shm_name, "--json"))["hits"] == 80
+        )  # at once when it had the lock, then in a second
+
+
 def on_a_terminal(*words: str, interrupt_at: str = "") -> str:
     """What a command shows on a terminal of 160 columns; it gets Ctrl-C when it has shown some text."""
     child, master = pty.fork()

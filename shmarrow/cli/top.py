@@ -1,7 +1,7 @@
 """``shmarrow top``: what the stores of this host hold, who has their objects attached, and what they do per second.
 
-Looking takes no lock and no pin, and uses no object. Rates come from counters in the stores: a process adds its gets
-when it next changes the store, or closes it.
+Looking takes no lock and no pin, and uses no object. Rates come from counters in the stores: a process that only
+reads adds its gets every second or so.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ from typing import Any
 
 import numpy as np
 
-from shmarrow.errors import InvalidData, StorageError, StoreFull, storage_error
+from shmarrow.errors import InvalidData, ShmarrowError, StorageError, StoreFull, storage_error
 from shmarrow.segment import SHM_DIRECTORY, Location
 from shmarrow.store import protocol as p
 from shmarrow.store.directory import (
@@ -110,6 +110,7 @@ class Catalog:
         self.lock = CommitLock(self.commit_fd, directory.name)
         self.users = self.owner = 0
         self.hits = self.misses = 0
+        self._flushed = time.monotonic()
         self.drafts: set[int] = set()
         self.victims: deque[Any] = deque()
         self.volatile = directory.path.startswith(SHM_DIRECTORY + "/")
@@ -397,10 +398,15 @@ class Catalog:
         self.memory.words[_SLOT_WORD] = count + more
         self.memory = self._map()
 
-    def flush_counters(self) -> None:
-        """Add what this process counted to what the store has."""
-        if self.writable and (self.hits or self.misses):
-            with suppress(StorageError), self.locked():
+    def flush_counters(self, pause: float = 0) -> None:
+        """Add what this process counted to what the store has, unless it did so in the last ``pause`` seconds.
+
+        Counting makes nobody wait: where another one has the lock, it is put off.
+        """
+        now = time.monotonic()
+        if self.writable and (self.hits or self.misses) and now - self._flushed >= pause and self.lock.free():
+            self._flushed = now
+            with suppress(ShmarrowError), self.locked():
                 Transaction(self).commit()
 
     def destroy(self) -> None:

@@ -141,7 +141,7 @@ class Stats(NamedTuple):
         Bytes of the file system, and how many of them are free.
     puts, hits, misses, evictions, spills, expired : int
         How often that happened since the store was created. A process adds its hits and misses when it next changes
-        the store, or closes it; one that may only read never does.
+        the store, every second or so while it gets objects, and when it closes it; one that may only read never does.
     """
 
     objects: int

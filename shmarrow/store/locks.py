@@ -118,6 +118,10 @@ class CommitLock:
         finally:
             self._mutex.release()
 
+    def free(self) -> bool:
+        """Whether nobody has it at this moment."""
+        return not self._mutex.locked() and holder(self._fd, COMMIT_LOCK) is None
+
     def _busy(self, who: str) -> StorageError:
         return StorageError(
             errno.EBUSY,

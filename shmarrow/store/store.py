@@ -57,6 +57,8 @@ _SHOWN = 50
 _FOREVER = 10**9
 """The longest timeout, in seconds: some 30 years."""
 _PIECE = 1 << 24
+_FLUSH = 1.0
+"""Seconds after which a process that only reads adds what it counted to the counters of the store."""
 _LATEST = (1 << 63) - 1
 
 _computing: dict[tuple[tuple[int, int], int], threading.Lock] = {}
@@ -599,6 +601,8 @@ class Store:
         found = attach_entry(catalog, encoded)
         if found is not None:
             catalog.hits += 1
+            if not catalog.hits & 15:
+                catalog.flush_counters(_FLUSH)
             return found
         if timeout != 0:
             _check_timeout(timeout)
