@@ -30,6 +30,7 @@ import sys
 import tempfile
 import threading
 import time
+import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from multiprocessing.connection import Connection
@@ -238,9 +239,9 @@ def child(
     cgroup : Cgroup, optional
         Where the memory that it takes from now on counts.
     boot_id : str, optional
-        What the kernel says that the id of this boot is, to it and to what it starts: as after a reboot.
+        What the kernel says that the id of this boot is, to it and to what it starts; :func:`reboot` gives all three.
     boottime, monotonic : int
-        Seconds that are added to ``CLOCK_BOOTTIME`` and ``CLOCK_MONOTONIC``, as in a container of its own.
+        Seconds that are added to ``CLOCK_BOOTTIME`` and ``CLOCK_MONOTONIC``, by a time namespace.
     """
     if uid is not None or gid is not None or boot_id or boottime or monotonic:
         needs_root("to become another user, or to change what the kernel says")
@@ -279,6 +280,12 @@ def run(code: str, *, timeout: float = SECONDS, **options: Any) -> Any:
 def as_user(code: str, uid: int = NOBODY, gid: int | None = None, **options: Any) -> Any:
     """Run code as another user, who is in no group but ``gid``; the value of its ``result``."""
     return run(code, uid=uid, gid=gid, **options)
+
+
+def reboot() -> dict[str, Any]:
+    """What makes a process of :func:`child` see the machine as if it had started a second ago, as ``**reboot()``."""
+    up = {name: int(time.clock_gettime(getattr(time, f"CLOCK_{name.upper()}"))) for name in ("boottime", "monotonic")}
+    return {"boot_id": str(uuid.uuid4()), **{name: 1 - seconds for name, seconds in up.items()}}
 
 
 def crash_points(

@@ -31,7 +31,7 @@ from typing import Any
 import numpy as np
 
 import shmarrow as sa
-from shmarrow.store.space import RoomRefused, Shortage
+from shmarrow.store.protocol import COMMIT, CONTROL, PINS
 
 MOST_SECONDS = 600.0
 ROWS = (1, 100, 20_000, 100_000)
@@ -50,21 +50,29 @@ def intact(got: sa.RecordBatch) -> bool:
     return bool((seeds == seeds[0]).all() and (values == seeds[0] + STEP * np.arange(len(values))).all())
 
 
+def place(where: str) -> str:
+    """The directory of a store."""
+    return f"/dev/shm/{where.removeprefix('shm:')}" if where.startswith("shm:") else where
+
+
 def leftovers(where: str) -> list[str]:
-    """All files of a store, hidden ones too."""
-    if where.startswith("shm:"):
-        name = where.removeprefix("shm:")
-        return [file for file in os.listdir("/dev/shm") if file.startswith((f"{name}.", f".shmarrow.{name}"))]
-    return os.listdir(where)
+    """All files of a store but those that every store has."""
+    with suppress(FileNotFoundError):
+        return sorted(set(os.listdir(place(where))) - {CONTROL, PINS, COMMIT})
+    return []
 
 
 def cleaned(where: str) -> int:
-    """Remove everything as a user does; how many files are there still."""
+    """Remove everything as a user does, the store last; how many files are there still."""
     gc.collect()
-    with sa.Store(where) as store:
+    with suppress(sa.ObjectNotFound), sa.Store(where, create=False) as store:
         store.clear()
         store.collect()
-    return len(leftovers(where))
+        left = len(leftovers(where))
+        if not left:
+            store.destroy()
+        return left + os.path.exists(place(where))
+    return os.path.exists(place(where))
 
 
 def forked(work: Callable[[], Any]) -> int:
@@ -173,7 +181,7 @@ def killed_writers(where: str, kills: int, end: float) -> Counter[str]:
     choice = random.Random(kills)
 
     # What is put within a capacity may be removed again, so it is not missed, and does not push out what would be.
-    limited = f"{where}-limited" if where.startswith("shm:") else f"{where}/limited"
+    limited = f"{where}-limited"
 
     def write(report: Report, seed: int, options: dict[str, Any]) -> None:
         mine = random.Random(seed)
@@ -211,8 +219,6 @@ def killed_writers(where: str, kills: int, end: float) -> Counter[str]:
         counts = Counter(line[0] for line in report.lines())
         found["put"], found["read"], found["torn"] = counts["put"] + counts["limited"], counts["read"], counts["torn"]
     found["left over"] += cleaned(limited)
-    if limited.startswith("/"):
-        os.rmdir(limited)
     found["left over"] += cleaned(where)
     return found
 
@@ -275,11 +281,8 @@ def eviction(where: str, seconds: float, end: float, stretch: float = 0.0) -> Co
         return time.monotonic() < end
 
     def key_of(store: sa.Store, name: str) -> str:
-        try:
-            status = os.lstat(store._place.path(name))
-        except FileNotFoundError:
-            return "gone"
-        return f"{status.st_ino}:{status.st_mtime_ns}"
+        entry = store._catalog.find(name.encode())
+        return "gone" if entry is None else str(entry.generation)
 
     def write(report: Report, number: int) -> None:
         choice = random.Random(number)
@@ -311,20 +314,23 @@ def eviction(where: str, seconds: float, end: float, stretch: float = 0.0) -> Co
         choice = random.Random(number)
         unlink = os.unlink
 
-        def slowly(path: str) -> None:
+        def slowly(path: str, **given: Any) -> None:
             time.sleep(choice.random() * stretch)
-            unlink(path)
+            unlink(path, **given)
 
         if stretch:
             os.unlink = slowly
         with sa.Store(where) as store:
+            remove = store._space._remove
+
+            def told(entry: Any, *given: Any) -> None:
+                remove(entry, *given)
+                report.say("evicted", entry.name.decode(), entry.generation)
+
+            store._space._remove = told  # type: ignore[method-assign]
             while going():
-                with store._place.lock():
-                    used, objects = store._space.scan()
-                    short = choice.randrange(1, 1 << 21)
-                    with suppress(RoomRefused):
-                        for each in store._space.evict(short, objects, Shortage(used, 0, 0)):
-                            report.say("evicted", each.name, f"{each.inode}:{each.published}")
+                with suppress(sa.StoreFull):
+                    store.evict(choice.randrange(1, 1 << 21))
                 if choice.random() < 0.2:
                     store.collect()
                 time.sleep(choice.random() * 0.004)
@@ -396,7 +402,7 @@ def killed_readers(where: str, kills: int, end: float) -> Counter[str]:
                 os.kill(child, signal.SIGKILL)
                 ended(child)
             found["faults"] += 1
-            found["left over"] += 4 - len(store.evict(sum(store.info(name).nbytes for name in store)))
+            found["left over"] += 4 - len(store.evict(sum(each.allocated for each in store.scan())))
     found["left over"] += cleaned(where)
     return found
 
@@ -411,6 +417,7 @@ def main() -> int:
     seconds = min(parser.parse_args().seconds, MOST_SECONDS)
     start = time.monotonic()
     disk = tempfile.mkdtemp(prefix="shmarrow-soak-")
+    store = f"{disk}/store"
     memory = f"shm:soak-{os.getpid()}"
     runs: list[tuple[str, Callable[[str, float], Counter[str]]]] = [
         ("1,000 writers killed", lambda where, end: killed_writers(where, 1000, end)),
@@ -419,7 +426,7 @@ def main() -> int:
         ("eviction for 30 s, stretched", lambda where, end: eviction(where, 30, end, 0.002)),
         ("200 readers killed", lambda where, end: killed_readers(where, 200, end)),
     ]
-    plan = [(what, run, kind, where) for what, run in runs for kind, where in (("tmpfs", memory), ("disk", disk))]
+    plan = [(what, run, kind, where) for what, run in runs for kind, where in (("tmpfs", memory), ("disk", store))]
     total: Counter[str] = Counter()
     print(f"{'scenario':36}" + "".join(f"{column:>12}" for column in COLUMNS) + f"{'seconds':>10}")
     try:

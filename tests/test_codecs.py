@@ -381,6 +381,18 @@ def test_a_mark_that_does_not_fit_is_none(save: Save, tmp_path: Path) -> None:
         assert isinstance(decode(segment.attach(tmp_path / f"{kind}-tensor")), sa.Tensor)
 
 
+def test_a_tensor_stays_one_whatever_it_was_read_from(save: Save) -> None:
+    tensor = sa.ipc.read_tensor(save(np.arange(3)))
+    assert tensor.metadata == {b"shmarrow:kind": b"ndarray"}
+    back = decode(save(tensor))
+    assert isinstance(back, sa.Tensor)
+    assert (back.to_numpy().tolist(), back.metadata) == ([0, 1, 2], None)
+    chunks = sa.ChunkedArray([sa.array(each).dictionary_encode() for each in (["a"], ["b"])])
+    with sa.ipc.open_stream(save(chunks)) as reader:
+        table = reader.read_all()
+    assert isinstance(decode(save(table)), sa.Table)
+
+
 class Name(str):
     __slots__ = ()
 

@@ -171,6 +171,17 @@ def test_another_boot() -> None:
     """
     assert lab.run(code, boot_id=other) == (other, f"{other}\n")
     assert lab.run(code) == (own.strip(), own) != (other, f"{other}\n")
+    code = """
+    import time, shmarrow.segment.host as host
+    result = host.boot_id(), time.monotonic(), time.clock_gettime(time.CLOCK_BOOTTIME), time.time()
+    """
+    ids = set()
+    for _ in range(2):
+        boot_id, monotonic, boottime, wall = lab.run(code, **lab.reboot())
+        ids.add(boot_id)
+        assert 1 <= monotonic < 10 > boottime >= 1
+        assert abs(wall - time.time()) < 10
+    assert len(ids - {own.strip()}) == 2
 
 
 def test_crash_points() -> None:

@@ -22,6 +22,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
+import lab
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -93,12 +94,10 @@ def test_the_numbers_of_the_page_are_those_of_the_code() -> None:
         str(number): word
         for number, word in zip((protocol.UNUSED, protocol.DRAFT, protocol.LIVE, protocol.GONE), words, strict=True)
     }
-    words = ("protected", "spilled", "has", "was")
-    assert dict(re.findall(r"(\d) (\w+)", meanings["flags"])) == {
-        str(flag): word
-        for flag, word in zip(
-            (protocol.PROTECTED, protocol.SPILLED, protocol.SUMMED, protocol.SYNCED), words, strict=True
-        )
+    words = ("protected", "spilled", "has", "known", "to")
+    flags = (protocol.PROTECTED, protocol.SPILLED, protocol.SUMMED, protocol.SYNCED, protocol.UNCHECKED)
+    assert dict(re.findall(r"(\d+) (\w+)", meanings["flags"])) == {
+        str(flag): word for flag, word in zip(flags, words, strict=True)
     }
     header = {row[2]: row[3] for row in rows(section("Header"))}
     assert header["magic"].startswith(f"`{protocol.MAGIC.decode()}`")
@@ -536,3 +535,29 @@ def test_a_store_of_an_earlier_boot_is_rebuilt(made: Callable[..., tuple[sa.Stor
         other.run("put", "newer", files["b"])
         assert len(rebuilt) == 8
     assert not (path / "00000000000000ff").exists()
+
+
+def test_who_may_only_read_sees_through_a_half_applied_commit(
+    made: Callable[..., tuple[sa.Store, Peer]], tmp_path: Path
+) -> None:
+    lab.needs_root("another user")
+    store, peer = made(mode=0o644)
+    files = [arrow_file(tmp_path, value) for value in (0, 1)]
+    store.put_file("a", files[0])
+    found = []
+    for step in (12, 16, 20):
+        control = (peer.folder / "control").read_bytes()
+        words = [peer.program, "die", peer.folder, "a", files[1], str(step)]
+        assert subprocess.run(words, timeout=30).returncode == -signal.SIGKILL
+        after = (peer.folder / "control").read_bytes()
+        odd = after[protocol.HEADER["sequence"][0]] % 2
+        read = f"""
+import shmarrow as sa
+with sa.Store({str(peer.folder)!r}, create=False, trust=True) as store:
+    result = int(store.get("a")["n"][0].as_py()), store.names(), "b" in store
+"""
+        found.append((odd, lab.as_user(read)))
+        assert control != after == (peer.folder / "control").read_bytes()
+        peer.check()
+        store.put_file("a", files[0], overwrite=True)
+    assert found == [(1, (1, ["a"], False)), (1, (1, ["a"], False)), (0, (1, ["a"], False))]

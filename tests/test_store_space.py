@@ -17,7 +17,7 @@ from conftest import mounted
 from soak import Report, ended, forked, leftovers
 
 import shmarrow as sa
-from shmarrow.store import register
+
 
 SIZE = 8 * 1000
 """Bytes of the values of one object here; with its metadata it has less than 400 more."""

@@ -329,6 +329,46 @@ def test_ndarrays_come_back_with_their_dtype(store: sa.Store, name: str) -> None
         assert found.shape == value.shape
 
 
+# --- bytes, text and numbers -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "value",
+    [b"", b"\0abc", bytearray(b"abc"), "", "été", 0, -(2**63), 2**64 - 1, 0.1, -0.0, float("inf"), True, False],
+    ids=repr,
+)
+def test_single_values_come_back_as_they_are(store: sa.Store, value: Any) -> None:
+    for _ in range(2):
+        assert same([there_and_back(store, value)], [value])
+    assert store.info(store.names()[0]).kind == type(value).__name__
+
+
+def test_a_memoryview_is_a_view_of_the_store(store: sa.Store) -> None:
+    store.put("x", memoryview(b"abc" * 1000))
+    found = store.get("x")
+    assert isinstance(found, memoryview)
+    assert (found.readonly, found == b"abc" * 1000, store.info("x").pins) == (True, True, 1)
+    del found
+    store.put("y", b"abc" * 1000)
+    copy = store.get("y")
+    gc.collect()
+    assert (store.info("x").pins, store.info("y").pins, len(copy)) == (0, 0, 3000)
+
+
+def test_anything_with_an_arrow_stream_is_kept(store: sa.Store) -> None:
+    class Streamed:
+        def __init__(self, source: Any) -> None:
+            self.source = source
+
+        def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+            return self.source.__arrow_c_stream__(requested_schema)
+
+    rows = there_and_back(store, Streamed(pa.table({"a": [1, None]}).to_reader()))
+    assert (type(rows), rows.to_pydict()) == (sa.Table, {"a": [1, None]})
+    column = there_and_back(store, Streamed(pa.chunked_array([[1], [None]])))
+    assert (type(column), column.to_pylist()) == (sa.ChunkedArray, [1, None])
+
+
 # --- tensors of columns -----------------------------------------------------------------------------------------
 
 WITH_NULLS = {

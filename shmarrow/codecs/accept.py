@@ -41,11 +41,14 @@ def accepted(value: Any) -> Any:
     step = "" if foreign.has_data(value) else foreign.next_step(value)
     if step:
         raise InvalidType(f"a store takes data, found {name}{step}")
-    if is_column(value):
+    if is_column(value) and (name.endswith(("Array", "Series")) or not foreign.has_stream(value)):
         _check_index(value)
         return foreign.read("chunked_array", value) if name.endswith(".ChunkedArray") else array(value)
     if foreign.has_data(value):
-        return table(value)
+        try:
+            return table(value)
+        except InvalidType:  # it is a stream of a single column
+            return foreign.read("chunked_array", value)
     try:
         return as_tensor(value)
     except InvalidType as error:

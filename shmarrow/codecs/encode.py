@@ -11,6 +11,7 @@ Rules kept here:
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from copy import copy
 from itertools import chain
 from typing import Any, NamedTuple
 
@@ -20,7 +21,7 @@ from shmarrow.batch import RecordBatch
 from shmarrow.buffer import ALIGNMENT, PADDING, U1, padded
 from shmarrow.chunked import ChunkedArray
 from shmarrow.codecs.accept import accepted, check_mapping, check_ndarray, check_type
-from shmarrow.codecs.kinds import COLUMN, SCALARS, mark
+from shmarrow.codecs.kinds import COLUMN, KIND, SCALARS, mark, unmarked
 from shmarrow.errors import InvalidArgument, InvalidType
 from shmarrow.ipc.batch.encode import dictionaries_of
 from shmarrow.ipc.file.writer import RecordBatchFileWriter, encode_file
@@ -36,7 +37,7 @@ from shmarrow.sources.sinks import Sink
 from shmarrow.tables import Table
 from shmarrow.tensor import SparseTensor, Tensor
 from shmarrow.tensor.element import Element, as_storage
-from shmarrow.types import DataType, Field, Schema, uint8
+from shmarrow.types import DataType, Field, Metadata, Schema, as_metadata, uint8
 
 Piece = Any
 """Bytes, or a C-contiguous ndarray of uint8."""
@@ -139,7 +140,7 @@ def _batch(batch: RecordBatch, options: IpcWriteOptions, kind: str = "record_bat
 def _table(table: Table, options: IpcWriteOptions, kind: str = "table") -> Encoded:
     metadata = None if kind == "table" else mark(kind)
     as_file = _one_dictionary_each(table)
-    own = None if as_file else metadata  # a stream has no other place for it than its batches
+    own: Metadata | None = None if as_file else (metadata or {})  # a stream has no other place for it than its batches
 
     def write(sink: Sink) -> Iterator[None]:
         """Write the object, with a pause after each batch."""
@@ -149,7 +150,7 @@ def _table(table: Table, options: IpcWriteOptions, kind: str = "table") -> Encod
             writer = RecordBatchStreamWriter(sink, table.schema, options)
         with writer:
             for batch in table.batches:
-                writer.write_batch(batch, None if own is None else {**(batch.metadata or {}), **own})
+                writer.write_batch(batch, None if own is None else {**unmarked(batch.metadata), **own})
                 yield
         yield
 
@@ -160,11 +161,11 @@ def _table(table: Table, options: IpcWriteOptions, kind: str = "table") -> Encod
 
     if options.compression is not None:
         return Encoded(kind, None, parts())
-    sink = _Recorder()
+    sink, kept = _Recorder(), True
     for _ in write(sink):
-        if len(table.batches) > 1:
-            sink.parts.clear()
-    return Encoded(kind, sink.position, parts() if len(table.batches) > 1 else _groups(sink.take()))
+        if len(table.batches) > 1 and sink.position > _GROUP:  # what is as large is encoded again, batch by batch
+            sink.parts, kept = [], False
+    return Encoded(kind, sink.position, _groups(sink.take()) if kept else parts())
 
 
 def _one_dictionary_each(table: Table) -> bool:
@@ -222,6 +223,9 @@ _SCHEMAS = {type: _schema_of(type) for types in SCALARS.values() for type in typ
 
 
 def _tensor(tensor: Tensor | SparseTensor, options: IpcWriteOptions) -> Encoded:
+    if tensor.metadata and KIND in tensor.metadata:  # it was read as a tensor of what was put as something else
+        tensor = copy(tensor)
+        tensor.metadata = as_metadata(unmarked(tensor.metadata))
     return _message("tensor" if isinstance(tensor, Tensor) else "sparse_tensor", encode_tensor(tensor, options))
 
 

@@ -10,7 +10,7 @@ from shmarrow.ipc.tensor.bundle import Bundle
 from shmarrow.layout import Array
 from shmarrow.tables import Table
 from shmarrow.tensor import SparseTensor, Tensor
-from shmarrow.types import DataType, bool_, float64, int64, large_string, uint64
+from shmarrow.types import DataType, Metadata, bool_, float64, int64, large_string, uint64
 from shmarrow.types.base import FrozenMetadata
 
 if TYPE_CHECKING:
@@ -41,6 +41,11 @@ BYTES: dict[str, Any] = {"bytes": bytes, "bytearray": bytearray}
 def mark(kind: str) -> FrozenMetadata:
     """The metadata that mark a kind."""
     return _MARKS[kind]
+
+
+def unmarked(metadata: Metadata | None) -> dict[bytes, bytes]:
+    """Metadata without the mark of a kind."""
+    return {key: value for key, value in (metadata or {}).items() if key != KIND}
 
 
 _MARKED = ("record_batch", "array", "chunked_array", "ndarray", "memoryview", *BYTES, *SCALARS)

@@ -10,11 +10,14 @@ import numpy as np
 
 _SMALL = 1 << 16
 _GROUP = 1 << 20
+_FEW = 64
 
 
 def joined(pieces: Sequence[Any]) -> list[Any]:
     """The same bytes in fewer pieces: runs of small ones are put together, large ones are left as they are."""
     count = len(pieces)
+    if 0 < count <= _FEW and sum(map(len, pieces)) < _SMALL:
+        return [pieces[0] if count == 1 else b"".join(pieces)]
     sizes = np.fromiter(map(len, pieces), np.int64, count)
     # A run ends before a large piece, after it, and where it has come to the size of a group.
     large = sizes >= _SMALL

@@ -49,6 +49,7 @@ from shmarrow.store.slots import (
     Entry,
     Memory,
     bucket_of,
+    clock,
     read_slot,
     replay,
 )
@@ -62,7 +63,10 @@ _ADDING_SLOT_WORD = p.HEADER["adding_slot"][0] >> 3
 _REMOVING_WORD = p.HEADER["removing"][0] >> 3
 _SPILL = p.HEADER["spill_path"][0]
 _BOOT = p.HEADER["boot_id"][0]
+_EVENTS_WORD = p.HEADER["events"][0] >> 3
+_GENERATION_WORD = p.HEADER["generation"][0] >> 3
 _USED = p.USED >> 3
+_TRIES = 5
 _STUCK_SECONDS = 0.1
 _MOST_NEW_SLOTS = 8192
 _SNAPSHOT_ROWS, _AT_ONCE = 1 << 16, 1 << 12
@@ -192,26 +196,34 @@ class Catalog:
     def find(self, name: bytes) -> Entry | None:
         """The live object of a name, also one that has expired; None if there is none. Takes no lock."""
         memory = self.memory
-        stuck = 0.0
         while True:
             before = memory.words[SEQUENCE]
             if memory.words[_SLOT_WORD] > memory.slots:
                 memory = self.memory = self._map()
             found = self._walk(memory, name)
-            if found is not None:
+            if found is not None or (not before & 1 and memory.words[SEQUENCE] == before):
                 return found
-            if not before & 1 and memory.words[SEQUENCE] == before:
-                return None
             if before & 1:
-                now = time.monotonic()
-                stuck = stuck or now
-                if now - stuck > _STUCK_SECONDS:
-                    memory = self._repaired()
+                memory = self._settled()
+
+    def _settled(self) -> Memory:
+        """The whole control file, when no commit is going on; what a killed writer left is repaired."""
+        stuck = 0.0
+        while True:
+            memory = self.memory
+            if memory.words[_SLOT_WORD] > memory.slots:
+                memory = self.memory = self._map()
+            if not memory.words[SEQUENCE] & 1:
+                return memory
+            now = time.monotonic()
+            stuck = stuck or now
+            if now - stuck > _STUCK_SECONDS:
+                return self._repaired()
             time.sleep(0)
 
     def _walk(self, memory: Memory, name: bytes) -> Entry | None:
         data, ints = memory.bytes, memory.ints
-        buckets = memory.words[_BUCKET_WORD]
+        buckets = min(memory.words[_BUCKET_WORD], memory.slots)
         if not buckets:
             return None
         wanted = self.hash(name)
@@ -264,15 +276,41 @@ class Catalog:
         """The header's state, as it is now."""
         return list(p.STATE_STRUCT.unpack_from(self.memory.bytes, p.STATE_OFFSET))
 
-    def snapshot(self, *fields: str) -> Iterator[dict[str, Any]]:
-        """The live objects, in pieces of up to 65,536: arrays of their ``slot``, ``generation`` and the asked fields.
+    def snapshot(self, *fields: str, expired: bool = True) -> Iterator[dict[str, Any]]:
+        """The live objects, in pieces of up to 65,536: their ``slot``, ``generation`` and the asked fields.
 
-        Takes no lock: objects that come or go meanwhile may be in it or not.
+        Each is an array, ``name`` a list of str. Takes no lock: objects that come or go meanwhile may be in it or not,
+        but of those that are replaced or renamed meanwhile, one name is in it. Those whose time is over are left out
+        unless they are ``expired``.
         """
-        memory = self.memory
-        if memory.words[_SLOT_WORD] > memory.slots:
-            memory = self.memory = self._map()
-        last = np.uint64(self.state()[p.GENERATION])
+        memory = self._settled()
+        if "name" not in fields:
+            yield from self._pieces(memory, fields, expired)
+            return
+        for _ in range(_TRIES):
+            touched = _Touched(memory)
+            pieces = list(self._pieces(memory, fields, expired, touched))
+            found: list[Entry] = []
+            for _ in range(_TRIES):  # what was touched meanwhile is looked up, all at one moment
+                memory = self._settled()
+                latest = touched.look(memory)
+                found = [entry for entry in map(self.find, map(str.encode, touched.names)) if entry is not None]
+                if memory.words[_EVENTS_WORD] == latest:
+                    break
+            if not touched.lost:
+                break
+        for piece in pieces:
+            yield _kept(piece, [name not in touched.names for name in piece["name"]]) if touched.names else piece
+        for entry in found:
+            if expired or not entry.expired:
+                values = {**entry._asdict(), "used": self.used(entry.slot), "name": entry.name.decode()}
+                piece = {field: np.array([values[field]]) for field in ("slot", "generation", *fields)}
+                yield {**piece, "name": [values["name"]]}
+
+    def _pieces(
+        self, memory: Memory, fields: tuple[str, ...], expired: bool, touched: _Touched | None = None
+    ) -> Iterator[dict[str, Any]]:
+        last = np.uint64(memory.words[_GENERATION_WORD])
         count = min(memory.words[_BUCKET_WORD], memory.slots)
         if not count:
             return
@@ -283,14 +321,21 @@ class Catalog:
             for low in range(0, len(part), _AT_ONCE):  # each slot is read once, and stays in the cache for its fields
                 copied[low : low + _AT_ONCE] = part[low : low + _AT_ONCE, : p.HEAD_WORDS]
             heads = copied.view(p.HEAD_DTYPE)[:, 0]
-            rows = np.flatnonzero((heads["state"] == p.LIVE) & (heads["generation"] - np.uint64(1) < last))
-            found = {name: heads[name][rows] for name in ("generation", *fields) if name != "name"}
+            live = (heads["state"] == p.LIVE) & (heads["generation"] - np.uint64(1) < last)
+            if not expired:
+                live &= (heads["expires"] == 0) | (heads["expires"] > clock())
+            rows = np.flatnonzero(live)
+            found: dict[str, Any] = {name: heads[name][rows] for name in ("generation", *fields) if name != "name"}
             found["slot"] = rows + start
             if "name" in fields:
-                found["name"] = np.frombuffer(memory.bytes, p.SLOT_DTYPE, count, p.SLOTS)["name"][found["slot"]]
-                same = part[rows, 0] == found["generation"]  # or the slot has another name by now
-                if not same.all():
-                    found = {name: column[same] for name, column in found.items()}
+                names = np.frombuffer(memory.bytes, p.SLOT_DTYPE, count, p.SLOTS)["name"][found["slot"]].tolist()
+                same = part[rows, 0] == found["generation"]
+                if touched is not None:
+                    touched.look(memory)  # before the events that tell of it are overwritten by others
+                found["name"] = _decoded(names)
+                same &= np.array([name is not None for name in found["name"]], np.bool_)
+                if not same.all():  # the slot has another name by now, or none that can be one
+                    found = _kept(found, same)
             yield found
 
     def entry(self, slot: int) -> Entry | None:
@@ -457,6 +502,58 @@ class Catalog:
             transaction.put(start, header[start:end])
         transaction.commit()
         self._read_settings()
+
+
+class _Touched:
+    """The names in events from now on.
+
+    Attributes
+    ----------
+    names : set of str
+        Those that :meth:`look` found.
+    lost : bool
+        Whether there were more events in between than are kept.
+    """
+
+    def __init__(self, memory: Memory) -> None:
+        self.names: set[str] = set()
+        self.lost = False
+        self._last = memory.words[_EVENTS_WORD]
+
+    def look(self, memory: Memory) -> int:
+        """Note the names of events since the last time; the number of the last event."""
+        latest = memory.words[_EVENTS_WORD]
+        for number in range(max(self._last, latest - p.EVENT_COUNT) + 1, latest + 1):
+            at = p.EVENT_RING + number % p.EVENT_COUNT * p.EVENT_SIZE
+            found, _, _, length = p.EVENT_STRUCT.unpack_from(memory.bytes, at)
+            at += p.EVENT_STRUCT.size
+            self.names.add(bytes(memory.bytes[at : at + min(length, p.NAME_MAX)]).decode(errors="ignore"))
+            self.lost |= found != number
+        self.lost |= latest - self._last > p.EVENT_COUNT
+        self._last = latest
+        return int(latest)
+
+
+def _decoded(names: list[bytes]) -> list[str | None]:
+    """Names from the catalog, None for those that cannot be one."""
+    with suppress(UnicodeDecodeError):
+        found = b"\0".join(names).decode().split("\0")
+        if len(found) == len(names):
+            return list(found)
+    decoded = [name.decode(errors="ignore") for name in names]
+    return [
+        each if each.encode() == name and "\0" not in each else None for each, name in zip(decoded, names, strict=True)
+    ]
+
+
+def _kept(piece: dict[str, Any], keep: Any) -> dict[str, Any]:
+    """The rows of a snapshot's piece that are to be kept."""
+    return {
+        field: [each for each, kept in zip(column, keep, strict=True) if kept]
+        if isinstance(column, list)
+        else column[np.asarray(keep, np.bool_)]
+        for field, column in piece.items()
+    }
 
 
 class _Held:

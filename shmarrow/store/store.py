@@ -640,27 +640,24 @@ class Store:
 
     def _names(self, prefix: str = "") -> Iterator[str]:
         self._check_open()
-        prefix_bytes(prefix)
-        now = clock()
-        for part in self._catalog.snapshot("name", "expires"):
-            alive = part["name"][(part["expires"] == 0) | (part["expires"] > now)]
-            if len(alive):
-                names = b"\0".join(alive.tolist()).decode(errors="replace").split("\0")
-                yield from [name for name in names if name.startswith(prefix)] if prefix else names
+        _check_prefix(prefix)
+        for part in self._catalog.snapshot("name", expired=False):
+            names = part["name"]
+            yield from [name for name in names if name.startswith(prefix)] if prefix else names
 
     def scan(self, prefix: str = "") -> Iterator[Found]:
         """All objects with their sizes and times, in no order; nothing is opened, pinned or locked."""
         self._check_open()
-        fields = ("name", "size", "allocated", "published", "expires", "flags", "used")
-        coded = prefix_bytes(prefix)
+        _check_prefix(prefix)
+        fields = ("size", "allocated", "published", "flags", "used")
         pins = pin_counts(self._catalog)
-        for part in self._catalog.snapshot(*fields):
-            now, wall, boot = time.monotonic_ns(), time.time_ns(), clock()
-            columns = [part[field].tolist() for field in ("slot", "generation", *fields)]
-            for slot, generation, name, size, allocated, published, expires, flags, used in zip(*columns, strict=True):
-                if name.startswith(coded) and not 0 < expires <= boot:
+        for part in self._catalog.snapshot("name", *fields, expired=False):
+            now, wall = time.monotonic_ns(), time.time_ns()
+            columns = [part["name"], *(part[field].tolist() for field in ("slot", "generation", *fields))]
+            for name, slot, generation, size, allocated, published, flags, used in zip(*columns, strict=True):
+                if name.startswith(prefix):
                     yield Found(
-                        name.decode(errors="replace"),
+                        name,
                         size,
                         allocated,
                         generation,
@@ -677,13 +674,7 @@ class Store:
 
     def __len__(self) -> int:
         self._check_open()
-        now = clock()
-        return sum(
-            [
-                int(((part["expires"] == 0) | (part["expires"] > now)).sum())
-                for part in self._catalog.snapshot("expires")
-            ]
-        )
+        return sum([len(part["slot"]) for part in self._catalog.snapshot("expires", expired=False)])
 
     def info(self, name: str) -> ObjectInfo:
         """What is known of an object; this is no use of it, and pins nothing.
@@ -744,10 +735,10 @@ class Store:
             transaction.commit()
 
     def _delete_all(self, prefix: str) -> int:
-        coded = prefix_bytes(prefix)
+        _check_prefix(prefix)
         deleted = 0
         for part in self._catalog.snapshot("name"):
-            chosen = [row for row, name in enumerate(part["name"].tolist()) if name.startswith(coded)]
+            chosen = [row for row, name in enumerate(part["name"]) if name.startswith(prefix)]
             deleted += len(self._space.remove_all(part["slot"][chosen].tolist(), part["generation"][chosen].tolist()))
         return deleted
 
@@ -855,7 +846,8 @@ class Store:
     def watch(self, prefix: str = "") -> Watch:
         """What is published and deleted from now on, by any process; see :class:`Watch`."""
         self._check_open()
-        return Watch(self._catalog, prefix_bytes(prefix))
+        _check_prefix(prefix)
+        return Watch(self._catalog, prefix)
 
     def stats(self) -> Stats:
         """How much the store holds, how much room there is, and who has what attached."""
@@ -958,20 +950,9 @@ def name_bytes(name: object) -> bytes:
     return coded
 
 
-def prefix_bytes(prefix: object) -> bytes:
-    """How names begin, as the catalog has it.
-
-    Raises
-    ------
-    InvalidArgument, InvalidType
-        If it is no text.
-    """
+def _check_prefix(prefix: object) -> None:
     if not isinstance(prefix, str):
         raise InvalidType(f"prefix is a str, found {shown(prefix)}")
-    try:
-        return prefix.encode()
-    except UnicodeEncodeError as error:
-        raise InvalidArgument(f"{prefix!r} cannot be encoded as the beginning of a name: {error}") from None
 
 
 def _names(names: str | Iterable[str]) -> Iterable[str]:

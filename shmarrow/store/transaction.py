@@ -51,7 +51,11 @@ class Transaction:
 
     def _link(self, at: int) -> int:
         found = self._links.get(at)
-        return self.memory.ints[at >> 2] if found is None else found
+        if found is None:
+            found = self.memory.ints[at >> 2] if at >> 2 < len(self.memory.ints) else self.memory.slots + 1
+        if found > self.memory.slots:
+            raise InvalidData(f"the catalog of {self.catalog.directory.name!r} is damaged: a list leads to {found}")
+        return found
 
     def _head(self, name_hash: int) -> int:
         return p.SLOTS + bucket_of(name_hash, self.state[p.BUCKETS]) * p.SLOT_SIZE + p.HEAD
@@ -71,7 +75,7 @@ class Transaction:
             if found == slot + 1:
                 self._links[at] = self._link(next_of(slot))
                 return
-            if not 0 < found <= self.memory.slots:
+            if not found:
                 break
             at = next_of(found - 1)
         raise InvalidData(f"the catalog of {self.catalog.directory.name!r} is damaged: slot {slot} is not in its chain")
@@ -81,7 +85,7 @@ class Transaction:
         self.sweep(_SWEPT)
         state = self.state
         if free := state[p.FREE]:
-            state[p.FREE] = self._link(next_of(free - 1))
+            state[p.FREE] = self._link(next_of(free - 1))  # which checks that there is such a slot
             return free - 1
         slot = state[p.BUCKETS]
         if slot == self.memory.slots:
@@ -103,10 +107,8 @@ class Transaction:
         steps = 0
         while found := self._link(at):
             steps += 1
-            if found > self.memory.slots or steps > self.memory.slots:
-                raise InvalidData(
-                    f"the catalog of {self.catalog.directory.name!r} is damaged: a chain leads to {found}"
-                )
+            if steps > self.memory.slots:
+                raise InvalidData(f"the catalog of {self.catalog.directory.name!r} is damaged: a chain has no end")
             following = next_of(found - 1)
             if words[FIRST_SLOT + (found - 1) * SLOT_WORDS + 1] & mask == bucket:
                 self._links[at] = self._link(following)
@@ -126,7 +128,7 @@ class Transaction:
             previous = 0
         for _ in range(limit):
             here = self._link(next_of(previous - 1)) if previous else self.state[p.REMOVED]
-            if not 0 < here <= memory.slots:
+            if not here:
                 catalog.swept = 0
                 return True
             if catalog.pins.attached(here - 1):

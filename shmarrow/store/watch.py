@@ -25,7 +25,6 @@ from typing import NamedTuple, Self
 from shmarrow.errors import Closed
 from shmarrow.store import protocol as p
 from shmarrow.store.catalog import Catalog
-from shmarrow.store.slots import clock
 
 RECHECK = 0.1
 """Seconds after which a listener looks for itself."""
@@ -177,24 +176,22 @@ class Watch:
         there.
     """
 
-    def __init__(self, catalog: Catalog, prefix: bytes) -> None:
+    def __init__(self, catalog: Catalog, prefix: str) -> None:
         self._catalog = catalog
-        self._prefix = prefix
+        self._prefix = prefix.encode(errors="surrogatepass")
         self._closed = False
         self._pending: deque[Event] = deque()
         self._listener: Listener | None = None
         self._listen()
         self._last = catalog.state()[p.EVENTS]
         self._known = self._now()
-        self.names = sorted([name.decode(errors="replace") for name in self._known])
+        self.names = sorted([name.decode() for name in self._known])
 
     def _now(self) -> dict[bytes, int]:
         """The generations of all objects, by name."""
         found: dict[bytes, int] = {}
-        now = clock()
-        for part in self._catalog.snapshot("name", "expires"):
-            alive = (part["expires"] == 0) | (part["expires"] > now)
-            found.update(zip(part["name"][alive].tolist(), part["generation"][alive].tolist(), strict=True))
+        for part in self._catalog.snapshot("name", expired=False):
+            found.update(zip(map(str.encode, part["name"]), part["generation"].tolist(), strict=True))
         if self._prefix:
             found = {name: generation for name, generation in found.items() if name.startswith(self._prefix)}
         return found

@@ -93,6 +93,9 @@ def write_tensor(
 
 def write_payload(sink: Sink, payload: TensorPayload) -> None:
     """Write a message, each piece of its body as it comes."""
+    if isinstance(payload.pieces, list):
+        sink.write([payload.metadata, *payload.pieces])
+        return
     sink.write([payload.metadata])
     sink.write_each(payload.pieces, payload.body_length)
 
