@@ -228,8 +228,13 @@ def test_all_stores_in_shared_memory(shm_name: str) -> None:
         assert (one["objects"], one["bytes"], one["capacity"], one["room"]) == (1, 4096, 1 << 20, (1 << 20) - 4096)
         assert found[f"{shm_name}-other"]["objects"] == 0
         lab.run("import shmarrow as sa; sa.Store(where, owned=True).put('orphan', bytes(100))", where=shm_name)
+        leftover = Path("/dev/shm", f".shmarrow-{shm_name[4:]}")  # of a killed writer of shm:x
+        leftover.touch()
         found = json.loads(run("gc", "--json"))
         assert [each["objects"] for each in found if each["store"] == shm_name] == [["orphan"]]
+        assert found[-1]["store"] == "shm:"
+        assert found[-1]["leftovers"] >= 1
+        assert not leftover.exists()
 
 
 def test_watch(where: str) -> None:
