@@ -22,7 +22,7 @@ from shmarrow.store import protocol as p
 from shmarrow.store.catalog import Catalog
 from shmarrow.store.locks import try_lock, unlock
 from shmarrow.store.protocol import file_name
-from shmarrow.store.slots import Entry
+from shmarrow.store.slots import Entry, sum_of
 from shmarrow.store.space import Space, round_up
 from shmarrow.store.transaction import Transaction
 
@@ -67,7 +67,6 @@ class Publication:
         self._draft = -1
         self._reserved = 0
         self._file = 0
-        self.check_name()
 
     def check_name(self) -> Entry | None:
         """The object that will be replaced; an error if the name is taken, before anything is written."""
@@ -137,10 +136,11 @@ class Publication:
             except OSError as error:
                 if error.errno not in (errno.ENOSPC, errno.EDQUOT):
                     raise
-                self._space.make_free(size, self.name, error)
+                self._space.make_free(round_up(size) - os.fstat(fd).st_blocks * 512, self.name, error)
 
     def writer(self, size: int = 0) -> SegmentWriter:
-        """A writer for an object whose pieces come one by one, or that is filled in place."""
+        """A writer for an object whose pieces come one by one, or that is filled in place; its name is checked now."""
+        self.check_name()
         fd = self.open(size)
         directory = self._catalog.directory
         return SegmentWriter(
@@ -261,7 +261,7 @@ class Publication:
             unlock(catalog.commit_fd, p.DRAFT_LOCKS + slot)
             catalog.drafts.discard(slot)
             self._draft = -1
-        return os.path.join(catalog.directory.path, name)
+        return f"{catalog.directory.path}/{name}"
 
     def discard(self, writer: SegmentWriter | None = None) -> None:
         """Give back what was reserved; nothing happens after :meth:`publish`."""
@@ -285,10 +285,3 @@ def file_sum(fd: int, size: int) -> int:
         data = np.frombuffer(os.pread(fd, min(_PIECE, size - start), start), U1)
         total += sum_of(data)
     return total & (1 << 64) - 1
-
-
-def sum_of(data: Any) -> int:
-    """The sum of the 64-bit words of some bytes, which are padded with zeros."""
-    whole = len(data) & -8
-    tail = bytes(data[whole:])
-    return int(np.add.reduce(data[:whole].view("<u8"), dtype=np.uint64)) + int.from_bytes(tail, "little")
