@@ -292,6 +292,11 @@ class Catalog:
         """Whether the store was not destroyed."""
         return bool(self.memory.words[0] != p.DESTROYED and os.fstat(self.control_fd).st_nlink)
 
+    def check_exists(self) -> None:
+        """Raise an error if the store was destroyed."""
+        if not self.exists:
+            raise destroyed(self.directory.name)
+
     @property
     def evicts(self) -> bool:
         """Whether objects make room for others: the order of use matters then."""
