@@ -127,6 +127,7 @@ class Catalog:
         self.lock = CommitLock(self.commit_fd, directory.name)
         self.users = self.owner = 0
         self.hits = self.misses = 0
+        self._flushed = time.monotonic()
         self._stuck = -1, self.memory
         self.drafts: set[int] = set()
         self.checked: set[int] = set()
@@ -510,11 +511,18 @@ class Catalog:
         self.memory.words[_SLOT_WORD] = count + more
         self.memory = self._map()
 
-    def flush_counters(self) -> None:
-        """Add what this process counted to what the store has."""
-        if self.writable and (self.hits or self.misses):
-            with suppress(StorageError), self.locked():
-                Transaction(self).commit()
+    def flush_counters(self, pause: float = 0) -> None:
+        """Add what this process counted to what the store has, unless it did so in the last ``pause`` seconds.
+
+        Counting makes nobody wait: where another one has the lock, it is put off.
+        """
+        now = time.monotonic()
+        if self.writable and (self.hits or self.misses) and now - self._flushed >= pause:
+            with suppress(ShmarrowError, OSError):
+                if self.lock.free():
+                    self._flushed = now
+                    with self.locked():
+                        Transaction(self).commit()
 
     def destroy(self) -> None:
         """Remove all files of the store, and its directory."""
