@@ -173,7 +173,7 @@ def pin_table(catalog: Catalog) -> list[tuple[int, int, int]]:
     found = holders(catalog.pins_fd, 0, slots)
     status, listed = os.fstat(catalog.pins_fd), set()
     file = f"{os.major(status.st_dev):02x}:{os.minor(status.st_dev):02x}:{status.st_ino}"
-    with suppress(OSError), open("/proc/locks", encoding="ascii") as table:
+    with suppress(OSError), open("/proc/locks", encoding="utf-8") as table:
         for words in map(str.split, table):
             if words[-3] == file and words[1] == "POSIX" and (first := int(words[-2])) < slots:
                 end = slots if words[-1] == "EOF" else min(int(words[-1]) + 1, slots)

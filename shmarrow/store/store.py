@@ -672,7 +672,11 @@ class Store:
 
     def __len__(self) -> int:
         self._check_open()
-        return sum([len(part["slot"]) for part in self._catalog.snapshot("expires", expired=False)])
+        objects, now = self._catalog.state()[p.OBJECTS], clock()
+        over = [
+            int(((part["expires"] != 0) & (part["expires"] <= now)).sum()) for part in self._catalog.snapshot("expires")
+        ]
+        return max(objects - sum(over), 0)
 
     def info(self, name: str) -> ObjectInfo:
         """What is known of an object; this is no use of it, and pins nothing.
