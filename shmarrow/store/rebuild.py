@@ -54,7 +54,8 @@ def rebuild(catalog: Catalog) -> None:
     os.fdatasync(catalog.control_fd)
     for directory, files, spilled in ((catalog.directory, here, False), (spill, there, True)):
         for number in set(files or ()).difference(entry.file for entry in kept if entry.spilled == spilled):
-            directory.unlink(file_name(number))  # type: ignore[union-attr]
+            with suppress(OSError):
+                directory.unlink(file_name(number))  # type: ignore[union-attr]
     for area in p.JOURNALS:
         data[area : area + p.JOURNAL_HEAD.size] = bytes(p.JOURNAL_HEAD.size)
     boot = p.HEADER["boot_id"][0]
