@@ -15,9 +15,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from shmarrow.buffer import U1
-from shmarrow.errors import GenerationChanged, ObjectExists, StorageError
+from shmarrow.errors import GenerationChanged, ObjectExists, StorageError, storage_error
 from shmarrow.segment import SegmentWriter
 from shmarrow.segment.files import pwrite_all
+from shmarrow.segment.host import allows_memory
 from shmarrow.store import protocol as p
 from shmarrow.store.catalog import Catalog
 from shmarrow.store.locks import try_lock, unlock
@@ -30,6 +31,8 @@ DRAFT_SIZE = 1 << 20
 _UNNAMED: int = getattr(os, "O_TMPFILE", 0)
 _NO_UNNAMED = (errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL)
 _PIECE = 1 << 23
+_AROUND = 1 << 13
+"""Bytes of memory that a small file may take beyond those that are written."""
 
 
 class PutOptions(NamedTuple):
@@ -121,13 +124,18 @@ class Publication:
             if self._draft < 0:
                 self._make_draft(round_up(size))
             return directory.open(file_name(self._file), os.O_RDWR | os.O_CREAT | os.O_EXCL, mode)
-        except BaseException:
+        except BaseException as error:
+            self._catalog.check_exists()
             self.discard()
+            if isinstance(error, OSError) and not isinstance(error, StorageError):
+                raise storage_error(error, "put", self.name) from None
             raise
 
     def write(self, fd: int, pieces: list[Any]) -> None:
         """Write all of a small object; others are evicted for it where the file system is full."""
         size = sum(map(len, pieces))
+        if self._catalog.volatile and not allows_memory(size + _AROUND):
+            self._space.check_memory(size + _AROUND, self.name)
         while True:
             try:
                 if len(pieces) > 64 or size > 1 << 20 or os.pwritev(fd, pieces, 0) != size:
@@ -136,7 +144,7 @@ class Publication:
             except OSError as error:
                 if error.errno not in (errno.ENOSPC, errno.EDQUOT):
                     raise
-                self._space.make_free(size, self.name, error)
+                self._space.make_free(round_up(size) - os.fstat(fd).st_blocks * 512, self.name, error)
 
     def writer(self, size: int = 0) -> SegmentWriter:
         """A writer for an object whose pieces come one by one, or that is filled in place; its name is checked now."""
@@ -158,6 +166,9 @@ class Publication:
 
     def make_room(self, writer: SegmentWriter, size: int) -> None:
         """Reserve room for an object that is about to have ``size`` bytes."""
+        capacity = self._catalog.settings.capacity
+        if capacity is not None and size > capacity:
+            raise self._space.full(self.name, size, "that is more than the capacity")
         if size > DRAFT_SIZE and size > self._reserved:
             self._reserve(max(size, self._reserved + (self._reserved >> 3)) if self._reserved else size)
 
@@ -199,6 +210,8 @@ class Publication:
         status = os.fstat(fd)
         if settings.mode & 0o444 != status.st_mode & 0o777:
             os.fchmod(fd, settings.mode & 0o444)  # the umask of the process took bits away
+        if status.st_uid != catalog.directory.owner[0]:
+            catalog.directory.give(fd)
         flags = p.PROTECTED if options.protect else 0
         total = 0
         if settings.durable:

@@ -178,7 +178,7 @@ class Watch:
 
     def __init__(self, catalog: Catalog, prefix: str) -> None:
         self._catalog = catalog
-        self._prefix = prefix.encode()
+        self._prefix = prefix.encode(errors="surrogatepass")
         self._closed = False
         self._pending: deque[Event] = deque()
         self._listener: Listener | None = None
