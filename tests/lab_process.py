@@ -34,7 +34,7 @@ _PR_SET_PDEATHSIG = 1
 _BOOT_ID = "/proc/sys/kernel/random/boot_id"
 
 _STANDARD = (
-    "asyncio", "decimal", "fcntl", "io", "json", "math", "mmap", "multiprocessing", "pathlib",
+    "asyncio", "decimal", "encodings.ascii", "fcntl", "io", "json", "math", "mmap", "multiprocessing", "pathlib",
     "pickle", "queue", "random", "select", "shutil", "stat", "struct", "subprocess", "threading", "time", "uuid",
     "warnings", "zlib",
 )  # fmt: skip

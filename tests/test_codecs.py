@@ -5,6 +5,7 @@ Expected values are those that went in, and what pyarrow makes of the bytes.
 
 from __future__ import annotations
 
+import io
 import sys
 import threading
 import tracemalloc
@@ -21,6 +22,7 @@ import shmarrow as sa
 from shmarrow import segment
 from shmarrow.codecs import decode, describe, encode
 from shmarrow.ipc.file import known_forms
+from shmarrow.ipc.flatbuffers import builder
 from shmarrow.ipc.schema import encode as schema_encode
 from shmarrow.ipc.tensor import decode as tensor_decode
 
@@ -260,6 +262,33 @@ def test_what_is_remembered_is_bounded(save: Save) -> None:
     assert len(schema_encode._KNOWN) > 0 < len(known_forms._FORMS)
 
 
+def test_flatbuffers_are_built_once_for_all_sizes(monkeypatch: pytest.MonkeyPatch) -> None:
+    def values(rows: int) -> list[Any]:
+        columns = {"a": np.arange(rows), "b": np.arange(rows) / 2, "t": ["x"] * rows}
+        return [np.ones((rows, 2)), sa.record_batch(columns), b"x" * rows, "x" * rows, rows, sa.array(np.arange(rows))]
+
+    def write_all(batch: sa.RecordBatch) -> list[pa.Table]:
+        stream, file, tensor = io.BytesIO(), io.BytesIO(), io.BytesIO()
+        with sa.ipc.new_stream(stream, batch.schema) as writer:
+            writer.write(batch)
+        with sa.ipc.new_file(file, batch.schema) as writer:
+            writer.write(batch)
+        sa.ipc.write_tensor(sa.Tensor.from_numpy(np.ones(batch.num_rows)), tensor)
+        assert pa.ipc.read_tensor(pa.BufferReader(tensor.getvalue())).shape == (batch.num_rows,)
+        return [pa.ipc.open_stream(stream.getvalue()).read_all(), pa.ipc.open_file(file.getvalue()).read_all()]
+
+    def refuse(*_: Any) -> None:
+        raise AssertionError("a FlatBuffer is built again")
+
+    for value in values(3):
+        encode(value)
+    write_all(values(3)[1])
+    monkeypatch.setattr(builder._Builder, "__init__", refuse)
+    for value in values(1000):
+        encode(value)
+    assert [table.to_pydict() for table in write_all(values(7)[1])] == [values(7)[1].to_pydict()] * 2
+
+
 def test_schemas_that_are_equal_may_say_different_things(save: Save) -> None:
     """Metadata of fields and of children do not count when types are compared, and are written all the same."""
     for value in ("one", "two", "one"):
@@ -351,6 +380,40 @@ def test_a_damaged_file_is_an_error_also_where_others_like_it_are_known(save: Sa
         damaged[block + at : block + at + width] = value.to_bytes(width, "little", signed=True)
         with pytest.raises(sa.InvalidData):
             decode(save(Raw(damaged)))
+
+
+def test_what_is_remembered_changes_nothing(save: Save, tmp_path: Path) -> None:
+    """Each byte of an object is changed: the outcome is that of a process that has read nothing before."""
+    (tmp_path / "any").touch(0o600)
+    status = (tmp_path / "any").stat()
+
+    def outcome(data: np.ndarray[Any, Any]) -> str:
+        try:
+            back = decode(segment.Segment("changed", str(tmp_path / "any"), data, status))
+            if isinstance(back, (np.ndarray, sa.Tensor)):
+                return f"{type(back)} {back.dtype} {back.shape} {np.asarray(back).tolist()}"
+            assert isinstance(back, (sa.RecordBatch, sa.Table))
+            return f"{type(back)} {back.schema} {back.schema.metadata} {back.to_pydict()}"
+        except sa.ShmarrowError as error:
+            return str(type(error))
+
+    def forget() -> None:
+        for each in (known_forms._FORMS, known_forms._PLACES, known_forms._HEADERS, tensor_decode._HEADERS):
+            each.clear()  # type: ignore[attr-defined]
+        tensor_decode._FORMS = tensor_decode.KnownForms()
+
+    for value in (np.arange(6, dtype="u1").reshape(2, 3), sa.record_batch({"a": [1, 2], "s": ["x", None]})):
+        found = save(value)
+        whole = [decode(found) for _ in range(3)] and np.array(found.data)
+        changed = np.repeat(whole[None], 2 * len(whole), 0)
+        places = np.arange(len(whole))
+        changed[places, places] ^= 1
+        changed[len(whole) + places, places] ^= 0x80
+        known = [outcome(data) for data in changed]
+        for data, expected in zip(changed, known, strict=True):
+            forget()
+            assert outcome(data) == expected
+        assert len(set(known)) > 15
 
 
 # --- marks, and what is refused ---------------------------------------------------------------------------------

@@ -15,6 +15,7 @@ from __future__ import annotations
 import errno
 import mmap
 import os
+import struct
 import threading
 import time
 from collections import deque
@@ -25,7 +26,7 @@ from typing import Any
 
 import numpy as np
 
-from shmarrow.errors import InvalidData, StorageError, StoreFull, storage_error
+from shmarrow.errors import InvalidArgument, InvalidData, ShmarrowError, StorageError, StoreFull, storage_error
 from shmarrow.segment import SHM_DIRECTORY, Location
 from shmarrow.store import protocol as p
 from shmarrow.store.directory import (
@@ -34,6 +35,8 @@ from shmarrow.store.directory import (
     Wanted,
     check_settings,
     check_trust,
+    destroyed,
+    has_control,
     open_directory,
     pack_header,
     read_settings,
@@ -66,6 +69,8 @@ _BOOT = p.HEADER["boot_id"][0]
 _EVENTS_WORD = p.HEADER["events"][0] >> 3
 _GENERATION_WORD = p.HEADER["generation"][0] >> 3
 _USED = p.USED >> 3
+_NONSENSE = (struct.error, ArithmeticError, LookupError, ValueError)
+"""What following numbers that make no sense ends with, under the lock."""
 _TRIES = 5
 _HASH_FACTOR = p.HASH_FACTOR
 _SLOT_INTS = p.SLOT_SIZE >> 2
@@ -118,7 +123,10 @@ class Catalog:
         self.lock = CommitLock(self.commit_fd, directory.name)
         self.users = self.owner = 0
         self.hits = self.misses = 0
+        self._stuck = -1, self.memory
         self.drafts: set[int] = set()
+        self.checked: set[int] = set()
+        self.spilling: set[int] = set()
         self.victims: deque[Any] = deque()
         self.volatile = directory.path.startswith(SHM_DIRECTORY + "/")
         self.excluded: set[int] = set()
@@ -156,6 +164,7 @@ class Catalog:
         if len(header) < p.JOURNALS[0]:
             raise InvalidData(f"the control file of {where!r} has {len(header)} bytes, expected at least {p.SLOTS}")
         self.settings, self.store_id, self.modulus = read_settings(header, where)
+        self._settings_read = _settings_in(header)
 
     def _map(self) -> Memory:
         """Map as many slots as the header says that there are; after a reboot as many as the file has."""
@@ -186,6 +195,7 @@ class Catalog:
         """Called in a forked child."""
         self.owner = self.hits = self.misses = 0
         self.drafts.clear()
+        self.spilling.clear()
         self.excluded.clear()
         self.lock.after_fork()
         self.pins.after_fork()
@@ -216,11 +226,11 @@ class Catalog:
             memory = self.memory
             if memory.words[_SLOT_WORD] > memory.slots:
                 memory = self.memory = self._map()
-            if not memory.words[SEQUENCE] & 1:
+            if not (sequence := memory.words[SEQUENCE]) & 1:
                 return memory
             now = time.monotonic()
             stuck = stuck or now
-            if now - stuck > _STUCK_SECONDS:
+            if now - stuck > _STUCK_SECONDS or sequence == self._stuck[0]:
                 return self._repaired()
             time.sleep(0)
 
@@ -249,16 +259,23 @@ class Catalog:
         if self.writable:
             with self.locked():
                 return self.memory
+        sequence = self.memory.words[SEQUENCE]
+        if sequence == self._stuck[0]:
+            return self._stuck[1]
         size = p.SLOTS + self.memory.slots * p.SLOT_SIZE
         pages = mmap.mmap(self.control_fd, size, flags=mmap.MAP_PRIVATE, prot=mmap.PROT_READ | mmap.PROT_WRITE)
         data = memoryview(pages)
         memory = Memory(data, data.cast("Q"), data.cast("I"), self.memory.slots)
         replay(memory)
+        if sequence & 1:
+            self._stuck = sequence, memory
         return memory
 
     def alive(self, entry: Entry) -> bool:
         """Whether the slot still has that object."""
-        return bool(self.memory.words[FIRST_SLOT + entry.slot * SLOT_WORDS] == entry.generation)
+        found = self.memory.words[FIRST_SLOT + entry.slot * SLOT_WORDS] == entry.generation
+        # Who may only read finds what a killed writer left half done in private pages.
+        return bool(found) or (not self.writable and self.find(entry.name) == entry)
 
     def mark_used(self, entry: Entry) -> None:
         """Note that an object was used now; eviction begins with those used longest ago."""
@@ -272,12 +289,17 @@ class Catalog:
     @property
     def exists(self) -> bool:
         """Whether the store was not destroyed."""
-        return os.fstat(self.control_fd).st_nlink > 0
+        return bool(self.memory.words[0] != p.DESTROYED and os.fstat(self.control_fd).st_nlink)
+
+    def check_exists(self) -> None:
+        """Raise an error if the store was destroyed."""
+        if not self.exists:
+            raise destroyed(self.directory.name)
 
     @property
     def evicts(self) -> bool:
-        """Whether the order of use matters."""
-        return self.settings.eviction == "lru"
+        """Whether objects make room for others: the order of use matters then."""
+        return self.settings.eviction == "lru" or self.settings.spill is not None
 
     def state(self) -> list[int]:
         """The header's state, as it is now."""
@@ -353,15 +375,19 @@ class Catalog:
 
     def locked(self) -> AbstractContextManager[None]:
         """Hold the commit lock; what a killed process left is repaired first."""
+        self.check_writable()
+        return self._held
+
+    def check_writable(self) -> None:
+        """Refuse to change a store that this process may only read."""
         if not self.writable:
             raise StorageError(
                 errno.EACCES, f"cannot change the store {self.directory.name!r}: this process may only read it"
             )
-        return self._held
 
     def _repair(self) -> None:
-        if not os.fstat(self.control_fd).st_nlink:
-            raise StorageError(errno.ESTALE, f"the store {self.directory.name!r} was destroyed; open it again")
+        if self.memory.words[0] == p.DESTROYED:
+            raise destroyed(self.directory.name)
         memory = self.memory
         words = memory.words
         if not self._of_this_boot:
@@ -375,6 +401,8 @@ class Catalog:
             words = memory.words
         if replay(memory):  # its writer did not get to wake those who wait
             self.wake(words[p.STATE_OFFSET // 8 + p.EVENTS])
+        if _settings_in(memory.bytes) != self._settings_read:
+            self._read_settings()
         if adding := words[_ADDING_WORD]:
             slot = words[_ADDING_SLOT_WORD] - 1
             found = read_slot(memory.bytes, slot) if 0 <= slot < memory.slots else None
@@ -421,7 +449,13 @@ class Catalog:
 
     def spill_directory(self, make: bool = False) -> Directory | None:
         """Where objects are spilled to; None if it is not there, and not to be made."""
-        if self._spill is None:
+        if make and self.state()[p.SPILLED_BYTES] and not os.path.exists(self.spill_path):
+            raise StorageError(
+                errno.ENOENT,
+                f"cannot spill objects of the store {self.directory.name!r}: {self.spill_path!r} is not there, and "
+                "objects were spilled to it; mount it, or delete them",
+            )
+        if self._spill is None or self._spill.path != self.spill_path:
             self._spill = open_spill(self.directory, self.settings, self.store_id, make)
             if self._spill is not None:
                 self._fds.append(self._spill.fd)
@@ -460,19 +494,24 @@ class Catalog:
         """Remove all files of the store, and its directory."""
         directory = self.directory
         with self.locked():
-            directory.unlink(p.CONTROL)  # from here on nobody changes anything, and everybody can see why
-        files = [file_name(file) for part in self.snapshot("file") for file in part["file"].tolist()]
-        for file in [*files, p.PINS, p.COMMIT]:
+            memory = self.memory
+            count = memory.words[_BUCKET_WORD]
+            memory.words[_BUCKET_WORD] = 0
+            memory.words[0] = p.DESTROYED  # from here on nobody finds or changes anything
+        slots = np.frombuffer(memory.bytes, p.SLOT_DTYPE, min(count, memory.slots), p.SLOTS)
+        for file in slots["file"][(slots["state"] == p.LIVE) | (slots["state"] == p.DRAFT)].tolist():
+            self._unlink(file)
+        if self.settings.spill is not None:
+            with suppress(OSError):
+                os.rmdir(self.spill_path)
+        for file in (p.PINS, p.COMMIT, p.CONTROL):  # when the last one goes, somebody else may make a store here
             directory.unlink(file)
-        with suppress(OSError):
-            import shutil
-
-            if self.settings.spill is not None:
-                shutil.rmtree(self.spill_path)
         try:
-            os.rmdir(directory.path)
+            if os.path.samestat(os.lstat(directory.path), os.fstat(directory.fd)):
+                os.rmdir(directory.path)
         except OSError as error:
-            raise storage_error(error, "remove the directory of the store", directory.name) from None
+            if not has_control(directory):
+                raise storage_error(error, "remove the directory of the store", directory.name) from None
 
     def own_number(self, transaction: Transaction) -> int:
         """The number of this process as an owner of objects, for as long as it lives."""
@@ -498,12 +537,25 @@ class Catalog:
 
     def configure(self, settings: Settings) -> None:
         """Write other settings; called under the lock."""
+        if settings.spill != self.settings.spill:
+            if spilled := self.state()[p.SPILLED_BYTES]:
+                raise InvalidArgument(
+                    f"cannot change the spill directory of {self.directory.name!r}: {spilled} bytes of objects are in "
+                    f"{self.settings.spill!r}; delete them first"
+                )
+            found = open_spill(self.directory, settings, self.store_id, make=True)
+            os.close(found.fd) if found is not None else None
         header = pack_header(settings, self.store_id, self.modulus)
         transaction = Transaction(self)
         for start, end in ((SETTINGS, p.FIXED.size), (_SPILL, _SPILL + 1024)):
             transaction.put(start, header[start:end])
         transaction.commit()
         self._read_settings()
+
+
+def _settings_in(header: bytes | memoryview) -> bytes:
+    """The bytes of a header that are settings."""
+    return bytes(header[SETTINGS : p.FIXED.size]) + bytes(header[_SPILL : _SPILL + 1024])
 
 
 class _Touched:
@@ -587,6 +639,8 @@ class _Held:
             catalog.lock.__exit__(kind, error, trace)
             for fd in closing:
                 os.close(fd)
+        if isinstance(error, _NONSENSE) and not isinstance(error, ShmarrowError):
+            raise InvalidData(f"the catalog of {catalog.directory.name!r} is damaged: {error}") from error
 
 
 # --- the stores that this process has open --------------------------------------------------------------------------
@@ -603,8 +657,14 @@ def open_catalog(where: Location, want: Wanted, trust: bool, create: bool) -> Ca
         try:
             found = [each for each in _open if each.directory.key == directory.key and each.exists]
             catalog = found[0] if found else Catalog(directory)
-            check_trust(directory, catalog.settings)
-            catalog.reload(want)
+            try:
+                catalog.reload(want)
+                if want.spill is not None and catalog.writable:
+                    catalog.spill_directory(make=True)
+                check_trust(directory, catalog.settings.mode, catalog.control_fd)
+            except BaseException:
+                None if found else catalog.close()
+                raise
         except BaseException:
             os.close(directory.fd)
             raise

@@ -15,8 +15,8 @@ import errno
 import os
 import random
 import stat
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from functools import cache
 from typing import NamedTuple
 from uuid import UUID, uuid5
@@ -32,7 +32,7 @@ from shmarrow.errors import (
     storage_error,
 )
 from shmarrow.segment import SHM_DIRECTORY, SHM_SCHEME, Location, is_location
-from shmarrow.segment.files import open_unnamed, sync_directory
+from shmarrow.segment.files import sync_directory
 from shmarrow.segment.host import boot_id
 from shmarrow.segment.location import decoded
 from shmarrow.store import protocol
@@ -146,12 +146,21 @@ class Directory:
         self.owner = found.st_uid, found.st_gid
 
     def open(self, file: str, flags: int, bits: int = 0o600) -> int:
-        """Open a file of the directory; a link, or a file of a user who is not trusted, is an error."""
+        """Open a file of the directory; a link, a FIFO, or a file of a user who is not trusted, is an error."""
         fd = os.open(file, flags | _OPEN_FILE, bits, dir_fd=self.fd)
-        if self.trusted is not None and (owner := os.fstat(fd).st_uid) not in self.trusted:
+        found = os.fstat(fd)
+        if not stat.S_ISREG(found.st_mode):
             os.close(fd)
-            raise PermissionError(errno.EPERM, f"it belongs to user {owner}, who is not trusted here")
+            raise OSError(errno.EPERM, "it is not a regular file")
+        if self.trusted is not None and found.st_uid not in self.trusted:
+            os.close(fd)
+            raise OSError(errno.EPERM, f"it belongs to user {found.st_uid}, who is not trusted here")
         return fd
+
+    def give(self, fd: int) -> None:
+        """Give a new file to the owner of the directory, where root made it in another user's."""
+        if self.owner[0] and not os.geteuid():
+            os.fchown(fd, *self.owner)
 
     def unlink(self, file: str) -> None:
         """Remove a file, if it is there."""
@@ -219,7 +228,6 @@ def open_directory(where: Location, want: Wanted, trust: bool, create: bool) -> 
         If it cannot be made or read, is not to be trusted, or is neither a store nor empty.
     """
     name, path = locate(where)
-    made = False
     try:
         while True:
             try:
@@ -228,7 +236,9 @@ def open_directory(where: Location, want: Wanted, trust: bool, create: bool) -> 
             except FileNotFoundError:
                 if not create:
                     raise _no_store(name, path) from None
-                made = _make_directory(path) or made
+                os.makedirs(os.path.dirname(path), exist_ok=True)
+                with suppress(FileExistsError):
+                    os.mkdir(path, 0o700)
     except StorageError:
         raise
     except OSError as error:
@@ -237,14 +247,14 @@ def open_directory(where: Location, want: Wanted, trust: bool, create: bool) -> 
         raise storage_error(error, "open the store", name) from None
     try:
         directory = Directory(name, path, fd, None if trust else frozenset({os.geteuid(), 0}))
-        found = os.fstat(fd)
-        _check_trust(directory, found)
-        if not _has_control(directory):
+        check_trust(directory, 0o022)  # of who else may write to it, once it is known whom the store is for
+        if not has_control(directory):
             if not create:
                 raise _no_store(name, path)
-            _create(directory, want, found)
-            if made and want.durable:
-                sync_directory(os.path.dirname(path))
+            check_trust(directory, 0o020 | (want.mode or 0))
+            if want.durable:
+                sync_parents(path)
+            _create(directory, want)
         return directory
     except BaseException as error:
         os.close(fd)
@@ -253,14 +263,14 @@ def open_directory(where: Location, want: Wanted, trust: bool, create: bool) -> 
         raise
 
 
-def _make_directory(path: str) -> bool:
-    """Make the directory; False if somebody else just did."""
-    os.makedirs(os.path.dirname(path), exist_ok=True)
+def sync_parents(path: str) -> None:
+    """Make the name of a directory survive a crash of the machine, and those of all that it is in."""
     try:
-        os.mkdir(path, 0o700)
-    except FileExistsError:
-        return False
-    return True
+        while path != "/":
+            path = os.path.dirname(path)
+            sync_directory(path)
+    except PermissionError:  # who may not open one of them may still have everything synced
+        os.sync()
 
 
 def directory_bits(mode: int) -> int:
@@ -268,32 +278,24 @@ def directory_bits(mode: int) -> int:
     return mode | (mode & 0o444) >> 2 | (stat.S_ISGID if mode & 0o060 else 0)
 
 
-def _check_trust(directory: Directory, found: os.stat_result) -> None:
-    trusted = directory.trusted
-    if trusted is None:
-        return
-    if found.st_uid not in trusted:
-        raise _distrust(directory, f"user {found.st_uid} owns it, and this process runs as user {os.geteuid()}")
-    if found.st_mode & 0o002:
-        raise _distrust(directory, f"its mode is {stat.S_IMODE(found.st_mode):04o}, so anyone may write to it")
-
-
-def check_trust(directory: Directory, settings: Settings) -> None:
-    """Refuse a directory that more may write to than the store is for; a group that may is trusted with its objects.
+def check_trust(directory: Directory, mode: int, control_fd: int = -1) -> None:
+    """Refuse a directory that more users may write to than a store of this mode is for.
 
     Raises
     ------
     StorageError
-        If it is not to be trusted.
+        If it, or its control file, is not to be trusted.
     """
     if directory.trusted is None:
         return
-    if settings.mode & 0o020:
-        directory.trusted = None
-        return
-    bits = os.fstat(directory.fd).st_mode
-    if bits & 0o020:
-        raise _distrust(directory, f"its mode is {stat.S_IMODE(bits):04o}, so its group may write to it")
+    found = os.fstat(directory.fd)
+    if found.st_uid not in directory.trusted:
+        raise _distrust(directory, f"user {found.st_uid} owns it, and this process runs as user {os.geteuid()}")
+    if others := found.st_mode & 0o022 & ~mode:
+        who = "anyone" if others & 0o002 else "its group"
+        raise _distrust(directory, f"its mode is {stat.S_IMODE(found.st_mode):04o}, so {who} may write to it")
+    if control_fd >= 0 and (owner := os.fstat(control_fd).st_uid) not in directory.trusted:
+        raise _distrust(directory, f"its control file belongs to user {owner}")
 
 
 def _distrust(directory: Directory, reason: str) -> StorageError:
@@ -306,7 +308,34 @@ def _distrust(directory: Directory, reason: str) -> StorageError:
 
 def _no_store(name: str, path: str) -> ObjectNotFound:
     return ObjectNotFound(
-        errno.ENOENT, f"there is no store at {name!r}: expected the directory {path!r} with a control file"
+        errno.ENOENT,
+        f"there is no store at {name!r}: expected the directory {path!r} with a control file{first_design(path)}",
+    )
+
+
+def first_design(path: str, name: str = "") -> str:
+    """Words for an error, where shared memory has objects that the first design kept for a store of this path."""
+    folder, short = os.path.split(path)
+    if folder != SHM_DIRECTORY or "/" in name:
+        return ""
+    if name:
+        found = [f"{path}.{name}"] if os.path.lexists(f"{path}.{name}") else []
+    else:
+        found = [f"{folder}/{file}" for file in os.listdir(folder) if file.startswith(f"{short}.")]
+    if not found:
+        return ""
+    return (
+        f"; {found[0]!r} is an object of shmarrow's first design, of which this version reads none: it is an Arrow "
+        "file, which put_file puts into a store"
+    )
+
+
+def destroyed(name: str) -> StorageError:
+    """The error for a store that was, or is being, removed."""
+    return StorageError(
+        errno.ESTALE,
+        f"the store {name!r} was destroyed; open it again; if that says the same, whoever destroyed it was "
+        "killed before all files were removed: remove the directory",
     )
 
 
@@ -322,7 +351,8 @@ def _no_directory(name: str, path: str) -> StorageError:
     )
 
 
-def _has_control(directory: Directory) -> bool:
+def has_control(directory: Directory) -> bool:
+    """Whether there is a store."""
     try:
         os.stat(CONTROL, dir_fd=directory.fd, follow_symlinks=False)
     except FileNotFoundError:
@@ -333,7 +363,7 @@ def _has_control(directory: Directory) -> bool:
 # --- creating ---------------------------------------------------------------------------------------------------
 
 
-def _create(directory: Directory, want: Wanted, found: os.stat_result) -> None:
+def _create(directory: Directory, want: Wanted) -> None:
     """Make an empty directory a store, unless somebody else just did."""
     _check_empty(directory)
     if want.durable and directory.path.startswith(SHM_DIRECTORY + "/"):
@@ -342,24 +372,22 @@ def _create(directory: Directory, want: Wanted, found: os.stat_result) -> None:
             "durable; use a directory on a disk"
         )
     mode = 0o600 if want.mode is None else want.mode
-    if found.st_uid == os.geteuid():
-        os.fchmod(directory.fd, directory_bits(mode))
     eviction = want.eviction or ("none" if want.capacity is None else "lru")
     settings = Settings(want.capacity, mode, eviction, bool(want.durable), want.spill)
-    for file, file_bits in ((PINS, mode), (COMMIT, _writers_only(mode))):
-        fd = os.open(file, os.O_RDWR | os.O_CREAT | _OPEN_FILE, 0o600, dir_fd=directory.fd)
-        try:
-            os.fchmod(fd, file_bits)
-            if file == PINS and os.fstat(fd).st_size != 8:
-                os.pwrite(fd, bytes(8), 0)
-        finally:
-            os.close(fd)
-    with _new_file(directory, CONTROL) as fd:
-        size = SLOTS + FIRST_SLOTS * SLOT_SIZE
-        os.posix_fallocate(fd, 0, size)
-        os.pwrite(fd, pack_header(settings), 0)
-        os.fchmod(fd, mode)
-        os.fsync(fd) if settings.durable else None
+    _set_modes(directory, mode)
+    bits = stat.S_IMODE(os.fstat(directory.fd).st_mode)
+    if missing := directory_bits(mode) & ~bits:
+        raise StorageError(
+            errno.EPERM,
+            f"cannot make {directory.name!r} a store of mode {mode:04o}: that takes a directory of mode "
+            f"{bits | missing:04o}, found {bits:04o}, and this process may not change it; let its owner do that",
+        )
+    _new_file(directory, PINS, mode, bytes(8), 8)
+    _new_file(directory, COMMIT, _writers_only(mode), b"", 0)
+    size = SLOTS + FIRST_SLOTS * SLOT_SIZE
+    if not _new_file(directory, CONTROL, mode, pack_header(settings), size):
+        with suppress(OSError):  # somebody else was faster, perhaps with another mode
+            _set_modes(directory, os.stat(CONTROL, dir_fd=directory.fd).st_mode & 0o777)
     if settings.durable:
         directory.sync()
 
@@ -369,45 +397,73 @@ def _writers_only(mode: int) -> int:
     return 0o600 | (0o060 if mode & 0o020 else 0) | (0o006 if mode & 0o002 else 0)
 
 
-@contextmanager
-def _new_file(directory: Directory, file: str) -> Iterator[int]:
-    """A file that gets its name at the end of the block, unless another one has it by then."""
-    fd = open_unnamed(
-        directory.path
-        if os.path.samestat(os.stat(directory.path), os.fstat(directory.fd))
-        else f"/proc/self/fd/{directory.fd}"
-    )
+def _set_modes(directory: Directory, mode: int) -> None:
+    """Set the permissions of what the store is going to have, or was given by a creator that was killed."""
+    for file, bits in ((".", directory_bits(mode)), (PINS, mode), (COMMIT, _writers_only(mode))):
+        with suppress(FileNotFoundError):
+            found = os.stat(file, dir_fd=directory.fd, follow_symlinks=False)
+            if found.st_uid == os.geteuid() and stat.S_IMODE(found.st_mode) != bits and not stat.S_ISLNK(found.st_mode):
+                os.chmod(file, bits, dir_fd=directory.fd)
+
+
+def _new_file(directory: Directory, file: str, mode: int, data: bytes, size: int) -> bool:
+    """Make a file that has its name, mode and bytes at once; False if there is one of this name by then."""
     temp = None
-    if fd is None:
+    try:
+        fd = os.open(".", os.O_TMPFILE | os.O_RDWR | os.O_CLOEXEC, 0o600, dir_fd=directory.fd)
+    except (AttributeError, OSError) as error:  # there are no files without names
+        if isinstance(error, OSError) and error.errno not in (errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL):
+            raise
         temp = f"{file}.{os.urandom(8).hex()}"
         fd = os.open(temp, os.O_RDWR | os.O_CREAT | os.O_EXCL | _OPEN_FILE, 0o600, dir_fd=directory.fd)
     try:
-        yield fd
-        with suppress(FileExistsError):
-            if temp is None:
-                os.link(f"/proc/self/fd/{fd}", file, src_dir_fd=fd, dst_dir_fd=directory.fd, follow_symlinks=True)
-            else:
-                os.link(temp, file, src_dir_fd=directory.fd, dst_dir_fd=directory.fd)
+        directory.give(fd)
+        if size:
+            os.posix_fallocate(fd, 0, size)
+        os.pwrite(fd, data, 0)
+        os.fchmod(fd, mode)
+        if data:
+            os.fsync(fd)  # a control file without its header would be no store for anybody
+        if temp is None:
+            os.link(f"/proc/self/fd/{fd}", file, src_dir_fd=fd, dst_dir_fd=directory.fd, follow_symlinks=True)
+        else:
+            os.link(temp, file, src_dir_fd=directory.fd, dst_dir_fd=directory.fd)
+    except FileExistsError:
+        return False
     finally:
         os.close(fd)
         if temp is not None:
             directory.unlink(temp)
+    return True
 
 
 def _check_empty(directory: Directory) -> None:
     found = sorted(set(os.listdir(directory.fd)) - {PINS, COMMIT})  # which a killed creator leaves
-    if ".shmarrow" in found:
+    if not found:
+        return
+    if ".shmarrow" in found or _is_arrow(directory, found[0]):
         raise StorageError(
             errno.ENOTEMPTY,
-            f"{directory.name!r} is a store of shmarrow's first design, which this version does not read; its objects "
-            "are Arrow files: put them into a new store with put_file, and remove it",
+            f"cannot make {directory.name!r} a store: it has {len(found)} files, such as {found[0]!r}, which look like "
+            "a store of shmarrow's first design, of which this version reads none; its objects are Arrow files: put "
+            "them into a new store with put_file, and remove them",
         )
-    if found:
-        raise StorageError(
-            errno.ENOTEMPTY,
-            f"cannot make {directory.name!r} a store: expected a store or an empty directory, found {len(found)} other "
-            f"files, such as {found[0]!r}; a store would remove what it keeps, so give it a directory of its own",
-        )
+    raise StorageError(
+        errno.ENOTEMPTY,
+        f"cannot make {directory.name!r} a store: expected a store or an empty directory, found {len(found)} other "
+        f"files, such as {found[0]!r}; a store has a directory of its own",
+    )
+
+
+def _is_arrow(directory: Directory, file: str) -> bool:
+    try:
+        fd = directory.open(file, os.O_RDONLY)
+    except OSError:
+        return False
+    try:
+        return os.read(fd, 6) == b"ARROW1"
+    finally:
+        os.close(fd)
 
 
 def pack_header(settings: Settings, store_id: bytes | None = None, modulus: int | None = None) -> bytes:
@@ -459,6 +515,8 @@ def read_settings(header: bytes, where: str) -> tuple[Settings, bytes, int]:
     magic, version, slot_size, offset, store_id, _, modulus, capacity, eviction, mode, durable, length = (
         FIXED.unpack_from(header)
     )
+    if int.from_bytes(magic, "little") == protocol.DESTROYED:
+        raise destroyed(where)
     if magic != MAGIC:
         raise InvalidData(f"the control file of {where!r}: expected the magic {MAGIC!r}, found {magic!r}")
     if version != VERSION:

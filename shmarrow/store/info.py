@@ -42,7 +42,7 @@ class ObjectInfo(NamedTuple):
     expires_in : float or None
         Seconds until it expires; None where it does not.
     owner : int or None
-        The process that owns it; None where none does, or it has ended.
+        The process that owns it; None where none does, it has ended, or this process may not write to the store.
     orphaned : bool
         Whether its owner has ended.
     protected : bool
@@ -206,7 +206,7 @@ def object_info(catalog: Catalog, entry: Entry, description: Description) -> Obj
         pins=pin_counts(catalog)[entry.slot] if catalog.pins.pinned(entry.slot) else 0,
         expires_in=(entry.expires - clock()) / 1e9 if entry.expires else None,
         owner=owner,
-        orphaned=bool(entry.owner) and owner is None,
+        orphaned=bool(entry.owner) and owner is None and catalog.writable,
         protected=bool(entry.flags & p.PROTECTED),
         spilled=entry.spilled,
         description=description,

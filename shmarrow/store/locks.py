@@ -209,11 +209,11 @@ class Pins:
         """Whether any process was forked from one that had a slot attached, and has its memory still."""
         return slot in self._inherited or holder(self._fd, INHERITED_LOCKS + slot) is not None
 
-    def own(self) -> list[int]:
-        """The slots that this process has pinned."""
+    def own(self, inherited: bool = False) -> list[int]:
+        """The slots that this process has pinned; or inherited, too."""
         self._settle()
         with self._mutex:
-            return [slot for slot, count in self._held.items() if count > 0]
+            return [slot for slot, count in self._held.items() if count > 0] + (list(self._inherited) * inherited)
 
     def __bool__(self) -> bool:
         self._settle()

@@ -14,6 +14,8 @@ CONTROL, PINS, COMMIT = "control", "pins", "commit"
 """The files of a store beside its objects."""
 
 MAGIC = b"shmarrow"
+DESTROYED = int.from_bytes(b"destroyd", "little")
+"""The first word of a control file whose store is being removed, in the place of the magic."""
 VERSION = 1
 
 # --- the control file -------------------------------------------------------------------------------------------

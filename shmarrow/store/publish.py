@@ -15,14 +15,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from shmarrow.buffer import U1
-from shmarrow.errors import GenerationChanged, ObjectExists, StorageError
+from shmarrow.errors import GenerationChanged, ObjectExists, StorageError, storage_error
 from shmarrow.segment import SegmentWriter
 from shmarrow.segment.files import pwrite_all
 from shmarrow.store import protocol as p
 from shmarrow.store.catalog import Catalog
 from shmarrow.store.locks import try_lock, unlock
 from shmarrow.store.protocol import file_name
-from shmarrow.store.slots import Entry
+from shmarrow.store.slots import Entry, sum_of
 from shmarrow.store.space import Space, round_up
 from shmarrow.store.transaction import Transaction
 
@@ -121,8 +121,11 @@ class Publication:
             if self._draft < 0:
                 self._make_draft(round_up(size))
             return directory.open(file_name(self._file), os.O_RDWR | os.O_CREAT | os.O_EXCL, mode)
-        except BaseException:
+        except BaseException as error:
+            self._catalog.check_exists()
             self.discard()
+            if isinstance(error, OSError) and not isinstance(error, StorageError):
+                raise storage_error(error, "put", self.name) from None
             raise
 
     def write(self, fd: int, pieces: list[Any]) -> None:
@@ -136,7 +139,7 @@ class Publication:
             except OSError as error:
                 if error.errno not in (errno.ENOSPC, errno.EDQUOT):
                     raise
-                self._space.make_free(size, self.name, error)
+                self._space.make_free(round_up(size) - os.fstat(fd).st_blocks * 512, self.name, error)
 
     def writer(self, size: int = 0) -> SegmentWriter:
         """A writer for an object whose pieces come one by one, or that is filled in place; its name is checked now."""
@@ -158,6 +161,9 @@ class Publication:
 
     def make_room(self, writer: SegmentWriter, size: int) -> None:
         """Reserve room for an object that is about to have ``size`` bytes."""
+        capacity = self._catalog.settings.capacity
+        if capacity is not None and size > capacity:
+            raise self._space.full(self.name, size, "that is more than the capacity")
         if size > DRAFT_SIZE and size > self._reserved:
             self._reserve(max(size, self._reserved + (self._reserved >> 3)) if self._reserved else size)
 
@@ -285,10 +291,3 @@ def file_sum(fd: int, size: int) -> int:
         data = np.frombuffer(os.pread(fd, min(_PIECE, size - start), start), U1)
         total += sum_of(data)
     return total & (1 << 64) - 1
-
-
-def sum_of(data: Any) -> int:
-    """The sum of the 64-bit words of some bytes, which are padded with zeros."""
-    whole = len(data) & -8
-    tail = bytes(data[whole:])
-    return int(np.add.reduce(data[:whole].view("<u8"), dtype=np.uint64)) + int.from_bytes(tail, "little")

@@ -9,7 +9,9 @@ from __future__ import annotations
 import struct
 import time
 import zlib
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+import numpy as np
 
 from shmarrow.store import protocol as p
 
@@ -49,11 +51,6 @@ class Entry(NamedTuple):
     def expired(self) -> bool:
         """Whether its time is over."""
         return self.expires != 0 and self.expires <= clock()
-
-    @property
-    def unchecked(self) -> bool:
-        """Whether its bytes have to be compared with its sum first, as they may be from before a power cut."""
-        return self.flags & (p.SUMMED | p.UNCHECKED) == p.SUMMED | p.UNCHECKED
 
     @property
     def spilled(self) -> bool:
@@ -141,3 +138,10 @@ def apply_journal(memory: Memory, area: int) -> None:
         if offset >= SETTINGS and offset + size <= len(data) and at + size <= length:
             data[offset : offset + size] = payload[at : at + size]
         at += size + -size % 8
+
+
+def sum_of(data: Any) -> int:
+    """The sum of the 64-bit words of some bytes, padded with zeros, modulo 2**64; ``data`` is an ndarray of uint8."""
+    whole = len(data) & -8
+    words = int(np.add.reduce(data[:whole].view("<u8"), dtype=np.uint64))
+    return words + int.from_bytes(bytes(data[whole:]), "little") & (1 << 64) - 1

@@ -13,26 +13,28 @@ from __future__ import annotations
 
 import errno
 import os
+import time
 from collections import deque
-from contextlib import suppress
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from shmarrow.errors import StoreFull, storage_error
+from shmarrow.errors import InvalidData, StorageError, StoreFull, storage_error
 from shmarrow.segment.host import memory_left
 from shmarrow.store import protocol as p
 from shmarrow.store.catalog import Catalog
-from shmarrow.store.locks import holder, holders
+from shmarrow.store.directory import Directory
+from shmarrow.store.locks import holder, holders, try_lock, unlock
 from shmarrow.store.protocol import file_name
 from shmarrow.store.slots import Entry, clock
+from shmarrow.store.spill import copy_file, name_file
 from shmarrow.store.transaction import Transaction
 
 BATCH = 128
 """Objects that are removed in one hold of the commit lock, which takes some 30 µs for each."""
 _CANDIDATES = 4096
 _SWEPT = 16
-_TRIES = 5
+_PAUSE, _WHILE, _PATIENCE = 0.0005, 0.005, 5.0
 _BLOCK = 4096
 
 
@@ -156,16 +158,22 @@ class Space:
         StoreFull
             If there is too little that may go.
         """
-        capacity = self._catalog.settings.capacity
+        catalog = self._catalog
+        capacity = catalog.settings.capacity
         if capacity is not None and nbytes > capacity:
             raise self.full(name, nbytes, "that is more than the capacity")
-        for _ in range(_TRIES):
-            if self.has_room(nbytes):
-                return
+        deadline = time.monotonic() + _PATIENCE
+        while not self.has_room(nbytes):
             self._reclaim()
-            self.release(self._short(nbytes), name)
-        if not self.has_room(nbytes):
-            raise self.full(name, nbytes, "others put objects as fast as room is made")
+            commits = catalog.state()[p.JOURNAL]
+            try:
+                self.release(self._short(nbytes), name)
+            except StoreFull:  # what others are about to put or to evict may be evicted, or have gone, in a moment
+                time.sleep(_WHILE)
+                if catalog.state()[p.JOURNAL] == commits or time.monotonic() > deadline:
+                    raise
+            if time.monotonic() > deadline and not self.has_room(nbytes):
+                raise self.full(name, nbytes, "others put objects as fast as room is made")
 
     def release(self, short: int, name: str = "", anything: bool = False) -> list[str]:
         """Evict or spill objects of ``short`` bytes or more, those used longest ago; their names.
@@ -185,10 +193,10 @@ class Space:
             If there is not that much that may go; nothing is removed then.
         """
         catalog = self._catalog
-        remove = self._remove if catalog.settings.spill is None else None
+        spills = catalog.settings.spill is not None
         coded = name.encode()
         # What is left of the last candidates still goes first, as nothing else has been used less recently since.
-        victims = deque[Candidate]() if anything and catalog.settings.eviction != "lru" else catalog.victims
+        victims = deque[Candidate]() if anything and not catalog.evicts else catalog.victims
         gone: list[str] = []
         while short > 0:
             left = short
@@ -205,14 +213,16 @@ class Space:
                 victims.clear()
                 victims.extend(candidates)
             with catalog.locked():
-                chosen = self._choose(victims, short if remove is not None else 1, coded)
-                if remove is not None:
-                    for entry in chosen:
-                        remove(entry)
+                chosen = self._choose(victims, 1 if spills else short, coded)
+                for entry in chosen if not spills else ():
+                    self._remove(entry)
+            if spills:  # one after the other, as the lock is not held while one is copied
+                chosen = [entry for entry in chosen if self._spill(entry)]
+                if not chosen:
+                    time.sleep(_PAUSE)
             for entry in chosen:
-                if remove is not None or self._spill(entry):
-                    gone.append(entry.name.decode())
-                    short -= entry.allocated
+                gone.append(entry.name.decode())
+                short -= entry.allocated
         return gone
 
     def candidates(self, short: int, anything: bool = False) -> list[Candidate]:
@@ -220,8 +230,8 @@ class Space:
 
         No more than have ``short`` bytes, but some thousands of them.
         """
-        pinned = self.pinned_slots()
-        lru = anything or self._catalog.settings.eviction == "lru"
+        pinned = self.pinned_slots(inherited=self._catalog.settings.spill is not None)
+        lru = anything or self._catalog.evicts
         parts = []
         for part in self._catalog.snapshot("used", "allocated", "expires", "flags", "owner"):
             over = self._over(part)
@@ -249,12 +259,13 @@ class Space:
         dead = [each for each in np.unique(owners).tolist() if each and self._catalog.owner_of(each) is None]
         return ((part["expires"] != 0) & (part["expires"] <= clock())) | np.isin(owners, dead)
 
-    def pinned_slots(self) -> np.ndarray[tuple[int], np.dtype[np.uint64]]:
-        """The slots that any process has attached."""
+    def pinned_slots(self, inherited: bool = False) -> np.ndarray[tuple[int], np.dtype[np.uint64]]:
+        """The slots that any process has attached; or inherited, too, from one that had."""
         catalog = self._catalog
-        found = catalog.pins.own()
-        for _, first, length in holders(catalog.pins_fd, 0, 1 << 32):
-            found += range(first, min(first + length, catalog.memory.slots))
+        found = catalog.pins.own(inherited)
+        for start in (0, p.INHERITED_LOCKS) if inherited else (0,):
+            for _, first, length in holders(catalog.pins_fd, start, 1 << 32):
+                found += range(first - start, min(first - start + length, catalog.memory.slots))
         return np.unique(np.array(found, np.uint64))
 
     # --- the file system ---
@@ -272,7 +283,7 @@ class Space:
         short = nbytes - self.free()
         if short <= 0:
             return
-        if self._catalog.settings.eviction == "lru":
+        if self._catalog.evicts:
             self.release(short, name)
             if self.free() >= nbytes:
                 return
@@ -290,9 +301,9 @@ class Space:
 
     def make_free(self, nbytes: int, name: str, error: OSError) -> None:
         """Evict because the file system has no room."""
-        if self._catalog.settings.eviction != "lru":
+        if not self._catalog.evicts:
             raise self.full(name, nbytes, error.strerror or "the file system is full")
-        self.release(max(nbytes, 1), name)
+        self.release(max(nbytes - self.free(), 1), name)
 
     def full(self, name: str, nbytes: int, reason: str) -> StoreFull:
         """The error where there is no room, with the numbers."""
@@ -320,47 +331,78 @@ class Space:
     # --- spilling ---
 
     def _spill(self, entry: Entry) -> bool:
-        """Move an object to the spill directory; False if it changed or was attached meanwhile."""
+        """Move an object to the spill directory; one that cannot be found or read any more is removed.
+
+        False if it was attached or changed meanwhile, or somebody else is about to move it.
+        """
         catalog = self._catalog
-        path = catalog.spill_path
-        try:
-            os.makedirs(path, mode=0o700, exist_ok=True)
-            source = os.open(file_name(entry.file), os.O_RDONLY | os.O_CLOEXEC, dir_fd=catalog.directory.fd)
-        except FileNotFoundError:
+        lock = p.SPILL_LOCKS + entry.slot
+        if entry.slot in catalog.spilling or not try_lock(catalog.commit_fd, lock, True):
             return False
-        except OSError as error:
-            raise storage_error(error, "spill objects to", path) from None
-        temp = os.path.join(path, f"spilling-{os.getpid()}-{entry.file:x}")
+        catalog.spilling.add(entry.slot)
+        copy = -1
         try:
-            target = os.open(temp, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, catalog.settings.mode & 0o444)
-            try:
-                done = 0
-                while done < entry.size:
-                    done += os.sendfile(target, source, done, entry.size - done)
-                if catalog.settings.durable:
-                    os.fsync(target)
-                allocated = os.fstat(target).st_blocks * 512
-            finally:
-                os.close(target)
+            directory = catalog.spill_directory(make=True)
+            if directory is not None and not self._is_over(entry):
+                copy = self._copy(entry, directory)
             with catalog.locked():
                 found = catalog.entry(entry.slot)
-                if found is None or found.generation != entry.generation or not catalog.exclude(entry.slot):
+                if found is None or (found.generation, found.file) != (entry.generation, entry.file):
+                    return False
+                if found.flags & p.PROTECTED or not catalog.exclude(entry.slot) or catalog.pins.inherited(entry.slot):
                     return False
                 transaction = Transaction(catalog)
+                if copy < 0 or directory is None:
+                    transaction.remove(found, evicted=True)
+                    transaction.commit()
+                    return True
                 transaction.state[p.FILE] += 1
                 file = transaction.state[p.FILE]
                 catalog.begin_adding(entry.slot, file)
-                os.rename(temp, os.path.join(path, file_name(file)))
-                transaction.spill(found, file, allocated)
+                try:
+                    name_file(copy, directory, file_name(file), catalog.settings.durable)
+                except BaseException:
+                    catalog.end_adding()
+                    raise
+                transaction.spill(found, file, os.fstat(copy).st_blocks * 512)
                 transaction.commit()
                 catalog.end_adding()
             return True
         except OSError as error:
-            raise storage_error(error, "spill objects to", path) from None
+            if isinstance(error, StorageError):
+                raise
+            raise storage_error(error, "spill objects to", catalog.spill_path) from None
+        finally:
+            if copy >= 0:
+                os.close(copy)
+            catalog.spilling.discard(entry.slot)
+            unlock(catalog.commit_fd, lock)
+
+    def _copy(self, entry: Entry, directory: Directory) -> int:
+        """A copy of an object in the spill directory, without a name; -1 if the object is to be removed instead."""
+        catalog = self._catalog
+        try:
+            source = catalog.directory.open(file_name(entry.file), os.O_RDONLY)
+        except FileNotFoundError:
+            return -1
+        try:
+            return copy_file(source, directory, entry.size, catalog.settings)
+        except InvalidData:
+            return -1
+        except OSError as error:
+            if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+                raise
+            if catalog.settings.eviction == "lru":
+                return -1
+            raise self.full(
+                "", entry.allocated, f"the spill directory {directory.path!r} is full, {directory.free()} bytes free"
+            ) from None
         finally:
             os.close(source)
-            with suppress(OSError):
-                os.unlink(temp)
+
+    def _is_over(self, entry: Entry) -> bool:
+        """Whether an object has expired, or has an owner that is gone."""
+        return entry.expired or (entry.owner != 0 and self._catalog.owner_of(entry.owner) is None)
 
     # --- collecting ---
 

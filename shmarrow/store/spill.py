@@ -11,9 +11,8 @@ import os
 import stat
 from contextlib import suppress
 
-from shmarrow.errors import StorageError, Unsupported, storage_error
-from shmarrow.segment.files import sync_directory
-from shmarrow.store.directory import Directory, Settings, directory_bits
+from shmarrow.errors import InvalidArgument, InvalidData, StorageError, Unsupported, storage_error
+from shmarrow.store.directory import Directory, Settings, directory_bits, sync_parents
 
 _OPEN_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _UNNAMED: int = getattr(os, "O_TMPFILE", 0)
@@ -31,6 +30,10 @@ def open_spill(store: Directory, settings: Settings, store_id: bytes, make: bool
     if settings.spill is None:
         return None
     path = os.path.join(settings.spill, store_id.hex())
+    if make and os.path.commonpath([path, store.path]) == store.path:
+        raise InvalidArgument(
+            f"the spill directory {settings.spill!r} is in the store {store.name!r} itself; give it one on another disk"
+        )
     try:
         try:
             fd = os.open(path, _OPEN_DIRECTORY)
@@ -40,12 +43,10 @@ def open_spill(store: Directory, settings: Settings, store_id: bytes, make: bool
             fd = _make(path, store, settings)
     except OSError as error:
         raise storage_error(error, "open the spill directory", path) from None
-    found, bits = os.fstat(fd), directory_bits(settings.mode)
-    trusted = store.trusted
+    found, bits, trusted = os.fstat(fd), directory_bits(settings.mode), store.trusted
     if trusted is not None:
-        trusted |= {store.owner[0]}
-        wrong = found.st_mode & 0o022 & ~bits
-        if wrong or found.st_uid not in trusted:
+        shared = settings.mode & 0o020 and found.st_gid == store.owner[1]
+        if found.st_mode & 0o022 & ~bits or (found.st_uid not in trusted and not shared):
             os.close(fd)
             raise StorageError(
                 errno.EPERM,
@@ -69,8 +70,7 @@ def _make(path: str, store: Directory, settings: Settings) -> int:
             os.fchown(fd, uid if found.st_uid == 0 else -1, gid)
         os.fchmod(fd, directory_bits(settings.mode))
     if settings.durable:
-        for folder in (os.path.dirname(path), os.path.dirname(os.path.dirname(path))):
-            sync_directory(folder)
+        sync_parents(path)
     return fd
 
 
@@ -92,7 +92,7 @@ def copy_file(source: int, target: Directory, size: int, settings: Settings) -> 
         while done < size:
             copied = os.sendfile(fd, source, done, size - done)
             if not copied:
-                raise OSError(errno.EIO, f"its file has {done} bytes, expected {size}")
+                raise InvalidData(f"a file has {done} bytes, expected {size}")
             done += copied
         os.fchmod(fd, settings.mode & 0o444)
         if settings.durable:
@@ -101,3 +101,10 @@ def copy_file(source: int, target: Directory, size: int, settings: Settings) -> 
         os.close(fd)
         raise
     return fd
+
+
+def name_file(fd: int, target: Directory, file: str, durable: bool) -> None:
+    """Give a copy its name."""
+    os.link(f"/proc/self/fd/{fd}", file, src_dir_fd=fd, dst_dir_fd=target.fd, follow_symlinks=True)
+    if durable:
+        target.sync()

@@ -41,7 +41,7 @@ from shmarrow.sources import open_sink
 from shmarrow.store import protocol as p
 from shmarrow.store.attach import Pin, StoredSegment, attach_entry
 from shmarrow.store.catalog import close_catalog, open_catalog
-from shmarrow.store.directory import Settings, locate, wanted
+from shmarrow.store.directory import Settings, first_design, locate, wanted
 from shmarrow.store.info import Found, ObjectInfo, Stats, object_info, pin_counts, statistics
 from shmarrow.store.locks import try_lock, unlock
 from shmarrow.store.publish import DRAFT_SIZE, Publication, PutOptions
@@ -393,6 +393,7 @@ class Store:
         if_generation: int | None = None,
     ) -> tuple[Publication, str]:
         self._check_open()
+        self._catalog.check_writable()
         if name is None:
             name = os.urandom(12).hex()
         if if_generation is not None and (not isinstance(if_generation, int) or if_generation < 0):
@@ -435,6 +436,7 @@ class Store:
         with suppress(ObjectNotFound):
             return self.get(name)
         catalog = self._catalog
+        catalog.check_writable()
         lock = p.NAME_LOCKS + catalog.hash(encoded)
         mutex = _computing.setdefault((catalog.directory.key, lock), threading.Lock())
         with Waiting(self._listeners, timeout) as waiting:
@@ -918,7 +920,8 @@ class Store:
         which = f"object {names[0]!r}" if len(names) == 1 else f"objects {', '.join(map(repr, names))}"
         return ObjectNotFound(
             errno.ENOENT,
-            f"no {which}{waited} in the store {self.name!r}: never published, or removed, evicted or expired",
+            f"no {which}{waited} in the store {self.name!r}: never published, or removed, evicted or expired"
+            + first_design(self._path, names[0]),
         )
 
 

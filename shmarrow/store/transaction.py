@@ -235,12 +235,15 @@ class Transaction:
 
     def spill(self, entry: Entry, file: int, allocated: int) -> None:
         """An object lies in the spill directory from now on, in another file; the one here is unlinked."""
+        flags = entry.flags | p.SPILLED
+        if not self.catalog.settings.durable:
+            flags &= ~p.SYNCED  # the copy is not
         state = self.state
         state[p.BYTES] -= min(entry.allocated, state[p.BYTES])
         state[p.SPILLED_BYTES] += allocated
         state[p.SPILLS] += 1
         state[p.REMOVING] = entry.file
-        self.update(entry._replace(file=file, flags=entry.flags | p.SPILLED, allocated=allocated))
+        self.update(entry._replace(file=file, flags=flags, allocated=allocated))
 
     def update(self, entry: Entry) -> None:
         """Other numbers for a live object: its flags, or when it expires."""
