@@ -27,7 +27,8 @@ from typing import Any
 import numpy as np
 
 from shmarrow.errors import InvalidArgument, InvalidData, ShmarrowError, StorageError, StoreFull, storage_error
-from shmarrow.segment import SHM_DIRECTORY, Location
+from shmarrow.segment import Location
+from shmarrow.segment.host import in_memory
 from shmarrow.store import protocol as p
 from shmarrow.store.directory import (
     Directory,
@@ -72,6 +73,8 @@ _USED = p.USED >> 3
 _NONSENSE = (struct.error, ArithmeticError, LookupError, ValueError)
 """What following numbers that make no sense ends with, under the lock."""
 _TRIES = 5
+_SPARSE, _SPARSE_FREE = 1024, 1 << 26
+"""A control file may have so many times the bytes that it takes, on a file system that compresses, and these."""
 _HASH_FACTOR = p.HASH_FACTOR
 _SLOT_INTS = p.SLOT_SIZE >> 2
 _FIRST_HEAD, _FIRST_NEXT = (p.SLOTS + p.HEAD) >> 2, (p.SLOTS + p.NEXT) >> 2
@@ -108,6 +111,7 @@ class Catalog:
     def __init__(self, directory: Directory) -> None:
         self.directory = directory
         self._fds: list[int] = []
+        self.volatile = in_memory(directory.fd)
         try:
             self.control_fd, self.writable = self._open(p.CONTROL, None)
             self._read_settings()
@@ -123,26 +127,33 @@ class Catalog:
         self.lock = CommitLock(self.commit_fd, directory.name)
         self.users = self.owner = 0
         self.hits = self.misses = 0
+        self._flushed = time.monotonic()
         self._stuck = -1, self.memory
         self.drafts: set[int] = set()
         self.checked: set[int] = set()
         self.spilling: set[int] = set()
         self.victims: deque[Any] = deque()
-        self.volatile = directory.path.startswith(SHM_DIRECTORY + "/")
         self.excluded: set[int] = set()
         self.closing: list[int] = []
         self.swept = 0
         self._held = _Held(self)
         if not self._of_this_boot:
-            if not self.writable:
+            try:
+                self._begin_boot()
+            except BaseException:
                 self.close()
-                raise StorageError(
-                    errno.EACCES,
-                    f"cannot open the store {directory.name!r}: it has not been opened since the machine was started, "
-                    "and this process may only read it; open it once in a process that may write",
-                )
-            with self.locked():
-                pass
+                raise
+
+    def _begin_boot(self) -> None:
+        """Have the catalog rebuilt, as nobody did since the machine was started."""
+        if not self.writable:
+            raise StorageError(
+                errno.EACCES,
+                f"cannot open the store {self.directory.name!r}: it has not been opened since the machine was started, "
+                "and this process may only read it; open it once in a process that may write",
+            )
+        with self.locked():
+            pass
 
     def _open(self, file: str, writable: bool | None) -> tuple[int, bool]:
         """Open one of the store's own files; to write, if that may be."""
@@ -169,7 +180,8 @@ class Catalog:
     def _map(self) -> Memory:
         """Map as many slots as the header says that there are; after a reboot as many as the file has."""
         where = self.directory.name
-        found = os.fstat(self.control_fd).st_size
+        status = os.fstat(self.control_fd)
+        found = status.st_size
         count = (
             int.from_bytes(os.pread(self.control_fd, 8, _SLOT_WORD << 3), "little")
             if self._of_this_boot
@@ -180,9 +192,24 @@ class Catalog:
             raise InvalidData(
                 f"the control file of {where!r} is damaged: {count} slots take {size} bytes, it has {found}"
             )
+        if status.st_blocks * 512 < size:
+            self._fill(status.st_blocks * 512, size)
         prot = mmap.PROT_READ | (mmap.PROT_WRITE if self.writable else 0)
         data = memoryview(mmap.mmap(self.control_fd, size, prot=prot))
         return Memory(data, data.cast("Q"), data.cast("I"), count)
+
+    def _fill(self, have: int, size: int) -> None:
+        """Fill the holes of a control file that was copied: touching one in a full file system ends the process."""
+        where = self.directory.name
+        if size > have * _SPARSE + _SPARSE_FREE or (self.volatile and not self.writable):
+            raise InvalidData(
+                f"the control file of {where!r} has holes: {have} of {size} bytes are there; copy it without making "
+                "holes (cp --sparse=never)"
+            )
+        try:
+            os.posix_fallocate(self.control_fd, 0, size) if self.writable else None
+        except OSError as error:
+            raise storage_error(error, "fill the holes in the control file of", where) from None
 
     def close(self) -> None:
         """Close its descriptors, which drops all locks of this process on the store."""
@@ -487,11 +514,18 @@ class Catalog:
         self.memory.words[_SLOT_WORD] = count + more
         self.memory = self._map()
 
-    def flush_counters(self) -> None:
-        """Add what this process counted to what the store has."""
-        if self.writable and (self.hits or self.misses):
-            with suppress(StorageError), self.locked():
-                Transaction(self).commit()
+    def flush_counters(self, pause: float = 0) -> None:
+        """Add what this process counted to what the store has, unless it did so in the last ``pause`` seconds.
+
+        Counting makes nobody wait: where another one has the lock, it is put off.
+        """
+        now = time.monotonic()
+        if self.writable and (self.hits or self.misses) and now - self._flushed >= pause:
+            with suppress(ShmarrowError, OSError):
+                if self.lock.free():
+                    self._flushed = now
+                    with self.locked():
+                        Transaction(self).commit()
 
     def destroy(self) -> None:
         """Remove all files of the store, and its directory."""
@@ -625,8 +659,8 @@ class _Held:
         catalog.lock.__enter__()
         try:
             catalog._repair()
-        except BaseException:
-            self.__exit__(None, None, None)
+        except BaseException as error:
+            self.__exit__(type(error), error, None)
             raise
 
     def __exit__(

@@ -530,6 +530,8 @@ def read_settings(header: bytes, where: str) -> tuple[Settings, bytes, int]:
         spill = header[start : start + length].decode() or None
     except UnicodeDecodeError:
         raise InvalidData(f"the control file of {where!r} is damaged: the spill path is not UTF-8") from None
+    if spill and (spill[0] != "/" or "\0" in spill):
+        raise InvalidData(f"the control file of {where!r} is damaged: {spill!r} is no path of a spill directory")
     return Settings(capacity or None, mode & 0o777, EVICTIONS[eviction], bool(durable), spill), store_id, modulus
 
 

@@ -18,6 +18,7 @@ from shmarrow.buffer import U1
 from shmarrow.errors import GenerationChanged, ObjectExists, StorageError, storage_error
 from shmarrow.segment import SegmentWriter
 from shmarrow.segment.files import pwrite_all
+from shmarrow.segment.host import allows_memory
 from shmarrow.store import protocol as p
 from shmarrow.store.catalog import Catalog
 from shmarrow.store.locks import try_lock, unlock
@@ -30,6 +31,8 @@ DRAFT_SIZE = 1 << 20
 _UNNAMED: int = getattr(os, "O_TMPFILE", 0)
 _NO_UNNAMED = (errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL)
 _PIECE = 1 << 23
+_AROUND = 1 << 13
+"""Bytes of memory that a small file may take beyond those that are written."""
 
 
 class PutOptions(NamedTuple):
@@ -131,6 +134,8 @@ class Publication:
     def write(self, fd: int, pieces: list[Any]) -> None:
         """Write all of a small object; others are evicted for it where the file system is full."""
         size = sum(map(len, pieces))
+        if self._catalog.volatile and not allows_memory(size + _AROUND):
+            self._space.check_memory(size + _AROUND, self.name)
         while True:
             try:
                 if len(pieces) > 64 or size > 1 << 20 or os.pwritev(fd, pieces, 0) != size:
@@ -205,6 +210,8 @@ class Publication:
         status = os.fstat(fd)
         if settings.mode & 0o444 != status.st_mode & 0o777:
             os.fchmod(fd, settings.mode & 0o444)  # the umask of the process took bits away
+        if status.st_uid != catalog.directory.owner[0]:
+            catalog.directory.give(fd)
         flags = p.PROTECTED if options.protect else 0
         total = 0
         if settings.durable:

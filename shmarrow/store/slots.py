@@ -20,6 +20,7 @@ SEQUENCE = p.HEADER["sequence"][0] >> 3
 FIRST_SLOT = p.SLOTS >> 3
 SLOT_WORDS = p.SLOT_SIZE >> 3
 SETTINGS = p.HEADER["capacity"][0]
+_LARGEST = (1 << 64) - 1
 _CRC = struct.Struct("<I")
 _CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
@@ -104,6 +105,11 @@ def read_slot(data: memoryview, slot: int, name: bytes | None = None) -> Entry |
         raw[p.CRC_OFFSET : p.CRC_OFFSET + 4], "little"
     ):
         return None
+    if name is None:
+        try:
+            found.decode()
+        except UnicodeDecodeError:
+            return None
     return Entry._make((slot, *fields[:12], found))
 
 
@@ -115,7 +121,7 @@ def replay(memory: Memory) -> bool:
     if words[area >> 3] == number:
         apply_journal(memory, area)
     if words[SEQUENCE] & 1:
-        words[SEQUENCE] += 1
+        words[SEQUENCE] = words[SEQUENCE] + 1 & _LARGEST
     return bool(words[_JOURNAL] == number)
 
 
@@ -130,7 +136,7 @@ def apply_journal(memory: Memory, area: int) -> None:
     if zlib.crc32(payload, zlib.crc32(written.to_bytes(8, "little"))) != checksum:
         return
     if not words[SEQUENCE] & 1:
-        words[SEQUENCE] += 1
+        words[SEQUENCE] = words[SEQUENCE] + 1 & _LARGEST
     at = 0
     while at + p.PIECE.size <= length:
         offset, size, _ = p.PIECE.unpack_from(payload, at)

@@ -35,6 +35,7 @@ BATCH = 64
 _CANDIDATES = 4096
 _SWEPT = 16
 _PAUSE, _WHILE, _PATIENCE = 0.0005, 0.005, 5.0
+_TRIES = 5
 _BLOCK = 4096
 
 
@@ -271,22 +272,20 @@ class Space:
     # --- the file system ---
 
     def check_memory(self, nbytes: int, name: str) -> None:
-        """Make sure that a large object fits the file system, and the memory of this process's control group.
+        """Make sure that there is room in the file system, and in the memory of this process's control groups.
 
         Raises
         ------
         StoreFull
             If it does not, and too little may be evicted.
         """
-        if nbytes <= 0:
-            return
-        short = nbytes - self.free()
-        if short <= 0:
-            return
-        if self._catalog.evicts:
-            self.release(short, name)
-            if self.free() >= nbytes:
+        for _ in range(_TRIES):
+            short = nbytes - self.free() if nbytes > 0 else 0
+            if short <= 0:
                 return
+            if not self._catalog.evicts:
+                break
+            self.release(short, name)
         raise self.full(name, nbytes, "there is not that much free")
 
     def free(self) -> int:
@@ -310,17 +309,18 @@ class Space:
         catalog = self._catalog
         state, capacity = catalog.state(), catalog.settings.capacity
         have = f"capacity {capacity}, " if capacity is not None else ""
-        advice = (
-            "delete or drop objects, or raise the capacity"
-            if capacity is not None and self.free() >= nbytes
-            else f"delete or drop objects, or make the file system of {catalog.directory.path} larger"
-        )
+        if capacity is not None and self.free() >= nbytes:
+            advice = "raise the capacity"
+        elif self.free() < catalog.directory.free():
+            advice = "raise the memory limit of the control group that this process is in"
+        else:
+            advice = f"make the file system of {catalog.directory.path} larger"
         return StoreFull(
             errno.ENOSPC,
             f"no room for {nbytes} bytes of {name or 'objects to come'!r} in the store {catalog.directory.name!r}: "
             f"{reason} ({have}{state[p.BYTES]} bytes of objects, {self.pinned_bytes()} of them attached, "
             f"{state[p.REMOVED_BYTES]} of removed objects that are still attached, {state[p.DRAFT_BYTES]} of drafts, "
-            f"{self.free()} free); {advice}",
+            f"{self.free()} free); delete or drop objects, or {advice}",
         )
 
     def pinned_bytes(self) -> int:
