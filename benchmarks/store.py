@@ -250,17 +250,18 @@ def locks(page: Bench, stores: Stores) -> None:
         return
     turn, tens = iter(range(1 << 30)), iter(range(1, 10))
     large = np.ones(1 << 23)
+    names, last = numbered(200), numbered(count)[-200:]
     thousand = [f"many/{number}" for number in range(1000)]
 
     def many(operation: Callable[[str], object]) -> Callable[[], None]:
-        return lambda: [operation(name) for name in numbered(200)] and None
+        return lambda: [operation(name) for name in names] and None
 
     operations: dict[str, Callable[[], object]] = {
         "put": lambda: [store.put(f"new-{next(turn)}", SMALL) for _ in range(200)],
         "put, replacing": many(lambda name: store.put(name, SMALL, overwrite=True)),
         "put_many": lambda: store.put_many(dict.fromkeys(thousand, SMALL), overwrite=True),
         "get": many(store.get),
-        "rename": many(lambda name: store.rename(name, name, overwrite=True)),
+        "rename": many(lambda name: (store.rename(name, "renamed"), store.rename("renamed", name))),
         "expire_after": many(lambda name: store.expire_after(name, 3600)),
         "evict(1)": lambda: [store.evict(1) for _ in range(20)],
         "evict of 1,000 objects": lambda: store.evict(1000 * BLOCK),
@@ -270,18 +271,14 @@ def locks(page: Bench, stores: Stores) -> None:
         "names": store.names,
         "scan": lambda: sum(1 for _ in store.scan()),
         "collect": store.collect,
-        "delete": lambda: [store.delete(name) for name in numbered(count)[-200:]] and refill(200),
+        "delete": lambda: ([store.delete(name) for name in last], side.fill(last, SMALL)),
         "delete(prefix=) of 1,000": lambda: (
             store.put_many(dict.fromkeys(thousand, SMALL), overwrite=True),
             store.delete(prefix="many/"),
         ),
         "delete(prefix=) of 10,000": lambda: store.delete(prefix=f"object-00{next(tens)}"),
-        "put of 64 MiB": lambda: store.put("large", large, overwrite=True),
-        "delete of 64 MiB": lambda: store.delete("large") if "large" in store else store.put("large", large),
+        "put and delete of 64 MiB": lambda: (store.put("large", large), store.delete("large")),
     }
-
-    def refill(missing: int) -> None:
-        side.fill(numbered(count)[-missing:], SMALL)
 
     longest: dict[str, float] = {}
     for name, operation in operations.items():
