@@ -98,12 +98,19 @@ def _slot_field(data: bytearray, chance: random.Random) -> None:
 
 def _link(data: bytearray, chance: random.Random) -> None:
     for _ in range(chance.choice((1, 2, 10, 60))):  # cycles, and chains that meet
-        _put(data, _slot(data, chance) + chance.choice((p.HEAD, p.NEXT)), "I", chance.choice((chance.randrange(66), *_EXTREMES)))
+        _put(
+            data,
+            _slot(data, chance) + chance.choice((p.HEAD, p.NEXT)),
+            "I",
+            chance.choice((chance.randrange(66), *_EXTREMES)),
+        )
 
 
 def _name(data: bytearray, chance: random.Random) -> None:
     at = _slot(data, chance)
-    name = chance.choice([b"\xff\xfe", b"a\0b", b"", b"x" * 255, b"../../etc/passwd", b"\xed\xa0\x80", b"name/4", b"\n\x1b[2J"])
+    name = chance.choice(
+        [b"\xff\xfe", b"a\0b", b"", b"x" * 255, b"../../etc/passwd", b"\xed\xa0\x80", b"name/4", b"\n\x1b[2J"]
+    )
     data[at + p.NAME : at + p.SLOT_SIZE] = name.ljust(256, b"\0")
     _put(data, at + 88, "I", len(name))
     _seal(data, at)
@@ -183,7 +190,9 @@ def exercise(data: bytes, reader: bool) -> str:
     try:
         for name, content in template()[1].items():
             if len(name) == 16 and chance.random() < 0.05:
-                content = chance.choice([b"", content[:-1], content[: len(content) // 2], content + b"x", bytes(len(content))])
+                content = chance.choice(
+                    [b"", content[:-1], content[: len(content) // 2], content + b"x", bytes(len(content))]
+                )
             _write(f"{folder}/{name}", content)
         _write(f"{folder}/control", data)
         os.chmod(folder, 0o755)
@@ -230,7 +239,9 @@ def _uses(store: sa.Store, chance: random.Random) -> list[Callable[[], Any]]:
             return [watch.get(0) for _ in range(3)]
 
     def created() -> None:
-        with store.create("drawn", sa.schema([("x", sa.int64())]), chance.choice((10, 1 << 18)), overwrite=True) as draft:
+        with store.create(
+            "drawn", sa.schema([("x", sa.int64())]), chance.choice((10, 1 << 18)), overwrite=True
+        ) as draft:
             draft["x"][:] = 1
 
     def pinned() -> None:
