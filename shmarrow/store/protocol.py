@@ -170,7 +170,7 @@ OWNER_LOCKS = 1 << 40
 """In ``commit``, and the owner's number: the process that owns objects."""
 DRAFT_LOCKS = 1 << 41
 """In ``commit``, and the slot: the process that writes this draft."""
-SPILL_LOCKS = 3 << 40
+SPILL_LOCKS = 1 << 42
 """In ``commit``, and the slot: the process that copies this object to the spill directory."""
 NAME_LOCKS = 1 << 62
 """In ``commit``, and the hash of a name: the process that computes what it is going to be."""
