@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import random
-import shutil
+import select
 import time
 from pathlib import Path
 
 import numpy as np
 import pytest
-from soak import ended, forked, killed_at_end
+from soak import Report, ended, forked, killed_at_end
 
 import shmarrow as sa
 from shmarrow.store import Event, Watch
 from shmarrow.store import watch as watching
 
 ONE = np.ones(1)
+
+
+def told(watch: Watch, seconds: float = 0.1) -> list[tuple[str, str]]:
+    """As :func:`events`, without generations."""
+    return [event[:2] for event in events(watch, seconds)]
 
 
 def events(watch: Watch, seconds: float = 0.1) -> list[Event]:
@@ -27,10 +33,10 @@ def events(watch: Watch, seconds: float = 0.1) -> list[Event]:
     return found
 
 
-def applied(names: list[str], told: list[Event]) -> list[str]:
+def applied(names: list[str], happened: list[Event]) -> list[str]:
     """The names that are there after the events."""
     known = set(names)
-    for event in told:
+    for event in happened:
         (known.add if event.kind == "published" else known.discard)(event.name)
     return sorted(known)
 
@@ -48,7 +54,7 @@ def test_events(where: str) -> None:
             store.delete("old")
             with store.create("c", sa.schema([("x", sa.int8())]), 1):
                 pass
-            assert events(watch) == [
+            assert told(watch) == [
                 ("published", "a"),
                 ("published", "a"),
                 ("deleted", "a"),
@@ -64,17 +70,20 @@ def test_events(where: str) -> None:
 def test_a_watch_is_an_iterator(where: str) -> None:
     with sa.Store(where) as store, store.watch() as watch:
         store.put("a", ONE)
-        assert next(iter(watch)) == Event("published", "a")
+        assert next(iter(watch)) == Event("published", "a", store.info("a").generation)
 
 
 def test_evicted_and_collected_objects_are_told(where: str) -> None:
     with sa.Store(where) as store:
         store.put("a", ONE)
-        store.put("b", ONE, expire_after=0)
+        store.put("b", ONE)
+        store.put("over", ONE, expire_after=0)
         with store.watch() as watch:
+            assert watch.names == ["a", "b"]
+            store.expire_after("b", 0)
             store.collect()
             store.evict(1)
-            assert events(watch) == [("deleted", "b"), ("deleted", "a")]
+            assert told(watch) == [("deleted", "b"), ("deleted", "a")]
 
 
 def test_other_stores_are_not_told(shm_name: str) -> None:
@@ -82,8 +91,9 @@ def test_other_stores_are_not_told(shm_name: str) -> None:
         other.put("a", ONE)
         store.put("b", ONE)
         other.clear()
-        assert events(watch) == [("published", "b")]
+        assert told(watch) == [("published", "b")]
         store.clear()
+        other.destroy()
 
 
 @pytest.mark.parametrize("inotify", [True, False])
@@ -104,7 +114,7 @@ def test_nothing_is_lost_between_the_names_and_the_events(
 
     children = [forked(lambda: work(seed)) for seed in range(3)]  # noqa: B023
     if not inotify:
-        monkeypatch.setattr(watching.Listener, "__init__", lambda self: (_ for _ in ()).throw(OSError(24, "no")))
+        monkeypatch.setattr(watching.Listener, "__init__", lambda *_: (_ for _ in ()).throw(OSError(24, "no")))
     with killed_at_end(children), sa.Store(where) as store:
         watches = []
         for _ in range(20):
@@ -118,35 +128,102 @@ def test_nothing_is_lost_between_the_names_and_the_events(
             watch.close()
 
 
-def test_what_the_kernel_drops_is_looked_up(where: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    limit = int(Path("/proc/sys/fs/inotify/max_queued_events").read_text())
+def test_who_is_far_behind_compares(where: str) -> None:
+    """The ring has 256 events; whoever slept longer is told what is different now, each change of a name once."""
     with sa.Store(where) as store, store.watch() as watch:
-        path = store._place.path("x")
-        store.put("a", ONE)
-        for _ in range(limit // 2 + 10):  # each is told twice, and more than the queue holds
-            os.close(os.open(path, os.O_CREAT | os.O_WRONLY))
-            os.unlink(path)
-        store.put("b", ONE)
-        store.delete("a")
-        store.put("b", np.ones(2), overwrite=True)
-        assert applied(watch.names, events(watch)) == ["b"]
+        store.put("gone", ONE)
+        store.put("kept", ONE)
+        assert told(watch) == [("published", "gone"), ("published", "kept")]
+        store.delete("gone")
+        store.put("brief", ONE)
+        store.delete("brief")
+        for number in range(300):
+            store.put("often", np.full(1, number), overwrite=True)
+        assert sorted(told(watch)) == [("deleted", "gone"), ("published", "often")]
         store.put("c", ONE)
-        assert events(watch) == [("published", "c")]
+        assert told(watch) == [("published", "c")]
 
 
-def test_a_directory_that_goes_and_comes(tmp_path: Path) -> None:
+def test_a_put_that_is_deleted_at_once_wakes_who_waits(where: str) -> None:
+    """Finding it is not promised then; hearing of it is, and being there for the next one."""
+
+    def wait(report: Report) -> None:
+        with sa.Store(where) as store, store.watch() as watch:
+            report.say("ready")
+            report.say(*watch.get(20)[:2])  # type: ignore[index]
+            report.say(*watch.get(20)[:2])  # type: ignore[index]
+            store.get("next", timeout=20)
+            report.say("had")
+
+    with sa.Store(where) as store, Report() as report:
+        children = [forked(lambda: wait(report)) for _ in range(8)]
+        with killed_at_end(children):
+            while len(report.lines()) < 8:
+                time.sleep(0.002)
+            store.put("a", ONE)
+            store.delete("a")
+            store.put("next", ONE)
+            assert [ended(child) for child in children] == [0] * 8
+        lines = [tuple(line) for line in report.lines()]
+    assert [lines.count(line) for line in (("published", "a"), ("deleted", "a"), ("had",))] == [8] * 3
+
+
+def test_a_forked_child_takes_nothing_from_its_parent(where: str) -> None:
+    with sa.Store(where) as store, store.watch() as watch:
+        store.put("first", ONE)
+
+        def read() -> None:
+            assert told(watch) == [("published", "first"), *[("published", f"a{i}") for i in range(200)]]
+            watch.close()
+
+        child = forked(read)
+        for number in range(200):
+            store.put(f"a{number}", ONE)
+        with killed_at_end([child]):
+            assert ended(child) == 0
+        assert told(watch) == [("published", "first"), *[("published", f"a{i}") for i in range(200)]]
+
+
+def test_event_loops_wait_for_the_descriptor(where: str) -> None:
+    with sa.Store(where) as store, store.watch("x/") as watch:
+        ready = select.poll()
+        ready.register(watch.fileno(), select.POLLIN)
+        assert ready.poll(0) == []
+        child = forked(lambda: sa.Store(where).put("x/1", ONE))
+        assert ready.poll(20_000) == [(watch.fileno(), select.POLLIN)]
+        assert watch.get(20)[:2] == ("published", "x/1")  # type: ignore[index]
+        assert ended(child) == 0
+
+        async def collect() -> list[str]:
+            found = []
+            async for event in watch:
+                found.append(event.name)
+                if len(found) == 3:
+                    return found
+            raise AssertionError("a watch does not end")
+
+        def put() -> None:
+            with sa.Store(where) as mine:
+                for name in ("x/2", "y/3", "x/4", "x/5"):
+                    mine.put(name, ONE)
+
+        child = forked(put)
+        assert asyncio.run(asyncio.wait_for(collect(), 20)) == ["x/2", "x/4", "x/5"]
+        assert ended(child) == 0
+        assert (watch.names, store.watch("x/").names) == ([], ["x/1", "x/2", "x/4", "x/5"])
+
+
+def test_a_store_that_goes_and_comes(tmp_path: Path) -> None:
     where = tmp_path / "store"
     with sa.Store(where) as store, store.watch() as watch:
         store.put("a", ONE)
-        assert watch.get(5) == ("published", "a")
-        shutil.rmtree(where)
-        assert watch.get(5) == ("deleted", "a")
-        assert events(watch) == []
-        with sa.Store(where) as again:
+        with sa.Store(where) as same:
+            same.destroy()
+        assert told(watch)[-1:] == [("published", "a")]
+        with sa.Store(where) as again, again.watch() as other:
             again.put("b", ONE)
-            assert watch.get(5) == ("published", "b")
-            again.put("c", ONE)
-            assert watch.get(5) == ("published", "c")
+            assert told(other) == [("published", "b")]
+            assert events(watch) == []
 
 
 def test_descriptors_are_used_again(where: str) -> None:

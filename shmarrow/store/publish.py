@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from shmarrow.buffer import U1
-from shmarrow.errors import GenerationChanged, ObjectExists, StorageError
+from shmarrow.errors import GenerationChanged, ObjectExists, StorageError, storage_error
 from shmarrow.segment import SegmentWriter
 from shmarrow.segment.files import pwrite_all
 from shmarrow.segment.host import allows_memory
@@ -124,8 +124,11 @@ class Publication:
             if self._draft < 0:
                 self._make_draft(round_up(size))
             return directory.open(file_name(self._file), os.O_RDWR | os.O_CREAT | os.O_EXCL, mode)
-        except BaseException:
+        except BaseException as error:
+            self._catalog.check_exists()
             self.discard()
+            if isinstance(error, OSError) and not isinstance(error, StorageError):
+                raise storage_error(error, "put", self.name) from None
             raise
 
     def write(self, fd: int, pieces: list[Any]) -> None:
@@ -163,6 +166,9 @@ class Publication:
 
     def make_room(self, writer: SegmentWriter, size: int) -> None:
         """Reserve room for an object that is about to have ``size`` bytes."""
+        capacity = self._catalog.settings.capacity
+        if capacity is not None and size > capacity:
+            raise self._space.full(self.name, size, "that is more than the capacity")
         if size > DRAFT_SIZE and size > self._reserved:
             self._reserve(max(size, self._reserved + (self._reserved >> 3)) if self._reserved else size)
 

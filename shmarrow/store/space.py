@@ -30,12 +30,13 @@ from shmarrow.store.slots import Entry, clock
 from shmarrow.store.spill import copy_file, name_file
 from shmarrow.store.transaction import Transaction
 
-BATCH = 128
+BATCH = 64
 """Objects that are removed in one hold of the commit lock, which takes some 30 µs for each."""
 _CANDIDATES = 4096
 _TRIES = 5
 _SWEPT = 16
 _PAUSE, _WHILE, _PATIENCE = 0.0005, 0.005, 5.0
+_TRIES = 5
 _BLOCK = 4096
 
 
