@@ -33,8 +33,7 @@ _EXTREMES = [0, 1, 2, 3, 31, 32, 63, 64, 65, 255, 256, 1 << 16, (1 << 31) - 1, 1
 @functools.cache
 def template() -> tuple[bytes, dict[str, bytes]]:
     """A control file with slots in all states, and the other files of its store."""
-    where = Path(os.environ[FOLDER], "template")
-    shutil.rmtree(where, ignore_errors=True)
+    where = Path(tempfile.mkdtemp(dir=os.environ[FOLDER]), "template")
     spill = Path(os.environ[FOLDER], "spill")
     with sa.Store(where, 1 << 22, spill=spill, mode=0o644, owned=True) as store:
         for number in range(40):
@@ -51,7 +50,16 @@ def template() -> tuple[bytes, dict[str, bytes]]:
         files = {path.name: path.read_bytes() for path in where.iterdir() if path.is_file()}
         del held, draft
     shutil.rmtree(where)
-    return files.pop("control"), files
+    control = files.pop("control")
+    try:
+        with sa.Store(where) as store:  # so that all is imported before a reader needs it, who may not
+            for use in _uses(store, random.Random(1)):
+                with suppress(sa.ShmarrowError):
+                    use()
+            store.destroy()
+    finally:
+        shutil.rmtree(where, ignore_errors=True)
+    return control, files
 
 
 def _slot(data: bytearray, chance: random.Random) -> int:
@@ -204,7 +212,7 @@ def exercise(data: bytes, reader: bool) -> str:
         finally:
             os.seteuid(0)
     finally:
-        shutil.rmtree(folder)
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _write(path: str, content: bytes) -> None:
@@ -256,12 +264,16 @@ def _uses(store: sa.Store, chance: random.Random) -> list[Callable[[], Any]]:
     return [
         store.names, lambda: list(store), lambda: len(store), store.stats, scanned, watched, created, pinned,
         store.collect, store.__repr__, store._repr_html_,
-        *(functools.partial(store.get, each) for each in known), *(functools.partial(store.info, each) for each in known),
+        *(functools.partial(store.get, each) for each in known),
+        *(functools.partial(store.info, each) for each in known),
         lambda: store.get_many(known), lambda: name in store, lambda: store.wait(known, 0), lambda: store.take(name),
         lambda: store.put("new", np.arange(1000)), lambda: store.put(name, 1, overwrite=True),
-        lambda: store.put("many", np.zeros(1 << 18), overwrite=True), lambda: store.put_many(dict.fromkeys("abcdef", 1)),
+        lambda: store.put("many", np.zeros(1 << 18), overwrite=True),
+        lambda: store.put_many(dict.fromkeys("abcdef", 1)),
         lambda: [store.put(f"extra/{number}", number, overwrite=True) for number in range(70)],
-        lambda: store.delete(name), lambda: store.delete(prefix="name/3"), lambda: store.rename(name, "other", overwrite=True),
+        lambda: store.delete(name), lambda: store.delete(prefix="name/3"),
+        lambda: store.rename(name, "other", overwrite=True),
         lambda: store.expire_after(name, 0), lambda: store.protect(name), lambda: store.evict(10_000),
-        lambda: store.reserve(1 << 19), lambda: store.configure(capacity=1 << 21), lambda: store.get_or_put("computed", lambda: 1),
+        lambda: store.reserve(1 << 19), lambda: store.configure(capacity=1 << 21),
+        lambda: store.get_or_put("computed", lambda: 1),
     ]  # fmt: skip

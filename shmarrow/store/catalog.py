@@ -563,7 +563,8 @@ class Catalog:
         """The process with that number, if it lives."""
         if number == self.owner:
             return os.getpid()
-        found = holder(self.commit_fd, p.OWNER_LOCKS + number) if self.writable else None
+        known = self.writable and number < p.OWNER_LOCKS  # beyond begin the locks of drafts
+        found = holder(self.commit_fd, p.OWNER_LOCKS + number) if known else None
         return None if found is None else found[0]
 
     def reload(self, want: Any = None) -> None:

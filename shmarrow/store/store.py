@@ -677,7 +677,7 @@ class Store:
 
     def __len__(self) -> int:
         self._check_open()
-        objects, now = self._catalog.state()[p.OBJECTS], clock()
+        objects, now = min(self._catalog.state()[p.OBJECTS], self._catalog.memory.slots), clock()
         over = [
             int(((part["expires"] != 0) & (part["expires"] <= now)).sum()) for part in self._catalog.snapshot("expires")
         ]
