@@ -73,6 +73,8 @@ _USED = p.USED >> 3
 _NONSENSE = (struct.error, ArithmeticError, LookupError, ValueError)
 """What following numbers that make no sense ends with, under the lock."""
 _TRIES = 5
+_CHECKED = p.CRC_OFFSET + 4
+_MOST_KNOWN = 4096
 _SPARSE, _SPARSE_FREE = 1024, 1 << 26
 """A control file may have so many times the bytes that it takes, on a file system that compresses, and these."""
 _HASH_FACTOR = p.HASH_FACTOR
@@ -135,6 +137,7 @@ class Catalog:
         self.victims: deque[Any] = deque()
         self.excluded: set[int] = set()
         self.closing: list[int] = []
+        self._known: dict[int, tuple[bytes, Entry]] = {}
         self.swept = 0
         self._held = _Held(self)
         if not self._of_this_boot:
@@ -274,8 +277,16 @@ class Catalog:
         while 0 < slot <= slots and left:
             slot -= 1
             if words[slot * SLOT_WORDS + _FIRST_HASH] == wanted:
+                start = slot * p.SLOT_SIZE + p.SLOTS
+                head = bytes(data[start : start + _CHECKED])
+                known = self._known.get(slot)
+                if known is not None and known[0] == head and known[1].name == name:
+                    return known[1]
                 found = read_slot(data, slot, name)
                 if found is not None:
+                    if len(self._known) >= _MOST_KNOWN:
+                        self._known.clear()
+                    self._known[slot] = head, found
                     return found
             slot = ints[slot * _SLOT_INTS + _FIRST_NEXT]
             left -= 1
