@@ -251,10 +251,8 @@ class Publication:
             slot = transaction.take_slot()
             transaction.state[p.FILE] += 1
             file = transaction.state[p.FILE]
-        now = time.time_ns()
-        entry = Entry(
-            slot, 0, 0, file, status.st_size, allocated, now, *options.expires, owner, total, p.LIVE, flags, self._name
-        )
+        place = slot, transaction.new_generation(), catalog.hash(self._name), file, status.st_size, allocated
+        entry = Entry(*place, time.time_ns(), *options.expires, owner, total, p.LIVE, flags, self._name)
         name = file_name(file)
         if not named:
             catalog.begin_adding(slot, file)
