@@ -479,14 +479,15 @@ class Catalog:
 
     def spill_directory(self, make: bool = False) -> Directory | None:
         """Where objects are spilled to; None if it is not there, and not to be made."""
-        if make and self.state()[p.SPILLED_BYTES] and not os.path.exists(self.spill_path):
-            raise StorageError(
-                errno.ENOENT,
-                f"cannot spill objects of the store {self.directory.name!r}: {self.spill_path!r} is not there, and "
-                "objects were spilled to it; mount it, or delete them",
-            )
         if self._spill is None or self._spill.path != self.spill_path:
-            self._spill = open_spill(self.directory, self.settings, self.store_id, make)
+            new = make and not self.state()[p.SPILLED_BYTES]  # or it is not mounted
+            self._spill = open_spill(self.directory, self.settings, self.store_id, new)
+            if self._spill is None and make and self.settings.spill is not None:
+                raise StorageError(
+                    errno.ENOENT,
+                    f"cannot spill objects of the store {self.directory.name!r}: {self.spill_path!r} is not there, and "
+                    "objects were spilled to it; mount it, or delete them",
+                )
             if self._spill is not None:
                 self._fds.append(self._spill.fd)
         return self._spill
