@@ -192,7 +192,7 @@ def killed_writers(where: str, kills: int, end: float) -> Counter[str]:
             _put_one(store, name, seed * 1000 + number, mine)
             report.say("limited" if "capacity" in options else "put", name)
 
-    with Report() as report:
+    with Report() as report, sa.Store(limited, 1 << 23):
         readers = [forked(lambda place=place: _read_until_killed(place, report)) for place in (where, limited)]
         with killed_at_end(readers), sa.Store(where) as store:
             store.put("first", batch(0, 1))  # what is imported for the first object, children have already
