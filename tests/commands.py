@@ -28,6 +28,38 @@ def forked_command(*words: object, stdin: bytes = b"") -> subprocess.CompletedPr
         return subprocess.CompletedProcess(arguments, status, out.read(), err.read())
 
 
+class StartedCommand:
+    """``shmarrow WORDS`` in a forked child, while it runs.
+
+    Attributes
+    ----------
+    pid : int
+        Its process.
+    out : file
+        What it prints, as it prints it.
+    """
+
+    def __init__(self, *words: object, stdin: int = 0, stdout: int | None = None) -> None:
+        self._err = tempfile.TemporaryFile()  # noqa: SIM115
+        reading, writing = os.pipe()
+        self.pid = os.fork()
+        if self.pid == 0:
+            os.close(reading)
+            become_command(list(map(str, words)), (stdin, writing if stdout is None else stdout, self._err.fileno()))
+        os.close(writing)
+        self.out = open(reading, encoding="utf-8")  # noqa: SIM115
+
+    def wait(self, number: int = 0) -> tuple[int, str]:
+        """Send it a signal; its exit status, and what it printed as errors, when it has ended."""
+        if number:
+            os.kill(self.pid, number)
+        self.out.read()
+        status = os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
+        self._err.seek(0)
+        with self.out, self._err:
+            return status, self._err.read().decode()
+
+
 def become_command(arguments: Sequence[str], descriptors: Sequence[int] = ()) -> NoReturn:
     """In a forked child: take descriptors as standard input, output and errors, run a command, and end."""
     status: object = 1

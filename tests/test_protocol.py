@@ -517,6 +517,10 @@ def test_a_store_of_an_earlier_boot_is_rebuilt(made: Callable[..., tuple[sa.Stor
     for slot in range(8):
         change(path, protocol.SLOTS + slot * protocol.SLOT_SIZE + protocol.HEAD, b"\1\0\0\0\1\0\0\0")  # circles
     change(path, protocol.SLOTS + 2 * protocol.SLOT_SIZE + protocol.NAME, b"C")  # a slot with a wrong crc
+    change(path, protocol.SLOTS + 3 * protocol.SLOT_SIZE + protocol.NAME + 9, b"?")  # what the crc does not cover
+    control = (path / "control").read_bytes()
+    change(path, protocol.SLOTS + 20 * protocol.SLOT_SIZE, control[protocol.SLOTS :][: protocol.SLOT_SIZE])  # "a" again
+    change(path, protocol.HEADER["hits"][0], b"\xff" * 8)
     other = Peer(peer.program, path)
     other.run("check", status=1)
     with sa.Store(path) as rebuilt:

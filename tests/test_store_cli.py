@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import pty
 import re
 import signal
 import struct
-import subprocess
-import sys
 import termios
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -23,13 +21,12 @@ import lab
 import numpy as np
 import pyarrow as pa
 import pytest
-from commands import become_command, forked_command
+from commands import StartedCommand, become_command, forked_command
 
 import shmarrow as sa
 from shmarrow.cli.host import shared_stores
 
 BATCH = {"id": [1, 2, 3], "city": ["Oslo", None, "Rome"]}
-COMMAND = [sys.executable, "-c", "import sys; from shmarrow.cli import main; sys.exit(main())"]
 HOLD = """
     import shmarrow as sa
     store = sa.Store(where)
@@ -111,12 +108,11 @@ def test_put_from_a_pipe(shm_name: str, tmp_path: Path) -> None:
         writer.write_table(pa.table(BATCH))
     for name, content in (("file", file), ("stream", sink.getvalue().to_pybytes())):
         reading, writing = os.pipe()
-        sender = threading.Thread(target=lambda: os.close(writing) if os.write(writing, content) else None)  # noqa: B023
-        process = subprocess.Popen([*COMMAND, "put", shm_name, "-", "--name", name], stdin=reading)
+        os.write(writing, content)
+        os.close(writing)
+        process = StartedCommand("put", shm_name, "-", "--name", name, stdin=reading)
         os.close(reading)
-        sender.start()
-        assert process.wait(30) == 0
-        sender.join()
+        assert process.wait() == (0, "")
         with sa.Store(shm_name) as store:
             assert bytes(store.attach(name).data) == content
             assert store.get(name).to_pydict() == BATCH
@@ -175,7 +171,7 @@ def test_names_are_escaped_in_text_and_exact_in_json(shm_name: str, tmp_path: Pa
         for name in ("../up", "/etc/x", "shm:x", ".."):  # what a name says never leads out of this directory
             store.put(name, np.ones(1))
             run("get", shm_name, name)
-        assert sorted(os.listdir(tmp_path)) == [".._up.arrow", "...arrow", "_etc_x.arrow", "shm_x.arrow"]
+        assert sorted(os.listdir(tmp_path)) == ["...arrow", ".._up.arrow", "_etc_x.arrow", "shm_x.arrow"]
         assert run("evict", shm_name, "1G", status=5)
         assert ESCAPED in run("evict", shm_name, "17K").splitlines()
         store.put(HOSTILE, np.ones(1), expire_after=0)
@@ -198,12 +194,10 @@ def test_rm(where: str) -> None:
 def test_wait(shm_name: str) -> None:
     with sa.Store(shm_name) as store:
         store.put("a", np.ones(1))
-        process = subprocess.Popen(
-            [*COMMAND, "wait", shm_name, "a", "b", "--timeout", "30"], stdout=subprocess.PIPE, text=True
-        )
+        process = StartedCommand("wait", shm_name, "a", "b", "--timeout", "30")
         store.put("b", np.ones(1))
-        assert process.communicate(timeout=30)[0] == "a\nb\n"
-        assert process.returncode == 0
+        assert process.out.read() == "a\nb\n"
+        assert process.wait() == (0, "")
         assert json.loads(run("wait", shm_name, "c", "a", "--any", "--json")) == {"present": ["a"]}
         assert "'c'" in error("wait", shm_name, "a", "c", "--timeout", "0.05", status=3)["message"]
         assert run("get", shm_name, "a", "--timeout", "-1", status=2)
@@ -234,21 +228,24 @@ def test_all_stores_in_shared_memory(shm_name: str) -> None:
         assert (one["objects"], one["bytes"], one["capacity"], one["room"]) == (1, 4096, 1 << 20, (1 << 20) - 4096)
         assert found[f"{shm_name}-other"]["objects"] == 0
         lab.run("import shmarrow as sa; sa.Store(where, owned=True).put('orphan', bytes(100))", where=shm_name)
+        leftover = Path("/dev/shm", f".shmarrow-{shm_name[4:]}")  # of a killed writer of shm:x
+        leftover.touch()
         found = json.loads(run("gc", "--json"))
         assert [each["objects"] for each in found if each["store"] == shm_name] == [["orphan"]]
+        assert found[-1]["store"] == "shm:"
+        assert found[-1]["leftovers"] >= 1
+        assert not leftover.exists()
 
 
 def test_watch(where: str) -> None:
     with sa.Store(where) as store:
         store.put("a", np.ones(1))
-        words = ["watch", where, "--json", "--count", "2", "--seconds", "30"]
-        process = subprocess.Popen([*COMMAND, *words], stdout=subprocess.PIPE, text=True)
-        assert process.stdout is not None
-        assert json.loads(process.stdout.readline())["event"] == "present"
+        process = StartedCommand("watch", where, "--json", "--count", "2", "--seconds", "30")
+        assert json.loads(process.out.readline())["event"] == "present"
         store.put("b", np.ones(1))
         store.delete("a")
-        told = [json.loads(line) for line in process.stdout.read().splitlines()]
-        assert process.wait(30) == 0
+        told = [json.loads(line) for line in process.out]
+        assert process.wait() == (0, "")
         assert [(each["event"], each["name"]) for each in told] == [("published", "b"), ("deleted", "a")]
         assert told[0]["generation"] == store.info("b").generation
         assert run("watch", where, "--seconds", "0.1") == "present    b\n"
@@ -320,17 +317,12 @@ def test_errors_in_json(shm_name: str, tmp_path: Path) -> None:
         assert error("info", shm_name, "held", status=1)["error"] == "InvalidData"
         assert {each.get("error", "") for each in json.loads(run("ls", "-l", shm_name, "--json"))} > {""}
         with open("/dev/full", "w") as full:
-            ran = subprocess.run(
-                [*COMMAND, "ls", shm_name, "--json"], stdout=full, stderr=subprocess.PIPE, text=True, check=False
-            )
-        assert (ran.returncode, json.loads(ran.stderr)["error"]) == (1, "StoreFull")
-        process = subprocess.Popen(
-            [*COMMAND, "watch", shm_name, "--json"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-        )
-        assert process.stdout is not None
-        process.stdout.readline()
-        process.send_signal(signal.SIGINT)
-        assert json.loads(process.communicate(timeout=30)[1])["status"] == process.returncode == 130
+            status, err = StartedCommand("ls", shm_name, "--json", stdout=full.fileno()).wait()
+        assert (status, json.loads(err)["error"]) == (1, "StoreFull")
+        process = StartedCommand("watch", shm_name, "--json")
+        process.out.readline()
+        status, err = process.wait(signal.SIGINT)
+        assert json.loads(err)["status"] == status == 130
 
 
 def test_stores_of_other_users(shm_name: str) -> None:
@@ -357,44 +349,82 @@ def test_top(shm_name: str, tmp_path: Path) -> None:
     with sa.Store(shm_name, capacity=1 << 20) as store, held(shm_name) as _, sa.Store(tmp_path / "s") as other:
         store.put("a", np.ones(1))
         other.put("b", np.ones(1))
-        words = ["top", shm_name, str(other.path), "--json", "--interval", "0.2", "--count", "4"]
+        words = ["top", shm_name, str(other.path), "--json", "--interval", "0.1"]
         with held(shm_name, "a") as holder:
-            lines = iter(())
-            process = subprocess.Popen([*COMMAND, *words], stdout=subprocess.PIPE, text=True)
-            assert process.stdout is not None
-            lines = (json.loads(line) for line in process.stdout)
+            process = StartedCommand(*words)
+            lines = (json.loads(line) for line in process.out)
             first = next(lines)
             assert [(each["store"], each["objects"], each["rates"]) for each in first["stores"]] == [
                 (shm_name, 1, None), (other.path, 1, None)
             ]  # fmt: skip
             assert [(each["process"], each["objects"]) for each in first["stores"][0]["pins"]] == [(holder, 1)]
-            # The second look may come before these puts; all of them are in the rates of one or two looks.
             before = first["stores"][0]["puts"]
             for number in range(20):
                 store.put(f"n{number}", np.ones(1))
             other.destroy()
-            rest = list(lines)
-            assert process.wait(30) == 0
-        assert len(rest) == 3
-        samples = [first, *rest]
-        counted = 0.0
-        for earlier, later in zip(samples, rest, strict=False):
-            counted += later["stores"][0]["rates"]["puts"] * (later["time"] - earlier["time"])
-        assert counted == pytest.approx(20, rel=0.2)
-        last = rest[-1]["stores"]
+            looks = [first]
+            while len(looks) < 100 and (len(looks[-1]["stores"]) > 1 or looks[-1]["stores"][0]["objects"] < 21):
+                looks.append(next(lines))
+            assert process.wait(signal.SIGINT) == (0, "")
+        seconds = [later["time"] - earlier["time"] for earlier, later in itertools.pairwise(looks)]
+        counted = [span * look["stores"][0]["rates"]["puts"] for span, look in zip(seconds, looks[1:], strict=True)]
+        assert sum(counted) == pytest.approx(20, abs=0.5)
+        last = looks[-1]["stores"]
         assert [each["store"] for each in last] == [shm_name]
         assert (last[0]["puts"], last[0]["objects"]) == (before + 20, 21)
         assert last[0]["room"] == (1 << 20) - 21 * 4096
-        lines = run("top", shm_name, "--count", "2", "--interval", "0.05").splitlines()
-        assert len(lines) == 3
-        cells = dict(zip(lines[0].split("\t"), lines[2].split("\t"), strict=True))
+        table = run("top", shm_name, "--count", "2", "--interval", "0.05").splitlines()
+        assert len(table) == 3
+        cells = dict(zip(table[0].split("\t"), table[2].split("\t"), strict=True))
         assert (cells["store"], cells["objects"], cells["size"], cells["puts/s"]) == (shm_name, "21", "84.0 KiB", "0")
-        process = subprocess.Popen([*COMMAND, "top"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-        assert process.stdout is not None
-        assert process.stdout.readline().startswith("time\tstore\t")
-        process.send_signal(signal.SIGINT)
-        _, err = process.communicate(timeout=30)
-        assert (process.returncode, err) == (0, "")
+        process = StartedCommand("top")
+        assert process.out.readline().startswith("time\tstore\t")
+        assert process.wait(signal.SIGINT) == (0, "")
+
+
+def test_gets_of_a_process_that_only_reads_are_counted(shm_name: str) -> None:
+    """They show while it runs; and counting never waits: another process has the commit lock at first."""
+    read = """
+        import time, shmarrow as sa
+        store = sa.Store(where)
+        for _ in range(32):
+            store.get("a")
+        say(hear())
+        time.sleep(1.1)
+        for _ in range(32):
+            start = time.monotonic()
+            store.get("a")
+            assert time.monotonic() - start < 5
+        say("got")
+        say(hear())
+        for _ in range(32):
+            store.get("a")
+        say(hear())
+    """
+    lock = """
+        import fcntl
+        file = open(path, "rb+")
+        fcntl.lockf(file, fcntl.LOCK_EX, 1, 0)
+        say("locked")
+        say(hear())
+    """
+    with sa.Store(shm_name) as store:
+        store.put("a", np.ones(1))
+    with lab.child(read, where=shm_name) as reader:
+        with lab.child(lock, path=f"{store.path}/commit") as locker:
+            assert locker.hear() == "locked"
+            reader.say("go on")
+            assert reader.hear() == "go on"
+            assert reader.hear() == "got"
+            locker.say("end")
+            assert locker.hear() == "end"
+            locker.kill()
+        assert json.loads(run("stats", shm_name, "--json"))["hits"] == 0
+        reader.say("go on")
+        assert reader.hear() == "go on"
+        reader.say("end")
+        assert reader.hear() == "end"
+        assert json.loads(run("stats", shm_name, "--json"))["hits"] == 80  # the last 16 wait
 
 
 def on_a_terminal(*words: str, interrupt_at: str = "") -> str:

@@ -14,6 +14,7 @@ from shmarrow import segment
 from shmarrow.cli.host import COUNTERS, add_store, holdings, opened, pins_text, seconds, shared_stores
 from shmarrow.cli.report import exit_status, print_error, print_fields, print_json, print_names, reporting, size_text
 from shmarrow.errors import printable
+from shmarrow.store import Event
 
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 
@@ -64,6 +65,8 @@ def gc(arguments: argparse.Namespace) -> int:
     if not arguments.store:
         leftovers = segment.collect_leftovers(segment.SHM_DIRECTORY)
         found.append({"store": segment.SHM_SCHEME, "objects": [], "leftovers": leftovers})
+    if not found and status:
+        return status
     if arguments.json:
         print_json(found)
         return status
@@ -108,22 +111,23 @@ def watch(arguments: argparse.Namespace) -> int:
     end = None if arguments.seconds is None else time.monotonic() + arguments.seconds
     with opened(arguments) as store, store.watch(arguments.prefix) as watching:
         for name in watching.names:
-            _print_event(arguments, "present", name)
+            _print_event(arguments, Event("present", name))
         count = 0
         while arguments.count is None or count < arguments.count:
             event = watching.get(None if end is None else max(end - time.monotonic(), 0))
             if event is None:
                 break
-            _print_event(arguments, event.kind, event.name)
+            _print_event(arguments, event)
             count += 1
     return 0
 
 
-def _print_event(arguments: argparse.Namespace, kind: str, name: str) -> None:
+def _print_event(arguments: argparse.Namespace, event: Event) -> None:
     if arguments.json:
-        print_json({"event": kind, "name": name, "time": time.time()})
+        found = {"event": event.kind, "name": event.name, "generation": event.generation or None, "time": time.time()}
+        print_json(found)
     else:
-        print(f"{kind:9}  {printable(name)}", flush=True)
+        print(f"{event.kind:9}  {printable(event.name)}", flush=True)
 
 
 def stats_arguments(parser: argparse.ArgumentParser) -> None:

@@ -1,7 +1,7 @@
 """``shmarrow top``: what the stores of this host hold, who has their objects attached, and what they do per second.
 
-Looking takes no lock and no pin, and uses no object. Rates come from counters in the stores: a process adds its gets
-when it next changes the store, or closes it.
+Looking takes no lock and no pin, and uses no object. Rates come from counters in the stores: a process that only
+reads adds its gets every second or so.
 """
 
 from __future__ import annotations
@@ -74,14 +74,14 @@ def _looks(arguments: argparse.Namespace) -> Iterator[tuple[float, list[Sample]]
     number = 0
     due = time.monotonic()
     while True:
-        now = time.monotonic()
+        at, now = time.time(), time.monotonic()
         found = [
             each for where in arguments.stores or shared_stores() if (each := look(where, arguments.trust)) is not None
         ]
         for each in found:
             if "error" not in each:
                 each["rates"] = _rates(before.get(each["store"]), each, now - last)
-        yield time.time(), found
+        yield at, found
         number += 1
         if number == arguments.count:
             return

@@ -128,6 +128,7 @@ class Catalog:
         self.lock = CommitLock(self.commit_fd, directory.name)
         self.users = self.owner = 0
         self.hits = self.misses = 0
+        self._flushed = time.monotonic()
         self._stuck = -1, self.memory
         self.exclusive = Exclusive(self.commit_fd)
         self.checked: set[int] = set()
@@ -409,12 +410,15 @@ class Catalog:
             found: dict[str, Any] = {name: heads[name][rows] for name in ("generation", *fields) if name != "name"}
             found["slot"] = rows + start
             if "name" in fields:
-                names = np.frombuffer(memory.bytes, p.SLOT_DTYPE, count, p.SLOTS)["name"][found["slot"]].tolist()
+                longest = min(int(heads["name_length"][rows].max(initial=1)), p.NAME_MAX)
+                every = np.ndarray((count,), f"S{longest}", memory.bytes, p.SLOTS + p.NAME, (p.SLOT_SIZE,))
+                names = every[found["slot"]].tolist()
                 same = part[rows, 0] == found["generation"]
                 if touched is not None:
                     touched.look(memory)  # before the events that tell of it are overwritten by others
-                found["name"] = _decoded(names)
-                same &= np.array([name is not None for name in found["name"]], np.bool_)
+                found["name"], proper = _decoded(names)
+                if proper is not None:
+                    same &= proper
                 if not same.all():  # the slot has another name by now, or none that can be one
                     found = _kept(found, same)
             yield found
@@ -536,11 +540,18 @@ class Catalog:
         self.memory.words[_SLOT_WORD] = count + more
         self.memory = self._map()
 
-    def flush_counters(self) -> None:
-        """Add what this process counted to what the store has."""
-        if self.writable and (self.hits or self.misses) and self.inherited:
-            with suppress(StorageError), self.locked():
-                Transaction(self).commit()
+    def flush_counters(self, pause: float = 0) -> None:
+        """Add what this process counted to what the store has, unless it did so in the last ``pause`` seconds.
+
+        Counting makes nobody wait: where another one has the lock, it is put off.
+        """
+        now = time.monotonic()
+        if self.writable and (self.hits or self.misses) and now - self._flushed >= pause and self.inherited:
+            with suppress(ShmarrowError, OSError):
+                if self.lock.free():
+                    self._flushed = now
+                    with self.locked():
+                        Transaction(self).commit()
 
     def destroy(self) -> None:
         """Remove all files of the store, and its directory."""
@@ -640,16 +651,15 @@ class _Touched:
         return int(latest)
 
 
-def _decoded(names: list[bytes]) -> list[str | None]:
-    """Names from the catalog, None for those that cannot be one."""
+def _decoded(names: list[bytes]) -> tuple[list[str], Any]:
+    """Names from the catalog, and which of them are names; None for all."""
     with suppress(UnicodeDecodeError):
         found = b"\0".join(names).decode().split("\0")
-        if len(found) == len(names):
-            return list(found)
-    decoded = [name.decode(errors="ignore") for name in names]
-    return [
-        each if each.encode() == name and "\0" not in each else None for each, name in zip(decoded, names, strict=True)
-    ]
+        if len(found) == len(names) and "" not in found:
+            return found, None
+    found = [name.decode(errors="ignore") for name in names]
+    proper = [each.encode() == name and each and "\0" not in each for each, name in zip(found, names, strict=True)]
+    return found, np.array(proper, np.bool_)
 
 
 def _kept(piece: dict[str, Any], keep: Any) -> dict[str, Any]:

@@ -228,6 +228,11 @@ def open_directory(where: Location, want: Wanted, trust: bool, create: bool) -> 
         If it cannot be made or read, is not to be trusted, or is neither a store nor empty.
     """
     name, path = locate(where)
+    if want.durable and path.startswith(SHM_DIRECTORY + "/"):
+        raise InvalidArgument(
+            f"the store {name!r} is in shared memory, which a crash of the machine empties, so it cannot be durable; "
+            "use a directory on a disk"
+        )
     try:
         while True:
             try:
@@ -252,8 +257,7 @@ def open_directory(where: Location, want: Wanted, trust: bool, create: bool) -> 
             if not create:
                 raise _no_store(name, path)
             check_trust(directory, 0o020 | (want.mode or 0))
-            if want.durable:
-                sync_parents(path)
+            sync_parents(path)
             _create(directory, want)
         return directory
     except BaseException as error:
@@ -366,11 +370,6 @@ def has_control(directory: Directory) -> bool:
 def _create(directory: Directory, want: Wanted) -> None:
     """Make an empty directory a store, unless somebody else just did."""
     _check_empty(directory)
-    if want.durable and directory.path.startswith(SHM_DIRECTORY + "/"):
-        raise InvalidArgument(
-            f"the store {directory.name!r} is in shared memory, which a crash of the machine empties, so it cannot be "
-            "durable; use a directory on a disk"
-        )
     mode = 0o600 if want.mode is None else want.mode
     eviction = want.eviction or ("none" if want.capacity is None else "lru")
     settings = Settings(want.capacity, mode, eviction, bool(want.durable), want.spill)
@@ -388,8 +387,7 @@ def _create(directory: Directory, want: Wanted) -> None:
     if not _new_file(directory, CONTROL, mode, pack_header(settings), size):
         with suppress(OSError):  # somebody else was faster, perhaps with another mode
             _set_modes(directory, os.stat(CONTROL, dir_fd=directory.fd).st_mode & 0o777)
-    if settings.durable:
-        directory.sync()
+    directory.sync()
 
 
 def _writers_only(mode: int) -> int:

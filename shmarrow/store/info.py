@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import time
 from collections import Counter
-from contextlib import suppress
 from typing import NamedTuple
 
 from shmarrow.codecs import Description
@@ -141,7 +140,7 @@ class Stats(NamedTuple):
         Bytes of the file system, and how many of them are free.
     puts, hits, misses, evictions, spills, expired : int
         How often that happened since the store was created. A process adds its hits and misses when it next changes
-        the store, or closes it; one that may only read never does.
+        the store, every second or so while it gets objects, and when it closes it; one that may only read never does.
     """
 
     objects: int
@@ -166,20 +165,9 @@ class Stats(NamedTuple):
 def pin_table(catalog: Catalog) -> list[tuple[int, int, int]]:
     """Who has what attached: processes, this one too, their first slots, and how many slots.
 
-    The kernel's table of locks has all of them. Where it cannot be read, one process is told for each slot. The process
-    is 0 or negative where it belongs to another pid namespace.
+    The process is 0 or negative where it belongs to another pid namespace.
     """
-    slots = catalog.memory.slots
-    found = holders(catalog.pins_fd, 0, slots)
-    status, listed = os.fstat(catalog.pins_fd), set()
-    file = f"{os.major(status.st_dev):02x}:{os.minor(status.st_dev):02x}:{status.st_ino}"
-    with suppress(OSError), open("/proc/locks", encoding="utf-8") as table:
-        for words in map(str.split, table):
-            if words[-3] == file and words[1] == "POSIX" and (first := int(words[-2])) < slots:
-                end = slots if words[-1] == "EOF" else min(int(words[-1]) + 1, slots)
-                listed.add((int(words[-4]), first, end - first))
-    if listed:
-        return [*listed, *[each for each in found if each[0] < 1]]
+    found = holders(catalog.pins_fd, 0, catalog.memory.slots)
     return found + [(os.getpid(), slot, 1) for slot in catalog.pins.own()]
 
 

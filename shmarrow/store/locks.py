@@ -31,6 +31,8 @@ PATIENCE = 30.0
 """Seconds that an operation waits for the commit lock."""
 _SPINS = 30
 _FIRST_PAUSE, _LONGEST_PAUSE, _GROWTH = 2e-5, 1e-3, 1.3
+_MANY = 500
+"""Locks beyond which those of other pid namespaces are not asked for."""
 _FLOCK = struct.Struct("hhqqi4x")
 _CONFLICT = (errno.EAGAIN, errno.EACCES)
 
@@ -62,19 +64,41 @@ def holder(fd: int, start: int, length: int = 1) -> tuple[int, int, int] | None:
 
 
 def holders(fd: int, start: int, length: int) -> list[tuple[int, int, int]]:
-    """Locks that other processes have on a range, as :func:`holder`; each byte is told once."""
-    found = []
-    ranges = [(start, start + length)]
+    """Locks that other processes have on a range, as :func:`holder`.
+
+    The kernel's list has the locks of all processes of this pid namespace. Of others, and where it cannot be read, one
+    process is told for each byte; where thousands are listed, none is, as asking takes the square of their number.
+    """
+    end = start + length
+    if holder(fd, start, length) is None:
+        return []
+    found = _listed(fd, start, end)
+    known, ranges = bool(found), [(start, end)] if len(found) < _MANY else []
     while ranges:
         low, high = ranges.pop()
         one = holder(fd, low, high - low)
         if one is None:
             continue
         process, first, size = one
-        end = min(high, first + size) if size else high
+        stop = min(high, first + size) if size else high
         first = max(first, low)
-        found.append((process, first, end - first))
-        ranges += [part for part in ((low, first), (end, high)) if part[0] < part[1]]
+        if process < 1 or not known:
+            found.append((process, first, stop - first))
+        ranges += [part for part in ((low, first), (stop, high)) if part[0] < part[1]]
+    return found
+
+
+def _listed(fd: int, start: int, end: int) -> list[tuple[int, int, int]]:
+    """The locks of other processes on a range, as the kernel lists them."""
+    status, own, found = os.fstat(fd), os.getpid(), []
+    file = f"{os.major(status.st_dev):02x}:{os.minor(status.st_dev):02x}:{status.st_ino}"
+    with suppress(OSError), open("/proc/locks", encoding="ascii") as table:
+        for words in map(str.split, table):
+            if words[-3] == file and words[1] == "POSIX":
+                process, first = int(words[-4]), max(int(words[-2]), start)
+                stop = end if words[-1] == "EOF" else min(int(words[-1]) + 1, end)
+                if first < stop and process != own:
+                    found.append((process, first, stop - first))
     return found
 
 
@@ -89,6 +113,7 @@ class CommitLock:
         self._fd = fd
         self._where = where
         self._mutex = threading.RLock()  # one that knows its thread; nobody has it twice
+        self._taken = False
 
     @property
     def mine(self) -> bool:
@@ -100,6 +125,7 @@ class CommitLock:
         deadline = None
         if not self._mutex.acquire(timeout=PATIENCE):
             raise self._busy("another thread")
+        self._taken = True
         tries, pause = 0, _FIRST_PAUSE
         while not try_lock(self._fd, COMMIT_LOCK, True):
             tries += 1
@@ -117,10 +143,15 @@ class CommitLock:
     def release(self) -> None:
         """Give it back; nothing happens where another thread has it."""
         if self.mine:
+            self._taken = False
             try:
                 unlock(self._fd, COMMIT_LOCK)
             finally:
                 self._mutex.release()
+
+    def free(self) -> bool:
+        """Whether nobody has it at this moment."""
+        return not self._taken and holder(self._fd, COMMIT_LOCK) is None
 
     def _busy(self, who: str) -> StorageError:
         return StorageError(
@@ -141,6 +172,7 @@ class CommitLock:
     def after_fork(self) -> None:
         """A forked child has none of its parent's locks; another thread of the parent may have had the mutex."""
         self._mutex = threading.RLock()
+        self._taken = False
 
 
 class Exclusive:

@@ -40,22 +40,22 @@ def rebuild(catalog: Catalog) -> None:
     for number, area in journals:
         if words[p.STATE_OFFSET >> 3] <= number < _LARGEST:  # an older one would undo what came after it
             apply_journal(memory, area)
-    if not words[SEQUENCE] & 1:
-        words[SEQUENCE] += 1
+    words[SEQUENCE] = words[SEQUENCE] % _LARGEST | 1
     catalog.reload()
     here = _files(catalog.directory)
     spill = None
     with suppress(OSError):  # whoever gets an object from there is told
         spill = catalog.spill_directory()
     there = None if spill is None else _files(spill)
-    state = catalog.state()
+    state = [number if number < _LARGEST else 0 for number in catalog.state()]
     state[p.FILE] = max([state[p.FILE], *here, *(there or ())])
     kept = _kept(catalog, state, here, there)
     _write(memory, state, kept)
     os.fdatasync(catalog.control_fd)
     for directory, files, spilled in ((catalog.directory, here, False), (spill, there, True)):
         for number in set(files or ()).difference(entry.file for entry in kept if entry.spilled == spilled):
-            directory.unlink(file_name(number))  # type: ignore[union-attr]
+            with suppress(OSError):
+                directory.unlink(file_name(number))  # type: ignore[union-attr]
     for area in p.JOURNALS:
         data[area : area + p.JOURNAL_HEAD.size] = bytes(p.JOURNAL_HEAD.size)
     boot = p.HEADER["boot_id"][0]
@@ -87,7 +87,7 @@ def _kept(catalog: Catalog, state: list[int], here: _Files, there: _Files | None
     behind = clock() - time.time_ns()
     for slot in np.flatnonzero(slots["state"] == p.LIVE).tolist():
         entry = read_slot(data, slot)
-        if entry is None or max(entry.generation, entry.file, entry.owner) >= _LARGEST:
+        if entry is None or not entry.generation or max(entry.generation, entry.file, entry.owner) >= _LARGEST:
             continue
         for field, number in ((p.GENERATION, entry.generation), (p.FILE, entry.file), (p.OWNER, entry.owner)):
             state[field] = max(state[field], number)
@@ -98,7 +98,7 @@ def _kept(catalog: Catalog, state: list[int], here: _Files, there: _Files | None
         expires = max(entry.expires_wall + behind, 1) if entry.expires else 0
         flags = entry.flags if entry.flags & p.SYNCED else entry.flags | p.UNCHECKED
         entry = entry._replace(allocated=allocated, expires=expires, flags=flags, hash=catalog.hash(entry.name))
-        others = [one for one in (names.get(entry.name), numbers.get(entry.file)) if one is not None]
+        others = {one for one in (names.get(entry.name), numbers.get(entry.file)) if one is not None}
         if all(one.generation < entry.generation for one in others):
             for one in others:
                 del names[one.name], numbers[one.file]
@@ -118,6 +118,7 @@ def _write(memory: Memory, state: list[int], kept: list[Entry]) -> None:
     for entry in kept:
         at = p.SLOTS + entry.slot * p.SLOT_SIZE
         memory.bytes[at : at + p.USED] = entry.pack()
+        memory.bytes[at + p.NAME : at + p.SLOT_SIZE] = entry.name.ljust(p.SLOT_SIZE - p.NAME, b"\0")
     memory.bytes[p.EVENT_RING : p.SLOTS] = bytes(p.SLOTS - p.EVENT_RING)  # no watcher is older than this boot
     count = int(used[-1]) + 1 if kept else 0
     links = np.zeros((2, memory.slots), np.uint32)

@@ -30,7 +30,7 @@ from shmarrow.store.slots import Entry, clock
 from shmarrow.store.spill import copy_file, name_file
 from shmarrow.store.transaction import Transaction
 
-BATCH = 128
+BATCH = 64
 """Objects that are removed in one hold of the commit lock, which takes some 30 µs for each."""
 _CANDIDATES = 4096
 _SWEPT = 16

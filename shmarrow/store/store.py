@@ -55,6 +55,8 @@ _SHOWN = 50
 _FOREVER = 10**9
 """The longest timeout, in seconds: some 30 years."""
 _PIECE = 1 << 24
+_FLUSH = 1.0
+"""Seconds after which a process that only reads adds what it counted to the counters of the store."""
 _LATEST = (1 << 63) - 1
 
 
@@ -589,6 +591,8 @@ class Store:
         found = attach_entry(catalog, encoded)
         if found is not None:
             catalog.hits += 1
+            if not catalog.hits & 15:
+                catalog.flush_counters(_FLUSH)
             return found
         if timeout != 0:
             _check_timeout(timeout)
@@ -626,8 +630,7 @@ class Store:
 
     def _names(self, prefix: str = "") -> Iterator[str]:
         self._check_open()
-        if not isinstance(prefix, str):
-            raise InvalidType(f"prefix is a str, found {shown(prefix)}")
+        _check_prefix(prefix)
         for part in self._catalog.snapshot("name", expired=False):
             names = part["name"]
             yield from [name for name in names if name.startswith(prefix)] if prefix else names
@@ -635,6 +638,7 @@ class Store:
     def scan(self, prefix: str = "") -> Iterator[Found]:
         """All objects with their sizes and times, in no order; nothing is opened, pinned or locked."""
         self._check_open()
+        _check_prefix(prefix)
         fields = ("size", "allocated", "published", "flags", "used")
         pins = pin_counts(self._catalog)
         for part in self._catalog.snapshot("name", *fields, expired=False):
@@ -725,6 +729,7 @@ class Store:
             transaction.commit()
 
     def _delete_all(self, prefix: str) -> int:
+        _check_prefix(prefix)
         deleted = 0
         for part in self._catalog.snapshot("name"):
             chosen = [row for row, name in enumerate(part["name"]) if name.startswith(prefix)]
@@ -835,6 +840,7 @@ class Store:
     def watch(self, prefix: str = "") -> Watch:
         """What is published and deleted from now on, by any process; see :class:`Watch`."""
         self._check_open()
+        _check_prefix(prefix)
         return Watch(self._catalog, prefix)
 
     def stats(self) -> Stats:
@@ -939,6 +945,11 @@ def name_bytes(name: object) -> bytes:
             f"the name of an object has 1 to {p.NAME_MAX} bytes and no NUL, found {shown(name)} of {len(coded)}"
         )
     return coded
+
+
+def _check_prefix(prefix: object) -> None:
+    if not isinstance(prefix, str):
+        raise InvalidType(f"prefix is a str, found {shown(prefix)}")
 
 
 def _names(names: str | Iterable[str]) -> Iterable[str]:

@@ -1,0 +1,328 @@
+"""What a store keeps through reboots and power cuts: all that it accepted if it is durable; else nothing torn."""
+
+from __future__ import annotations
+
+import os
+import random
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import lab
+import numpy as np
+import pytest
+from conftest import PREFIX
+
+import shmarrow as sa
+from shmarrow.store import protocol
+
+SECOND, THIRD = "1" * 8 + "-2222-3333-4444-555555555555", "2" * 8 + "-2222-3333-4444-555555555555"
+"""Ids of later boots."""
+
+OPERATIONS = """
+import random
+
+def operations(seed):
+    \"\"\"What a writer does, one thing after the other, for ever.\"\"\"
+    source = random.Random(seed)
+    for number in range(1 << 30):
+        name, other = (f"{seed}/{source.randrange(8)}" for _ in range(2))
+        what = source.choice(["put", "put", "put", "delete", "rename", "expire", "protect"])
+        yield what, name, other, number, source.choice([10, 5_000, 300_000] if what == "put" else [0])
+
+def follow(state, what, name, other, number, size):
+    \"\"\"What it makes of the objects: their values, whether they expire, whether they are protected.\"\"\"
+    if what == "put":
+        state[name] = [number, size, False, False]
+    elif name in state:
+        if what == "delete":
+            del state[name]
+        elif what == "rename":
+            state[other] = state.pop(name)
+        else:
+            state[name][2 if what == "expire" else 3] = True
+"""
+WRITE = (
+    OPERATIONS
+    + """
+import numpy as np, shmarrow as sa
+store = sa.Store(where)
+for done, (what, name, other, number, size) in enumerate(operations(seed), 1):
+    if what == "put":
+        store.put(name, np.full(size, number, np.int32), overwrite=True)
+    elif name in store:
+        if what == "delete":
+            store.delete(name)
+        elif what == "rename":
+            store.rename(name, other, overwrite=True)
+        elif what == "expire":
+            store.expire_after(name, 3600)
+        else:
+            store.protect(name)
+    say(done)
+"""
+)
+READ = """
+import os, shmarrow as sa
+store = sa.Store(where, create=False)
+result = {}
+for name in store.names():
+    try:
+        info, value = store.info(name), store.get(name)
+    except sa.InvalidData as error:
+        assert "its sum is wrong. It is removed" in str(error), error
+        assert name not in store
+        result[name] = None
+        continue
+    assert (value == value[0]).all(), name
+    result[name] = [int(value[0]), len(value), info.expires_in is not None, info.protected]
+    if info.expires_in is not None:
+        assert 3000 < info.expires_in <= 3600
+value = None
+store.collect()
+stats, infos = store.stats(), [store.info(name) for name in store.names()]
+assert (stats.drafts, stats.removed, stats.pins) == (0, 0, {})
+for spilled, total in ((False, stats.nbytes), (True, stats.spilled)):
+    assert sum(info.allocated for info in infos if info.spilled == spilled) == total
+listed = {os.path.basename(info.path) for info in infos}
+found = {name for _, _, files in os.walk(top) for name in files if len(name) == 16}
+assert found == listed, (found - listed, listed - found)
+store.put("after", 1)
+assert store.get("after") == 1 and len(store) == stats.objects + 1
+"""
+names: dict[str, Any] = {}
+exec(OPERATIONS, names)
+operations: Callable[[int], Any] = names["operations"]
+follow: Callable[..., None] = names["follow"]
+
+
+def cut_while_writing(place: Path, source: random.Random, durable: bool, writers: int = 2) -> tuple[int, int, int]:
+    """Cut the power while processes write; how many operations were accepted, lost, and how many objects were torn."""
+    with lab.disk(place, 96 << 20) as disk:
+        now = place.with_name("now")
+        now.symlink_to(disk.path)
+        spill = {"capacity": 1_300_000 * (writers + 1), "spill": now / "spill"} if source.random() < 0.5 else {}
+        with sa.Store(now / "store", durable=durable, **spill):
+            pass
+        with lab.child(WRITE, where=f"{now}/store", seed=1) as first:
+            others = [lab.child(WRITE, where=f"{now}/store", seed=2 + number) for number in range(writers - 1)]
+            made = {1: first} | {2 + number: other.__enter__() for number, other in enumerate(others)}
+            try:
+                for each in made.values():
+                    each.hear()
+                time.sleep(source.random() * 0.3)
+                accepted = {seed: 1 + len(each.heard()) for seed, each in made.items()}
+                after = disk.cut()
+            finally:
+                for other in others:
+                    other.__exit__(None, None, None)
+        now.unlink()
+        now.symlink_to(after.path)
+        found = lab.run(READ, top=f"{now}/", where=f"{now}/store", boot_id=SECOND)
+        now.unlink()
+        return judge(found, accepted, durable)
+
+
+def judge(found: dict[str, Any], accepted: dict[int, int], durable: bool) -> tuple[int, int, int]:
+    """Compare what was found with all that may be."""
+    lost = torn = 0
+    for seed, count in accepted.items():
+        mine = {name: value for name, value in found.items() if name.startswith(f"{seed}/")}
+        torn += sum(value is None for value in mine.values())
+        state: dict[str, Any] = {}
+        versions: dict[str, list[Any]] = {}
+        matches = False
+        steps = operations(seed)
+        for done in range(1, count + 400):  # those that were accepted, or may have been when the power went
+            step = next(steps)
+            follow(state, *step)
+            for name, value in state.items():
+                versions.setdefault(name, []).append(list(value))
+            matches = matches or (done >= count and state == mine)
+            if done == count:
+                lost += sum(mine.get(name) != value for name, value in state.items())
+        if durable:
+            assert matches, (seed, count, mine)
+            lost = 0
+        for name, value in mine.items():
+            assert value is None or value in versions[name], (name, value)
+    return sum(accepted.values()), lost, torn
+
+
+@pytest.mark.parametrize("durable", [True, False], ids=["durable", "not"])
+def test_power_cuts(tmp_path: Path, durable: bool) -> None:
+    source = random.Random(durable)
+    for number in range(2):
+        accepted, lost, torn = cut_while_writing(tmp_path / f"disk-{number}", source, durable)
+        assert accepted > 2
+        assert not (durable and (lost or torn))
+
+
+def test_a_durable_store_is_there_once_it_was_made(tmp_path: Path) -> None:
+    with lab.disk(tmp_path / "disk", 16 << 20) as disk:
+        where = disk.path / "a" / "b" / "store"
+        with sa.Store(where, capacity=1 << 20, durable=True) as store:
+            store.put("x", "kept")
+            store.configure(capacity=2 << 20)
+        sa.Store(disk.path / "other", durable=True, mode=0o640, spill=disk.path / "c" / "spill").close()
+        after = disk.cut()
+        code = """
+        import shmarrow as sa
+        result = [(store.names(), tuple(store.settings)) for store in map(sa.Store, where)]
+        """
+        places = [f"{after.path}/a/b/store", f"{after.path}/other"]
+        assert lab.run(code, where=places, boot_id=SECOND) == [
+            (["x"], (2 << 20, 0o600, "lru", True, None)),
+            ([], (None, 0o640, "none", True, f"{disk.path}/c/spill")),
+        ]
+        assert list((after.path / "c" / "spill").iterdir())
+    with pytest.raises(sa.InvalidArgument, match="in shared memory, which a crash of the machine empties"):
+        sa.Store(f"shm:{PREFIX}durable", durable=True)
+    assert not os.path.exists(f"/dev/shm/{PREFIX}durable")
+
+
+def test_a_reboot(tmp_path: Path) -> None:
+    """What a clean reboot leaves, and what an object is that not all of was written."""
+    where = tmp_path / "store"
+    before = """
+    import os, numpy as np, shmarrow as sa
+    with sa.Store(where, owned=True, capacity=4 << 20, spill=spill) as store:
+        store.put("owned", np.arange(5))
+    store = sa.Store(where)
+    store.evict(1)
+    assert store.info("owned").spilled
+    for name in ("kept", "torn", "zeros", "short", "gone", "late", "over"):
+        store.put(name, np.full(5000, 7), overwrite=True)
+    held = store.get("gone")
+    store.delete("gone")
+    draft = store.create("draft", sa.schema([sa.field("x", sa.int64())]), 300_000)
+    store.protect("kept")
+    store.expire_after("late", 500)
+    store.expire_after("over", 0.1)
+    say({name: (info.path, info.generation) for name in store.names() for info in [store.info(name)]})
+    hear()
+    """
+    with lab.child(before, where=str(where), spill=f"{tmp_path}/spill") as child:
+        old = child.hear()
+    for name, start, data in (("torn", 20_000, b"\1"), ("zeros", 0, bytes(8192))):
+        with open(old[name][0], "r+b") as file:
+            file.seek(start)
+            file.write(data)
+    os.truncate(old["short"][0], 4096)
+    (where / f"{1 << 40:016x}").write_bytes(b"nobody's")
+    (where / "of the user").write_bytes(b"")
+    after = """
+    import os, shmarrow as sa
+    store = sa.Store(where)
+    said = {}
+    for name in store.names():
+        try:
+            store.get(name)
+        except sa.InvalidData as error:
+            said[name] = str(error)
+    kept, late, owned = (store.info(name) for name in store.names())
+    store.put("new", 1)
+    new = store.info("new")
+    result = (
+        [kept.name, late.name, owned.name], said, late.expires_in, kept.protected, owned.spilled, owned.orphaned,
+        new.generation, os.path.basename(new.path), store.stats()[2:4], store.collect().objects, os.listdir(where),
+    )
+    """
+    time.sleep(0.1)
+    names, said, late, protected, spilled, orphaned, generation, file, counts, collected, listed = lab.run(
+        after, where=str(where), boot_id=SECOND, boottime=100_000
+    )
+    assert names == ["kept", "late", "owned"]
+    assert sorted(said) == ["torn", "zeros"]
+    for name, text in said.items():
+        assert text.startswith(f"{name!r} in the store {str(where)!r} was published shortly before the machine went")
+    assert 490 < late <= 500  # by the wall clock, whatever the other one says
+    assert (protected, spilled, orphaned) == (True, True, True)
+    assert generation > max(number for _, number in old.values())
+    assert int(file, 16) > 1 << 40  # no number is given twice
+    assert counts == (0, 0)  # neither what was removed nor the draft takes room
+    assert collected == ["over", "owned"]
+    kept = [Path(old[name][0]).name for name in ("kept", "late")]
+    assert sorted(listed) == sorted(["commit", "control", "of the user", "pins", file, *kept])
+
+
+def test_objects_are_checked_once() -> None:
+    """After the first boot that has read it whole, an object is as good as one that was synced."""
+    with lab.shared_folder() as folder:
+        where, mode = folder / "store", 0o644
+        with sa.Store(where, mode=mode) as store:
+            store.put("x", np.arange(100))
+            path = Path(store.info("x").path)
+        flags = protocol.SLOTS + protocol.SLOT["flags"][0]
+        read = "import shmarrow as sa\nresult = sa.Store(where, trust=True).get('x').tolist()[:2]"
+
+        def flag() -> int:
+            return (where / "control").read_bytes()[flags]
+
+        assert flag() == 4
+        with pytest.raises(
+            lab.Failed, match="not been opened since the machine was started, and this process may only"
+        ):
+            lab.as_user(read, where=str(where), boot_id=SECOND)
+        lab.run("import shmarrow as sa; sa.Store(where)", where=str(where), boot_id=SECOND)
+        assert flag() == 4 | 16
+        assert lab.as_user(read, where=str(where), boot_id=SECOND) == [0, 1]
+        assert flag() == 4 | 16
+        assert lab.run(read, where=str(where), boot_id=SECOND) == [0, 1]
+        assert flag() == 4 | 8
+        path.chmod(0o600)
+        with open(path, "r+b") as file:
+            file.seek(path.stat().st_size // 2)
+            file.write(bytes(16))
+        assert lab.run(read, where=str(where), boot_id=SECOND) == [0, 1]
+        lab.run(read, where=str(where), boot_id=THIRD)
+        assert flag() == 4 | 8
+
+
+def test_a_rebuild_that_is_killed(tmp_path: Path) -> None:
+    prepare = """
+    import numpy as np, shutil, shmarrow as sa
+    shutil.rmtree(where, ignore_errors=True)
+    with sa.Store(where) as store:
+        for number in range(40):
+            store.put(f"name/{number}", np.full(10, number))
+        for number in range(0, 40, 4):
+            store.delete(f"name/{number}")
+    with open(f"{where}/control", "r+b") as file:
+        file.seek(40)
+        file.write(bytes(16))  # the boot id
+        file.seek(160)
+        file.write(b"\7" * 16)  # lists
+    """
+    act = "import shmarrow as sa\nsa.Store(where)"
+    check = """
+    import shmarrow as sa
+    with sa.Store(where) as store:
+        kept = [number for number in range(40) if number % 4]
+        assert store.names() == sorted(f"name/{number}" for number in kept)
+        assert all((store.get(f"name/{number}") == number).all() for number in kept)
+        for number in range(50):
+            store.put(f"more/{number}", number)
+        assert len(store) == 80 and store.get("more/49") == 49
+    """
+    points = lab.crash_points(prepare, act, check, under="/store/rebuild.py", first=3, step=150, where=f"{tmp_path}/s")
+    assert len(points) >= 5
+
+
+if __name__ == "__main__":  # for as many seconds as are given
+    import tempfile
+
+    seed = int(sys.argv[2]) if len(sys.argv) > 2 else time.time_ns() % 1_000_000
+    print("seed", seed)
+    source, end = random.Random(seed), time.monotonic() + float(sys.argv[1])
+    total = {True: np.zeros(4, int), False: np.zeros(4, int)}
+    while time.monotonic() < end:
+        for durable in (True, False):
+            with tempfile.TemporaryDirectory() as folder:
+                found = cut_while_writing(Path(folder, "disk"), source, durable, source.choice([1, 2, 4]))
+                total[durable] += [1, *found]
+    for durable, numbers in total.items():
+        cuts, *rest = numbers.tolist()
+        print(f"durable={durable}: {cuts} power cuts; operations accepted, lost, objects torn: {rest}")
