@@ -35,7 +35,7 @@ class Pin:
     Attributes
     ----------
     slot : int
-        The place of the object in the catalog; -1 when it is released.
+        Where the object is in the catalog; -1 when it is released.
     """
 
     __slots__ = ("_catalog", "_pid", "slot")
@@ -50,6 +50,12 @@ class Pin:
         """Pin an object; None if it went meanwhile."""
         pin = cls(catalog)
         return pin if catalog.pins.acquire(entry.slot, pin) and catalog.alive(entry) else None
+
+    @property
+    def place(self) -> tuple[int, str]:
+        """The slot of the object, and its name."""
+        found = self._catalog.entry(self.slot) if self.slot >= 0 else None
+        return self.slot, "" if found is None else found.name.decode(errors="replace")
 
     def release(self) -> None:
         """Let the object go; safe to call again."""

@@ -57,7 +57,7 @@ from shmarrow.store.slots import (
     read_slot,
     replay,
 )
-from shmarrow.store.spill import open_spill
+from shmarrow.store.spill import open_spill, remove_spill
 from shmarrow.store.transaction import Transaction
 
 _SLOT_WORD = p.HEADER["slots"][0] >> 3
@@ -566,7 +566,7 @@ class Catalog:
             self._unlink(file)
         if self.settings.spill is not None:
             with suppress(OSError):
-                os.rmdir(self.spill_path)
+                remove_spill(self.spill_path)
         for file in (p.PINS, p.COMMIT, p.CONTROL):  # when the last one goes, somebody else may make a store here
             directory.unlink(file)
         try:
@@ -589,7 +589,8 @@ class Catalog:
         """The process with that number, if it lives."""
         if number == self.owner:
             return os.getpid()
-        found = holder(self.commit_fd, p.OWNER_LOCKS + number) if self.writable else None
+        known = self.writable and number < p.OWNER_LOCKS  # beyond begin the locks of drafts
+        found = holder(self.commit_fd, p.OWNER_LOCKS + number) if known else None
         return None if found is None else found[0]
 
     def reload(self, want: Any = None) -> None:

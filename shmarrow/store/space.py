@@ -33,6 +33,7 @@ from shmarrow.store.transaction import Transaction
 BATCH = 64
 """Objects that are removed in one hold of the commit lock, which takes some 30 µs for each."""
 _CANDIDATES = 4096
+_TRIES = 5
 _SWEPT = 16
 _PAUSE, _WHILE, _PATIENCE = 0.0005, 0.005, 5.0
 _TRIES = 5

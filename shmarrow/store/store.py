@@ -587,6 +587,8 @@ class Store:
     def _attach(self, name: str, timeout: float | None) -> StoredSegment:
         self._check_open()
         encoded = name_bytes(name)
+        if timeout:
+            _check_timeout(timeout)
         catalog = self._catalog
         found = attach_entry(catalog, encoded)
         if found is not None:
@@ -595,7 +597,6 @@ class Store:
                 catalog.flush_counters(_FLUSH)
             return found
         if timeout != 0:
-            _check_timeout(timeout)
             with Waiting(self._listeners, timeout) as waiting:
                 while True:
                     found = attach_entry(catalog, encoded)
@@ -664,7 +665,7 @@ class Store:
 
     def __len__(self) -> int:
         self._check_open()
-        objects, now = self._catalog.state()[p.OBJECTS], clock()
+        objects, now = min(self._catalog.state()[p.OBJECTS], self._catalog.memory.slots), clock()
         over = [
             int(((part["expires"] != 0) & (part["expires"] <= now)).sum()) for part in self._catalog.snapshot("expires")
         ]
