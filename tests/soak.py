@@ -87,7 +87,10 @@ def emptied(store: Store) -> int:
     store.clear()
     store.collect()
     stats, spill = store.stats(), store.settings.spill
-    found = [*leftovers(store.path), *([] if spill is None else [file for _, _, files in os.walk(spill) for file in files])]
+    found = [
+        *leftovers(store.path),
+        *([] if spill is None else [file for _, _, files in os.walk(spill) for file in files]),
+    ]
     counted = [stats.objects, stats.nbytes, stats.removed, stats.drafts, stats.spilled]
     if found or any(counted):
         complain("left over", store.path, found[:5], stats)
@@ -299,7 +302,9 @@ def storm(
     with Report() as report, lab.wall_clock() if "clock" in faults else nullcontext() as clock:
         judge = Judge(report)
         if users != ({},):
-            lab.run("import shmarrow as sa; sa.Store(where, **settings).close()", where=where, settings=settings, **users[0])
+            lab.run(
+                "import shmarrow as sa; sa.Store(where, **settings).close()", where=where, settings=settings, **users[0]
+            )
         store = sa.Store(where, trust=True, **(settings or {}))
         while time.monotonic() < end - 0.3 or not judge.found["faults"]:
             until = min(end, time.monotonic() + ROUND)

@@ -49,9 +49,10 @@ class Pin:
         return pin if catalog.alive(entry) else None  # or it is released with the pin
 
     @property
-    def slot(self) -> int:
-        """The place of the object in the catalog."""
-        return self._slot
+    def place(self) -> tuple[int, str]:
+        """The slot of the object, and its name."""
+        found = self._catalog.entry(self._slot) if self._slot >= 0 else None
+        return self._slot, "" if found is None else found.name.decode(errors="replace")
 
     def release(self) -> None:
         """Let the object go; safe to call again."""

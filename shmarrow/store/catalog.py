@@ -57,7 +57,7 @@ from shmarrow.store.slots import (
     read_slot,
     replay,
 )
-from shmarrow.store.spill import open_spill
+from shmarrow.store.spill import open_spill, remove_spill
 from shmarrow.store.transaction import Transaction
 
 _SLOT_WORD = p.HEADER["slots"][0] >> 3
@@ -540,7 +540,7 @@ class Catalog:
             self._unlink(file)
         if self.settings.spill is not None:
             with suppress(OSError):
-                os.rmdir(self.spill_path)
+                remove_spill(self.spill_path)
         for file in (p.PINS, p.COMMIT, p.CONTROL):  # when the last one goes, somebody else may make a store here
             directory.unlink(file)
         try:

@@ -30,7 +30,7 @@ from shmarrow.store.transaction import Transaction
 DRAFT_SIZE = 1 << 20
 _UNNAMED: int = getattr(os, "O_TMPFILE", 0)
 _NO_UNNAMED = (errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL)
-_PIECE = 1 << 23
+_PIECE = 1 << 20
 _AROUND = 1 << 13
 """Bytes of memory that a small file may take beyond those that are written."""
 
@@ -293,8 +293,9 @@ class Publication:
 
 def file_sum(fd: int, size: int) -> int:
     """The sum of a file's 64-bit words, modulo 2**64: what tells after a power cut whether all of it was written."""
-    total = 0
-    for start in range(0, size, _PIECE):
-        data = np.frombuffer(os.pread(fd, min(_PIECE, size - start), start), U1)
-        total += sum_of(data)
+    total = done = 0
+    buffer = np.empty(min(size, _PIECE), U1)  # small enough for the cache of the processor
+    while count := os.preadv(fd, [buffer.data[: size - done]], done):
+        total += sum_of(buffer[:count])
+        done += count
     return total & (1 << 64) - 1

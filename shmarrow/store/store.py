@@ -599,6 +599,8 @@ class Store:
     def _attach(self, name: str, timeout: float | None) -> StoredSegment:
         self._check_open()
         encoded = name_bytes(name)
+        if timeout:
+            _check_timeout(timeout)
         catalog = self._catalog
         found = attach_entry(catalog, encoded)
         if found is not None:
@@ -607,7 +609,6 @@ class Store:
                 catalog.flush_counters(_FLUSH)
             return found
         if timeout != 0:
-            _check_timeout(timeout)
             with Waiting(self._listeners, timeout) as waiting:
                 while True:
                     found = attach_entry(catalog, encoded)
