@@ -170,8 +170,9 @@ class Transaction:
         """A draft becomes an object, which :meth:`insert` counts."""
         self.state[p.DRAFT_BYTES] -= min(nbytes, self.state[p.DRAFT_BYTES])
 
-    def drop_draft(self, slot: int, nbytes: int) -> None:
-        """Free the slot of a draft."""
+    def drop_draft(self, slot: int, file: int, nbytes: int) -> None:
+        """Free the slot of a draft, and remove its file if it has one."""
+        self.state[p.REMOVING] = file
         self.state[p.DRAFT_BYTES] -= min(nbytes, self.state[p.DRAFT_BYTES])
         self._free(slot)
 

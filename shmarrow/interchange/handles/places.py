@@ -272,7 +272,8 @@ def _check_place(place: Any) -> None:
         not isinstance(place, Place)
         or not isinstance(place.name, str)
         or not (is_shm(place.name) or place.name.startswith("/"))
-        or not all(isinstance(number, int) for number in place[1:])
+        or not isinstance(place.object, str)
+        or not all(isinstance(number, int) for number in place[1:6])
     ):
         raise InvalidData(f"a damaged handle: expected the place of an object, found {shown(place)}")
 
