@@ -492,7 +492,7 @@ def test_pools_outlive_objects_that_are_gone(shm_name: str) -> None:
     with ProcessPoolExecutor(1, fork) as executor:
         with pytest.raises(sa.ObjectNotFound, match="argument"):
             executor.submit(rows_of_first, argument()).result(30)
-        assert "result' was removed" in repr(executor.submit(made_and_removed, shm_name).result(30)[0])
+        assert "handle: 'result', " in repr(executor.submit(made_and_removed, shm_name).result(30)[0])
         assert executor.submit(os.getpid).result(30) != os.getpid()
 
 

@@ -26,7 +26,7 @@ from typing import Any
 
 import numpy as np
 
-from shmarrow.errors import InvalidArgument, InvalidData, ShmarrowError, StorageError, StoreFull, storage_error
+from shmarrow.errors import Closed, InvalidArgument, InvalidData, ShmarrowError, StorageError, StoreFull, storage_error
 from shmarrow.segment import Location
 from shmarrow.segment.host import in_memory
 from shmarrow.store import protocol as p
@@ -43,7 +43,7 @@ from shmarrow.store.directory import (
     read_settings,
     this_boot,
 )
-from shmarrow.store.locks import CommitLock, Pins, holder, try_lock
+from shmarrow.store.locks import CommitLock, Exclusive, Pins, holder, try_lock
 from shmarrow.store.protocol import file_name
 from shmarrow.store.slots import (
     FIRST_SLOT,
@@ -110,7 +110,8 @@ class Catalog:
 
     def __init__(self, directory: Directory) -> None:
         self.directory = directory
-        self._fds: list[int] = []
+        self.forked = False
+        self._fds: dict[int, tuple[int, int]] = {}
         self.volatile = in_memory(directory.fd)
         try:
             self.control_fd, self.writable = self._open(p.CONTROL, None)
@@ -129,7 +130,7 @@ class Catalog:
         self.hits = self.misses = 0
         self._flushed = time.monotonic()
         self._stuck = -1, self.memory
-        self.drafts: set[int] = set()
+        self.exclusive = Exclusive(self.commit_fd)
         self.checked: set[int] = set()
         self.spilling: set[int] = set()
         self.victims: deque[Any] = deque()
@@ -166,7 +167,7 @@ class Catalog:
                 fd, writable = self.directory.open(file, os.O_RDONLY), False
         except OSError as error:
             raise storage_error(error, f"open the {file} file of", self.directory.name) from None
-        self._fds.append(fd)
+        self._fds[fd] = _identity(fd)
         return fd, writable is not False
 
     def _read_settings(self) -> None:
@@ -213,15 +214,40 @@ class Catalog:
 
     def close(self) -> None:
         """Close its descriptors, which drops all locks of this process on the store."""
-        for fd in self._fds:
-            with suppress(OSError):
+        while self._fds:
+            self._close(*self._fds.popitem())
+
+    def close_directory(self) -> None:
+        """Close the descriptor of the directory."""
+        self._close(self.directory.fd, self.directory.key)
+
+    def _close(self, fd: int, identity: tuple[int, int]) -> None:
+        with suppress(OSError):
+            if not self.forked or _identity(fd) == identity:
                 os.close(fd)
-        self._fds.clear()
+
+    @property
+    def inherited(self) -> bool:
+        """Whether its descriptors are what they were: a forked child may have closed them, and opened others."""
+        try:
+            everything = {**self._fds, self.directory.fd: self.directory.key}
+            return not self.forked or all(_identity(fd) == identity for fd, identity in everything.items())
+        except OSError:
+            return False
+
+    def check_inherited(self) -> None:
+        """Refuse to use a store in a forked child that closed its descriptors."""
+        if not self.inherited:
+            raise Closed(
+                f"the store {self.directory.name!r} was open when process {os.getpid()} was forked, and closed "
+                "its descriptors then; open it again"
+            )
 
     def after_fork(self) -> None:
         """Called in a forked child."""
         self.owner = self.hits = self.misses = 0
-        self.drafts.clear()
+        self.forked = True
+        self.exclusive.after_fork()
         self.spilling.clear()
         self.excluded.clear()
         self.lock.after_fork()
@@ -479,16 +505,17 @@ class Catalog:
 
     def spill_directory(self, make: bool = False) -> Directory | None:
         """Where objects are spilled to; None if it is not there, and not to be made."""
-        if make and self.state()[p.SPILLED_BYTES] and not os.path.exists(self.spill_path):
-            raise StorageError(
-                errno.ENOENT,
-                f"cannot spill objects of the store {self.directory.name!r}: {self.spill_path!r} is not there, and "
-                "objects were spilled to it; mount it, or delete them",
-            )
         if self._spill is None or self._spill.path != self.spill_path:
-            self._spill = open_spill(self.directory, self.settings, self.store_id, make)
+            new = make and not self.state()[p.SPILLED_BYTES]  # or it is not mounted
+            self._spill = open_spill(self.directory, self.settings, self.store_id, new)
+            if self._spill is None and make and self.settings.spill is not None:
+                raise StorageError(
+                    errno.ENOENT,
+                    f"cannot spill objects of the store {self.directory.name!r}: {self.spill_path!r} is not there, and "
+                    "objects were spilled to it; mount it, or delete them",
+                )
             if self._spill is not None:
-                self._fds.append(self._spill.fd)
+                self._fds[self._spill.fd] = self._spill.key
         return self._spill
 
     @property
@@ -520,7 +547,7 @@ class Catalog:
         Counting makes nobody wait: where another one has the lock, it is put off.
         """
         now = time.monotonic()
-        if self.writable and (self.hits or self.misses) and now - self._flushed >= pause:
+        if self.writable and (self.hits or self.misses) and now - self._flushed >= pause and self.inherited:
             with suppress(ShmarrowError, OSError):
                 if self.lock.free():
                     self._flushed = now
@@ -647,6 +674,11 @@ def _kept(piece: dict[str, Any], keep: Any) -> dict[str, Any]:
     }
 
 
+def _identity(fd: int) -> tuple[int, int]:
+    found = os.fstat(fd)
+    return found.st_dev, found.st_ino
+
+
 class _Held:
     """The commit lock, held for the length of a block; used again and again, as its state is that of the lock."""
 
@@ -657,8 +689,9 @@ class _Held:
 
     def __enter__(self) -> None:
         catalog = self._catalog
-        catalog.lock.__enter__()
+        catalog.lock.check_free()
         try:
+            catalog.lock.acquire()
             catalog._repair()
         except BaseException as error:
             self.__exit__(type(error), error, None)
@@ -668,12 +701,14 @@ class _Held:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         catalog = self._catalog
+        if not catalog.lock.mine:
+            return  # it was not to be had
         closing, catalog.closing = catalog.closing, []
         try:
             while catalog.excluded:
                 catalog.pins.admit(catalog.excluded.pop())
         finally:
-            catalog.lock.__exit__(kind, error, trace)
+            catalog.lock.release()
             for fd in closing:
                 os.close(fd)
         if isinstance(error, _NONSENSE) and not isinstance(error, ShmarrowError):
@@ -692,7 +727,7 @@ def open_catalog(where: Location, want: Wanted, trust: bool, create: bool) -> Ca
         _retire()
         directory = open_directory(where, want, trust, create)
         try:
-            found = [each for each in _open if each.directory.key == directory.key and each.exists]
+            found = [each for each in _open if each.directory.key == directory.key and each.inherited and each.exists]
             catalog = found[0] if found else Catalog(directory)
             try:
                 catalog.reload(want)
@@ -726,7 +761,7 @@ def _retire() -> None:
         if not (catalog.users or catalog.pins or catalog.owner):
             _open.remove(catalog)
             catalog.close()
-            os.close(catalog.directory.fd)
+            catalog.close_directory()
 
 
 def _after_fork() -> None:

@@ -64,7 +64,11 @@ def open_spill(store: Directory, settings: Settings, store_id: bytes, make: bool
 
 def _make(path: str, store: Directory, settings: Settings) -> int:
     """Make the directory, for the users that the store is for."""
-    os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
+    parent = os.path.dirname(path)
+    os.makedirs(os.path.dirname(parent), exist_ok=True)
+    with suppress(FileExistsError):
+        os.mkdir(parent)
+        os.chmod(parent, 0o711)  # each store's own directory says who may read it
     with suppress(FileExistsError):
         os.mkdir(path, 0o700)
     fd = os.open(path, _OPEN_DIRECTORY)
@@ -75,7 +79,7 @@ def _make(path: str, store: Directory, settings: Settings) -> int:
             os.fchown(fd, uid if found.st_uid == 0 else -1, gid)
         os.fchmod(fd, directory_bits(settings.mode))
     if store.path.startswith(SHM_DIRECTORY + "/"):
-        _remove_lost(os.path.dirname(path))
+        _remove_lost(parent)
         with suppress(FileExistsError):
             os.symlink(this_memory(), VOLATILE, dir_fd=fd)
     if settings.durable:
@@ -133,6 +137,7 @@ def copy_file(source: int, target: Directory, size: int, settings: Settings) -> 
             if not copied:
                 raise InvalidData(f"a file has {done} bytes, expected {size}")
             done += copied
+        target.give(fd)
         os.fchmod(fd, settings.mode & 0o444)
         if settings.durable:
             os.fsync(fd)
