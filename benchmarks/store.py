@@ -248,18 +248,20 @@ def locks(page: Bench, stores: Stores) -> None:
     store, path = side.store, Path(side.store.name) / "commit"
     if not path.exists():
         return
-    turn = iter(range(1 << 30))
+    turn, tens = iter(range(1 << 30)), iter(range(1, 10))
+    large = np.ones(1 << 23)
+    names, last = numbered(200), numbered(count)[-200:]
     thousand = [f"many/{number}" for number in range(1000)]
 
     def many(operation: Callable[[str], object]) -> Callable[[], None]:
-        return lambda: [operation(name) for name in numbered(200)] and None
+        return lambda: [operation(name) for name in names] and None
 
     operations: dict[str, Callable[[], object]] = {
         "put": lambda: [store.put(f"new-{next(turn)}", SMALL) for _ in range(200)],
         "put, replacing": many(lambda name: store.put(name, SMALL, overwrite=True)),
         "put_many": lambda: store.put_many(dict.fromkeys(thousand, SMALL), overwrite=True),
         "get": many(store.get),
-        "rename": many(lambda name: store.rename(name, name, overwrite=True)),
+        "rename": many(lambda name: (store.rename(name, "renamed"), store.rename("renamed", name))),
         "expire_after": many(lambda name: store.expire_after(name, 3600)),
         "evict(1)": lambda: [store.evict(1) for _ in range(20)],
         "evict of 1,000 objects": lambda: store.evict(1000 * BLOCK),
@@ -269,26 +271,25 @@ def locks(page: Bench, stores: Stores) -> None:
         "names": store.names,
         "scan": lambda: sum(1 for _ in store.scan()),
         "collect": store.collect,
-        "delete": lambda: [store.delete(name) for name in numbered(count)[-200:]] and refill(200),
+        "delete": lambda: ([store.delete(name) for name in last], side.fill(last, SMALL)),
         "delete(prefix=) of 1,000": lambda: (
             store.put_many(dict.fromkeys(thousand, SMALL), overwrite=True),
             store.delete(prefix="many/"),
         ),
+        "delete(prefix=) of 10,000": lambda: store.delete(prefix=f"object-00{next(tens)}"),
+        "put and delete of 64 MiB": lambda: (store.put("large", large), store.delete("large")),
     }
 
-    def refill(missing: int) -> None:
-        side.fill(numbered(count)[-missing:], SMALL)
-
-    most = 0.0, ""
-    everything = [*operations.items(), ("clear", store.clear)]
-    for name, operation in everything:
-        turns = 1 if name == "clear" else 3
-        seen = [watch_lock(path, operation) for _ in range(turns)]
+    longest: dict[str, float] = {}
+    for name, operation in operations.items():
+        seen = [watch_lock(path, operation) for _ in range(3)]
         holds = [each.longest for each in seen]
-        pause = max(each.pause for each in seen)
-        page.limit(f"the lock is held by {name}, of {count:,} objects ({duration(pause)})", holds, 0.02, duration)
-        most = max(most, (float(np.median(holds)), name))
-    page.limit(f"the longest of these: {most[1]}", [most[0]], 0.02, duration)
+        # What an operation does is in all turns; what other load adds, by which a holder loses its processor, is not.
+        longest[name] = min(holds)
+        text = f"the lock is held by {name}, of {count:,} objects; up to {duration(max(holds))} with other load"
+        page.limit(text, [longest[name]], 0.02, duration)
+    most = max(longest, key=lambda name: longest[name])
+    page.limit(f"the longest of these: {most}", [longest[most]], 0.02, duration)
 
 
 def listings(page: Bench, stores: Stores) -> None:
@@ -539,9 +540,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def main() -> None:
     with bench("The store", add_options) as page:
         stores = Stores(page)
-        for name in page.options.rows:
-            group = GROUPS[name]
-            group(page, stores) if group in OF_MANY else group(page)
+        for name, group in GROUPS.items():
+            if name in page.options.rows:
+                group(page, stores) if group in OF_MANY else group(page)
         stores.close()
 
 

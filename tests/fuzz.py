@@ -4,16 +4,20 @@ Mutations (``hostile.py``) take all processors but one; on that one, the propert
 with a new seed. What is found is printed with the command that has it again, and the exit status is 1.
 
 ``python tests/fuzz.py --first NUMBER --count COUNT`` exercises just these mutations, however long that takes. With
-``--doors`` mutations go to pyarrow, polars, DuckDB and nanoarrow (``doors.py``) instead of our own readers.
+``--doors`` mutations go to pyarrow, polars, DuckDB and nanoarrow (``doors.py``) instead of our own readers; with
+``--store`` they are control files of stores (``hostile_store.py``), which takes root.
 """
 
 from __future__ import annotations
 
 import argparse
+import atexit
 import os
 import random
+import shutil
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Iterator
@@ -33,7 +37,14 @@ def parts(first: int, number: int | None) -> Iterator[range]:
         yield range(start, start + _PART if number is None else min(start + _PART, first + number))
 
 
-def mutations(ranges: Iterator[range], deadline: float, processes: int, use: hostile.Use, options: str) -> int:
+def mutations(
+    ranges: Iterator[range],
+    deadline: float,
+    processes: int,
+    use: hostile.Use,
+    options: str,
+    inputs: hostile.Inputs = hostile.mutation,
+) -> int:
     """Exercise mutations until there are no more, or the time is up; gives how many findings there were."""
     started, total, found = time.monotonic(), 0, 0
     outcomes: dict[str, int] = {}
@@ -46,7 +57,7 @@ def mutations(ranges: Iterator[range], deadline: float, processes: int, use: hos
                 part = next(ranges, None)
             if part is None:
                 return
-            counts, findings = hostile.run(hostile.mutation, part, left, use)
+            counts, findings = hostile.run(inputs, part, left, use)
             with lock:
                 total += sum(counts.values())
                 found += len(findings)
@@ -90,12 +101,21 @@ def main() -> int:
     parser.add_argument("--first", type=int, help="exercise only mutations, from this number on")
     parser.add_argument("--count", type=int, default=1_000_000, help="how many of them; a million by default")
     parser.add_argument("--doors", action="store_true", help="hand the columns to other libraries")
+    parser.add_argument("--store", action="store_true", help="open stores with changed control files")
     chosen = parser.parse_args()
-    how: tuple[hostile.Use, str] = (hostile.exercise, "")
+    how: tuple[hostile.Use, str] | tuple[hostile.Use, str, hostile.Inputs] = (hostile.exercise, "")
     if chosen.doors:
         from doors import through_doors
 
         how = through_doors, " --doors"
+    if chosen.store:
+        import hostile_store
+
+        folder = tempfile.mkdtemp()
+        os.chmod(folder, 0o755)
+        os.environ[hostile_store.FOLDER] = folder
+        atexit.register(shutil.rmtree, folder, True)
+        how = hostile_store.exercise, " --store", hostile_store.mutation
     processors = os.cpu_count() or 1
     if chosen.first is not None:
         found = mutations(parts(chosen.first, chosen.count), float("inf"), processors, *how)

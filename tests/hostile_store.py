@@ -33,8 +33,7 @@ _EXTREMES = [0, 1, 2, 3, 31, 32, 63, 64, 65, 255, 256, 1 << 16, (1 << 31) - 1, 1
 @functools.cache
 def template() -> tuple[bytes, dict[str, bytes]]:
     """A control file with slots in all states, and the other files of its store."""
-    where = Path(os.environ[FOLDER], "template")
-    shutil.rmtree(where, ignore_errors=True)
+    where = Path(tempfile.mkdtemp(dir=os.environ[FOLDER]), "template")
     spill = Path(os.environ[FOLDER], "spill")
     with sa.Store(where, 1 << 22, spill=spill, mode=0o644, owned=True) as store:
         for number in range(40):
@@ -51,7 +50,16 @@ def template() -> tuple[bytes, dict[str, bytes]]:
         files = {path.name: path.read_bytes() for path in where.iterdir() if path.is_file()}
         del held, draft
     shutil.rmtree(where)
-    return files.pop("control"), files
+    control = files.pop("control")
+    try:
+        with sa.Store(where) as store:  # so that all is imported before a reader needs it, who may not
+            for use in _uses(store, random.Random(1)):
+                with suppress(sa.ShmarrowError):
+                    use()
+            store.destroy()
+    finally:
+        shutil.rmtree(where, ignore_errors=True)
+    return control, files
 
 
 def _slot(data: bytearray, chance: random.Random) -> int:
@@ -98,12 +106,19 @@ def _slot_field(data: bytearray, chance: random.Random) -> None:
 
 def _link(data: bytearray, chance: random.Random) -> None:
     for _ in range(chance.choice((1, 2, 10, 60))):  # cycles, and chains that meet
-        _put(data, _slot(data, chance) + chance.choice((p.HEAD, p.NEXT)), "I", chance.choice((chance.randrange(66), *_EXTREMES)))
+        _put(
+            data,
+            _slot(data, chance) + chance.choice((p.HEAD, p.NEXT)),
+            "I",
+            chance.choice((chance.randrange(66), *_EXTREMES)),
+        )
 
 
 def _name(data: bytearray, chance: random.Random) -> None:
     at = _slot(data, chance)
-    name = chance.choice([b"\xff\xfe", b"a\0b", b"", b"x" * 255, b"../../etc/passwd", b"\xed\xa0\x80", b"name/4", b"\n\x1b[2J"])
+    name = chance.choice(
+        [b"\xff\xfe", b"a\0b", b"", b"x" * 255, b"../../etc/passwd", b"\xed\xa0\x80", b"name/4", b"\n\x1b[2J"]
+    )
     data[at + p.NAME : at + p.SLOT_SIZE] = name.ljust(256, b"\0")
     _put(data, at + 88, "I", len(name))
     _seal(data, at)
@@ -183,7 +198,9 @@ def exercise(data: bytes, reader: bool) -> str:
     try:
         for name, content in template()[1].items():
             if len(name) == 16 and chance.random() < 0.05:
-                content = chance.choice([b"", content[:-1], content[: len(content) // 2], content + b"x", bytes(len(content))])
+                content = chance.choice(
+                    [b"", content[:-1], content[: len(content) // 2], content + b"x", bytes(len(content))]
+                )
             _write(f"{folder}/{name}", content)
         _write(f"{folder}/control", data)
         os.chmod(folder, 0o755)
@@ -195,7 +212,7 @@ def exercise(data: bytes, reader: bool) -> str:
         finally:
             os.seteuid(0)
     finally:
-        shutil.rmtree(folder)
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _write(path: str, content: bytes) -> None:
@@ -230,7 +247,9 @@ def _uses(store: sa.Store, chance: random.Random) -> list[Callable[[], Any]]:
             return [watch.get(0) for _ in range(3)]
 
     def created() -> None:
-        with store.create("drawn", sa.schema([("x", sa.int64())]), chance.choice((10, 1 << 18)), overwrite=True) as draft:
+        with store.create(
+            "drawn", sa.schema([("x", sa.int64())]), chance.choice((10, 1 << 18)), overwrite=True
+        ) as draft:
             draft["x"][:] = 1
 
     def pinned() -> None:
@@ -245,12 +264,16 @@ def _uses(store: sa.Store, chance: random.Random) -> list[Callable[[], Any]]:
     return [
         store.names, lambda: list(store), lambda: len(store), store.stats, scanned, watched, created, pinned,
         store.collect, store.__repr__, store._repr_html_,
-        *(functools.partial(store.get, each) for each in known), *(functools.partial(store.info, each) for each in known),
+        *(functools.partial(store.get, each) for each in known),
+        *(functools.partial(store.info, each) for each in known),
         lambda: store.get_many(known), lambda: name in store, lambda: store.wait(known, 0), lambda: store.take(name),
         lambda: store.put("new", np.arange(1000)), lambda: store.put(name, 1, overwrite=True),
-        lambda: store.put("many", np.zeros(1 << 18), overwrite=True), lambda: store.put_many(dict.fromkeys("abcdef", 1)),
+        lambda: store.put("many", np.zeros(1 << 18), overwrite=True),
+        lambda: store.put_many(dict.fromkeys("abcdef", 1)),
         lambda: [store.put(f"extra/{number}", number, overwrite=True) for number in range(70)],
-        lambda: store.delete(name), lambda: store.delete(prefix="name/3"), lambda: store.rename(name, "other", overwrite=True),
+        lambda: store.delete(name), lambda: store.delete(prefix="name/3"),
+        lambda: store.rename(name, "other", overwrite=True),
         lambda: store.expire_after(name, 0), lambda: store.protect(name), lambda: store.evict(10_000),
-        lambda: store.reserve(1 << 19), lambda: store.configure(capacity=1 << 21), lambda: store.get_or_put("computed", lambda: 1),
+        lambda: store.reserve(1 << 19), lambda: store.configure(capacity=1 << 21),
+        lambda: store.get_or_put("computed", lambda: 1),
     ]  # fmt: skip

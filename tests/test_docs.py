@@ -61,6 +61,16 @@ def test_page(page: Path, tmp_path: Path, request: pytest.FixtureRequest) -> Non
     assert not left, f"{page.name} leaves in shared memory: {left}"
 
 
+def test_tests_that_pages_name_exist() -> None:
+    """What a page promises is shown by tests of these names."""
+    defined = {
+        name for path in (ROOT / "tests").rglob("*.py") for name in re.findall(r"def (test_\w+)", path.read_text())
+    }
+    named = {name: page.name for page in PAGES for name in re.findall(r"`(test_\w+)`", page.read_text())}
+    assert len(named) > 30
+    assert not {name: page for name, page in named.items() if name not in defined}
+
+
 @pytest.mark.parametrize("name", MODULES)
 def test_docstrings(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)

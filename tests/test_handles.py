@@ -478,21 +478,21 @@ def test_pools_outlive_objects_that_are_gone(shm_name: str) -> None:
 
     fork = multiprocessing.get_context("fork")
     with fork.Pool(1) as pool:
-        with pytest.raises(sa.ObjectNotFound, match="argument' was removed after the handle was made"):
+        with pytest.raises(sa.ObjectNotFound, match="'argument', .* was removed after the handle was made"):
             pool.apply_async(rows_of_first, (argument(),)).get(30)
         gone, _ = pool.apply_async(made_and_removed, (shm_name,)).get(30)
-        with pytest.raises(sa.ObjectNotFound, match="result' was removed after the handle was made"):
+        with pytest.raises(sa.ObjectNotFound, match="'result', .* was removed after the handle was made"):
             _ = gone.num_rows
         batch, removes = argument()
         with pytest.raises(
-            sa.ObjectNotFound, match="argument"
+            sa.ObjectNotFound, match="was removed"
         ):  # a bound method looks up its name when it is unpickled
             pool.apply_async(batch.slice, (1,), {"length": removes}).get(30)
         assert pool.apply_async(os.getpid).get(30) != os.getpid()
     with ProcessPoolExecutor(1, fork) as executor:
         with pytest.raises(sa.ObjectNotFound, match="argument"):
             executor.submit(rows_of_first, argument()).result(30)
-        assert "result' was removed" in repr(executor.submit(made_and_removed, shm_name).result(30)[0])
+        assert "handle: 'result', " in repr(executor.submit(made_and_removed, shm_name).result(30)[0])
         assert executor.submit(os.getpid).result(30) != os.getpid()
 
 

@@ -201,7 +201,7 @@ def test_the_home_directory_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert sa.ipc.open_file("~/a.arrow")[0].equals(BATCH)
     with sa.Store("~/store") as store:
         store.put("x", BATCH)
-    assert (tmp_path / "store" / "x").exists()
+        assert store.info("x").path.startswith(f"{tmp_path}/store/")
     with pytest.raises(sa.ObjectNotFound, match=re.escape(f"make the directory '{tmp_path}/none' first")):
         sa.ipc.new_file("~/none/a.arrow", BATCH.schema)
 
@@ -426,10 +426,10 @@ STORE: dict[str, tuple[Callable[[Any], Any], type[Exception], str]] = {
     "timeout as text": (
         lambda s: s.get("x", timeout="1"),
         A,
-        "timeout is a number of seconds up to 1000000000, or None, found '1'",
+        "timeout is a number of seconds from 0 to 1000000000, or None, found '1'",
     ),
     "timeout nan": (lambda s: s.get("x", timeout=float("nan")), A, "found nan"),
-    "name as int": (lambda s: s.get(5), T, "the name of an object is a str, found int"),
+    "name as int": (lambda s: s.get(5), T, "the name of an object is a str, found 5"),
     "missing name": (lambda s: s.get("y"), sa.ObjectNotFound, "no object 'y' in the store"),
     "taken": (lambda s: s.put("x", BATCH), sa.ObjectExists, "the name 'x' is taken"),
     "number": (lambda s: s.put("q", 5j), T, NOT_STORED),
@@ -449,8 +449,8 @@ STORE: dict[str, tuple[Callable[[Any], Any], type[Exception], str]] = {
     ),
     "capacity": (
         lambda s: sa.Store(s.name, capacity="1GB"),
-        A,
-        "the capacity is a number of bytes of at least 1, found '1GB'",
+        T,
+        "capacity is a number of bytes, an int, found '1GB'",
     ),
     "eviction": (lambda s: sa.Store(s.name, eviction="fifo"), A, "found 'fifo'"),
 }

@@ -148,3 +148,33 @@ def test_the_nearest_limit_counts() -> None:
     assert LIMIT - 32 * MIB < left <= LIMIT - (LIMIT >> 4)
     assert little
     assert not much
+
+
+def test_version_2_of_control_groups(tmp_path: Path) -> None:
+    """Simulated where the machine has version 1: the files of the kernel's documentation, in folders."""
+    for folder, most, current, inactive, active in (
+        ("", "max", 9 << 30, 0, 0),
+        ("outer", str(100 * MIB), 80 * MIB, 4 * MIB, 6 * MIB),
+        ("outer/middle", "max", 70 * MIB, 0, 0),
+        ("outer/middle/inner", str(1 << 30), 60 * MIB, 1 * MIB, 1 * MIB),
+    ):
+        group = tmp_path / folder
+        group.mkdir(exist_ok=True)
+        (group / "memory.max").write_text(f"{most}\n")
+        (group / "memory.current").write_text(f"{current}\n")
+        rows = {"anon": 1, "file": 50 * MIB, "shmem": 40 * MIB, "inactive_file": inactive, "active_file": active}
+        (group / "memory.stat").write_text("".join(f"{row} {value}\n" for row, value in rows.items()))
+    files = host._LIMITS["cgroup"][1:]
+
+    def left(path: str) -> int:
+        return host._left_in(path, str(tmp_path), *files)
+
+    # The limit, less what is used and cannot be dropped, less a sixteenth of it, 32 MiB at most.
+    outer = 100 * MIB - (80 * MIB - 10 * MIB) - 100 * MIB // 16
+    assert left("/outer/middle/inner") == left("/outer/middle") == left("/outer") == outer
+    assert left("/") == 1 << 62
+    (tmp_path / "outer/memory.max").write_text("max\n")
+    assert left("/outer/middle/inner") == (1 << 30) - 58 * MIB - 32 * MIB
+    (tmp_path / "outer/middle/inner/memory.current").write_text(f"{2 << 30}\n")
+    assert left("/outer/middle/inner") == 0
+    assert left("/gone") == 1 << 62  # of a container, that sees its own group as the root

@@ -186,7 +186,7 @@ def test_a_file_system_that_is_full(tmp_path: Path) -> None:
 LOAD = """
 import random, numpy as np, shmarrow as sa
 store, source, mine = sa.Store(where), random.Random(number), {}
-for _ in range(200):
+for _ in range(100):
     name, value = f"{number}/{source.randrange(12)}", source.randrange(1 << 30)
     if name not in mine or source.random() < 0.4:
         store.put(name, np.full(10_000, value, np.int32), overwrite=True)
@@ -212,7 +212,7 @@ def test_four_processes(store: sa.Store, spill: Path) -> None:
         expected = sorted(name for each in (a, b, c, d) for name in each.result())
     assert store.names() == expected
     assert store.stats().evictions == 0
-    assert store.stats().spills > 100
+    assert store.stats().spills > 50
     check(store, spill)
 
 
@@ -245,8 +245,8 @@ assert not list(Path(spill).iterdir())
 
 def test_a_spiller_that_is_killed(tmp_path: Path) -> None:
     given = {"where": f"{tmp_path}/store", "spill": f"{tmp_path}/spill", "capacity": CAPACITY}
-    points = lab.crash_points(PREPARE, SPILL, CHECK, first=7, step=250, **given)
-    assert len(points) >= 5
+    points = lab.crash_points(PREPARE, SPILL, CHECK, first=7, step=500, **given)
+    assert len(points) >= 3
 
 
 def test_the_directory_is_checked(tmp_path: Path, store: sa.Store, spill: Path) -> None:
@@ -292,3 +292,48 @@ def test_the_directory_is_checked(tmp_path: Path, store: sa.Store, spill: Path) 
     shutil.rmtree(folder_of(store, tmp_path / "other"))
     with sa.Store(store.name) as again, pytest.raises(sa.ShmarrowError, match="spill"):
         again.put("more", values(1))
+
+
+def test_what_was_spilled_before_a_reboot_goes(store: sa.Store, spill: Path, tmp_path: Path) -> None:
+    """The store was in shared memory, and is gone; stores of other machines, and on disks, are not touched."""
+    for number in range(6):
+        store.put(str(number), values(number))
+    folder = folder_of(store, spill)
+    disk = sa.Store(tmp_path / "disk", spill=spill)
+    other, strange = spill / ("0" * 32), spill / ("1" * 32)
+    for path, host in ((other, "another machine:host:boot"), (strange, None)):
+        path.mkdir()
+        (path / ("0" * 16)).write_bytes(b"x")
+        if host is not None:
+            (path / "volatile").symlink_to(host)
+    make = "import shmarrow as sa\nsa.Store(where, spill=spill).destroy()"
+    lab.run(make, where=f"{store.name}-2", spill=str(spill))
+    assert {path.name for path in spill.iterdir()} == {folder.name, folder_of(disk, spill).name, "0" * 32, "1" * 32}
+    assert (store.get("0") == 0).all()
+    lab.run(make, where=f"{store.name}-2", spill=str(spill), boot_id="12345678-0000-0000-0000-000000000000")
+    assert {path.name for path in spill.iterdir()} == {folder_of(disk, spill).name, "0" * 32, "1" * 32}
+
+
+def test_users_of_one_group() -> None:
+    """What one spills the others have, as far as the mode of the store lets them."""
+    put = """
+    import numpy as np, shmarrow as sa
+    with sa.Store(where, trust=True, **settings) as store:
+        for number in range(3):
+            store.put(f"{who}{number}", np.full(10_000, number, np.int32))
+    """
+    get = """
+    import shmarrow as sa
+    store = sa.Store(where, trust=True)
+    result = [int(store.get(name)[0]) for name in store.names()], sum(info.spilled for info in store.scan())
+    """
+    with lab.shared_folder(0o2775, gid=2000) as folder, lab.shared_folder(0o3777, gid=3000) as disk:
+        given = {"where": f"{folder}/store", "uid": 1001, "gid": 2000}
+        settings = {"mode": 0o660, "capacity": 2 * BLOCKS, "spill": f"{disk}/spill"}
+        lab.run(put, who="a", settings=settings, **given)
+        lab.run(put, who="b", settings={}, **given | {"uid": 1002})
+        lab.run(put, who="c", settings={}, **given | {"uid": 0, "gid": 0})
+        for uid in (1001, 1002, 0):
+            assert lab.run(get, **given | {"uid": uid}) == ([0, 1, 2] * 3, 7)
+        with pytest.raises(lab.Failed, match="Permission denied"):
+            lab.run("import os; os.listdir(f'{disk}/spill')", disk=str(disk), uid=1003, gid=3000)

@@ -31,31 +31,35 @@ class Pin:
     """What keeps an object from being evicted or spilled, until it is released; made by :meth:`Store.pin`.
 
     A context manager. It is also released when it is collected, and when the process ends.
+
+    Attributes
+    ----------
+    slot : int
+        Where the object is in the catalog; -1 when it is released.
     """
 
-    __slots__ = ("_catalog", "_pid", "_slot")
+    __slots__ = ("_catalog", "_pid", "slot")
 
-    def __init__(self, catalog: Catalog, slot: int) -> None:
+    def __init__(self, catalog: Catalog) -> None:
         self._catalog = catalog
-        self._slot = slot
         self._pid = os.getpid()
+        self.slot = -1
 
     @classmethod
     def of(cls, catalog: Catalog, entry: Entry) -> Self | None:
         """Pin an object; None if it went meanwhile."""
-        if not catalog.pins.acquire(entry.slot):
-            return None
-        pin = cls(catalog, entry.slot)
-        return pin if catalog.alive(entry) else None  # or it is released with the pin
+        pin = cls(catalog)
+        return pin if catalog.pins.acquire(entry.slot, pin) and catalog.alive(entry) else None
 
     @property
-    def slot(self) -> int:
-        """The place of the object in the catalog."""
-        return self._slot
+    def place(self) -> tuple[int, str]:
+        """The slot of the object, and its name."""
+        found = self._catalog.entry(self.slot) if self.slot >= 0 else None
+        return self.slot, "" if found is None else found.name.decode(errors="replace")
 
     def release(self) -> None:
         """Let the object go; safe to call again."""
-        slot, self._slot = self._slot, -1
+        slot, self.slot = self.slot, -1
         if slot >= 0:
             self._catalog.pins.release(slot, self._pid != os.getpid())
 

@@ -26,7 +26,7 @@ from typing import Any
 
 import numpy as np
 
-from shmarrow.errors import InvalidArgument, InvalidData, ShmarrowError, StorageError, StoreFull, storage_error
+from shmarrow.errors import Closed, InvalidArgument, InvalidData, ShmarrowError, StorageError, StoreFull, storage_error
 from shmarrow.segment import Location
 from shmarrow.segment.host import in_memory
 from shmarrow.store import protocol as p
@@ -43,7 +43,7 @@ from shmarrow.store.directory import (
     read_settings,
     this_boot,
 )
-from shmarrow.store.locks import CommitLock, Pins, holder, try_lock
+from shmarrow.store.locks import CommitLock, Exclusive, Pins, holder, try_lock
 from shmarrow.store.protocol import file_name
 from shmarrow.store.slots import (
     FIRST_SLOT,
@@ -57,7 +57,7 @@ from shmarrow.store.slots import (
     read_slot,
     replay,
 )
-from shmarrow.store.spill import open_spill
+from shmarrow.store.spill import open_spill, remove_spill
 from shmarrow.store.transaction import Transaction
 
 _SLOT_WORD = p.HEADER["slots"][0] >> 3
@@ -73,6 +73,8 @@ _USED = p.USED >> 3
 _NONSENSE = (struct.error, ArithmeticError, LookupError, ValueError)
 """What following numbers that make no sense ends with, under the lock."""
 _TRIES = 5
+_CHECKED = p.CRC_OFFSET + 4
+_MOST_KNOWN = 4096
 _SPARSE, _SPARSE_FREE = 1024, 1 << 26
 """A control file may have so many times the bytes that it takes, on a file system that compresses, and these."""
 _HASH_FACTOR = p.HASH_FACTOR
@@ -110,7 +112,8 @@ class Catalog:
 
     def __init__(self, directory: Directory) -> None:
         self.directory = directory
-        self._fds: list[int] = []
+        self.forked = False
+        self._fds: dict[int, tuple[int, int]] = {}
         self.volatile = in_memory(directory.fd)
         try:
             self.control_fd, self.writable = self._open(p.CONTROL, None)
@@ -129,12 +132,13 @@ class Catalog:
         self.hits = self.misses = 0
         self._flushed = time.monotonic()
         self._stuck = -1, self.memory
-        self.drafts: set[int] = set()
+        self.exclusive = Exclusive(self.commit_fd)
         self.checked: set[int] = set()
         self.spilling: set[int] = set()
         self.victims: deque[Any] = deque()
         self.excluded: set[int] = set()
         self.closing: list[int] = []
+        self._known: dict[int, tuple[bytes, Entry]] = {}
         self.swept = 0
         self._held = _Held(self)
         if not self._of_this_boot:
@@ -166,7 +170,7 @@ class Catalog:
                 fd, writable = self.directory.open(file, os.O_RDONLY), False
         except OSError as error:
             raise storage_error(error, f"open the {file} file of", self.directory.name) from None
-        self._fds.append(fd)
+        self._fds[fd] = _identity(fd)
         return fd, writable is not False
 
     def _read_settings(self) -> None:
@@ -213,15 +217,40 @@ class Catalog:
 
     def close(self) -> None:
         """Close its descriptors, which drops all locks of this process on the store."""
-        for fd in self._fds:
-            with suppress(OSError):
+        while self._fds:
+            self._close(*self._fds.popitem())
+
+    def close_directory(self) -> None:
+        """Close the descriptor of the directory."""
+        self._close(self.directory.fd, self.directory.key)
+
+    def _close(self, fd: int, identity: tuple[int, int]) -> None:
+        with suppress(OSError):
+            if not self.forked or _identity(fd) == identity:
                 os.close(fd)
-        self._fds.clear()
+
+    @property
+    def inherited(self) -> bool:
+        """Whether its descriptors are what they were: a forked child may have closed them, and opened others."""
+        try:
+            everything = {**self._fds, self.directory.fd: self.directory.key}
+            return not self.forked or all(_identity(fd) == identity for fd, identity in everything.items())
+        except OSError:
+            return False
+
+    def check_inherited(self) -> None:
+        """Refuse to use a store in a forked child that closed its descriptors."""
+        if not self.inherited:
+            raise Closed(
+                f"the store {self.directory.name!r} was open when process {os.getpid()} was forked, and closed "
+                "its descriptors then; open it again"
+            )
 
     def after_fork(self) -> None:
         """Called in a forked child."""
         self.owner = self.hits = self.misses = 0
-        self.drafts.clear()
+        self.forked = True
+        self.exclusive.after_fork()
         self.spilling.clear()
         self.excluded.clear()
         self.lock.after_fork()
@@ -274,8 +303,16 @@ class Catalog:
         while 0 < slot <= slots and left:
             slot -= 1
             if words[slot * SLOT_WORDS + _FIRST_HASH] == wanted:
+                start = slot * p.SLOT_SIZE + p.SLOTS
+                head = bytes(data[start : start + _CHECKED])
+                known = self._known.get(slot)
+                if known is not None and known[0] == head and known[1].name == name:
+                    return known[1]
                 found = read_slot(data, slot, name)
                 if found is not None:
+                    if len(self._known) >= _MOST_KNOWN:
+                        self._known.clear()
+                    self._known[slot] = head, found
                     return found
             slot = ints[slot * _SLOT_INTS + _FIRST_NEXT]
             left -= 1
@@ -384,12 +421,15 @@ class Catalog:
             found: dict[str, Any] = {name: heads[name][rows] for name in ("generation", *fields) if name != "name"}
             found["slot"] = rows + start
             if "name" in fields:
-                names = np.frombuffer(memory.bytes, p.SLOT_DTYPE, count, p.SLOTS)["name"][found["slot"]].tolist()
+                longest = min(int(heads["name_length"][rows].max(initial=1)), p.NAME_MAX)
+                every = np.ndarray((count,), f"S{longest}", memory.bytes, p.SLOTS + p.NAME, (p.SLOT_SIZE,))
+                names = every[found["slot"]].tolist()
                 same = part[rows, 0] == found["generation"]
                 if touched is not None:
                     touched.look(memory)  # before the events that tell of it are overwritten by others
-                found["name"] = _decoded(names)
-                same &= np.array([name is not None for name in found["name"]], np.bool_)
+                found["name"], proper = _decoded(names)
+                if proper is not None:
+                    same &= proper
                 if not same.all():  # the slot has another name by now, or none that can be one
                     found = _kept(found, same)
             yield found
@@ -476,16 +516,17 @@ class Catalog:
 
     def spill_directory(self, make: bool = False) -> Directory | None:
         """Where objects are spilled to; None if it is not there, and not to be made."""
-        if make and self.state()[p.SPILLED_BYTES] and not os.path.exists(self.spill_path):
-            raise StorageError(
-                errno.ENOENT,
-                f"cannot spill objects of the store {self.directory.name!r}: {self.spill_path!r} is not there, and "
-                "objects were spilled to it; mount it, or delete them",
-            )
         if self._spill is None or self._spill.path != self.spill_path:
-            self._spill = open_spill(self.directory, self.settings, self.store_id, make)
+            new = make and not self.state()[p.SPILLED_BYTES]  # or it is not mounted
+            self._spill = open_spill(self.directory, self.settings, self.store_id, new)
+            if self._spill is None and make and self.settings.spill is not None:
+                raise StorageError(
+                    errno.ENOENT,
+                    f"cannot spill objects of the store {self.directory.name!r}: {self.spill_path!r} is not there, and "
+                    "objects were spilled to it; mount it, or delete them",
+                )
             if self._spill is not None:
-                self._fds.append(self._spill.fd)
+                self._fds[self._spill.fd] = self._spill.key
         return self._spill
 
     @property
@@ -517,7 +558,7 @@ class Catalog:
         Counting makes nobody wait: where another one has the lock, it is put off.
         """
         now = time.monotonic()
-        if self.writable and (self.hits or self.misses) and now - self._flushed >= pause:
+        if self.writable and (self.hits or self.misses) and now - self._flushed >= pause and self.inherited:
             with suppress(ShmarrowError, OSError):
                 if self.lock.free():
                     self._flushed = now
@@ -537,7 +578,7 @@ class Catalog:
             self._unlink(file)
         if self.settings.spill is not None:
             with suppress(OSError):
-                os.rmdir(self.spill_path)
+                remove_spill(self.spill_path)
         for file in (p.PINS, p.COMMIT, p.CONTROL):  # when the last one goes, somebody else may make a store here
             directory.unlink(file)
         try:
@@ -560,7 +601,8 @@ class Catalog:
         """The process with that number, if it lives."""
         if number == self.owner:
             return os.getpid()
-        found = holder(self.commit_fd, p.OWNER_LOCKS + number) if self.writable else None
+        known = self.writable and number < p.OWNER_LOCKS  # beyond begin the locks of drafts
+        found = holder(self.commit_fd, p.OWNER_LOCKS + number) if known else None
         return None if found is None else found[0]
 
     def reload(self, want: Any = None) -> None:
@@ -622,16 +664,15 @@ class _Touched:
         return int(latest)
 
 
-def _decoded(names: list[bytes]) -> list[str | None]:
-    """Names from the catalog, None for those that cannot be one."""
+def _decoded(names: list[bytes]) -> tuple[list[str], Any]:
+    """Names from the catalog, and which of them are names; None for all."""
     with suppress(UnicodeDecodeError):
         found = b"\0".join(names).decode().split("\0")
-        if len(found) == len(names):
-            return list(found)
-    decoded = [name.decode(errors="ignore") for name in names]
-    return [
-        each if each.encode() == name and "\0" not in each else None for each, name in zip(decoded, names, strict=True)
-    ]
+        if len(found) == len(names) and "" not in found:
+            return found, None
+    found = [name.decode(errors="ignore") for name in names]
+    proper = [each.encode() == name and each and "\0" not in each for each, name in zip(found, names, strict=True)]
+    return found, np.array(proper, np.bool_)
 
 
 def _kept(piece: dict[str, Any], keep: Any) -> dict[str, Any]:
@@ -644,6 +685,11 @@ def _kept(piece: dict[str, Any], keep: Any) -> dict[str, Any]:
     }
 
 
+def _identity(fd: int) -> tuple[int, int]:
+    found = os.fstat(fd)
+    return found.st_dev, found.st_ino
+
+
 class _Held:
     """The commit lock, held for the length of a block; used again and again, as its state is that of the lock."""
 
@@ -654,8 +700,9 @@ class _Held:
 
     def __enter__(self) -> None:
         catalog = self._catalog
-        catalog.lock.__enter__()
+        catalog.lock.check_free()
         try:
+            catalog.lock.acquire()
             catalog._repair()
         except BaseException as error:
             self.__exit__(type(error), error, None)
@@ -665,12 +712,14 @@ class _Held:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         catalog = self._catalog
+        if not catalog.lock.mine:
+            return  # it was not to be had
         closing, catalog.closing = catalog.closing, []
         try:
             while catalog.excluded:
                 catalog.pins.admit(catalog.excluded.pop())
         finally:
-            catalog.lock.__exit__(kind, error, trace)
+            catalog.lock.release()
             for fd in closing:
                 os.close(fd)
         if isinstance(error, _NONSENSE) and not isinstance(error, ShmarrowError):
@@ -689,7 +738,7 @@ def open_catalog(where: Location, want: Wanted, trust: bool, create: bool) -> Ca
         _retire()
         directory = open_directory(where, want, trust, create)
         try:
-            found = [each for each in _open if each.directory.key == directory.key and each.exists]
+            found = [each for each in _open if each.directory.key == directory.key and each.inherited and each.exists]
             catalog = found[0] if found else Catalog(directory)
             try:
                 catalog.reload(want)
@@ -723,7 +772,7 @@ def _retire() -> None:
         if not (catalog.users or catalog.pins or catalog.owner):
             _open.remove(catalog)
             catalog.close()
-            os.close(catalog.directory.fd)
+            catalog.close_directory()
 
 
 def _after_fork() -> None:

@@ -369,7 +369,8 @@ def has_control(directory: Directory) -> bool:
 
 def _create(directory: Directory, want: Wanted) -> None:
     """Make an empty directory a store, unless somebody else just did."""
-    _check_empty(directory)
+    if not _is_empty(directory):
+        return
     mode = 0o600 if want.mode is None else want.mode
     eviction = want.eviction or ("none" if want.capacity is None else "lru")
     settings = Settings(want.capacity, mode, eviction, bool(want.durable), want.spill)
@@ -435,10 +436,11 @@ def _new_file(directory: Directory, file: str, mode: int, data: bytes, size: int
     return True
 
 
-def _check_empty(directory: Directory) -> None:
+def _is_empty(directory: Directory) -> bool:
+    """Whether nothing is there; False if somebody else just made it a store, an error if there is something else."""
     found = sorted(set(os.listdir(directory.fd)) - {PINS, COMMIT})  # which a killed creator leaves
-    if not found:
-        return
+    if not found or CONTROL in found:
+        return not found
     if ".shmarrow" in found or _is_arrow(directory, found[0]):
         raise StorageError(
             errno.ENOTEMPTY,

@@ -8,7 +8,8 @@ ends, and ``F_GETLK`` names their holder without taking anything. Rules kept her
 * locks of one process do not exclude its own threads, so what a process holds is also counted in the process, under a
   mutex;
 * a pin may be released anywhere, also by the garbage collector in the middle of an operation on pins, so releasing
-  never waits for the mutex: who has it does the rest.
+  never waits for a mutex that its own thread may have: who has it does the rest;
+* a signal handler may raise anywhere: what is taken is noted before anything can, or given back.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ import threading
 import time
 from collections import deque
 from contextlib import suppress
-from types import TracebackType
+from typing import Any
 
 from shmarrow.errors import StorageError
 from shmarrow.store.protocol import COMMIT_LOCK, INHERITED_LOCKS
@@ -102,7 +103,7 @@ def _listed(fd: int, start: int, end: int) -> list[tuple[int, int, int]]:
 
 
 class CommitLock:
-    """The lock of whoever changes the catalog, among processes and threads; a context manager.
+    """The lock of whoever changes the catalog, among processes and threads.
 
     Who waits tries again after pauses that stay short, so that those who came first are not starved by those who just
     had it.
@@ -111,41 +112,46 @@ class CommitLock:
     def __init__(self, fd: int, where: str) -> None:
         self._fd = fd
         self._where = where
-        self._mutex = threading.Lock()
+        self._mutex = threading.RLock()  # one that knows its thread; nobody has it twice
+        self._taken = False
 
-    def __enter__(self) -> None:
+    @property
+    def mine(self) -> bool:
+        """Whether this thread has it: a finalizer or a signal handler may run in the middle of a change."""
+        return self._mutex._is_owned()  # type: ignore[attr-defined, no-any-return]
+
+    def acquire(self) -> None:
+        """Wait for it; :meth:`release` is to be called also where this raises, unless the thread had it before."""
         deadline = None
-        if not self._mutex.acquire(timeout=PATIENCE):
+        if not (self._mutex.acquire(False) or self._mutex.acquire(timeout=PATIENCE)):  # the first is five times faster
             raise self._busy("another thread")
-        try:
-            tries, pause = 0, _FIRST_PAUSE
-            while not try_lock(self._fd, COMMIT_LOCK, True):
-                tries += 1
-                if tries < _SPINS:
-                    continue
-                now = time.monotonic()
-                if deadline is None:
-                    deadline = now + PATIENCE
-                elif now > deadline:
-                    found = holder(self._fd, COMMIT_LOCK)
-                    raise self._busy(f"process {found[0]}" if found is not None else "another process")
-                time.sleep(pause)
-                pause = min(pause * _GROWTH, _LONGEST_PAUSE)
-        except BaseException:
-            self._mutex.release()
-            raise
+        self._taken = True
+        tries, pause = 0, _FIRST_PAUSE
+        while not try_lock(self._fd, COMMIT_LOCK, True):
+            tries += 1
+            if tries < _SPINS:
+                continue
+            now = time.monotonic()
+            if deadline is None:
+                deadline = now + PATIENCE
+            elif now > deadline:
+                found = holder(self._fd, COMMIT_LOCK)
+                raise self._busy(f"process {found[0]}" if found is not None else "another process")
+            time.sleep(pause)
+            pause = min(pause * _GROWTH, _LONGEST_PAUSE)
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        try:
-            unlock(self._fd, COMMIT_LOCK)
-        finally:
-            self._mutex.release()
+    def release(self) -> None:
+        """Give it back; nothing happens where another thread has it."""
+        if self.mine:
+            self._taken = False
+            try:
+                unlock(self._fd, COMMIT_LOCK)
+            finally:
+                self._mutex.release()
 
     def free(self) -> bool:
         """Whether nobody has it at this moment."""
-        return not self._mutex.locked() and holder(self._fd, COMMIT_LOCK) is None
+        return not self._taken and holder(self._fd, COMMIT_LOCK) is None
 
     def _busy(self, who: str) -> StorageError:
         return StorageError(
@@ -154,9 +160,64 @@ class CommitLock:
             "continue that process if it is stopped, or end it",
         )
 
+    def check_free(self) -> None:
+        """Refuse a change in the middle of another one of this thread, whose bytes are half written."""
+        if self.mine:
+            raise StorageError(
+                errno.EDEADLK,
+                f"cannot change the store {self._where!r} in the middle of another change by this thread; do it "
+                "after the signal handler or the finalizer has returned",
+            )
+
     def after_fork(self) -> None:
         """A forked child has none of its parent's locks; another thread of the parent may have had the mutex."""
+        self._mutex = threading.RLock()
+        self._taken = False
+
+
+class Exclusive:
+    """Bytes that this process has locked, each by one of its threads: drafts, and names that are being computed."""
+
+    def __init__(self, fd: int) -> None:
+        self._fd = fd
         self._mutex = threading.Lock()
+        self._threads: dict[int, int] = {}
+
+    def acquire(self, start: int) -> bool:
+        """Lock a byte; False if another process, or a thread of this one, has it."""
+        with self._mutex:
+            if start in self._threads:
+                return False
+            self._threads[start] = threading.get_ident()
+            try:
+                if try_lock(self._fd, start, True):
+                    return True
+            except BaseException:
+                self.release(start)
+                raise
+            del self._threads[start]
+            return False
+
+    def release(self, start: int) -> None:
+        """Unlock a byte that this process has."""
+        if start in self._threads:
+            try:
+                unlock(self._fd, start)
+            finally:
+                self._threads.pop(start, None)
+
+    def __contains__(self, start: int) -> bool:
+        """Whether this process has it."""
+        return start in self._threads
+
+    def mine(self, start: int) -> bool:
+        """Whether this thread has it."""
+        return self._threads.get(start) == threading.get_ident()
+
+    def after_fork(self) -> None:
+        """A forked child has none of its parent's locks."""
+        self._mutex = threading.Lock()
+        self._threads = {}
 
 
 class Pins:
@@ -169,37 +230,41 @@ class Pins:
         self._inherited: dict[int, int] = {}
         self._released: deque[tuple[int, bool]] = deque()
 
-    def acquire(self, slot: int) -> bool:
-        """Pin a slot; False if it is being evicted at this moment."""
+    def acquire(self, slot: int, pin: Any) -> bool:
+        """Pin a slot, and note that in ``pin.slot``; False if it is being evicted at this moment."""
         with self._mutex:
             count = self._held.get(slot, 0)
-            if count < 0 or (not count and not try_lock(self._fd, slot, False)):
+            if count < 0:
                 return False
+            if not count:
+                try:
+                    if not try_lock(self._fd, slot, False):
+                        return False
+                except BaseException:
+                    unlock(self._fd, slot)
+                    raise
             self._held[slot] = count + 1
+            pin.slot = slot
         if self._released:
             self._settle()
         return True
 
     def release(self, slot: int, inherited: bool = False) -> None:
         """Drop one pin of a slot."""
-        if self._mutex.acquire(False):
-            try:
-                self._drop(slot, inherited)
-            finally:
-                self._mutex.release()
-        else:
+        if self._mutex.locked():  # maybe by this thread
             self._released.append((slot, inherited))
+        else:
+            with self._mutex:
+                self._drop(slot, inherited)
         if self._released:
             self._settle()
 
     def _settle(self) -> None:
         """Drop what was released, unless another one is about to."""
-        while self._released and self._mutex.acquire(False):
-            try:
+        while self._released and not self._mutex.locked():
+            with self._mutex:
                 while self._released:
                     self._drop(*self._released.popleft())
-            finally:
-                self._mutex.release()
 
     def _drop(self, slot: int, inherited: bool) -> None:
         counts = self._inherited if inherited else self._held
@@ -207,22 +272,31 @@ class Pins:
         if count > 0:
             counts[slot] = count
         elif counts.pop(slot, None) is not None:
-            unlock(self._fd, INHERITED_LOCKS + slot if inherited else slot)
+            with suppress(OSError):  # in a child that closed all descriptors
+                unlock(self._fd, INHERITED_LOCKS + slot if inherited else slot)
 
     def exclude(self, slot: int) -> bool:
         """Keep everybody from pinning a slot, before it is evicted; False if somebody has it pinned."""
         self._settle()
         with self._mutex:
-            if slot in self._held or not try_lock(self._fd, slot, True):
+            if slot in self._held:
                 return False
             self._held[slot] = -1
-        return True
+            try:
+                if try_lock(self._fd, slot, True):
+                    return True
+            except BaseException:
+                unlock(self._fd, slot)
+                del self._held[slot]
+                raise
+            del self._held[slot]
+            return False
 
     def admit(self, slot: int) -> None:
         """Undo :meth:`exclude`."""
         with self._mutex:
-            del self._held[slot]
             unlock(self._fd, slot)
+            self._held.pop(slot, None)
         self._settle()
 
     def pinned(self, slot: int) -> bool:

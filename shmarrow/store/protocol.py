@@ -6,6 +6,7 @@ little-endian and unsigned. Offsets count bytes, those of a slot from its start.
 
 from __future__ import annotations
 
+import re
 import struct
 
 import numpy as np
@@ -169,12 +170,17 @@ OWNER_LOCKS = 1 << 40
 """In ``commit``, and the owner's number: the process that owns objects."""
 DRAFT_LOCKS = 1 << 41
 """In ``commit``, and the slot: the process that writes this draft."""
-SPILL_LOCKS = 3 << 40
+SPILL_LOCKS = 1 << 42
 """In ``commit``, and the slot: the process that copies this object to the spill directory."""
 NAME_LOCKS = 1 << 62
 """In ``commit``, and the hash of a name: the process that computes what it is going to be."""
 INHERITED_LOCKS = 1 << 40
 """In ``pins``, and the slot: a process whose parent had the object attached at the fork. The slot alone: a pin."""
+
+
+def is_object(file: str) -> bool:
+    """Whether a file of this name is an object's."""
+    return re.fullmatch("[0-9a-f]{16}", file) is not None
 
 
 def file_name(number: int) -> str:

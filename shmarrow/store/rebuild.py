@@ -9,7 +9,6 @@ again.
 from __future__ import annotations
 
 import os
-import re
 import stat
 import time
 from contextlib import suppress
@@ -19,7 +18,7 @@ import numpy as np
 
 from shmarrow.store import protocol as p
 from shmarrow.store.directory import Directory, this_boot
-from shmarrow.store.protocol import file_name
+from shmarrow.store.protocol import file_name, is_object
 from shmarrow.store.slots import SEQUENCE, Entry, Memory, apply_journal, clock, read_slot
 
 if TYPE_CHECKING:
@@ -29,7 +28,6 @@ _SKIPPED = 1 << 24
 """Generations that are left out, as objects that were lost may have had them."""
 _LARGEST = 1 << 62
 _Files = dict[int, tuple[int, int]]
-_FILE_NAME = re.compile(r"[0-9a-f]{16}")
 
 
 def rebuild(catalog: Catalog) -> None:
@@ -70,7 +68,7 @@ def _files(directory: Directory) -> _Files:
     found = {}
     with os.scandir(directory.fd) as listing:
         for each in listing:
-            if _FILE_NAME.fullmatch(each.name) and stat.S_ISREG((status := each.stat(follow_symlinks=False)).st_mode):
+            if is_object(each.name) and stat.S_ISREG((status := each.stat(follow_symlinks=False)).st_mode):
                 found[int(each.name, 16)] = status.st_size, status.st_blocks * 512
     return {number: file for number, file in found.items() if 0 < number < _LARGEST}
 

@@ -30,9 +30,10 @@ from shmarrow.store.slots import Entry, clock
 from shmarrow.store.spill import copy_file, name_file
 from shmarrow.store.transaction import Transaction
 
-BATCH = 128
+BATCH = 64
 """Objects that are removed in one hold of the commit lock, which takes some 30 µs for each."""
 _CANDIDATES = 4096
+_TRIES = 5
 _SWEPT = 16
 _PAUSE, _WHILE, _PATIENCE = 0.0005, 0.005, 5.0
 _TRIES = 5
@@ -419,7 +420,7 @@ class Space:
         drafts = 0
         if catalog.state()[p.DRAFT_BYTES]:
             for slot in self._drafts():
-                drafts += self._drop_dead(slot)
+                drafts += self.drop_dead(slot)
         return drafts
 
     def _drafts(self) -> list[int]:
@@ -428,20 +429,18 @@ class Space:
         slots = np.frombuffer(memory.bytes, p.SLOT_DTYPE, count, p.SLOTS)
         return [int(slot) for slot in np.flatnonzero(slots["state"] == p.DRAFT)]
 
-    def _drop_dead(self, slot: int) -> bool:
+    def drop_dead(self, slot: int) -> bool:
         """Free a draft whose writer has ended."""
         catalog = self._catalog
         with catalog.locked():
-            lock = p.DRAFT_LOCKS + slot
-            if slot in catalog.drafts or holder(catalog.commit_fd, lock) is not None:
+            if (p.DRAFT_LOCKS + slot) in catalog.exclusive or holder(catalog.commit_fd, p.DRAFT_LOCKS + slot):
                 return False
             row = np.frombuffer(catalog.memory.bytes, p.SLOT_DTYPE, 1, p.SLOTS + slot * p.SLOT_SIZE)[0]
             if row["state"] != p.DRAFT:
                 return False
             transaction = Transaction(catalog)
-            transaction.drop_draft(slot, int(row["allocated"]))
+            transaction.drop_draft(slot, int(row["file"]), int(row["allocated"]))
             transaction.commit()
-            catalog.directory.unlink(file_name(int(row["file"])))
         return True
 
     def collect(self) -> Collected:

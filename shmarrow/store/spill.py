@@ -12,9 +12,14 @@ import stat
 from contextlib import suppress
 
 from shmarrow.errors import InvalidArgument, InvalidData, StorageError, Unsupported, storage_error
+from shmarrow.segment import SHM_DIRECTORY
+from shmarrow.segment.host import boot_id, host_name
 from shmarrow.store.directory import Directory, Settings, directory_bits, sync_parents
+from shmarrow.store.protocol import is_object
 
 _OPEN_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+VOLATILE = "volatile"
+"""A symbolic link beside what was spilled from shared memory, that names the machine and its boot."""
 _UNNAMED: int = getattr(os, "O_TMPFILE", 0)
 _NO_UNNAMED = (errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL)
 
@@ -59,7 +64,11 @@ def open_spill(store: Directory, settings: Settings, store_id: bytes, make: bool
 
 def _make(path: str, store: Directory, settings: Settings) -> int:
     """Make the directory, for the users that the store is for."""
-    os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
+    parent = os.path.dirname(path)
+    os.makedirs(os.path.dirname(parent), exist_ok=True)
+    with suppress(FileExistsError):
+        os.mkdir(parent)
+        os.chmod(parent, 0o711)  # each store's own directory says who may read it
     with suppress(FileExistsError):
         os.mkdir(path, 0o700)
     fd = os.open(path, _OPEN_DIRECTORY)
@@ -69,9 +78,43 @@ def _make(path: str, store: Directory, settings: Settings) -> int:
         if found.st_uid == 0 or (found.st_gid != gid and settings.mode & 0o070):
             os.fchown(fd, uid if found.st_uid == 0 else -1, gid)
         os.fchmod(fd, directory_bits(settings.mode))
+    if store.path.startswith(SHM_DIRECTORY + "/"):
+        _remove_lost(parent)
+        with suppress(FileExistsError):
+            os.symlink(this_memory(), VOLATILE, dir_fd=fd)
     if settings.durable:
         sync_parents(path)
     return fd
+
+
+def this_memory() -> str:
+    """Whose shared memory the store is in, and of which boot."""
+    with suppress(OSError), open("/etc/machine-id", encoding="ascii") as file:
+        return f"{file.read().strip()}:{host_name()}:{boot_id()}"
+    return f":{host_name()}:{boot_id()}"
+
+
+def _remove_lost(spill: str) -> None:
+    """Remove what stores in shared memory have spilled before this machine was started: they are gone."""
+    here, _, boot = this_memory().rpartition(":")
+    for each in os.listdir(spill):
+        with suppress(OSError):
+            path = os.path.join(spill, each)
+            host, _, then = os.readlink(os.path.join(path, VOLATILE)).rpartition(":")
+            if host == here and then != boot:
+                remove_spill(path)
+
+
+def remove_spill(path: str) -> None:
+    """Remove a directory that a store has spilled to, if nothing else is in it."""
+    fd = os.open(path, _OPEN_DIRECTORY)
+    try:
+        for file in os.listdir(fd):
+            if file == VOLATILE or is_object(file):
+                os.unlink(file, dir_fd=fd)
+    finally:
+        os.close(fd)
+    os.rmdir(path)
 
 
 def copy_file(source: int, target: Directory, size: int, settings: Settings) -> int:
@@ -94,6 +137,7 @@ def copy_file(source: int, target: Directory, size: int, settings: Settings) -> 
             if not copied:
                 raise InvalidData(f"a file has {done} bytes, expected {size}")
             done += copied
+        target.give(fd)
         os.fchmod(fd, settings.mode & 0o444)
         if settings.durable:
             os.fsync(fd)

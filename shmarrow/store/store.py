@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import errno
 import os
-import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
@@ -43,7 +42,6 @@ from shmarrow.store.attach import Pin, StoredSegment, attach_entry
 from shmarrow.store.catalog import close_catalog, open_catalog
 from shmarrow.store.directory import Settings, first_design, locate, wanted
 from shmarrow.store.info import Found, ObjectInfo, Stats, object_info, pin_counts, statistics
-from shmarrow.store.locks import try_lock, unlock
 from shmarrow.store.publish import DRAFT_SIZE, Publication, PutOptions
 from shmarrow.store.slots import Entry, clock
 from shmarrow.store.space import Collected, Space
@@ -60,9 +58,6 @@ _PIECE = 1 << 24
 _FLUSH = 1.0
 """Seconds after which a process that only reads adds what it counted to the counters of the store."""
 _LATEST = (1 << 63) - 1
-
-_computing: dict[tuple[tuple[int, int], int], threading.Lock] = {}
-"""Names that threads of this process compute, as record locks do not exclude them."""
 
 
 class Store:
@@ -440,29 +435,22 @@ class Store:
         catalog = self._catalog
         catalog.check_writable()
         lock = p.NAME_LOCKS + catalog.hash(encoded)
-        mutex = _computing.setdefault((catalog.directory.key, lock), threading.Lock())
+        computing = catalog.exclusive
+        if computing.mine(lock):
+            raise InvalidArgument(f"the function that computes {name!r} asks for it itself, by get_or_put")
         with Waiting(self._listeners, timeout) as waiting:
             while True:
-                if mutex.acquire(blocking=False):
-                    try:
-                        if try_lock(catalog.commit_fd, lock, True):
-                            try:
-                                with suppress(ObjectNotFound):
-                                    return self.get(name)
-                                self.put(
-                                    name,
-                                    function(),
-                                    expire_after=expire_after,
-                                    options=options,
-                                    protect=protect,
-                                    overwrite=True,
-                                )
-                                return self.get(name)
-                            finally:
-                                unlock(catalog.commit_fd, lock)
-                    finally:
-                        mutex.release()
-                        _computing.pop((catalog.directory.key, lock), None)
+                try:
+                    if computing.acquire(lock):
+                        with suppress(ObjectNotFound):
+                            return self.get(name)
+                        made = function()
+                        with suppress(ObjectExists):  # somebody else put one meanwhile
+                            self.put(name, made, expire_after=expire_after, options=options, protect=protect)
+                        return self.get(name)
+                finally:
+                    if computing.mine(lock):
+                        computing.release(lock)
                 with suppress(ObjectNotFound):
                     return self.get(name)
                 if not waiting.wait(0.02):
@@ -599,6 +587,8 @@ class Store:
     def _attach(self, name: str, timeout: float | None) -> StoredSegment:
         self._check_open()
         encoded = name_bytes(name)
+        if timeout:
+            _check_timeout(timeout)
         catalog = self._catalog
         found = attach_entry(catalog, encoded)
         if found is not None:
@@ -607,7 +597,6 @@ class Store:
                 catalog.flush_counters(_FLUSH)
             return found
         if timeout != 0:
-            _check_timeout(timeout)
             with Waiting(self._listeners, timeout) as waiting:
                 while True:
                     found = attach_entry(catalog, encoded)
@@ -676,7 +665,7 @@ class Store:
 
     def __len__(self) -> int:
         self._check_open()
-        objects, now = self._catalog.state()[p.OBJECTS], clock()
+        objects, now = min(self._catalog.state()[p.OBJECTS], self._catalog.memory.slots), clock()
         over = [
             int(((part["expires"] != 0) & (part["expires"] <= now)).sum()) for part in self._catalog.snapshot("expires")
         ]
@@ -920,6 +909,8 @@ class Store:
     def _check_open(self) -> None:
         if self._closed:
             raise Closed(f"the store {self.name!r} is closed; open it again")
+        if self._catalog.forked:
+            self._catalog.check_inherited()
 
     def _missing(self, names: list[str], timeout: float | None) -> ObjectNotFound:
         waited = f" came within {timeout:g} s" if timeout else ""

@@ -170,26 +170,28 @@ class Transaction:
         """A draft becomes an object, which :meth:`insert` counts."""
         self.state[p.DRAFT_BYTES] -= min(nbytes, self.state[p.DRAFT_BYTES])
 
-    def drop_draft(self, slot: int, nbytes: int) -> None:
-        """Free the slot of a draft."""
+    def drop_draft(self, slot: int, file: int, nbytes: int) -> None:
+        """Free the slot of a draft, and remove its file if it has one."""
+        self.state[p.REMOVING] = file
         self.state[p.DRAFT_BYTES] -= min(nbytes, self.state[p.DRAFT_BYTES])
         self._free(slot)
 
-    def insert(self, entry: Entry, replaced: Entry | None, used: int) -> Entry:
+    def new_generation(self) -> int:
+        """The generation of the next object."""
+        self.state[p.GENERATION] += 1
+        return self.state[p.GENERATION]
+
+    def insert(self, entry: Entry, replaced: Entry | None, used: int) -> None:
         """A new object, in the place of another one of its name."""
         state = self.state
         if replaced is not None:
             self.remove(replaced, told=False)
-        state[p.GENERATION] += 1
-        slot, _, _, *numbers, _, flags, name = entry
-        made = Entry._make((slot, state[p.GENERATION], self.catalog.hash(name), *numbers, p.LIVE, flags, name))
-        self._write(made, used)
-        self._chain(made.slot, made.hash)
+        self._write(entry, used)
+        self._chain(entry.slot, entry.hash)
         state[p.OBJECTS] += 1
-        state[p.SPILLED_BYTES if made.spilled else p.BYTES] += made.allocated
+        state[p.SPILLED_BYTES if entry.spilled else p.BYTES] += entry.allocated
         state[p.PUTS] += 1
-        self._tell(p.PUBLISHED, made)
-        return made
+        self._tell(p.PUBLISHED, entry)
 
     def remove(self, entry: Entry, told: bool = True, evicted: bool = False) -> None:
         """An object goes; its file is unlinked by :meth:`commit`. One per transaction."""
@@ -225,8 +227,7 @@ class Transaction:
             self.remove(replaced, told=False)
         self._unchain(entry.slot, entry.hash)
         self._tell(p.DELETED, entry)
-        self.state[p.GENERATION] += 1
-        made = entry._replace(generation=self.state[p.GENERATION], hash=self.catalog.hash(name), name=name)
+        made = entry._replace(generation=self.new_generation(), hash=self.catalog.hash(name), name=name)
         self._pieces.append((p.SLOTS + entry.slot * p.SLOT_SIZE, bytes(8)))  # nobody reads it under both names
         self._write(made)
         self._chain(made.slot, made.hash)
@@ -273,9 +274,12 @@ class Transaction:
             pieces.append((at, _LINK.pack(link)))
         pieces.append((p.STATE_OFFSET, p.STATE_STRUCT.pack(*state)))
         parts: list[bytes] = []
+        pack = p.PIECE.pack
         for offset, piece in pieces:
             size = len(piece)
-            parts += p.PIECE.pack(offset, size, 0), piece, _PADDING[size & 7]
+            parts += pack(offset, size, 0), piece
+            if size & 7:
+                parts.append(_PADDING[size & 7])
         payload = b"".join(parts)
         if len(payload) > p.JOURNAL_SIZE - p.JOURNAL_HEAD.size:
             raise InvalidData(f"the catalog of {catalog.directory.name!r} is damaged: a commit of {len(payload)} bytes")

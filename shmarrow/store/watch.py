@@ -178,20 +178,20 @@ class Watch:
 
     def __init__(self, catalog: Catalog, prefix: str) -> None:
         self._catalog = catalog
-        self._prefix = prefix.encode(errors="surrogatepass")
+        self._prefix = prefix
         self._closed = False
         self._pending: deque[Event] = deque()
         self._listener: Listener | None = None
         self._listen()
         self._last = catalog.state()[p.EVENTS]
         self._known = self._now()
-        self.names = sorted([name.decode() for name in self._known])
+        self.names = sorted(self._known)
 
-    def _now(self) -> dict[bytes, int]:
+    def _now(self) -> dict[str, int]:
         """The generations of all objects, by name."""
-        found: dict[bytes, int] = {}
+        found: dict[str, int] = {}
         for part in self._catalog.snapshot("name", expired=False):
-            found.update(zip(map(str.encode, part["name"]), part["generation"].tolist(), strict=True))
+            found.update(zip(part["name"], part["generation"].tolist(), strict=True))
         if self._prefix:
             found = {name: generation for name, generation in found.items() if name.startswith(self._prefix)}
         return found
@@ -257,11 +257,11 @@ class Watch:
                 self._compare()
                 return
             self._last = number
-            name = raw[24 : 24 + min(length, p.NAME_MAX)]
+            name = raw[24 : 24 + min(length, p.NAME_MAX)].decode(errors="replace")
             if kind in _KINDS and name.startswith(self._prefix):
                 self._tell(kind, name, generation)
 
-    def _tell(self, kind: int, name: bytes, generation: int) -> None:
+    def _tell(self, kind: int, name: str, generation: int) -> None:
         known = self._known.get(name, 0)
         if generation < known or (kind == p.PUBLISHED and generation == known):
             return  # this happened before the names were listed
@@ -269,16 +269,16 @@ class Watch:
             self._known[name] = generation
         elif self._known.pop(name, None) is None:
             return
-        self._pending.append(Event(_KINDS[kind], name.decode(errors="replace"), generation))
+        self._pending.append(Event(_KINDS[kind], name, generation))
 
     def _compare(self) -> None:
         """Tell what is different from what was told."""
         now = self._now()
         for name in [name for name in self._known if name not in now]:
-            self._pending.append(Event("deleted", name.decode(errors="replace"), self._known.pop(name)))
+            self._pending.append(Event("deleted", name, self._known.pop(name)))
         for name, generation in now.items():
             if self._known.get(name) != generation:
-                self._pending.append(Event("published", name.decode(errors="replace"), generation))
+                self._pending.append(Event("published", name, generation))
                 self._known[name] = generation
 
     def close(self) -> None:

@@ -50,6 +50,8 @@ class Place(NamedTuple):
         When it was last written to, in ns since 1970.
     slot : int
         Where the catalog of its store has it; -1 if it is in no store.
+    object : str
+        What its store calls it, for messages; empty if it is in no store.
     """
 
     name: str
@@ -58,6 +60,12 @@ class Place(NamedTuple):
     size: int
     modified: int
     slot: int = -1
+    object: str = ""
+
+    @property
+    def shown(self) -> str:
+        """What it is called in messages."""
+        return f"{self.object!r}, {self.name!r}," if self.object else repr(self.name)
 
     @property
     def in_memory(self) -> bool:
@@ -174,7 +182,7 @@ def _place_of(mapping: Mapping) -> Place | None:
         inode,
         found.st_size,
         found.st_mtime_ns,
-        getattr(getattr(mapping._mapped, "pin", None), "slot", -1),
+        *getattr(getattr(mapping._mapped, "pin", None), "place", (-1, "")),
     )
     if found.st_size == mapping.size:
         with _LOCK:
@@ -236,7 +244,7 @@ def _attach(place: Place, boot: str, host: str) -> Segment:
     except ObjectNotFound:
         raise ObjectNotFound(
             errno.ENOENT,
-            f"cannot open the handle: {name!r} was removed after the handle was made{elsewhere}; keep an object until "
+            f"cannot open the handle: {place.shown} was removed after the handle was made{elsewhere}; keep an object until "
             "its handles have been opened",
         ) from None
     found = segment.status
@@ -244,7 +252,7 @@ def _attach(place: Place, boot: str, host: str) -> Segment:
     if (device, found.st_ino, found.st_size, found.st_mtime_ns) != place[1:5]:
         raise ObjectNotFound(
             errno.ENOENT,
-            f"cannot open the handle: {name!r} was replaced or changed after the handle was made{elsewhere}; make a "
+            f"cannot open the handle: {place.shown} was replaced or changed after the handle was made{elsewhere}; make a "
             "new handle",
         )
     return segment
@@ -264,7 +272,8 @@ def _check_place(place: Any) -> None:
         not isinstance(place, Place)
         or not isinstance(place.name, str)
         or not (is_shm(place.name) or place.name.startswith("/"))
-        or not all(isinstance(number, int) for number in place[1:])
+        or not isinstance(place.object, str)
+        or not all(isinstance(number, int) for number in place[1:6])
     ):
         raise InvalidData(f"a damaged handle: expected the place of an object, found {shown(place)}")
 
