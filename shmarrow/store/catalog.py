@@ -331,6 +331,7 @@ class Catalog:
         data = memoryview(pages)
         memory = Memory(data, data.cast("Q"), data.cast("I"), self.memory.slots)
         replay(memory)
+        memory.words[_SLOT_WORD] = min(memory.words[_SLOT_WORD], memory.slots)
         if sequence & 1:
             self._stuck = sequence, memory
         return memory
