@@ -94,7 +94,9 @@ def test_an_interrupt_anywhere_leaves_everything_sound(tmp_path: Path, operation
     act = OPERATIONS[operation]
     where = tmp_path / "store"
     with sa.Store(where, 1 << 24) as store:
-        step = int(os.environ.get("STEP", 0)) or {"evict": 97, "fill": 83, "collect": 37, "put large": 89}.get(operation, 29)
+        step = int(os.environ.get("STEP", 0)) or {"evict": 97, "fill": 83, "collect": 37, "put large": 89}.get(
+            operation, 29
+        )
         line = 1
         while True:
             for name in ("a", "b", "held"):
