@@ -217,17 +217,10 @@ class Catalog:
 
     def close(self) -> None:
         """Close its descriptors, which drops all locks of this process on the store."""
-        while self._fds:
-            self._close(*self._fds.popitem())
-
-    def close_directory(self) -> None:
-        """Close the descriptor of the directory."""
-        self._close(self.directory.fd, self.directory.key)
-
-    def _close(self, fd: int, identity: tuple[int, int]) -> None:
-        with suppress(OSError):
-            if not self.forked or _identity(fd) == identity:
+        for fd in self._fds:
+            with suppress(OSError):
                 os.close(fd)
+        self._fds.clear()
 
     @property
     def inherited(self) -> bool:
@@ -770,10 +763,10 @@ def close_catalog(catalog: Catalog) -> None:
 def _retire() -> None:
     """Close the catalogs that no Store object and no array needs, and whose objects this process does not own."""
     for catalog in _open.copy():
-        if not (catalog.users or catalog.pins or catalog.owner):
+        if not (catalog.users or catalog.pins or catalog.owner) and catalog.inherited:
             _open.remove(catalog)
             catalog.close()
-            catalog.close_directory()
+            os.close(catalog.directory.fd)
 
 
 def _after_fork() -> None:

@@ -58,13 +58,18 @@ def holder(fd: int, start: int, length: int = 1) -> tuple[int, int, int] | None:
 
     The process is 0 or negative where it belongs to another pid namespace.
     """
-    asked = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, start, length, 0)
-    kind, _, first, size, process = _FLOCK.unpack(fcntl.fcntl(fd, fcntl.F_GETLK, asked))
+    kind, process, first, size = _first(fd, start, length)
     return None if kind == fcntl.F_UNLCK else (process, first, size)
 
 
+def _first(fd: int, start: int, length: int) -> tuple[int, int, int, int]:
+    asked = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, start, length, 0)
+    kind, _, first, size, process = _FLOCK.unpack(fcntl.fcntl(fd, fcntl.F_GETLK, asked))
+    return kind, process, first, size
+
+
 def holders(fd: int, start: int, length: int) -> list[tuple[int, int, int]]:
-    """Locks that other processes have on a range, as :func:`holder`.
+    """Shared locks that other processes have on a range, as :func:`holder`: pins, and not who is about to evict.
 
     The kernel's list has the locks of all processes of this pid namespace. Of others, and where it cannot be read, one
     process is told for each byte; where thousands are listed, none is, as asking takes the square of their number.
@@ -76,13 +81,12 @@ def holders(fd: int, start: int, length: int) -> list[tuple[int, int, int]]:
     known, ranges = bool(found), [(start, end)] if len(found) < _MANY else []
     while ranges:
         low, high = ranges.pop()
-        one = holder(fd, low, high - low)
-        if one is None:
+        kind, process, first, size = _first(fd, low, high - low)
+        if kind == fcntl.F_UNLCK:
             continue
-        process, first, size = one
         stop = min(high, first + size) if size else high
         first = max(first, low)
-        if process < 1 or not known:
+        if kind == fcntl.F_RDLCK and (process < 1 or not known):
             found.append((process, first, stop - first))
         ranges += [part for part in ((low, first), (stop, high)) if part[0] < part[1]]
     return found
@@ -94,7 +98,7 @@ def _listed(fd: int, start: int, end: int) -> list[tuple[int, int, int]]:
     file = f"{os.major(status.st_dev):02x}:{os.minor(status.st_dev):02x}:{status.st_ino}"
     with suppress(OSError), open("/proc/locks", encoding="ascii") as table:
         for words in map(str.split, table):
-            if words[-3] == file and words[1] == "POSIX":
+            if words[-3] == file and words[1] == "POSIX" and words[3] == "READ":
                 process, first = int(words[-4]), max(int(words[-2]), start)
                 stop = end if words[-1] == "EOF" else min(int(words[-1]) + 1, end)
                 if first < stop and process != own:
