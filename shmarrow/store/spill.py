@@ -35,11 +35,9 @@ def open_spill(store: Directory, settings: Settings, store_id: bytes, make: bool
     ------
     StorageError
         If it is not there, cannot be opened, is another store's, or is not to be trusted.
-    InvalidData
-        If the store has none.
     """
     if settings.spill is None:
-        raise InvalidData(f"the control file of {store.name!r} is damaged: an object was spilled, and nowhere to")
+        raise StorageError(errno.ENOENT, f"the store {store.name!r} is damaged: an object was spilled, and nowhere to")
     path = os.path.join(settings.spill, store_id.hex())
     if make and os.path.commonpath([path, store.path]) == store.path:
         raise InvalidArgument(
@@ -104,9 +102,9 @@ def _check_mark(fd: int, path: str, store: Directory, make: bool) -> None:
         raise _refused(
             store,
             path,
-            f"its link {MARK!r} leads to {found[:100]!r}, expected {expected!r}, so it belongs to another store, of "
-            "which this one may be a copy; delete what was spilled and configure another directory, or, if it was moved or "
-            f"restored and no other store spills there: ln -sfn {expected} {os.path.join(path, MARK)!r}",
+            f"its link {MARK!r} leads to {found[:100]!r}, expected {expected!r}, so it belongs to another store, of which "
+            "this one may be a copy; delete what was spilled and configure another directory, or, if it moved, or "
+            f"was restored, and no other store spills there: ln -sfn {expected} {os.path.join(path, MARK)!r}",
         )
 
 
