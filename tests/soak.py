@@ -226,10 +226,16 @@ def storm(
 
 
 def spilling(where: str, end: float, choice: random.Random) -> Found:
-    """Objects move to a second disk, which is full again and again: nothing is lost."""
-    with tempfile.TemporaryDirectory() as folder, lab.small_tmpfs(Path(folder, "spill"), 12 << 20) as spill:
-        settings = {"capacity": 6 << 20, "spill": str(spill)}
-        return storm(where, end, choice, settings=settings, more=("evict", "collect"), faults=("kill", "stop"))
+    """Objects move to a second disk; where that is full, too, they stay, or the oldest go."""
+    found: Found = Counter()
+    ways = (("lru", 1 << 28, ""), ("none", 12 << 20, ""), ("lru", 12 << 20, "evicted"))
+    for number, (eviction, size, vanish) in enumerate(ways):
+        with tempfile.TemporaryDirectory() as folder, lab.small_tmpfs(Path(folder, "spill"), size) as spill:
+            settings = {"capacity": 6 << 20, "spill": str(spill), "eviction": eviction}
+            till = end - (end - time.monotonic()) * (1 - 1 / (len(ways) - number))
+            more = ("evict", "collect")
+            found += storm(where, till, choice, settings=settings, more=more, vanish=vanish, faults=("kill", "stop"))
+    return found
 
 
 def full_disk(where: str, end: float, choice: random.Random) -> Found:
