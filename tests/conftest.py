@@ -135,7 +135,7 @@ def shm_name() -> Iterator[str]:
 @pytest.fixture(params=["shm", "directory"])
 def where(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
     """A store of this test's own, in shared memory or in a directory; nothing may be left of it."""
-    from soak import cleaned, leftovers
+    from store_check import cleaned, leftovers
 
     name: str = request.getfixturevalue("shm_name") if request.param == "shm" else str(tmp_path / "store")
     yield name

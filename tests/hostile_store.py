@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 
 import shmarrow as sa
+from shmarrow.store import directory
 from shmarrow.store import protocol as p
 
 FOLDER = "SHMARROW_HOSTILE_STORES"
@@ -35,6 +36,7 @@ def template() -> tuple[bytes, dict[str, bytes]]:
     """A control file with slots in all states, and the other files of its store."""
     where = Path(tempfile.mkdtemp(dir=os.environ[FOLDER]), "template")
     spill = Path(os.environ[FOLDER], "spill")
+    directory._prime = lambda: (1 << 60) + 33  # so that a number gives the same chains each time
     with sa.Store(where, 1 << 22, spill=spill, mode=0o644, owned=True) as store:
         for number in range(40):
             store.put(f"name/{number}", np.arange(number))

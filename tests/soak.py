@@ -10,37 +10,35 @@ run each scenario in a short form. What is counted:
 * left over: objects found after their time or their removal, and files that are there after everything was removed;
 * stolen: what users could do who must not, and what they hid from those who may.
 
-What processes do, and how it is known what must be there, says ``soak_work.py``. Wherever there is a C compiler, the
-program of ``protocol/store.c`` looks at every invariant of the store after each round.
+What processes do, and how it is known what must be there, says ``soak_work.py``; what other users try,
+``soak_others.py``. After each round every invariant of the store is checked.
 """
 
 from __future__ import annotations
 
 import argparse
-import atexit
-import fcntl
 import functools
-import gc
+import itertools
+import multiprocessing
 import os
 import random
-import shutil
 import signal
-import subprocess
 import sys
 import tempfile
 import time
+import traceback
 from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, nullcontext, suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
 import lab
-import numpy as np
-from soak_work import LINE, Ledger, batch, number_of
+import pytest
+from soak_work import Ledger, number_of, value_of
+from store_check import Report, check, checker, cleaned, complain, emptied, ended, forked, killed_at_end, place
 
 import shmarrow as sa
-from shmarrow.store.protocol import COMMIT, CONTROL, PINS
 
 Store = sa.Store
 Found = Counter[str]
@@ -49,142 +47,11 @@ COLUMNS = ("faults", "put", "read", *ZEROS)
 MOST_SECONDS = 600.0
 ROUND = 5.0
 HERE = Path(__file__).parent
-WORK = (HERE / "soak_work.py").read_text(encoding="utf-8")
+WORK, OTHERS = ((HERE / f"soak_{what}.py").read_text(encoding="utf-8") for what in ("work", "others"))
+KEPT = 9
+"""Objects that stay, ``kept/0`` and so on."""
 A, B, GROUP, READER, STRANGER = 61001, 61002, 61100, 61003, 61004
 """Users, and the group of the first two, and of the reader."""
-
-
-def intact(got: sa.RecordBatch) -> bool:
-    """Whether a batch is one that was put, from its first value to its last."""
-    return number_of(got) is not None
-
-
-def place(where: str) -> str:
-    """The directory of a store."""
-    return f"/dev/shm/{where.removeprefix('shm:')}" if where.startswith("shm:") else where
-
-
-def leftovers(where: str) -> list[str]:
-    """All files of a store but those that every store has."""
-    with suppress(FileNotFoundError):
-        return sorted(set(os.listdir(place(where))) - {CONTROL, PINS, COMMIT})
-    return []
-
-
-def cleaned(where: str) -> int:
-    """Remove everything as a user does, the store last; how many files are there still."""
-    gc.collect()
-    with suppress(sa.ObjectNotFound), sa.Store(where, create=False, trust=True) as store:
-        left = emptied(store)
-        if not left:
-            store.destroy()
-        return left + os.path.exists(place(where))
-    return os.path.exists(place(where))
-
-
-def emptied(store: Store) -> int:
-    """Remove all objects; how many files and bytes of which kind there are still."""
-    store.clear()
-    store.collect()
-    stats, spill = store.stats(), store.settings.spill
-    found = [
-        *leftovers(store.path),
-        *([] if spill is None else [file for _, _, files in os.walk(spill) for file in files]),
-    ]
-    counted = [stats.objects, stats.nbytes, stats.removed, stats.drafts, stats.spilled]
-    if found or any(counted):
-        complain("left over", store.path, found[:5], stats)
-    return len(found) + sum(map(bool, counted))
-
-
-def forked(work: Callable[[], Any]) -> int:
-    """Run ``work`` in a forked child; its pid."""
-    child = os.fork()
-    if child == 0:
-        try:
-            work()
-            os._exit(0)
-        except BaseException as error:
-            complain(f"child {os.getpid()}: {type(error).__name__}: {error}")
-        finally:
-            os._exit(1)
-    return child
-
-
-def ended(child: int) -> int:
-    """Wait for a child; its exit status, negative for a signal."""
-    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-
-
-def complain(*words: object) -> None:
-    print(*words, file=sys.stderr, flush=True)
-
-
-class Report:
-    """A file of lines that processes append to, each line whole, and that outlives all of them.
-
-    All lines have one size, so that none crosses a page: between two pages the kernel looks for a SIGKILL, and leaves
-    what it has written so far, to which the next line of another process is glued, and both are misread.
-    """
-
-    def __init__(self) -> None:
-        self.fd, self.path = tempfile.mkstemp(prefix="shmarrow-soak-")
-        os.chmod(self.path, 0o666)
-        os.set_inheritable(self.fd, True)
-
-    def say(self, *words: object) -> None:
-        line = (" ".join(map(str, words)).ljust(LINE - 1) + "\n").encode()
-        assert os.write(self.fd, line) == len(line) == LINE, line
-
-    def lines(self, start: int = 0) -> list[list[str]]:
-        """The words of each line, from line ``start`` on."""
-        start *= LINE
-        lines = os.pread(self.fd, os.fstat(self.fd).st_size - start, start).decode().splitlines()
-        assert all(len(line) == LINE - 1 for line in lines), "a line of the report is torn"
-        return [line.split() for line in lines]
-
-    def __enter__(self) -> Report:
-        fcntl.fcntl(self.fd, fcntl.F_SETFL, os.O_APPEND)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        os.close(self.fd)
-        os.unlink(self.path)
-
-
-@contextmanager
-def killed_at_end(children: list[int]) -> Iterator[None]:
-    """See to it that no child outlives the block."""
-    try:
-        yield
-    finally:
-        for child in children:
-            with suppress(ProcessLookupError):
-                os.kill(child, signal.SIGKILL)
-        for child in children:
-            with suppress(ChildProcessError):
-                os.waitpid(child, 0)
-
-
-@functools.cache
-def checker() -> str | None:
-    """The program that checks stores; None where there is no compiler."""
-    compiler = shutil.which("cc")
-    if compiler is None or not sys.platform.startswith("linux"):
-        return None
-    folder = tempfile.mkdtemp(prefix="shmarrow-soak-")
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    os.chmod(folder, 0o755)
-    words = [compiler, "-std=gnu11", "-O1", str(HERE / "protocol" / "store.c"), "-o", f"{folder}/store"]
-    subprocess.run(words, check=True, timeout=60)
-    return f"{folder}/store"
-
-
-def check(where: str) -> None:
-    """Every invariant of a store that nobody changes."""
-    if program := checker():
-        ran = subprocess.run([program, "check", place(where)], capture_output=True, text=True, timeout=60)
-        assert ran.returncode == 0, f"the store {where} is inconsistent:\n{ran.stdout}{ran.stderr}"
 
 
 # --- what must be there -----------------------------------------------------------------------------------------
@@ -211,6 +78,8 @@ class Judge:
             if kind in (">", ".", "!"):
                 self.ledgers.setdefault(who, Ledger()).take([kind, *words], known)
                 self.found["faults"] += kind == "!"
+            elif not known:
+                continue
             elif kind in ("lost", "torn", "late", "failed"):
                 complain(who, kind, *words)
                 self.found["left over" if kind == "late" else "lost" if kind == "failed" else kind] += 1
@@ -273,12 +142,6 @@ class Judge:
 # --- scenarios --------------------------------------------------------------------------------------------------
 
 
-@contextmanager
-def worker(stack: ExitStack, where: str, **given: Any) -> Iterator[lab.Child]:
-    with lab.child(WORK + "\nwork(where, **given)", where=where, given=given) as child:
-        yield child
-
-
 def storm(
     where: str,
     end: float,
@@ -288,26 +151,27 @@ def storm(
     faults: tuple[str, ...] = ("kill",),
     workers: int = 4,
     threads: int = 1,
-    users: tuple[dict[str, Any], ...] = ({},),
-    beside: Callable[[], Any] = lambda: None,
+    users: Sequence[dict[str, Any]] = ({},),
+    beside: Callable[[Store], AbstractContextManager[Callable[[], None]]] = lambda store: nullcontext(lambda: None),
     **given: Any,
 ) -> Found:
     """Let workers use a store, and do something to one of them again and again.
 
-    ``settings`` are those of the store, ``given`` is for :func:`soak_work.work`; ``beside`` is called between faults.
+    ``settings`` are those of the store, ``given`` is for :func:`soak_work.work`; ``beside`` is entered
+    for each round, and gives what is called after each fault.
     """
     owned = given.get("owned", False)
     vanish = "owner" if owned else given.get("vanish", "")
     numbers = iter(range(1, 1_000_000))
     with Report() as report, lab.wall_clock() if "clock" in faults else nullcontext() as clock:
         judge = Judge(report)
-        if users != ({},):
+        if users[0]:
             lab.run(
                 "import shmarrow as sa; sa.Store(where, **settings).close()", where=where, settings=settings, **users[0]
             )
         store = sa.Store(where, trust=True, **(settings or {}))
         while time.monotonic() < end - 0.3 or not judge.found["faults"]:
-            until = min(end, time.monotonic() + ROUND)
+            until = max(min(end, time.monotonic() + ROUND), time.monotonic() + 0.4)
             children: dict[tuple[str, ...], tuple[ExitStack, lab.Child]] = {}
 
             def start() -> None:
@@ -325,29 +189,30 @@ def storm(
                     child.kill() if kill else child.result(60)
                 judge.look(store, list(ids), vanish)
 
-            for _ in range(workers):
-                start()
-            while time.monotonic() < until:
-                ids = choice.choice([*children])
-                fault = choice.choice(faults)
-                patience = time.monotonic() + 1
-                while ids[0] not in judge.begun and choice.random() < 0.99 and time.monotonic() < patience:
-                    time.sleep(0.001)
-                    judge.read()
-                time.sleep(choice.random() * choice.choice((0.002, 0.02, 0.1)))
-                judge.found["faults"] += 1
-                if fault == "kill":
-                    finish(ids, True)
+            with beside(store) as act:
+                for _ in range(workers):
                     start()
-                elif fault == "stop":
-                    children[ids][1].kill(signal.SIGSTOP)
-                    time.sleep(choice.random() * 0.1)
-                    children[ids][1].kill(signal.SIGCONT)
-                elif clock is not None:
-                    clock.set_back(choice.uniform(-1e6, 1e6))
-                beside()
-            for turn, ids in enumerate([*children]):
-                finish(ids, turn % 2 == 0)
+                while time.monotonic() < until:
+                    ids = choice.choice([*children])
+                    fault = choice.choice(faults)
+                    patience = time.monotonic() + 1
+                    while ids[0] not in judge.begun and choice.random() < 0.99 and time.monotonic() < patience:
+                        time.sleep(0.001)
+                        judge.read()
+                    time.sleep(choice.random() * choice.choice((0.002, 0.02, 0.1)))
+                    judge.found["faults"] += 1
+                    if fault == "kill":
+                        finish(ids, True)
+                        start()
+                    elif fault == "stop":
+                        children[ids][1].kill(signal.SIGSTOP)
+                        time.sleep(choice.random() * 0.1)
+                        children[ids][1].kill(signal.SIGCONT)
+                    elif clock is not None:
+                        clock.set_back(choice.uniform(-1e6, 1e6))
+                    act()
+                for turn, ids in enumerate([*children]):
+                    finish(ids, turn % 2 == 0)
             judge.look_at_shared(store)
             check(where)
             if owned:
@@ -358,3 +223,313 @@ def storm(
         store.close()
     judge.found["left over"] += cleaned(where)
     return judge.found
+
+
+def spilling(where: str, end: float, choice: random.Random) -> Found:
+    """Objects move to a second disk; where that is full, too, they stay, or the oldest go."""
+    found: Found = Counter()
+    ways = (("lru", 1 << 28, ""), ("none", 12 << 20, ""), ("lru", 12 << 20, "evicted"))
+    for number, (eviction, size, vanish) in enumerate(ways):
+        with tempfile.TemporaryDirectory() as folder, lab.small_tmpfs(Path(folder, "spill"), size) as spill:
+            settings = {"capacity": 6 << 20, "spill": str(spill), "eviction": eviction}
+            till = end - (end - time.monotonic()) * (1 - 1 / (len(ways) - number))
+            more = ("evict", "collect")
+            found += storm(where, till, choice, settings=settings, more=more, vanish=vanish, faults=("kill", "stop"))
+    return found
+
+
+def full_disk(where: str, end: float, choice: random.Random) -> Found:
+    """The file system of the store is full again and again."""
+    with tempfile.TemporaryDirectory() as folder, lab.small_tmpfs(Path(folder, "small"), 16 << 20) as small:
+        return storm(str(small / "store"), end, choice)
+
+
+def other_users(where: str, end: float, choice: random.Random, mode: int = 0o640) -> Found:
+    """Strangers attack; the group reads, or writes in turn with the owner, and always finds what is kept."""
+    found: Found = Counter()
+    with lab.shared_folder(0o1777) as folder:
+        where = where if where.startswith("shm:") else str(folder / "store")
+
+        @contextmanager
+        def beside(store: Store) -> Iterator[Callable[[], None]]:
+            for number in range(KEPT):
+                store.put(f"kept/{number}", value_of(number, choice), protect=True)
+            attack = {"code": OTHERS + "\nattack(where, mine, say, member)", "where": place(where), "mine": str(folder)}
+            read = {"code": WORK + OTHERS + "\nread(where, kept, say, number_of)", "where": where, "kept": KEPT}
+            with ExitStack() as stack:
+                others = [stack.enter_context(lab.child(uid=STRANGER, member=False, **attack))]
+                if not mode & 0o020:
+                    others.append(stack.enter_context(lab.child(uid=READER, gid=GROUP, member=True, **attack)))
+                others.append(stack.enter_context(lab.child(uid=READER, gid=GROUP, **read)))
+
+                def hear() -> None:
+                    for told in [told for child in others for told in child.heard()]:
+                        found["faults"] += told == "tried"
+                        found["read"] += told == "read"
+                        if told not in ("tried", "read"):
+                            complain("others:", told)
+                            found["torn" if told.startswith("torn") else "stolen"] += 1
+
+                yield hear
+                hear()
+
+        members = [{"uid": A, "gid": GROUP}, {"uid": B, "gid": GROUP}]
+        users = members if mode & 0o020 else members[:1]
+        found.update(storm(where, end, choice, settings={"mode": mode}, users=users, trust=True, beside=beside))
+    return found
+
+
+def power_cuts(where: str, end: float, choice: random.Random) -> Found:
+    """The machine loses its power under load: what a durable store has said to be done is there; no store is torn."""
+    found: Found = Counter()
+    durable = False
+    while time.monotonic() < end - 1 or found["faults"] < 2:
+        durable = not durable
+        with (
+            tempfile.TemporaryDirectory() as folder,
+            Report() as report,
+            lab.disk(Path(folder, "disk"), 96 << 20) as disk,
+        ):
+            path, judge = str(disk.path / "store"), Judge(report)
+            ids = ("1", "2", "3")
+            words = {"ids": ids, "report": report.path, "seed": choice.randrange(1 << 30), "end": end + 60, "most": 3}
+            sa.Store(path, durable=durable).close()
+            code = WORK + "\nwork(where, quiet=True, durable=durable, **words)"
+            with lab.child(code, where=path, durable=durable, words=words):
+                stop = time.monotonic() + choice.uniform(0.3, 1.5)
+                while time.monotonic() < stop:
+                    time.sleep(0.02)
+                    if not durable and choice.random() < 0.2:  # somebody else has the disk write its journal
+                        with open(disk.path / "other", "w") as file:
+                            file.write("x")
+                            os.fsync(file.fileno())
+                judge.read()
+                cut = disk.cut()
+            judge.read(known=False)
+            path = str(cut.path / "store")
+            code = WORK + "\nresult = look(where, check)"
+            boot = lab.reboot()
+            values, damaged, left, said = lab.run(code, where=path, check=checker(), **boot)
+            found["faults"] += 1
+            found.update({key: judge.found[key] for key in ("put", "read", *ZEROS)})
+            found["read"] += len(values)
+            wrong = [each for ledger in judge.ledgers.values() for each in ledger.wrong(values, "")] if durable else []
+            torn = [name for name, number in values.items() if number < 0]
+            remains = lab.run(WORK + "\nresult = empty(where)", where=path, **boot)
+            if wrong or torn or left or said or (durable and damaged) or any(remains):
+                complain("power cut:", "durable" if durable else "", wrong, torn, damaged, left, said, remains)
+            found["lost"] += len(wrong) + (len(damaged) if durable else 0)
+            found["torn"] += len(torn) + bool(said)
+            found["left over"] += len(left) + sum(map(bool, remains))
+    return found
+
+
+STEPS = {
+    "put": ("s.put('b', np.arange(9))", "a c|a b c", {}),
+    "put, evicting": ("s.put('b', np.zeros(3500))", "a c|b c|b|c|a b|a|", {"capacity": 32 << 10}),
+    "replace": ("s.put('a', np.arange(9), True)", "a c", {}),
+    "delete": ("s.delete('a')", "a c|c", {}),
+    "rename": ("s.rename('a', 'b')", "a c|b c", {}),
+    "rename over another": ("s.rename('a', 'c', overwrite=True)", "a c|c", {}),
+    "take": ("s.take('a')", "a c|c", {}),
+    "evict": ("s.evict(1)", "a c|c", {"capacity": 1 << 20}),
+    "fill": (
+        "d = s.create('b', sa.schema([('x', sa.int64())]), 200_000); d['x'][:] = 5; d.publish()",
+        "a c|a b c",
+        {"capacity": 4 << 20},
+    ),
+    "discard": ("s.create('b', sa.schema([('x', sa.int64())]), 200_000).discard()", "a c", {"capacity": 4 << 20}),
+    "collect": ("s.expire_after('a', 0); s.collect()", "a c|c", {}),
+    "compute": ("s.get_or_put('b', lambda: 1)", "a c|a b c", {}),
+    "configure": ("s.configure(capacity=1 << 20)", "a c", {}),
+    "spill": ("s.reserve(60_000)", "a c", {"capacity": 64 << 10, "spill": "/spill"}),
+}
+"""What is done, the names that there may be if it is killed at any line, and the settings of the store."""
+
+
+def killed_at_each_line(where: str, end: float, choice: random.Random) -> Found:
+    """Kill a process before one line of the store's code after the other, as many as there is time for."""
+    found: Found = Counter()
+    preface = "import shmarrow as sa, subprocess, numpy as np\n"
+    prepare = (
+        "s = sa.Store(where, **settings); s.clear(); s.put('a', np.arange(50)); s.put('c', np.arange(7)); s.close()"
+    )
+    look = """
+s = sa.Store(where, create=False)
+names = s.names()
+assert " ".join(names) in may, names
+for name in names:
+    s.get(name)
+s.collect()
+s.put("z", 1)
+s.delete("z")
+stats = s.stats()
+assert stats.drafts == stats.removed == 0, stats
+if program:
+    ran = subprocess.run([program, "check", folder], capture_output=True, text=True)
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+"""
+    steps = [*STEPS.items()]
+    choice.shuffle(steps)
+    pace = 0.05  # seconds for each point
+    for number, (what, (act, may, settings)) in enumerate(steps):
+        step = max(1, int(400 * pace * (len(steps) - number) / max(0.1, end - time.monotonic())))
+        with tempfile.TemporaryDirectory() as spill:
+            if "spill" in settings:
+                settings = {**settings, "spill": spill}
+            words = {
+                "where": where,
+                "folder": place(where),
+                "program": checker(),
+                "settings": settings,
+                "may": may.split("|"),
+            }
+            begun = time.monotonic()
+            opened = preface + "s = sa.Store(where, create=False)\n"
+            try:
+                points = lab.crash_points(
+                    preface + prepare, opened + act, preface + look, first=choice.randrange(step), step=step, **words
+                )
+            except lab.Failed as error:
+                complain(f"{what}:", error)
+                found["lost"] += 1
+            else:
+                found["faults"] += len(points)
+                found["put"] += 2 * len(points) + 2
+                found["read"] += len(points)
+                pace = (pace + (time.monotonic() - begun) / (len(points) + 1)) / 2
+            found["left over"] += cleaned(where)
+    return found
+
+
+def races(where: str, end: float, choice: random.Random, racers: int = 8) -> Found:
+    """All at once put under one name, rename to it, take it, compute it: one of them does, the others are told."""
+    found: Found = Counter()
+    barrier = multiprocessing.get_context("fork").Barrier(racers)
+    stop = multiprocessing.get_context("fork").Value("b", 0)
+
+    def race(report: Report, number: int) -> None:
+        mine = random.Random(number)
+        with sa.Store(where) as store:
+            for turn in itertools.count():
+                value = turn * racers + number
+                store.put(f"mine-{number}", value_of(value, mine, 3))
+                barrier.wait(60)
+                if stop.value:
+                    return
+                for game, play in {
+                    "put": lambda: store.put("put", value_of(value, mine, 3)) and value,  # noqa: B023
+                    "rename": lambda: store.rename(f"mine-{number}", "renamed") or value,  # noqa: B023
+                    "compute": lambda: number_of(store.get_or_put("computed", lambda: value_of(value, mine, 3))),  # noqa: B023
+                }.items():
+                    with suppress(sa.ObjectExists):
+                        report.say(game, turn, play())
+                barrier.wait(60)
+                for name in ("put", "renamed", "computed"):
+                    with suppress(sa.ObjectNotFound):
+                        report.say("took", turn, name, number_of(store.take(name)))
+                with suppress(sa.ObjectNotFound):
+                    store.delete(f"mine-{number}")
+                if number == 0:
+                    stop.value = time.monotonic() > end
+
+    with Report() as report:
+        children = [forked(lambda: race(report, number)) for number in range(racers)]  # noqa: B023
+        with killed_at_end(children):
+            statuses = [ended(child) for child in children]
+        lines = report.lines()
+    assert statuses == [0] * racers, statuses
+    turns: dict[str, list[list[str]]] = {}
+    for line in lines:
+        turns.setdefault(line[1], []).append(line)
+    for turn, said in turns.items():
+        who = {game: [words[-1] for words in said if words[0] == game] for game in ("put", "rename", "compute")}
+        took = sorted((words[2], words[3]) for words in said if words[0] == "took")
+        expected = sorted(
+            [
+                ("computed", who["compute"][0]),
+                *(("put", each) for each in who["put"]),
+                *(("renamed", each) for each in who["rename"]),
+            ]
+        )
+        right = len(who["put"]) == len(who["rename"]) == len({*who["compute"]}) == 1 and took == expected
+        if not right or len(who["compute"]) != racers:
+            complain("race:", turn, who, took)
+            found["lost"] += 1
+        found["faults"] += 2 * (racers - 1)
+        found["put"] += racers + 2
+        found["read"] += 2 + racers
+    found["left over"] += cleaned(where)
+    return found
+
+
+# --- the report -------------------------------------------------------------------------------------------------
+
+Scenario = Callable[[str, float, random.Random], Found]
+LRU = {"vanish": "evicted", "settings": {"capacity": 1 << 23}, "more": ("evict", "collect")}
+BOTH = ("memory", "disk")
+SCENARIOS: dict[str, tuple[Scenario, tuple[str, ...]]] = {
+    "kills": (functools.partial(storm, faults=("kill", "stop")), BOTH),
+    "kills at each line": (killed_at_each_line, BOTH),
+    "races": (races, BOTH),
+    "eviction": (functools.partial(storm, **LRU), BOTH),
+    "threads": (functools.partial(storm, threads=3, more=("crowd", "collect")), BOTH),
+    "forks": (functools.partial(storm, **{**LRU, "more": ("fork", "evict")}), BOTH),
+    "growth": (functools.partial(storm, settings={"capacity": 1 << 40}, more=("crowd", "configure")), BOTH),
+    "owners": (functools.partial(storm, owned=True, more=("collect",)), BOTH),
+    "clocks": (functools.partial(storm, faults=("kill", "clock"), more=("collect",)), BOTH),
+    "spilling": (spilling, BOTH),
+    "full disk": (full_disk, ("disk",)),
+    "readers and strangers": (other_users, BOTH),
+    "writers and strangers": (functools.partial(other_users, mode=0o660), BOTH),
+    "durable kills": (functools.partial(storm, settings={"durable": True}), ("disk",)),
+    "power cuts": (power_cuts, ("disk",)),
+}
+
+
+def run(what: str, kind: str, seconds: float, seed: int) -> Found:
+    """One scenario, for so many seconds; what was found. What a scenario takes and is not here skips it."""
+    scenario, _ = SCENARIOS[what]
+    lab.run("")  # which takes some seconds, the first time
+    with tempfile.TemporaryDirectory(prefix="shmarrow-soak-") as folder:
+        where = f"shm:soak-{os.getpid()}" if kind == "memory" else f"{folder}/store"
+        try:
+            return scenario(where, time.monotonic() + seconds, random.Random(f"{what} {kind} {seed}"))
+        finally:
+            cleaned(where)
+
+
+def main() -> int:
+    """Run all scenarios, on tmpfs and on disk; 1 where anything was lost, torn, left over or stolen, or failed."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--seconds", type=float, default=MOST_SECONDS, help="at most so long (default: %(default)s)")
+    parser.add_argument("--only", choices=SCENARIOS, action="append", help="a scenario; may be given again")
+    parser.add_argument("--seed", type=int, default=1, help="another run of the same (default: %(default)s)")
+    given = parser.parse_args()
+    start = time.monotonic()
+    plan = [(what, kind) for what in given.only or SCENARIOS for kind in SCENARIOS[what][1]]
+    total: Found = Counter()
+    failed = False
+    print(f"{'scenario':34}" + "".join(f"{column:>11}" for column in COLUMNS) + f"{'seconds':>9}")
+    for number, (what, kind) in enumerate(plan):
+        left = start + given.seconds - time.monotonic()
+        begun = time.monotonic()
+        found: Found = Counter()
+        note = ""
+        try:
+            found = run(what, kind, max(left / (len(plan) - number) - 1, 1), given.seed)
+        except pytest.skip.Exception as skipped:
+            note = f"  skipped: {skipped}"
+        except Exception:
+            failed = True
+            traceback.print_exc()
+            note = "  FAILED"
+        total.update(found)
+        line = "".join(f"{found[column]:>11,}" for column in COLUMNS)
+        print(f"{f'{what}, {kind}':34}{line}{time.monotonic() - begun:>9.1f}{note}", flush=True)
+    print(f"{'all':34}" + "".join(f"{total[column]:>11,}" for column in COLUMNS) + f"{time.monotonic() - start:>9.1f}")
+    return 1 if failed or any(total[column] for column in ZEROS) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -10,6 +10,7 @@ import ctypes
 import os
 import random
 import signal
+import subprocess
 import threading
 import time
 import traceback
@@ -35,7 +36,7 @@ def batch(seed, rows):
     return sa.record_batch({"seed": np.full(rows, seed), "value": seed + STEP * np.arange(rows)})
 
 
-def value_of(number, choice, most=len(ROWS)):
+def value_of(number, choice, most=4):
     """An object that has a number, in one of the forms that a store takes."""
     rows = choice.choice(ROWS[:most])
     form = choice.randrange(_FORMS)
@@ -97,10 +98,10 @@ class Ledger:
         """Read a line of the report."""
         if words[0] == ">":
             self.begin(words[1:])
-            if not known:
-                for name, item in self.next.items():
-                    self.late.setdefault(name, []).append(item)
-        elif words[0] in ".!":
+        if not known:
+            for name, item in self.next.items():
+                self.late.setdefault(name, []).append(item)
+        if words[0] in (".", "!"):
             self.end(words[0] == "." and known)
 
     def names(self):
@@ -132,7 +133,7 @@ class Ledger:
 class Worker:
     """One of those who use a store all at once."""
 
-    def __init__(self, name, store, report, seed, vanish, most=len(ROWS)):
+    def __init__(self, name, store, report, seed, vanish, most=4):
         self.id = str(name)
         self.base = int(self.id.replace("f", "000")) * 1_000_000
         self.store = store
@@ -313,10 +314,8 @@ class Worker:
                 self.held.append((name, item[0], value))
 
     def any(self):
-        try:
+        with contextlib.suppress(sa.ObjectNotFound):
             self.look(self.store.get(self.choice.choice(self.store.names() or ["none"])))
-        except sa.ObjectNotFound:
-            pass
 
     def hold(self):
         """Look at what is held again, and let one go."""
@@ -413,7 +412,7 @@ COMMON = {
 }  # fmt: skip
 
 
-def work(where, ids, report, seed, end, vanish="", more=(), most=len(ROWS), **options):
+def work(where, ids, report, seed, end, vanish="", more=(), most=4, quiet=False, **options):
     """Use a store until ``end``, one thread for each id."""
     log = os.open(report, os.O_WRONLY | os.O_APPEND)
     weights = {**COMMON, **dict.fromkeys(more, 2)}
@@ -435,7 +434,7 @@ def work(where, ids, report, seed, end, vanish="", more=(), most=len(ROWS), **op
         except BaseException as error:
             failed.append(error)
             worker.say("failed")
-            os.write(2, f"worker {number}: {traceback.format_exc()}".encode())
+            quiet or os.write(2, f"worker {number}: {traceback.format_exc()}".encode())
 
     with sa.Store(where, **options) as store:
         threads = [threading.Thread(target=run, args=(number,)) for number in ids[1:]]
@@ -444,3 +443,32 @@ def work(where, ids, report, seed, end, vanish="", more=(), most=len(ROWS), **op
         run(ids[0])
         for thread in threads:
             thread.join()
+
+
+def look(where, check):
+    """What a store has after a power cut.
+
+    Numbers by names, -1 for what is torn; names of what is damaged and says so, and of those that are still there after
+    that; what ``check``, a program, says.
+    """
+    found, damaged = {}, []
+    with sa.Store(where, create=False) as store:
+        for name in store.names():
+            try:
+                number = number_of(store.get(name))
+                found[name] = -1 if number is None else number
+            except sa.InvalidData:
+                damaged.append(name)
+        left = sorted({*store.names()} - {*found})
+    ran = subprocess.run([check or "true", "check", where], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    return found, damaged, left, ran.stdout if ran.returncode else ""
+
+
+def empty(where):
+    """Remove everything; what is there still."""
+    with sa.Store(where, create=False) as store:
+        store.clear()
+        store.collect()
+        stats = store.stats()
+        store.destroy()
+    return [stats.objects, stats.nbytes, stats.removed, stats.drafts, os.path.exists(where)]

@@ -1,84 +1,168 @@
-"""Every invariant of a store that nobody changes, from the bytes of its control file and the files beside it.
+"""What tests of the store share: values that show whether they are whole, what is left of a store, processes.
 
-Nothing of the catalog's code is used but the tables of the format.
+``check`` looks at every invariant of a store, with the program of ``protocol/store.c``, wherever there is a C compiler.
 """
 
 from __future__ import annotations
 
+import atexit
+import fcntl
+import functools
+import gc
 import os
-import struct
-import zlib
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import Any
 
-from shmarrow.store import protocol as p
+from soak_work import LINE, batch, number_of
+
+import shmarrow as sa
+from shmarrow.store.protocol import COMMIT, CONTROL, PINS
+
+__all__ = [
+    "Report", "batch", "check", "checker", "cleaned", "complain", "emptied", "ended", "forked", "intact",
+    "killed_at_end", "leftovers", "place",
+]  # fmt: skip
+HERE = Path(__file__).parent
 
 
-def _record(data: bytes, at: int, table: dict[str, Any]) -> dict[str, Any]:
-    return {name: struct.unpack_from(f"<{code}", data, at + offset)[0] for name, (offset, code) in table.items()}
+def intact(got: sa.RecordBatch) -> bool:
+    """Whether a batch is one that was put, from its first value to its last."""
+    return number_of(got) is not None
 
 
-def _walk(slots: list[dict[str, Any]], head: int, what: str) -> list[int]:
-    """The slots of a list, whose links are slot numbers and one."""
-    found: list[int] = []
-    while head:
-        assert head <= len(slots), f"{what} leads to slot {head - 1} of {len(slots)}"
-        assert head - 1 not in found, f"{what} has a cycle at slot {head - 1}"
-        found.append(head - 1)
-        head = slots[head - 1]["next"]
-    return found
+def place(where: str) -> str:
+    """The directory of a store."""
+    return f"/dev/shm/{where.removeprefix('shm:')}" if where.startswith("shm:") else where
 
 
-def check(path: str) -> dict[str, int]:
-    """Check the store in a directory; the file number of each object by its name."""
-    with open(f"{path}/{p.CONTROL}", "rb") as file:
-        data = file.read()
-    head = _record(data, 0, p.HEADER)
-    assert (head["magic"], head["version"], head["sequence"] & 1) == (b"shmarrow", 1, 0), head
-    assert (head["adding"], head["removing"]) == (0, 0), head
-    count = head["buckets"]
-    assert count <= head["slots"] <= (len(data) - p.SLOTS) // p.SLOT_SIZE
-    slots = [_record(data, p.SLOTS + number * p.SLOT_SIZE, p.SLOT) for number in range(count)]
-    spill = os.path.join(head["spill_path"].rstrip(b"\0").decode(), head["store_id"].hex())
-    states: dict[int, list[int]] = {p.UNUSED: [], p.DRAFT: [], p.LIVE: [], p.GONE: []}
-    for number, slot in enumerate(slots):
-        states[slot["state"]].append(number)
-    # Chains reach every live slot once, each in the bucket of its hash.
-    chained = []
-    size = 1 << (count - 1).bit_length() if count else 1
-    for bucket in range(count):
-        for number in _walk(slots, slots[bucket]["head"], f"bucket {bucket}"):
-            chained.append(number)
-            low = slots[number]["hash"] & (size - 1)
-            assert bucket == (low if low < count else low - size // 2), f"slot {number} is in bucket {bucket}"
-    assert sorted(chained) == states[p.LIVE]
-    assert sorted(_walk(slots, head["free"], "the free list")) == states[p.UNUSED]
-    assert sorted(_walk(slots, head["removed"], "the removed list")) == states[p.GONE]
-    # Slots say what the files are.
-    objects: dict[str, int] = {}
-    used = {"bytes": 0, "spilled_bytes": 0}
-    generations = set()
-    for number in states[p.LIVE]:
-        slot = slots[number]
-        at = p.SLOTS + number * p.SLOT_SIZE
-        name = slot["name"][: slot["name_length"]]
-        assert zlib.crc32(name, zlib.crc32(data[at : at + 92])) == slot["crc"], f"slot {number} is not whole"
-        expected = int.from_bytes(name, "big") * 0x9E3779B97F4A7C15 % head["modulus"]
-        assert slot["hash"] == expected, f"slot {number} has another name's hash"
-        assert 0 < slot["generation"] <= head["generation"]
-        generations.add(slot["generation"])
-        spilled = bool(slot["flags"] & p.SPILLED)
-        status = os.stat(os.path.join(spill if spilled else path, f"{slot['file']:016x}"))
-        assert (status.st_size, status.st_blocks * 512) == (slot["size"], slot["allocated"]), f"slot {number}: {status}"
-        used["spilled_bytes" if spilled else "bytes"] += slot["allocated"]
-        assert name.decode() not in objects, f"{name!r} is there twice"
-        objects[name.decode()] = slot["file"]
-    assert len(generations) == len(objects)
-    used["objects"] = len(objects)
-    used["removed_bytes"] = sum(slots[number]["allocated"] for number in states[p.GONE])
-    used["draft_bytes"] = sum(slots[number]["allocated"] for number in states[p.DRAFT])
-    assert {name: head[name] for name in used} == used
-    # No file that no slot has.
-    drafts = {slots[number]["file"] for number in states[p.DRAFT]}
-    known = {f"{file:016x}" for file in {*objects.values(), *drafts}} | {p.CONTROL, p.PINS, p.COMMIT}
-    assert set(os.listdir(path)) <= known, f"files that no object has: {set(os.listdir(path)) - known}"
-    return objects
+def leftovers(where: str) -> list[str]:
+    """All files of a store but those that every store has."""
+    with suppress(FileNotFoundError):
+        return sorted(set(os.listdir(place(where))) - {CONTROL, PINS, COMMIT})
+    return []
+
+
+def cleaned(where: str) -> int:
+    """Remove everything as a user does, the store last; how many files are there still."""
+    gc.collect()
+    with suppress(sa.ObjectNotFound), sa.Store(where, create=False, trust=True) as store:
+        spill, left = store.settings.spill, emptied(store)
+        if not left:
+            store.destroy()
+            left += len(files_under(spill))
+        return left + os.path.exists(place(where))
+    return os.path.exists(place(where))
+
+
+def emptied(store: sa.Store) -> int:
+    """Remove all objects; how many files of objects are there still, and how many counts are not 0."""
+    store.clear()
+    store.collect()
+    stats = store.stats()
+    found = [*leftovers(store.path), *(file for file in files_under(store.settings.spill) if len(file) == 16)]
+    counted = [stats.objects, stats.nbytes, stats.removed, stats.drafts, stats.spilled]
+    if found or any(counted):
+        complain("left over:", store.path, found[:5], stats)
+    return len(found) + sum(map(bool, counted))
+
+
+def files_under(folder: str | None) -> list[str]:
+    """The names of all files in a folder and those in it; none if there is no folder."""
+    return [] if folder is None else [file for _, _, files in os.walk(folder) for file in files]
+
+
+def forked(work: Callable[[], Any]) -> int:
+    """Run ``work`` in a forked child; its pid."""
+    child = os.fork()
+    if child == 0:
+        try:
+            work()
+            os._exit(0)
+        except BaseException as error:
+            complain(f"child {os.getpid()}: {type(error).__name__}: {error}")
+        finally:
+            os._exit(1)
+    return child
+
+
+def ended(child: int) -> int:
+    """Wait for a child; its exit status, negative for a signal."""
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+def complain(*words: object) -> None:
+    print(*words, file=sys.stderr, flush=True)
+
+
+class Report:
+    """A file of lines that processes append to, each line whole, and that outlives all of them.
+
+    All lines have one size, so that none crosses a page: between two pages the kernel looks for a SIGKILL, and leaves
+    what it has written so far, to which the next line of another process is glued, and both are misread.
+    """
+
+    def __init__(self) -> None:
+        self.fd, self.path = tempfile.mkstemp(prefix="shmarrow-soak-")
+        os.chmod(self.path, 0o666)
+        os.set_inheritable(self.fd, True)
+
+    def say(self, *words: object) -> None:
+        line = (" ".join(map(str, words)).ljust(LINE - 1) + "\n").encode()
+        assert os.write(self.fd, line) == len(line) == LINE, line
+
+    def lines(self, start: int = 0) -> list[list[str]]:
+        """The words of each line, from line ``start`` on."""
+        start *= LINE
+        lines = os.pread(self.fd, os.fstat(self.fd).st_size - start, start).decode().splitlines()
+        assert all(len(line) == LINE - 1 for line in lines), "a line of the report is torn"
+        return [line.split() for line in lines]
+
+    def __enter__(self) -> Report:
+        fcntl.fcntl(self.fd, fcntl.F_SETFL, os.O_APPEND)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        os.close(self.fd)
+        os.unlink(self.path)
+
+
+@contextmanager
+def killed_at_end(children: list[int]) -> Iterator[None]:
+    """See to it that no child outlives the block."""
+    try:
+        yield
+    finally:
+        for child in children:
+            with suppress(ProcessLookupError):
+                os.kill(child, signal.SIGKILL)
+        for child in children:
+            with suppress(ChildProcessError):
+                os.waitpid(child, 0)
+
+
+@functools.cache
+def checker() -> str | None:
+    """The program that checks stores; None where there is no compiler."""
+    compiler = shutil.which("cc")
+    if compiler is None or not sys.platform.startswith("linux"):
+        return None
+    folder = tempfile.mkdtemp(prefix="shmarrow-soak-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    os.chmod(folder, 0o755)
+    words = [compiler, "-std=gnu11", "-O1", str(HERE / "protocol" / "store.c"), "-o", f"{folder}/store"]
+    subprocess.run(words, check=True, timeout=60)
+    return f"{folder}/store"
+
+
+def check(where: str) -> None:
+    """Every invariant of a store that nobody changes."""
+    if program := checker():
+        ran = subprocess.run([program, "check", place(where)], capture_output=True, text=True, timeout=60)
+        assert ran.returncode == 0, f"the store {where} is inconsistent:\n{ran.stdout}{ran.stderr}"

@@ -32,7 +32,7 @@ import numpy as np
 import posix_ipc
 import pytest
 from conftest import mounted
-from soak import ended, forked
+from store_check import ended, forked
 
 from shmarrow import errors, segment
 from shmarrow.segment import attach, create, unlink

@@ -23,7 +23,7 @@ import fsspec
 import numpy as np
 import pyarrow as pa
 import pytest
-from soak import ended, forked
+from store_check import ended, forked
 
 import shmarrow as sa
 from shmarrow.sources import open_source

@@ -17,7 +17,7 @@ import lab
 import numpy as np
 import pyarrow as pa
 import pytest
-from soak import cleaned, leftovers, place
+from store_check import cleaned, leftovers, place
 
 import shmarrow as sa
 

@@ -22,7 +22,7 @@ import numpy as np
 import pytest
 import soak
 from conftest import mounted
-from soak import batch, ended, forked, intact, leftovers
+from store_check import batch, ended, forked, intact, leftovers
 
 import shmarrow as sa
 
@@ -30,46 +30,18 @@ ROOT = os.getuid() == 0
 SMALL = ("-t", "tmpfs", "-o", "size=8m,mode=0700", "tmpfs")
 
 
-def clean(found: Any) -> bool:
-    return not (found["lost"] or found["torn"] or found["left over"])
-
-
 # --- the soak, in a short form ----------------------------------------------------------------------------------
 
 
-def test_killed_writers(where: str) -> None:
-    found = soak.killed_writers(where, 60, time.monotonic() + 5)
-    assert clean(found), found
-    assert found["faults"] >= 20
+@pytest.mark.parametrize(("number", "what"), [*enumerate(soak.SCENARIOS)])
+def test_soak(number: int, what: str) -> None:
+    """A second of each scenario, in shared memory or on a disk."""
+    kinds = soak.SCENARIOS[what][1]
+    found = soak.run(what, kinds[number % len(kinds)], 0.7, 1)
+    assert not any(found[column] for column in soak.ZEROS), found
+    assert found["faults"] > 0
     assert found["put"] > 0
     assert found["read"] > 0
-
-
-def test_racing_writers(where: str) -> None:
-    found = soak.racing_writers(where, 60, time.monotonic() + 8)
-    assert clean(found), found
-    assert found["put"] >= 10
-    assert found["read"] == found["put"]
-
-
-def test_eviction_under_everything(where: str) -> None:
-    found = soak.eviction(where, 3, time.monotonic() + 8)
-    assert clean(found), found
-    # How many there were depends on what else the machine does; that all of them were is what counts.
-    assert min(found["put"], found["read"], found["evicted"], found["faults"]) > 0
-
-
-def test_what_replaces_an_object_is_not_evicted_in_its_place(where: str) -> None:
-    """With time between the last look at a name and its removal, others get their turn in between, or never."""
-    found = soak.eviction(where, 2, time.monotonic() + 6, stretch=0.002)
-    assert clean(found), found
-    assert min(found["put"], found["read"], found["evicted"]) > 0
-
-
-def test_killed_readers(where: str) -> None:
-    found = soak.killed_readers(where, 15, time.monotonic() + 8)
-    assert clean(found), found
-    assert found["faults"] >= 5
 
 
 # --- full file systems ------------------------------------------------------------------------------------------

@@ -19,7 +19,7 @@ import lab
 import numpy as np
 import pytest
 from soak import Report, ended, forked, killed_at_end
-from store_check import check
+from store_invariants import check
 
 import shmarrow as sa
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from soak import Report, ended, forked, killed_at_end, leftovers
+from store_check import Report, ended, forked, killed_at_end, leftovers
 
 import shmarrow as sa
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from soak import Report, ended, forked, killed_at_end
+from store_check import Report, ended, forked, killed_at_end
 
 import shmarrow as sa
 from shmarrow.store import Event, Watch

@@ -21,10 +21,10 @@ import numpy as np
 
 from shmarrow.errors import InvalidData, StorageError, StoreFull, storage_error
 from shmarrow.segment.host import memory_left
+from shmarrow.segment.record_locks import holder, holders, try_lock, unlock
 from shmarrow.store import protocol as p
 from shmarrow.store.catalog import Catalog
 from shmarrow.store.directory import Directory
-from shmarrow.store.locks import holder, holders, try_lock, unlock
 from shmarrow.store.protocol import file_name
 from shmarrow.store.slots import Entry, clock
 from shmarrow.store.spill import copy_file, name_file
@@ -33,10 +33,9 @@ from shmarrow.store.transaction import Transaction
 BATCH = 64
 """Objects that are removed in one hold of the commit lock, which takes some 30 µs for each."""
 _CANDIDATES = 4096
-_TRIES = 5
 _SWEPT = 16
 _PAUSE, _WHILE, _PATIENCE = 0.0005, 0.005, 5.0
-_TRIES = 5
+_TRIES, _ROUNDS = 5, 50
 _BLOCK = 4096
 
 
@@ -200,7 +199,13 @@ class Space:
         # What is left of the last candidates still goes first, as nothing else has been used less recently since.
         victims = deque[Candidate]() if anything and not catalog.evicts else catalog.victims
         gone: list[str] = []
+        rounds = 0
         while short > 0:
+            rounds += 1
+            if rounds > _ROUNDS:  # without one that went: slots that are damaged look as if they might, and never do
+                if gone:
+                    break
+                raise self.full(name, short, "what may be evicted is in use, or damaged")
             left = short
             for candidate in victims:
                 left -= candidate.allocated
@@ -223,6 +228,7 @@ class Space:
                 if not chosen:
                     time.sleep(_PAUSE)
             for entry in chosen:
+                rounds = 0
                 gone.append(entry.name.decode())
                 short -= entry.allocated
         return gone
