@@ -29,6 +29,7 @@ import numpy as np
 from shmarrow.errors import Closed, InvalidArgument, InvalidData, ShmarrowError, StorageError, StoreFull, storage_error
 from shmarrow.segment import Location
 from shmarrow.segment.host import in_memory
+from shmarrow.segment.record_locks import holder, try_lock
 from shmarrow.store import protocol as p
 from shmarrow.store.directory import (
     Directory,
@@ -43,7 +44,7 @@ from shmarrow.store.directory import (
     read_settings,
     this_boot,
 )
-from shmarrow.store.locks import CommitLock, Exclusive, Pins, holder, try_lock
+from shmarrow.store.locks import CommitLock, Exclusive, Pins
 from shmarrow.store.protocol import file_name
 from shmarrow.store.slots import (
     FIRST_SLOT,

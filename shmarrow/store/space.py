@@ -21,10 +21,10 @@ import numpy as np
 
 from shmarrow.errors import InvalidData, StorageError, StoreFull, storage_error
 from shmarrow.segment.host import memory_left
+from shmarrow.segment.record_locks import holder, holders, try_lock, unlock
 from shmarrow.store import protocol as p
 from shmarrow.store.catalog import Catalog
 from shmarrow.store.directory import Directory
-from shmarrow.store.locks import holder, holders, try_lock, unlock
 from shmarrow.store.protocol import file_name
 from shmarrow.store.slots import Entry, clock
 from shmarrow.store.spill import copy_file, name_file
