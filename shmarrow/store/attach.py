@@ -63,7 +63,11 @@ class Pin:
         if slot >= 0:
             self._catalog.pins.release(slot, self._pid != os.getpid())
 
-    __del__ = release
+    def __del__(self) -> None:
+        try:
+            self.release()
+        except AttributeError:  # an interrupt came before it had anything
+            pass
 
     def __enter__(self) -> Self:
         return self
