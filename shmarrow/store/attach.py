@@ -18,7 +18,7 @@ from shmarrow.segment.attached import EMPTY
 from shmarrow.segment.mappings import map_file
 from shmarrow.store import protocol as p
 from shmarrow.store.catalog import Catalog, close_catalog, open_catalog
-from shmarrow.store.directory import Directory, Wanted, destroyed
+from shmarrow.store.directory import Wanted, destroyed
 from shmarrow.store.locks import PATIENCE
 from shmarrow.store.protocol import file_name
 from shmarrow.store.slots import Entry, clock, sum_of
@@ -60,7 +60,7 @@ class Pin:
 
     def release(self) -> None:
         """Let the object go; safe to call again."""
-        slot, self.slot = self.slot, -1
+        slot, self.slot = getattr(self, "slot", -1), -1  # an interrupt may have come before it had one
         if slot >= 0:
             self._catalog.pins.release(slot, self._pid != os.getpid())
 
@@ -151,7 +151,7 @@ def read_entry(catalog: Catalog, name: bytes) -> tuple[Entry, StoredSegment] | N
 def _map_entry(catalog: Catalog, entry: Entry, pin: Pin | None) -> StoredSegment | None:
     """Map the file of an object; None if the object went meanwhile."""
     name, file = entry.name.decode(errors="replace"), file_name(entry.file)
-    directory = _spilled_to(catalog, name) if entry.flags & p.SPILLED else catalog.directory
+    directory = catalog.spill_directory() if entry.flags & p.SPILLED else catalog.directory
     try:
         fd = os.open(file, _FLAGS, dir_fd=directory.fd)
         try:
@@ -177,21 +177,6 @@ def _map_entry(catalog: Catalog, entry: Entry, pin: Pin | None) -> StoredSegment
     made.entry = entry
     made.store = catalog.directory.path, catalog.store_id
     return made
-
-
-def _spilled_to(catalog: Catalog, name: str) -> Directory:
-    """The directory that an object was spilled to."""
-    directory = catalog.spill_directory()
-    if directory is None:  # configured by another process, perhaps
-        catalog.reload()
-        directory = catalog.spill_directory()
-    if directory is None:
-        raise StorageError(
-            errno.ENOENT,
-            f"{name!r} in the store {catalog.directory.name!r} was moved to the spill directory "
-            f"{catalog.spill_path!r}, which is not there; mount it, or delete the object",
-        )
-    return directory
 
 
 def _check(catalog: Catalog, entry: Entry, data: Bytes) -> None:

@@ -9,9 +9,9 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from shmarrow.codecs import Description
+from shmarrow.segment.record_locks import holders
 from shmarrow.store import protocol as p
 from shmarrow.store.catalog import Catalog
-from shmarrow.store.locks import holders
 from shmarrow.store.protocol import file_name
 from shmarrow.store.slots import Entry, clock
 from shmarrow.store.space import Space

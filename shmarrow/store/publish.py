@@ -262,6 +262,10 @@ class Publication:
             with suppress(StorageError):
                 self._space.drop_dead(slot)
 
+    def __del__(self) -> None:
+        with suppress(AttributeError):  # where making it failed
+            self.discard()
+
 
 def _link(fd: int, catalog: Catalog, transaction: Transaction, slot: int, file: int) -> int:
     """Give a file its number, the next one if it has none; what it leaves if it ends here goes with the next lock."""
