@@ -244,6 +244,15 @@ def full_disk(where: str, end: float, choice: random.Random) -> Found:
         return storm(str(small / "store"), end, choice)
 
 
+SQUATS = (
+    "sa.Store(where, mode=0o666).put('kept/0', 1)",
+    "os.mkdir(path)",
+    "os.makedirs(mine, exist_ok=True); os.symlink(mine, path)",
+    "os.mkdir(path); open(path + '/control', 'w').close()",
+)
+"""What a stranger does with the name of a store before there is one."""
+
+
 def other_users(where: str, end: float, choice: random.Random, mode: int = 0o640) -> Found:
     """Strangers attack; the group reads, or writes in turn with the owner, and always finds what is kept."""
     found: Found = Counter()
@@ -273,6 +282,17 @@ def other_users(where: str, end: float, choice: random.Random, mode: int = 0o640
                 yield hear
                 hear()
 
+        for plant in SQUATS:
+            names = {"where": where, "path": place(where), "mine": f"{folder}/squatter"}
+            lab.run("import os, shutil, shmarrow as sa\n" + plant, uid=STRANGER, **names)
+            found["faults"] += 1
+            opened = "\ntry:\n    sa.Store(where)\nexcept sa.StorageError:\n    result = 'refused'"
+            for user in ({"uid": A, "gid": GROUP}, {}):
+                if lab.run("import shmarrow as sa" + opened, where=where, **user) != "refused":
+                    complain("stolen:", plant, user)
+                    found["stolen"] += 1
+            remove = "os.unlink(path) if os.path.islink(path) else shutil.rmtree(path)"
+            lab.run("import os, shutil\n" + remove, uid=STRANGER, **names)
         members = [{"uid": A, "gid": GROUP}, {"uid": B, "gid": GROUP}]
         users = members if mode & 0o020 else members[:1]
         found.update(storm(where, end, choice, settings={"mode": mode}, users=users, trust=True, beside=beside))

@@ -18,7 +18,7 @@ from typing import Any
 import lab
 import numpy as np
 import pytest
-from soak import Report, ended, forked, killed_at_end
+from store_check import Report, ended, forked, killed_at_end
 from store_invariants import check
 
 import shmarrow as sa
