@@ -483,6 +483,44 @@ def test_a_file_of_another_user_is_no_control_file(folder: Path) -> None:
     )  # fmt: skip
 
 
+def test_trust_names_users(folder: Path) -> None:
+    """Whom a caller names is trusted like the caller; what others may write to, or own, stays refused."""
+    where = str(folder / "store")
+    alice("sa.Store(where, mode=0o660).put('a', 1)", where=where)
+    code = """
+    for trust in (alice, [alice], {eve, alice}):
+        with sa.Store(where, trust=trust) as store:
+            assert store.get("a") == 1
+            store.put("b", 2, overwrite=True)
+    result = [told(sa.Store, where, trust=trust) for trust in (False, eve, [], "nobody", True)]
+    """
+    assert bob(code, where=where, alice=ALICE, eve=EVE) == ["StorageError"] * 4 + ["ok"]
+    alice("os.chmod(where, 0o2777)", where=where)
+    code = "result = [told(sa.Store, where, trust=trust) for trust in (alice, True)]"
+    assert bob(code, where=where, alice=ALICE) == ["StorageError", "ok"]
+
+
+def test_what_others_put_into_an_empty_directory(folder: Path) -> None:
+    """A member of the group puts files of locks there before the owner makes the store: errors, and no half a store."""
+    code = """
+    result = [told(sa.Store, where, mode=mode) for mode in modes]
+    assert "control" not in os.listdir(where)
+    """
+    for file, kind in (("pins", "file"), ("commit", "file"), ("pins", "fifo"), ("commit", "link"), ("x", "file")):
+        where = str(folder / f"{file}-{kind}")
+        os.mkdir(where)
+        os.chown(where, ALICE, GROUP)
+        os.chmod(where, 0o2770)
+        bob("plant(kind, f'{where}/{file}')", where=where, file=file, kind=kind)
+        assert alice(code, where=where, modes=[None, 0o640, 0o660]) == ["StorageError"] * 3, (file, kind)
+    where = str(folder / "root")  # whose mode Alice may not change: the group could write to a store of her own there
+    os.mkdir(where)
+    os.chown(where, 0, GROUP)
+    os.chmod(where, 0o2770)
+    assert alice(code, where=where, modes=[None, 0o640]) == ["StorageError"] * 2
+    assert alice("result = told(sa.Store, where, mode=0o660)", where=where) == "ok"
+
+
 def test_root_shares_the_stores_of_users(folder: Path) -> None:
     where = str(folder / "store")
     alice("sa.Store(where).put('a', 'mine')", where=where)

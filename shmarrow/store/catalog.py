@@ -30,21 +30,18 @@ from shmarrow.errors import Closed, InvalidArgument, InvalidData, ShmarrowError,
 from shmarrow.segment import Location
 from shmarrow.segment.host import in_memory
 from shmarrow.store import protocol as p
-from shmarrow.store.directory import (
-    Directory,
+from shmarrow.store.directory import Directory, Trust, check_trust, open_directory, retried
+from shmarrow.store.locks import CommitLock, Exclusive, Pins, holder, try_lock
+from shmarrow.store.protocol import file_name
+from shmarrow.store.settings import (
     Settings,
     Wanted,
     check_settings,
-    check_trust,
     destroyed,
-    has_control,
-    open_directory,
     pack_header,
     read_settings,
     this_boot,
 )
-from shmarrow.store.locks import CommitLock, Exclusive, Pins, holder, try_lock
-from shmarrow.store.protocol import file_name
 from shmarrow.store.slots import (
     FIRST_SLOT,
     SEQUENCE,
@@ -586,7 +583,7 @@ class Catalog:
             if os.path.samestat(os.lstat(directory.path), os.fstat(directory.fd)):
                 os.rmdir(directory.path)
         except OSError as error:
-            if not has_control(directory):
+            if not directory.has(p.CONTROL):
                 raise storage_error(error, "remove the directory of the store", directory.name) from None
 
     def own_number(self, transaction: Transaction) -> int:
@@ -733,8 +730,12 @@ _open: list[Catalog] = []
 _mutex = threading.RLock()
 
 
-def open_catalog(where: Location, want: Wanted, trust: bool, create: bool) -> Catalog:
+def open_catalog(where: Location, want: Wanted, trust: Trust, create: bool) -> Catalog:
     """The catalog of a store; Store objects of one directory share one, as closing a second would drop its locks."""
+    return retried(lambda: _open_catalog(where, want, trust, create), create)
+
+
+def _open_catalog(where: Location, want: Wanted, trust: Trust, create: bool) -> Catalog:
     with _mutex:
         _retire()
         directory = open_directory(where, want, trust, create)

@@ -40,9 +40,10 @@ from shmarrow.sources import open_sink
 from shmarrow.store import protocol as p
 from shmarrow.store.attach import Pin, StoredSegment, attach_entry
 from shmarrow.store.catalog import close_catalog, open_catalog
-from shmarrow.store.directory import Settings, first_design, locate, wanted
+from shmarrow.store.directory import Trust, first_design, locate
 from shmarrow.store.info import Found, ObjectInfo, Stats, object_info, pin_counts, statistics
 from shmarrow.store.publish import DRAFT_SIZE, Publication, PutOptions
+from shmarrow.store.settings import Settings, wanted
 from shmarrow.store.slots import Entry, clock
 from shmarrow.store.space import Collected, Space
 from shmarrow.store.transaction import Transaction
@@ -83,8 +84,9 @@ class Store:
     owned : bool
         What is put through this object belongs to the process: when it has ended, however it did, its objects may be
         collected.
-    trust : bool
-        Accept a directory that another user owns or that others may write to, and their objects.
+    trust : bool, int, str, or several of these
+        A user, by number or name, whose directory and files are accepted as well as your own and root's. True: accept
+        anybody's, and a directory that others may write to.
     create : bool
         Create the store if there is none.
 
@@ -129,7 +131,7 @@ class Store:
         durable: bool | None = None,
         spill: Location | None = None,
         owned: bool = False,
-        trust: bool = False,
+        trust: Trust = False,
         create: bool = True,
     ) -> None:
         self._closed = True
@@ -922,7 +924,7 @@ class Store:
         )
 
 
-def _reopen(where: str, owned: bool, trust: bool) -> Store:
+def _reopen(where: str, owned: bool, trust: Trust) -> Store:
     """A store that was pickled."""
     return Store(where, owned=owned, trust=trust, create=False)
 
