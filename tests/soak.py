@@ -171,7 +171,7 @@ def storm(
             )
         store = sa.Store(where, trust=True, **(settings or {}))
         while time.monotonic() < end - 0.3 or not judge.found["faults"]:
-            until = min(end, time.monotonic() + ROUND)
+            until = max(min(end, time.monotonic() + ROUND), time.monotonic() + 0.4)
             children: dict[tuple[str, ...], tuple[ExitStack, lab.Child]] = {}
 
             def start() -> None:
@@ -226,16 +226,31 @@ def storm(
 
 
 def spilling(where: str, end: float, choice: random.Random) -> Found:
-    """Objects move to a second disk, which is full again and again: nothing is lost."""
-    with tempfile.TemporaryDirectory() as folder, lab.small_tmpfs(Path(folder, "spill"), 12 << 20) as spill:
-        settings = {"capacity": 6 << 20, "spill": str(spill)}
-        return storm(where, end, choice, settings=settings, more=("evict", "collect"), faults=("kill", "stop"))
+    """Objects move to a second disk; where that is full, too, they stay, or the oldest go."""
+    found: Found = Counter()
+    ways = (("lru", 1 << 28, ""), ("none", 12 << 20, ""), ("lru", 12 << 20, "evicted"))
+    for number, (eviction, size, vanish) in enumerate(ways):
+        with tempfile.TemporaryDirectory() as folder, lab.small_tmpfs(Path(folder, "spill"), size) as spill:
+            settings = {"capacity": 6 << 20, "spill": str(spill), "eviction": eviction}
+            till = end - (end - time.monotonic()) * (1 - 1 / (len(ways) - number))
+            more = ("evict", "collect")
+            found += storm(where, till, choice, settings=settings, more=more, vanish=vanish, faults=("kill", "stop"))
+    return found
 
 
 def full_disk(where: str, end: float, choice: random.Random) -> Found:
     """The file system of the store is full again and again."""
     with tempfile.TemporaryDirectory() as folder, lab.small_tmpfs(Path(folder, "small"), 16 << 20) as small:
         return storm(str(small / "store"), end, choice)
+
+
+SQUATS = (
+    "sa.Store(where, mode=0o666).put('kept/0', 1)",
+    "os.mkdir(path)",
+    "os.makedirs(mine, exist_ok=True); os.symlink(mine, path)",
+    "os.mkdir(path); open(path + '/control', 'w').close()",
+)
+"""What a stranger does with the name of a store before there is one."""
 
 
 def other_users(where: str, end: float, choice: random.Random, mode: int = 0o640) -> Found:
@@ -267,6 +282,17 @@ def other_users(where: str, end: float, choice: random.Random, mode: int = 0o640
                 yield hear
                 hear()
 
+        for plant in SQUATS:
+            names = {"where": where, "path": place(where), "mine": f"{folder}/squatter"}
+            lab.run("import os, shutil, shmarrow as sa\n" + plant, uid=STRANGER, **names)
+            found["faults"] += 1
+            opened = "\ntry:\n    sa.Store(where)\nexcept sa.StorageError:\n    result = 'refused'"
+            for user in ({"uid": A, "gid": GROUP}, {}):
+                if lab.run("import shmarrow as sa" + opened, where=where, **user) != "refused":
+                    complain("stolen:", plant, user)
+                    found["stolen"] += 1
+            remove = "os.unlink(path) if os.path.islink(path) else shutil.rmtree(path)"
+            lab.run("import os, shutil\n" + remove, uid=STRANGER, **names)
         members = [{"uid": A, "gid": GROUP}, {"uid": B, "gid": GROUP}]
         users = members if mode & 0o020 else members[:1]
         found.update(storm(where, end, choice, settings={"mode": mode}, users=users, trust=True, beside=beside))
@@ -277,7 +303,7 @@ def power_cuts(where: str, end: float, choice: random.Random) -> Found:
     """The machine loses its power under load: what a durable store has said to be done is there; no store is torn."""
     found: Found = Counter()
     durable = False
-    while time.monotonic() < end - 1 or not found["faults"]:
+    while time.monotonic() < end - 1 or found["faults"] < 2:
         durable = not durable
         with (
             tempfile.TemporaryDirectory() as folder,
@@ -320,7 +346,7 @@ def power_cuts(where: str, end: float, choice: random.Random) -> Found:
 
 STEPS = {
     "put": ("s.put('b', np.arange(9))", "a c|a b c", {}),
-    "put, evicting": ("s.put('b', np.zeros(3000))", "a c|b c|b|c|a b|a|", {"capacity": 32 << 10}),
+    "put, evicting": ("s.put('b', np.zeros(3500))", "a c|b c|b|c|a b|a|", {"capacity": 32 << 10}),
     "replace": ("s.put('a', np.arange(9), True)", "a c", {}),
     "delete": ("s.delete('a')", "a c|c", {}),
     "rename": ("s.rename('a', 'b')", "a c|b c", {}),
@@ -359,8 +385,8 @@ s.put("z", 1)
 s.delete("z")
 stats = s.stats()
 assert stats.drafts == stats.removed == 0, stats
-if check:
-    ran = subprocess.run([check, "check", folder], capture_output=True, text=True)
+if program:
+    ran = subprocess.run([program, "check", folder], capture_output=True, text=True)
     assert ran.returncode == 0, ran.stdout + ran.stderr
 """
     steps = [*STEPS.items()]
@@ -374,7 +400,7 @@ if check:
             words = {
                 "where": where,
                 "folder": place(where),
-                "check": checker(),
+                "program": checker(),
                 "settings": settings,
                 "may": may.split("|"),
             }
@@ -484,6 +510,7 @@ SCENARIOS: dict[str, tuple[Scenario, tuple[str, ...]]] = {
 def run(what: str, kind: str, seconds: float, seed: int) -> Found:
     """One scenario, for so many seconds; what was found. What a scenario takes and is not here skips it."""
     scenario, _ = SCENARIOS[what]
+    lab.run("")  # which takes some seconds, the first time
     with tempfile.TemporaryDirectory(prefix="shmarrow-soak-") as folder:
         where = f"shm:soak-{os.getpid()}" if kind == "memory" else f"{folder}/store"
         try:

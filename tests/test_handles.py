@@ -478,10 +478,10 @@ def test_pools_outlive_objects_that_are_gone(shm_name: str) -> None:
 
     fork = multiprocessing.get_context("fork")
     with fork.Pool(1) as pool:
-        with pytest.raises(sa.ObjectNotFound, match="'argument', .* was removed after the handle was made"):
+        with pytest.raises(sa.ObjectNotFound, match=r"'argument', .* was removed after the handle was made"):
             pool.apply_async(rows_of_first, (argument(),)).get(30)
         gone, _ = pool.apply_async(made_and_removed, (shm_name,)).get(30)
-        with pytest.raises(sa.ObjectNotFound, match="'result', .* was removed after the handle was made"):
+        with pytest.raises(sa.ObjectNotFound, match=r"'result', .* was removed after the handle was made"):
             _ = gone.num_rows
         batch, removes = argument()
         with pytest.raises(

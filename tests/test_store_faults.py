@@ -33,7 +33,7 @@ SMALL = ("-t", "tmpfs", "-o", "size=8m,mode=0700", "tmpfs")
 # --- the soak, in a short form ----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("number", "what"), enumerate(soak.SCENARIOS))
+@pytest.mark.parametrize(("number", "what"), [*enumerate(soak.SCENARIOS)])
 def test_soak(number: int, what: str) -> None:
     """A second of each scenario, in shared memory or on a disk."""
     kinds = soak.SCENARIOS[what][1]

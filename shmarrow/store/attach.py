@@ -17,7 +17,6 @@ from shmarrow.segment.attached import EMPTY
 from shmarrow.segment.mappings import map_file
 from shmarrow.store import protocol as p
 from shmarrow.store.catalog import Catalog, close_catalog, open_catalog
-from shmarrow.store.directory import Directory
 from shmarrow.store.locks import PATIENCE
 from shmarrow.store.protocol import file_name
 from shmarrow.store.settings import Wanted, destroyed
@@ -64,7 +63,11 @@ class Pin:
         if slot >= 0:
             self._catalog.pins.release(slot, self._pid != os.getpid())
 
-    __del__ = release
+    def __del__(self) -> None:
+        try:
+            self.release()
+        except AttributeError:  # an interrupt came before it had anything
+            pass
 
     def __enter__(self) -> Self:
         return self
@@ -130,7 +133,7 @@ def _map_entry(catalog: Catalog, entry: Entry, pin: Pin | None) -> StoredSegment
     """Map the file of an object; None if the object went meanwhile."""
     name = entry.name.decode()
     file = file_name(entry.file)
-    directory = _spilled_to(catalog, entry) if entry.flags & p.SPILLED else catalog.directory
+    directory = catalog.spill_directory() if entry.flags & p.SPILLED else catalog.directory
     try:
         fd = os.open(file, _FLAGS, dir_fd=directory.fd)
         try:
@@ -156,21 +159,6 @@ def _map_entry(catalog: Catalog, entry: Entry, pin: Pin | None) -> StoredSegment
     found.slot = entry.slot
     found.where = catalog.directory.path
     return found
-
-
-def _spilled_to(catalog: Catalog, entry: Entry) -> Directory:
-    """The directory that an object was spilled to."""
-    directory = catalog.spill_directory()
-    if directory is None:  # configured by another process, perhaps
-        catalog.reload()
-        directory = catalog.spill_directory()
-    if directory is None:
-        raise StorageError(
-            errno.ENOENT,
-            f"{entry.name.decode()!r} in the store {catalog.directory.name!r} was moved to the spill directory "
-            f"{catalog.spill_path!r}, which is not there; mount it, or delete the object",
-        )
-    return directory
 
 
 def _check(catalog: Catalog, entry: Entry, data: Bytes) -> None:

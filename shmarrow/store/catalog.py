@@ -29,9 +29,10 @@ import numpy as np
 from shmarrow.errors import Closed, InvalidArgument, InvalidData, ShmarrowError, StorageError, StoreFull, storage_error
 from shmarrow.segment import Location
 from shmarrow.segment.host import in_memory
+from shmarrow.segment.record_locks import holder, try_lock
 from shmarrow.store import protocol as p
 from shmarrow.store.directory import Directory, Trust, check_trust, open_directory, retried
-from shmarrow.store.locks import CommitLock, Exclusive, Pins, holder, try_lock
+from shmarrow.store.locks import CommitLock, Exclusive, Pins
 from shmarrow.store.protocol import file_name
 from shmarrow.store.settings import (
     Settings,
@@ -131,7 +132,6 @@ class Catalog:
         self._stuck = -1, self.memory
         self.exclusive = Exclusive(self.commit_fd)
         self.checked: set[int] = set()
-        self.spilling: set[int] = set()
         self.victims: deque[Any] = deque()
         self.excluded: set[int] = set()
         self.closing: list[int] = []
@@ -214,17 +214,10 @@ class Catalog:
 
     def close(self) -> None:
         """Close its descriptors, which drops all locks of this process on the store."""
-        while self._fds:
-            self._close(*self._fds.popitem())
-
-    def close_directory(self) -> None:
-        """Close the descriptor of the directory."""
-        self._close(self.directory.fd, self.directory.key)
-
-    def _close(self, fd: int, identity: tuple[int, int]) -> None:
-        with suppress(OSError):
-            if not self.forked or _identity(fd) == identity:
+        for fd in self._fds:
+            with suppress(OSError):
                 os.close(fd)
+        self._fds.clear()
 
     @property
     def inherited(self) -> bool:
@@ -248,7 +241,6 @@ class Catalog:
         self.owner = self.hits = self.misses = 0
         self.forked = True
         self.exclusive.after_fork()
-        self.spilling.clear()
         self.excluded.clear()
         self.lock.after_fork()
         self.pins.after_fork()
@@ -509,22 +501,17 @@ class Catalog:
         """Remove an object's file, here or in the spill directory."""
         self.directory.unlink(file_name(file))
         with suppress(OSError):
-            if (spill := self.spill_directory()) is not None:
-                spill.unlink(file_name(file))
+            if self.settings.spill is not None:
+                self.spill_directory().unlink(file_name(file))
 
-    def spill_directory(self, make: bool = False) -> Directory | None:
-        """Where objects are spilled to; None if it is not there, and not to be made."""
+    def spill_directory(self, make: bool = False) -> Directory:
+        """Where objects are spilled to; it is made only for a caller who named it, and not where it has objects."""
+        if _settings_in(self.memory.bytes) != self._settings_read:
+            self._read_settings()
         if self._spill is None or self._spill.path != self.spill_path:
-            new = make and not self.state()[p.SPILLED_BYTES]  # or it is not mounted
-            self._spill = open_spill(self.directory, self.settings, self.store_id, new)
-            if self._spill is None and make and self.settings.spill is not None:
-                raise StorageError(
-                    errno.ENOENT,
-                    f"cannot spill objects of the store {self.directory.name!r}: {self.spill_path!r} is not there, and "
-                    "objects were spilled to it; mount it, or delete them",
-                )
-            if self._spill is not None:
-                self._fds[self._spill.fd] = self._spill.key
+            make = make and not self.state()[p.SPILLED_BYTES]  # or it is not mounted
+            self._spill = open_spill(self.directory, self.settings, self.store_id, make)
+            self._fds[self._spill.fd] = self._spill.key
         return self._spill
 
     @property
@@ -569,14 +556,15 @@ class Catalog:
         with self.locked():
             memory = self.memory
             count = memory.words[_BUCKET_WORD]
-            memory.words[_BUCKET_WORD] = 0
-            memory.words[0] = p.DESTROYED  # from here on nobody finds or changes anything
+            memory.words[0] = p.DESTROYED  # first, as an empty store would be no error
+            memory.words[_BUCKET_WORD] = 0  # from here on nobody finds anything
         slots = np.frombuffer(memory.bytes, p.SLOT_DTYPE, min(count, memory.slots), p.SLOTS)
         for file in slots["file"][(slots["state"] == p.LIVE) | (slots["state"] == p.DRAFT)].tolist():
             self._unlink(file)
         if self.settings.spill is not None:
             with suppress(OSError):
-                remove_spill(self.spill_path)
+                spill = self.spill_directory()
+                remove_spill(spill.fd, spill.path)
         for file in (p.PINS, p.COMMIT, p.CONTROL):  # when the last one goes, somebody else may make a store here
             directory.unlink(file)
         try:
@@ -617,8 +605,8 @@ class Catalog:
                     f"cannot change the spill directory of {self.directory.name!r}: {spilled} bytes of objects are in "
                     f"{self.settings.spill!r}; delete them first"
                 )
-            found = open_spill(self.directory, settings, self.store_id, make=True)
-            os.close(found.fd) if found is not None else None
+            if settings.spill is not None:
+                os.close(open_spill(self.directory, settings, self.store_id, make=True).fd)
         header = pack_header(settings, self.store_id, self.modulus)
         transaction = Transaction(self)
         for start, end in ((SETTINGS, p.FIXED.size), (_SPILL, _SPILL + 1024)):
@@ -771,10 +759,10 @@ def close_catalog(catalog: Catalog) -> None:
 def _retire() -> None:
     """Close the catalogs that no Store object and no array needs, and whose objects this process does not own."""
     for catalog in _open.copy():
-        if not (catalog.users or catalog.pins or catalog.owner):
+        if not (catalog.users or catalog.pins or catalog.owner) and catalog.inherited:
             _open.remove(catalog)
             catalog.close()
-            catalog.close_directory()
+            os.close(catalog.directory.fd)
 
 
 def _after_fork() -> None:

@@ -8,9 +8,9 @@ from collections import Counter
 from typing import NamedTuple
 
 from shmarrow.codecs import Description
+from shmarrow.segment.record_locks import holders
 from shmarrow.store import protocol as p
 from shmarrow.store.catalog import Catalog
-from shmarrow.store.locks import holders
 from shmarrow.store.protocol import file_name
 from shmarrow.store.slots import Entry, clock
 from shmarrow.store.space import Space

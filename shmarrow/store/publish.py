@@ -284,6 +284,10 @@ class Publication:
             with suppress(StorageError):
                 self._space.drop_dead(slot)
 
+    def __del__(self) -> None:
+        with suppress(AttributeError):  # where making it failed
+            self.discard()
+
 
 def file_sum(fd: int, size: int) -> int:
     """The sum of a file's 64-bit words, modulo 2**64: what tells after a power cut whether all of it was written."""

@@ -244,16 +244,16 @@ def _attach(place: Place, boot: str, host: str) -> Segment:
     except ObjectNotFound:
         raise ObjectNotFound(
             errno.ENOENT,
-            f"cannot open the handle: {place.shown} was removed after the handle was made{elsewhere}; keep an object until "
-            "its handles have been opened",
+            f"cannot open the handle: {place.shown} was removed after the handle was made{elsewhere}; keep an object "
+            "until its handles have been opened",
         ) from None
     found = segment.status
     device = place.device if elsewhere else found.st_dev  # file systems have other numbers on other hosts
     if (device, found.st_ino, found.st_size, found.st_mtime_ns) != place[1:5]:
         raise ObjectNotFound(
             errno.ENOENT,
-            f"cannot open the handle: {place.shown} was replaced or changed after the handle was made{elsewhere}; make a "
-            "new handle",
+            f"cannot open the handle: {place.shown} was replaced or changed after the handle was made{elsewhere}; make "
+            "a new handle",
         )
     return segment
 

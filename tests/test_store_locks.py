@@ -1,0 +1,391 @@
+"""Who has what of a store: threads, forks, interrupts, finalizers, kills; the catalog is whole after each of them."""
+
+from __future__ import annotations
+
+import fcntl
+import gc
+import linecache
+import os
+import random
+import re
+import signal
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import lab
+import numpy as np
+import pytest
+from store_check import Report, ended, forked, killed_at_end
+from store_invariants import check
+
+import shmarrow as sa
+
+ONE = np.ones(1)
+BIG = np.ones(1 << 18)
+
+
+# --- interrupts -------------------------------------------------------------------------------------------------
+
+
+UNTOUCHED = re.compile(r"\s*(with |try:|finally:|break|continue|return\b(?!.*\()|if computing.mine|computing.rel)")
+
+
+def interrupted_at(line: int, function: Any) -> bool:
+    """Call a function, with a KeyboardInterrupt before the given line of the store's code; whether it came to that.
+
+    Not in ``__exit__``, ``__del__`` and what they call: between two of their steps a signal finds a lock that is about
+    to be released, which no Python code can help. Nor at a ``with`` or ``try`` and where a constant is returned: there tracing
+    comes outside of the block, and no signal does.
+    """
+    left = line
+    quiet = {"__exit__", "__del__", "release", "_drop", "_settle", "admit", "discard"}
+    files = ("locks.py", "attach.py", "publish.py", "catalog.py")
+
+    def trace(frame: Any, event: str, _: Any) -> Any:
+        nonlocal left
+        if event == "line" and not UNTOUCHED.match(linecache.getline(frame.f_code.co_filename, frame.f_lineno)):
+            left -= 1
+            if left == 0:
+                sys.settrace(None)
+                raise KeyboardInterrupt
+        return trace
+
+    def begin(frame: Any, event: str, _: Any) -> Any:
+        if "/shmarrow/store/" not in frame.f_code.co_filename:
+            return None
+        here: Any = frame
+        while here is not None:
+            if here.f_code.co_name in quiet and here.f_code.co_filename.endswith(files):
+                return None
+            here = here.f_back
+        return trace
+
+    sys.settrace(begin)
+    try:
+        function()
+    except KeyboardInterrupt:
+        return True
+    finally:
+        sys.settrace(None)
+    return False
+
+
+def fill(store: sa.Store) -> None:
+    with store.create("draft", sa.schema([("x", sa.int64())]), 1 << 18) as draft:
+        draft["x"][:] = 1
+
+
+OPERATIONS: dict[str, Any] = {
+    "put": lambda store: store.put("new", ONE),
+    "put large": lambda store: store.put("new", BIG),
+    "replace": lambda store: store.put("a", ONE, overwrite=True),
+    "replace what is attached": lambda store: store.put("held", ONE, overwrite=True),
+    "get": lambda store: store.get("a"),
+    "info": lambda store: store.info("a"),
+    "delete": lambda store: store.delete("a"),
+    "rename": lambda store: store.rename("a", "b", overwrite=True),
+    "evict": lambda store: store.evict(1),
+    "take": lambda store: store.take("a"),
+    "get_or_put": lambda store: store.get_or_put("new", lambda: ONE),
+    "fill": fill,
+    "collect": lambda store: store.collect(),
+    "configure": lambda store: store.configure(capacity=1 << 23),
+}
+
+
+@pytest.mark.parametrize("operation", OPERATIONS)
+def test_an_interrupt_anywhere_leaves_everything_sound(tmp_path: Path, operation: str) -> None:
+    act = OPERATIONS[operation]
+    where = tmp_path / "store"
+    with sa.Store(where, 1 << 24) as store:
+        step = int(os.environ.get("STEP", 0)) or {"evict": 97, "fill": 83, "collect": 37, "put large": 89}.get(
+            operation, 29
+        )
+        line = 1
+        while True:
+            for name in ("a", "b", "held"):
+                store.put(name, ONE, overwrite=True)
+            held = store.get("held")
+            came = interrupted_at(line, lambda: act(store))
+            gc.collect()
+            # The next operation repairs, other threads have the locks, and nothing is pinned, taken or left.
+            worked = threading.Thread(target=lambda: store.put("after", ONE, overwrite=True))
+            worked.start()
+            worked.join(10)
+            assert not worked.is_alive()
+            assert held.tolist() == [1.0]
+            del held
+            assert store.stats().pins == {}, f"line {line}"
+            store.collect()
+            assert set(check(str(where))) == set(store.names()), f"line {line}"
+            assert store.stats().drafts == store.stats().removed == 0, f"line {line}"
+            for name in store.names():
+                assert store.get_or_put(name, lambda: None) is not None
+            store.clear()
+            if not came:
+                break
+            line += step
+        assert line > step
+
+
+def test_a_change_within_a_change_is_refused(tmp_path: Path) -> None:
+    """A signal handler that changes the store in the middle of a change; a finalizer that gives up a draft then."""
+    with sa.Store(tmp_path / "store", 1 << 24) as store:
+        draft: Any = store.create("draft", sa.schema([("x", sa.int64())]), 1 << 18)
+        assert store.stats().drafts > 0
+        refused = []
+
+        def handle(*_: object) -> None:
+            nonlocal draft
+            try:
+                store.put("inner", ONE)
+            except sa.StorageError as error:
+                refused.append(str(error))
+            draft = None
+            gc.collect()
+
+        before = signal.signal(signal.SIGUSR1, handle)
+        try:
+            with store._catalog.locked():
+                os.kill(os.getpid(), signal.SIGUSR1)
+                time.sleep(0)
+        finally:
+            signal.signal(signal.SIGUSR1, before)
+        assert len(refused) == 1
+        assert "in the middle of another change" in refused[0]
+        assert store.collect() == ([], 1)
+        assert store.stats().drafts == 0
+        store.put("outer", ONE)
+        assert set(check(store.path)) == {"outer"}
+
+
+# --- forks ------------------------------------------------------------------------------------------------------
+
+
+def test_locks_stay_with_the_process_that_took_them(where: str) -> None:
+    """A fork that Python knows of, and one that only the C library does."""
+    code = """
+    import ctypes, os, time, numpy as np, shmarrow as sa
+    store = sa.Store(where, owned=True)
+    held = store.get("a")
+    store.put("owned", np.ones(1))
+    draft = store.create("draft", sa.schema([("x", sa.int64())]), 1 << 18)
+    for fork in (os.fork, ctypes.CDLL(None).fork):
+        if fork() == 0:
+            time.sleep(60)
+    say("ready")
+    hear()
+    del held
+    say("dropped")
+    time.sleep(60)
+    """
+    with sa.Store(where, 1 << 24) as store:
+        store.put("a", ONE)
+        with lab.child(code, where=where) as child:
+            assert child.hear() == "ready"
+            children = list(map(int, Path(f"/proc/{child.pid}/task/{child.pid}/children").read_text().split()))
+            assert len(children) == 2
+            try:
+                assert (store.stats().pins, store.info("owned").owner) == ({child.pid: 1}, child.pid)
+                child.say("drop")
+                child.hear()
+                assert store.stats().pins == {}
+                assert store.collect() == ([], 0)
+                child.kill()
+                assert store.info("owned").orphaned
+                assert store.collect() == (["owned"], 1)
+                assert store.evict(1) == ["a"]
+                removed = store.stats().removed  # the child that Python knows of says that it has the memory
+                assert removed in (0, 4096)
+            finally:
+                for each in children:
+                    os.kill(each, signal.SIGKILL)
+            deadline = time.monotonic() + 10
+            while store.stats().removed and time.monotonic() < deadline:
+                store.collect()
+        assert store.stats().removed == 0
+        store.clear()
+        assert check(store.path) == {}
+
+
+def test_a_daemon_that_closed_all_descriptors(where: str) -> None:
+    """Their numbers belong to other files by then, which nobody locks, writes to or closes."""
+    code = """
+    import os, numpy as np, shmarrow as sa
+    store = sa.Store(where)
+    store.put("a", np.arange(3))
+    ours = {fd for fd in map(int, os.listdir("/proc/self/fd")) if os.path.exists(link := f"/proc/self/fd/{fd}")
+            and os.path.realpath(link).startswith(store.path)}
+    assert len(ours) >= 4
+    if os.fork() == 0:
+        for fd in ours:
+            os.dup2(other := os.open(path, os.O_RDWR | os.O_CREAT, 0o600), fd)
+            os.close(other)
+        errors = []
+        for use in (
+            lambda: store.put("b", np.ones(1)),
+            lambda: store.get("a"),
+            lambda: store.delete("a"),
+            store.names,
+            store.stats,
+            store.watch,
+        ):
+            try: use()
+            except sa.Closed as error: errors.append("open it again" in str(error))
+        with sa.Store(where) as again:
+            again.put("b", again.get("a"))
+            store.close()
+            del store
+            found = again.names()
+        here = [os.path.samestat(os.fstat(fd), os.stat(path)) for fd in ours]
+        say((errors, found, all(here), os.path.getsize(path)))
+        os._exit(0)
+    os.wait()
+    result = store.names(), store.get("b").tolist()
+    """
+    with lab.shared_folder() as folder, sa.Store(where) as store:
+        with lab.child(code, where=where, path=f"{folder}/other") as child:
+            assert child.hear() == ([True] * 6, ["a", "b"], True, 0)
+            assert child.result() == (["a", "b"], [0, 1, 2])
+        store.clear()
+
+
+def test_a_child_that_is_forked_in_the_middle_of_a_change_of_another_thread(where: str) -> None:
+    with sa.Store(where) as store:
+        stop = threading.Event()
+
+        def churn() -> None:
+            number = 0
+            while not stop.is_set():
+                number += 1
+                store.put(f"a{number % 50}", ONE, overwrite=True)
+                held.append(store.get(f"a{number % 50}"))
+                del held[:-5]
+
+        held: list[Any] = []
+        threads = [threading.Thread(target=churn) for _ in range(2)]
+        for thread in threads:
+            thread.start()
+
+        def work(number: int) -> None:
+            store.put(f"child-{number}", ONE)
+            assert store.get(f"child-{number}").tolist() == [1.0]
+            store.delete(f"child-{number}")
+
+        children = []
+        for number in range(25):
+            children.append(forked(lambda: work(number)))  # noqa: B023
+            time.sleep(0.005)
+        with killed_at_end(children):
+            assert [ended(child) for child in children] == [0] * 25
+            stop.set()
+            for thread in threads:
+                thread.join()
+        held.clear()
+        store.collect()
+        assert set(check(store.path)) == set(store.names())
+
+
+# --- looking is no locking --------------------------------------------------------------------------------------
+
+
+def test_who_looks_locks_nothing(where: str) -> None:
+    """Processes that ask for info and stats in a loop cause no false pins, and keep nobody from evicting."""
+
+    def look(report: Report) -> None:
+        with sa.Store(where) as mine:
+            report.say("ready")
+            while True:
+                for name in mine.names():
+                    try:
+                        assert mine.info(name).pins == 0
+                    except sa.ObjectNotFound:
+                        continue
+                assert mine.stats().pinned == 0
+
+    with sa.Store(where, 1 << 20) as store, Report() as report:
+        children = [forked(lambda: look(report)) for _ in range(2)]
+        with killed_at_end(children):
+            while len(report.lines()) < 2:
+                time.sleep(0.001)
+            end = time.monotonic() + 1
+            turns = 0
+            while time.monotonic() < end:
+                store.put("a", ONE)
+                assert store.stats().pins == {}
+                assert store.evict(1) == ["a"]
+                turns += 1
+            assert turns > 20
+            assert [os.waitpid(child, os.WNOHANG)[0] for child in children] == [0, 0]
+
+
+def test_pins_of_another_file_with_the_same_number_are_none(where: str, tmp_path: Path) -> None:
+    with sa.Store(where) as store:
+        store.put("a", ONE)
+        with open(tmp_path / "other", "wb") as other:
+            fcntl.lockf(other, fcntl.LOCK_EX)
+            assert store.info("a").pins == 0
+            with sa.Store(tmp_path / "second") as second:
+                second.put("a", ONE)
+                held = second.get("a")
+                assert (store.info("a").pins, second.info("a").pins) == (0, 1)
+                assert store.evict(1) == ["a"]
+                assert held.tolist() == [1.0]
+
+
+# --- kills ------------------------------------------------------------------------------------------------------
+
+
+def test_killed_in_the_middle_of_everything(where: str) -> None:
+    """Processes are killed at random moments while they change, grow and configure; the survivors go on."""
+
+    def churn(seed: int) -> None:
+        choice = random.Random(seed)
+        with sa.Store(where, owned=seed % 2 == 0) as mine:
+            while True:
+                name, other = (f"{choice.randrange(60)}" for _ in range(2))
+                try:
+                    match choice.randrange(9):
+                        case 0 | 1 | 2:
+                            mine.put(name, np.full(choice.choice((1, 5000)), 7.0), overwrite=True)
+                        case 3:
+                            mine.put(name, np.full(1 << 18, 7.0), overwrite=True)
+                        case 4:
+                            mine.delete(name)
+                        case 5:
+                            mine.rename(name, other, overwrite=True)
+                        case 6:
+                            mine.evict(choice.randrange(1 << 16))
+                        case 7:
+                            mine.configure(capacity=choice.randrange(3 << 22, 4 << 22))
+                        case 8:
+                            held = mine.get(name)
+                            mine.protect(name, choice.random() < 0.1)
+                            assert held.min() == held.max() == 7
+                except (sa.ObjectNotFound, sa.StoreFull):
+                    continue
+
+    choice = random.Random(1)
+    with sa.Store(where, 1 << 24) as store:
+        children = [forked(lambda: churn(number)) for number in range(3)]  # noqa: B023
+        try:
+            end, number = time.monotonic() + 3, 3
+            while time.monotonic() < end:
+                time.sleep(choice.random() * 0.03)
+                victim = children.pop(0)
+                os.kill(victim, signal.SIGKILL)
+                assert ended(victim) == -signal.SIGKILL
+                children.append(forked(lambda: churn(number)))  # noqa: B023
+                number += 1
+        finally:
+            for child in children:
+                os.kill(child, signal.SIGKILL)
+                ended(child)
+        store.collect()
+        assert number > 20
+        assert set(check(store.path)) == set(store.names())
+        assert store.stats().drafts == store.stats().removed == 0
+        assert all(store.get(name).min() == 7 for name in store.names())
