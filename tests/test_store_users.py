@@ -368,7 +368,7 @@ def test_readers_have_all_that_reads_and_none_that_writes(shm_name: str) -> None
     assert told(store.get, "none", timeout=0.01) == "ObjectNotFound" and store.info("a").nbytes > 80
     assert store.info("a").owner is None and not store.info("a").orphaned  # it cannot tell
     assert sorted(each.name for each in store.scan()) == ["a", "big"] and store.stats().objects == 3
-    assert store.wait(["a"]) == ["a"] and store.get_or_put("a", None)[0] == 0
+    assert store.wait(["a"]) == ["a"] and store.get_or_put("a", lambda: 1)[0] == 0
     with store.pin("a"), store.watch() as watch:
         assert watch.names == ["a", "big"] and watch.get(0) is None
     schema = sa.schema([("x", sa.int64())])

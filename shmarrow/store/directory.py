@@ -51,20 +51,20 @@ _UNFINISHED = re.compile(rf"({CONTROL}|{PINS}|{COMMIT})\.[0-9a-f]{{16}}")
 _PATIENCE, _PAUSE = 1.0, 0.002
 
 
-def trusted_users(trust: Trust) -> frozenset[int] | None:
-    """The users whose directories and files are accepted, among them this one and root; None for all."""
+def as_trust(trust: Trust) -> bool | tuple[int, ...]:
+    """Whom a caller trusts: anybody, nobody else, or users by their numbers."""
     if isinstance(trust, bool):
-        return None if trust else frozenset({os.geteuid(), 0})
+        return trust
     users = [trust] if isinstance(trust, (int, str)) else trust
     try:
-        found = {pwd.getpwnam(user).pw_uid if isinstance(user, str) else user for user in users}
+        found = tuple([pwd.getpwnam(user).pw_uid if isinstance(user, str) else user for user in users])
         if any(not isinstance(user, int) or user < 0 for user in found):
             raise TypeError
     except (TypeError, KeyError, ValueError):
         raise InvalidArgument(
             f"trust is True, False, or users of this machine by name or number, found {shown(trust)}"
         ) from None
-    return frozenset({os.geteuid(), 0, *found})
+    return found
 
 
 class Directory:
@@ -187,7 +187,8 @@ def open_directory(where: Location, want: Wanted, trust: Trust, create: bool) ->
         If it cannot be made or read, is not to be trusted, or is neither a store nor empty.
     """
     name, path = locate(where)
-    trusted = trusted_users(trust)
+    users = as_trust(trust)
+    trusted = None if users is True else frozenset({os.geteuid(), 0, *(users or ())})
     if want.durable and path.startswith(SHM_DIRECTORY + "/"):
         raise InvalidArgument(
             f"the store {name!r} is in shared memory, which a crash of the machine empties, so it cannot be durable; "
