@@ -64,10 +64,8 @@ class Pin:
             self._catalog.pins.release(slot, self._pid != os.getpid())
 
     def __del__(self) -> None:
-        try:
+        if hasattr(self, "slot"):  # an interrupt may have come before it had anything
             self.release()
-        except AttributeError:  # an interrupt came before it had anything
-            pass
 
     def __enter__(self) -> Self:
         return self
