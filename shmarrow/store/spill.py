@@ -102,9 +102,9 @@ def _check_mark(fd: int, path: str, store: Directory, make: bool) -> None:
         raise _refused(
             store,
             path,
-            f"its link {MARK!r} leads to {found[:100]!r}, expected {expected!r}, so it belongs to another store, of which "
-            "this one may be a copy; delete what was spilled and configure another directory, or, if it moved, or "
-            f"was restored, and no other store spills there: ln -sfn {expected} {os.path.join(path, MARK)!r}",
+            f"its link {MARK!r} leads to {found[:99]!r}, expected {expected!r}: it belongs to another store, of which "
+            "this one may be a copy; delete what was spilled and configure another directory, or, if it was moved "
+            f"or restored and no other one spills there: ln -sfn {expected} {os.path.join(path, MARK)!r}",
         )
 
 
