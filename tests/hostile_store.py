@@ -21,8 +21,8 @@ from typing import Any
 import numpy as np
 
 import shmarrow as sa
-from shmarrow.store import directory
 from shmarrow.store import protocol as p
+from shmarrow.store import settings
 
 FOLDER = "SHMARROW_HOSTILE_STORES"
 """In the environment: a folder for the directories, which is removed by whoever made it."""
@@ -36,7 +36,7 @@ def template() -> tuple[bytes, dict[str, bytes]]:
     """A control file with slots in all states, and the other files of its store."""
     where = Path(tempfile.mkdtemp(dir=os.environ[FOLDER]), "template")
     spill = Path(os.environ[FOLDER], "spill")
-    directory._prime = lambda: (1 << 60) + 33  # so that a number gives the same chains each time
+    settings._prime = lambda: (1 << 60) + 33  # so that a number gives the same chains each time
     with sa.Store(where, 1 << 22, spill=spill, mode=0o644, owned=True) as store:
         for number in range(40):
             store.put(f"name/{number}", np.arange(number))
@@ -268,7 +268,7 @@ def _uses(store: sa.Store, chance: random.Random) -> list[Callable[[], Any]]:
         store.collect, store.__repr__, store._repr_html_,
         *(functools.partial(store.get, each) for each in known),
         *(functools.partial(store.info, each) for each in known),
-        lambda: store.get_many(known), lambda: name in store, lambda: store.wait(known, 0), lambda: store.take(name),
+        lambda: store.get_many(known), lambda: name in store, lambda: store.wait(known, timeout=0), lambda: store.take(name),
         lambda: store.put("new", np.arange(1000)), lambda: store.put(name, 1, overwrite=True),
         lambda: store.put("many", np.zeros(1 << 18), overwrite=True),
         lambda: store.put_many(dict.fromkeys("abcdef", 1)),
