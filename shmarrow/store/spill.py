@@ -13,12 +13,12 @@ import re
 import stat
 from contextlib import suppress
 
-from shmarrow.errors import InvalidArgument, InvalidData, StorageError, Unsupported, storage_error
+from shmarrow.errors import InvalidData, StorageError, Unsupported, storage_error
 from shmarrow.segment import SHM_DIRECTORY
 from shmarrow.segment.host import boot_id, host_name
 from shmarrow.store.directory import Directory, directory_bits, sync_parents
 from shmarrow.store.protocol import is_object
-from shmarrow.store.settings import Settings
+from shmarrow.store.settings import Settings, check_spill
 
 MARK = "store"
 """A symbolic link to ``FSID-INODE`` of the store's directory, and ``:MACHINE:HOST:BOOT`` if that is in memory."""
@@ -40,10 +40,8 @@ def open_spill(store: Directory, settings: Settings, store_id: bytes, make: bool
     if settings.spill is None:
         raise StorageError(errno.ENOENT, f"the store {store.name!r} is damaged: an object was spilled, and nowhere to")
     path = os.path.join(settings.spill, store_id.hex())
-    if make and os.path.commonpath([path, store.path]) == store.path:
-        raise InvalidArgument(
-            f"the spill directory {settings.spill!r} is in the store {store.name!r} itself; give it one on another disk"
-        )
+    if make and not os.path.isdir(path):
+        check_spill(settings.spill, store.path)
     try:
         if make:
             _make(path)
