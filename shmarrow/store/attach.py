@@ -16,10 +16,11 @@ from shmarrow.segment import Segment
 from shmarrow.segment.attached import EMPTY
 from shmarrow.segment.mappings import map_file
 from shmarrow.store import protocol as p
-from shmarrow.store.catalog import Catalog, close_catalog, open_catalog
+from shmarrow.store.catalog import Catalog
 from shmarrow.store.directory import Directory, Wanted, destroyed
 from shmarrow.store.locks import PATIENCE
 from shmarrow.store.protocol import file_name
+from shmarrow.store.registry import open_catalog
 from shmarrow.store.slots import Entry, clock, sum_of
 from shmarrow.store.transaction import Transaction
 
@@ -234,7 +235,7 @@ def attach_again(directory: str, slot: int, file: int, generation: int = 0) -> S
             if found is not None:
                 return found
     finally:
-        close_catalog(catalog)
+        catalog.release()
     raise ObjectNotFound(
         errno.ENOENT,
         f"cannot attach again to file {file_name(file)} of the store {directory!r}: the object was removed",

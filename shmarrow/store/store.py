@@ -39,10 +39,10 @@ from shmarrow.segment import Location, Segment
 from shmarrow.sources import open_sink
 from shmarrow.store import protocol as p
 from shmarrow.store.attach import Pin, StoredSegment, attach_entry
-from shmarrow.store.catalog import close_catalog, open_catalog
 from shmarrow.store.directory import Settings, first_design, locate, wanted
 from shmarrow.store.info import Found, ObjectInfo, Stats, object_info, pin_counts, statistics
 from shmarrow.store.publish import DRAFT_SIZE, Publication, PutOptions
+from shmarrow.store.registry import open_catalog
 from shmarrow.store.slots import Entry, clock
 from shmarrow.store.space import Collected, Space
 from shmarrow.store.transaction import Transaction
@@ -858,7 +858,7 @@ class Store:
         self._closed = True
         self._listeners.close()
         self._catalog.flush_counters()
-        close_catalog(self._catalog)
+        self._catalog.release()
 
     def destroy(self) -> None:
         """Remove the store with all its objects, and its directory; close it. Who has an object attached keeps it.
