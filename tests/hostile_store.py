@@ -268,7 +268,7 @@ def _uses(store: sa.Store, chance: random.Random) -> list[Callable[[], Any]]:
         store.collect, store.__repr__, store._repr_html_,
         *(functools.partial(store.get, each) for each in known),
         *(functools.partial(store.info, each) for each in known),
-        lambda: store.get_many(known), lambda: name in store, lambda: store.wait(known, 0), lambda: store.take(name),
+        lambda: store.get_many(known), lambda: name in store, lambda: store.wait(known, timeout=0), lambda: store.take(name),
         lambda: store.put("new", np.arange(1000)), lambda: store.put(name, 1, overwrite=True),
         lambda: store.put("many", np.zeros(1 << 18), overwrite=True),
         lambda: store.put_many(dict.fromkeys("abcdef", 1)),

@@ -226,16 +226,31 @@ def storm(
 
 
 def spilling(where: str, end: float, choice: random.Random) -> Found:
-    """Objects move to a second disk, which is full again and again: nothing is lost."""
-    with tempfile.TemporaryDirectory() as folder, lab.small_tmpfs(Path(folder, "spill"), 12 << 20) as spill:
-        settings = {"capacity": 6 << 20, "spill": str(spill)}
-        return storm(where, end, choice, settings=settings, more=("evict", "collect"), faults=("kill", "stop"))
+    """Objects move to a second disk; where that is full, too, they stay, or the oldest go."""
+    found: Found = Counter()
+    ways = (("lru", 1 << 28, ""), ("none", 12 << 20, ""), ("lru", 12 << 20, "evicted"))
+    for number, (eviction, size, vanish) in enumerate(ways):
+        with tempfile.TemporaryDirectory() as folder, lab.small_tmpfs(Path(folder, "spill"), size) as spill:
+            settings = {"capacity": 6 << 20, "spill": str(spill), "eviction": eviction}
+            till = end - (end - time.monotonic()) * (1 - 1 / (len(ways) - number))
+            more = ("evict", "collect")
+            found += storm(where, till, choice, settings=settings, more=more, vanish=vanish, faults=("kill", "stop"))
+    return found
 
 
 def full_disk(where: str, end: float, choice: random.Random) -> Found:
     """The file system of the store is full again and again."""
     with tempfile.TemporaryDirectory() as folder, lab.small_tmpfs(Path(folder, "small"), 16 << 20) as small:
         return storm(str(small / "store"), end, choice)
+
+
+SQUATS = (
+    "sa.Store(where, mode=0o666).put('kept/0', 1)",
+    "os.mkdir(path)",
+    "os.makedirs(mine, exist_ok=True); os.symlink(mine, path)",
+    "os.mkdir(path); open(path + '/control', 'w').close()",
+)
+"""What a stranger does with the name of a store before there is one."""
 
 
 def other_users(where: str, end: float, choice: random.Random, mode: int = 0o640) -> Found:
@@ -267,6 +282,17 @@ def other_users(where: str, end: float, choice: random.Random, mode: int = 0o640
                 yield hear
                 hear()
 
+        for plant in SQUATS:
+            names = {"where": where, "path": place(where), "mine": f"{folder}/squatter"}
+            lab.run("import os, shutil, shmarrow as sa\n" + plant, uid=STRANGER, **names)
+            found["faults"] += 1
+            opened = "\ntry:\n    sa.Store(where)\nexcept sa.StorageError:\n    result = 'refused'"
+            for user in ({"uid": A, "gid": GROUP}, {}):
+                if lab.run("import shmarrow as sa" + opened, where=where, **user) != "refused":
+                    complain("stolen:", plant, user)
+                    found["stolen"] += 1
+            remove = "os.unlink(path) if os.path.islink(path) else shutil.rmtree(path)"
+            lab.run("import os, shutil\n" + remove, uid=STRANGER, **names)
         members = [{"uid": A, "gid": GROUP}, {"uid": B, "gid": GROUP}]
         users = members if mode & 0o020 else members[:1]
         found.update(storm(where, end, choice, settings={"mode": mode}, users=users, trust=True, beside=beside))

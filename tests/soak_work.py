@@ -98,10 +98,10 @@ class Ledger:
         """Read a line of the report."""
         if words[0] == ">":
             self.begin(words[1:])
-            if not known:
-                for name, item in self.next.items():
-                    self.late.setdefault(name, []).append(item)
-        elif words[0] in ".!":
+        if not known:
+            for name, item in self.next.items():
+                self.late.setdefault(name, []).append(item)
+        if words[0] in (".", "!"):
             self.end(words[0] == "." and known)
 
     def names(self):

@@ -6,8 +6,10 @@ import os
 import pickle
 import shutil
 import signal
+import textwrap
 from collections.abc import Iterator
 from pathlib import Path
+from subprocess import run
 
 import lab
 import numpy as np
@@ -270,7 +272,7 @@ def test_the_directory_is_checked(tmp_path: Path, store: sa.Store, spill: Path) 
     """
     assert lab.run(code, where=store.name) == [0]
     folder.rename(tmp_path / "real")
-    assert "is not there; mount it" in lab.run(code, where=store.name)
+    assert "is not there; mount its disk" in lab.run(code, where=store.name)
     folder.symlink_to(tmp_path / "real")
     assert "open the spill directory" in lab.run(code, where=store.name)
     folder.unlink()
@@ -301,17 +303,103 @@ def test_what_was_spilled_before_a_reboot_goes(store: sa.Store, spill: Path, tmp
     folder = folder_of(store, spill)
     disk = sa.Store(tmp_path / "disk", spill=spill)
     other, strange = spill / ("0" * 32), spill / ("1" * 32)
-    for path, host in ((other, "another machine:host:boot"), (strange, None)):
+    for path, host in ((other, "1-1:another machine:host:boot"), (strange, None)):
         path.mkdir()
         (path / ("0" * 16)).write_bytes(b"x")
         if host is not None:
-            (path / "volatile").symlink_to(host)
+            (path / "store").symlink_to(host)
     make = "import shmarrow as sa\nsa.Store(where, spill=spill).destroy()"
     lab.run(make, where=f"{store.name}-2", spill=str(spill))
     assert {path.name for path in spill.iterdir()} == {folder.name, folder_of(disk, spill).name, "0" * 32, "1" * 32}
     assert (store.get("0") == 0).all()
     lab.run(make, where=f"{store.name}-2", spill=str(spill), boot_id="12345678-0000-0000-0000-000000000000")
     assert {path.name for path in spill.iterdir()} == {folder_of(disk, spill).name, "0" * 32, "1" * 32}
+
+
+def test_a_copy_of_a_store_leaves_what_the_original_spilled(tmp_path: Path) -> None:
+    spill = tmp_path / "spill"
+    with sa.Store(tmp_path / "store", capacity=CAPACITY, spill=spill) as store:
+        for number in range(6):
+            store.put(str(number), values(number))
+        before = files(folder_of(store, spill))
+        assert len(before) == 2
+        run(["cp", "-a", tmp_path / "store", tmp_path / "copy"], check=True)
+        with sa.Store(tmp_path / "copy") as copy:
+            assert (copy.get("5") == 5).all()
+            for use in (lambda: copy.get("0"), lambda: copy.put("6", values(6)), lambda: copy.evict(1)):
+                with pytest.raises(sa.StorageError, match="belongs to another store, of which this one may be a copy"):
+                    use()
+            with pytest.raises(sa.StorageError, match="belongs to another store"):
+                sa.Store(tmp_path / "copy", spill=spill)
+            copy.delete("0")
+            copy.clear()
+            copy.configure(spill=tmp_path / "other")
+            for number in range(6):
+                copy.put(str(number), values(number))
+            check(copy, tmp_path / "other")
+        run(["cp", "-a", tmp_path / "store", tmp_path / "rebooted"], check=True)
+        code = "import shmarrow as sa\nwith sa.Store(where) as store:\n    result = store.names()\n    store.destroy()"
+        boot = "12345678-0000-0000-0000-000000000000"
+        assert lab.run(code, where=f"{tmp_path}/rebooted", boot_id=boot) == list("012345")
+        with sa.Store(tmp_path / "copy") as copy:
+            copy.destroy()
+        assert files(folder_of(store, spill)) == before
+        assert all((store.get(str(number)) == number).all() for number in range(6))
+        check(store, spill)
+        (tmp_path / "store").rename(tmp_path / "moved")
+        with sa.Store(tmp_path / "moved") as moved:
+            assert (moved.get("0") == 0).all()
+
+
+def test_a_control_file_that_leads_elsewhere(tmp_path: Path, store: sa.Store, spill: Path) -> None:
+    """Whoever may write to a store cannot make others remove what another one spilled, nor make directories."""
+    for number in range(6):
+        store.put(str(number), values(number))
+    before = files(folder_of(store, spill))
+    put = """
+    import numpy as np, shmarrow as sa
+    result = None
+    with sa.Store(where) as store:
+        try:
+            for number in range(3):
+                store.put(str(number), np.full(10_000, number, np.int32))
+        except sa.StorageError as error:
+            result = str(error)
+    """
+    header = Path(store.path, "control").read_bytes()
+    for path, reason in ((spill, "belongs to another store"), (tmp_path / "planted" / "deep", "is not there")):
+        with sa.Store(tmp_path / "shared", mode=0o660) as shared:
+            shared.put("a", 1)
+        with open(tmp_path / "shared" / "control", "r+b") as control:
+            coded = os.fsencode(path)
+            for offset, forged in (
+                (24, header[24:40]),  # the store id
+                (64, (2 * BLOCKS).to_bytes(8, "little")),
+                (84, len(coded).to_bytes(4, "little")),
+                (1024, coded),
+                (264, int(min(before), 16).to_bytes(8, "little")),  # the file that is to be unlinked
+            ):
+                control.seek(offset)
+                control.write(forged)
+        assert reason in lab.run(put, where=f"{tmp_path}/shared")
+        with sa.Store(tmp_path / "shared") as shared:
+            shared.destroy()
+    assert files(folder_of(store, spill)) == before
+    assert not (tmp_path / "planted").exists()
+    check(store, spill)
+
+
+def test_a_file_that_was_left_in_the_way(store: sa.Store, spill: Path) -> None:
+    for number in range(4):
+        store.put(str(number), values(number))
+    last = int.from_bytes(Path(store.path, "control").read_bytes()[184:192], "little")
+    left = folder_of(store, spill) / f"{last + 1:016x}"
+    left.write_bytes(b"left")
+    store.put("4", values(4))
+    assert (store.get("0") == 0).all()
+    assert store.info("0").spilled
+    left.unlink(missing_ok=True)
+    check(store, spill)
 
 
 def test_users_of_one_group() -> None:
@@ -335,5 +423,12 @@ def test_users_of_one_group() -> None:
         lab.run(put, who="c", settings={}, **given | {"uid": 0, "gid": 0})
         for uid in (1001, 1002, 0):
             assert lab.run(get, **given | {"uid": uid}) == ([0, 1, 2] * 3, 7)
+        private = given | {"where": f"{folder}/private"}
+        settings |= {"mode": 0o640, "spill": f"{disk}/made/for/it"}
+        lab.run(f"import os; os.umask(0o077)\n{textwrap.dedent(put)}", who="d", settings=settings, **private)
+        assert lab.run(get, **private | {"uid": 1002}) == ([0, 1, 2], 1)
+        lab.run("import os; os.chmod(path, 0o700)", path=f"{disk}/made/for", uid=1001)
+        with pytest.raises(lab.Failed, match="this user may not read it, or search a directory that it is in"):
+            lab.run(get, **private | {"uid": 1002})
         with pytest.raises(lab.Failed, match="Permission denied"):
             lab.run("import os; os.listdir(f'{disk}/spill')", disk=str(disk), uid=1003, gid=3000)

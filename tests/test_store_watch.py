@@ -6,7 +6,10 @@ import asyncio
 import os
 import random
 import select
+import shutil
+import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -219,11 +222,100 @@ def test_a_store_that_goes_and_comes(tmp_path: Path) -> None:
         store.put("a", ONE)
         with sa.Store(where) as same:
             same.destroy()
-        assert told(watch)[-1:] == [("published", "a")]
+        assert watch.get(20)[:2] == ("published", "a")  # type: ignore[index]
         with sa.Store(where) as again, again.watch() as other:
             again.put("b", ONE)
             assert told(other) == [("published", "b")]
-            assert events(watch) == []
+            for wait in (
+                lambda: watch.get(20),
+                lambda: store.get("x", timeout=20),
+                lambda: store.wait("x", timeout=20),
+            ):
+                with pytest.raises(sa.StorageError, match="was destroyed; open it again"):
+                    wait()
+            again.destroy()
+
+
+def test_who_waits_is_told_that_the_store_is_gone(tmp_path: Path) -> None:
+    ends = {"destroyed": sa.Store.destroy, "removed": lambda store: shutil.rmtree(store.path)}
+    for way, end in ends.items():
+        found: list[str] = []
+        store, other = sa.Store(tmp_path / way), sa.Store(tmp_path / way)
+        with store.watch() as watch:
+
+            def wait(use: Callable[[], object], found: list[str] = found) -> None:
+                with pytest.raises(sa.StorageError) as error:
+                    use()
+                found.append(str(error.value))
+
+            uses = (watch.get, lambda: other.get("x", timeout=None), lambda: other.wait(["x"]))  # noqa: B023
+            threads = [threading.Thread(target=wait, args=(use,)) for use in uses]
+            for thread in threads:
+                thread.start()
+            time.sleep(0.05)
+            end(store)
+            for thread in threads:
+                thread.join(10)
+        assert len(found) == 3
+        assert all("was destroyed" in each for each in found)
+
+
+def test_a_watch_goes_on_when_the_store_is_closed(where: str) -> None:
+    """Its descriptors are not those of a file that is opened later."""
+    store = sa.Store(where)
+    watch = store.watch()
+    store.close()
+    with open(os.devnull) as other, sa.Store(where) as again:
+        assert watch.fileno() != other.fileno()
+        again.put("a", ONE)
+        assert told(watch) == [("published", "a")]
+        again.delete("a")
+        assert told(watch) == [("deleted", "a")]
+    assert repr(watch) == f"<Watch of {where!r}, names that begin with ''>"
+    watch.close()
+    watch.close()
+    assert repr(watch).endswith(", closed>")
+    for use in (watch.get, watch.fileno, lambda: next(watch)):
+        with pytest.raises(sa.Closed, match="make a new one"):
+            use()
+
+
+def test_threads_share_a_watch(where: str) -> None:
+    with sa.Store(where) as store:
+        watch = store.watch()
+        found: list[Event | None] = []
+        errors: list[str] = []
+
+        def read() -> None:
+            try:
+                while True:
+                    found.append(watch.get())
+            except sa.ShmarrowError as error:
+                errors.append(type(error).__name__)
+
+        async def aread() -> None:
+            try:
+                async for event in watch:
+                    found.append(event)
+            except sa.Closed:
+                errors.append("Closed")
+
+        threads = [threading.Thread(target=read) for _ in range(4)]
+        threads.append(threading.Thread(target=lambda: asyncio.run(aread())))
+        for thread in threads:
+            thread.start()
+        for number in range(200):
+            store.put(f"{number:03}", number)
+        until = time.monotonic() + 10
+        while len(found) < 200 and time.monotonic() < until:
+            time.sleep(0.01)
+        descriptors = set(os.listdir("/proc/self/fd"))
+        watch.close()
+        for thread in threads:
+            thread.join(10)
+        assert errors == ["Closed"] * 5
+        assert sorted(event.name for event in found if event is not None) == [f"{number:03}" for number in range(200)]
+        assert set(os.listdir("/proc/self/fd")) < descriptors
 
 
 def test_descriptors_are_used_again(where: str) -> None:

@@ -273,7 +273,7 @@ def get(arguments: argparse.Namespace) -> int:
     target = arguments.file or re.sub("[/:]", "_", arguments.name) + ".arrow"  # always a file of this directory
     with (
         opened(arguments) as store,
-        store.attach(arguments.name, arguments.timeout) as found,
+        store.attach(arguments.name, timeout=arguments.timeout) as found,
         bar(f"get {printable(arguments.name)}", found.size, "bytes") as progress,
     ):
         pieces = _pieces(found.data, progress)
@@ -346,5 +346,5 @@ def wait_arguments(parser: argparse.ArgumentParser) -> None:
 def wait(arguments: argparse.Namespace) -> int:
     """Wait until objects are there."""
     with opened(arguments) as store:
-        found = store.wait(arguments.names, arguments.timeout, any=arguments.any)
+        found = store.wait(arguments.names, timeout=arguments.timeout, any=arguments.any)
     return print_names(arguments, "present", found)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import stat
 import time
 from contextlib import suppress
 from typing import Any, Self
@@ -17,7 +18,7 @@ from shmarrow.segment.attached import EMPTY
 from shmarrow.segment.mappings import map_file
 from shmarrow.store import protocol as p
 from shmarrow.store.catalog import Catalog
-from shmarrow.store.directory import Directory, Wanted, destroyed
+from shmarrow.store.directory import Wanted, destroyed
 from shmarrow.store.locks import PATIENCE
 from shmarrow.store.protocol import file_name
 from shmarrow.store.registry import open_catalog
@@ -42,9 +43,9 @@ class Pin:
     __slots__ = ("_catalog", "_pid", "slot")
 
     def __init__(self, catalog: Catalog) -> None:
+        self.slot = -1
         self._catalog = catalog
         self._pid = os.getpid()
-        self.slot = -1
 
     @classmethod
     def of(cls, catalog: Catalog, entry: Entry) -> Self | None:
@@ -60,7 +61,7 @@ class Pin:
 
     def release(self) -> None:
         """Let the object go; safe to call again."""
-        slot, self.slot = self.slot, -1
+        slot, self.slot = getattr(self, "slot", -1), -1  # an interrupt may have come before it had one
         if slot >= 0:
             self._catalog.pins.release(slot, self._pid != os.getpid())
 
@@ -72,6 +73,9 @@ class Pin:
     def __exit__(self, *_: object) -> None:
         self.release()
 
+    def __repr__(self) -> str:
+        return f"<Pin of {self.place[1]!r}>" if self.slot >= 0 else "<Pin, released>"
+
 
 class StoredSegment(Segment):
     """The bytes of an object of a store, attached; made by :meth:`Store.attach`.
@@ -80,63 +84,82 @@ class StoredSegment(Segment):
 
     Attributes
     ----------
-    generation : int
-        The generation of the object.
-    slot : int
-        Its place in the catalog.
-    where : str
-        The directory of the store.
+    entry : Entry
+        The slot of the object, as it was.
+    store : tuple of str and bytes
+        The directory of the store, and the number that no other store has.
     """
 
-    __slots__ = ("generation", "slot", "where")
+    __slots__ = ("entry", "store")
 
-    generation: int
-    slot: int
-    where: str
+    entry: Entry
+    store: tuple[str, bytes]
 
     def __reduce__(self) -> tuple[Any, ...]:
         if self._data is None:
             raise self._closed_error()
-        return attach_again, (self.where, self.slot, int(os.path.basename(self._path), 16), self.generation)
+        return attach_again, (self.store[0], self.entry.slot, self.entry.file, self.entry.generation, self.store[1])
 
 
-def attach_entry(catalog: Catalog, name: bytes, pinned: bool = True) -> StoredSegment | None:
-    """Attach to the object of a name; None if there is none, or it has expired."""
+def live(catalog: Catalog, name: bytes) -> Entry | None:
+    """The object of a name that has not expired, without attaching it."""
+    entry = catalog.find(name)
+    return None if entry is None or 0 < entry.expires <= clock() else entry
+
+
+def pin_entry(catalog: Catalog, name: bytes) -> tuple[Entry, Pin] | None:
+    """Pin the object of a name; None if there is none, or it has expired."""
     tries = 0
     while True:
         entry = catalog.find(name)
         if entry is None or 0 < entry.expires <= clock():
             return None
-        pin = Pin.of(catalog, entry) if pinned else None
-        if pinned and pin is None:  # it is being evicted, or was replaced
-            tries += 1
-            if tries > _TRIES:
-                time.sleep(_PAUSE)
-            if tries * _PAUSE > PATIENCE:
-                raise StorageError(
-                    errno.EBUSY,
-                    f"cannot attach to {entry.name.decode()!r} in the store {catalog.directory.name!r}: a process has "
-                    f"been evicting it for {PATIENCE:g} s; continue that process if it is stopped, or end it",
-                )
-            continue
+        pin = Pin.of(catalog, entry)
+        if pin is not None:
+            return entry, pin
+        tries += 1  # it is being evicted, or was replaced
+        if tries > _TRIES:
+            time.sleep(_PAUSE)
+        if tries * _PAUSE > PATIENCE:
+            raise StorageError(
+                errno.EBUSY,
+                f"cannot attach to {entry.name.decode()!r} in the store {catalog.directory.name!r}: a process has "
+                f"been evicting it for {PATIENCE:g} s; continue that process if it is stopped, or end it",
+            )
+
+
+def attach_entry(catalog: Catalog, name: bytes) -> StoredSegment | None:
+    """Attach to the object of a name; None if there is none, or it has expired."""
+    while (pinned := pin_entry(catalog, name)) is not None:
+        entry, pin = pinned
         found = _map_entry(catalog, entry, pin)
         if found is not None:
-            if pinned and catalog.evicts:
+            if catalog.evicts:
                 catalog.mark_used(entry)
             return found
+    return None
+
+
+def read_entry(catalog: Catalog, name: bytes) -> tuple[Entry, StoredSegment] | None:
+    """The object of a name and its bytes, without a pin."""
+    while (entry := live(catalog, name)) is not None:
+        found = _map_entry(catalog, entry, None)
+        if found is not None:
+            return entry, found
+    return None
 
 
 def _map_entry(catalog: Catalog, entry: Entry, pin: Pin | None) -> StoredSegment | None:
     """Map the file of an object; None if the object went meanwhile."""
-    name = entry.name.decode()
-    file = file_name(entry.file)
-    directory = _spilled_to(catalog, entry) if entry.flags & p.SPILLED else catalog.directory
+    name, file = entry.name.decode(errors="replace"), file_name(entry.file)
+    directory = catalog.spill_directory() if entry.flags & p.SPILLED else catalog.directory
     try:
         fd = os.open(file, _FLAGS, dir_fd=directory.fd)
         try:
             status = os.fstat(fd)
-            if status.st_size != entry.size:
-                raise _damaged(catalog, entry, f"expected {entry.size} bytes, found {status.st_size}")
+            if status.st_size != entry.size or not stat.S_ISREG(status.st_mode):
+                found = f"{status.st_size}" if stat.S_ISREG(status.st_mode) else "something else than a file"
+                raise _damaged(catalog, name, f"expected {entry.size} bytes, found {found}")
             path = f"{directory.path}/{file}"
             data = map_file(fd, entry.size, path, status, pin=pin) if entry.size else EMPTY
         finally:
@@ -146,31 +169,15 @@ def _map_entry(catalog: Catalog, entry: Entry, pin: Pin | None) -> StoredSegment
             return None
         if not catalog.exists:
             raise destroyed(catalog.directory.name) from None
-        raise _damaged(catalog, entry, "its file is gone") from None
+        raise _damaged(catalog, name, "its file is gone") from None
     except OSError as error:
         raise storage_error(error, "attach to", name) from None
     if entry.flags & p.UNCHECKED:
         _check(catalog, entry, data)
-    found = StoredSegment(name, path, data, status)
-    found.generation = entry.generation
-    found.slot = entry.slot
-    found.where = catalog.directory.path
-    return found
-
-
-def _spilled_to(catalog: Catalog, entry: Entry) -> Directory:
-    """The directory that an object was spilled to."""
-    directory = catalog.spill_directory()
-    if directory is None:  # configured by another process, perhaps
-        catalog.reload()
-        directory = catalog.spill_directory()
-    if directory is None:
-        raise StorageError(
-            errno.ENOENT,
-            f"{entry.name.decode()!r} in the store {catalog.directory.name!r} was moved to the spill directory "
-            f"{catalog.spill_path!r}, which is not there; mount it, or delete the object",
-        )
-    return directory
+    made = StoredSegment(name, path, data, status)
+    made.entry = entry
+    made.store = catalog.directory.path, catalog.store_id
+    return made
 
 
 def _check(catalog: Catalog, entry: Entry, data: Bytes) -> None:
@@ -191,24 +198,18 @@ def _check(catalog: Catalog, entry: Entry, data: Bytes) -> None:
                 transaction.remove(found)
             transaction.commit()
     if not right:
-        name, where = entry.name.decode(), catalog.directory.name
         raise InvalidData(
-            f"{name!r} in the store {where!r} was published shortly before the machine went down, and not all of its "
-            "bytes reached the disk: its sum is wrong. It is removed; put it again. A store with durable=True keeps "
-            "what it has accepted"
+            f"{entry.name.decode()!r} in the store {catalog.directory.name!r} was published shortly before the machine "
+            "went down, and not all of its bytes reached the disk: its sum is wrong. It is removed; put it again. A "
+            "store with durable=True keeps what it has accepted"
         )
     catalog.checked.add(entry.generation)
 
 
 def attach_slot(path: str, slot: int) -> StoredSegment | None:
-    """Attach to an object by the path of its file and its slot, and pin it.
+    """Attach to an object by the path of its file and its slot, and pin it; ObjectNotFound if it is gone.
 
     None where the store itself is not to be opened by this process: its files may still be read.
-
-    Raises
-    ------
-    ObjectNotFound
-        If the object is gone.
     """
     directory, file = os.path.split(path)
     try:
@@ -219,7 +220,9 @@ def attach_slot(path: str, slot: int) -> StoredSegment | None:
         return None
 
 
-def attach_again(directory: str, slot: int, file: int, generation: int = 0) -> StoredSegment:
+def attach_again(
+    directory: str, slot: int, file: int, generation: int = 0, store_id: bytes | None = None
+) -> StoredSegment:
     """Attach to an object by its slot, and its file number or generation, and pin it; it may have been spilled since.
 
     Raises
@@ -229,7 +232,9 @@ def attach_again(directory: str, slot: int, file: int, generation: int = 0) -> S
     """
     catalog = open_catalog(directory, Wanted(), trust=False, create=False)
     try:
-        while (entry := catalog.entry(slot)) is not None and (entry.file == file or entry.generation == generation):
+        while store_id in (None, catalog.store_id) and (entry := catalog.entry(slot)) is not None:
+            if entry.file != file and entry.generation != generation:
+                break
             pin = Pin.of(catalog, entry)
             found = None if pin is None else _map_entry(catalog, entry, pin)
             if found is not None:
@@ -242,6 +247,5 @@ def attach_again(directory: str, slot: int, file: int, generation: int = 0) -> S
     )
 
 
-def _damaged(catalog: Catalog, entry: Entry, reason: str) -> InvalidData:
-    name, where = entry.name.decode(), catalog.directory.name
-    return InvalidData(f"{name!r} in the store {where!r} is damaged: {reason}; delete it")
+def _damaged(catalog: Catalog, name: str, reason: str) -> InvalidData:
+    return InvalidData(f"{name!r} in the store {catalog.directory.name!r} is damaged: {reason}; delete it")

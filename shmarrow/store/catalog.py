@@ -87,7 +87,6 @@ class Catalog(Mapped):
         self.owner = self.hits = self.misses = self.swept = 0
         self._flushed = time.monotonic()
         self.checked: set[int] = set()
-        self.spilling: set[int] = set()
         self.victims: deque[Any] = deque()
         self.closing: list[int] = []
         if not self.of_this_boot:
@@ -146,7 +145,6 @@ class Catalog(Mapped):
         self.owner = self.hits = self.misses = 0
         self.forked = True
         self.exclusive.after_fork()
-        self.spilling.clear()
         self.closing.clear()
         self.lock.after_fork()
         self.pins.after_fork()
@@ -257,22 +255,17 @@ class Catalog(Mapped):
         with suppress(OSError):
             self.directory.unlink(file_name(file))
         with suppress(OSError):
-            if (spill := self.spill_directory()) is not None:
-                spill.unlink(file_name(file))
+            if self.settings.spill is not None:
+                self.spill_directory().unlink(file_name(file))
 
-    def spill_directory(self, make: bool = False) -> Directory | None:
-        """Where objects are spilled to; None if it is not there, and not to be made."""
+    def spill_directory(self, make: bool = False) -> Directory:
+        """Where objects are spilled to; it is made only for a caller who named it, and not where it has objects."""
+        if settings_in(self.memory.bytes) != self._settings_read:
+            self._read_settings()
         if self._spill is None or self._spill.path != self.spill_path:
-            new = make and not self.state()[p.SPILLED_BYTES]  # or it is not mounted
-            self._spill = open_spill(self.directory, self.settings, self.store_id, new)
-            if self._spill is None and make and self.settings.spill is not None:
-                raise StorageError(
-                    errno.ENOENT,
-                    f"cannot spill objects of the store {self.directory.name!r}: {self.spill_path!r} is not there, and "
-                    "objects were spilled to it; mount it, or delete them",
-                )
-            if self._spill is not None:
-                self._fds[self._spill.fd] = self._spill.key
+            make = make and not self.state()[p.SPILLED_BYTES]  # or it is not mounted
+            self._spill = open_spill(self.directory, self.settings, self.store_id, make)
+            self._fds[self._spill.fd] = self._spill.key
         return self._spill
 
     @property
@@ -331,7 +324,8 @@ class Catalog(Mapped):
             self._unlink(file)
         if self.settings.spill is not None:
             with suppress(OSError):
-                remove_spill(self.spill_path)
+                spill = self.spill_directory()
+                remove_spill(spill.fd, spill.path)
         for file in (p.PINS, p.COMMIT, p.CONTROL):  # when the last one goes, somebody else may make a store here
             directory.unlink(file)
         try:
@@ -384,8 +378,8 @@ class Catalog(Mapped):
                     f"cannot change the spill directory of {self.directory.name!r}: {spilled} bytes of objects are in "
                     f"{self.settings.spill!r}; delete them first"
                 )
-            found = open_spill(self.directory, settings, self.store_id, make=True)
-            os.close(found.fd) if found is not None else None
+            if settings.spill is not None:
+                os.close(open_spill(self.directory, settings, self.store_id, make=True).fd)
         header = pack_header(settings, self.store_id, self.modulus)
         transaction = Transaction(self)
         for start, end in ((SETTINGS, p.FIXED.size), (_SPILL, _SPILL + 1024)):

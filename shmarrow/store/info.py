@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections import Counter
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from shmarrow.codecs import Description
@@ -24,18 +25,14 @@ class ObjectInfo(NamedTuple):
     ----------
     name : str
         Its name.
-    nbytes : int
-        Its size.
-    allocated : int
-        The bytes that its blocks take.
+    nbytes, allocated : int
+        Its size, and the bytes that its blocks take.
     generation : int
         A number that no other object of the store ever had; a replaced or renamed object has another.
     path : str
         The file that it is, for other tools.
-    age : float
-        Seconds since it was published.
-    idle : float
-        Seconds since it was used last.
+    age, idle : float
+        Seconds since it was published, and since it was used last.
     pins : int
         How many processes have it attached.
     expires_in : float or None
@@ -44,10 +41,8 @@ class ObjectInfo(NamedTuple):
         The process that owns it; None where none does, it has ended, or this process may not write to the store.
     orphaned : bool
         Whether its owner has ended.
-    protected : bool
-        Whether it is never evicted.
-    spilled : bool
-        Whether it lies in the spill directory.
+    protected, spilled : bool
+        Whether it is never evicted, and whether it lies in the spill directory.
     description : Description
         What it is: kind, schema, rows; type, shape.
     """
@@ -86,20 +81,7 @@ class ObjectInfo(NamedTuple):
 class Found(NamedTuple):
     """An object in a listing, of which nothing is opened.
 
-    Attributes
-    ----------
-    name : str
-        Its name.
-    nbytes, allocated : int
-        Its size, and the bytes that its blocks take.
-    generation : int
-        As in :class:`ObjectInfo`.
-    age, idle : float
-        Seconds since it was published, and since it was used.
-    pins : int
-        How many processes have it attached.
-    protected, spilled : bool
-        As in :class:`ObjectInfo`.
+    The fields are those of :class:`ObjectInfo`.
     """
 
     name: str
@@ -162,7 +144,7 @@ class Stats(NamedTuple):
     expired: int
 
 
-def pin_table(catalog: Catalog) -> list[tuple[int, int, int]]:
+def _pins(catalog: Catalog) -> list[tuple[int, int, int]]:
     """Who has what attached: processes, this one too, their first slots, and how many slots.
 
     The process is 0 or negative where it belongs to another pid namespace.
@@ -171,12 +153,23 @@ def pin_table(catalog: Catalog) -> list[tuple[int, int, int]]:
     return found + [(os.getpid(), slot, 1) for slot in catalog.pins.own()]
 
 
-def pin_counts(catalog: Catalog) -> Counter[int]:
+def _pin_counts(catalog: Catalog) -> Counter[int]:
     """How many processes have each slot attached."""
-    counts: Counter[int] = Counter()
-    for _, first, length in pin_table(catalog):
-        counts.update(range(first, first + length))
-    return counts
+    return Counter(slot for _, first, length in _pins(catalog) for slot in range(first, first + length))
+
+
+def found_objects(catalog: Catalog, prefix: str) -> Iterator[Found]:
+    """All objects whose names begin with a prefix."""
+    fields = ("size", "allocated", "published", "flags", "used")
+    pins = _pin_counts(catalog)
+    for part in catalog.snapshot("name", *fields, expired=False):
+        now, wall = time.monotonic_ns(), time.time_ns()
+        columns = [part["name"], *(part[field].tolist() for field in ("slot", "generation", *fields))]
+        for name, slot, generation, size, allocated, published, flags, used in zip(*columns, strict=True):
+            if name.startswith(prefix):
+                age, idle = max(wall - published, 0) / 1e9, max(now - used, 0) / 1e9
+                protected, spilled = bool(flags & p.PROTECTED), bool(flags & p.SPILLED)
+                yield Found(name, size, allocated, generation, age, idle, pins[slot], protected, spilled)
 
 
 def object_info(catalog: Catalog, entry: Entry, description: Description) -> ObjectInfo:
@@ -191,7 +184,7 @@ def object_info(catalog: Catalog, entry: Entry, description: Description) -> Obj
         path=os.path.join(directory, file_name(entry.file)),
         age=max(time.time_ns() - entry.published, 0) / 1e9,
         idle=max(time.monotonic_ns() - catalog.used(entry.slot), 0) / 1e9,
-        pins=pin_counts(catalog)[entry.slot] if catalog.pins.pinned(entry.slot) else 0,
+        pins=_pin_counts(catalog)[entry.slot] if catalog.pins.pinned(entry.slot) else 0,
         expires_in=(entry.expires - clock()) / 1e9 if entry.expires else None,
         owner=owner,
         orphaned=bool(entry.owner) and owner is None and catalog.writable,
@@ -201,29 +194,35 @@ def object_info(catalog: Catalog, entry: Entry, description: Description) -> Obj
     )
 
 
+_STATE = {
+    "objects": p.OBJECTS,
+    "nbytes": p.BYTES,
+    "removed": p.REMOVED_BYTES,
+    "drafts": p.DRAFT_BYTES,
+    "spilled": p.SPILLED_BYTES,
+    "puts": p.PUTS,
+    "evictions": p.EVICTIONS,
+    "spills": p.SPILLS,
+    "expired": p.EXPIRED,
+}
+"""The numbers of a store that the catalog keeps, and where."""
+
+
 def statistics(catalog: Catalog, space: Space) -> Stats:
     """How much a store holds, and how much room there is; nothing is pinned, locked or scanned for that."""
     state = catalog.state()
     status = os.fstatvfs(catalog.directory.fd)
     pins: Counter[int] = Counter()
-    for process, _, length in pin_table(catalog):
+    for process, _, length in _pins(catalog):
         pins[process] += length
     return Stats(
-        objects=state[p.OBJECTS],
-        nbytes=state[p.BYTES],
-        removed=state[p.REMOVED_BYTES],
-        drafts=state[p.DRAFT_BYTES],
-        spilled=state[p.SPILLED_BYTES],
+        **{name: state[place] for name, place in _STATE.items()},
+        hits=state[p.HITS] + catalog.hits,
+        misses=state[p.MISSES] + catalog.misses,
         pinned=space.pinned_bytes(),
         pins=dict(pins),
         capacity=catalog.settings.capacity,
         catalog=os.fstat(catalog.control_fd).st_blocks * 512,
         total=status.f_blocks * status.f_frsize,
         free=status.f_bavail * status.f_frsize,
-        puts=state[p.PUTS],
-        hits=state[p.HITS] + catalog.hits,
-        misses=state[p.MISSES] + catalog.misses,
-        evictions=state[p.EVICTIONS],
-        spills=state[p.SPILLS],
-        expired=state[p.EXPIRED],
     )

@@ -197,8 +197,7 @@ class Pins:
                 except BaseException:
                     unlock(self._fd, slot)
                     raise
-            self._held[slot] = count + 1
-            pin.slot = slot
+            self._held[slot], pin.slot = count + 1, slot
         if self._released:
             self._settle()
         return True

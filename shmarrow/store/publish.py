@@ -2,7 +2,8 @@
 
 An object is written to a file without a name. What is larger than :data:`DRAFT_SIZE` is a draft from the start, in a
 store that keeps a capacity: a slot of the catalog that counts its bytes. The file gets its name, a number, and the
-object its own in one hold of the commit lock.
+object its own in one hold of the commit lock. A publication that ends anywhere, by an error or a signal, leaves at most
+the number of the file that it was adding, which whoever has the lock next removes.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from shmarrow.buffer import U1
-from shmarrow.errors import GenerationChanged, ObjectExists, StorageError, storage_error
+from shmarrow.errors import GenerationChanged, ObjectExists, StorageError, StoreFull, storage_error
 from shmarrow.segment import SegmentWriter
 from shmarrow.segment.files import pwrite_all
 from shmarrow.segment.host import allows_memory
@@ -30,26 +31,16 @@ from shmarrow.store.transaction import Transaction
 DRAFT_SIZE = 1 << 20
 _UNNAMED: int = getattr(os, "O_TMPFILE", 0)
 _NO_UNNAMED = (errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL)
+_FULL = (errno.ENOSPC, errno.EDQUOT)
 _PIECE = 1 << 20
 _AROUND = 1 << 13
 """Bytes of memory that a small file may take beyond those that are written."""
 
 
 class PutOptions(NamedTuple):
-    """How an object is put.
+    """How an object is put: the arguments of :meth:`Store.put`, checked.
 
-    Attributes
-    ----------
-    overwrite : bool
-        Whether it replaces one of its name.
-    expires : tuple of int
-        When it expires, by the clock of this boot and by that of the wall, in nanoseconds; 0 for never.
-    owned : bool
-        Whether it belongs to this process.
-    protect : bool
-        Whether it is never evicted.
-    if_generation : int, optional
-        The generation of the object that may be replaced; 0 where there is to be none.
+    ``expires`` is by the clock of this boot and by that of the wall, in nanoseconds; 0 for never.
     """
 
     overwrite: bool = False
@@ -68,48 +59,60 @@ class Publication:
         self._name = name
         self._options = options
         self._draft = -1
-        self._reserved = 0
-        self._file = 0
-
-    def check_name(self) -> Entry | None:
-        """The object that will be replaced; an error if the name is taken, before anything is written."""
-        found = self._catalog.find(self._name)
-        if found is not None and found.expired:
-            expected = self._options.if_generation
-            if expected:
-                raise self._changed(0)
-            return found
-        self._check(found)
-        return found
-
-    def _check(self, found: Entry | None) -> None:
-        expected = self._options.if_generation
-        if expected is not None:
-            if (0 if found is None else found.generation) != expected:
-                raise self._changed(0 if found is None else found.generation)
-        elif found is not None and not self._options.overwrite:
-            raise ObjectExists(
-                errno.EEXIST,
-                f"the name {self.name!r} is taken in the store {self._catalog.directory.name!r}; delete that object "
-                "first, or pass overwrite=True",
-            )
-
-    def _changed(self, found: int) -> GenerationChanged:
-        now = f"it has generation {found}" if found else "there is none"
-        return GenerationChanged(
-            errno.EEXIST,
-            f"{self.name!r} in the store {self._catalog.directory.name!r} is not the object that was to be replaced: "
-            f"expected generation {self._options.if_generation}, and {now}; read it again",
-        )
+        self._reserved = self._file = 0
 
     @property
     def name(self) -> str:
         """The name that the object gets."""
         return self._name.decode()
 
+    def _check(self, found: Entry | None) -> None:
+        """Refuse to replace an object that is not to be replaced."""
+        generation = 0 if found is None or found.expired else found.generation
+        expected, where = self._options.if_generation, self._catalog.directory.name
+        if expected is None:
+            if generation and not self._options.overwrite:
+                raise ObjectExists(
+                    errno.EEXIST,
+                    f"the name {self.name!r} is taken in the store {where!r}; delete that object first, or pass "
+                    "overwrite=True",
+                )
+        elif generation != expected:
+            now = f"it has generation {generation}" if generation else "there is none"
+            raise GenerationChanged(
+                errno.EEXIST,
+                f"{self.name!r} in the store {where!r} is not the object that was to be replaced: expected generation "
+                f"{expected}, and {now}; read it again",
+            )
+
     # --- the file ---
 
-    def open(self, size: int = 0) -> int:
+    def put(self, pieces: list[Any]) -> None:
+        """Write and publish a small object."""
+        fd = self._open()
+        try:
+            self._write(fd, pieces)
+            self.publish(None, fd)
+        except OSError as error:
+            if isinstance(error, StorageError):
+                raise
+            raise storage_error(error, "put", self.name) from None
+        finally:
+            os.close(fd)
+            self.discard()
+
+    def writer(self, size: int = 0) -> SegmentWriter:
+        """A writer for an object whose pieces come one by one, or that is filled in place; its name is checked now."""
+        catalog, options = self._catalog, self._options
+        self._check(catalog.find(self._name))
+        fd = self._open(size)
+        path = f"{catalog.directory.path}/{self.name}"
+        durable = catalog.settings.durable
+        return SegmentWriter(
+            self.name, path, fd, None, mode=None, overwrite=options.overwrite, durable=durable, keeper=self
+        )
+
+    def _open(self, size: int = 0) -> int:
         """A new file of the store, without a name if the file system can; room is reserved for a large one."""
         directory, mode = self._catalog.directory, self._catalog.settings.mode & 0o444
         try:
@@ -125,52 +128,40 @@ class Publication:
                 self._make_draft(round_up(size))
             return directory.open(file_name(self._file), os.O_RDWR | os.O_CREAT | os.O_EXCL, mode)
         except BaseException as error:
-            self._catalog.check_exists()
             self.discard()
+            self._catalog.check_exists()
             if isinstance(error, OSError) and not isinstance(error, StorageError):
                 raise storage_error(error, "put", self.name) from None
             raise
 
-    def write(self, fd: int, pieces: list[Any]) -> None:
+    def _write(self, fd: int, pieces: list[Any]) -> None:
         """Write all of a small object; others are evicted for it where the file system is full."""
         size = sum(map(len, pieces))
         if self._catalog.volatile and not allows_memory(size + _AROUND):
             self._space.check_memory(size + _AROUND, self.name)
         while True:
             try:
-                if len(pieces) > 64 or size > 1 << 20 or os.pwritev(fd, pieces, 0) != size:
+                if len(pieces) > 64 or os.pwritev(fd, pieces, 0) != size:
                     pwrite_all(fd, list(pieces), 0)
                 return
             except OSError as error:
-                if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+                if error.errno not in _FULL:
                     raise
                 self._space.make_free(round_up(size) - os.fstat(fd).st_blocks * 512, self.name, error)
 
-    def writer(self, size: int = 0) -> SegmentWriter:
-        """A writer for an object whose pieces come one by one, or that is filled in place; its name is checked now."""
-        self.check_name()
-        fd = self.open(size)
-        directory = self._catalog.directory
-        return SegmentWriter(
-            self.name,
-            os.path.join(directory.path, self.name),
-            fd,
-            None,
-            mode=None,
-            overwrite=self._options.overwrite,
-            durable=self._catalog.settings.durable,
-            keeper=self,
-        )
-
-    # --- the policy of a SegmentWriter ---
+    # --- room ---
 
     def make_room(self, writer: SegmentWriter, size: int) -> None:
-        """Reserve room for an object that is about to have ``size`` bytes."""
+        """Reserve room for an object that is about to have ``size`` bytes, and for some more where it grows."""
         capacity = self._catalog.settings.capacity
         if capacity is not None and size > capacity:
             raise self._space.full(self.name, size, "that is more than the capacity")
         if size > DRAFT_SIZE and size > self._reserved:
-            self._reserve(max(size, self._reserved + (self._reserved >> 3)) if self._reserved else size)
+            more = self._reserved + (self._reserved >> 3)
+            if more > size:
+                with suppress(StoreFull):
+                    return self._reserve(more)
+            self._reserve(size)
 
     def full(self, writer: SegmentWriter, size: int, error: OSError) -> StorageError:
         """The error when the file system has no room."""
@@ -181,24 +172,30 @@ class Publication:
         self._space.check_memory(size - self._reserved, self.name)
         if self._catalog.settings.capacity is None:
             self._reserved = size
-            return
-        self._make_draft(round_up(size))
+        else:
+            self._make_draft(round_up(size))
+
+    @property
+    def _counted(self) -> int:
+        """The bytes that the catalog counts for the draft."""
+        return self._reserved if self._draft >= 0 else 0
 
     def _make_draft(self, nbytes: int) -> None:
+        catalog = self._catalog
         while True:
-            with self._catalog.locked():
-                if self._space.has_room(nbytes - self._reserved if self._draft >= 0 else nbytes):
-                    transaction = Transaction(self._catalog)
+            with catalog.locked():
+                if self._space.has_room(nbytes - self._counted):
+                    transaction = Transaction(catalog)
                     if self._draft < 0:
                         self._draft = transaction.reserve(self._name, nbytes)
                         self._file = transaction.state[p.FILE]
-                        self._catalog.exclusive.acquire(p.DRAFT_LOCKS + self._draft)
+                        catalog.exclusive.acquire(p.DRAFT_LOCKS + self._draft)
                     else:
                         transaction.enlarge_draft(self._draft, self._name, self._file, self._reserved, nbytes)
                     transaction.commit()
                     self._reserved = nbytes
                     return
-            self._space.make_room(nbytes - (self._reserved if self._draft >= 0 else 0), self.name)
+            self._space.make_room(nbytes - self._counted, self.name)
 
     # --- publishing ---
 
@@ -211,66 +208,47 @@ class Publication:
             os.fchmod(fd, settings.mode & 0o444)  # the umask of the process took bits away
         if status.st_uid != catalog.directory.owner[0]:
             catalog.directory.give(fd)
-        flags = p.PROTECTED if options.protect else 0
-        total = 0
+        flags, total = p.PROTECTED if options.protect else 0, 0
         if settings.durable:
             os.fsync(fd)
             flags |= p.SYNCED
         elif not catalog.volatile:
             flags |= p.SUMMED
             total = file_sum(fd, status.st_size)
-        allocated = status.st_blocks * 512
+        needed = allocated = status.st_blocks * 512
         while True:
             with catalog.locked():
                 replaced = catalog.find(self._name)
-                if replaced is None or not replaced.expired:
-                    self._check(replaced)
+                self._check(replaced)
                 needed = allocated - self._counted
                 if replaced is not None and not self._space.has_room(needed):
                     needed -= self._space.freed_with(replaced)
                 if self._space.evict_here(needed, self._name):
-                    return self._commit(fd, status, allocated, flags, total, replaced)
+                    return self._commit(fd, status, flags, total, replaced)
             self._space.make_room(needed, self.name)
 
-    @property
-    def _counted(self) -> int:
-        return self._reserved if self._draft >= 0 else 0
-
-    def _commit(
-        self, fd: int, status: os.stat_result, allocated: int, flags: int, total: int, replaced: Entry | None
-    ) -> str:
+    def _commit(self, fd: int, status: os.stat_result, flags: int, total: int, replaced: Entry | None) -> str:
         catalog, options = self._catalog, self._options
         transaction = Transaction(catalog)
         owner = catalog.own_number(transaction) if options.owned else 0
-        named = bool(self._file) and status.st_nlink > 0
-        if self._draft >= 0:
-            slot, file = self._draft, self._file
-            transaction.publish_draft(self._reserved)
-        else:
+        slot, file = self._draft, self._file
+        if slot < 0:
             slot = transaction.take_slot()
-            transaction.state[p.FILE] += 1
-            file = transaction.state[p.FILE]
-        place = slot, transaction.new_generation(), catalog.hash(self._name), file, status.st_size, allocated
-        entry = Entry(*place, time.time_ns(), *options.expires, owner, total, p.LIVE, flags, self._name)
-        name = file_name(file)
-        if not named:
-            catalog.begin_adding(slot, file)
-            try:
-                os.link(
-                    f"/proc/self/fd/{fd}", name, src_dir_fd=fd, dst_dir_fd=catalog.directory.fd, follow_symlinks=True
-                )
-            except OSError:
-                catalog.end_adding()
-                raise
+        else:
+            transaction.publish_draft(self._reserved)
+        if not (file and status.st_nlink):
+            file = _link(fd, catalog, transaction, slot, file)
         if catalog.settings.durable:
             catalog.directory.sync()
-        transaction.insert(entry, replaced, time.monotonic_ns())
+        place = slot, transaction.new_generation(), catalog.hash(self._name), file, status.st_size
+        numbers = status.st_blocks * 512, time.time_ns(), *options.expires, owner, total, p.LIVE, flags
+        transaction.insert(Entry(*place, *numbers, self._name), replaced, time.monotonic_ns())
         transaction.commit()
         catalog.end_adding()
         if self._draft >= 0:
             catalog.exclusive.release(p.DRAFT_LOCKS + slot)
             self._draft = -1
-        return f"{catalog.directory.path}/{name}"
+        return f"{catalog.directory.path}/{file_name(file)}"
 
     def discard(self, writer: SegmentWriter | None = None) -> None:
         """Give back what was reserved; nothing happens after :meth:`publish`."""
@@ -287,6 +265,26 @@ class Publication:
     def __del__(self) -> None:
         with suppress(AttributeError):  # where making it failed
             self.discard()
+
+
+def _link(fd: int, catalog: Catalog, transaction: Transaction, slot: int, file: int) -> int:
+    """Give a file its number, the next one if it has none; what it leaves if it ends here goes with the next lock."""
+    while True:
+        if not file:
+            transaction.state[p.FILE] += 1
+            file = transaction.state[p.FILE]
+        catalog.begin_adding(slot, file)
+        try:
+            os.link(
+                f"/proc/self/fd/{fd}",
+                file_name(file),
+                src_dir_fd=fd,
+                dst_dir_fd=catalog.directory.fd,
+                follow_symlinks=True,
+            )
+            return file
+        except FileExistsError:  # no object of the store has this number, whoever left the file
+            file = 0
 
 
 def file_sum(fd: int, size: int) -> int:

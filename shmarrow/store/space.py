@@ -15,19 +15,20 @@ import errno
 import os
 import time
 from collections import deque
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from shmarrow.errors import InvalidData, StorageError, StoreFull, storage_error
 from shmarrow.segment.host import memory_left
-from shmarrow.segment.record_locks import holder, holders, try_lock, unlock
+from shmarrow.segment.record_locks import holder, holders
 from shmarrow.store import protocol as p
 from shmarrow.store.catalog import Catalog
 from shmarrow.store.directory import Directory
 from shmarrow.store.protocol import file_name
 from shmarrow.store.slots import Entry, clock
-from shmarrow.store.spill import copy_file, name_file
+from shmarrow.store.spill import copy_file
 from shmarrow.store.transaction import Transaction
 
 BATCH = 64
@@ -344,13 +345,12 @@ class Space:
         """
         catalog = self._catalog
         lock = p.SPILL_LOCKS + entry.slot
-        if entry.slot in catalog.spilling or not try_lock(catalog.commit_fd, lock, True):
+        if not catalog.exclusive.acquire(lock):
             return False
-        catalog.spilling.add(entry.slot)
         copy = -1
         try:
-            directory = catalog.spill_directory(make=True)
-            if directory is not None and not self._is_over(entry):
+            directory = catalog.spill_directory()
+            if not self._is_over(entry):
                 copy = self._copy(entry, directory)
             with catalog.locked():
                 found = catalog.entry(entry.slot)
@@ -359,19 +359,11 @@ class Space:
                 if found.flags & p.PROTECTED or not catalog.exclude(entry.slot) or catalog.pins.inherited(entry.slot):
                     return False
                 transaction = Transaction(catalog)
-                if copy < 0 or directory is None:
+                if copy < 0:
                     transaction.remove(found, evicted=True)
-                    transaction.commit()
-                    return True
-                transaction.state[p.FILE] += 1
-                file = transaction.state[p.FILE]
-                catalog.begin_adding(entry.slot, file)
-                try:
-                    name_file(copy, directory, file_name(file), catalog.settings.durable)
-                except BaseException:
-                    catalog.end_adding()
-                    raise
-                transaction.spill(found, file, os.fstat(copy).st_blocks * 512)
+                else:
+                    file = self._name(copy, directory, entry.slot, transaction)
+                    transaction.spill(found, file, os.fstat(copy).st_blocks * 512)
                 transaction.commit()
                 catalog.end_adding()
             return True
@@ -382,8 +374,22 @@ class Space:
         finally:
             if copy >= 0:
                 os.close(copy)
-            catalog.spilling.discard(entry.slot)
-            unlock(catalog.commit_fd, lock)
+            catalog.exclusive.release(lock)
+
+    def _name(self, copy: int, directory: Directory, slot: int, transaction: Transaction) -> int:
+        """Give a copy its name; whoever has the lock next removes it unless this is committed."""
+        catalog = self._catalog
+        while True:  # a number that is taken is of a file that somebody left
+            transaction.state[p.FILE] += 1
+            file = transaction.state[p.FILE]
+            catalog.begin_adding(slot, file)
+            with suppress(FileExistsError):
+                source = f"/proc/self/fd/{copy}"
+                os.link(source, file_name(file), src_dir_fd=copy, dst_dir_fd=directory.fd, follow_symlinks=True)
+                break
+        if catalog.settings.durable:
+            directory.sync()
+        return file
 
     def _copy(self, entry: Entry, directory: Directory) -> int:
         """A copy of an object in the spill directory, without a name; -1 if the object is to be removed instead."""

@@ -15,9 +15,10 @@ import errno
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import suppress
+from contextlib import contextmanager, suppress
+from functools import update_wrapper
 from types import TracebackType
-from typing import Any, Self, TypeVar, overload
+from typing import Any, Concatenate, ParamSpec, Self, TypeVar, overload
 
 from shmarrow import segment
 from shmarrow.codecs import RECORD_BATCH, Stored, decode, describe, encode
@@ -30,7 +31,6 @@ from shmarrow.errors import (
     ShmarrowError,
     counted,
     shown,
-    storage_error,
 )
 from shmarrow.ipc.draft import Draft
 from shmarrow.ipc.file.writer import RecordBatchFileWriter
@@ -38,9 +38,10 @@ from shmarrow.ipc.options import IpcWriteOptions
 from shmarrow.segment import Location, Segment
 from shmarrow.sources import open_sink
 from shmarrow.store import protocol as p
-from shmarrow.store.attach import Pin, StoredSegment, attach_entry
+from shmarrow.store.arguments import as_count, as_expiry, as_name, as_names, as_pairs, as_prefix, as_timeout
+from shmarrow.store.attach import Pin, StoredSegment, attach_entry, live, pin_entry, read_entry
 from shmarrow.store.directory import Settings, first_design, locate, wanted
-from shmarrow.store.info import Found, ObjectInfo, Stats, object_info, pin_counts, statistics
+from shmarrow.store.info import Found, ObjectInfo, Stats, found_objects, object_info, statistics
 from shmarrow.store.publish import DRAFT_SIZE, Publication, PutOptions
 from shmarrow.store.registry import open_catalog
 from shmarrow.store.slots import Entry, clock
@@ -48,16 +49,26 @@ from shmarrow.store.space import Collected, Space
 from shmarrow.store.transaction import Transaction
 from shmarrow.store.watch import Listeners, Waiting, Watch
 from shmarrow.types import Schema
+from shmarrow.types.base import as_bool
 
-T = TypeVar("T")
+P = ParamSpec("P")
+R = TypeVar("R")
 _SHOWN = 50
 """Objects that the listing of a store in a notebook shows."""
-_FOREVER = 10**9
-"""The longest timeout, in seconds: some 30 years."""
 _PIECE = 1 << 24
 _FLUSH = 1.0
 """Seconds after which a process that only reads adds what it counted to the counters of the store."""
-_LATEST = (1 << 63) - 1
+_UNCHANGED: Any = ...
+
+
+def _operation(method: Callable[Concatenate[Store, P], R]) -> Callable[Concatenate[Store, P], R]:
+    """A call that needs the store open; what it uses stays open until it returns, also if another thread closes it."""
+
+    def call(self: Store, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        self._check_open()
+        return method(self, *args, **kwargs)
+
+    return update_wrapper(call, method)
 
 
 class Store:
@@ -132,15 +143,15 @@ class Store:
         trust: bool = False,
         create: bool = True,
     ) -> None:
-        self._closed = True
+        self._held: list[None] = []
+        self._owned = as_bool(owned, "owned", False)
+        self._trust = as_bool(trust, "trust", False)
         self._name, self._path = locate(where)
         want = wanted(capacity, mode, eviction, durable, spill)
-        self._catalog = open_catalog(where, want, trust, create)
+        self._catalog = open_catalog(where, want, self._trust, as_bool(create, "create", True))
         self._space = Space(self._catalog)
         self._listeners = Listeners(self._catalog)
-        self._owned = owned
-        self._trust = trust
-        self._closed = False
+        self._held.append(None)
 
     @property
     def name(self) -> str:
@@ -162,26 +173,42 @@ class Store:
         """The settings of the store."""
         return self._catalog.settings
 
+    @_operation
     def configure(
         self,
         *,
-        capacity: int | None = None,
-        eviction: str | None = None,
-        spill: Location | None = None,
+        capacity: int | None = _UNCHANGED,
+        eviction: str | None = _UNCHANGED,
+        spill: Location | None = _UNCHANGED,
     ) -> None:
-        """Change settings of the store, for all who have it open as soon as they open it again or change something.
+        """Change settings of the store; what is not given stays as it is.
 
-        Nothing is evicted before the next object is put.
+        Other processes see the new settings when they next change or reopen the store. Nothing is evicted before the
+        next object is put.
+
+        Parameters
+        ----------
+        capacity : int or None
+            The most bytes that all objects may take; None for no limit.
+        eviction : str or None
+            ``"lru"`` or ``"none"``; None for what the capacity gives.
+        spill : str, PathLike or None
+            The spill directory; None for none. It cannot change while objects are there.
         """
-        self._check_open()
-        want = wanted(capacity, None, eviction, None, spill)
-        with self._catalog.locked():
-            self._catalog.reload()
-            given = {field: value for field, value in want._asdict().items() if value is not None}
-            self._catalog.configure(self._catalog.settings._replace(**given))
+        catalog = self._catalog
+        given = {"capacity": capacity, "eviction": eviction, "spill": spill}
+        given = {field: value for field, value in given.items() if value is not _UNCHANGED}
+        want = wanted(**given)
+        with catalog.locked():
+            catalog.reload()
+            new = catalog.settings._replace(**{field: getattr(want, field) for field in given})
+            if new.eviction is None:
+                new = new._replace(eviction="lru" if new.capacity else "none")
+            catalog.configure(new)
 
     # --- putting ---
 
+    @_operation
     def put(
         self,
         name: str | None,
@@ -193,7 +220,7 @@ class Store:
         protect: bool = False,
         if_generation: int | None = None,
     ) -> str:
-        """Place an object; it is seen whole from the moment it has its name.
+        """Place an object; it becomes visible only when complete.
 
         Parameters
         ----------
@@ -206,7 +233,8 @@ class Store:
             data frames, queries and readers, which are read to their end, become tables. The values are copied once,
             into place.
         overwrite : bool
-            Replace an object of this name. Who has the old one keeps it whole.
+            Replace an object of this name. Who has the old one keeps it whole. The new one has its own protection and
+            expiry.
         expire_after : float, optional
             Seconds after which the object is not found any more, and may be collected. Setting the clock changes
             nothing about it.
@@ -215,7 +243,8 @@ class Store:
         protect : bool
             Never evict it.
         if_generation : int, optional
-            Replace only the object of this generation, as :meth:`info` tells it; 0: only if there is none.
+            Replace only the object of this generation, as given by :meth:`info`, also without ``overwrite``; 0: only if
+            there is none.
 
         Returns
         -------
@@ -229,38 +258,27 @@ class Store:
         GenerationChanged
             If the object that there is has another generation.
         StoreFull
-            If there is no room.
+            If there is no room, and not enough can be evicted.
         InvalidType
             If a store cannot keep all values, or the type, of such an object.
         CopyRequired
             If an array in a mapping of tensors has nulls, which no tensor has.
         """
+        publication = self._publication(name, overwrite, expire_after, protect, if_generation)
         encoded = encode(obj, options)
-        publication, made = self._start(name, overwrite, expire_after, protect, if_generation)
         if encoded.size is not None and encoded.size <= DRAFT_SIZE:
-            self._write(publication, [piece for part in encoded.pieces() for piece in part])
-            return made
-        writer = publication.writer(encoded.size or 0)
-        with writer:
-            for part in encoded.pieces():
-                writer.write(part)
-        return made
+            publication.put([piece for part in encoded.pieces() for piece in part])
+        else:
+            with publication.writer(encoded.size or 0) as writer:
+                for part in encoded.pieces():
+                    writer.write(part)
+        return publication.name
 
-    def _write(self, publication: Publication, pieces: list[Any]) -> None:
-        """Write and publish a small object."""
-        try:
-            fd = publication.open()
-            try:
-                publication.write(fd, pieces)
-                publication.publish(None, fd)
-            finally:
-                os.close(fd)
-                publication.discard()
-        except ShmarrowError:
-            raise
-        except OSError as error:
-            raise storage_error(error, "put", publication.name) from None
+    def __setitem__(self, name: str, obj: Any) -> None:
+        """Place an object, or replace the one of this name."""
+        self.put(name, obj, overwrite=True)
 
+    @_operation
     def put_many(
         self,
         items: Mapping[str, Any] | Iterable[tuple[str, Any]],
@@ -279,12 +297,12 @@ class Store:
         overwrite, expire_after, options, protect
             As for :meth:`put`.
         """
-        pairs = items.items() if isinstance(items, Mapping) else items
         return [
             self.put(name, obj, overwrite, expire_after=expire_after, options=options, protect=protect)
-            for name, obj in pairs
+            for name, obj in as_pairs(items)
         ]
 
+    @_operation
     def put_file(
         self,
         name: str | None,
@@ -312,16 +330,17 @@ class Store:
         InvalidData
             If it is none of Arrow's.
         """
+        publication = self._publication(name, overwrite, expire_after)
         with segment.attach(source) as given:
             describe(given)
-            publication, made = self._start(name, overwrite, expire_after)
             with publication.writer(given.size) as writer:
                 for start in range(0, given.size, _PIECE):
                     writer.write([given.data[start : start + _PIECE]])
                     if progress is not None:
                         progress(writer.size)
-        return made
+        return publication.name
 
+    @_operation
     def create(
         self,
         name: str | None,
@@ -354,14 +373,15 @@ class Store:
         Unsupported
             If a column's size is known only from its values.
         """
-        publication, made = self._start(name, overwrite, expire_after)
+        publication = self._publication(name, overwrite, expire_after)
         writer = publication.writer()
         try:
-            return Draft(writer, schema, num_rows, bytes, RECORD_BATCH, name=made)
+            return Draft(writer, schema, num_rows, bytes, RECORD_BATCH, name=publication.name)
         except BaseException:
             writer.discard()
             raise
 
+    @_operation
     def writer(
         self,
         name: str,
@@ -378,26 +398,26 @@ class Store:
         ObjectExists
             If the name is taken, now or when the writer is closed.
         """
-        publication, _ = self._start(name, overwrite, expire_after)
+        publication = self._publication(name, overwrite, expire_after)
         return RecordBatchFileWriter(open_sink(publication.writer()), schema, options)
 
-    def _start(
+    def _publication(
         self,
         name: str | None,
         overwrite: bool,
         expire_after: float | None,
         protect: bool = False,
         if_generation: int | None = None,
-    ) -> tuple[Publication, str]:
-        self._check_open()
+    ) -> Publication:
         self._catalog.check_writable()
-        if name is None:
-            name = os.urandom(12).hex()
-        if if_generation is not None and (not isinstance(if_generation, int) or if_generation < 0):
-            raise InvalidArgument(f"if_generation is a generation or 0, found {shown(if_generation)}")
-        options = PutOptions(overwrite, _expiry(expire_after), self._owned, protect, if_generation)
-        return Publication(self._catalog, self._space, name_bytes(name), options), name
+        coded = as_name(os.urandom(12).hex() if name is None else name)
+        overwrite, protect = as_bool(overwrite, "overwrite", False), as_bool(protect, "protect", False)
+        if if_generation is not None:
+            if_generation = as_count(if_generation, "if_generation")
+        options = PutOptions(overwrite, as_expiry(expire_after), self._owned, protect, if_generation)
+        return Publication(self._catalog, self._space, coded, options)
 
+    @_operation
     def get_or_put(
         self,
         name: str,
@@ -410,7 +430,8 @@ class Store:
     ) -> Stored:
         """An object, which is computed and put if it is not there; of all who ask for it at once, one computes it.
 
-        If that one fails or is killed, the next one who waits computes it.
+        If that one fails or is killed, the next one who waits computes it. If somebody else puts one of this name
+        meanwhile, that one is what all of them get.
 
         Parameters
         ----------
@@ -421,21 +442,22 @@ class Store:
         timeout : float, optional
             Seconds to wait for whoever computes it; None waits forever.
         expire_after, options, protect
-            As for :meth:`put`.
+            As for :meth:`put`. What has expired at once is returned as ``function`` gave it.
 
         Raises
         ------
         ObjectNotFound
             If another one still computes it when the time is over.
+        InvalidArgument
+            If ``function`` asks for the same name by this method, which would wait for itself.
         """
-        _check_timeout(timeout)
-        encoded = name_bytes(name)
+        timeout, lock = as_timeout(timeout), p.NAME_LOCKS + self._catalog.hash(as_name(name))
+        if not callable(function):
+            raise InvalidType(f"get_or_put calls a function that gives the object, found {shown(function)}")
+        self._publication(name, False, expire_after, protect)
+        computing = self._catalog.exclusive
         with suppress(ObjectNotFound):
             return self.get(name)
-        catalog = self._catalog
-        catalog.check_writable()
-        lock = p.NAME_LOCKS + catalog.hash(encoded)
-        computing = catalog.exclusive
         if computing.mine(lock):
             raise InvalidArgument(f"the function that computes {name!r} asks for it itself, by get_or_put")
         with Waiting(self._listeners, timeout) as waiting:
@@ -445,9 +467,11 @@ class Store:
                         with suppress(ObjectNotFound):
                             return self.get(name)
                         made = function()
-                        with suppress(ObjectExists):  # somebody else put one meanwhile
+                        with suppress(ObjectExists):
                             self.put(name, made, expire_after=expire_after, options=options, protect=protect)
-                        return self.get(name)
+                        with suppress(ObjectNotFound):
+                            return self.get(name)
+                        return made  # type: ignore[no-any-return]
                 finally:
                     if computing.mine(lock):
                         computing.release(lock)
@@ -458,7 +482,8 @@ class Store:
 
     # --- having ---
 
-    def get(self, name: str, timeout: float | None = 0, *, trusted: bool = False) -> Stored:
+    @_operation
+    def get(self, name: str, *, timeout: float | None = 0, trusted: bool = False) -> Stored:
         """An object, as it was put; its arrays lie in the store, and keep it attached for as long as they live.
 
         What came from pyarrow is the RecordBatch, Table, Array, ChunkedArray, Tensor or SparseTensor of this package,
@@ -479,18 +504,45 @@ class Store:
         ------
         ObjectNotFound
             If there is none of this name, or none came in time.
+        StorageError
+            If the store was destroyed meanwhile.
+        Closed
+            If the store is closed, also by another thread while this waits.
         """
         found = self._attach(name, timeout)
         try:
-            return decode(found, trusted)
+            return decode(found, trusted is not False and as_bool(trusted, "trusted", False))
         finally:
             found.close()
 
-    def attach(self, name: str, timeout: float | None = 0) -> Segment:
+    def __getitem__(self, name: str) -> Stored:
+        """What :meth:`get` gives without waiting; the ``ObjectNotFound`` for an unknown name is a ``KeyError``, too."""
+        return self.get(name)
+
+    @_operation
+    def attach(self, name: str, *, timeout: float | None = 0) -> Segment:
         """The bytes of an object; the parameters and errors are those of :meth:`get`."""
         return self._attach(name, timeout)
 
-    def get_many(self, names: Iterable[str], timeout: float | None = 0) -> dict[str, Stored]:
+    def _attach(self, name: str, timeout: float | None) -> StoredSegment:
+        encoded, catalog = as_name(name), self._catalog
+        if timeout.__class__ is not int or timeout:
+            timeout = as_timeout(timeout)
+        found = attach_entry(catalog, encoded)
+        if found is None and timeout != 0:
+            with Waiting(self._listeners, timeout) as waiting:
+                while (found := attach_entry(catalog, encoded)) is None and waiting.wait():
+                    self._check_open()
+        if found is None:
+            catalog.misses += 1
+            raise self._missing([name], timeout)
+        catalog.hits += 1
+        if not catalog.hits & 15:
+            catalog.flush_counters(_FLUSH)
+        return found
+
+    @_operation
+    def get_many(self, names: Iterable[str], *, timeout: float | None = 0) -> dict[str, Stored]:
         """Several objects by their names, as :meth:`get`; the time is for all of them together.
 
         Raises
@@ -498,33 +550,27 @@ class Store:
         ObjectNotFound
             If one is not there, or does not come in time; it names all that are missing.
         """
-        wanted_names = list(_names(names))
-        if timeout != 0:
-            self.wait(wanted_names, timeout)
-        found, missing = {}, []
-        for name in wanted_names:
-            try:
-                found[name] = self.get(name)
-            except ObjectNotFound:
-                missing.append(name)
-        if missing:
-            raise self._missing(missing, None)
-        return found
+        checked = as_names(names)
+        self.wait(checked, timeout=timeout)
+        return {name: self.get(name) for name in checked}
 
-    def take(self, name: str, timeout: float | None = 0) -> Stored:
+    @_operation
+    def take(self, name: str, *, timeout: float | None = 0) -> Stored:
         """Get an object and delete it: of all who take it, one has it. Parameters and errors are as for :meth:`get`."""
-        end = _end_of(timeout)
+        seconds = as_timeout(timeout)
+        end = None if seconds is None else time.monotonic() + seconds
         while True:
-            left = None if end is None else max(end - time.monotonic(), 0)
-            found = self._attach(name, left)
+            found = self._attach(name, None if end is None else max(end - time.monotonic(), 0))
             try:
+                value = decode(found)
                 with suppress(ObjectNotFound):
-                    self._delete(name_bytes(name), found.generation)
-                    return decode(found)
+                    self._delete(as_name(name), found.entry.generation)
+                    return value
             finally:
                 found.close()
 
-    def wait(self, names: str | Iterable[str], timeout: float | None = None, *, any: bool = False) -> list[str]:
+    @_operation
+    def wait(self, names: str | Iterable[str], *, timeout: float | None = None, any: bool = False) -> list[str]:
         """Wait until objects are there.
 
         Parameters
@@ -545,19 +591,23 @@ class Store:
         ------
         ObjectNotFound
             If they are not there in time; it names those that are missing.
+        StorageError, Closed
+            As for :meth:`get`.
         """
-        self._check_open()
-        _check_timeout(timeout)
-        wanted_names = list(_names(names))
-        coded = [name_bytes(name) for name in wanted_names]
-        with Waiting(self._listeners, timeout) as waiting:
+        seconds, any = as_timeout(timeout), as_bool(any, "any", False)
+        checked = as_names(names)
+        coded = list(map(str.encode, checked))
+        with Waiting(self._listeners, seconds) as waiting:
             while True:
-                there = [name for name, each in zip(wanted_names, coded, strict=True) if self._find(each) is not None]
-                if len(there) == len(wanted_names) or (any and there):
-                    return there
+                there = [live(self._catalog, each) is not None for each in coded]
+                if all(there) or (any and True in there):
+                    return [name for name, is_there in zip(checked, there, strict=True) if is_there]
                 if not waiting.wait():
-                    raise self._missing([name for name in wanted_names if name not in there], timeout)
+                    missing = [name for name, is_there in zip(checked, there, strict=True) if not is_there]
+                    raise self._missing(missing, seconds)
+                self._check_open()
 
+    @_operation
     def pin(self, name: str) -> Pin:
         """Keep an object where it is, without having its arrays: it is neither evicted nor spilled until released.
 
@@ -566,129 +616,74 @@ class Store:
         ObjectNotFound
             If there is none of this name.
         """
-        self._check_open()
-        encoded = name_bytes(name)
-        while (found := self._find(encoded)) is not None:
-            pin = Pin.of(self._catalog, found)
-            if pin is not None:
-                return pin
-        raise self._missing([name], None)
+        found = pin_entry(self._catalog, as_name(name))
+        if found is None:
+            raise self._missing([name])
+        return found[1]
 
-    def protect(self, name: str, on: bool = True) -> None:
-        """Never evict an object; or do again.
-
-        Raises
-        ------
-        ObjectNotFound
-            If there is none of this name.
-        """
-        self._update(name, lambda entry: entry._replace(flags=entry.flags & ~p.PROTECTED | (p.PROTECTED if on else 0)))
-
-    def _attach(self, name: str, timeout: float | None) -> StoredSegment:
-        self._check_open()
-        encoded = name_bytes(name)
-        if timeout:
-            _check_timeout(timeout)
-        catalog = self._catalog
-        found = attach_entry(catalog, encoded)
-        if found is not None:
-            catalog.hits += 1
-            if not catalog.hits & 15:
-                catalog.flush_counters(_FLUSH)
-            return found
-        if timeout != 0:
-            with Waiting(self._listeners, timeout) as waiting:
-                while True:
-                    found = attach_entry(catalog, encoded)
-                    if found is not None:
-                        catalog.hits += 1
-                        return found
-                    if not waiting.wait():
-                        break
-                    self._check_open()
-        catalog.misses += 1
-        raise self._missing([name], timeout)
-
-    def __getitem__(self, name: str) -> Stored:
-        """What :meth:`get` gives without waiting; the ``ObjectNotFound`` for an unknown name is a ``KeyError``, too."""
-        return self.get(name)
+    # --- looking ---
 
     def __contains__(self, name: object) -> bool:
         self._check_open()
         try:
-            return isinstance(name, str) and self._find(name_bytes(name)) is not None
+            return isinstance(name, str) and live(self._catalog, as_name(name)) is not None
         except InvalidArgument:
             return False
-
-    def _find(self, name: bytes) -> Entry | None:
-        """The object of a name that has not expired, without attaching it."""
-        found = self._catalog.find(name)
-        return None if found is None or found.expired else found
 
     def names(self, prefix: str = "") -> list[str]:
         """The names of all objects, sorted; only those that begin with ``prefix``."""
         return sorted(self._names(prefix))
 
+    @_operation
     def _names(self, prefix: str = "") -> Iterator[str]:
-        self._check_open()
-        _check_prefix(prefix)
+        prefix = as_prefix(prefix)
         for part in self._catalog.snapshot("name", expired=False):
             names = part["name"]
             yield from [name for name in names if name.startswith(prefix)] if prefix else names
 
+    @_operation
     def scan(self, prefix: str = "") -> Iterator[Found]:
         """All objects with their sizes and times, in no order; nothing is opened, pinned or locked."""
-        self._check_open()
-        _check_prefix(prefix)
-        fields = ("size", "allocated", "published", "flags", "used")
-        pins = pin_counts(self._catalog)
-        for part in self._catalog.snapshot("name", *fields, expired=False):
-            now, wall = time.monotonic_ns(), time.time_ns()
-            columns = [part["name"], *(part[field].tolist() for field in ("slot", "generation", *fields))]
-            for name, slot, generation, size, allocated, published, flags, used in zip(*columns, strict=True):
-                if name.startswith(prefix):
-                    yield Found(
-                        name,
-                        size,
-                        allocated,
-                        generation,
-                        max(wall - published, 0) / 1e9,
-                        max(now - used, 0) / 1e9,
-                        pins[slot],
-                        bool(flags & p.PROTECTED),
-                        bool(flags & p.SPILLED),
-                    )
+        return found_objects(self._catalog, as_prefix(prefix))
 
     def __iter__(self) -> Iterator[str]:
         """The names of all objects, in no order."""
         return self._names()
 
+    @_operation
     def __len__(self) -> int:
-        self._check_open()
-        objects, now = min(self._catalog.state()[p.OBJECTS], self._catalog.memory.slots), clock()
-        over = [
-            int(((part["expires"] != 0) & (part["expires"] <= now)).sum()) for part in self._catalog.snapshot("expires")
-        ]
-        return max(objects - sum(over), 0)
+        objects, now = self._catalog.state()[p.OBJECTS], clock()
+        for part in self._catalog.snapshot("expires"):
+            objects -= int(((part["expires"] != 0) & (part["expires"] <= now)).sum())
+        return min(max(objects, 0), self._catalog.memory.slots)
 
+    @_operation
     def info(self, name: str) -> ObjectInfo:
-        """What is known of an object; this is no use of it, and pins nothing.
+        """What is known of an object; this does not count as a use, and pins nothing.
 
         Raises
         ------
         ObjectNotFound
             If there is none of this name.
         """
-        self._check_open()
-        encoded = name_bytes(name)
-        found = self._find(encoded)
-        attached = None if found is None else attach_entry(self._catalog, encoded, pinned=False)
-        if found is None or attached is None:
-            raise self._missing([name], None)
+        found = read_entry(self._catalog, as_name(name))
+        if found is None:
+            raise self._missing([name])
+        entry, attached = found
         try:
-            return object_info(self._catalog, found, describe(attached))
+            return object_info(self._catalog, entry, describe(attached))
         finally:
             attached.close()
+
+    @_operation
+    def stats(self) -> Stats:
+        """How much the store holds, how much room there is, and who has what attached."""
+        return statistics(self._catalog, self._space)
+
+    @_operation
+    def watch(self, prefix: str = "") -> Watch:
+        """What is published and deleted from now on, by any process; see :class:`Watch`."""
+        return Watch(self._catalog, as_prefix(prefix))
 
     # --- changing ---
 
@@ -711,32 +706,33 @@ class Store:
         ObjectNotFound
             If there is none of this name.
         """
-        self._check_open()
         if (name is None) == (prefix is None):
             raise InvalidArgument("delete takes a name or a prefix; clear() deletes all objects")
-        if name is not None:
-            self._delete(name_bytes(name))
-            return None
-        return self._delete_all(prefix or "")
+        if name is None:
+            return self._delete_all(as_prefix(prefix))
+        self._delete(as_name(name))
+        return None
 
+    def __delitem__(self, name: str) -> None:
+        """Remove an object's name, as :meth:`delete`."""
+        self.delete(name)
+
+    @_operation
     def _delete(self, name: bytes, generation: int | None = None) -> None:
-        catalog = self._catalog
-        with catalog.locked():
-            found = self._find(name)
-            if found is None or (generation is not None and found.generation != generation):
-                raise self._missing([name.decode()], None)
-            transaction = Transaction(catalog)
+        with self._changing(name) as (found, transaction):
+            if generation is not None and found.generation != generation:
+                raise self._missing([name.decode()])
             transaction.remove(found)
-            transaction.commit()
 
+    @_operation
     def _delete_all(self, prefix: str) -> int:
-        _check_prefix(prefix)
         deleted = 0
         for part in self._catalog.snapshot("name"):
             chosen = [row for row, name in enumerate(part["name"]) if name.startswith(prefix)]
             deleted += len(self._space.remove_all(part["slot"][chosen].tolist(), part["generation"][chosen].tolist()))
         return deleted
 
+    @_operation
     def rename(self, name: str, new_name: str, overwrite: bool = False) -> None:
         """Give an object another name, at once: nobody sees it under both or none.
 
@@ -747,48 +743,58 @@ class Store:
         ObjectExists
             If the new name is taken, and is not to be overwritten.
         """
-        self._check_open()
-        old, new = name_bytes(name), name_bytes(new_name)
-        catalog = self._catalog
-        with catalog.locked():
-            found = self._find(old)
-            if found is None:
-                raise self._missing([name], None)
+        old, new, overwrite = as_name(name), as_name(new_name), as_bool(overwrite, "overwrite", False)
+        with self._changing(old) as (found, transaction):
             if old == new:
                 return
-            replaced = catalog.find(new)
+            replaced = self._catalog.find(new)
             if replaced is not None and not replaced.expired and not overwrite:
                 raise ObjectExists(
                     errno.EEXIST,
                     f"the name {new_name!r} is taken in the store {self.name!r}; delete that object first, or pass "
                     "overwrite=True",
                 )
-            transaction = Transaction(catalog)
             transaction.rename(found, new, replaced)
-            transaction.commit()
 
+    @_operation
     def expire_after(self, name: str, seconds: float | None) -> None:
-        """From so many seconds from now on, an object is not found any more, and may be collected; None for never.
+        """Have an object expire so many seconds from now: it is not found any more, and may be collected; None: never.
 
         Raises
         ------
         ObjectNotFound
             If there is none of this name.
         """
-        expires, wall = _expiry(seconds)
-        self._update(name, lambda entry: entry._replace(expires=expires, expires_wall=wall))
+        expires, wall = as_expiry(seconds)
+        with self._changing(as_name(name)) as (found, transaction):
+            transaction.update(found._replace(expires=expires, expires_wall=wall))
 
-    def _update(self, name: str, change: Callable[[Entry], Entry]) -> None:
-        self._check_open()
-        encoded = name_bytes(name)
-        with self._catalog.locked():
-            found = self._find(encoded)
+    @_operation
+    def protect(self, name: str, on: bool = True) -> None:
+        """Never evict an object, or allow it again with ``on=False``.
+
+        Raises
+        ------
+        ObjectNotFound
+            If there is none of this name.
+        """
+        flag = p.PROTECTED if as_bool(on, "on", True) else 0
+        with self._changing(as_name(name)) as (found, transaction):
+            transaction.update(found._replace(flags=found.flags & ~p.PROTECTED | flag))
+
+    @contextmanager
+    def _changing(self, name: bytes) -> Iterator[tuple[Entry, Transaction]]:
+        """Hold the lock, and commit what the block notes about the object of a name."""
+        catalog = self._catalog
+        with catalog.locked():
+            found = live(catalog, name)
             if found is None:
-                raise self._missing([name], None)
-            transaction = Transaction(self._catalog)
-            transaction.update(change(found))
+                raise self._missing([name.decode()])
+            transaction = Transaction(catalog)
+            yield found, transaction
             transaction.commit()
 
+    @_operation
     def reserve(self, nbytes: int) -> list[str]:
         """Make room for objects of so many bytes, by evicting others; nobody else is kept from using it.
 
@@ -800,12 +806,11 @@ class Store:
         Raises
         ------
         StoreFull
-            If that much cannot be had; nothing is removed then.
+            If not enough can be evicted; nothing is removed then.
         """
-        _check_bytes(nbytes)
-        self._check_open()
-        return self._space.reserve(nbytes)
+        return self._space.reserve(as_count(nbytes, "nbytes"))
 
+    @_operation
     def evict(self, nbytes: int) -> list[str]:
         """Remove objects of ``nbytes`` bytes or more, those used longest ago, that nobody has attached.
 
@@ -817,60 +822,56 @@ class Store:
         Raises
         ------
         StoreFull
-            If there are not that many bytes that nobody uses; nothing is removed then.
+            If not enough can be evicted; nothing is removed then.
         """
-        _check_bytes(nbytes)
-        self._check_open()
-        return self._space.release(nbytes, anything=True)
+        return self._space.release(as_count(nbytes, "nbytes"), anything=True)
 
+    @_operation
     def collect(self) -> Collected:
         """Remove what nobody needs: objects whose owner is gone or whose time is over, and what killed processes left.
 
         What anybody has attached stays until the next time.
         """
-        self._check_open()
         return self._space.collect()
 
     def clear(self) -> None:
         """Remove all objects. Who has one attached keeps it."""
-        self._check_open()
         self._delete_all("")
-
-    # --- watching ---
-
-    def watch(self, prefix: str = "") -> Watch:
-        """What is published and deleted from now on, by any process; see :class:`Watch`."""
-        self._check_open()
-        _check_prefix(prefix)
-        return Watch(self._catalog, prefix)
-
-    def stats(self) -> Stats:
-        """How much the store holds, how much room there is, and who has what attached."""
-        self._check_open()
-        return statistics(self._catalog, self._space)
 
     # --- the end ---
 
+    @property
+    def _closed(self) -> bool:
+        return not self._held
+
     def close(self) -> None:
-        """Let go of the store; objects stay, and so do arrays of them, and what this process owns stays its own."""
-        if self._closed:
+        """Close the store; safe to call again.
+
+        Its objects remain, arrays obtained from it stay valid, and objects owned by this process stay owned. Drafts,
+        writers and watches go on. Another thread that waits for an object gets :class:`Closed`.
+        """
+        try:
+            self._held.pop()
+        except IndexError:
             return
-        self._closed = True
         self._listeners.close()
         self._catalog.flush_counters()
         self._catalog.release()
 
+    @_operation
     def destroy(self) -> None:
         """Remove the store with all its objects, and its directory; close it. Who has an object attached keeps it.
 
         Raises
         ------
         StorageError
-            If the directory has other files; they stay, and so does it.
+            If the directory has other files: they stay, and so does it, but the store and its objects are gone.
         """
-        self._check_open()
-        self._catalog.destroy()
-        self.close()
+        try:
+            self._catalog.destroy()
+        finally:
+            if not self._catalog.exists:
+                self.close()
 
     def __del__(self) -> None:
         with suppress(Exception):  # modules may be gone at the end of the interpreter
@@ -891,9 +892,13 @@ class Store:
         return _reopen, (where, self._owned, self._trust)
 
     def __repr__(self) -> str:
-        if self._closed:
-            return f"<Store {self.name!r}, closed>"
-        return f"<Store {self.name!r}, {counted(self._catalog.state()[p.OBJECTS], 'object')}>"
+        try:
+            self._check_open()
+            self._catalog.check_exists()
+            what = counted(self._catalog.state()[p.OBJECTS], "object")
+        except (ShmarrowError, OSError) as error:
+            what = "closed" if isinstance(error, Closed) else "destroyed"
+        return f"<Store {self.name!r}, {what}>"
 
     def _repr_html_(self) -> str:
         from itertools import islice
@@ -907,12 +912,12 @@ class Store:
         return display.listing_html(repr(self), ["name", "size", "age"], rows, [False, True, True])
 
     def _check_open(self) -> None:
-        if self._closed:
+        if not self._held:
             raise Closed(f"the store {self.name!r} is closed; open it again")
         if self._catalog.forked:
             self._catalog.check_inherited()
 
-    def _missing(self, names: list[str], timeout: float | None) -> ObjectNotFound:
+    def _missing(self, names: list[str], timeout: float | None = None) -> ObjectNotFound:
         waited = f" came within {timeout:g} s" if timeout else ""
         which = f"object {names[0]!r}" if len(names) == 1 else f"objects {', '.join(map(repr, names))}"
         return ObjectNotFound(
@@ -925,60 +930,3 @@ class Store:
 def _reopen(where: str, owned: bool, trust: bool) -> Store:
     """A store that was pickled."""
     return Store(where, owned=owned, trust=trust, create=False)
-
-
-def name_bytes(name: object) -> bytes:
-    """The name of an object as the catalog has it.
-
-    Raises
-    ------
-    InvalidArgument, InvalidType
-        If it cannot be one.
-    """
-    if not isinstance(name, str):
-        raise InvalidType(f"the name of an object is a str, found {shown(name)}")
-    try:
-        coded = name.encode()
-    except UnicodeEncodeError as error:
-        raise InvalidArgument(f"{name!r} cannot be encoded as a name: {error}") from None
-    if not 0 < len(coded) <= p.NAME_MAX or b"\0" in coded:
-        raise InvalidArgument(
-            f"the name of an object has 1 to {p.NAME_MAX} bytes and no NUL, found {shown(name)} of {len(coded)}"
-        )
-    return coded
-
-
-def _check_prefix(prefix: object) -> None:
-    if not isinstance(prefix, str):
-        raise InvalidType(f"prefix is a str, found {shown(prefix)}")
-
-
-def _names(names: str | Iterable[str]) -> Iterable[str]:
-    return [names] if isinstance(names, str) else names
-
-
-def _check_bytes(nbytes: int) -> None:
-    if not isinstance(nbytes, int) or isinstance(nbytes, bool):
-        raise InvalidType(f"nbytes is an int, found {shown(nbytes)}")
-
-
-def _check_timeout(timeout: object) -> None:
-    if timeout is not None and (not isinstance(timeout, (int, float)) or not 0 <= timeout <= _FOREVER):
-        raise InvalidArgument(f"timeout is a number of seconds from 0 to {_FOREVER}, or None, found {shown(timeout)}")
-
-
-def _end_of(timeout: float | None) -> float | None:
-    _check_timeout(timeout)
-    return None if timeout is None else time.monotonic() + timeout
-
-
-def _expiry(seconds: float | None) -> tuple[int, int]:
-    """When something expires, by the clock of this boot and by that of the wall, in nanoseconds; 0 for never."""
-    if seconds is None:
-        return 0, 0
-    if not isinstance(seconds, (int, float)) or not seconds >= 0:
-        raise InvalidArgument(f"an object expires after 0 or more seconds, found {shown(seconds)}")
-    if seconds > _FOREVER:
-        return 0, 0
-    span = int(seconds * 1e9)
-    return max(clock() + span, 1), time.time_ns() + span

@@ -5,24 +5,22 @@ Whoever commits writes to the file ``pins`` afterwards, which wakes all who list
 * the ring has the last 256 events in their order, so a listener that wakes late misses none; one that is further behind
   compares what is there with what it told;
 * whoever waits begins to listen first and looks second, and looks again every now and then, so no event is lost;
-* closing an inotify descriptor takes the kernel milliseconds, so listeners are used again. A forked child has its own;
-* inotify is called through ctypes: a package would replace these few calls alone, and start a process when it is first
-  used.
+* closing an inotify descriptor takes the kernel milliseconds, so listeners are used again; none is closed while a
+  thread waits for it. A forked child has its own.
 """
 
 from __future__ import annotations
 
-import ctypes
-import errno
 import os
-import select
+import threading
 import time
 from collections import deque
-from contextlib import suppress
-from types import TracebackType
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from typing import NamedTuple, Self
 
 from shmarrow.errors import Closed
+from shmarrow.segment.inotify import Listener, listen
 from shmarrow.store import protocol as p
 from shmarrow.store.catalog import Catalog
 
@@ -30,61 +28,15 @@ RECHECK = 0.1
 """Seconds after which a listener looks for itself."""
 POLL = 0.005
 """Seconds between two looks where the system does not say what happens."""
-_MODIFY = 0x2
-_BUFFER = 1 << 12
-
-
-class Listener:
-    """One inotify descriptor, which listens to the commits of one store.
-
-    Raises
-    ------
-    OSError
-        If the system has no inotify, or no more of it for this user.
-    """
-
-    def __init__(self, fd: int) -> None:
-        self.pid = os.getpid()
-        libc = ctypes.CDLL(None, use_errno=True)
-        if not hasattr(libc, "inotify_init1"):
-            raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
-        self.fd: int = libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)
-        if self.fd < 0 or libc.inotify_add_watch(self.fd, b"/proc/self/fd/%d" % fd, _MODIFY) < 0:
-            code = ctypes.get_errno()
-            self.close()
-            raise OSError(code, os.strerror(code))
-        self._poll = select.poll()
-        self._poll.register(self.fd, select.POLLIN)
-
-    def wait(self, seconds: float) -> bool:
-        """Wait for a commit, at most so long; forget those that were heard."""
-        if not self._poll.poll(max(seconds, 0) * 1000):
-            return False
-        self.drain()
-        return True
-
-    def drain(self) -> None:
-        """Forget what was heard."""
-        with suppress(BlockingIOError):
-            while len(os.read(self.fd, _BUFFER)) > _BUFFER // 2:
-                pass
-
-    def close(self) -> None:
-        """Give the descriptor back."""
-        if self.fd >= 0:
-            os.close(self.fd)
-            self.fd = -1
-
-    def __del__(self) -> None:
-        with suppress(AttributeError, OSError):
-            self.close()
+_EVENTS = p.HEADER["events"][0] >> 3
 
 
 class Listeners:
     """The listeners of a store that are not in use."""
 
     def __init__(self, catalog: Catalog) -> None:
-        self._fd = catalog.pins_fd
+        self.catalog = catalog
+        self._closed = False
         self._idle: list[Listener] = []
 
     def take(self) -> Listener | None:
@@ -96,18 +48,18 @@ class Listeners:
                     found.drain()
                     return found
                 found.close()
-        try:
-            return Listener(self._fd)
-        except OSError:
-            return None
+        return listen(self.catalog.pins_fd)
 
     def give_back(self, listener: Listener | None) -> None:
         """It is not needed any more now."""
         if listener is not None:
             self._idle.append(listener)
+        if self._closed:
+            self.close()
 
     def close(self) -> None:
-        """Close all that are not in use."""
+        """Close those that are not in use, and the others when they are given back."""
+        self._closed = True
         with suppress(IndexError):
             while True:
                 self._idle.pop().close()
@@ -127,19 +79,20 @@ class Waiting:
 
     def wait(self, longest: float = RECHECK) -> bool:
         """Wait until something happened, or it is time to look; False if the time is over."""
-        left = longest if self._end is None else min(longest, self._end - time.monotonic())
-        if left <= 0:
-            return False
-        if self._listener is None:
-            time.sleep(min(left, POLL))
-        else:
-            self._listener.wait(left)
-        return True
+        self._listeners.catalog.check_exists()
+        return _wait(self._listener, self._end, longest)
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._listeners.give_back(self._listener)
+
+
+def _wait(listener: Listener | None, end: float | None, longest: float = RECHECK) -> bool:
+    """Wait for a commit, or until it is time to look; False if the time is over."""
+    left = longest if end is None else min(longest, end - time.monotonic())
+    if left <= 0:
+        return False
+    time.sleep(min(left, POLL)) if listener is None else listener.wait(left)
+    return True
 
 
 class Event(NamedTuple):
@@ -167,7 +120,8 @@ _KINDS = {p.PUBLISHED: "published", p.DELETED: "deleted"}
 class Watch:
     """The events of a store from now on: an iterator that waits for the next one; made by :meth:`Store.watch`.
 
-    ``async for`` works, too. A forked child has its own copy from where its parent was.
+    ``async for`` works, too. It goes on when the Store is closed. Threads may share it: each event is told to one of
+    them. A forked child has its own copy from where its parent was.
 
     Attributes
     ----------
@@ -176,16 +130,51 @@ class Watch:
         there.
     """
 
+    _closed = True
+
     def __init__(self, catalog: Catalog, prefix: str) -> None:
         self._catalog = catalog
         self._prefix = prefix
-        self._closed = False
         self._pending: deque[Event] = deque()
-        self._listener: Listener | None = None
-        self._listen()
-        self._last = catalog.state()[p.EVENTS]
+        self._begin()
+        self._last = catalog.memory.words[_EVENTS]
         self._known = self._now()
         self.names = sorted(self._known)
+        catalog.share()
+        self._closed = False
+
+    def _begin(self) -> None:
+        """Listen, in this process."""
+        self._pid = os.getpid()
+        self._mutex = threading.Lock()
+        self._using = 0
+        self._listener = listen(self._catalog.pins_fd)
+
+    @contextmanager
+    def _used(self) -> Iterator[Listener | None]:
+        """Its listener, which stays open meanwhile."""
+        if self._pid != os.getpid():
+            self._begin()
+        with self._mutex:
+            self._check_open()
+            self._using += 1
+        try:
+            yield self._listener
+        finally:
+            with self._mutex:
+                self._using -= 1
+                self._end()
+
+    def _end(self) -> None:
+        """Give everything back, when it is closed and the last thread has noticed."""
+        if self._closed and not self._using:
+            if self._listener is not None:
+                self._listener.close()
+            self._catalog.release()
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise Closed(f"the watch of {self._catalog.directory.name!r} is closed; make a new one")
 
     def _now(self) -> dict[str, int]:
         """The generations of all objects, by name."""
@@ -196,12 +185,6 @@ class Watch:
             found = {name: generation for name, generation in found.items() if name.startswith(self._prefix)}
         return found
 
-    def _listen(self) -> None:
-        if self._listener is None or self._listener.pid != os.getpid():
-            self._listener = None
-            with suppress(OSError):
-                self._listener = Listener(self._catalog.pins_fd)
-
     def fileno(self) -> int:
         """A descriptor that is readable when there may be an event, for select and event loops; then call ``get(0)``.
 
@@ -210,10 +193,10 @@ class Watch:
         Closed
             After :meth:`close`, or where the system has no inotify to give.
         """
-        self._listen()
-        if self._closed or self._listener is None:
-            raise Closed("this watch has no descriptor to wait for: it is closed, or the system has no inotify left")
-        return self._listener.fd
+        with self._used() as listener:
+            if listener is None:
+                raise Closed("this watch has no descriptor to wait for: the system has no inotify left")
+            return listener.fd
 
     def get(self, timeout: float | None = None) -> Event | None:
         """The next event; None if there was none in ``timeout`` seconds. Without a timeout it waits forever.
@@ -221,39 +204,40 @@ class Watch:
         Raises
         ------
         Closed
-            After :meth:`close`.
+            After :meth:`close`, also where another thread calls it meanwhile.
+        StorageError
+            If the store was destroyed, after the last event.
         """
         end = None if timeout is None else time.monotonic() + timeout
-        while True:
-            if self._closed:
-                raise Closed(f"the watch of {self._catalog.directory.name!r} is closed; make a new one")
+        with self._used() as listener:
+            while True:
+                found = self._next(listener)
+                if found is not None or not _wait(listener, end):
+                    return found
+
+    def _next(self, listener: Listener | None) -> Event | None:
+        """The next event, if there is one."""
+        with self._mutex:
+            self._check_open()
             if not self._pending:
-                self._listen()
-                if self._listener is not None:
-                    self._listener.drain()
+                if listener is not None:
+                    listener.drain()
                 self._look()
-            with suppress(IndexError):
-                return self._pending.popleft()
-            left = RECHECK if end is None else min(RECHECK, end - time.monotonic())
-            if left <= 0:
-                return None
-            if self._listener is None:
-                time.sleep(min(left, POLL))
-            else:
-                self._listener.wait(left)
+            return self._pending.popleft() if self._pending else None
 
     def _look(self) -> None:
-        """Tell what has happened since the last time."""
-        data = self._catalog.memory.bytes
-        latest = self._catalog.state()[p.EVENTS]
+        """Note what has happened since the last time."""
+        memory = self._catalog.memory
+        latest = memory.words[_EVENTS]
+        if self._last == latest:
+            self._catalog.check_exists()
         while self._last < latest:
             number = self._last + 1
             at = p.EVENT_RING + number % p.EVENT_COUNT * p.EVENT_SIZE
-            raw = bytes(data[at : at + p.EVENT_SIZE])
+            raw = bytes(memory.bytes[at : at + p.EVENT_SIZE])
             found, generation, kind, length = p.EVENT_STRUCT.unpack_from(raw)
-            after = int.from_bytes(data[at : at + 8], "little")
-            if found != number or after != number:  # overwritten: this one is too far behind
-                self._last = self._catalog.state()[p.EVENTS]
+            if found != number or memory.words[at >> 3] != number:  # overwritten: this one is too far behind
+                self._last = memory.words[_EVENTS]
                 self._compare()
                 return
             self._last = number
@@ -272,20 +256,27 @@ class Watch:
         self._pending.append(Event(_KINDS[kind], name, generation))
 
     def _compare(self) -> None:
-        """Tell what is different from what was told."""
+        """Note what is different from what was told."""
         now = self._now()
-        for name in [name for name in self._known if name not in now]:
+        for name in self._known.keys() - now.keys():
             self._pending.append(Event("deleted", name, self._known.pop(name)))
         for name, generation in now.items():
             if self._known.get(name) != generation:
                 self._pending.append(Event("published", name, generation))
-                self._known[name] = generation
+        self._known = now
 
     def close(self) -> None:
-        """Listen no more."""
-        self._closed = True
-        if self._listener is not None and self._listener.pid == os.getpid():
-            self._listener.close()
+        """Listen no more; what waits for an event in another thread ends with Closed."""
+        if self._pid != os.getpid():
+            self._begin()
+        with self._mutex:
+            if not self._closed:
+                self._closed = True
+                self._end()
+
+    def __del__(self) -> None:
+        with suppress(Exception):  # modules may be gone at the end of the interpreter
+            self.close()
 
     def __iter__(self) -> Self:
         return self
@@ -302,23 +293,25 @@ class Watch:
         import asyncio
 
         loop = asyncio.get_running_loop()
-        while (found := self.get(0)) is None:
-            woken = asyncio.Event()
-            fd = self._listener.fd if self._listener is not None else -1
-            if fd >= 0:
-                loop.add_reader(fd, woken.set)
-            try:
-                with suppress(TimeoutError):
-                    await asyncio.wait_for(woken.wait(), RECHECK if fd >= 0 else POLL)
-            finally:
-                if fd >= 0:
-                    loop.remove_reader(fd)
+        with self._used() as listener:
+            while (found := self._next(listener)) is None:
+                woken = asyncio.Event()
+                if listener is not None:
+                    loop.add_reader(listener.fd, woken.set)
+                try:
+                    with suppress(TimeoutError):
+                        await asyncio.wait_for(woken.wait(), POLL if listener is None else RECHECK)
+                finally:
+                    if listener is not None:
+                        loop.remove_reader(listener.fd)
         return found
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
+
+    def __repr__(self) -> str:
+        closed = ", closed" if self._closed else ""
+        return f"<Watch of {self._catalog.directory.name!r}, names that begin with {self._prefix!r}{closed}>"

@@ -7,6 +7,7 @@ store die DIR NAME FILE STEP    a put that kills itself at its STEPth point; end
 It neither evicts, spills nor rebuilds a store after a reboot. Ends with 3 where there is no such object, 4 where the
 name is taken, 5 where there is no room, 1 for all else. */
 #define _GNU_SOURCE
+#include <ctype.h>
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -19,6 +20,7 @@ name is taken, 5 where there is no room, 1 for all else. */
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -102,7 +104,15 @@ static int spill_directory(void) {
     memcpy(path, c->spill, c->spill_length <= 1024 ? c->spill_length : 0);
     strcat(path, "/");
     for (int i = 0; i < 16; i++) sprintf(path + strlen(path), "%02x", c->id[i]);
-    return open(path, O_DIRECTORY | O_NOFOLLOW);
+    int spill = open(path, O_DIRECTORY | O_NOFOLLOW);
+    char mark[64], found[64] = "";
+    struct stat status;
+    struct statvfs system;
+    if (fstat(dir, &status) || fstatvfs(dir, &system)) return -1;
+    int length = sprintf(mark, "%lx-%lx", system.f_fsid, status.st_ino);
+    if (spill >= 0 && (readlinkat(spill, "store", found, 63) < length || memcmp(found, mark, length) || isalnum(found[length])))
+        errno = EPERM, close(spill), spill = -1;
+    return spill;
 }
 static int open_object(const struct slot *s) {
     return openat(s->flags & SPILLED ? TRY(spill_directory()) : dir, named(s->file), O_RDONLY | O_NOFOLLOW);

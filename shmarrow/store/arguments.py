@@ -1,0 +1,85 @@
+"""The arguments of a store's methods: names, prefixes, sizes and times, checked before anything is looked at."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+
+from shmarrow.errors import InvalidArgument, InvalidType, iterated, shown
+from shmarrow.store.protocol import NAME_MAX
+from shmarrow.store.slots import clock
+from shmarrow.types.base import as_int, utf8
+
+_FOREVER = 10**9
+"""The longest timeout, in seconds: some 30 years."""
+
+
+def as_name(name: object) -> bytes:
+    """The name of an object as the catalog has it; InvalidArgument or InvalidType if it cannot be one."""
+    if not isinstance(name, str):
+        raise InvalidType(f"the name of an object is a str, found {shown(name)}")
+    coded = utf8(name, "the name of an object")
+    if not 0 < len(coded) <= NAME_MAX or b"\0" in coded:
+        raise InvalidArgument(
+            f"the name of an object has 1 to {NAME_MAX} bytes and no NUL, found {shown(name)} of {len(coded)}"
+        )
+    return coded
+
+
+def as_names(names: str | Iterable[str]) -> list[str]:
+    """A name, or several, as a list of names that can be ones."""
+    found = [names] if isinstance(names, str) else list(iterated(names, "the names of objects"))
+    for name in found:
+        as_name(name)
+    return found
+
+
+def as_prefix(prefix: object) -> str:
+    """What names begin with."""
+    if not isinstance(prefix, str):
+        raise InvalidType(f"prefix is a str, found {shown(prefix)}")
+    return prefix
+
+
+def as_pairs(items: Mapping[str, Any] | Iterable[tuple[str, Any]]) -> Iterable[tuple[str, Any]]:
+    """Names and objects, from a mapping or from pairs."""
+    for pair in items.items() if isinstance(items, Mapping) else iterated(items, "a mapping, or (name, object) pairs"):
+        if not isinstance(pair, (tuple, list)) or len(pair) != 2:
+            raise InvalidType(f"expected (name, object) pairs, found {shown(pair)}")
+        yield pair[0], pair[1]
+
+
+def as_count(value: Any, what: str) -> int:
+    """A number of bytes, or a generation: an int that is not negative."""
+    found = as_int(value, what)
+    if found < 0:
+        raise InvalidArgument(f"{what} is not negative, found {found}")
+    return found
+
+
+def as_timeout(timeout: Any) -> float | None:
+    """Seconds to wait; None for ever."""
+    if timeout is None:
+        return None
+    if not _is_number(timeout) or not 0 <= timeout <= _FOREVER:
+        raise InvalidArgument(f"timeout is a number of seconds from 0 to {_FOREVER}, or None, found {shown(timeout)}")
+    return float(timeout)
+
+
+def as_expiry(seconds: Any) -> tuple[int, int]:
+    """When something expires, by the clock of this boot and by that of the wall, in nanoseconds; 0 for never."""
+    if seconds is None:
+        return 0, 0
+    if not _is_number(seconds) or not seconds >= 0:
+        raise InvalidArgument(f"an object expires after 0 or more seconds, found {shown(seconds)}")
+    if seconds > _FOREVER:
+        return 0, 0
+    span = int(seconds * 1e9)
+    return max(clock() + span, 1), time.time_ns() + span
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
