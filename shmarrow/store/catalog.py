@@ -26,18 +26,17 @@ import numpy as np
 from shmarrow.errors import InvalidArgument, InvalidData, ShmarrowError, StorageError, StoreFull, storage_error
 from shmarrow.segment.record_locks import holder, try_lock
 from shmarrow.store import protocol as p
-from shmarrow.store.directory import (
-    Directory,
-    Settings,
-    check_settings,
-    destroyed,
-    has_control,
-    pack_header,
-    this_boot,
-)
+from shmarrow.store.directory import Directory
 from shmarrow.store.locks import CommitLock, Exclusive, Pins
 from shmarrow.store.mapped import BOOT, Mapped, settings_in
 from shmarrow.store.protocol import file_name
+from shmarrow.store.settings import (
+    Settings,
+    check_settings,
+    destroyed,
+    pack_header,
+    this_boot,
+)
 from shmarrow.store.slots import SETTINGS, read_slot, replay, word_of
 from shmarrow.store.spill import open_spill, remove_spill
 from shmarrow.store.transaction import Transaction
@@ -229,10 +228,6 @@ class Catalog(Mapped):
         """Wake those who wait for an event; told how many there were."""
         os.pwrite(self.pins_fd, events.to_bytes(8, "little"), 0)
 
-    def exclude(self, slot: int) -> bool:
-        """Keep everybody from pinning a slot until the lock is released; False if somebody has it pinned."""
-        return self.pins.exclude(slot)
-
     def begin_adding(self, slot: int, file: int) -> None:
         """Note that a file is about to be linked, so that it is removed if this process does not get to commit it."""
         words = self.memory.words
@@ -332,7 +327,7 @@ class Catalog(Mapped):
             if os.path.samestat(os.lstat(directory.path), os.fstat(directory.fd)):
                 os.rmdir(directory.path)
         except OSError as error:
-            if has_control(directory):
+            if directory.has(p.CONTROL):
                 return
             others = sorted(os.listdir(directory.fd))
             if not others:

@@ -22,8 +22,9 @@ from typing import Any, NoReturn, cast
 from shmarrow.errors import Closed, InvalidData, storage_error
 from shmarrow.segment.host import in_memory
 from shmarrow.store import protocol as p
-from shmarrow.store.directory import Directory, destroyed, read_settings, this_boot
+from shmarrow.store.directory import Directory
 from shmarrow.store.locks import closed
+from shmarrow.store.settings import destroyed, read_settings, this_boot
 from shmarrow.store.slots import (
     FIRST_SLOT,
     SEQUENCE,
@@ -102,7 +103,6 @@ class Mapped:
 
     def _open(self, file: str, writable: bool | None) -> tuple[int, bool]:
         """Open one of the store's own files; to write, if that may be."""
-        where = self.directory.name
         try:
             try:
                 fd = self.directory.open(file, os.O_RDONLY if writable is False else os.O_RDWR)
@@ -110,12 +110,8 @@ class Mapped:
                 if writable is not None or error.errno not in (errno.EACCES, errno.EROFS):
                     raise
                 fd, writable = self.directory.open(file, os.O_RDONLY), False
-        except FileNotFoundError as error:
-            if file == p.CONTROL or os.pread(self.control_fd, 8, 0) != p.MAGIC:
-                raise storage_error(error, f"open the {file} file of", where) from None
-            raise InvalidData(f"the store {where!r} is damaged: its file {file!r} is missing; remove it") from None
         except OSError as error:
-            raise storage_error(error, f"open the {file} file of", where) from None
+            raise storage_error(error, f"open the {file} file of", self.directory.name) from None
         self._fds[fd] = _identity(fd)
         return fd, writable is not False
 

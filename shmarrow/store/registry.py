@@ -7,14 +7,19 @@ import threading
 
 from shmarrow.segment import Location
 from shmarrow.store.catalog import Catalog
-from shmarrow.store.directory import Directory, Wanted, check_trust, open_directory
+from shmarrow.store.directory import Directory, Trust, check_trust, open_directory, retried
+from shmarrow.store.settings import Wanted
 
 _open: list[Catalog] = []
 _mutex = threading.RLock()
 
 
-def open_catalog(where: Location, want: Wanted, trust: bool, create: bool) -> Catalog:
+def open_catalog(where: Location, want: Wanted, trust: Trust, create: bool) -> Catalog:
     """The catalog of a store, until :meth:`Catalog.release`; Store objects of one directory share it."""
+    return retried(lambda: _open_catalog(where, want, trust, create), create)
+
+
+def _open_catalog(where: Location, want: Wanted, trust: Trust, create: bool) -> Catalog:
     with _mutex:
         _open[:] = [catalog for catalog in _open if not catalog.retire()]
         directory = open_directory(where, want, trust, create)
