@@ -41,9 +41,10 @@ from shmarrow.store import protocol as p
 from shmarrow.store.arguments import as_count, as_expiry, as_name, as_names, as_pairs, as_prefix, as_timeout
 from shmarrow.store.attach import Pin, StoredSegment, attach_entry, live, pin_entry, read_entry
 from shmarrow.store.catalog import close_catalog, open_catalog
-from shmarrow.store.directory import Settings, first_design, locate, wanted
+from shmarrow.store.directory import Trust, as_trust, first_design, locate
 from shmarrow.store.info import Found, ObjectInfo, Stats, found_objects, object_info, statistics
 from shmarrow.store.publish import DRAFT_SIZE, Publication, PutOptions
+from shmarrow.store.settings import Settings, wanted
 from shmarrow.store.slots import Entry, clock
 from shmarrow.store.space import Collected, Space
 from shmarrow.store.transaction import Transaction
@@ -100,8 +101,9 @@ class Store:
     owned : bool
         What is put through this object belongs to the process: when it has ended, however it did, its objects may be
         collected.
-    trust : bool
-        Accept a directory that another user owns or that others may write to, and their objects.
+    trust : bool, int, str, or several of these
+        A user, by number or name, whose directory and files are accepted as well as your own and root's. True: accept
+        anybody's, and a directory that others may write to.
     create : bool
         Create the store if there is none.
 
@@ -146,14 +148,14 @@ class Store:
         durable: bool | None = None,
         spill: Location | None = None,
         owned: bool = False,
-        trust: bool = False,
+        trust: Trust = False,
         create: bool = True,
     ) -> None:
         self._closed = True
         self._running: list[None] = []  # a list counts threads without a lock
         self._held: list[None] = []
         self._owned = as_bool(owned, "owned", False)
-        self._trust = as_bool(trust, "trust", False)
+        self._trust = as_trust(trust)
         self._name, self._path = locate(where)
         want = wanted(capacity, mode, eviction, durable, spill)
         self._catalog = open_catalog(where, want, self._trust, as_bool(create, "create", True))
@@ -936,6 +938,6 @@ class Store:
         )
 
 
-def _reopen(where: str, owned: bool, trust: bool) -> Store:
+def _reopen(where: str, owned: bool, trust: Trust) -> Store:
     """A store that was pickled."""
     return Store(where, owned=owned, trust=trust, create=False)
