@@ -31,21 +31,18 @@ from shmarrow.segment import Location
 from shmarrow.segment.host import in_memory
 from shmarrow.segment.record_locks import holder, try_lock
 from shmarrow.store import protocol as p
-from shmarrow.store.directory import (
-    Directory,
+from shmarrow.store.directory import Directory, Trust, check_trust, open_directory, retried
+from shmarrow.store.locks import CommitLock, Exclusive, Pins
+from shmarrow.store.protocol import file_name
+from shmarrow.store.settings import (
     Settings,
     Wanted,
     check_settings,
-    check_trust,
     destroyed,
-    has_control,
-    open_directory,
     pack_header,
     read_settings,
     this_boot,
 )
-from shmarrow.store.locks import CommitLock, Exclusive, Pins
-from shmarrow.store.protocol import file_name
 from shmarrow.store.slots import (
     FIRST_SLOT,
     SEQUENCE,
@@ -547,8 +544,8 @@ class Catalog:
         with self.locked():
             memory = self.memory
             count = memory.words[_BUCKET_WORD]
-            memory.words[_BUCKET_WORD] = 0
-            memory.words[0] = p.DESTROYED  # from here on nobody finds or changes anything
+            memory.words[0] = p.DESTROYED  # first, as an empty store would be no error
+            memory.words[_BUCKET_WORD] = 0  # from here on nobody finds anything
         slots = np.frombuffer(memory.bytes, p.SLOT_DTYPE, min(count, memory.slots), p.SLOTS)
         for file in slots["file"][(slots["state"] == p.LIVE) | (slots["state"] == p.DRAFT)].tolist():
             self._unlink(file)
@@ -562,7 +559,7 @@ class Catalog:
             if os.path.samestat(os.lstat(directory.path), os.fstat(directory.fd)):
                 os.rmdir(directory.path)
         except OSError as error:
-            if not has_control(directory):
+            if not directory.has(p.CONTROL):
                 raise storage_error(error, "remove the directory of the store", directory.name) from None
 
     def own_number(self, transaction: Transaction) -> int:
@@ -708,8 +705,12 @@ _open: list[Catalog] = []
 _mutex = threading.RLock()
 
 
-def open_catalog(where: Location, want: Wanted, trust: bool, create: bool) -> Catalog:
+def open_catalog(where: Location, want: Wanted, trust: Trust, create: bool) -> Catalog:
     """The catalog of a store; Store objects of one directory share one, as closing a second would drop its locks."""
+    return retried(lambda: _open_catalog(where, want, trust, create), create)
+
+
+def _open_catalog(where: Location, want: Wanted, trust: Trust, create: bool) -> Catalog:
     with _mutex:
         _retire()
         directory = open_directory(where, want, trust, create)
