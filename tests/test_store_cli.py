@@ -101,6 +101,43 @@ def test_a_file_goes_in_and_comes_out(where: str, tmp_path: Path) -> None:
     assert [line.split("\t")[0] for line in run("ls", where).splitlines()] == ["b", "cities"]
 
 
+def test_what_a_shell_is_told(shm_name: str, tmp_path: Path) -> None:
+    """In words of a shell; and what is wrong leaves nothing behind."""
+    source = tmp_path / "cities.arrow"
+    arrow_file(source)
+    assert "/etc/passwd" in run("put", shm_name, "/etc/passwd", status=1)
+    assert "1 to 255 bytes" in run("put", shm_name, source, "--name", "", status=2)
+    assert not os.path.exists(f"/dev/shm/{shm_name[4:]}")
+    run("put", shm_name, source)
+    assert "remove that object with shmarrow rm, or pass --overwrite" in run("put", shm_name, source, status=4)
+    assert error("put", shm_name, source, status=4)["message"].endswith("or pass --overwrite")
+    out = tmp_path / "out"
+    os.umask(umask := os.umask(0o027))
+    try:
+        os.umask(0o027)
+        run("get", shm_name, "cities", out)
+    finally:
+        os.umask(umask)
+    assert out.stat().st_mode & 0o777 == 0o600  # as the store's objects: nobody else may read them
+    assert "remove it first, or pass --overwrite" in run("get", shm_name, "cities", out, status=4)
+    assert error("get", shm_name, "cities", "/nonexistent/x", status=3)["hints"] == []
+    assert "only one of them" in run("rm", shm_name, "cities", "--all", status=2)
+    assert "expected a number from 1 on, found 'x'" in run("top", "--count", "x", status=2)
+    assert "expected seconds" in run("top", "--interval", "x", status=2)
+    assert json.loads(forked_command("--json", "ls", shm_name).stdout)[0]["name"] == "cities"
+    assert "3 in 1 batch\n" in run("info", shm_name, "cities")
+    with sa.Store(shm_name) as store:
+        store.put("number", 5)
+    assert run("ls", "-l", shm_name).splitlines()[1].split("\t")[:3] == ["number", "int", ""]
+    with sa.Store(shm_name) as store:
+        store.destroy()
+    lab.run("import os, shmarrow as sa; os.umask(0); sa.Store(where, mode=0o644).put('a', 1)", where=shm_name)
+    os.umask(umask := os.umask(0o022))
+    (tmp_path / "a").unlink(missing_ok=True)
+    run("get", shm_name, "a", tmp_path / "a")
+    assert (tmp_path / "a").stat().st_mode & 0o777 == 0o644 & ~umask
+
+
 def test_put_from_a_pipe(shm_name: str, tmp_path: Path) -> None:
     file = arrow_file(tmp_path / "file")
     sink = pa.BufferOutputStream()
@@ -149,7 +186,7 @@ def test_ls_and_info(where: str) -> None:
         assert 3000 < one["expires_in"] <= 3600
         assert os.path.getsize(one["path"]) == one["bytes"] <= one["allocated"]
         text = run("info", where, "batch")
-        assert re.search("^rows +3 in 1 batches$", text, re.MULTILINE)
+        assert re.search("^rows +3 in 1 batch$", text, re.MULTILINE)
         assert re.search("^state +protected$", text, re.MULTILINE)
         assert "city: string" in text
         assert "no object" in run("info", where, "x", status=3)
@@ -188,7 +225,7 @@ def test_rm(where: str) -> None:
         assert json.loads(run("rm", where, "--prefix", "d/", "--json")) == {"removed": ["d/1", "d/2"]}
         assert json.loads(run("rm", where, "--all", "--json")) == {"removed": ["c"]}
         for words in ([], ["a", "--all"], ["--all", "--prefix", "a"]):
-            assert "expected names of objects, --prefix, or --all" in run("rm", where, *words, status=2)
+            assert "expected names of objects, --prefix or --all, and only one" in run("rm", where, *words, status=2)
 
 
 def test_wait(shm_name: str) -> None:
@@ -427,11 +464,11 @@ def test_gets_of_a_process_that_only_reads_are_counted(shm_name: str) -> None:
         assert json.loads(run("stats", shm_name, "--json"))["hits"] == 80  # the last 16 wait
 
 
-def on_a_terminal(*words: str, interrupt_at: str = "") -> str:
-    """What a command shows on a terminal of 160 columns; it gets Ctrl-C when it has shown some text."""
+def on_a_terminal(*words: str, interrupt_at: str = "", columns: int = 160) -> str:
+    """What a command shows on a terminal; it gets Ctrl-C when it has shown some text."""
     child, master = pty.fork()
     if child == 0:
-        ioctl(1, termios.TIOCSWINSZ, struct.pack("4H", 40, 160, 0, 0))
+        ioctl(1, termios.TIOCSWINSZ, struct.pack("4H", 40, columns, 0, 0))
         become_command(words)
     text = b""
     deadline = time.monotonic() + 60
@@ -464,6 +501,9 @@ def test_on_a_terminal(shm_name: str, tmp_path: Path) -> None:
         store.put(HOSTILE, np.ones(1))
         with held(shm_name, HOSTILE) as process:
             shown = on_a_terminal("top", shm_name, interrupt_at=f"by {process}")
+            narrow = on_a_terminal("top", shm_name, interrupt_at=f"by {process}", columns=80)
+        assert re.search(rf"{shm_name} +1 .* 1 by {process}", narrow)
+        assert "evicted/s" not in narrow
         assert "1 store" in shown
         assert re.search(rf"store +user +objects +size +room +puts/s.*attached|{re.escape(shm_name)}", shown)
         assert f"1 by {process}" in shown

@@ -368,7 +368,7 @@ def test_readers_have_all_that_reads_and_none_that_writes(shm_name: str) -> None
     assert told(store.get, "none", timeout=0.01) == "ObjectNotFound" and store.info("a").nbytes > 80
     assert store.info("a").owner is None and not store.info("a").orphaned  # it cannot tell
     assert sorted(each.name for each in store.scan()) == ["a", "big"] and store.stats().objects == 3
-    assert store.wait(["a"]) == ["a"] and store.get_or_put("a", None)[0] == 0
+    assert store.wait(["a"]) == ["a"] and store.get_or_put("a", lambda: 1)[0] == 0
     with store.pin("a"), store.watch() as watch:
         assert watch.names == ["a", "big"] and watch.get(0) is None
     schema = sa.schema([("x", sa.int64())])
@@ -481,6 +481,44 @@ def test_a_file_of_another_user_is_no_control_file(folder: Path) -> None:
     assert alice("result = told(sa.Store, where), told(sa.Store, where, trust=True)", where=where) == (
         "StorageError", "ok"
     )  # fmt: skip
+
+
+def test_trust_names_users(folder: Path) -> None:
+    """Whom a caller names is trusted like the caller; what others may write to, or own, stays refused."""
+    where = str(folder / "store")
+    alice("sa.Store(where, mode=0o660).put('a', 1)", where=where)
+    code = """
+    for trust in (alice, [alice], {eve, alice}):
+        with sa.Store(where, trust=trust) as store:
+            assert store.get("a") == 1
+            store.put("b", 2, overwrite=True)
+    result = [told(sa.Store, where, trust=trust) for trust in (False, eve, [], "nobody", True)]
+    """
+    assert bob(code, where=where, alice=ALICE, eve=EVE) == ["StorageError"] * 4 + ["ok"]
+    alice("os.chmod(where, 0o2777)", where=where)
+    code = "result = [told(sa.Store, where, trust=trust) for trust in (alice, True)]"
+    assert bob(code, where=where, alice=ALICE) == ["StorageError", "ok"]
+
+
+def test_what_others_put_into_an_empty_directory(folder: Path) -> None:
+    """A member of the group puts files of locks there before the owner makes the store: errors, and no half a store."""
+    code = """
+    result = [told(sa.Store, where, mode=mode) for mode in modes]
+    assert "control" not in os.listdir(where)
+    """
+    for file, kind in (("pins", "file"), ("commit", "file"), ("pins", "fifo"), ("commit", "link"), ("x", "file")):
+        where = str(folder / f"{file}-{kind}")
+        os.mkdir(where)
+        os.chown(where, ALICE, GROUP)
+        os.chmod(where, 0o2770)
+        bob("plant(kind, f'{where}/{file}')", where=where, file=file, kind=kind)
+        assert alice(code, where=where, modes=[None, 0o640, 0o660]) == ["StorageError"] * 3, (file, kind)
+    where = str(folder / "root")  # whose mode Alice may not change: the group could write to a store of her own there
+    os.mkdir(where)
+    os.chown(where, 0, GROUP)
+    os.chmod(where, 0o2770)
+    assert alice(code, where=where, modes=[None, 0o640]) == ["StorageError"] * 2
+    assert alice("result = told(sa.Store, where, mode=0o660)", where=where) == "ok"
 
 
 def test_root_shares_the_stores_of_users(folder: Path) -> None:

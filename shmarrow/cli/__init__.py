@@ -99,7 +99,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     argv : sequence of str, optional
         The arguments; those of the process where it is not given.
     """
-    words = sys.argv[1:] if argv is None else argv
+    words = list(sys.argv[1:] if argv is None else argv)
+    if words[:1] == ["--json"]:  # an option of the commands
+        words = [*words[1:], "--json"]
     for file in (sys.stdout, sys.stderr):
         with suppress(AttributeError, ValueError):  # whatever the encoding is, names can be printed
             file.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]

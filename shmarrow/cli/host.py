@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import os
 import pwd
+import re
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -37,7 +38,10 @@ def add_store(parser: argparse.ArgumentParser, store: str | None = None) -> None
 
 def seconds(text: str) -> float:
     """A number of seconds."""
-    value = float(text)
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
     if not 0 <= value <= _MOST_SECONDS:
         raise argparse.ArgumentTypeError(f"expected seconds from 0 to {_MOST_SECONDS:.0f}, found {text!r}")
     return value
@@ -56,7 +60,7 @@ def opened(arguments: argparse.Namespace, where: str | None = None) -> Iterator[
         try:
             yield store
         except sa.ObjectNotFound as error:
-            if isinstance(name := getattr(arguments, "name", None), str):
+            if isinstance(name := getattr(arguments, "name", None), str) and name not in store:
                 guess_object(error, name, store)
             raise
 
@@ -135,8 +139,9 @@ def look(where: str, trust: bool) -> dict[str, Any] | None:
 
 
 def reason(found: dict[str, Any]) -> str:
-    """Why a store was not opened, in a few words: the first clause of the message."""
-    return f"not opened: {found['message'].partition(', ')[0]}"
+    """Why a store was not opened, in a few words."""
+    why = found["message"].removeprefix(f"cannot open the store {found['store']!r}: ")
+    return f"not opened: {re.split('[,;] ', why, maxsplit=1)[0]}"
 
 
 def _owner_of(where: str) -> str | None:

@@ -14,6 +14,13 @@ from shmarrow.errors import printable
 OTHER, USAGE, NOT_FOUND, EXISTS, FULL = 1, 2, 3, 4, 5
 INTERRUPTED = 130  # what shells say of a program that Ctrl-C ended: 128 + SIGINT
 
+_IN_A_SHELL = (
+    ("delete that object first, or pass overwrite=True", "remove that object with shmarrow rm, or pass --overwrite"),
+    ("unlink it first, or pass overwrite=True", "remove it first, or pass --overwrite"),
+    ("say whom to trust: trust=USER, or trust=True for anybody", "pass --trust to accept it"),
+)
+"""What messages tell programs to do, and how that is done in a shell."""
+
 Run = Callable[[argparse.Namespace], int]
 
 
@@ -40,13 +47,16 @@ def print_error(error: Exception, as_json: bool) -> None:
     The hints are the notes of the error.
     """
     hints = getattr(error, "__notes__", [])
+    message = str(error)
+    for ours, theirs in _IN_A_SHELL:
+        message = message.replace(ours, theirs)
     if as_json:
         found = {
-            "error": type(error).__name__, "message": str(error), "hints": hints, "status": exit_status(error)
+            "error": type(error).__name__, "message": message, "hints": hints, "status": exit_status(error)
         }  # fmt: skip
         print(json.dumps(found), file=sys.stderr)
     else:
-        print(f"shmarrow: {printable('; '.join([str(error), *hints]))}", file=sys.stderr)
+        print(f"shmarrow: {printable('; '.join([message, *hints]))}", file=sys.stderr)
 
 
 def reporting(run: Run) -> Run:

@@ -36,6 +36,7 @@ from shmarrow.cli.report import (
     size_text,
     time_text,
 )
+from shmarrow.codecs import describe
 from shmarrow.errors import printable
 from shmarrow.store import ObjectInfo
 
@@ -48,7 +49,7 @@ _PIECE = 1 << 24
 def ls_arguments(parser: argparse.ArgumentParser) -> None:
     """The arguments of ``ls``."""
     add_store(parser, "?")
-    parser.add_argument("--prefix", default="", help="only objects whose names begin so")
+    parser.add_argument("--prefix", default="", help="only names that start with PREFIX")
     parser.add_argument("-l", "--long", action="store_true", help="look into each object: kind, rows, owner")
 
 
@@ -111,7 +112,7 @@ def _list_long(store: sa.Store, arguments: argparse.Namespace) -> int:
 def _extent(found: dict[str, Any]) -> str:
     if found["shape"] is not None:
         return "×".join(map(str, found["shape"])) or "scalar"
-    return str(found["rows"])
+    return "" if found["rows"] is None else str(found["rows"])
 
 
 def _owner_text(found: dict[str, Any]) -> str:
@@ -157,7 +158,9 @@ def info(arguments: argparse.Namespace) -> int:
     fields = {
         "name": printable(found.name),
         "kind": found.kind,
-        "rows": "" if what.num_rows is None else f"{what.num_rows} in {what.num_batches} batches",
+        "rows": ""
+        if what.num_rows is None
+        else f"{what.num_rows} in {what.num_batches} {'batch' if what.num_batches == 1 else 'batches'}",
         "shape": "" if what.shape is None else ", ".join(map(str, what.shape)),
         "type": "" if what.type is None else str(what.type),
         "size": f"{size_text(found.nbytes)} ({found.nbytes} bytes)",
@@ -207,26 +210,29 @@ def put_arguments(parser: argparse.ArgumentParser) -> None:
     """The arguments of ``put``."""
     add_store(parser)
     parser.add_argument(
-        "file", metavar="FILE", help="an Arrow file, stream or tensor: a path, shm:NAME, or - for input"
+        "file", metavar="FILE", help="an Arrow file, stream or tensor: a path, shm:NAME, or - for standard input"
     )
-    parser.add_argument("--name", help="the name of the object; FILE's without its suffix where it is not given")
+    parser.add_argument("--name", help="the name of the object; default: FILE's name without its suffix")
     parser.add_argument("--overwrite", action="store_true", help="replace an object of this name")
-    parser.add_argument("--expire-after", type=seconds, metavar="SECONDS", help="let it expire")
+    parser.add_argument("--expire-after", type=seconds, metavar="SECONDS", help="remove it after this many seconds")
 
 
 @reporting
 def put(arguments: argparse.Namespace) -> int:
     """Place a file in a store, byte for byte; the store is made if it is not there."""
-    if arguments.file == "-" and not arguments.name:
+    if arguments.file == "-" and arguments.name is None:
         arguments.wrong_usage("what comes from standard input has no name: expected --name NAME")
-    name = arguments.name or Path(arguments.file.removeprefix(segment.SHM_SCHEME)).stem
+    name = Path(arguments.file.removeprefix(segment.SHM_SCHEME)).stem if arguments.name is None else arguments.name
+    if not name:
+        arguments.wrong_usage("the name of an object has 1 to 255 bytes, found none: expected --name NAME")
     with ExitStack() as stack:
         source = _source(arguments.file, stack)
-        with segment.attach(source) as found:
-            total = found.size
-        store = stack.enter_context(sa.Store(arguments.store, trust=arguments.trust))
-        progress = stack.enter_context(bar(f"put {printable(name)}", total, "bytes"))
         try:
+            with segment.attach(source) as found:
+                total = found.size
+                describe(found)  # before a store is made for it
+            store = stack.enter_context(sa.Store(arguments.store, trust=arguments.trust))
+            progress = stack.enter_context(bar(f"put {printable(name)}", total, "bytes"))
             store.put_file(
                 name,
                 source,
@@ -262,8 +268,10 @@ def get_arguments(parser: argparse.ArgumentParser) -> None:
     """The arguments of ``get``."""
     add_store(parser)
     parser.add_argument("name", metavar="NAME", help="the object")
-    parser.add_argument("file", metavar="FILE", nargs="?", help="where to write it; NAME.arrow, or - for the output")
-    parser.add_argument("--timeout", type=seconds, default=0, metavar="SECONDS", help="wait for it so long")
+    parser.add_argument(
+        "file", metavar="FILE", nargs="?", help="where to write it: NAME.arrow by default; - for standard output"
+    )
+    parser.add_argument("--timeout", type=seconds, default=0, metavar="SECONDS", help="wait at most this long for it")
     parser.add_argument("--overwrite", action="store_true", help="replace FILE")
 
 
@@ -282,7 +290,8 @@ def get(arguments: argparse.Namespace) -> int:
                 sys.stdout.buffer.write(piece)
             sys.stdout.buffer.flush()
             return 0
-        with segment.create(target, mode=0o644, overwrite=arguments.overwrite) as writer:
+        mode = 0o666 & store.settings.mode & ~_umask() | 0o600
+        with segment.create(target, mode=mode, overwrite=arguments.overwrite) as writer:
             for piece in pieces:
                 writer.write([piece])
         size = found.size
@@ -291,6 +300,12 @@ def get(arguments: argparse.Namespace) -> int:
     else:
         print(printable(target))
     return 0
+
+
+def _umask() -> int:
+    mask = os.umask(0o077)
+    os.umask(mask)
+    return mask
 
 
 def _pieces(data: Any, progress: Callable[[int], None]) -> Iterable[Any]:
@@ -307,15 +322,15 @@ def rm_arguments(parser: argparse.ArgumentParser) -> None:
     """The arguments of ``rm``."""
     add_store(parser)
     parser.add_argument("names", metavar="NAME", nargs="*", help="the objects")
-    parser.add_argument("--prefix", help="all objects whose names begin so")
+    parser.add_argument("--prefix", help="all objects whose names start with PREFIX")
     parser.add_argument("--all", action="store_true", help="all objects")
 
 
 @reporting
 def rm(arguments: argparse.Namespace) -> int:
     """Remove objects; those who have one keep it."""
-    if bool(arguments.names) + bool(arguments.prefix) + arguments.all != 1:
-        arguments.wrong_usage("expected names of objects, --prefix, or --all")
+    if bool(arguments.names) + (arguments.prefix is not None) + arguments.all != 1:
+        arguments.wrong_usage("expected names of objects, --prefix or --all, and only one of them")
     removed, status = [], 0
     with opened(arguments) as store:
         for name in arguments.names or store.names(arguments.prefix or ""):
@@ -339,7 +354,7 @@ def wait_arguments(parser: argparse.ArgumentParser) -> None:
     add_store(parser)
     parser.add_argument("names", metavar="NAME", nargs="+", help="the objects")
     parser.add_argument("--any", action="store_true", help="wait for one of them only")
-    parser.add_argument("--timeout", type=seconds, metavar="SECONDS", help="wait so long; forever if not given")
+    parser.add_argument("--timeout", type=seconds, metavar="SECONDS", help="wait at most this long; default: forever")
 
 
 @reporting

@@ -100,9 +100,9 @@ def destroy(arguments: argparse.Namespace) -> int:
 def watch_arguments(parser: argparse.ArgumentParser) -> None:
     """The arguments of ``watch``."""
     add_store(parser)
-    parser.add_argument("--prefix", default="", help="only objects whose names begin so")
-    parser.add_argument("--seconds", type=seconds, help="end after so long")
-    parser.add_argument("--count", type=int, help="end after so many events")
+    parser.add_argument("--prefix", default="", help="only names that start with PREFIX")
+    parser.add_argument("--seconds", type=seconds, help="end after this many seconds")
+    parser.add_argument("--count", type=int, help="end after this many events")
 
 
 @reporting
@@ -114,7 +114,7 @@ def watch(arguments: argparse.Namespace) -> int:
             _print_event(arguments, Event("present", name))
         count = 0
         while arguments.count is None or count < arguments.count:
-            event = watching.get(None if end is None else max(end - time.monotonic(), 0))
+            event = watching.get(timeout=None if end is None else max(end - time.monotonic(), 0))
             if event is None:
                 break
             _print_event(arguments, event)

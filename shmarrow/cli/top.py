@@ -12,7 +12,7 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-from shmarrow.cli.host import COUNTERS, look, opened, pins_text, seconds, shared_stores
+from shmarrow.cli.host import COUNTERS, look, opened, pins_text, reason, seconds, shared_stores
 from shmarrow.cli.report import print_json, reporting, size_text
 from shmarrow.errors import counted, printable
 
@@ -22,6 +22,8 @@ _HEADERS = (
     "store", "user", "objects", "size", "removed", "spilled", "capacity", "room", "puts/s", "gets/s", "evicted/s",
     "attached",
 )  # fmt: skip
+_DROPPED = ("evicted/s", "capacity", "user", "spilled", "removed", "puts/s", "gets/s")
+"""The columns that a narrow terminal does without, in this order."""
 _SHOWN = ("puts", "hits", "evictions")
 """The rates that tables have; JSON has all."""
 
@@ -47,8 +49,8 @@ def _interval(text: str) -> float:
 
 
 def _count(text: str) -> int:
-    if int(text) < 1:
-        raise argparse.ArgumentTypeError(f"expected 1 or more, found {text!r}")
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"expected a number from 1 on, found {text!r}")
     return int(text)
 
 
@@ -122,17 +124,27 @@ def _as_table(looks: Iterator[tuple[float, list[Sample]]]) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    with Live(console=Console(), auto_refresh=False) as live:
+    def table(rows: list[list[str]], columns: list[int]) -> Table:
+        made = Table(box=box.SIMPLE_HEAD)
+        for number in columns:
+            header = _HEADERS[number]
+            wraps = header == "attached"
+            made.add_column(header, justify="left" if header in _LEFT else "right", overflow="fold", no_wrap=not wraps)
+        for row in rows:
+            made.add_row(*[Text(row[number]) for number in columns])
+        return made
+
+    console = Console()
+    wide = console.options.update(width=10_000)
+    with Live(console=console, auto_refresh=False) as live:
         for at, found in looks:
-            made = Table(box=box.SIMPLE_HEAD)
             rows = [[*cells[:-1], "\n".join(cells[-1])] for cells in map(_cells, found)]
             kept = [number for number in range(len(_HEADERS)) if any(row[number] for row in rows)]
-            for number in kept:
-                made.add_column(
-                    _HEADERS[number], justify="left" if _HEADERS[number] in _LEFT else "right", overflow="fold"
-                )
-            for row in rows:
-                made.add_row(*[Text(row[number]) for number in kept])
+            made = table(rows, kept)
+            for number in map(_HEADERS.index, _DROPPED):
+                if number in kept and console.measure(made, options=wide).maximum > console.width:
+                    kept.remove(number)
+                    made = table(rows, kept)
             title = f"{time.strftime('%H:%M:%S', time.localtime(at))}  {counted(len(found), 'store')}"
             live.update(Group(Text(title), made), refresh=True)
 
@@ -151,7 +163,7 @@ def _cells(found: Sample) -> tuple[Any, ...]:
             name,
             user,
             *[""] * (len(_HEADERS) - 3),
-            [f"not opened: {printable(found['error'].partition(': ')[2].partition(',')[0] or found['error'])}"],
+            [printable(reason(found))],
         )
     rates = found["rates"]
     return (

@@ -64,12 +64,12 @@ def supports_unnamed(directory: str) -> bool:
     return True
 
 
-def open_unnamed(directory: str, bits: int = 0o600) -> int | None:
+def open_unnamed(directory: str, bits: int = 0o600, dir_fd: int | None = None) -> int | None:
     """Open a new file without a name, or None where the platform or file system cannot do it or cannot link it."""
     if not _O_TMPFILE:
         return None
     try:
-        fd = os.open(directory, _O_TMPFILE | os.O_RDWR | os.O_CLOEXEC, bits)
+        fd = os.open(directory, _O_TMPFILE | os.O_RDWR | os.O_CLOEXEC, bits, dir_fd=dir_fd)
     except OSError as error:
         if error.errno in (errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL):
             return None

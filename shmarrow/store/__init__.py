@@ -6,8 +6,8 @@ what, ``catalog`` maps the names and ``transaction`` changes them, ``attach`` an
 """
 
 from shmarrow.store.attach import Pin
-from shmarrow.store.directory import Settings
 from shmarrow.store.info import Found, ObjectInfo, Stats
+from shmarrow.store.settings import Settings
 from shmarrow.store.space import Collected
 from shmarrow.store.store import Store
 from shmarrow.store.watch import Event, Watch

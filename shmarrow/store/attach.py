@@ -18,9 +18,9 @@ from shmarrow.segment.attached import EMPTY
 from shmarrow.segment.mappings import map_file
 from shmarrow.store import protocol as p
 from shmarrow.store.catalog import Catalog, close_catalog, open_catalog
-from shmarrow.store.directory import Wanted, destroyed
 from shmarrow.store.locks import PATIENCE
 from shmarrow.store.protocol import file_name
+from shmarrow.store.settings import Wanted, destroyed
 from shmarrow.store.slots import Entry, clock, sum_of
 from shmarrow.store.transaction import Transaction
 

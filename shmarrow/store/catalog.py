@@ -31,21 +31,18 @@ from shmarrow.segment import Location
 from shmarrow.segment.host import in_memory
 from shmarrow.segment.record_locks import holder, try_lock
 from shmarrow.store import protocol as p
-from shmarrow.store.directory import (
-    Directory,
+from shmarrow.store.directory import Directory, Trust, check_trust, open_directory, retried
+from shmarrow.store.locks import CommitLock, Exclusive, Pins
+from shmarrow.store.protocol import file_name
+from shmarrow.store.settings import (
     Settings,
     Wanted,
     check_settings,
-    check_trust,
     destroyed,
-    has_control,
-    open_directory,
     pack_header,
     read_settings,
     this_boot,
 )
-from shmarrow.store.locks import CommitLock, Exclusive, Pins
-from shmarrow.store.protocol import file_name
 from shmarrow.store.slots import (
     FIRST_SLOT,
     SEQUENCE,
@@ -102,8 +99,6 @@ class Catalog:
         What this process has attached.
     lock : CommitLock
         Taken through :meth:`locked`.
-    excluded : set of int
-        Slots that nobody may pin before the lock is released.
     closing : list of int
         Descriptors of large files that were removed: the last one of a file gives back its memory, which takes a while
         and is done when the lock is released.
@@ -136,7 +131,6 @@ class Catalog:
         self.exclusive = Exclusive(self.commit_fd)
         self.checked: set[int] = set()
         self.victims: deque[Any] = deque()
-        self.excluded: set[int] = set()
         self.closing: list[int] = []
         self._known: dict[int, tuple[bytes, Entry]] = {}
         self.swept = 0
@@ -244,7 +238,6 @@ class Catalog:
         self.owner = self.hits = self.misses = 0
         self.forked = True
         self.exclusive.after_fork()
-        self.excluded.clear()
         self.lock.after_fork()
         self.pins.after_fork()
 
@@ -475,14 +468,6 @@ class Catalog:
         """Wake those who wait for an event; told how many there were."""
         os.pwrite(self.pins_fd, events.to_bytes(8, "little"), 0)
 
-    def exclude(self, slot: int) -> bool:
-        """Keep everybody from pinning a slot until the lock is released; False if somebody has it pinned."""
-        if slot not in self.excluded:
-            if not self.pins.exclude(slot):
-                return False
-            self.excluded.add(slot)
-        return True
-
     def begin_adding(self, slot: int, file: int) -> None:
         """Note that a file is about to be linked, so that it is removed if this process does not get to commit it."""
         words = self.memory.words
@@ -559,8 +544,8 @@ class Catalog:
         with self.locked():
             memory = self.memory
             count = memory.words[_BUCKET_WORD]
-            memory.words[_BUCKET_WORD] = 0
-            memory.words[0] = p.DESTROYED  # from here on nobody finds or changes anything
+            memory.words[0] = p.DESTROYED  # first, as an empty store would be no error
+            memory.words[_BUCKET_WORD] = 0  # from here on nobody finds anything
         slots = np.frombuffer(memory.bytes, p.SLOT_DTYPE, min(count, memory.slots), p.SLOTS)
         for file in slots["file"][(slots["state"] == p.LIVE) | (slots["state"] == p.DRAFT)].tolist():
             self._unlink(file)
@@ -574,7 +559,7 @@ class Catalog:
             if os.path.samestat(os.lstat(directory.path), os.fstat(directory.fd)):
                 os.rmdir(directory.path)
         except OSError as error:
-            if not has_control(directory):
+            if not directory.has(p.CONTROL):
                 raise storage_error(error, "remove the directory of the store", directory.name) from None
 
     def own_number(self, transaction: Transaction) -> int:
@@ -705,8 +690,7 @@ class _Held:
             return  # it was not to be had
         closing, catalog.closing = catalog.closing, []
         try:
-            while catalog.excluded:
-                catalog.pins.admit(catalog.excluded.pop())
+            catalog.pins.admit()
         finally:
             catalog.lock.release()
             for fd in closing:
@@ -721,8 +705,12 @@ _open: list[Catalog] = []
 _mutex = threading.RLock()
 
 
-def open_catalog(where: Location, want: Wanted, trust: bool, create: bool) -> Catalog:
+def open_catalog(where: Location, want: Wanted, trust: Trust, create: bool) -> Catalog:
     """The catalog of a store; Store objects of one directory share one, as closing a second would drop its locks."""
+    return retried(lambda: _open_catalog(where, want, trust, create), create)
+
+
+def _open_catalog(where: Location, want: Wanted, trust: Trust, create: bool) -> Catalog:
     with _mutex:
         _retire()
         directory = open_directory(where, want, trust, create)

@@ -13,13 +13,13 @@ from __future__ import annotations
 
 import errno
 import os
-import random
+import pwd
+import re
 import stat
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterable
 from contextlib import suppress
-from functools import cache
-from typing import NamedTuple
-from uuid import UUID, uuid5
+from typing import TypeAlias, TypeVar
 
 from shmarrow.errors import (
     InvalidArgument,
@@ -28,93 +28,43 @@ from shmarrow.errors import (
     ObjectNotFound,
     StorageError,
     Unsupported,
+    counted,
     shown,
     storage_error,
 )
 from shmarrow.segment import SHM_DIRECTORY, SHM_SCHEME, Location, is_location
-from shmarrow.segment.files import sync_directory
-from shmarrow.segment.host import boot_id
+from shmarrow.segment.files import open_unnamed, sync_directory
 from shmarrow.segment.location import decoded
-from shmarrow.store import protocol
-from shmarrow.store.protocol import COMMIT, CONTROL, FIXED, HEADER, MAGIC, PINS, SLOT_SIZE, SLOTS, VERSION
+from shmarrow.store import protocol as p
+from shmarrow.store.protocol import COMMIT, CONTROL, MAGIC, PINS
+from shmarrow.store.settings import FIRST_SLOTS, Settings, Wanted, check_spill, default_eviction, destroyed, pack_header
 
-EVICTIONS = ("none", "lru")
+Trust: TypeAlias = bool | int | str | Iterable[int | str]
+"""Whose directories and files are accepted: True for anybody's, or users by number or name."""
+T = TypeVar("T")
 SHM_NAME_MAX = 200
+_SHARED = SHM_DIRECTORY + "/"
 _OPEN_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _OPEN_FILE = os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
-_NO_HOST = UUID("5a3c7c52-9f0e-4d0c-8d1e-2f6f0a7b9c11")
-FIRST_SLOTS = 32
+_JOURNAL = p.HEADER["journal"][0]
+_UNFINISHED = re.compile(rf"({CONTROL}|{PINS}|{COMMIT})\.[0-9a-f]{{16}}")
+_PATIENCE, _PAUSE = 1.0, 0.002
 
 
-class Settings(NamedTuple):
-    """What belongs to a store, whoever opens it.
-
-    Attributes
-    ----------
-    capacity : int or None
-        The most bytes that its objects may take.
-    mode : int
-        Permission bits: of 0600 for its owner alone, of 0640 for a group that reads, of 0660 for one that writes.
-    eviction : str
-        ``"lru"`` or ``"none"``.
-    durable : bool
-        Whether every change is on the disk before the call returns.
-    spill : str or None
-        The directory that objects move to when there is no room.
-    """
-
-    capacity: int | None
-    mode: int
-    eviction: str
-    durable: bool
-    spill: str | None
-
-
-class Wanted(NamedTuple):
-    """The settings that a caller names; None for whatever the store has. Checked by :func:`wanted`."""
-
-    capacity: int | None = None
-    mode: int | None = None
-    eviction: str | None = None
-    durable: bool | None = None
-    spill: str | None = None
-
-
-def wanted(
-    capacity: object = None, mode: object = None, eviction: object = None, durable: object = None, spill: object = None
-) -> Wanted:
-    """Check settings one by one.
-
-    Raises
-    ------
-    InvalidArgument, InvalidType
-        If one cannot be a setting.
-    """
-    if capacity is not None:
-        if isinstance(capacity, float) and capacity.is_integer():
-            capacity = int(capacity)
-        if not isinstance(capacity, int) or isinstance(capacity, bool):
-            raise InvalidType(f"capacity is a number of bytes, an int, found {shown(capacity)}")
-        if not 1 <= capacity < 1 << 63:
-            raise InvalidArgument(f"capacity is a number of bytes from 1 to 2**63 - 1, found {capacity}")
-    if mode is not None and (
-        not isinstance(mode, int) or isinstance(mode, bool) or not 0 <= mode <= 0o777 or mode & 0o600 != 0o600
-    ):
-        found = f"{mode:#o}" if isinstance(mode, int) else shown(mode)
+def as_trust(trust: Trust) -> bool | tuple[int, ...]:
+    """Whom a caller trusts: anybody, nobody else, or users by their numbers."""
+    if isinstance(trust, bool):
+        return trust
+    users = [trust] if isinstance(trust, (int, str)) else trust
+    try:
+        found = tuple([pwd.getpwnam(user).pw_uid if isinstance(user, str) else user for user in users])
+        if any(not isinstance(user, int) or user < 0 for user in found):
+            raise TypeError
+    except (TypeError, KeyError, ValueError):
         raise InvalidArgument(
-            f"mode is permission bits from 0o600 to 0o777 that let the owner read and write, found {found}"
-        )
-    if eviction is not None and eviction not in EVICTIONS:
-        raise InvalidArgument(f"eviction is 'lru' or 'none', found {shown(eviction)}")
-    if durable is not None and not isinstance(durable, bool):
-        raise InvalidType(f"durable is a bool, found {shown(durable)}")
-    if spill is not None:
-        if not is_location(spill):
-            raise InvalidType(f"spill is the path of a directory, found {shown(spill)}")
-        spill = os.path.abspath(os.path.expanduser(decoded(spill)))  # type: ignore[arg-type]
-        if len(os.fsencode(spill)) > int(HEADER["spill_path"][1][:-1]):
-            raise InvalidArgument(f"the path of the spill directory has at most 1024 bytes, found {shown(spill)}")
-    return Wanted(capacity, mode, eviction, durable, spill)
+            f"trust is True, False, or users of this machine by name or number, found {shown(trust)}"
+        ) from None
+    return found
 
 
 class Directory:
@@ -149,12 +99,12 @@ class Directory:
         """Open a file of the directory; a link, a FIFO, or a file of a user who is not trusted, is an error."""
         fd = os.open(file, flags | _OPEN_FILE, bits, dir_fd=self.fd)
         found = os.fstat(fd)
-        if not stat.S_ISREG(found.st_mode):
-            os.close(fd)
-            raise OSError(errno.EPERM, "it is not a regular file")
+        reason = "" if stat.S_ISREG(found.st_mode) else f"its file {file} is not a regular file"
         if self.trusted is not None and found.st_uid not in self.trusted:
+            reason = f"its file {file} belongs to user {found.st_uid}, who is not trusted here"
+        if reason:
             os.close(fd)
-            raise OSError(errno.EPERM, f"it belongs to user {found.st_uid}, who is not trusted here")
+            raise OSError(errno.EPERM, reason)
         return fd
 
     def give(self, fd: int) -> None:
@@ -167,6 +117,13 @@ class Directory:
         with suppress(FileNotFoundError):
             os.unlink(file, dir_fd=self.fd)
 
+    def has(self, file: str) -> bool:
+        """Whether there is a file of this name."""
+        with suppress(FileNotFoundError):
+            os.stat(file, dir_fd=self.fd, follow_symlinks=False)
+            return True
+        return False
+
     def free(self) -> int:
         """Bytes that the file system has free for this user."""
         status = os.fstatvfs(self.fd)
@@ -175,16 +132,6 @@ class Directory:
     def sync(self) -> None:
         """Make the names of files survive a crash of the machine."""
         os.fsync(self.fd)
-
-
-@cache
-def this_boot() -> bytes:
-    """The id of this boot of the host, 16 bytes."""
-    found = boot_id()
-    try:
-        return UUID(found).bytes
-    except ValueError:
-        return uuid5(_NO_HOST, found).bytes
 
 
 def locate(where: Location) -> tuple[str, str]:
@@ -217,7 +164,19 @@ def locate(where: Location) -> tuple[str, str]:
     return name, os.path.abspath(os.path.expanduser(name))
 
 
-def open_directory(where: Location, want: Wanted, trust: bool, create: bool) -> Directory:
+def retried(open_store: Callable[[], T], create: bool) -> T:
+    """Open a store; where it is destroyed by somebody meanwhile, and is to be created, open the next one."""
+    end = time.monotonic() + _PATIENCE
+    while True:
+        try:
+            return open_store()
+        except StorageError as error:
+            if not create or error.errno not in (errno.ENOENT, errno.ESTALE) or time.monotonic() > end:
+                raise
+        time.sleep(_PAUSE)
+
+
+def open_directory(where: Location, want: Wanted, trust: Trust, create: bool) -> Directory:
     """Open the directory of a store, checked; make the directory, and the store in it, where they are missing.
 
     Raises
@@ -228,43 +187,42 @@ def open_directory(where: Location, want: Wanted, trust: bool, create: bool) -> 
         If it cannot be made or read, is not to be trusted, or is neither a store nor empty.
     """
     name, path = locate(where)
+    users = as_trust(trust)
+    trusted = None if users is True else frozenset({os.geteuid(), 0, *(users or ())})
     if want.durable and path.startswith(SHM_DIRECTORY + "/"):
         raise InvalidArgument(
             f"the store {name!r} is in shared memory, which a crash of the machine empties, so it cannot be durable; "
             "use a directory on a disk"
         )
+    fd = -1
     try:
-        while True:
-            try:
-                fd = os.open(path, _OPEN_DIRECTORY)
-                break
-            except FileNotFoundError:
-                if not create:
-                    raise _no_store(name, path) from None
+        if create and not os.path.lexists(path):
+            with suppress(FileExistsError):
                 os.makedirs(os.path.dirname(path), exist_ok=True)
-                with suppress(FileExistsError):
-                    os.mkdir(path, 0o700)
-    except StorageError:
-        raise
-    except OSError as error:
-        if error.errno in (errno.ENOTDIR, errno.ELOOP):
-            raise _no_directory(name, path) from None
-        raise storage_error(error, "open the store", name) from None
-    try:
-        directory = Directory(name, path, fd, None if trust else frozenset({os.geteuid(), 0}))
+                os.mkdir(path, 0o700)
+        fd = os.open(path, _OPEN_DIRECTORY)
+        directory = Directory(name, path, fd, trusted)
         check_trust(directory, 0o022)  # of who else may write to it, once it is known whom the store is for
-        if not has_control(directory):
+        if not directory.has(CONTROL):
             if not create:
                 raise _no_store(name, path)
-            check_trust(directory, 0o020 | (want.mode or 0))
-            sync_parents(path)
             _create(directory, want)
+        _check_complete(directory)
         return directory
     except BaseException as error:
-        os.close(fd)
-        if isinstance(error, OSError) and not isinstance(error, StorageError):
-            raise storage_error(error, "open the store", name) from None
-        raise
+        gone = fd >= 0 and not os.fstat(fd).st_nlink
+        None if fd < 0 else os.close(fd)
+        if not isinstance(error, OSError) or isinstance(error, StorageError):
+            raise
+        if gone:
+            raise destroyed(name) from None
+        if error.errno == errno.ENOENT and not create:
+            raise _no_store(name, path) from None
+        if fd < 0 and error.errno in (errno.ENOTDIR, errno.ELOOP):
+            link = os.path.islink(path)
+            found = "a symbolic link; pass the directory that it leads to" if link else "another file in its path"
+            error = OSError(errno.ENOTDIR, f"expected a directory, found {found}")
+        raise storage_error(error, "open the store", name) from None
 
 
 def sync_parents(path: str) -> None:
@@ -283,30 +241,23 @@ def directory_bits(mode: int) -> int:
 
 
 def check_trust(directory: Directory, mode: int, control_fd: int = -1) -> None:
-    """Refuse a directory that more users may write to than a store of this mode is for.
-
-    Raises
-    ------
-    StorageError
-        If it, or its control file, is not to be trusted.
-    """
+    """StorageError for a directory that more users own or may write to than a store of this mode is for."""
     if directory.trusted is None:
         return
     found = os.fstat(directory.fd)
     if found.st_uid not in directory.trusted:
-        raise _distrust(directory, f"user {found.st_uid} owns it, and this process runs as user {os.geteuid()}")
-    if others := found.st_mode & 0o022 & ~mode:
+        reason = f"user {found.st_uid} owns it, and this process runs as user {os.geteuid()}"
+    elif others := found.st_mode & 0o022 & ~mode:
         who = "anyone" if others & 0o002 else "its group"
-        raise _distrust(directory, f"its mode is {stat.S_IMODE(found.st_mode):04o}, so {who} may write to it")
-    if control_fd >= 0 and (owner := os.fstat(control_fd).st_uid) not in directory.trusted:
-        raise _distrust(directory, f"its control file belongs to user {owner}")
-
-
-def _distrust(directory: Directory, reason: str) -> StorageError:
-    return StorageError(
+        reason = f"its mode is {stat.S_IMODE(found.st_mode):04o}, so {who} may write to it"
+    elif control_fd >= 0 and (owner := os.fstat(control_fd).st_uid) not in directory.trusted:
+        reason = f"its control file belongs to user {owner}"
+    else:
+        return
+    raise StorageError(
         errno.EPERM,
-        f"cannot open the store {directory.name!r}: {reason}, and could plant objects and replace them; choose another "
-        "directory, or pass trust=True to accept it",
+        f"cannot open the store {directory.name!r}: {reason}; that user could plant or replace objects; choose another "
+        "directory, or say whom to trust: trust=USER, or trust=True for anybody",
     )
 
 
@@ -334,46 +285,22 @@ def first_design(path: str, name: str = "") -> str:
     )
 
 
-def destroyed(name: str) -> StorageError:
-    """The error for a store that was, or is being, removed."""
-    return StorageError(
-        errno.ESTALE,
-        f"the store {name!r} was destroyed; open it again; if that says the same, whoever destroyed it was "
-        "killed before all files were removed: remove the directory",
-    )
-
-
-def _no_directory(name: str, path: str) -> StorageError:
-    if os.path.islink(path):
-        return StorageError(
-            errno.ENOTDIR,
-            f"cannot open the store {name!r}: expected a directory, found a symbolic link; pass the directory that it "
-            "leads to",
-        )
-    return StorageError(
-        errno.ENOTDIR, f"cannot open the store {name!r}: expected a directory, found another file in its path"
-    )
-
-
-def has_control(directory: Directory) -> bool:
-    """Whether there is a store."""
-    try:
-        os.stat(CONTROL, dir_fd=directory.fd, follow_symlinks=False)
-    except FileNotFoundError:
-        return False
-    return True
-
-
 # --- creating ---------------------------------------------------------------------------------------------------
 
 
 def _create(directory: Directory, want: Wanted) -> None:
     """Make an empty directory a store, unless somebody else just did."""
+    mode = 0o600 if want.mode is None else want.mode
+    check_trust(directory, 0o020 | mode)
     if not _is_empty(directory):
         return
-    mode = 0o600 if want.mode is None else want.mode
-    eviction = want.eviction or ("none" if want.capacity is None else "lru")
-    settings = Settings(want.capacity, mode, eviction, bool(want.durable), want.spill)
+    if _begins(os.path.join(os.path.dirname(directory.path), CONTROL), MAGIC):
+        raise StorageError(
+            errno.EPERM, f"cannot make {directory.name!r} a store: it is in the directory of another store"
+        )
+    if want.spill is not None:
+        check_spill(want.spill, directory.path)
+    sync_parents(directory.path)
     _set_modes(directory, mode)
     bits = stat.S_IMODE(os.fstat(directory.fd).st_mode)
     if missing := directory_bits(mode) & ~bits:
@@ -382,10 +309,13 @@ def _create(directory: Directory, want: Wanted) -> None:
             f"cannot make {directory.name!r} a store of mode {mode:04o}: that takes a directory of mode "
             f"{bits | missing:04o}, found {bits:04o}, and this process may not change it; let its owner do that",
         )
-    _new_file(directory, PINS, mode, bytes(8), 8)
-    _new_file(directory, COMMIT, _writers_only(mode), b"", 0)
-    size = SLOTS + FIRST_SLOTS * SLOT_SIZE
-    if not _new_file(directory, CONTROL, mode, pack_header(settings), size):
+    check_trust(directory, mode)
+    if not _is_empty(directory):  # of what others put there while they could
+        return
+    eviction = want.eviction or default_eviction(want.capacity)
+    settings = Settings(want.capacity, mode, eviction, bool(want.durable), want.spill)
+    _new_locks(directory, mode)
+    if not _new_file(directory, CONTROL, mode, pack_header(settings), p.SLOTS + FIRST_SLOTS * p.SLOT_SIZE):
         with suppress(OSError):  # somebody else was faster, perhaps with another mode
             _set_modes(directory, os.stat(CONTROL, dir_fd=directory.fd).st_mode & 0o777)
     directory.sync()
@@ -393,7 +323,31 @@ def _create(directory: Directory, want: Wanted) -> None:
 
 def _writers_only(mode: int) -> int:
     """Permission bits of what only those may open who may write to the store."""
-    return 0o600 | (0o060 if mode & 0o020 else 0) | (0o006 if mode & 0o002 else 0)
+    return 0o600 | (mode & 0o022) * 3
+
+
+def _new_locks(directory: Directory, mode: int) -> None:
+    """Make the files of locks, where they are missing."""
+    _new_file(directory, PINS, mode, bytes(8), 8)
+    _new_file(directory, COMMIT, _writers_only(mode), b"", 0)
+
+
+def _check_complete(directory: Directory) -> None:
+    """Check that the files of locks are there; one who destroyed the store before this one may have removed them."""
+    missing = [file for file in (PINS, COMMIT) if not directory.has(file)]
+    if not missing:
+        return
+    fd = directory.open(CONTROL, os.O_RDONLY)
+    try:
+        header = os.pread(fd, p.JOURNALS[0], 0)
+        mode = stat.S_IMODE(os.fstat(fd).st_mode)
+    finally:
+        os.close(fd)
+    if header[:8] == p.DESTROYED.to_bytes(8, "little"):
+        raise destroyed(directory.name)
+    if header[:8] != MAGIC or any(header[_JOURNAL : _JOURNAL + 8]):  # without commits, no locks mattered
+        raise InvalidData(f"the store {directory.name!r} is damaged: its file {missing[0]} is missing")
+    _new_locks(directory, mode)
 
 
 def _set_modes(directory: Directory, mode: int) -> None:
@@ -407,12 +361,9 @@ def _set_modes(directory: Directory, mode: int) -> None:
 
 def _new_file(directory: Directory, file: str, mode: int, data: bytes, size: int) -> bool:
     """Make a file that has its name, mode and bytes at once; False if there is one of this name by then."""
-    temp = None
-    try:
-        fd = os.open(".", os.O_TMPFILE | os.O_RDWR | os.O_CLOEXEC, 0o600, dir_fd=directory.fd)
-    except (AttributeError, OSError) as error:  # there are no files without names
-        if isinstance(error, OSError) and error.errno not in (errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL):
-            raise
+    temp = ""
+    fd = open_unnamed(".", dir_fd=directory.fd)
+    if fd is None:
         temp = f"{file}.{os.urandom(8).hex()}"
         fd = os.open(temp, os.O_RDWR | os.O_CREAT | os.O_EXCL | _OPEN_FILE, 0o600, dir_fd=directory.fd)
     try:
@@ -423,130 +374,50 @@ def _new_file(directory: Directory, file: str, mode: int, data: bytes, size: int
         os.fchmod(fd, mode)
         if data:
             os.fsync(fd)  # a control file without its header would be no store for anybody
-        if temp is None:
-            os.link(f"/proc/self/fd/{fd}", file, src_dir_fd=fd, dst_dir_fd=directory.fd, follow_symlinks=True)
-        else:
-            os.link(temp, file, src_dir_fd=directory.fd, dst_dir_fd=directory.fd)
+        source = temp or f"/proc/self/fd/{fd}"
+        os.link(source, file, src_dir_fd=directory.fd, dst_dir_fd=directory.fd, follow_symlinks=True)
     except FileExistsError:
         return False
     finally:
         os.close(fd)
-        if temp is not None:
+        if temp:
             directory.unlink(temp)
     return True
 
 
 def _is_empty(directory: Directory) -> bool:
     """Whether nothing is there; False if somebody else just made it a store, an error if there is something else."""
-    found = sorted(set(os.listdir(directory.fd)) - {PINS, COMMIT})  # which a killed creator leaves
-    if not found or CONTROL in found:
-        return not found
-    if ".shmarrow" in found or _is_arrow(directory, found[0]):
-        raise StorageError(
-            errno.ENOTEMPTY,
-            f"cannot make {directory.name!r} a store: it has {len(found)} files, such as {found[0]!r}, which look like "
-            "a store of shmarrow's first design, of which this version reads none; its objects are Arrow files: put "
-            "them into a new store with put_file, and remove them",
+    for file in (PINS, COMMIT):  # which a killed creator leaves, and another user may have put there
+        with suppress(FileNotFoundError):
+            os.close(directory.open(file, os.O_RDONLY))
+    found = sorted([file for file in os.listdir(directory.fd) if not _UNFINISHED.fullmatch(file)])
+    others = [file for file in found if file not in (PINS, COMMIT)]
+    if not others or directory.has(CONTROL):
+        return not others
+    if not set(found) <= set(os.listdir(directory.fd)):
+        raise destroyed(directory.name)  # by somebody, just now
+    text = f"expected a store or an empty directory, found {counted(len(others), 'other file')}, such as {others[0]!r}"
+    if len(found) > len(others) and all(map(p.is_object, others)):
+        text = "its control file is missing, and the objects cannot be found without it; remove the directory"
+    elif ".shmarrow" in others or _begins(f"/proc/self/fd/{directory.fd}/{others[0]}", b"ARROW1"):
+        text = (
+            f"{text}, of a store of shmarrow's first design; this version reads none: its objects are Arrow files, "
+            "which put_file puts into a new store"
         )
-    raise StorageError(
-        errno.ENOTEMPTY,
-        f"cannot make {directory.name!r} a store: expected a store or an empty directory, found {len(found)} other "
-        f"files, such as {found[0]!r}; a store has a directory of its own",
-    )
+    else:
+        text += "; a store has a directory of its own"
+    raise StorageError(errno.ENOTEMPTY, f"cannot make {directory.name!r} a store: {text}")
 
 
-def _is_arrow(directory: Directory, file: str) -> bool:
+def _begins(path: str, start: bytes) -> bool:
+    """Whether there is a file that begins so."""
     try:
-        fd = directory.open(file, os.O_RDONLY)
+        fd = os.open(path, os.O_RDONLY | _OPEN_FILE)
     except OSError:
         return False
     try:
-        return os.read(fd, 6) == b"ARROW1"
+        return os.read(fd, len(start)) == start
+    except OSError:
+        return False
     finally:
         os.close(fd)
-
-
-def pack_header(settings: Settings, store_id: bytes | None = None, modulus: int | None = None) -> bytes:
-    """The header of a new control file."""
-    path = os.fsencode(settings.spill or "")
-    fixed = FIXED.pack(
-        MAGIC,
-        VERSION,
-        SLOT_SIZE,
-        SLOTS,
-        os.urandom(16) if store_id is None else store_id,
-        this_boot(),
-        _prime() if modulus is None else modulus,
-        settings.capacity or 0,
-        EVICTIONS.index(settings.eviction),
-        settings.mode,
-        settings.durable,
-        len(path),
-    )
-    header = bytearray(JOURNAL_START)
-    header[: len(fixed)] = fixed
-    offset = HEADER["slots"][0]
-    header[offset : offset + 8] = FIRST_SLOTS.to_bytes(8, "little")
-    offset = HEADER["spill_path"][0]
-    header[offset : offset + len(path)] = path
-    return bytes(header)
-
-
-JOURNAL_START = protocol.JOURNALS[0]
-
-
-def _prime() -> int:
-    """A random prime, so that nobody can choose names whose hashes are equal."""
-    source = random.SystemRandom()
-    while True:
-        number = source.randrange((1 << 60) + 1, 1 << 61, 2)
-        if all(pow(base, number - 1, number) == 1 for base in (2, 3, 5, 7, 11, 13)):
-            return number
-
-
-def read_settings(header: bytes, where: str) -> tuple[Settings, bytes, int]:
-    """The settings, the store id and the modulus of the hash that a header holds.
-
-    Raises
-    ------
-    InvalidData
-        If it is none of a store, of another version, or damaged.
-    """
-    magic, version, slot_size, offset, store_id, _, modulus, capacity, eviction, mode, durable, length = (
-        FIXED.unpack_from(header)
-    )
-    if int.from_bytes(magic, "little") == protocol.DESTROYED:
-        raise destroyed(where)
-    if magic != MAGIC:
-        raise InvalidData(f"the control file of {where!r}: expected the magic {MAGIC!r}, found {magic!r}")
-    if version != VERSION:
-        raise InvalidData(
-            f"the control file of {where!r}: expected version {VERSION}, found {version}; use a shmarrow that knows it"
-        )
-    if (slot_size, offset) != (SLOT_SIZE, SLOTS) or not 1 << 60 < modulus < 1 << 61 or eviction > 1 or length > 1024:
-        raise InvalidData(f"the control file of {where!r} is damaged: its header makes no sense")
-    start = HEADER["spill_path"][0]
-    try:
-        spill = header[start : start + length].decode() or None
-    except UnicodeDecodeError:
-        raise InvalidData(f"the control file of {where!r} is damaged: the spill path is not UTF-8") from None
-    if spill and (spill[0] != "/" or "\0" in spill):
-        raise InvalidData(f"the control file of {where!r} is damaged: {spill!r} is no path of a spill directory")
-    return Settings(capacity or None, mode & 0o777, EVICTIONS[eviction], bool(durable), spill), store_id, modulus
-
-
-def check_settings(settings: Settings, want: Wanted, where: str) -> None:
-    """Refuse settings other than those of the store.
-
-    Raises
-    ------
-    InvalidArgument
-        If one differs.
-    """
-    for field, have, asked in zip(Settings._fields, settings, want, strict=True):
-        if asked is not None and asked != have:
-            show: Callable[[object], str] = oct if field == "mode" else repr  # type: ignore[assignment]
-            raise InvalidArgument(
-                f"the store {where!r} has {field}={show(have)}, and was opened with {field}={show(asked)}; settings "
-                "belong to the store: leave them out, or change them with Store.configure"
-            )

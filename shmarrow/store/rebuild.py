@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from shmarrow.store import protocol as p
-from shmarrow.store.directory import Directory, this_boot
+from shmarrow.store.directory import Directory
 from shmarrow.store.protocol import file_name, is_object
+from shmarrow.store.settings import this_boot
 from shmarrow.store.slots import SEQUENCE, Entry, Memory, apply_journal, clock, read_slot
 
 if TYPE_CHECKING:

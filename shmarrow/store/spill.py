@@ -16,8 +16,9 @@ from contextlib import suppress
 from shmarrow.errors import InvalidArgument, InvalidData, StorageError, Unsupported, storage_error
 from shmarrow.segment import SHM_DIRECTORY
 from shmarrow.segment.host import boot_id, host_name
-from shmarrow.store.directory import Directory, Settings, directory_bits, sync_parents
+from shmarrow.store.directory import Directory, directory_bits, sync_parents
 from shmarrow.store.protocol import is_object
+from shmarrow.store.settings import Settings
 
 MARK = "store"
 """A symbolic link to ``FSID-INODE`` of the store's directory, and ``:MACHINE:HOST:BOOT`` if that is in memory."""

@@ -41,9 +41,10 @@ from shmarrow.store import protocol as p
 from shmarrow.store.arguments import as_count, as_expiry, as_name, as_names, as_pairs, as_prefix, as_timeout
 from shmarrow.store.attach import Pin, StoredSegment, attach_entry, live, pin_entry, read_entry
 from shmarrow.store.catalog import close_catalog, open_catalog
-from shmarrow.store.directory import Settings, first_design, locate, wanted
+from shmarrow.store.directory import Trust, as_trust, first_design, locate
 from shmarrow.store.info import Found, ObjectInfo, Stats, found_objects, object_info, statistics
 from shmarrow.store.publish import DRAFT_SIZE, Publication, PutOptions
+from shmarrow.store.settings import Settings, wanted
 from shmarrow.store.slots import Entry, clock
 from shmarrow.store.space import Collected, Space
 from shmarrow.store.transaction import Transaction
@@ -65,8 +66,14 @@ def _operation(method: Callable[Concatenate[Store, P], R]) -> Callable[Concatena
     """A call that needs the store open; what it uses stays open until it returns, also if another thread closes it."""
 
     def call(self: Store, /, *args: P.args, **kwargs: P.kwargs) -> R:
-        self._check_open()
-        return method(self, *args, **kwargs)
+        self._running.append(None)
+        try:
+            self._check_open()
+            return method(self, *args, **kwargs)
+        finally:
+            self._running.pop()
+            if self._closed and not self._running:
+                self._let_go()
 
     return update_wrapper(call, method)
 
@@ -94,8 +101,9 @@ class Store:
     owned : bool
         What is put through this object belongs to the process: when it has ended, however it did, its objects may be
         collected.
-    trust : bool
-        Accept a directory that another user owns or that others may write to, and their objects.
+    trust : bool, int, str, or several of these
+        A user, by number or name, whose directory and files are accepted as well as your own and root's. True: accept
+        anybody's, and a directory that others may write to.
     create : bool
         Create the store if there is none.
 
@@ -140,18 +148,21 @@ class Store:
         durable: bool | None = None,
         spill: Location | None = None,
         owned: bool = False,
-        trust: bool = False,
+        trust: Trust = False,
         create: bool = True,
     ) -> None:
+        self._closed = True
+        self._running: list[None] = []  # a list counts threads without a lock
         self._held: list[None] = []
         self._owned = as_bool(owned, "owned", False)
-        self._trust = as_bool(trust, "trust", False)
+        self._trust = as_trust(trust)
         self._name, self._path = locate(where)
         want = wanted(capacity, mode, eviction, durable, spill)
         self._catalog = open_catalog(where, want, self._trust, as_bool(create, "create", True))
         self._space = Space(self._catalog)
         self._listeners = Listeners(self._catalog)
         self._held.append(None)
+        self._closed = False
 
     @property
     def name(self) -> str:
@@ -840,23 +851,23 @@ class Store:
 
     # --- the end ---
 
-    @property
-    def _closed(self) -> bool:
-        return not self._held
-
     def close(self) -> None:
         """Close the store; safe to call again.
 
         Its objects remain, arrays obtained from it stay valid, and objects owned by this process stay owned. Drafts,
         writers and watches go on. Another thread that waits for an object gets :class:`Closed`.
         """
-        try:
+        self._closed = True
+        if not self._running:
+            self._let_go()
+
+    def _let_go(self) -> None:
+        """The last of all calls gives the catalog back, once."""
+        with suppress(IndexError):
             self._held.pop()
-        except IndexError:
-            return
-        self._listeners.close()
-        self._catalog.flush_counters()
-        close_catalog(self._catalog)
+            self._listeners.close()
+            self._catalog.flush_counters()
+            close_catalog(self._catalog)
 
     @_operation
     def destroy(self) -> None:
@@ -912,7 +923,7 @@ class Store:
         return display.listing_html(repr(self), ["name", "size", "age"], rows, [False, True, True])
 
     def _check_open(self) -> None:
-        if not self._held:
+        if self._closed:
             raise Closed(f"the store {self.name!r} is closed; open it again")
         if self._catalog.forked:
             self._catalog.check_inherited()
@@ -927,6 +938,6 @@ class Store:
         )
 
 
-def _reopen(where: str, owned: bool, trust: bool) -> Store:
+def _reopen(where: str, owned: bool, trust: Trust) -> Store:
     """A store that was pickled."""
     return Store(where, owned=owned, trust=trust, create=False)
