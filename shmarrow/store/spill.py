@@ -94,7 +94,8 @@ def _check_mark(fd: int, path: str, store: Directory, make: bool) -> None:
         with suppress(FileExistsError):
             os.symlink(expected + memory, MARK, dir_fd=fd)
         if memory:
-            _remove_lost(os.path.dirname(path))
+            with suppress(PermissionError):  # it may be that of several users, who cannot list it
+                _remove_lost(os.path.dirname(path))
     with suppress(FileNotFoundError):
         found = os.readlink(MARK, dir_fd=fd)
     if found.partition(":")[0] != expected:
@@ -110,7 +111,7 @@ def _check_mark(fd: int, path: str, store: Directory, make: bool) -> None:
 def _check_trust(fd: int, path: str, store: Directory, settings: Settings, make: bool) -> None:
     """Refuse a directory of others, or that others may write to; a new one is given to the users of the store."""
     found, bits, (uid, gid) = os.fstat(fd), directory_bits(settings.mode), store.owner
-    if make and found.st_uid == os.geteuid() and stat.S_IMODE(found.st_mode) != bits:
+    if make and found.st_uid == os.geteuid() and (found.st_uid != uid or stat.S_IMODE(found.st_mode) != bits):
         if found.st_uid == 0 or (found.st_gid != gid and settings.mode & 0o070):
             os.fchown(fd, uid if found.st_uid == 0 else -1, gid)
         os.fchmod(fd, bits)
