@@ -316,7 +316,7 @@ def power_cuts(where: str, end: float, choice: random.Random) -> Found:
             sa.Store(path, durable=durable).close()
             code = WORK + "\nwork(where, quiet=True, durable=durable, **words)"
             with lab.child(code, where=path, durable=durable, words=words):
-                stop = time.monotonic() + choice.uniform(0.3, 1.5)
+                stop = time.monotonic() + choice.uniform(0.3, 0.6 if end < time.monotonic() + 2 else 1.5)
                 while time.monotonic() < stop:
                     time.sleep(0.02)
                     if not durable and choice.random() < 0.2:  # somebody else has the disk write its journal

@@ -58,7 +58,7 @@ def attack(where, mine, say, member):
 
     choice = random.Random(os.getpid())
     while True:
-        time.sleep(0.001)
+        time.sleep(0.004)
         try:
             objects = [file for file in os.listdir(where) if len(file) == 16]
         except OSError:

@@ -9,7 +9,9 @@ import io
 import sys
 import threading
 import tracemalloc
+from array import array as _stdlib_array
 from collections.abc import Callable
+from datetime import date
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -464,12 +466,33 @@ class Number(int):
     pass
 
 
+class Module:
+    """As a module of torch: its parameters are asked for, and other attributes raise."""
+
+    def state_dict(self) -> dict[str, Any]:
+        return {}
+
+    def __getattr__(self, name: str) -> Any:
+        raise RuntimeError(f"no {name}")
+
+
 @pytest.mark.parametrize(
     ("value", "error", "message"),
     [
         (None, sa.InvalidType, "found NoneType"),
-        (1 << 64, sa.InvalidArgument, r"at most 64 bits here, found one of 65; put str\(value\)"),
-        (-(1 << 63) - 1, sa.InvalidArgument, r"at most 64 bits"),
+        (
+            1 << 64,
+            sa.InvalidArgument,
+            r"kept from -2\*\*63 to 2\*\*64 - 1, found 18446744073709551616; put str\(value\)",
+        ),
+        (-(1 << 63) - 1, sa.InvalidArgument, r"found -9223372036854775809; put str"),
+        (np.str_("x"), sa.InvalidType, r"found numpy\.str_; str\(value\) is kept as such"),
+        ({"a": "b"}, sa.InvalidType, r"found str for 'a': put json\.dumps\(mapping\)"),
+        ({"lr": 0.1}, sa.InvalidType, r"found float for 'lr': put json\.dumps\(mapping\)"),
+        (_stdlib_array("i", [1]), sa.InvalidType, r"put memoryview\(value\)"),
+        ({1, 2}, sa.InvalidType, r"put shmarrow\.array\(values\)"),
+        (date(2020, 1, 1), sa.InvalidType, r"put shmarrow\.array\(\[value\]\)"),
+        (Module(), sa.InvalidType, r"which raises RuntimeError: no .*; put value\.state_dict\(\)"),
         ("\ud800", sa.InvalidArgument, "no form in UTF-8: surrogates not allowed at 0"),
         (Name("x"), sa.InvalidType, r"found .*Name; str\(value\) is kept as such"),
         (Number(1), sa.InvalidType, r"found .*Number; int\(value\) is kept as such"),
@@ -479,7 +502,10 @@ class Number(int):
         (1j, sa.InvalidType, "found complex"),
         (object(), sa.InvalidType, "found object"),
     ],
-    ids=["None", "large", "small", "surrogate", "str", "int", "path", "lists", "list", "complex", "object"],
+    ids=[
+        *("None", "large", "small", "np.str_", "dict of str", "dict of float", "array.array", "set", "date", "module"),
+        *("surrogate", "str", "int", "path", "lists", "list", "complex", "object"),
+    ],
 )
 def test_what_is_refused(value: Any, error: Any, message: str) -> None:
     with pytest.raises(error, match=message):

@@ -35,9 +35,9 @@ SMALL = ("-t", "tmpfs", "-o", "size=8m,mode=0700", "tmpfs")
 
 @pytest.mark.parametrize(("number", "what"), [*enumerate(soak.SCENARIOS)])
 def test_soak(number: int, what: str) -> None:
-    """A second of each scenario, in shared memory or on a disk."""
+    """Half a second of each scenario, in shared memory or on a disk."""
     kinds = soak.SCENARIOS[what][1]
-    found = soak.run(what, kinds[number % len(kinds)], 0.7, 1)
+    found = soak.run(what, kinds[number % len(kinds)], 0.5, 1)
     assert not any(found[column] for column in soak.ZEROS), found
     assert found["faults"] > 0
     assert found["put"] > 0

@@ -39,11 +39,11 @@ def interrupted_at(line: int, function: Any) -> bool:
     """Call a function, with a KeyboardInterrupt before the given line of the store's code; whether it came to that.
 
     Not in ``__exit__``, ``__del__`` and what they call: between two of their steps a signal finds a lock that is about
-    to be released, which no Python code can help. Nor at a ``with`` or ``try`` and where a constant is returned: there tracing
-    comes outside of the block, and no signal does.
+    to be released, which no Python code can help. Nor at a ``with`` or ``try`` and where a constant is returned: there
+    tracing comes outside of the block, and no signal does.
     """
     left = line
-    quiet = {"__exit__", "__del__", "release", "_drop", "_settle", "admit", "discard"}
+    quiet = {"__exit__", "__del__", "release", "_drop", "_settle", "admit", "discard", "mine"}
     files = ("locks.py", "attach.py", "publish.py", "catalog.py")
 
     def trace(frame: Any, event: str, _: Any) -> Any:

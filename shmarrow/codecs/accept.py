@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import suppress
+from functools import partial
+from io import IOBase
 from os import PathLike
 from typing import Any
 
@@ -12,7 +15,7 @@ from shmarrow import foreign
 from shmarrow.batch import RecordBatch
 from shmarrow.build import array
 from shmarrow.codecs.kinds import COLUMN
-from shmarrow.errors import DEFAULT_LIMITS, InvalidType, full_name
+from shmarrow.errors import DEFAULT_LIMITS, InvalidType, ShmarrowError, full_name, shown
 from shmarrow.ipc.file.reader import RecordBatchFileReader
 from shmarrow.ipc.message.decode import read_message
 from shmarrow.ipc.options import DEFAULT_OPTIONS
@@ -33,64 +36,107 @@ def accepted(value: Any) -> Any:
     InvalidType
         If there is none.
     """
-    name = full_name(value)
+    try:
+        read = _reader(value, full_name(value))
+    except ShmarrowError:
+        raise
+    except Exception as error:  # what an object of any class says of itself when it is asked for its attributes
+        said = f", which raises {type(error).__name__}: {error}"
+        raise InvalidType(f"a store takes data, found {full_name(value)}{said}{_instead(value)}") from error
+    return read()
+
+
+def _reader(value: Any, name: str) -> Callable[[], Any]:
+    """What reads a value."""
     if isinstance(value, (RecordBatchReader, RecordBatchFileReader)) or name == "pandas.DataFrame":
-        return table(value)
+        return partial(table, value)
     if type(value).__name__ == "RecordBatch" and foreign.has_data(value):
-        return foreign.read("record_batch", value)
+        return partial(foreign.read, "record_batch", value)
     step = "" if foreign.has_data(value) else foreign.next_step(value)
     if step:
         raise InvalidType(f"a store takes data, found {name}{step}")
-    if is_column(value) and (name.endswith(("Array", "Series")) or not foreign.has_stream(value)):
+    if is_column(value) and (name.endswith(("Array", "Series")) or not foreign.has_stream(value)) and _is_long(value):
         _check_index(value)
-        return foreign.read("chunked_array", value) if name.endswith(".ChunkedArray") else array(value)
+        return (
+            partial(foreign.read, "chunked_array", value) if name.endswith(".ChunkedArray") else partial(array, value)
+        )
     if foreign.has_data(value):
-        try:
-            return table(value)
-        except InvalidType:  # it is a stream of a single column
-            return foreign.read("chunked_array", value)
+        return partial(_rows, value)
     try:
-        return as_tensor(value)
+        tensor = as_tensor(value)
     except InvalidType as error:
-        reason = f": {error}" if may_be_tensor(value) else ""
+        reason = f": {error}" if may_be_tensor(value) and "found" not in str(error) else ""
         raise InvalidType(
-            "a store takes a RecordBatch, a Table, an Array, a ChunkedArray, a tensor, an ndarray, a mapping of names "
-            f"to tensors, bytes, a str, a number or a bool, found {name}{reason}{_instead(value)}"
+            "a store takes a RecordBatch, a Table, a data frame, an Array, a Series, a ChunkedArray, a tensor, an "
+            "ndarray, a mapping of names to tensors, bytes, a str, a number or a bool, found "
+            f"{name}{reason}{_instead(value)}"
         ) from None
+    return lambda: tensor
+
+
+def _rows(value: Any) -> Any:
+    try:
+        return table(value)
+    except InvalidType:  # it is a stream of a single column
+        return foreign.read("chunked_array", value)
+
+
+def _is_long(value: Any) -> bool:
+    return hasattr(type(value), "__len__")
 
 
 def _instead(value: Any) -> str:
     """What to do with a value that a store does not take, as the end of a message."""
-    plain = next((kind.__name__ for kind in _PLAIN if isinstance(value, kind)), "")
-    if plain:
-        return f"; {plain}(value) is kept as such"
-    if isinstance(value, PathLike):
-        return "; put_file(name, path) stores an Arrow file"
-    if isinstance(value, (list, tuple)):
-        rows = bool(value) and (isinstance(value[0], RecordBatch) or hasattr(value[0], "columns"))
-        return "; put shmarrow.table(batches)" if rows else "; put shmarrow.array(values)"
-    if hasattr(value, "read"):
-        return "; put_file(name, path) stores an Arrow file"
-    if isinstance(value, Iterator):
-        return "; put shmarrow.table(batches), or shmarrow.array(values)"
-    return "; put(name, value) takes the name first" if value is None else ""
+    for kinds, step in _INSTEAD:
+        if isinstance(value, kinds):
+            return f"; {step}"
+    if (
+        isinstance(value, (list, tuple))
+        and value
+        and (isinstance(value[0], RecordBatch) or hasattr(value[0], "columns"))
+    ):
+        return "; put shmarrow.table(batches)"
+    for made in (str, bytes, bytearray, int, float):  # subclasses would come back as another class
+        if isinstance(value, made):
+            return f"; {made.__name__}(value) is kept as such"
+    method = next((name for name in ("state_dict", "as_py") if hasattr(type(value), name)), "")
+    if method:
+        return f"; put value.{method}()"
+    with suppress(Exception):
+        memoryview(value)
+        return "; put memoryview(value)"
+    if isinstance(value, Collection):
+        return "; put shmarrow.array(values)"
+    with suppress(Exception):
+        array([value])
+        return "; put shmarrow.array([value])"
+    return ""
 
 
-_PLAIN = (str, bytes, bytearray, int, float)
-"""Kinds whose subclasses would come back as another class."""
+_INSTEAD: tuple[tuple[Any, str], ...] = (
+    ((PathLike, IOBase), "put_file(name, path) stores an Arrow file"),
+    (Iterator, "put shmarrow.table(batches), or shmarrow.array(values)"),
+)
 
 
 def check_mapping(value: Mapping[Any, Any]) -> None:
-    """Refuse a mapping of columns, which is no bundle of tensors."""
-    if type(value) is dict and any(isinstance(each, (list, tuple, str)) for each in value.values()):
-        raise InvalidType(
-            "a store keeps a mapping as a bundle of tensors, found one with lists: put shmarrow.table(mapping) to keep "
-            "columns, or ndarrays as values"
-        )
+    """Refuse a mapping of columns or of single values, which is no bundle of tensors."""
+    for key, each in value.items() if type(value) is dict else ():
+        rows = isinstance(each, (list, tuple))
+        if rows or (
+            isinstance(each, (str, bytes, int, float, Mapping, type(None))) and not isinstance(each, np.generic)
+        ):
+            step = "put shmarrow.table(mapping) to keep columns" if rows else "put json.dumps(mapping), which is a str"
+            raise InvalidType(
+                f"a store keeps a mapping as a bundle of tensors, found {full_name(each)} for {shown(key)}: {step}, or "
+                "ndarrays as values"
+            )
 
 
 def check_ndarray(value: Any) -> None:
     """Refuse an ndarray with nulls, or of elements that no tensor has."""
+    if isinstance(value, (str, bytes)):
+        raise InvalidType(f"a store takes data, found {full_name(value)}{_instead(value)}")
     if _has_no_tensor(value.dtype) or isinstance(value, np.ma.MaskedArray):
         raise InvalidType(
             f"a store keeps an ndarray as a tensor, which has numbers and no nulls, found {full_name(value)} of "

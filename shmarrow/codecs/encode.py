@@ -22,7 +22,7 @@ from shmarrow.buffer import ALIGNMENT, PADDING, U1, padded
 from shmarrow.chunked import ChunkedArray
 from shmarrow.codecs.accept import accepted, check_mapping, check_ndarray, check_type
 from shmarrow.codecs.kinds import COLUMN, KIND, SCALARS, mark, unmarked
-from shmarrow.errors import InvalidArgument, InvalidType
+from shmarrow.errors import InvalidArgument, InvalidType, shown
 from shmarrow.ipc.batch.encode import dictionaries_of
 from shmarrow.ipc.file.writer import RecordBatchFileWriter, encode_file
 from shmarrow.ipc.options import IpcWriteOptions, as_options
@@ -211,7 +211,7 @@ def _scalar(value: Any, options: IpcWriteOptions) -> Encoded:
     elif 0 <= value < 1 << 64:
         type, buffers = larger[0], [np.array([value], np.uint64)]
     else:
-        raise InvalidArgument(f"an int has at most 64 bits here, found one of {value.bit_length()}; put str(value)")
+        raise InvalidArgument(f"an int is kept from -2**63 to 2**64 - 1, found {shown(value)}; put str(value)")
     column = make_array(type, 1, [None, *[each.view(U1) for each in buffers]], 0)
     return _batch(RecordBatch(_SCHEMAS[type], 1, [column]), options, kind)
 

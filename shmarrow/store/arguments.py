@@ -41,7 +41,7 @@ def as_prefix(prefix: object) -> str:
     """What names begin with."""
     if not isinstance(prefix, str):
         raise InvalidType(f"prefix is a str, found {shown(prefix)}")
-    return prefix
+    return prefix if prefix.isascii() else utf8(prefix, "prefix").decode()
 
 
 def as_pairs(items: Mapping[str, Any] | Iterable[tuple[str, Any]]) -> Iterable[tuple[str, Any]]:

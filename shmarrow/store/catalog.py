@@ -99,8 +99,6 @@ class Catalog:
         What this process has attached.
     lock : CommitLock
         Taken through :meth:`locked`.
-    excluded : set of int
-        Slots that nobody may pin before the lock is released.
     closing : list of int
         Descriptors of large files that were removed: the last one of a file gives back its memory, which takes a while
         and is done when the lock is released.
@@ -133,7 +131,6 @@ class Catalog:
         self.exclusive = Exclusive(self.commit_fd)
         self.checked: set[int] = set()
         self.victims: deque[Any] = deque()
-        self.excluded: set[int] = set()
         self.closing: list[int] = []
         self._known: dict[int, tuple[bytes, Entry]] = {}
         self.swept = 0
@@ -241,7 +238,6 @@ class Catalog:
         self.owner = self.hits = self.misses = 0
         self.forked = True
         self.exclusive.after_fork()
-        self.excluded.clear()
         self.lock.after_fork()
         self.pins.after_fork()
 
@@ -472,14 +468,6 @@ class Catalog:
         """Wake those who wait for an event; told how many there were."""
         os.pwrite(self.pins_fd, events.to_bytes(8, "little"), 0)
 
-    def exclude(self, slot: int) -> bool:
-        """Keep everybody from pinning a slot until the lock is released; False if somebody has it pinned."""
-        if slot not in self.excluded:
-            if not self.pins.exclude(slot):
-                return False
-            self.excluded.add(slot)
-        return True
-
     def begin_adding(self, slot: int, file: int) -> None:
         """Note that a file is about to be linked, so that it is removed if this process does not get to commit it."""
         words = self.memory.words
@@ -702,8 +690,7 @@ class _Held:
             return  # it was not to be had
         closing, catalog.closing = catalog.closing, []
         try:
-            while catalog.excluded:
-                catalog.pins.admit(catalog.excluded.pop())
+            catalog.pins.admit()
         finally:
             catalog.lock.release()
             for fd in closing:

@@ -157,6 +157,7 @@ class Pins:
         self._mutex = threading.Lock()
         self._held: dict[int, int] = {}
         self._inherited: dict[int, int] = {}
+        self._excluded: set[int] = set()
         self._released: deque[tuple[int, bool]] = deque()
 
     def acquire(self, slot: int, pin: Any) -> bool:
@@ -204,28 +205,34 @@ class Pins:
                 unlock(self._fd, INHERITED_LOCKS + slot if inherited else slot)
 
     def exclude(self, slot: int) -> bool:
-        """Keep everybody from pinning a slot, before it is evicted; False if somebody has it pinned."""
+        """Keep everybody from pinning a slot until :meth:`admit`; False if somebody has it pinned.
+
+        Called under the commit lock.
+        """
+        if slot in self._excluded:
+            return True
         self._settle()
         with self._mutex:
             if slot in self._held:
                 return False
+            self._excluded.add(slot)  # noted first: whatever happens from here on, it is admitted again
             self._held[slot] = -1
-            try:
-                if try_lock(self._fd, slot, True):
-                    return True
-            except BaseException:
-                unlock(self._fd, slot)
-                del self._held[slot]
-                raise
+            if try_lock(self._fd, slot, True):
+                return True
             del self._held[slot]
+            self._excluded.discard(slot)
             return False
 
-    def admit(self, slot: int) -> None:
-        """Undo :meth:`exclude`."""
-        with self._mutex:
-            unlock(self._fd, slot)
-            self._held.pop(slot, None)
-        self._settle()
+    def admit(self) -> None:
+        """Undo all of :meth:`exclude`, when the commit lock is released."""
+        if self._excluded:
+            with self._mutex:
+                for slot in self._excluded:
+                    if self._held.get(slot) == -1:
+                        unlock(self._fd, slot)
+                        del self._held[slot]
+                self._excluded.clear()
+            self._settle()
 
     def pinned(self, slot: int) -> bool:
         """Whether any process has a slot attached."""
@@ -262,6 +269,7 @@ class Pins:
             if count > 0:
                 self._inherited[slot] = self._inherited.get(slot, 0) + count
         self._held = {}
+        self._excluded = set()
         for slot in self._inherited:
             try:
                 try_lock(self._fd, INHERITED_LOCKS + slot, False)

@@ -22,7 +22,7 @@ from shmarrow.segment import SegmentWriter
 from shmarrow.segment.files import pwrite_all
 from shmarrow.segment.host import allows_memory
 from shmarrow.store import protocol as p
-from shmarrow.store.catalog import Catalog
+from shmarrow.store.catalog import Catalog, close_catalog
 from shmarrow.store.protocol import file_name
 from shmarrow.store.slots import Entry, sum_of
 from shmarrow.store.space import Space, round_up
@@ -60,6 +60,7 @@ class Publication:
         self._options = options
         self._draft = -1
         self._reserved = self._file = 0
+        self._shares = False
 
     @property
     def name(self) -> str:
@@ -106,6 +107,8 @@ class Publication:
         catalog, options = self._catalog, self._options
         self._check(catalog.find(self._name))
         fd = self._open(size)
+        catalog.users += 1  # it outlives its Store
+        self._shares = True
         path = f"{catalog.directory.path}/{self.name}"
         durable = catalog.settings.durable
         return SegmentWriter(
@@ -252,15 +255,17 @@ class Publication:
 
     def discard(self, writer: SegmentWriter | None = None) -> None:
         """Give back what was reserved; nothing happens after :meth:`publish`."""
-        slot = self._draft
-        if slot < 0:
-            return
-        self._catalog.exclusive.release(p.DRAFT_LOCKS + slot)
-        self._draft = -1
-        # Otherwise it is a finalizer that runs in the middle of a change, and whoever needs the room takes it.
-        if not self._catalog.lock.mine:
-            with suppress(StorageError):
-                self._space.drop_dead(slot)
+        catalog, slot = self._catalog, self._draft
+        if slot >= 0:
+            catalog.exclusive.release(p.DRAFT_LOCKS + slot)
+            self._draft = -1
+            # Otherwise it is a finalizer that runs in the middle of a change, and whoever needs the room takes it.
+            if not catalog.lock.mine:
+                with suppress(StorageError):
+                    self._space.drop_dead(slot)
+        if self._shares:
+            self._shares = False
+            close_catalog(catalog)
 
     def __del__(self) -> None:
         with suppress(AttributeError):  # where making it failed

@@ -103,7 +103,7 @@ class Space:
     def freed_with(self, entry: Entry) -> int:
         """The bytes that are free when an object is removed now: none where somebody holds it."""
         catalog = self._catalog
-        held = entry.spilled or not catalog.exclude(entry.slot) or catalog.pins.inherited(entry.slot)
+        held = entry.spilled or not catalog.pins.exclude(entry.slot) or catalog.pins.inherited(entry.slot)
         return 0 if held else entry.allocated
 
     def _choose(self, victims: deque[Candidate], short: int, name: bytes) -> list[Entry]:
@@ -116,7 +116,7 @@ class Space:
             if not victims:
                 return []
             entry = self._still(victims.popleft())
-            if entry is not None and entry.name != name and self._catalog.exclude(entry.slot):
+            if entry is not None and entry.name != name and self._catalog.pins.exclude(entry.slot):
                 chosen.append(entry)
                 short -= entry.allocated
         return chosen
@@ -146,7 +146,7 @@ class Space:
                     entry = catalog.entry(slots[at])
                     if entry is None or entry.generation != generations[at]:
                         continue
-                    if collected and not ((entry.expired or entry.owner) and catalog.exclude(entry.slot)):
+                    if collected and not ((entry.expired or entry.owner) and catalog.pins.exclude(entry.slot)):
                         continue
                     self._remove(entry, evicted=False)
                     gone.append(entry.name.decode())
@@ -356,7 +356,11 @@ class Space:
                 found = catalog.entry(entry.slot)
                 if found is None or (found.generation, found.file) != (entry.generation, entry.file):
                     return False
-                if found.flags & p.PROTECTED or not catalog.exclude(entry.slot) or catalog.pins.inherited(entry.slot):
+                if (
+                    found.flags & p.PROTECTED
+                    or not catalog.pins.exclude(entry.slot)
+                    or catalog.pins.inherited(entry.slot)
+                ):
                     return False
                 transaction = Transaction(catalog)
                 if copy < 0:

@@ -66,8 +66,14 @@ def _operation(method: Callable[Concatenate[Store, P], R]) -> Callable[Concatena
     """A call that needs the store open; what it uses stays open until it returns, also if another thread closes it."""
 
     def call(self: Store, /, *args: P.args, **kwargs: P.kwargs) -> R:
-        self._check_open()
-        return method(self, *args, **kwargs)
+        self._running.append(None)
+        try:
+            self._check_open()
+            return method(self, *args, **kwargs)
+        finally:
+            self._running.pop()
+            if self._closed and not self._running:
+                self._let_go()
 
     return update_wrapper(call, method)
 
@@ -145,6 +151,8 @@ class Store:
         trust: Trust = False,
         create: bool = True,
     ) -> None:
+        self._closed = True
+        self._running: list[None] = []  # a list counts threads without a lock
         self._held: list[None] = []
         self._owned = as_bool(owned, "owned", False)
         self._trust = as_trust(trust)
@@ -154,6 +162,7 @@ class Store:
         self._space = Space(self._catalog)
         self._listeners = Listeners(self._catalog)
         self._held.append(None)
+        self._closed = False
 
     @property
     def name(self) -> str:
@@ -844,23 +853,23 @@ class Store:
 
     # --- the end ---
 
-    @property
-    def _closed(self) -> bool:
-        return not self._held
-
     def close(self) -> None:
         """Close the store; safe to call again.
 
         Its objects remain, arrays obtained from it stay valid, and objects owned by this process stay owned. Drafts,
         writers and watches go on. Another thread that waits for an object gets :class:`Closed`.
         """
-        try:
+        self._closed = True
+        if not self._running:
+            self._let_go()
+
+    def _let_go(self) -> None:
+        """The last of all calls gives the catalog back, once."""
+        with suppress(IndexError):
             self._held.pop()
-        except IndexError:
-            return
-        self._listeners.close()
-        self._catalog.flush_counters()
-        close_catalog(self._catalog)
+            self._listeners.close()
+            self._catalog.flush_counters()
+            close_catalog(self._catalog)
 
     @_operation
     def destroy(self) -> None:
@@ -916,7 +925,7 @@ class Store:
         return display.listing_html(repr(self), ["name", "size", "age"], rows, [False, True, True])
 
     def _check_open(self) -> None:
-        if not self._held:
+        if self._closed:
             raise Closed(f"the store {self.name!r} is closed; open it again")
         if self._catalog.forked:
             self._catalog.check_inherited()

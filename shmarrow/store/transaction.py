@@ -209,7 +209,7 @@ class Transaction:
             with suppress(OSError):
                 self.catalog.closing.append(self.catalog.directory.open(file_name(entry.file), os.O_RDONLY))
         # A reader that pins the slot after this was asked would pin the next object there: nobody may until it is done.
-        if not self.catalog.exclude(entry.slot) or self.catalog.pins.inherited(entry.slot):
+        if not self.catalog.pins.exclude(entry.slot) or self.catalog.pins.inherited(entry.slot):
             held = 0 if entry.spilled else entry.allocated
             gone = Entry(entry.slot, 0, 0, entry.file, entry.size, held, 0, 0, 0, 0, 0, p.GONE, 0, b"")
             self._pieces.append((p.SLOTS + entry.slot * p.SLOT_SIZE, gone.pack()))
