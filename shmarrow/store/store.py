@@ -467,6 +467,9 @@ class Store:
         timeout, lock = as_timeout(timeout), p.NAME_LOCKS + self._catalog.hash(as_name(name))
         if not callable(function):
             raise InvalidType(f"get_or_put calls a function that gives the object, found {shown(function)}")
+        with suppress(ObjectNotFound):  # who may only read has what is there, and an error for what is not
+            if not self._catalog.writable:
+                return self.get(name)
         self._publication(name, False, expire_after, protect)
         computing = self._catalog.exclusive
         with suppress(ObjectNotFound):
