@@ -44,7 +44,7 @@ from shmarrow.store.directory import Trust, as_trust, first_design, locate
 from shmarrow.store.info import Found, ObjectInfo, Stats, found_objects, object_info, statistics
 from shmarrow.store.publish import DRAFT_SIZE, Publication, PutOptions
 from shmarrow.store.registry import open_catalog
-from shmarrow.store.settings import Settings, wanted
+from shmarrow.store.settings import Settings, check_spill, default_eviction, wanted
 from shmarrow.store.slots import Entry, clock
 from shmarrow.store.space import Collected, Space
 from shmarrow.store.transaction import Transaction
@@ -210,11 +210,13 @@ class Store:
         given = {"capacity": capacity, "eviction": eviction, "spill": spill}
         given = {field: value for field, value in given.items() if value is not _UNCHANGED}
         want = wanted(**given)
+        if want.spill is not None:
+            check_spill(want.spill, self._path)
         with catalog.locked():
             catalog.reload()
             new = catalog.settings._replace(**{field: getattr(want, field) for field in given})
             if new.eviction is None:
-                new = new._replace(eviction="lru" if new.capacity else "none")
+                new = new._replace(eviction=default_eviction(new.capacity))
             catalog.configure(new)
 
     # --- putting ---
