@@ -421,7 +421,7 @@ def test_a_mistake_says_what_to_do(case: str, tmp_path: Path, monkeypatch: pytes
     assert list(tmp_path.iterdir()) == []
 
 
-NOT_STORED = "a store takes a RecordBatch, a Table, an Array, a ChunkedArray, a tensor, an ndarray, a mapping"
+NOT_STORED = "a store takes a RecordBatch, a Table, a data frame, an Array, a Series, a ChunkedArray, a tensor, an ndarray, a mapping"
 STORE: dict[str, tuple[Callable[[Any], Any], type[Exception], str]] = {
     "timeout as text": (
         lambda s: s.get("x", timeout="1"),
