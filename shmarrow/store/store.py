@@ -40,10 +40,10 @@ from shmarrow.sources import open_sink
 from shmarrow.store import protocol as p
 from shmarrow.store.arguments import as_count, as_expiry, as_name, as_names, as_pairs, as_prefix, as_timeout
 from shmarrow.store.attach import Pin, StoredSegment, attach_entry, live, pin_entry, read_entry
-from shmarrow.store.catalog import close_catalog, open_catalog
 from shmarrow.store.directory import Trust, as_trust, first_design, locate
 from shmarrow.store.info import Found, ObjectInfo, Stats, found_objects, object_info, statistics
 from shmarrow.store.publish import DRAFT_SIZE, Publication, PutOptions
+from shmarrow.store.registry import open_catalog
 from shmarrow.store.settings import Settings, wanted
 from shmarrow.store.slots import Entry, clock
 from shmarrow.store.space import Collected, Space
@@ -421,12 +421,15 @@ class Store:
         if_generation: int | None = None,
     ) -> Publication:
         self._catalog.check_writable()
+        options = self._options(overwrite, expire_after, protect, if_generation)
         coded = as_name(os.urandom(12).hex() if name is None else name)
+        return Publication(self._catalog, self._space, coded, options)
+
+    def _options(self, overwrite: bool, expire_after: float | None, protect: bool, if_generation: Any) -> PutOptions:
         overwrite, protect = as_bool(overwrite, "overwrite", False), as_bool(protect, "protect", False)
         if if_generation is not None:
             if_generation = as_count(if_generation, "if_generation")
-        options = PutOptions(overwrite, as_expiry(expire_after), self._owned, protect, if_generation)
-        return Publication(self._catalog, self._space, coded, options)
+        return PutOptions(overwrite, as_expiry(expire_after), self._owned, protect, if_generation)
 
     @_operation
     def get_or_put(
@@ -465,10 +468,11 @@ class Store:
         timeout, lock = as_timeout(timeout), p.NAME_LOCKS + self._catalog.hash(as_name(name))
         if not callable(function):
             raise InvalidType(f"get_or_put calls a function that gives the object, found {shown(function)}")
-        self._publication(name, False, expire_after, protect)
+        self._options(False, expire_after, protect, None)
         computing = self._catalog.exclusive
         with suppress(ObjectNotFound):
             return self.get(name)
+        self._catalog.check_writable()
         if computing.mine(lock):
             raise InvalidArgument(f"the function that computes {name!r} asks for it itself, by get_or_put")
         with Waiting(self._listeners, timeout) as waiting:
@@ -867,7 +871,7 @@ class Store:
             self._held.pop()
             self._listeners.close()
             self._catalog.flush_counters()
-            close_catalog(self._catalog)
+            self._catalog.release()
 
     @_operation
     def destroy(self) -> None:
