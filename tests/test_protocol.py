@@ -29,6 +29,7 @@ import pytest
 from conftest import PREFIX, ROOT, SHM
 
 import shmarrow as sa
+from shmarrow.codecs import kinds
 from shmarrow.store import protocol
 
 PAGE = (ROOT / "docs" / "protocol.md").read_text(encoding="utf-8")
@@ -114,6 +115,31 @@ def test_the_numbers_of_the_page_are_those_of_the_code() -> None:
     assert int(limits["a name"]) == protocol.NAME_MAX
     assert int(limits["events that a watcher may be behind"]) == protocol.EVENT_COUNT
     assert int(limits["a commit"]) == protocol.JOURNAL_SIZE - protocol.JOURNAL_HEAD.size
+
+
+def test_the_kinds_of_the_page_are_those_of_the_code(tmp_path: Path) -> None:
+    """Each object has the Arrow form that the table says, for pyarrow, and its mark."""
+    values: dict[str, Any] = {
+        "record_batch": sa.record_batch({"x": [1]}), "array": sa.array([1, 2]), "ndarray": np.arange(6).reshape(2, 3),
+        "chunked_array": sa.chunked_array([[1], [2]]), "str": "a", "int": 1, "float": 0.5, "bool": True,
+        "bytes": b"abc", "bytearray": bytearray(b"abc"), "memoryview": memoryview(b"abc"),
+    }  # fmt: skip
+    table = [row for row in rows(section("Objects")) if row[0] != "–"]
+    assert {row[0].strip("`") for row in table} == set(kinds._MARKS) == set(values)
+    with sa.Store(tmp_path / "store") as store:
+        for kind, form, what in ((row[0].strip("`"), *row[1:]) for row in table):
+            store.put(kind, values[kind])
+            data = Path(store.info(kind).path).read_bytes()
+            assert kinds.KIND in data
+            assert kind.encode() in data.split(kinds.KIND)[-1] + data.split(kinds.KIND)[-2]
+            if form == "file":
+                found = pa.ipc.open_file(data).read_all()
+                assert ("`values`" in what or "one value" in what) == (found.column_names == ["values"])
+                assert "one value" not in what or found.to_pylist() == [{"values": values[kind]}]
+            else:
+                tensor = pa.ipc.read_tensor(pa.py_buffer(data))
+                assert tensor.to_numpy().tobytes() == bytes(values[kind])
+                assert "uint8" not in what or (tensor.type, tensor.shape) == (pa.uint8(), (3,))
 
 
 # --- both on one store ------------------------------------------------------------------------------------------

@@ -1,0 +1,289 @@
+"""Catalogs that are closed, destroyed, or left half done, by threads and by other processes; what is told of each."""
+
+from __future__ import annotations
+
+import fcntl
+import gc
+import os
+import signal
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import lab
+import numpy as np
+import pytest
+from store_invariants import check
+
+import shmarrow as sa
+from shmarrow.store import protocol
+
+SCHEMA = sa.schema([("x", sa.int64())])
+TEXT = b"somebody else's file\n"
+
+
+def opened(where: str) -> list[str]:
+    """The descriptors and mappings that this process has in a directory."""
+    links = [f"/proc/self/fd/{fd}" for fd in os.listdir("/proc/self/fd")]
+    found = [os.readlink(link) for link in links if os.path.lexists(link)]
+    return [each for each in (*found, *Path("/proc/self/maps").read_text().splitlines()) if where in each]
+
+
+# --- closed -----------------------------------------------------------------------------------------------------
+
+
+def test_drafts_and_watches_outlive_their_store(tmp_path: Path) -> None:
+    """They go on, no other file is written to, and when they end nothing is open or mapped any more."""
+    where = str(tmp_path / "store")
+    store = sa.Store(where, 1 << 26)
+    draft = store.create("draft", SCHEMA, 200_000)
+    writer = store.writer("written", SCHEMA)
+    watch = store.watch()
+    store.close()
+    with pytest.raises(sa.Closed, match="is closed; open it again"):
+        store.names()
+    with ExitStack() as stack:
+        others = [stack.enter_context(open(tmp_path / f"other{number}", "w+b", 0)) for number in range(8)]
+        for other in others:
+            other.write(TEXT)
+        draft["x"][:] = 7
+        draft.__exit__(None, None, None)
+        with writer:
+            writer.write(sa.record_batch({"x": [1, 2]}))
+        told = [watch.get(timeout=5), watch.get(timeout=5)]
+        assert [(event.kind, event.name) for event in told if event] == [
+            ("published", "draft"),
+            ("published", "written"),
+        ]
+        watch.close()
+        del draft, writer, watch
+        gc.collect()
+        assert opened(where) == []
+        assert all(os.path.getsize(tmp_path / f"other{number}") == len(TEXT) for number in range(8))
+        assert all(os.pread(other.fileno(), 100, 0) == TEXT for other in others)
+    assert set(check(where)) == {"draft", "written"}
+
+
+def test_closing_while_other_threads_put(tmp_path: Path) -> None:
+    where = str(tmp_path / "store")
+    errors: Counter[str] = Counter()
+
+    def work(store: sa.Store, name: str) -> None:
+        try:
+            while True:
+                store.put(name, 1, overwrite=True)
+        except sa.Closed:
+            errors["closed"] += 1
+        except Exception as error:
+            errors[repr(error)] += 1
+
+    for number in range(20):
+        store = sa.Store(where)
+        threads = [threading.Thread(target=work, args=(store, f"{each}")) for each in range(4)]
+        for thread in threads:
+            thread.start()
+        time.sleep(0.005)
+        store.close()
+        others = [open(tmp_path / f"other{each}", "w+b", 0) for each in range(8)]  # noqa: SIM115
+        for other in others:
+            other.write(TEXT)
+        for thread in threads:
+            thread.join()
+        assert all(os.pread(other.fileno(), 100, 0) == TEXT for other in others), number
+        for other in others:
+            other.close()
+        assert opened(where) == []
+    assert errors == {"closed": 80}
+
+
+# --- destroyed --------------------------------------------------------------------------------------------------
+
+
+def test_a_store_that_another_process_destroyed_and_made_again(shm_name: str) -> None:
+    """Whoever has the old one open is told, at once also where it waits, and has the new one by opening it."""
+    store = sa.Store(shm_name)
+    store.put("a", 1)
+    watch = store.watch()
+    results: list[object] = []
+
+    def wait(function: Callable[[], object]) -> None:
+        try:
+            results.append(function())
+        except sa.StorageError as error:
+            results.append("was destroyed; open it again" in str(error))
+
+    waits = (
+        lambda: store.get("new", timeout=60),
+        lambda: store.wait(["new"], timeout=60),
+        lambda: watch.get(timeout=60),
+    )
+    threads = [threading.Thread(target=wait, args=(function,)) for function in waits]
+    for thread in threads:
+        thread.start()
+    time.sleep(0.05)
+    lab.run(
+        """
+        import shmarrow as sa
+        sa.Store(where).destroy()
+        store = sa.Store(where)
+        store.put("new", 5)
+        result = None
+        """,
+        where=shm_name,
+    )
+    for thread in threads:
+        thread.join(5)
+    assert results == [True] * 3
+    for use in (
+        lambda: store.get("a"),
+        lambda: "a" in store,
+        store.names,
+        lambda: len(store),
+        lambda: list(store.scan()),
+        lambda: store.info("a"),
+        lambda: store.put("b", 1),
+        lambda: store.delete("a"),
+        store.collect,
+        store.watch,
+        store.stats,
+    ):
+        with pytest.raises(sa.StorageError, match="was destroyed; open it again"):
+            use()
+    assert "destroyed" in repr(store) or "closed" in repr(store)
+    store.close()
+    with sa.Store(shm_name) as again:
+        assert again.get("new") == 5
+        again.destroy()
+
+
+# --- half done --------------------------------------------------------------------------------------------------
+
+
+def test_reading_beside_a_writer_that_is_stopped_in_a_commit(where: str) -> None:
+    """It is stopped between two pieces of a commit; readers see the commit done, and wait for nobody."""
+    code = """
+    import os, signal, sys, shmarrow as sa
+    from shmarrow.store.slots import SEQUENCE
+    store = sa.Store(where)
+    def line(frame, event, arg):
+        if store._catalog.memory.words[SEQUENCE] & 1:
+            sys.settrace(None)
+            say("stopped")
+            os.kill(os.getpid(), signal.SIGSTOP)
+        return line
+    sys.settrace(lambda frame, event, arg: line if frame.f_code.co_name == "commit" else None)
+    store.put("c", 3)
+    say("done")
+    """
+    with sa.Store(where) as store:
+        store.put("a", 1)
+        store.put("b", 2)
+        with lab.child(code, where=where) as child:
+            assert child.hear() == "stopped"
+            start = time.monotonic()
+            assert "missing" not in store
+            assert store.names() == ["a", "b", "c"]
+            assert [store.get(name) for name in ("a", "b", "c")] == [1, 2, 3]
+            assert time.monotonic() - start < 5
+            os.kill(child.pid, signal.SIGCONT)
+            assert child.hear() == "done"
+            store.put("d", 4)
+            assert [store.get(name) for name in store.names()] == [1, 2, 3, 4]
+        store.clear()
+
+
+def test_a_lock_that_an_interrupt_left_is_taken_back(where: str) -> None:
+    """An exception as the commit lock is about to be released: by another thread, and by this one."""
+
+    def interrupted(frame: Any, event: str, _: Any) -> None:
+        if frame.f_code.co_qualname == "Catalog.__exit__":
+            sys.settrace(None)
+            raise KeyboardInterrupt
+
+    with sa.Store(where, 1 << 24) as store:
+        for name in ("thread", "same"):
+            store.put(name, 0)
+            sys.settrace(interrupted)
+            try:
+                with pytest.raises(KeyboardInterrupt):
+                    store.put(name, 1, overwrite=True)
+            finally:
+                sys.settrace(None)
+            assert store._catalog.lock.mine
+            if name == "thread":
+                thread = threading.Thread(target=lambda: store.put("other", 2))
+                thread.start()
+                thread.join(10)
+                assert not thread.is_alive()
+            store.put("after", 3, overwrite=True)
+            assert (store.get(name), store.get("after")) == (1, 3)
+            store.delete(name)
+        assert not store._catalog.lock.mine
+        assert set(check(store.path)) == {"other", "after"}
+        store.clear()
+
+
+# --- owners, pins, files ----------------------------------------------------------------------------------------
+
+
+def test_two_owners_never_have_one_number(tmp_path: Path) -> None:
+    """A process whose first commit failed has the byte of the next owner, and the next owner another number."""
+    where = str(tmp_path / "store")
+    code = """
+    import shmarrow as sa
+    store = sa.Store(where, owned=True)
+    say(store.put("owned", 1))
+    hear()
+    """
+    with sa.Store(where) as store:
+        byte = protocol.OWNER_LOCKS + 1
+        fcntl.lockf(store._catalog.commit_fd, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, byte)
+        with lab.child(code, where=where) as child:
+            assert child.hear() == "owned"
+            entry = store._catalog.find(b"owned")
+            assert entry is not None
+            assert entry.owner == 2
+            fcntl.lockf(store._catalog.commit_fd, fcntl.LOCK_UN, 1, byte)
+            assert store.collect() == ([], 0)
+            child.kill()
+        assert store.collect() == (["owned"], 0)
+
+
+def test_pins_in_a_catalog_that_grew_meanwhile(where: str) -> None:
+    code = """
+    import shmarrow as sa
+    store = sa.Store(where)
+    pins = []
+    for number in range(100):
+        store.put(f"a{number}", number)
+        pins.append(store.pin(f"a{number}"))
+    say("ready")
+    hear()
+    """
+    with sa.Store(where) as store:
+        assert store.names() == []
+        with lab.child(code, where=where) as child:
+            child.hear()
+            assert store.stats().pins == {child.pid: 100}
+            child.say("end")
+        store.clear()
+
+
+def test_a_file_that_cannot_be_removed_keeps_nobody_from_changing_the_store(tmp_path: Path) -> None:
+    with sa.Store(tmp_path / "store") as store:
+        store.put("a", 1)
+        path = Path(store.info("a").path)
+        path.unlink()
+        path.mkdir()
+        store.delete("a")
+        store.put("b", np.arange(3))
+        assert store.get("b").tolist() == [0, 1, 2]
+        assert path.is_dir()
+        with pytest.raises(sa.StorageError, match=f"objects are removed; its directory .* such as '{path.name}'"):
+            store.destroy()
+        assert sorted(os.listdir(tmp_path / "store")) == [path.name]
