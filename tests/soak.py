@@ -526,6 +526,7 @@ def main() -> int:
     parser.add_argument("--only", choices=SCENARIOS, action="append", help="a scenario; may be given again")
     parser.add_argument("--seed", type=int, default=1, help="another run of the same (default: %(default)s)")
     given = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # and clean up
     start = time.monotonic()
     plan = [(what, kind) for what in given.only or SCENARIOS for kind in SCENARIOS[what][1]]
     total: Found = Counter()

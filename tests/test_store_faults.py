@@ -86,7 +86,7 @@ def test_a_full_file_system_makes_room_where_that_is_asked_for(tmp_path: Path) -
             assert "a59" in store
             assert "a0" not in store
             held = [store.get(name) for name in store]
-            with pytest.raises(sa.StoreFull, match="too little of it may be evicted"):
+            with pytest.raises(sa.StoreFull, match="bytes may be evicted"):
                 store.put("b", batch(0, 200_000))
             assert all(map(intact, held))
             del held

@@ -6,6 +6,7 @@ import gc
 import os
 import resource
 import signal
+import sys
 import time
 from typing import Any
 
@@ -14,6 +15,7 @@ import pytest
 from store_check import Report, ended, forked, killed_at_end, leftovers
 
 import shmarrow as sa
+from shmarrow.segment import record_locks
 
 SIZE = 8 * 1000
 """Bytes of the values of one object here; with its metadata it has less than 400 more, in three blocks."""
@@ -71,6 +73,75 @@ def test_what_is_attached_stays(where: str) -> None:
         assert len(store) == 3
 
 
+def test_two_that_are_refused_at_once_are_told_so_soon(shm_name: str) -> None:
+    """Neither takes what the other one does for a sign that there may be room."""
+
+    def refused(report: Report) -> None:
+        with sa.Store(shm_name) as store:
+            report.say("ready")
+            while len(report.lines()) < 2:
+                time.sleep(0.001)
+            for number in range(3):
+                began = time.monotonic()
+                with pytest.raises(sa.StoreFull, match=rf"no room for {BLOCKS} bytes .* {BLOCKS} more than there are"):
+                    store.put(f"{os.getpid()}-{number}", block())
+                report.say(time.monotonic() - began)
+
+    with sa.Store(shm_name, capacity=room(3)) as store, Report() as report:
+        for name in "abc":
+            store.put(name, block())
+        held = [store.get(name) for name in "abc"]
+        before = store.stats()
+        children = [forked(lambda: refused(report)) for _ in range(2)]
+        with killed_at_end(children):
+            assert [ended(child) for child in children] == [0, 0]
+        took = [float(line[0]) for line in report.lines() if line[0] != "ready"]
+        assert len(took) == 6
+        assert sorted(took)[3] < 1
+        assert store.stats()[:5] == before[:5]
+        assert len(held) == 3
+        store.destroy()
+
+
+def test_the_list_of_all_locks_is_read_for_stats_only(shm_name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is slow, and slows all others, where anybody has ten thousands of locks."""
+    read = []
+    sys.addaudithook(lambda event, args: read.append(1) if (event, args[:1]) == ("open", ("/proc/locks",)) else None)
+
+    def hold(report: Report, names: str) -> None:
+        store = sa.Store(shm_name)
+        held = [store.get(name) for name in names]
+        report.say("held", len(held))
+        time.sleep(60)
+
+    with sa.Store(shm_name, capacity=room(4)) as store, Report() as report:
+        for name in "abcd":
+            store.put(name, block())
+        first, second = forked(lambda: hold(report, "ab")), forked(lambda: hold(report, "a"))
+        with killed_at_end([first, second]):
+            while len(report.lines()) < 2:
+                time.sleep(0.001)
+            store.put("e", block())
+            assert store.evict(1) == ["d"]
+            with pytest.raises(sa.StoreFull, match=rf"{2 * BLOCKS} of them attached"):
+                store.put("f", np.zeros(4 * SIZE // 8))
+            assert store.names() == ["a", "b", "e"]
+            assert read == []
+            assert store.stats().pins == {first: 2, second: 1}
+            assert store.info("a").pins == 2
+            assert len(read) == 2
+            monkeypatch.setattr(record_locks, "_LONGEST", 0)  # as if somebody had that many
+            monkeypatch.setattr(record_locks, "_LONG", 0)
+            monkeypatch.setattr(record_locks, "_REST", 1e9)
+            monkeypatch.setattr(record_locks, "_resume", 0)
+            for _ in range(3):
+                stats = store.stats()
+                assert sum(stats.pins.values()) == 2  # one process of each object
+                assert (set(stats.pins) <= {first, second}, stats.pinned) == (True, 2 * BLOCKS)
+            assert len(read) == 3
+        store.destroy()
+
+
 def test_too_large_for_the_capacity_evicts_nothing(where: str) -> None:
     with sa.Store(where, capacity=room(2)) as store:
         store.put("a", block())
@@ -98,7 +169,7 @@ def test_without_eviction_nothing_goes(where: str) -> None:
     with sa.Store(where, capacity=room(2), eviction="none") as store:
         store.put("a", block())
         store.put("b", block())
-        with pytest.raises(sa.StoreFull, match="too little of it may be evicted"):
+        with pytest.raises(sa.StoreFull, match="only 0 bytes may be evicted"):
             store.put("c", block())
         assert store.names() == ["a", "b"]
         store.delete("a")
@@ -159,8 +230,13 @@ def test_reserve(where: str) -> None:
         assert store.reserve(BLOCKS) == []
         held = store.get("a")
         assert store.reserve(room(2)) == ["b"]
-        with pytest.raises(sa.StoreFull, match="too little of it may be evicted"):
+        more = rf"^no room for {4 * BLOCKS} bytes in .*: that is {2 * BLOCKS} more than there are, and only {BLOCKS} "
+        with pytest.raises(sa.StoreFull, match=more):
             store.reserve(room(4))
+        with pytest.raises(
+            sa.StoreFull, match=rf"^cannot evict {room(5)} bytes from .*: only {BLOCKS} bytes may be ev"
+        ):
+            store.evict(room(5))
         assert store.names() == ["a", "c"]
         del held
         assert sorted(store.reserve(room(4))) == ["a", "c"]

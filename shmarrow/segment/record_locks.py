@@ -11,10 +11,13 @@ import errno
 import fcntl
 import os
 import struct
-from contextlib import suppress
+import time
 
-_MANY = 500
-"""Locks beyond which those of other pid namespaces are not asked for."""
+_FEW, _MANY = 64, 2000
+"""Questions for single locks before the kernel's list is read, and where that has none to show."""
+_LONG, _LONGEST, _REST = 0.05, 0.25, 10
+"""Seconds of reading the list that are long; after which it is given up; and how many times that it is left alone."""
+_resume = 0.0
 _FLOCK = struct.Struct("hhqqi4x")
 _CONFLICT = (errno.EAGAIN, errno.EACCES)
 
@@ -50,39 +53,66 @@ def _first(fd: int, start: int, length: int) -> tuple[int, int, int, int]:
     return kind, process, first, size
 
 
-def holders(fd: int, start: int, length: int) -> list[tuple[int, int, int]]:
+def holders(fd: int, start: int, length: int, everyone: bool = True) -> list[tuple[int, int, int]]:
     """Shared locks that other processes have on a range, as :func:`holder`: pins, and not who is about to evict.
 
-    The kernel's list has the locks of all processes of this pid namespace. Of others, and where it cannot be read, one
-    process is told for each byte; where thousands are listed, none is, as asking takes the square of their number.
+    Asking for one after the other takes the square of their number, and tells one process for each byte. For
+    ``everyone``, or many locks, the kernel's list of all locks of the machine is read, if that does not take too long;
+    it has those of this pid namespace.
     """
-    end = start + length
-    if holder(fd, start, length) is None:
-        return []
-    found = _listed(fd, start, end)
-    known, ranges = bool(found), [(start, end)] if len(found) < _MANY else []
-    while ranges:
+    found, all_of_them = _asked(fd, start, start + length, _FEW)
+    if not found or (all_of_them and not everyone):
+        return found
+    listed = _listed(fd, start, start + length)
+    if listed:
+        return listed + [each for each in found if each[0] < 1]
+    return found if all_of_them else _asked(fd, start, start + length, _MANY)[0]
+
+
+def _asked(fd: int, start: int, end: int, limit: int) -> tuple[list[tuple[int, int, int]], bool]:
+    """Shared locks on a range, and whether those are all."""
+    found, ranges = [], [(start, end)]
+    for _ in range(limit):
+        if not ranges:
+            break
         low, high = ranges.pop()
         kind, process, first, size = _first(fd, low, high - low)
         if kind == fcntl.F_UNLCK:
             continue
         stop = min(high, first + size) if size else high
         first = max(first, low)
-        if kind == fcntl.F_RDLCK and (process < 1 or not known):
+        if kind == fcntl.F_RDLCK:
             found.append((process, first, stop - first))
         ranges += [part for part in ((low, first), (stop, high)) if part[0] < part[1]]
-    return found
+    return found, not ranges
 
 
-def _listed(fd: int, start: int, end: int) -> list[tuple[int, int, int]]:
-    """The locks of other processes on a range, as the kernel lists them."""
+def _listed(fd: int, start: int, end: int) -> list[tuple[int, int, int]] | None:
+    """Shared locks on a range, as the kernel lists them; None if it has none to show.
+
+    While it does that, others wait for locks of their own, and any user may have ten thousands: where it takes long,
+    it is given up, and is not tried again for a while.
+    """
+    global _resume
     status, own, found = os.fstat(fd), os.getpid(), []
     file = f"{os.major(status.st_dev):02x}:{os.minor(status.st_dev):02x}:{status.st_ino}"
-    with suppress(OSError), open("/proc/locks", encoding="ascii") as table:
-        for words in map(str.split, table):
-            if words[-3] == file and words[1] == "POSIX" and words[3] == "READ":
-                process, first = int(words[-4]), max(int(words[-2]), start)
-                stop = end if words[-1] == "EOF" else min(int(words[-1]) + 1, end)
-                if first < stop and process != own:
-                    found.append((process, first, stop - first))
+    began = now = time.monotonic()
+    if began < _resume:
+        return None
+    try:
+        with open("/proc/locks", encoding="ascii") as table:
+            for words in map(str.split, table):
+                now = time.monotonic()
+                if now - began > _LONGEST:
+                    return None
+                if words[-3] == file and words[1] == "POSIX" and words[3] == "READ":
+                    process, first = int(words[-4]), max(int(words[-2]), start)
+                    stop = end if words[-1] == "EOF" else min(int(words[-1]) + 1, end)
+                    if first < stop and process != own:
+                        found.append((process, first, stop - first))
+    except OSError:
+        return None
+    finally:
+        if now - began > _LONG:
+            _resume = now + _REST * (now - began)
     return found

@@ -17,9 +17,10 @@ from shmarrow.segment import Segment
 from shmarrow.segment.attached import EMPTY
 from shmarrow.segment.mappings import map_file
 from shmarrow.store import protocol as p
-from shmarrow.store.catalog import Catalog, close_catalog, open_catalog
+from shmarrow.store.catalog import Catalog
 from shmarrow.store.locks import PATIENCE
 from shmarrow.store.protocol import file_name
+from shmarrow.store.registry import open_catalog
 from shmarrow.store.settings import Wanted, destroyed
 from shmarrow.store.slots import Entry, clock, sum_of
 from shmarrow.store.transaction import Transaction
@@ -239,7 +240,7 @@ def attach_again(
             if found is not None:
                 return found
     finally:
-        close_catalog(catalog)
+        catalog.release()
     raise ObjectNotFound(
         errno.ENOENT,
         f"cannot attach again to file {file_name(file)} of the store {directory!r}: the object was removed",

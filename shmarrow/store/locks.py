@@ -1,10 +1,7 @@
-"""Record locks: which process has the commit lock, attached objects, drafts and owned objects.
+"""Who has what of a store: the commit lock, attached objects, drafts, names that are being computed.
 
-POSIX record locks belong to a process: a forked child does not inherit them, they go when the process ends however it
-ends, and ``F_GETLK`` names their holder without taking anything. Rules kept here:
+All are record locks, see :mod:`shmarrow.segment.record_locks`. Rules kept here:
 
-* a process has one descriptor of each file with locks and never closes another one, as closing any of them would drop
-  all its locks on that file;
 * locks of one process do not exclude its own threads, so what a process holds is also counted in the process, under a
   mutex;
 * a pin may be released anywhere, also by the garbage collector in the middle of an operation on pins, so releasing
@@ -15,18 +12,21 @@ ends, and ``F_GETLK`` names their holder without taking anything. Rules kept her
 from __future__ import annotations
 
 import errno
+import sys
 import threading
 import time
 from collections import deque
 from contextlib import suppress
+from types import FrameType
 from typing import Any
 
-from shmarrow.errors import StorageError
+from shmarrow.errors import Closed, StorageError
 from shmarrow.segment.record_locks import holder, try_lock, unlock
 from shmarrow.store.protocol import COMMIT_LOCK, INHERITED_LOCKS
 
 PATIENCE = 30.0
 """Seconds that an operation waits for the commit lock."""
+_LOOK = 0.5
 _SPINS = 30
 _FIRST_PAUSE, _LONGEST_PAUSE, _GROWTH = 2e-5, 1e-3, 1.3
 
@@ -35,14 +35,23 @@ class CommitLock:
     """The lock of whoever changes the catalog, among processes and threads.
 
     Who waits tries again after pauses that stay short, so that those who came first are not starved by those who just
-    had it.
+    had it. ``fd`` is -1 when the store is closed.
     """
 
     def __init__(self, fd: int, where: str) -> None:
-        self._fd = fd
+        self.fd = fd
         self._where = where
+        self.after_fork()
+
+    def after_fork(self) -> None:
+        """A forked child has none of its parent's locks; another thread of the parent may have had the mutex."""
+        self._guard = threading.Lock()
+        self._reset()
+
+    def _reset(self) -> None:
         self._mutex = threading.RLock()  # one that knows its thread; nobody has it twice
         self._taken = False
+        self._frame: FrameType | None = None
 
     @property
     def mine(self) -> bool:
@@ -50,13 +59,19 @@ class CommitLock:
         return self._mutex._is_owned()  # type: ignore[attr-defined, no-any-return]
 
     def acquire(self) -> None:
-        """Wait for it; :meth:`release` is to be called also where this raises, unless the thread had it before."""
+        """Wait for it, for whoever called the caller; :meth:`release` is to be called also where this raises."""
         deadline = None
-        if not (self._mutex.acquire(False) or self._mutex.acquire(timeout=PATIENCE)):  # the first is five times faster
-            raise self._busy("another thread")
+        if not self._mutex.acquire(False):  # five times faster than with a timeout
+            deadline = time.monotonic() + PATIENCE
+            while not self._mutex.acquire(timeout=_LOOK):
+                if not self.recover() and time.monotonic() > deadline:
+                    raise self._busy("another thread")
         self._taken = True
+        self._frame = sys._getframe(2)
+        if self.fd < 0:
+            raise closed(self._where)
         tries, pause = 0, _FIRST_PAUSE
-        while not try_lock(self._fd, COMMIT_LOCK, True):
+        while not try_lock(self.fd, COMMIT_LOCK, True):
             tries += 1
             if tries < _SPINS:
                 continue
@@ -64,7 +79,7 @@ class CommitLock:
             if deadline is None:
                 deadline = now + PATIENCE
             elif now > deadline:
-                found = holder(self._fd, COMMIT_LOCK)
+                found = holder(self.fd, COMMIT_LOCK)
                 raise self._busy(f"process {found[0]}" if found is not None else "another process")
             time.sleep(pause)
             pause = min(pause * _GROWTH, _LONGEST_PAUSE)
@@ -74,13 +89,31 @@ class CommitLock:
         if self.mine:
             self._taken = False
             try:
-                unlock(self._fd, COMMIT_LOCK)
+                if self.fd >= 0:
+                    unlock(self.fd, COMMIT_LOCK)
             finally:
+                self._frame = None
                 self._mutex.release()
+
+    def recover(self) -> bool:
+        """Take it from a change that was interrupted and left it behind; False if that change still runs."""
+        with self._guard:
+            left = self._frame is not None and not _runs(self._frame)
+            if left:
+                self._reset()
+            return left
+
+    def pause(self) -> bool:
+        """Keep the threads of this process from taking it until :meth:`resume`; False if one has it."""
+        return not self._taken and self._mutex.acquire(False)
+
+    def resume(self) -> None:
+        """Undo :meth:`pause`."""
+        self._mutex.release()
 
     def free(self) -> bool:
         """Whether nobody has it at this moment."""
-        return not self._taken and holder(self._fd, COMMIT_LOCK) is None
+        return not self._taken and holder(self.fd, COMMIT_LOCK) is None
 
     def _busy(self, who: str) -> StorageError:
         return StorageError(
@@ -89,26 +122,16 @@ class CommitLock:
             "continue that process if it is stopped, or end it",
         )
 
-    def check_free(self) -> None:
-        """Refuse a change in the middle of another one of this thread, whose bytes are half written."""
-        if self.mine:
-            raise StorageError(
-                errno.EDEADLK,
-                f"cannot change the store {self._where!r} in the middle of another change by this thread; do it "
-                "after the signal handler or the finalizer has returned",
-            )
-
-    def after_fork(self) -> None:
-        """A forked child has none of its parent's locks; another thread of the parent may have had the mutex."""
-        self._mutex = threading.RLock()
-        self._taken = False
-
 
 class Exclusive:
     """Bytes that this process has locked, each by one of its threads: drafts, and names that are being computed."""
 
     def __init__(self, fd: int) -> None:
-        self._fd = fd
+        self.fd = fd
+        self.after_fork()
+
+    def after_fork(self) -> None:
+        """A forked child has none of its parent's locks."""
         self._mutex = threading.Lock()
         self._threads: dict[int, int] = {}
 
@@ -119,7 +142,7 @@ class Exclusive:
                 return False
             self._threads[start] = threading.get_ident()
             try:
-                if try_lock(self._fd, start, True):
+                if try_lock(self.fd, start, True):
                     return True
             except BaseException:
                 self.release(start)
@@ -131,7 +154,7 @@ class Exclusive:
         """Unlock a byte that this process has."""
         if start in self._threads:
             try:
-                unlock(self._fd, start)
+                unlock(self.fd, start)
             finally:
                 self._threads.pop(start, None)
 
@@ -139,21 +162,20 @@ class Exclusive:
         """Whether this process has it."""
         return start in self._threads
 
+    def __bool__(self) -> bool:
+        return bool(self._threads)
+
     def mine(self, start: int) -> bool:
         """Whether this thread has it."""
         return self._threads.get(start) == threading.get_ident()
-
-    def after_fork(self) -> None:
-        """A forked child has none of its parent's locks."""
-        self._mutex = threading.Lock()
-        self._threads = {}
 
 
 class Pins:
     """What this process has attached of a store, by slot."""
 
-    def __init__(self, fd: int) -> None:
+    def __init__(self, fd: int, where: str) -> None:
         self._fd = fd
+        self._where = where
         self._mutex = threading.Lock()
         self._held: dict[int, int] = {}
         self._inherited: dict[int, int] = {}
@@ -163,10 +185,12 @@ class Pins:
     def acquire(self, slot: int, pin: Any) -> bool:
         """Pin a slot, and note that in ``pin.slot``; False if it is being evicted at this moment."""
         with self._mutex:
-            count = self._held.get(slot, 0)
-            if count < 0:
+            if slot in self._excluded:
                 return False
+            count = self._held.get(slot, 0)
             if not count:
+                if self._fd < 0:
+                    raise closed(self._where)
                 try:
                     if not try_lock(self._fd, slot, False):
                         return False
@@ -180,16 +204,11 @@ class Pins:
 
     def release(self, slot: int, inherited: bool = False) -> None:
         """Drop one pin of a slot."""
-        if self._mutex.locked():  # maybe by this thread
-            self._released.append((slot, inherited))
-        else:
-            with self._mutex:
-                self._drop(slot, inherited)
-        if self._released:
-            self._settle()
+        self._released.append((slot, inherited))
+        self._settle()
 
     def _settle(self) -> None:
-        """Drop what was released, unless another one is about to."""
+        """Drop what was released, unless somebody has the mutex, maybe this thread: it does so then."""
         while self._released and not self._mutex.locked():
             with self._mutex:
                 while self._released:
@@ -205,34 +224,38 @@ class Pins:
                 unlock(self._fd, INHERITED_LOCKS + slot if inherited else slot)
 
     def exclude(self, slot: int) -> bool:
-        """Keep everybody from pinning a slot until :meth:`admit`; False if somebody has it pinned.
-
-        Called under the commit lock.
-        """
-        if slot in self._excluded:
-            return True
+        """Keep everybody from pinning a slot until :meth:`admit`; False if somebody has it pinned."""
         self._settle()
         with self._mutex:
             if slot in self._held:
                 return False
-            self._excluded.add(slot)  # noted first: whatever happens from here on, it is admitted again
-            self._held[slot] = -1
-            if try_lock(self._fd, slot, True):
-                return True
-            del self._held[slot]
-            self._excluded.discard(slot)
-            return False
+            if slot not in self._excluded:
+                self._excluded.add(slot)
+                if not try_lock(self._fd, slot, True):
+                    self._excluded.discard(slot)
+                    return False
+            return True
 
     def admit(self) -> None:
-        """Undo all of :meth:`exclude`, when the commit lock is released."""
+        """Undo :meth:`exclude` for all slots."""
         if self._excluded:
             with self._mutex:
-                for slot in self._excluded:
-                    if self._held.get(slot) == -1:
-                        unlock(self._fd, slot)
-                        del self._held[slot]
-                self._excluded.clear()
+                for slot in tuple(self._excluded):
+                    unlock(self._fd, slot)
+                    self._excluded.discard(slot)
+        if self._released:
             self._settle()
+
+    def end(self) -> bool:
+        """Pin nothing any more; False, and nothing happens, if anything is pinned, or is about to be."""
+        self._settle()
+        if self._mutex.locked():
+            return False
+        with self._mutex:
+            unused = not (self._held or self._inherited or self._released)
+            if unused:
+                self._fd = -1
+            return unused
 
     def pinned(self, slot: int) -> bool:
         """Whether any process has a slot attached."""
@@ -251,27 +274,36 @@ class Pins:
         """The slots that this process has pinned; or inherited, too."""
         self._settle()
         with self._mutex:
-            return [slot for slot, count in self._held.items() if count > 0] + (list(self._inherited) * inherited)
-
-    def __bool__(self) -> bool:
-        self._settle()
-        return bool(self._held or self._inherited)
+            return [*self._held, *(self._inherited if inherited else ())]
 
     def after_fork(self) -> None:
         """In a forked child: what its parent had attached, it holds the memory of, but keeps nobody from evicting."""
         self._mutex = threading.Lock()
+        self._excluded.clear()
         for slot, inherited in self._released:
             counts = self._inherited if inherited else self._held
             counts[slot] = counts.get(slot, 0) - 1
         self._released.clear()
-        self._inherited = {slot: count for slot, count in self._inherited.items() if count > 0}
         for slot, count in self._held.items():
-            if count > 0:
-                self._inherited[slot] = self._inherited.get(slot, 0) + count
+            self._inherited[slot] = self._inherited.get(slot, 0) + count
         self._held = {}
-        self._excluded = set()
-        for slot in self._inherited:
-            try:
+        self._inherited = {slot: count for slot, count in self._inherited.items() if count > 0}
+        with suppress(OSError):  # the child has no descriptor any more, and counts nothing
+            for slot in self._inherited:
                 try_lock(self._fd, INHERITED_LOCKS + slot, False)
-            except OSError:
-                return  # the child has no descriptor any more, and counts nothing
+
+
+def _runs(frame: FrameType) -> bool:
+    """Whether a frame is on the stack of any thread."""
+    for top in sys._current_frames().values():
+        each: FrameType | None = top
+        while each is not None:
+            if each is frame:
+                return True
+            each = each.f_back
+    return False
+
+
+def closed(where: str) -> Closed:
+    """The error for a store that is used after it was closed."""
+    return Closed(f"the store {where!r} is closed; open it again")

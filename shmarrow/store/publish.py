@@ -22,7 +22,7 @@ from shmarrow.segment import SegmentWriter
 from shmarrow.segment.files import pwrite_all
 from shmarrow.segment.host import allows_memory
 from shmarrow.store import protocol as p
-from shmarrow.store.catalog import Catalog, close_catalog
+from shmarrow.store.catalog import Catalog
 from shmarrow.store.protocol import file_name
 from shmarrow.store.slots import Entry, sum_of
 from shmarrow.store.space import Space, round_up
@@ -107,7 +107,7 @@ class Publication:
         catalog, options = self._catalog, self._options
         self._check(catalog.find(self._name))
         fd = self._open(size)
-        catalog.users += 1  # it outlives its Store
+        catalog.share()  # it outlives its Store
         self._shares = True
         path = f"{catalog.directory.path}/{self.name}"
         durable = catalog.settings.durable
@@ -265,7 +265,7 @@ class Publication:
                     self._space.drop_dead(slot)
         if self._shares:
             self._shares = False
-            close_catalog(catalog)
+            catalog.release()
 
     def __del__(self) -> None:
         with suppress(AttributeError):  # where making it failed

@@ -6,10 +6,10 @@ if its checksum is right.
 
 from __future__ import annotations
 
-import struct
+import mmap
 import time
 import zlib
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
@@ -21,7 +21,6 @@ FIRST_SLOT = p.SLOTS >> 3
 SLOT_WORDS = p.SLOT_SIZE >> 3
 SETTINGS = p.HEADER["capacity"][0]
 _LARGEST = (1 << 64) - 1
-_CRC = struct.Struct("<I")
 _CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
 
@@ -71,6 +70,17 @@ class Memory(NamedTuple):
     words: memoryview
     ints: memoryview
     slots: int
+
+    @classmethod
+    def of(cls, pages: mmap.mmap, slots: int) -> Self:
+        """The views of a mapping."""
+        data = memoryview(pages)
+        return cls(data, data.cast("Q"), data.cast("I"), slots)
+
+
+def word_of(field: str) -> int:
+    """The place of a field of the header among the words."""
+    return p.HEADER[field][0] >> 3
 
 
 def bucket_of(name_hash: int, buckets: int) -> int:

@@ -16,6 +16,7 @@ import os
 import time
 from collections import deque
 from contextlib import suppress
+from itertools import accumulate
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -36,8 +37,9 @@ BATCH = 64
 _CANDIDATES = 4096
 _SWEPT = 16
 _PAUSE, _WHILE, _PATIENCE = 0.0005, 0.005, 5.0
-_TRIES, _ROUNDS = 5, 50
+_TRIES, _ROUNDS = 20, 50
 _BLOCK = 4096
+_COUNTS = (p.EVENTS, p.BYTES, p.REMOVED_BYTES, p.DRAFT_BYTES)
 
 
 def round_up(nbytes: int) -> int:
@@ -75,26 +77,23 @@ class Space:
     def __init__(self, catalog: Catalog) -> None:
         self._catalog = catalog
 
-    def used(self) -> int:
-        """Bytes that count towards the capacity."""
-        state = self._catalog.state()
-        return state[p.BYTES] + state[p.REMOVED_BYTES] + state[p.DRAFT_BYTES]
-
     def has_room(self, nbytes: int) -> bool:
         """Whether the capacity allows so many more bytes."""
         return nbytes <= 0 or self._short(nbytes) <= 0
 
     def _short(self, nbytes: int) -> int:
-        capacity = self._catalog.settings.capacity
-        return 0 if capacity is None else self.used() + nbytes - capacity
+        capacity, state = self._catalog.settings.capacity, self._catalog.state()
+        used = state[p.BYTES] + state[p.REMOVED_BYTES] + state[p.DRAFT_BYTES]
+        return 0 if capacity is None else used + nbytes - capacity
 
     # --- evicting ---
 
     def evict_here(self, nbytes: int, name: bytes) -> bool:
         """Make room under the lock that is held, from what is known to be evictable; False if that is too little."""
+        settings = self._catalog.settings
         if self.has_room(nbytes):
             return True
-        if self._catalog.settings.spill is not None or self._catalog.settings.eviction != "lru":
+        if settings.spill is not None or settings.eviction != "lru":
             return False
         for entry in self._choose(self._catalog.victims, self._short(nbytes), name):
             self._remove(entry)
@@ -107,10 +106,7 @@ class Space:
         return 0 if held else entry.allocated
 
     def _choose(self, victims: deque[Candidate], short: int, name: bytes) -> list[Entry]:
-        """Candidates of ``short`` bytes or more that nobody has attached, nor can before the lock is released.
-
-        At most :data:`BATCH` of them; none if there are not that many bytes. The object ``name`` is not among them.
-        """
+        """Up to :data:`BATCH` candidates of ``short`` bytes that nobody can attach now; none if that is too much."""
         chosen: list[Entry] = []
         while short > 0 and len(chosen) < BATCH:
             if not victims:
@@ -153,46 +149,31 @@ class Space:
         return gone
 
     def make_room(self, nbytes: int, name: str) -> None:
-        """Evict or spill until the capacity allows so many more bytes; the lock is not held.
-
-        Raises
-        ------
-        StoreFull
-            If there is too little that may go.
-        """
+        """Evict or spill until the capacity allows so many more bytes, or raise StoreFull; the lock is not held."""
         catalog = self._catalog
         capacity = catalog.settings.capacity
         if capacity is not None and nbytes > capacity:
             raise self.full(name, nbytes, "that is more than the capacity")
         deadline = time.monotonic() + _PATIENCE
+        before: list[int] = []
         while not self.has_room(nbytes):
             self._reclaim()
-            commits = catalog.state()[p.JOURNAL]
             try:
-                self.release(self._short(nbytes), name)
+                self.release(self._short(nbytes), name, nbytes)
             except StoreFull:  # what others are about to put or to evict may be evicted, or have gone, in a moment
-                time.sleep(_WHILE)
-                if catalog.state()[p.JOURNAL] == commits or time.monotonic() > deadline:
+                now = [catalog.state()[field] for field in _COUNTS]
+                if now == before or time.monotonic() > deadline:
                     raise
+                before = now
+                time.sleep(_WHILE)
             if time.monotonic() > deadline and not self.has_room(nbytes):
                 raise self.full(name, nbytes, "others put objects as fast as room is made")
 
-    def release(self, short: int, name: str = "", anything: bool = False) -> list[str]:
+    def release(self, short: int, name: str = "", needed: int = 0, anything: bool = False) -> list[str]:
         """Evict or spill objects of ``short`` bytes or more, those used longest ago; their names.
 
-        Parameters
-        ----------
-        short : int
-            Bytes.
-        name : str
-            What they are needed for, which is not evicted itself.
-        anything : bool
-            Evict in a store, too, that evicts nothing by itself.
-
-        Raises
-        ------
-        StoreFull
-            If there is not that much that may go; nothing is removed then.
+        They are for the object ``name`` of ``needed`` bytes, which is not evicted itself. ``anything`` is evicted in a
+        store, too, that evicts nothing by itself. StoreFull is raised, and nothing removed, if less than that may go.
         """
         catalog = self._catalog
         spills = catalog.settings.spill is not None
@@ -202,22 +183,15 @@ class Space:
         gone: list[str] = []
         rounds = 0
         while short > 0:
-            rounds += 1
-            if rounds > _ROUNDS:  # without one that went: slots that are damaged look as if they might, and never do
-                if gone:
-                    break
-                raise self.full(name, short, "what may be evicted is in use, or damaged")
-            left = short
-            for candidate in victims:
-                left -= candidate.allocated
-                if left <= 0:
-                    break
-            if left > 0:
+            if not any(total >= short for total in accumulate(each.allocated for each in victims)):
                 candidates = self.candidates(short, anything)
-                if sum([each.allocated for each in candidates]) < short:
+                possible = sum([each.allocated for each in candidates])
+                if possible < short:
                     if gone:
                         break
-                    raise self.full(name, short, "too little of it may be evicted")
+                    more = "" if anything else f"that is {short} more than there are, and "
+                    reason = f"{more}only {possible} bytes may be evicted"
+                    raise self.full(name, needed or short, reason, anything)
                 victims.clear()
                 victims.extend(candidates)
             with catalog.locked():
@@ -228,10 +202,13 @@ class Space:
                 chosen = [entry for entry in chosen if self._spill(entry)]
                 if not chosen:
                     time.sleep(_PAUSE)
-            for entry in chosen:
-                rounds = 0
-                gone.append(entry.name.decode())
-                short -= entry.allocated
+            gone += [entry.name.decode() for entry in chosen]
+            short -= sum([entry.allocated for entry in chosen])
+            rounds = 0 if chosen else rounds + 1
+            if rounds > _ROUNDS:  # slots that are damaged look as if they might go, and never do
+                if gone:
+                    break
+                raise self.full(name, needed or short, "what may be evicted is in use, or damaged", anything)
         return gone
 
     def candidates(self, short: int, anything: bool = False) -> list[Candidate]:
@@ -249,18 +226,17 @@ class Space:
                 may &= ~np.isin(part["slot"], pinned)
             order = np.where(over, 0, part["used"])
             parts.append([column[may] for column in (order, *(part[field] for field in Candidate._fields))])
-        columns = [np.concatenate(column) for column in zip(*parts, strict=True)]
-        if not columns:
+        if not parts:
             return []
-        order, *_, allocated = columns
-        count = _CANDIDATES
-        while True:
-            chosen = np.argpartition(order, count)[:count] if count < len(order) else np.arange(len(order))
-            if count >= len(order) or allocated[chosen].sum() >= short:
+        order, *columns = [np.concatenate(column) for column in zip(*parts, strict=True)]
+        count, chosen = _CANDIDATES, np.arange(len(order))
+        while count < len(order):
+            chosen = np.argpartition(order, count)[:count]
+            if columns[-1][chosen].sum() >= short:
                 break
-            count *= 4
+            count, chosen = count * 4, np.arange(len(order))
         chosen = chosen[np.argsort(order[chosen], kind="stable")]
-        return [Candidate(*row) for row in zip(*(column[chosen].tolist() for column in columns[1:]), strict=True)]
+        return [Candidate(*row) for row in zip(*(column[chosen].tolist() for column in columns), strict=True)]
 
     def _over(self, part: dict[str, Any]) -> Any:
         """Which objects of a snapshot have expired, or have an owner that is gone."""
@@ -273,27 +249,26 @@ class Space:
         catalog = self._catalog
         found = catalog.pins.own(inherited)
         for start in (0, p.INHERITED_LOCKS) if inherited else (0,):
-            for _, first, length in holders(catalog.pins_fd, start, 1 << 32):
+            for _, first, length in holders(catalog.pins_fd, start, 1 << 32, everyone=False):
                 found += range(first - start, min(first - start + length, catalog.memory.slots))
         return np.unique(np.array(found, np.uint64))
+
+    def pinned_bytes(self) -> int:
+        """Bytes of the objects that somebody has attached."""
+        entries = [self._catalog.entry(slot) for slot in self.pinned_slots().tolist()]
+        return sum([entry.allocated for entry in entries if entry is not None and not entry.spilled])
 
     # --- the file system ---
 
     def check_memory(self, nbytes: int, name: str) -> None:
-        """Make sure that there is room in the file system, and in the memory of this process's control groups.
-
-        Raises
-        ------
-        StoreFull
-            If it does not, and too little may be evicted.
-        """
+        """Evict until the file system and the memory of this process's control groups have room, or raise StoreFull."""
         for _ in range(_TRIES):
             short = nbytes - self.free() if nbytes > 0 else 0
             if short <= 0:
                 return
             if not self._catalog.evicts:
                 break
-            self.release(short, name)
+            self.release(short, name, nbytes)
         raise self.full(name, nbytes, "there is not that much free")
 
     def free(self) -> int:
@@ -304,37 +279,35 @@ class Space:
     def reserve(self, nbytes: int) -> list[str]:
         """Evict until so many bytes can be written; the names of what went."""
         short = max(self._short(nbytes) if nbytes > 0 else 0, nbytes - self.free())
-        return self.release(short) if short > 0 else []
+        return self.release(short, needed=nbytes) if short > 0 else []
 
     def make_free(self, nbytes: int, name: str, error: OSError) -> None:
         """Evict because the file system has no room."""
         if not self._catalog.evicts:
             raise self.full(name, nbytes, error.strerror or "the file system is full")
-        self.release(max(nbytes - self.free(), 1), name)
+        self.release(max(nbytes - self.free(), 1), name, nbytes)
 
-    def full(self, name: str, nbytes: int, reason: str) -> StoreFull:
+    def full(self, name: str, nbytes: int, reason: str, evicting: bool = False) -> StoreFull:
         """The error where there is no room, with the numbers."""
         catalog = self._catalog
-        state, capacity = catalog.state(), catalog.settings.capacity
+        state, capacity, free = catalog.state(), catalog.settings.capacity, self.free()
         have = f"capacity {capacity}, " if capacity is not None else ""
-        if capacity is not None and self.free() >= nbytes:
-            advice = "raise the capacity"
-        elif self.free() < catalog.directory.free():
-            advice = "raise the memory limit of the control group that this process is in"
+        what = f"no room for {nbytes} bytes{f' of {name!r}' if name else ''} in"
+        if evicting:
+            what, advice = f"cannot evict {nbytes} bytes from", ""
+        elif capacity is not None and free >= nbytes:
+            advice = ", or raise the capacity"
+        elif free < catalog.directory.free():
+            advice = ", or raise the memory limit of the control group that this process is in"
         else:
-            advice = f"make the file system of {catalog.directory.path} larger"
+            advice = f", or make the file system of {catalog.directory.path} larger"
         return StoreFull(
             errno.ENOSPC,
-            f"no room for {nbytes} bytes of {name or 'objects to come'!r} in the store {catalog.directory.name!r}: "
+            f"{what} the store {catalog.directory.name!r}: "
             f"{reason} ({have}{state[p.BYTES]} bytes of objects, {self.pinned_bytes()} of them attached, "
             f"{state[p.REMOVED_BYTES]} of removed objects that are still attached, {state[p.DRAFT_BYTES]} of drafts, "
-            f"{self.free()} free); delete or drop objects, or {advice}",
+            f"{free} free); delete objects or drop what is attached{advice}",
         )
-
-    def pinned_bytes(self) -> int:
-        """Bytes of the objects that somebody has attached."""
-        entries = [self._catalog.entry(slot) for slot in self.pinned_slots().tolist()]
-        return sum([entry.allocated for entry in entries if entry is not None and not entry.spilled])
 
     # --- spilling ---
 
@@ -427,23 +400,19 @@ class Space:
         """Free removed objects that nobody has attached any more, and drafts whose writers ended; how many drafts."""
         catalog = self._catalog
         catalog.swept = 0
-        done = False
+        done = not catalog.state()[p.REMOVED]
         while not done:
             with catalog.locked():
                 transaction = Transaction(catalog)
+                before = transaction.state.copy()
                 done = transaction.sweep(_SWEPT)
-                transaction.commit()
-        drafts = 0
-        if catalog.state()[p.DRAFT_BYTES]:
-            for slot in self._drafts():
-                drafts += self.drop_dead(slot)
-        return drafts
-
-    def _drafts(self) -> list[int]:
-        memory = self._catalog.memory
-        count = min(self._catalog.state()[p.BUCKETS], memory.slots)
-        slots = np.frombuffer(memory.bytes, p.SLOT_DTYPE, count, p.SLOTS)
-        return [int(slot) for slot in np.flatnonzero(slots["state"] == p.DRAFT)]
+                if transaction.state != before:  # who waits for a change waits for one
+                    transaction.commit()
+        state, memory = catalog.state(), catalog.memory
+        if not state[p.DRAFT_BYTES]:
+            return 0
+        slots = np.frombuffer(memory.bytes, p.SLOT_DTYPE, min(state[p.BUCKETS], memory.slots), p.SLOTS)
+        return sum(map(self.drop_dead, np.flatnonzero(slots["state"] == p.DRAFT).tolist()))
 
     def drop_dead(self, slot: int) -> bool:
         """Free a draft whose writer has ended."""

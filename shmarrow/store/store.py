@@ -40,10 +40,10 @@ from shmarrow.sources import open_sink
 from shmarrow.store import protocol as p
 from shmarrow.store.arguments import as_count, as_expiry, as_name, as_names, as_pairs, as_prefix, as_timeout
 from shmarrow.store.attach import Pin, StoredSegment, attach_entry, live, pin_entry, read_entry
-from shmarrow.store.catalog import close_catalog, open_catalog
 from shmarrow.store.directory import Trust, as_trust, first_design, locate
 from shmarrow.store.info import Found, ObjectInfo, Stats, found_objects, object_info, statistics
 from shmarrow.store.publish import DRAFT_SIZE, Publication, PutOptions
+from shmarrow.store.registry import open_catalog
 from shmarrow.store.settings import Settings, check_spill, default_eviction, wanted
 from shmarrow.store.slots import Entry, clock
 from shmarrow.store.space import Collected, Space
@@ -872,7 +872,7 @@ class Store:
             self._held.pop()
             self._listeners.close()
             self._catalog.flush_counters()
-            close_catalog(self._catalog)
+            self._catalog.release()
 
     @_operation
     def destroy(self) -> None:

@@ -40,6 +40,7 @@ class Transaction:
         self.catalog = catalog
         self.memory = catalog.memory
         self.state = catalog.state()
+        self.owner = 0
         self._links: dict[int, int] = {}
         self._pieces: list[tuple[int, bytes]] = []
 
@@ -295,6 +296,7 @@ class Transaction:
             except OSError as error:
                 data[area : area + 16] = bytes(16)  # or the next who has the lock would do what this call says failed
                 raise storage_error(error, "write the journal of", catalog.directory.name) from None
+        catalog.owner = catalog.owner or self.owner
         words[SEQUENCE] += 1
         for offset, piece in pieces:
             data[offset : offset + len(piece)] = piece

@@ -22,7 +22,7 @@ from typing import NamedTuple, Self
 from shmarrow.errors import Closed
 from shmarrow.segment.inotify import Listener, listen
 from shmarrow.store import protocol as p
-from shmarrow.store.catalog import Catalog, close_catalog
+from shmarrow.store.catalog import Catalog
 
 RECHECK = 0.1
 """Seconds after which a listener looks for itself."""
@@ -140,7 +140,7 @@ class Watch:
         self._last = catalog.memory.words[_EVENTS]
         self._known = self._now()
         self.names = sorted(self._known)
-        catalog.users += 1
+        catalog.share()
         self._closed = False
 
     def _begin(self) -> None:
@@ -170,7 +170,7 @@ class Watch:
         if self._closed and not self._using:
             if self._listener is not None:
                 self._listener.close()
-            close_catalog(self._catalog)
+            self._catalog.release()
 
     def _check_open(self) -> None:
         if self._closed:

@@ -1,0 +1,124 @@
+"""Snapshots: all live objects of a catalog at once, as columns, without a lock.
+
+What is replaced or renamed while the slots are copied might be seen in both places or in none. So names of events that
+happen meanwhile are noted, left out of what was copied, and looked up in the end, all at one moment.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from shmarrow.store import protocol as p
+from shmarrow.store.slots import SLOT_WORDS, Entry, Memory, clock, word_of
+
+if TYPE_CHECKING:
+    from shmarrow.store.mapped import Mapped
+
+_EVENTS, _GENERATION, _BUCKETS = word_of("events"), word_of("generation"), word_of("buckets")
+_TRIES = 5
+_ROWS, _AT_ONCE = 1 << 16, 1 << 12
+Piece = dict[str, Any]
+
+
+def snapshot(mapped: Mapped, fields: tuple[str, ...], expired: bool) -> Iterator[Piece]:
+    """What :meth:`Mapped.snapshot` gives."""
+    mapped.check_exists()
+    memory = mapped.settled()
+    if "name" not in fields:
+        yield from _pieces(memory, fields, expired, None)
+        return
+    for _ in range(_TRIES):
+        touched = _Touched(memory)
+        pieces = list(_pieces(memory, fields, expired, touched))
+        found: list[Entry] = []
+        for _ in range(_TRIES):
+            memory = mapped.settled()
+            latest = touched.look(memory)
+            found = [entry for entry in map(mapped.find, map(str.encode, touched.names)) if entry is not None]
+            if memory.words[_EVENTS] == latest:
+                break
+        if not touched.lost:
+            break
+    for piece in pieces:
+        yield _kept(piece, [name not in touched.names for name in piece["name"]]) if touched.names else piece
+    for entry in found:
+        if expired or not entry.expired:
+            values = {**entry._asdict(), "used": mapped.used(entry.slot)}
+            row = {field: np.array([values[field]]) for field in ("slot", "generation", *fields) if field != "name"}
+            yield {**row, "name": [entry.name.decode()]}
+
+
+class _Touched:
+    """The names in events from now on that :meth:`look` has seen; ``lost`` if there were more than are kept."""
+
+    def __init__(self, memory: Memory) -> None:
+        self.names: set[str] = set()
+        self.lost = False
+        self._last = memory.words[_EVENTS]
+
+    def look(self, memory: Memory) -> int:
+        """Note the names of events since the last time; the number of the last event."""
+        latest = int(memory.words[_EVENTS])
+        for number in range(max(self._last, latest - p.EVENT_COUNT) + 1, latest + 1):
+            at = p.EVENT_RING + number % p.EVENT_COUNT * p.EVENT_SIZE
+            found, _, _, length = p.EVENT_STRUCT.unpack_from(memory.bytes, at)
+            at += p.EVENT_STRUCT.size
+            self.names.add(bytes(memory.bytes[at : at + min(length, p.NAME_MAX)]).decode(errors="ignore"))
+            self.lost |= found != number
+        self.lost |= latest - self._last > p.EVENT_COUNT
+        self._last = latest
+        return latest
+
+
+def _pieces(memory: Memory, fields: tuple[str, ...], expired: bool, touched: _Touched | None) -> Iterator[Piece]:
+    last = np.uint64(memory.words[_GENERATION])
+    count = min(memory.words[_BUCKETS], memory.slots)
+    if not count:
+        return
+    words = np.frombuffer(memory.bytes, "<u8", count * SLOT_WORDS, p.SLOTS).reshape(count, SLOT_WORDS)
+    for start in range(0, count, _ROWS):
+        part = words[start : start + _ROWS]
+        copied = np.empty((len(part), p.HEAD_WORDS), "<u8")
+        for low in range(0, len(part), _AT_ONCE):  # each slot is read once, and stays in the cache for its fields
+            copied[low : low + _AT_ONCE] = part[low : low + _AT_ONCE, : p.HEAD_WORDS]
+        heads = copied.view(p.HEAD_DTYPE)[:, 0]
+        live = (heads["state"] == p.LIVE) & (heads["generation"] - np.uint64(1) < last)
+        if not expired:
+            live &= (heads["expires"] == 0) | (heads["expires"] > clock())
+        rows = np.flatnonzero(live)
+        found: Piece = {name: heads[name][rows] for name in ("generation", *fields) if name != "name"}
+        found["slot"] = rows + start
+        if touched is not None:
+            longest = min(int(heads["name_length"][rows].max(initial=1)), p.NAME_MAX)
+            every = np.ndarray((count,), f"S{longest}", memory.bytes, p.SLOTS + p.NAME, (p.SLOT_SIZE,))
+            names = every[found["slot"]].tolist()
+            same = part[rows, 0] == found["generation"]
+            touched.look(memory)  # before the events that tell of it are overwritten by others
+            found["name"], proper = _decoded(names)
+            if not (same & proper).all():  # the slot has another name by now, or none that can be one
+                found = _kept(found, same & proper)
+        yield found
+
+
+def _decoded(names: list[bytes]) -> tuple[list[str], Any]:
+    """Names from the catalog, and which of them can be names."""
+    with suppress(UnicodeDecodeError):
+        found = b"\0".join(names).decode().split("\0")
+        if len(found) == len(names) and "" not in found:
+            return found, True
+    found = [name.decode(errors="ignore") for name in names]
+    proper = [each.encode() == name and each and "\0" not in each for each, name in zip(found, names, strict=True)]
+    return found, np.array(proper, np.bool_)
+
+
+def _kept(piece: Piece, keep: Any) -> Piece:
+    """The rows of a piece that are to be kept."""
+    rows = np.flatnonzero(keep)
+    return {
+        field: [column[row] for row in rows] if isinstance(column, list) else column[rows]
+        for field, column in piece.items()
+    }

@@ -1,0 +1,237 @@
+"""Calls of a store: what is checked before anything is done, what another thread's close ends, what an end leaves."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import lab
+import numpy as np
+import pytest
+
+import shmarrow as sa
+
+NAN = float("nan")
+
+
+def test_arguments_are_checked_first(tmp_path: Path) -> None:
+    """Whether or not the name is there, and whatever else is asked for."""
+    with sa.Store(tmp_path / "store") as store:
+        store.put("x", 1)
+        cases: list[tuple[Callable[[], Any], type[Exception], str]] = [
+            (lambda: store.put("x", 2, 60), sa.InvalidType, "overwrite is True or False, found 60"),
+            (lambda: store.put("y", 2, protect="no"), sa.InvalidType, "protect is True or False"),
+            (lambda: store.protect("x", on="no"), sa.InvalidType, "on is True or False"),
+            (lambda: store.rename("x", "y", overwrite=1), sa.InvalidType, "overwrite is"),
+            (lambda: sa.Store(tmp_path, owned="no"), sa.InvalidType, "owned is True or False"),
+            (lambda: sa.Store(tmp_path, create="no"), sa.InvalidType, "create is True or False"),
+            (lambda: store.get("x", trusted="no"), sa.InvalidType, "trusted is True or False"),
+            (lambda: store.wait("x", any="no"), sa.InvalidType, "any is True or False"),
+            (lambda: store.put("y", 1, if_generation=True), sa.InvalidType, "if_generation is an int, found True"),
+            (
+                lambda: store.put("y", 1, if_generation=-1),
+                sa.InvalidArgument,
+                "if_generation is not negative, found -1",
+            ),
+            (lambda: store.evict(-1), sa.InvalidArgument, "nbytes is not negative, found -1"),
+            (lambda: store.reserve(-1), sa.InvalidArgument, "nbytes is not negative, found -1"),
+            (lambda: store.evict(1.5), sa.InvalidType, "nbytes is an int, found 1.5"),
+            (lambda: store.wait(5), sa.InvalidType, "expected the names of objects, found 5"),
+            (lambda: store.get_many(None), sa.InvalidType, "found None"),
+            (lambda: store.get_many([1]), sa.InvalidType, "the name of an object is a str, found 1"),
+            (lambda: store.put_many(3), sa.InvalidType, r"expected a mapping, or \(name, object\) pairs"),
+            (lambda: store.put_many(["ab"]), sa.InvalidType, r"\(name, object\) pairs, found 'ab'"),
+            (lambda: store.get_or_put("x", 5), sa.InvalidType, "calls a function .* found 5"),
+            (lambda: store.names("\ud800"), sa.InvalidArgument, "prefix .* has no UTF-8 form"),
+            (lambda: store.get("x", None), TypeError, "positional"),
+        ]
+        for timeout in ("x", -1, NAN, True, [], 2e9):
+            for method in (store.get, store.attach, store.take, store.wait):
+                cases.append((lambda m=method, t=timeout: m("x", timeout=t), sa.InvalidArgument, "timeout is a number"))
+            if timeout != 2e9:
+                cases.append((lambda t=timeout: store.expire_after("x", t), sa.InvalidArgument, "0 or more seconds"))
+        for call, error, message in cases:
+            with pytest.raises(error, match=message):
+                call()
+        assert [store.get("x"), *store.names()] == [1, "x"]
+        assert store.get("x", timeout=np.float32(0.5)) == 1
+        assert store.reserve(np.int64(4)) == []
+        store["x"] = 2
+        assert store["x"] == 2
+        del store["x"]
+        assert "x" not in store
+        assert store.get_or_put("x", lambda: 7, expire_after=0) == 7
+        assert store.names() == []
+    for closed in (lambda: store.get_many([]), lambda: store.put_file("x", "/nowhere"), lambda: store.names()):
+        with pytest.raises(sa.Closed):
+            closed()
+
+
+def test_settings_can_be_taken_away(tmp_path: Path) -> None:
+    with sa.Store(tmp_path / "store", capacity=1 << 20) as store:
+        assert (store.capacity, store.settings.eviction) == (1 << 20, "lru")
+        store.configure(spill=tmp_path / "spill")
+        assert (store.capacity, store.settings.spill) == (1 << 20, str(tmp_path / "spill"))
+        store.configure(capacity=None, eviction=None, spill=None)
+        assert store.settings[:1] + store.settings[2:] == (None, "none", False, None)
+        store.put("large", np.zeros(1 << 19))
+        assert store.info("large").allocated > 1 << 20
+
+
+def test_closing_ends_what_other_threads_wait_for(shm_name: str) -> None:
+    """Each gets Closed; and no descriptor is closed while a call uses it."""
+    store = sa.Store(shm_name)
+    calls: list[Callable[[], Any]] = [
+        lambda: store.get("a", timeout=None),
+        lambda: store.take("a", timeout=60),
+        lambda: store.wait(["a"]),
+        lambda: store.get_many(["a"], timeout=None),
+    ]
+    ended: list[Any] = []
+
+    def run(call: Callable[[], Any]) -> None:
+        try:
+            ended.append(call())
+        except sa.ShmarrowError as error:
+            ended.append(type(error))
+
+    threads = [threading.Thread(target=run, args=(call,)) for call in calls]
+    for thread in threads:
+        thread.start()
+    time.sleep(0.1)
+    start = time.monotonic()
+    store.close()
+    for thread in threads:
+        thread.join(10)
+    assert ended == [sa.Closed] * len(calls)
+    assert time.monotonic() - start < 5
+    locked = [f"/dev/shm/{shm_name[4:]}/{file}" for file in ("pins", "commit")]
+    assert [link for link in map(_link, os.listdir("/proc/self/fd")) if link in locked] == []
+    with sa.Store(shm_name) as store:
+        store.destroy()
+
+
+def _link(fd: str) -> str:
+    try:
+        return os.readlink(f"/proc/self/fd/{fd}")
+    except OSError:
+        return ""
+
+
+def test_drafts_and_writers_outlive_their_store(shm_name: str, tmp_path: Path) -> None:
+    """Files that are opened later get other descriptors than those that the draft still uses."""
+    schema = sa.schema([("x", sa.int64())])
+    store = sa.Store(shm_name, capacity=1 << 26)
+    draft, writer, dropped = (
+        store.create("d", schema, 200_000),
+        store.writer("w", schema),
+        store.create("e", schema, 9),
+    )
+    store.close()
+    files = [open(tmp_path / str(number), "w+b", 0) for number in range(8)]  # noqa: SIM115
+    for file in files:
+        file.write(b"content of a file")
+    with draft:
+        draft["x"][:] = 1
+    with writer:
+        writer.write_batch(sa.record_batch({"x": [1, 2]}, schema=schema))
+    dropped.discard()
+    for file in files:
+        file.seek(0)
+        assert file.read() == b"content of a file"
+        file.close()
+    with sa.Store(shm_name) as store:
+        assert store.names() == ["d", "w"]
+        assert store.get("d")["x"].to_pylist() == [1] * 200_000
+        assert store.get("w").to_pydict() == {"x": [1, 2]}
+        assert store.stats().drafts == 0
+        store.destroy()
+
+
+INTERRUPTED = """
+import os, signal, shmarrow as sa
+store = sa.Store(WHERE)
+real = os.link
+
+def link(*args, **options):  # Python raises what a handler raises when the system call returns
+    os.link = real
+    real(*args, **options)
+    signal.raise_signal(signal.SIGINT)
+
+os.link = link
+try:
+    store.put("a", 1)
+except KeyboardInterrupt:
+    result = store.names()
+"""
+
+
+def test_an_interrupted_publication_is_undone(shm_name: str) -> None:
+    """Its file was linked and never committed; the next change removes it, and a number that is taken is skipped."""
+    where = Path(f"/dev/shm/{shm_name[4:]}")
+    assert lab.run(f"WHERE = {shm_name!r}\n{INTERRUPTED}") == []
+    with sa.Store(shm_name) as store:
+        assert [path.name for path in where.iterdir() if len(path.name) == 16] == [f"{1:016x}"]
+        (where / f"{2:016x}").mkdir()  # nobody can unlink this one
+        store.put("b", 2)
+        (where / f"{3:016x}").write_bytes(b"left over")
+        store.put("c", 3)
+        store.put("d", 4)
+        assert [store.get(name) for name in ("b", "c", "d")] == [2, 3, 4]
+        numbers = {name: int(os.path.basename(store.info(name).path), 16) for name in store.names()}
+        assert numbers == {"b": 1, "c": 4, "d": 5}
+        (where / f"{2:016x}").rmdir()
+        (where / f"{3:016x}").unlink()
+        store.destroy()
+
+
+def test_an_object_that_is_no_file_is_damaged(tmp_path: Path) -> None:
+    with sa.Store(tmp_path / "store") as store:
+        store.put("x", 1)
+        path = Path(store.info("x").path)
+        path.unlink()
+        os.mkfifo(path)
+        with pytest.raises(sa.InvalidData, match=r"'x' .* is damaged: .* found something else than a file; delete it"):
+            store.get("x")
+        path.unlink()
+        path.mkdir()
+        with pytest.raises(sa.InvalidData, match="found something else than a file"):
+            store.get("x")
+
+
+def test_a_pickled_segment_knows_its_store(shm_name: str) -> None:
+    """Another store in its place may have an object of the same slot, file number and generation."""
+    with sa.Store(shm_name) as store:
+        store.put("x", 1)
+        with store.attach("x") as attached:
+            pickled = pickle.dumps(attached)
+            with pickle.loads(pickled) as again:
+                assert bytes(again.data) == bytes(attached.data)
+        store.destroy()
+    with sa.Store(shm_name) as store:
+        store.put("other", 2)
+        with pytest.raises(sa.ObjectNotFound, match="the object was removed"):
+            pickle.loads(pickled)
+        assert repr(store) == f"<Store {shm_name!r}, 1 object>"
+        with store.pin("other") as pin:
+            assert repr(pin) == "<Pin of 'other'>"
+        assert repr(pin) == "<Pin, released>"
+        store.destroy()
+    assert repr(store) == f"<Store {shm_name!r}, closed>"
+
+
+def test_a_growing_object_takes_what_there_is(shm_name: str) -> None:
+    """What is reserved for more than what is written is never the reason that there is no room."""
+    rows = 200_000
+    schema = sa.schema([("x", sa.int64())])
+    with sa.Store(shm_name, capacity=rows * 8 + 16_384) as store:
+        with store.writer("x", schema) as writer:
+            for start in range(0, rows, 10_000):
+                writer.write_batch(sa.record_batch({"x": np.arange(start, start + 10_000)}, schema=schema))
+        assert store.info("x").num_rows == rows
+        store.destroy()

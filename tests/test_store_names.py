@@ -1,0 +1,347 @@
+"""What is done by names: prefixes, generations, take, get_or_put, wait, many at once, pins, protection; pickling."""
+
+from __future__ import annotations
+
+import gc
+import os
+import pickle
+import signal
+import threading
+import time
+from typing import Any
+
+import numpy as np
+import pytest
+from soak import Report, ended, forked, killed_at_end
+
+import shmarrow as sa
+
+ONE = np.ones(1)
+
+
+# --- prefixes ---------------------------------------------------------------------------------------------------
+
+
+def test_prefixes(where: str) -> None:
+    names = ["a", "a/", "a/b", "a/b/c", "ab", "ä/1", "ä/2", "b"]
+    with sa.Store(where) as store:
+        assert store.put_many((name, number) for number, name in enumerate(names)) == names
+        assert store.names() == sorted(store) == sorted(names)
+        for prefix in ("", "a", "a/", "a/b", "ä", "ä/2", "c", "\ud7ff"):
+            chosen = sorted(name for name in names if name.startswith(prefix))
+            assert store.names(prefix) == chosen
+            assert sorted(found.name for found in store.scan(prefix)) == chosen
+            with store.watch(prefix) as watch:
+                assert watch.names == chosen
+        assert {found.name: found.nbytes for found in store.scan()} == {n: store.info(n).nbytes for n in names}
+        assert store.delete(prefix="a/") == 3
+        assert store.names() == ["a", "ab", "b", "ä/1", "ä/2"]
+        assert store.delete(prefix="nothing") == 0
+        assert (len(store), store.delete(prefix="")) == (5, 5)
+        for wrong in ({}, {"name": "a", "prefix": "b"}):
+            with pytest.raises(sa.InvalidArgument, match="a name or a prefix"):
+                store.delete(**wrong)
+        for use in (store.names, store.watch, lambda prefix: list(store.scan(prefix))):
+            with pytest.raises(sa.InvalidType, match="prefix is a str"):
+                use(3)
+
+
+# --- generations ------------------------------------------------------------------------------------------------
+
+
+def test_generations_never_come_again(where: str) -> None:
+    with sa.Store(where) as store:
+        seen = []
+        for number in range(5):
+            store.put("a", np.full(1, number), overwrite=True)
+            seen.append(store.info("a").generation)
+        store.rename("a", "b")
+        seen.append(store.info("b").generation)
+        store.delete("b")
+        store.put("a", ONE)
+        seen.append(store.info("a").generation)
+        assert seen == sorted(set(seen))
+        store.protect("a")
+        store.expire_after("a", 100)
+        assert store.info("a").generation == seen[-1]
+
+
+def test_only_the_generation_that_was_read_is_replaced(where: str) -> None:
+    """Each of four processes adds one to a number 50 times, by compare and swap; no addition is lost."""
+
+    def add() -> None:
+        with sa.Store(where) as mine:
+            for _ in range(50):
+                while True:
+                    generation = mine.info("sum").generation
+                    value = mine.get("sum")
+                    try:
+                        mine.put("sum", value + 1, if_generation=generation)
+                    except sa.GenerationChanged:
+                        continue
+                    break
+
+    with sa.Store(where) as store:
+        assert store.put("sum", 0, if_generation=0) == "sum"
+        with pytest.raises(
+            sa.GenerationChanged, match=r"expected generation 0, and it has generation \d+; read it again"
+        ):
+            store.put("sum", 5, if_generation=0)
+        with pytest.raises(sa.ObjectExists):
+            store.put("sum", 5, if_generation=1 << 40, overwrite=True)
+        with pytest.raises(sa.GenerationChanged, match="and there is none"):
+            store.put("other", 5, if_generation=3)
+        for wrong in (-1, "x", 1.5, True):
+            with pytest.raises((sa.InvalidArgument, sa.InvalidType), match="if_generation"):
+                store.put("sum", 5, if_generation=wrong)  # type: ignore[arg-type]
+        children = [forked(add) for _ in range(4)]
+        with killed_at_end(children):
+            assert [ended(child) for child in children] == [0] * 4
+        assert store.get("sum") == 200
+
+
+# --- renaming ---------------------------------------------------------------------------------------------------
+
+
+def test_names_and_expiry(where: str) -> None:
+    with sa.Store(where) as store:
+        store.put("a", 1)
+        before = store.stats()
+        store.rename("a", "a")
+        store.rename("a", "a", overwrite=True)
+        assert store.get("a") == 1
+        assert (store.stats().objects, store.stats().nbytes) == (before.objects, before.nbytes)
+        store.put("over", 2, expire_after=0)
+        with store.watch() as watch:
+            assert watch.names == ["a"]
+        for use in (store.delete, store.info, store.take, store.pin, lambda name: store.rename(name, "x")):
+            with pytest.raises(sa.ObjectNotFound, match="no object 'over'"):
+                use("over")
+        store.rename("a", "over")
+        assert (store.names(), store.get("over")) == (["over"], 1)
+        for seconds in (float("inf"), 1e12, 1e300):
+            store.expire_after("over", seconds)
+            assert store.get("over") == 1
+            store.put("far", 1, overwrite=True, expire_after=seconds)
+        for wrong in (float("nan"), -1, "x", True):
+            with pytest.raises((sa.InvalidArgument, sa.InvalidType), match="seconds"):
+                store.expire_after("over", wrong)  # type: ignore[arg-type]
+        for timeout in (float("nan"), -1, "x", float("inf"), float("-inf")):
+            for use in (store.get, store.take, store.attach, store.wait):
+                with pytest.raises((sa.InvalidArgument, sa.InvalidType), match="timeout"):
+                    use("over", timeout=timeout)  # type: ignore[operator]
+
+
+# --- take -------------------------------------------------------------------------------------------------------
+
+
+def test_each_object_is_taken_once(where: str) -> None:
+    def work(report: Report, number: int) -> None:
+        with sa.Store(where) as mine:
+            while (value := mine.take(f"job-{number}", timeout=20)) >= 0:
+                report.say("did", value)
+
+    def race(report: Report) -> None:
+        with sa.Store(where) as mine:
+            for number in range(40):
+                try:
+                    report.say("won", mine.take(f"race-{number}"))
+                except sa.ObjectNotFound:
+                    report.say("lost", number)
+
+    with sa.Store(where) as store, Report() as report:
+        store.put_many({f"race-{number}": number for number in range(40)})
+        children = [forked(lambda: race(report)) for _ in range(3)]
+        children += [forked(lambda: work(report, number)) for number in range(2)]  # noqa: B023
+        with killed_at_end(children):
+            for value in (1, 2, -1):
+                for number in range(2):
+                    while f"job-{number}" in store:
+                        time.sleep(0.001)
+                    store.put(f"job-{number}", value)
+            assert [ended(child) for child in children] == [0] * 5
+        lines = report.lines()
+        assert sorted(int(line[1]) for line in lines if line[0] == "won") == list(range(40))
+        assert sum(line[0] == "lost" for line in lines) == 80
+        assert sorted(line[1] for line in lines if line[0] == "did") == ["1", "1", "2", "2"]
+        assert store.names() == []
+        store.put("array", np.arange(1000))
+        taken = store.take("array")
+        assert ("array" in store, store.stats().removed > 0) == (False, True)
+        assert taken.sum() == 499_500
+        del taken
+        store.collect()
+        assert store.stats().removed == 0
+
+
+# --- get_or_put -------------------------------------------------------------------------------------------------
+
+
+def test_one_computes_and_all_have_it(where: str) -> None:
+    def compute(report: Report) -> Any:
+        report.say("computing")
+        time.sleep(0.05)
+        return 7
+
+    def ask(report: Report) -> None:
+        got = []
+        with sa.Store(where) as mine:
+            threads = [
+                threading.Thread(target=lambda: got.append(mine.get_or_put("a", lambda: compute(report))))
+                for _ in range(4)
+            ]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+        assert got == [7] * 4
+        report.say("had")
+
+    with sa.Store(where) as store, Report() as report:
+        children = [forked(lambda: ask(report)) for _ in range(3)]
+        with killed_at_end(children):
+            assert [ended(child) for child in children] == [0] * 3
+        assert sorted(line[0] for line in report.lines()) == ["computing", "had", "had", "had"]
+        assert store._catalog.exclusive._threads == {}
+
+
+def test_who_computes_may_fail_or_be_killed(where: str) -> None:
+    def hang(report: Report) -> None:
+        def never() -> None:
+            report.say("computing")
+            time.sleep(60)
+
+        sa.Store(where).get_or_put("a", never)
+
+    with sa.Store(where) as store, Report() as report:
+        child = forked(lambda: hang(report))
+        with killed_at_end([child]):
+            while not report.lines():
+                time.sleep(0.001)
+            start = time.monotonic()
+            with pytest.raises(sa.ObjectNotFound, match=r"no object 'a' came within 0\.1 s"):
+                store.get_or_put("a", lambda: 1, timeout=0.1)
+            assert 0.1 <= time.monotonic() - start < 5
+            assert store.get_or_put("b", lambda: 2) == 2  # other names wait for nobody
+            threading.Timer(0.05, lambda: os.kill(child, signal.SIGKILL)).start()
+            assert store.get_or_put("a", lambda: 1) == 1
+        with pytest.raises(ZeroDivisionError):
+            store.get_or_put("c", lambda: 1 // 0)
+        with pytest.raises(sa.InvalidType):
+            store.get_or_put("c", object)
+        assert store.get_or_put("c", lambda: 3, expire_after=100, protect=True) == 3
+        assert store.info("c").protected
+        assert store.info("c").expires_in is not None
+
+
+def test_names_that_need_each_other(where: str) -> None:
+    with sa.Store(where) as store:
+
+        def fibonacci(number: int) -> Any:
+            if number < 2:
+                return number
+            return sum(
+                store.get_or_put(f"f/{less}", lambda less=less: fibonacci(less)) for less in (number - 1, number - 2)
+            )
+
+        assert store.get_or_put("f/12", lambda: fibonacci(12)) == 144
+        with pytest.raises(sa.InvalidArgument, match="the function that computes 'x' asks for it itself"):
+            store.get_or_put("x", lambda: store.get_or_put("x", lambda: 1))
+        assert store.get_or_put("x", lambda: 2) == 2
+
+        def put_meanwhile() -> int:
+            store.put("y", "theirs")
+            return 1
+
+        assert store.get_or_put("y", put_meanwhile) == "theirs"
+
+
+# --- many, and waiting ------------------------------------------------------------------------------------------
+
+
+def test_wait(where: str) -> None:
+    with sa.Store(where) as store:
+        store.put("a", 1)
+        assert store.wait("a", timeout=0) == store.wait(["a"]) == store.wait(["b", "a"], any=True) == ["a"]
+        assert store.wait([], timeout=0) == []
+        with pytest.raises(sa.ObjectNotFound, match=r"no objects 'b', 'c' came within 0\.05 s"):
+            store.wait(["b", "a", "c"], timeout=0.05)
+        with pytest.raises(sa.ObjectNotFound, match="no object 'b'"):
+            store.wait(["b"], timeout=0, any=True)
+
+        def later() -> None:
+            with sa.Store(where) as mine:
+                for name in ("c", "b"):
+                    time.sleep(0.05)
+                    mine.put(name, name)
+
+        child = forked(later)
+        assert store.wait(["b", "c", "a"]) == ["b", "c", "a"]
+        assert ended(child) == 0
+        assert store.get_many(["c", "a"]) == {"c": "c", "a": 1}
+        with pytest.raises(sa.ObjectNotFound, match="no objects 'd', 'e'"):
+            store.get_many(["d", "a", "e"])
+        store.delete("b")
+        threading.Timer(0.05, lambda: store.put("b", 2)).start()
+        assert store.get_many(["b", "a"], timeout=20) == {"b": 2, "a": 1}
+        with pytest.raises(sa.ObjectExists, match="'a' is taken"):
+            store.put_many({"new": 1, "a": 2, "never": 3})
+        assert store.names() == ["a", "b", "c", "new"]
+
+
+# --- pins, protection -------------------------------------------------------------------------------------------
+
+
+def test_pin_and_protect(where: str) -> None:
+    with sa.Store(where, eviction="lru") as store:
+        store.put_many({"pinned": ONE, "protected": ONE, "free": ONE})
+        store.protect("protected")
+        pin = store.pin("pinned")
+        again = store.pin("pinned")
+        assert (store.info("pinned").pins, store.info("protected").protected) == (1, True)
+        with pytest.raises(sa.StoreFull, match="too little of it may be evicted"):
+            store.evict(4097)
+        assert store.names() == ["free", "pinned", "protected"]
+        assert store.evict(1) == ["free"]
+        again.release()
+        again.release()
+        with pytest.raises(sa.StoreFull):
+            store.evict(1)
+        with pin:
+            assert store.info("pinned").pins == 1
+        assert store.info("pinned").pins == 0
+        assert store.evict(1) == ["pinned"]
+        store.protect("protected", False)
+        store.put("late", ONE, protect=True)
+        assert store.evict(1) == ["protected"]
+        with pytest.raises(sa.ObjectNotFound):
+            store.pin("protected")
+        with pytest.raises(sa.ObjectNotFound):
+            store.protect("protected")
+        store.pin("late")
+        gc.collect()
+        assert store.info("late").pins == 0
+        store.delete("late")
+
+
+# --- pickling ---------------------------------------------------------------------------------------------------
+
+
+def test_a_pickled_store_is_opened_where_it_arrives(where: str) -> None:
+    with sa.Store(where, 1 << 20) as store:
+        store.put("a", 1)
+        data = pickle.dumps(store)
+        before = sorted(os.listdir("/proc/self/fd"))
+        copy = pickle.loads(data)
+        assert (copy.get("a"), copy.settings) == (1, store.settings)
+        copy.close()
+        assert sorted(os.listdir("/proc/self/fd")) == before  # nothing of the other was closed
+        assert store.get("a") == 1
+        child = forked(lambda: pickle.loads(data).put("b", 2))
+        assert ended(child) == 0
+        assert store.get("b") == 2
+        store.destroy()
+        with pytest.raises(sa.ObjectNotFound, match="there is no store"):
+            pickle.loads(data)
+        with pytest.raises(sa.Closed):
+            pickle.dumps(store)
