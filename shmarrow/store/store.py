@@ -423,12 +423,15 @@ class Store:
         if_generation: int | None = None,
     ) -> Publication:
         self._catalog.check_writable()
+        options = self._options(overwrite, expire_after, protect, if_generation)
         coded = as_name(os.urandom(12).hex() if name is None else name)
+        return Publication(self._catalog, self._space, coded, options)
+
+    def _options(self, overwrite: bool, expire_after: float | None, protect: bool, if_generation: Any) -> PutOptions:
         overwrite, protect = as_bool(overwrite, "overwrite", False), as_bool(protect, "protect", False)
         if if_generation is not None:
             if_generation = as_count(if_generation, "if_generation")
-        options = PutOptions(overwrite, as_expiry(expire_after), self._owned, protect, if_generation)
-        return Publication(self._catalog, self._space, coded, options)
+        return PutOptions(overwrite, as_expiry(expire_after), self._owned, protect, if_generation)
 
     @_operation
     def get_or_put(
@@ -467,13 +470,11 @@ class Store:
         timeout, lock = as_timeout(timeout), p.NAME_LOCKS + self._catalog.hash(as_name(name))
         if not callable(function):
             raise InvalidType(f"get_or_put calls a function that gives the object, found {shown(function)}")
-        with suppress(ObjectNotFound):  # who may only read has what is there, and an error for what is not
-            if not self._catalog.writable:
-                return self.get(name)
-        self._publication(name, False, expire_after, protect)
+        self._options(False, expire_after, protect, None)
         computing = self._catalog.exclusive
         with suppress(ObjectNotFound):
             return self.get(name)
+        self._catalog.check_writable()
         if computing.mine(lock):
             raise InvalidArgument(f"the function that computes {name!r} asks for it itself, by get_or_put")
         with Waiting(self._listeners, timeout) as waiting:
