@@ -421,7 +421,7 @@ def test_a_mistake_says_what_to_do(case: str, tmp_path: Path, monkeypatch: pytes
     assert list(tmp_path.iterdir()) == []
 
 
-NOT_STORED = "a store takes a RecordBatch, a Table, an Array, a ChunkedArray, a tensor, an ndarray, a mapping"
+NOT_STORED = "a store takes a RecordBatch, a Table, a data frame, an Array, a Series, a ChunkedArray, a tensor"
 STORE: dict[str, tuple[Callable[[Any], Any], type[Exception], str]] = {
     "timeout as text": (
         lambda s: s.get("x", timeout="1"),
@@ -438,7 +438,7 @@ STORE: dict[str, tuple[Callable[[Any], Any], type[Exception], str]] = {
     "dict of lists": (
         lambda s: s.put("q", {"a": [1]}),
         T,
-        "a store keeps a mapping as a bundle of tensors, found one with lists: put shmarrow.table(mapping)",
+        "a store keeps a mapping as a bundle of tensors, found list for 'a': put shmarrow.table(mapping)",
     ),
     "evict": (lambda s: s.evict("1"), T, "nbytes is an int, found '1'"),
     "reserve": (lambda s: s.reserve(None), T, "nbytes is an int, found None"),

@@ -299,7 +299,7 @@ def test_pin_and_protect(where: str) -> None:
         pin = store.pin("pinned")
         again = store.pin("pinned")
         assert (store.info("pinned").pins, store.info("protected").protected) == (1, True)
-        with pytest.raises(sa.StoreFull, match="too little of it may be evicted"):
+        with pytest.raises(sa.StoreFull, match="only 4096 bytes may be evicted"):
             store.evict(4097)
         assert store.names() == ["free", "pinned", "protected"]
         assert store.evict(1) == ["free"]

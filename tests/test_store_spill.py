@@ -255,7 +255,7 @@ def test_the_directory_is_checked(tmp_path: Path, store: sa.Store, spill: Path) 
     with pytest.raises(sa.InvalidArgument, match="is in the store"):
         sa.Store(tmp_path / "a", spill=tmp_path / "a" / "spill")
     (tmp_path / "file").write_bytes(b"")
-    with pytest.raises(sa.StorageError, match="open the spill directory"):
+    with pytest.raises(sa.StorageError, match="cannot use the spill directory"):
         sa.Store(tmp_path / "b", spill=tmp_path / "file")
     for number in range(5):
         store.put(str(number), values(number))
@@ -286,6 +286,9 @@ def test_the_directory_is_checked(tmp_path: Path, store: sa.Store, spill: Path) 
         os.chown(folder, 0, -1)
     assert lab.run(code, where=store.name) == [0]
     store.clear()
+    for bad, reason in ((Path(store.path, "in"), "shared memory"), (tmp_path / "file" / "in", "Not a directory")):
+        with pytest.raises(sa.ShmarrowError, match=reason):
+            store.configure(spill=bad)
     store.configure(spill=tmp_path / "other")
     for number in range(5):
         store.put(str(number), values(number))

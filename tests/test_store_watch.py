@@ -50,6 +50,10 @@ def test_events(where: str) -> None:
         with store.watch() as watch:
             assert watch.names == ["old"]
             assert watch.get(0) is None
+            assert watch.get(np.float32(0)) is None
+            for timeout in ("x", -1, float("nan"), True, []):
+                with pytest.raises(sa.InvalidArgument, match="timeout is a number of seconds"):
+                    watch.get(timeout)  # type: ignore[arg-type]
             store.put("a", ONE)
             store.put("a", ONE, overwrite=True)
             store.rename("a", "b")

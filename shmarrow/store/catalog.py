@@ -327,9 +327,10 @@ class Catalog(Mapped):
             if os.path.samestat(os.lstat(directory.path), os.fstat(directory.fd)):
                 os.rmdir(directory.path)
         except OSError as error:
-            if directory.has(p.CONTROL):
-                return
-            others = sorted(os.listdir(directory.fd))
+            files = set(os.listdir(directory.fd))
+            others = sorted(files - {p.PINS, p.COMMIT, p.CONTROL})
+            if p.CONTROL in files or (files and not others):
+                return  # somebody else makes a store there by now
             if not others:
                 raise storage_error(error, "remove the directory of the store", directory.name) from None
             raise StorageError(

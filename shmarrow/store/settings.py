@@ -127,7 +127,7 @@ def _spill(value: Any) -> str:
 
 
 def check_spill(spill: str, store: str) -> None:
-    """Refuse a spill directory that cannot be made, or that is in shared memory like the store at a path.
+    """Refuse a spill directory that cannot be made, or that is in the store at a path, or in shared memory like it.
 
     Raises
     ------
@@ -136,6 +136,8 @@ def check_spill(spill: str, store: str) -> None:
     """
     if spill.startswith(SHM_DIRECTORY + "/") and store.startswith(SHM_DIRECTORY + "/"):
         raise InvalidArgument(f"spill is a directory on a disk, found {spill!r}, in shared memory like the store")
+    if os.path.commonpath([spill, store]) == store:
+        raise InvalidArgument(f"the spill directory {spill!r} is in the store itself; give it one on another disk")
     there = spill
     while not os.path.lexists(there):
         there = os.path.dirname(there)

@@ -246,11 +246,11 @@ class Space:
 
     def pinned_slots(self, inherited: bool = False) -> np.ndarray[tuple[int], np.dtype[np.uint64]]:
         """The slots that any process has attached; or inherited, too, from one that had."""
-        catalog = self._catalog
+        catalog, slots = self._catalog, self._catalog.settled().slots
         found = catalog.pins.own(inherited)
         for start in (0, p.INHERITED_LOCKS) if inherited else (0,):
             for _, first, length in holders(catalog.pins_fd, start, 1 << 32, everyone=False):
-                found += range(first - start, min(first - start + length, catalog.memory.slots))
+                found += range(first - start, min(first - start + length, slots))
         return np.unique(np.array(found, np.uint64))
 
     def pinned_bytes(self) -> int:

@@ -13,12 +13,12 @@ import re
 import stat
 from contextlib import suppress
 
-from shmarrow.errors import InvalidArgument, InvalidData, StorageError, Unsupported, storage_error
+from shmarrow.errors import InvalidData, StorageError, Unsupported, storage_error
 from shmarrow.segment import SHM_DIRECTORY
 from shmarrow.segment.host import boot_id, host_name
 from shmarrow.store.directory import Directory, directory_bits, sync_parents
 from shmarrow.store.protocol import is_object
-from shmarrow.store.settings import Settings
+from shmarrow.store.settings import Settings, check_spill
 
 MARK = "store"
 """A symbolic link to ``FSID-INODE`` of the store's directory, and ``:MACHINE:HOST:BOOT`` if that is in memory."""
@@ -40,10 +40,8 @@ def open_spill(store: Directory, settings: Settings, store_id: bytes, make: bool
     if settings.spill is None:
         raise StorageError(errno.ENOENT, f"the store {store.name!r} is damaged: an object was spilled, and nowhere to")
     path = os.path.join(settings.spill, store_id.hex())
-    if make and os.path.commonpath([path, store.path]) == store.path:
-        raise InvalidArgument(
-            f"the spill directory {settings.spill!r} is in the store {store.name!r} itself; give it one on another disk"
-        )
+    if make and not os.path.isdir(path):
+        check_spill(settings.spill, store.path)
     try:
         if make:
             _make(path)
@@ -96,7 +94,8 @@ def _check_mark(fd: int, path: str, store: Directory, make: bool) -> None:
         with suppress(FileExistsError):
             os.symlink(expected + memory, MARK, dir_fd=fd)
         if memory:
-            _remove_lost(os.path.dirname(path))
+            with suppress(PermissionError):  # it may be that of several users, who cannot list it
+                _remove_lost(os.path.dirname(path))
     with suppress(FileNotFoundError):
         found = os.readlink(MARK, dir_fd=fd)
     if found.partition(":")[0] != expected:
@@ -112,7 +111,7 @@ def _check_mark(fd: int, path: str, store: Directory, make: bool) -> None:
 def _check_trust(fd: int, path: str, store: Directory, settings: Settings, make: bool) -> None:
     """Refuse a directory of others, or that others may write to; a new one is given to the users of the store."""
     found, bits, (uid, gid) = os.fstat(fd), directory_bits(settings.mode), store.owner
-    if make and found.st_uid == os.geteuid() and stat.S_IMODE(found.st_mode) != bits:
+    if make and found.st_uid == os.geteuid() and (found.st_uid != uid or stat.S_IMODE(found.st_mode) != bits):
         if found.st_uid == 0 or (found.st_gid != gid and settings.mode & 0o070):
             os.fchown(fd, uid if found.st_uid == 0 else -1, gid)
         os.fchmod(fd, bits)

@@ -22,6 +22,7 @@ from typing import NamedTuple, Self
 from shmarrow.errors import Closed
 from shmarrow.segment.inotify import Listener, listen
 from shmarrow.store import protocol as p
+from shmarrow.store.arguments import as_timeout
 from shmarrow.store.catalog import Catalog
 
 RECHECK = 0.1
@@ -207,8 +208,11 @@ class Watch:
             After :meth:`close`, also where another thread calls it meanwhile.
         StorageError
             If the store was destroyed, after the last event.
+        InvalidArgument
+            If the timeout is no number of seconds.
         """
-        end = None if timeout is None else time.monotonic() + timeout
+        seconds = as_timeout(timeout)
+        end = None if seconds is None else time.monotonic() + seconds
         with self._used() as listener:
             while True:
                 found = self._next(listener)
