@@ -249,7 +249,7 @@ def test_gc_and_evict(where: str) -> None:
         assert store.names() == ["mine"]
         store.put("other", np.ones(1))
         with held(where, "mine"):
-            assert "no room" in run("evict", where, "1G", status=5)
+            assert "only 4096 bytes may be evicted" in run("evict", where, "1G", status=5)
             assert json.loads(run("evict", where, "1K", "--json")) == {"evicted": ["other"]}
         assert error("evict", where, "1Q", status=2)["message"].endswith("found '1Q'")
 

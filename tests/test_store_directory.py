@@ -124,10 +124,8 @@ def test_creating_and_destroying_race(tmp_path: Path) -> None:
     finally:
         for each in children:
             each.__exit__(None, None, None)
-    assert all(rounds > 5 for rounds, _ in results), results
-    wrong = [
-        error for _, errors in results for error in errors if "was destroyed" not in error and "no object" not in error
-    ]
+    assert all(rounds for rounds, _ in results), results
+    wrong = [error for _, errors in results for error in errors if "was destroyed" not in error]
     assert not wrong, wrong[:3]
     if where.exists():
         sa.Store(where).destroy()

@@ -15,7 +15,7 @@ import time
 
 _FEW, _MANY = 64, 2000
 """Questions for single locks before the kernel's list is read, and where that has none to show."""
-_LONG, _LONGEST, _REST = 0.05, 0.25, 10
+_LONG, _LONGEST, _REST = 0.25, 0.5, 10
 """Seconds of reading the list that are long; after which it is given up; and how many times that it is left alone."""
 _resume = 0.0
 _FLOCK = struct.Struct("hhqqi4x")

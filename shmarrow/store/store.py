@@ -79,7 +79,7 @@ def _operation(method: Callable[Concatenate[Store, P], R]) -> Callable[Concatena
 
 
 class Store:
-    """Named objects in shared memory or in a directory; any process that may read them has them by their names.
+    """Named objects in shared memory or in a directory; any process that may read them can open them by name.
 
     Parameters
     ----------
@@ -93,7 +93,8 @@ class Store:
         objects are never writable.
     eviction : str, optional
         ``"lru"``: where there is no room, the objects that were used longest ago are removed, unless somebody has them
-        attached. ``"none"``: only what is orphaned or has expired. By default ``"lru"`` where a capacity is given.
+        attached. ``"none"``: only orphaned and expired objects are removed. By default ``"lru"`` where there is a
+        capacity.
     durable : bool, optional
         Every change is on the disk before the call returns, and survives a crash of the machine.
     spill : str or PathLike, optional
