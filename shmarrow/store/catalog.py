@@ -249,8 +249,8 @@ class Catalog(Mapped):
         """Remove an object's file, here or in the spill directory; one that cannot be removed keeps nobody waiting."""
         with suppress(OSError):
             self.directory.unlink(file_name(file))
-        with suppress(OSError):
-            if self.settings.spill is not None:
+        if self.settings.spill is not None:
+            with suppress(OSError):
                 self.spill_directory().unlink(file_name(file))
 
     def spill_directory(self, make: bool = False) -> Directory:

@@ -204,8 +204,13 @@ class Pins:
 
     def release(self, slot: int, inherited: bool = False) -> None:
         """Drop one pin of a slot."""
-        self._released.append((slot, inherited))
-        self._settle()
+        if self._mutex.locked():  # maybe by this thread
+            self._released.append((slot, inherited))
+        else:
+            with self._mutex:
+                self._drop(slot, inherited)
+        if self._released:
+            self._settle()
 
     def _settle(self) -> None:
         """Drop what was released, unless somebody has the mutex, maybe this thread: it does so then."""

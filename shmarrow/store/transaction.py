@@ -55,8 +55,15 @@ class Transaction:
         if found is None:
             found = self.memory.ints[at >> 2] if at >> 2 < len(self.memory.ints) else self.memory.slots + 1
         if found > self.memory.slots:
-            raise InvalidData(f"the catalog of {self.catalog.directory.name!r} is damaged: a list leads to {found}")
+            raise self._damaged(f"a list leads to {found}")
         return found
+
+    def _damaged(self, reason: str) -> InvalidData:
+        return InvalidData(f"the catalog of {self.catalog.directory.name!r} is damaged: {reason}")
+
+    def _less(self, field: int, nbytes: int) -> None:
+        """Count so many bytes less, and never less than none."""
+        self.state[field] -= min(nbytes, self.state[field])
 
     def _head(self, name_hash: int) -> int:
         return p.SLOTS + bucket_of(name_hash, self.state[p.BUCKETS]) * p.SLOT_SIZE + p.HEAD
@@ -67,10 +74,7 @@ class Transaction:
         self._links[head] = entry_slot + 1
 
     def _unchain(self, slot: int, name_hash: int) -> None:
-        self._cut(self._head(name_hash), slot)
-
-    def _cut(self, at: int, slot: int) -> None:
-        """Take a slot out of the list whose head is at ``at``."""
+        at = self._head(name_hash)
         for _ in range(self.memory.slots + 1):
             found = self._link(at)
             if found == slot + 1:
@@ -79,7 +83,7 @@ class Transaction:
             if not found:
                 break
             at = next_of(found - 1)
-        raise InvalidData(f"the catalog of {self.catalog.directory.name!r} is damaged: slot {slot} is not in its chain")
+        raise self._damaged(f"slot {slot} is not in its chain")
 
     def take_slot(self) -> int:
         """A slot that is free; the file grows where there is none."""
@@ -109,7 +113,7 @@ class Transaction:
         while found := self._link(at):
             steps += 1
             if steps > self.memory.slots:
-                raise InvalidData(f"the catalog of {self.catalog.directory.name!r} is damaged: a chain has no end")
+                raise self._damaged("a chain has no end")
             following = next_of(found - 1)
             if words[FIRST_SLOT + (found - 1) * SLOT_WORDS + 1] & mask == bucket:
                 self._links[at] = self._link(following)
@@ -140,8 +144,7 @@ class Transaction:
                 self._links[next_of(previous - 1)] = following
             else:
                 self.state[p.REMOVED] = following
-            held = memory.words[slot_at(here - 1, "allocated") >> 3]
-            self.state[p.REMOVED_BYTES] -= min(held, self.state[p.REMOVED_BYTES])
+            self._less(p.REMOVED_BYTES, memory.words[slot_at(here - 1, "allocated") >> 3])
             self._free(here - 1)
         catalog.swept = previous
         return False
@@ -157,9 +160,7 @@ class Transaction:
         """A draft: a slot whose bytes are counted while its object is written."""
         slot = self.take_slot()
         self.state[p.FILE] += 1
-        draft = Entry(slot, 0, 0, self.state[p.FILE], 0, nbytes, time.time_ns(), 0, 0, 0, 0, p.DRAFT, 0, name)
-        self._write(draft)
-        self.state[p.DRAFT_BYTES] += nbytes
+        self.enlarge_draft(slot, name, self.state[p.FILE], 0, nbytes)
         return slot
 
     def enlarge_draft(self, slot: int, name: bytes, file: int, before: int, nbytes: int) -> None:
@@ -169,12 +170,12 @@ class Transaction:
 
     def publish_draft(self, nbytes: int) -> None:
         """A draft becomes an object, which :meth:`insert` counts."""
-        self.state[p.DRAFT_BYTES] -= min(nbytes, self.state[p.DRAFT_BYTES])
+        self._less(p.DRAFT_BYTES, nbytes)
 
     def drop_draft(self, slot: int, file: int, nbytes: int) -> None:
         """Free the slot of a draft, and remove its file if it has one."""
         self.state[p.REMOVING] = file
-        self.state[p.DRAFT_BYTES] -= min(nbytes, self.state[p.DRAFT_BYTES])
+        self._less(p.DRAFT_BYTES, nbytes)
         self._free(slot)
 
     def new_generation(self) -> int:
@@ -199,8 +200,7 @@ class Transaction:
         state = self.state
         self._unchain(entry.slot, entry.hash)
         state[p.OBJECTS] -= 1
-        counter = p.SPILLED_BYTES if entry.spilled else p.BYTES
-        state[counter] -= min(entry.allocated, state[counter])
+        self._less(p.SPILLED_BYTES if entry.spilled else p.BYTES, entry.allocated)
         state[p.REMOVING] = entry.file
         if entry.expired:
             state[p.EXPIRED] += 1
@@ -241,7 +241,7 @@ class Transaction:
         if not self.catalog.settings.durable:
             flags &= ~p.SYNCED  # the copy is not
         state = self.state
-        state[p.BYTES] -= min(entry.allocated, state[p.BYTES])
+        self._less(p.BYTES, entry.allocated)
         state[p.SPILLED_BYTES] += allocated
         state[p.SPILLS] += 1
         state[p.REMOVING] = entry.file
@@ -283,7 +283,7 @@ class Transaction:
                 parts.append(_PADDING[size & 7])
         payload = b"".join(parts)
         if len(payload) > p.JOURNAL_SIZE - p.JOURNAL_HEAD.size:
-            raise InvalidData(f"the catalog of {catalog.directory.name!r} is damaged: a commit of {len(payload)} bytes")
+            raise self._damaged(f"a commit of {len(payload)} bytes")
         data, words = memory.bytes, memory.words
         area = p.JOURNALS[number & 1]
         start = area + p.JOURNAL_HEAD.size
