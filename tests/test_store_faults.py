@@ -142,8 +142,9 @@ def test_a_directory_that_is_removed(tmp_path: Path) -> None:
             draft.publish()
         with sa.Store(where) as again:
             again.put("a", batch(2, 10))
-            store.delete("a")
-            store.clear()
+            for use in (lambda: store.delete("a"), store.clear):
+                with pytest.raises(sa.StorageError, match="was destroyed; open it again"):
+                    use()
             assert again.names() == ["a"]
             assert intact(again.get("a"))
         assert intact(held)

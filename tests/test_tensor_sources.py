@@ -173,7 +173,7 @@ def test_a_sink_that_fails(kind: str) -> None:
             continue
         assert sink.written.getvalue() == whole.getvalue()
         break
-    assert call >= 2
+    assert call >= (2 if kind == "bundle" else 1)
 
 
 def test_a_tensor_that_cannot_be_published(tmp_path: Path) -> None:

@@ -430,6 +430,7 @@ class Space:
 
     def collect(self) -> Collected:
         """Remove what has expired, whose owner is gone, and what killed processes left."""
+        self._catalog.check_writable()
         drafts = self._reclaim()
         gone: list[str] = []
         for part in self._catalog.snapshot("expires", "owner"):

@@ -805,6 +805,7 @@ class Store:
         """Hold the lock, and commit what the block notes about the object of a name."""
         catalog = self._catalog
         with catalog.locked():
+            catalog.check_exists()
             found = live(catalog, name)
             if found is None:
                 raise self._missing([name.decode()])
