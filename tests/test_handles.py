@@ -666,5 +666,5 @@ def test_forged_numbers_are_damage(tmp_path: Path) -> None:
             with pytest.raises(sa.InvalidData, match="a damaged handle"):
                 each.open()
         assert dense.open().to_numpy().tolist() == [0.0] * 8
-        store.clear()
+        store.destroy()
     assert found.open().equals(batch)

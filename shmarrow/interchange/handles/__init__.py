@@ -157,7 +157,7 @@ def handle(value: T) -> Handle[T]:
     >>> pickled = pickle.dumps(sa.handle(store.get("numbers")))  # to another process of this host
     >>> pickle.loads(pickled).open().num_rows
     1000
-    >>> store.clear()
+    >>> store.destroy()
     """
     locator = Locator()
     kind, content = _describe(value, locator)
