@@ -27,10 +27,10 @@ from shmarrow.segment.attached import Segment, attach, attach_path
 from shmarrow.segment.location import SHM_DIRECTORY, SHM_NAME_MAX, SHM_SCHEME, TEMP_PREFIX, Location, is_location
 
 if TYPE_CHECKING:
-    from shmarrow.segment.files import collect_leftovers, remove_unused, supports_unnamed, unlink
+    from shmarrow.segment.files import collect_leftovers, remove_unused, unlink
     from shmarrow.segment.writer import Piece, PublishPolicy, SegmentWriter, create
 
-_FILES = {"collect_leftovers", "remove_unused", "supports_unnamed", "unlink"}
+_FILES = {"collect_leftovers", "remove_unused", "unlink"}
 _WRITER = {"PublishPolicy", "Piece", "SegmentWriter", "create"}
 
 
@@ -63,6 +63,5 @@ __all__ = [
     "create",
     "is_location",
     "remove_unused",
-    "supports_unnamed",
     "unlink",
 ]

@@ -37,7 +37,6 @@ from shmarrow.segment.location import (
 from shmarrow.segment.mappings import map_file
 
 O_ATTACH = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
-_O_NOATIME: int = getattr(os, "O_NOATIME", 0)
 # What one call reads or writes on Linux: MAX_RW_COUNT bytes.
 MAX_CALL_BYTES = 2_147_479_552
 _LOCK_TRIES = 100
@@ -176,8 +175,6 @@ def attach_path(
     path: str,
     refuse_links: bool = True,
     owners: Container[int] | None = None,
-    unnoticed: bool = False,
-    mark_used: bool = False,
 ) -> Segment:
     """Attach to a file whose path is known to be proper; as :func:`attach`.
 
@@ -191,22 +188,16 @@ def attach_path(
         Whether a symbolic link is an error.
     owners : container of int, optional
         The users whose files are accepted; all users' where it is not given.
-    unnoticed : bool
-        Leave the time of access as it is, where the system allows it: for the file's owner.
-    mark_used : bool
-        Set the time of access to now, which no read of a mapping does, where the system allows it.
     """
     flags = O_ATTACH | os.O_NOFOLLOW if refuse_links else O_ATTACH
     try:
-        fd, found = _open_object(name, path, flags | _O_NOATIME if unnoticed else flags)
+        fd, found = _open_object(name, path, flags)
         try:
             size = found.st_size
             if owners is not None and found.st_uid not in owners:
                 raise PermissionError(errno.EPERM, f"it belongs to user {found.st_uid}, who is not trusted here")
             path = path if path.startswith("/") else os.path.abspath(path)  # still the same after a chdir
             data = map_file(fd, size, name if is_shm(name) else path, found) if size else EMPTY
-            if mark_used:
-                _mark_used(fd, found)
         finally:
             os.close(fd)
     except OSError as error:
@@ -214,13 +205,6 @@ def attach_path(
     except ValueError:
         raise became_smaller("attach to", name, size) from None
     return Segment(name, path, data, found)
-
-
-def _mark_used(fd: int, found: os.stat_result) -> None:
-    try:
-        os.utime(fd, ns=(time.time_ns(), found.st_mtime_ns))
-    except OSError:
-        return  # another user's file, or a read-only file system
 
 
 def read_object(where: Location) -> tuple[str, Bytes]:
@@ -267,13 +251,7 @@ def _open_object(name: str, path: str, flags: int) -> tuple[int, os.stat_result]
             fd = posix_ipc.SharedMemory(posix_name(name), read_only=True).fd
         return fd, os.fstat(fd)
     while True:
-        try:
-            fd = os.open(path, flags)
-        except PermissionError:
-            if not flags & _O_NOATIME:
-                raise
-            flags &= ~_O_NOATIME
-            continue
+        fd = os.open(path, flags)
         try:
             lock_shared(fd)
             found = os.fstat(fd)

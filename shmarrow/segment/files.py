@@ -52,18 +52,6 @@ _POPULATE_THREADS = 4
 MAX_CALL_PIECES = 1024
 
 
-def supports_unnamed(directory: str) -> bool:
-    """Whether a directory can have files without a name, so that a killed writer leaves nothing in it."""
-    try:
-        fd = open_unnamed(directory)
-    except OSError:
-        return True  # nothing can be written there; writing gives the better reason
-    if fd is None:
-        return False
-    os.close(fd)
-    return True
-
-
 def open_unnamed(directory: str, bits: int = 0o600, dir_fd: int | None = None) -> int | None:
     """Open a new file without a name, or None where the platform or file system cannot do it or cannot link it."""
     if not _O_TMPFILE:
