@@ -1,7 +1,7 @@
 """Spark: one copy of the data on each host, for all of its Python workers and every other process.
 
 :func:`share` runs inside Spark, with ``mapInArrow``: each partition becomes one object of a store, and only a line
-about it, its :class:`Handle`, travels back. Handles are small and picklable. :meth:`SharedFrame.map` takes them into another
+about it, its :class:`Handle`, travels back. :meth:`SharedFrame.map` takes handles into another
 job, whose workers attach to the very same memory.
 
 Nothing here runs a server, and nothing here imports Spark before it is used.
