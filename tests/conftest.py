@@ -22,6 +22,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import settings
@@ -180,3 +181,25 @@ def java() -> None:
     version = re.search(r'version "(\d+)', said)
     if version is None or int(version[1]) < 17:
         pytest.skip("Spark needs Java 17 or newer, on PATH or in JAVA_HOME (Debian: openjdk-17-jre-headless)")
+
+
+@pytest.fixture(scope="session")
+def spark_session(java: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """The only classic Spark session of this process; tests take ``spark``."""
+    pytest.importorskip("pyspark")
+    from spark_lab import local_spark
+
+    with local_spark(tmp_path_factory.mktemp("spark")) as session:
+        yield session
+
+
+@pytest.fixture(scope="module")
+def spark(spark_session: Any, request: pytest.FixtureRequest) -> Iterator[Any]:
+    """A classic Spark session on this machine: two tasks at a time, each of which may fail once.
+
+    Functions and classes of the test's module can be given to it.
+    """
+    from spark_lab import functions_by_value
+
+    with functions_by_value(request.module):
+        yield spark_session

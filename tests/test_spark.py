@@ -23,6 +23,7 @@ from typing import Any
 import numpy as np
 import pytest
 from conftest import SHM, shm_entries
+from spark_lab import BATCH_ROWS
 
 import shmarrow as sa
 from shmarrow import segment
@@ -36,24 +37,6 @@ pytestmark = [
 ]
 
 PARTITIONS = 4
-BATCH_ROWS = 1_000
-
-
-@pytest.fixture(scope="module")
-def spark(java: None) -> Iterator[Any]:
-    cloudpickle = pytest.importorskip("pyspark.cloudpickle")
-    cloudpickle.register_pickle_by_value(sys.modules[__name__])  # workers cannot import this file
-    # Two tasks at a time, each of which may fail once.
-    config = {
-        "spark.master": "local[2,2]",
-        "spark.log.level": "OFF",
-        "spark.sql.session.timeZone": "Europe/Oslo",
-        "spark.sql.execution.arrow.maxRecordsPerBatch": str(BATCH_ROWS),
-        "spark.sql.shuffle.partitions": "2",
-    }
-    session = sas.local_session(2, config)
-    yield session
-    session.stop()
 
 
 @pytest.fixture
