@@ -11,7 +11,6 @@ import os
 import pickle
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -326,26 +325,6 @@ def test_another_host_is_told(spark: Any, prefix: str) -> None:
 def test_a_target_is_positive(spark: Any, prefix: str, target_bytes: int) -> None:
     with pytest.raises(sa.InvalidArgument, match=f"target_bytes is at least 1, found {target_bytes}"):
         sas.share(spark.range(1), prefix, target_bytes=target_bytes)
-
-
-def test_spark_listens_on_the_loopback_interface_only(spark: Any) -> None:
-    java = spark.sparkContext._gateway.proc.pid
-    sockets = set()
-    for path in Path(f"/proc/{java}/fd").iterdir():
-        try:
-            sockets.add(os.readlink(path))
-        except FileNotFoundError:
-            continue
-    listening = set()
-    for table, family in (("tcp", socket.AF_INET), ("tcp6", socket.AF_INET6)):
-        for line in Path(f"/proc/{java}/net/{table}").read_text().splitlines()[1:]:
-            cells = line.split()
-            if cells[3] == "0A" and f"socket:[{cells[9]}]" in sockets:
-                raw = bytes.fromhex(cells[1].split(":")[0])
-                words = b"".join(raw[i : i + 4][::-1] for i in range(0, len(raw), 4))
-                listening.add(socket.inet_ntop(family, words))
-    assert listening
-    assert listening <= {"127.0.0.1", "::1", "::ffff:127.0.0.1"}
 
 
 def test_without_pyspark(tmp_path: Path) -> None:
