@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import gc
 import os
+import pickle
 import resource
 import signal
 import sys
@@ -517,3 +519,43 @@ def test_a_limit_on_the_size_of_files_is_one_of_our_errors(where: str) -> None:
                 assert store.names() == []
 
     assert ended(forked(limited)) == 0
+
+
+def test_a_process_puts_for_another(where: str) -> None:
+    with sa.Store(where) as store, Report() as report:
+
+        def lives() -> None:
+            mine = sa.Store(where)
+            report.say(mine.owner(), mine.owner(), mine.id)
+            time.sleep(60)
+
+        child = forked(lives)
+        while not report.lines():
+            time.sleep(0.001)
+        first, second, identity = report.lines()[0]
+        number = int(first)
+        assert (second, identity) == (first, store.id)
+        for_child = sa.Store(where, owned=number)
+        for_child.put("small", block())
+        for_child.put("large", np.zeros(1 << 21, np.uint8))
+        assert pickle.loads(pickle.dumps(for_child)).put("pickled", 1) == "pickled"
+        assert {store.info(name).owner for name in store.names()} == {child}
+        assert store.collect().objects == []
+        os.kill(child, signal.SIGKILL)
+        ended(child)
+        for value in (block(), np.zeros(1 << 21, np.uint8)):
+            with pytest.raises(
+                sa.StorageError, match=f"the process that was to own it, number {number} among"
+            ) as caught:
+                for_child.put("late", value)
+            assert caught.value.errno == errno.ESRCH
+        assert sorted(store.collect().objects) == ["large", "pickled", "small"]
+        assert store.owner() == store.owner() != number
+    for wrong, kind in (
+        (-1, sa.InvalidArgument),
+        (0, sa.InvalidArgument),
+        (1 << 40, sa.InvalidArgument),
+        ("yes", sa.InvalidType),
+    ):
+        with pytest.raises(kind, match="owned"):
+            sa.Store(where, owned=wrong)  # type: ignore[arg-type]

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from shmarrow.errors import InvalidArgument, InvalidType, iterated, shown
-from shmarrow.store.protocol import NAME_MAX
+from shmarrow.store.protocol import NAME_MAX, OWNER_LOCKS
 from shmarrow.store.slots import clock
-from shmarrow.types.base import as_int, utf8
+from shmarrow.types.base import as_bool, as_int, utf8
 
 _FOREVER = 10**9
 """The longest timeout, in seconds: some 30 years."""
@@ -50,6 +50,15 @@ def as_pairs(items: Mapping[str, Any] | Iterable[tuple[str, Any]]) -> Iterable[t
         if not isinstance(pair, (tuple, list)) or len(pair) != 2:
             raise InvalidType(f"expected (name, object) pairs, found {shown(pair)}")
         yield pair[0], pair[1]
+
+
+def as_owned(owned: Any) -> bool | int:
+    """Whether objects belong to this process, or the number of another one that they belong to."""
+    if not isinstance(owned, (int, np.integer)) or isinstance(owned, bool):
+        return as_bool(owned, "owned", False)
+    if not 0 < owned < OWNER_LOCKS:
+        raise InvalidArgument(f"owned is True, False or a number that Store.owner() gave, found {owned}")
+    return int(owned)
 
 
 def as_count(value: Any, what: str) -> int:

@@ -37,15 +37,19 @@ _AROUND = 1 << 13
 """Bytes of memory that a small file may take beyond those that are written."""
 
 
+THIS_PROCESS = -1
+
+
 class PutOptions(NamedTuple):
     """How an object is put: the arguments of :meth:`Store.put`, checked.
 
-    ``expires`` is by the clock of this boot and by that of the wall, in nanoseconds; 0 for never.
+    ``expires`` is by the clock of this boot and by that of the wall, in nanoseconds; 0 for never. ``owner`` is an
+    owner's number, 0 for nobody and :data:`THIS_PROCESS` for the number that this process has or gets.
     """
 
     overwrite: bool = False
     expires: tuple[int, int] = (0, 0)
-    owned: bool = False
+    owner: int = 0
     protect: bool = False
     if_generation: int | None = None
 
@@ -233,7 +237,13 @@ class Publication:
     def _commit(self, fd: int, status: os.stat_result, flags: int, total: int, replaced: Entry | None) -> str:
         catalog, options = self._catalog, self._options
         transaction = Transaction(catalog)
-        owner = catalog.own_number(transaction) if options.owned else 0
+        owner = catalog.own_number(transaction) if options.owner == THIS_PROCESS else options.owner
+        if owner and catalog.owner_of(owner) is None and owner != transaction.owner:
+            raise StorageError(
+                errno.ESRCH,
+                f"cannot put {self.name!r} into the store {catalog.directory.name!r}: the process that was to own it, "
+                f"number {owner} among its owners, has ended",
+            )
         slot, file = self._draft, self._file
         if slot < 0:
             slot = transaction.take_slot()

@@ -38,7 +38,16 @@ from shmarrow.ipc.options import IpcWriteOptions
 from shmarrow.segment import Location, Segment
 from shmarrow.sources import open_sink
 from shmarrow.store import protocol as p
-from shmarrow.store.arguments import as_count, as_expiry, as_name, as_names, as_pairs, as_prefix, as_timeout
+from shmarrow.store.arguments import (
+    as_count,
+    as_expiry,
+    as_name,
+    as_names,
+    as_owned,
+    as_pairs,
+    as_prefix,
+    as_timeout,
+)
 from shmarrow.store.attach import Pin, StoredSegment, attach_entry, live, pin_entry, read_entry
 from shmarrow.store.directory import Trust, as_trust, first_design, locate
 from shmarrow.store.info import Found, ObjectInfo, Stats, found_objects, object_info, statistics
@@ -99,9 +108,9 @@ class Store:
         Every change is on the disk before the call returns, and survives a crash of the machine.
     spill : str or PathLike, optional
         A directory on a disk. What would be evicted moves there instead, and is found there.
-    owned : bool
+    owned : bool or int
         What is put through this object belongs to the process: when it has ended, however it did, its objects may be
-        collected.
+        collected. A number, as :meth:`owner` gives in another process: it belongs to that process.
     trust : bool, int, str, or several of these
         A user, by number or name, whose directory and files are accepted as well as your own and root's. True: accept
         anybody's, and a directory that others may write to.
@@ -148,14 +157,14 @@ class Store:
         eviction: str | None = None,
         durable: bool | None = None,
         spill: Location | None = None,
-        owned: bool = False,
+        owned: bool | int = False,
         trust: Trust = False,
         create: bool = True,
     ) -> None:
         self._closed = True
         self._running: list[None] = []  # a list counts threads without a lock
         self._held: list[None] = []
-        self._owned = as_bool(owned, "owned", False)
+        self._owned = as_owned(owned)
         self._trust = as_trust(trust)
         self._name, self._path = locate(where)
         want = wanted(capacity, mode, eviction, durable, spill)
@@ -179,6 +188,11 @@ class Store:
     def capacity(self) -> int | None:
         """The most bytes that all objects may take."""
         return self.settings.capacity
+
+    @property
+    def id(self) -> str:
+        """32 hexadecimal digits that no other store has: what two processes compare to see that they have one store."""
+        return self._catalog.store_id.hex()
 
     @property
     def settings(self) -> Settings:
@@ -432,7 +446,8 @@ class Store:
         overwrite, protect = as_bool(overwrite, "overwrite", False), as_bool(protect, "protect", False)
         if if_generation is not None:
             if_generation = as_count(if_generation, "if_generation")
-        return PutOptions(overwrite, as_expiry(expire_after), self._owned, protect, if_generation)
+        owner = self._owned if self._owned.__class__ is int else -self._owned  # True is this process
+        return PutOptions(overwrite, as_expiry(expire_after), owner, protect, if_generation)
 
     @_operation
     def get_or_put(
@@ -857,6 +872,21 @@ class Store:
         """Remove all objects. Who has one attached keeps it."""
         self._delete_all("")
 
+    @_operation
+    def owner(self) -> int:
+        """The number of this process as an owner of objects, the same until it ends; a forked child has another.
+
+        Other processes, which put objects through ``Store(..., owned=number)``, give them to this one.
+        """
+        catalog = self._catalog
+        catalog.check_writable()
+        with catalog.locked():
+            transaction = Transaction(catalog)
+            number = catalog.own_number(transaction)
+            if not catalog.owner:
+                transaction.commit()
+            return number
+
     # --- the end ---
 
     def close(self) -> None:
@@ -946,6 +976,6 @@ class Store:
         )
 
 
-def _reopen(where: str, owned: bool, trust: Trust) -> Store:
+def _reopen(where: str, owned: bool | int, trust: Trust) -> Store:
     """A store that was pickled."""
     return Store(where, owned=owned, trust=trust, create=False)
