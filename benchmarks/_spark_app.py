@@ -23,7 +23,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.dataset as pads
 
-import shmarrow as sa
 from shmarrow import spark as sas
 
 Batches = Iterator[pa.RecordBatch]

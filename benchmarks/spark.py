@@ -1,13 +1,13 @@
-"""Spark, with one copy for each host, beside Spark's own ways: ``python benchmarks/spark.py``.
+"""Spark with one copy per host, beside what Spark does by itself: ``python benchmarks/spark.py``.
 
-Each group of rows has a name, and ``--rows`` chooses among them. Every side is a task of a real Spark application; sides
+Each group of rows has a name, and ``--rows`` chooses among them. Each side is a task of a real Spark application. Sides
 that are compared take turns, in the same application where one configuration serves both. The data are the flights that
-left New York in 2013, repeated 16 times: 5.4 million rows of 19 columns, about 510 MB. ``--quick`` has them once, and
-takes two minutes; all of it takes about half an hour and 16 GiB. Sides that take half a minute have fewer turns than
-``_bench`` would give them. ``--json OUT`` keeps all figures, and ``--markdown OUT`` writes the tables of docs/spark.md
-from such a file, without measuring anything.
+left New York in 2013, repeated 16 times: 5.4 million rows, 19 columns, about 510 MB. ``--quick`` uses them once, in two
+minutes; a full run takes about half an hour and 16 GiB. Sides that need half a minute take fewer turns than in other
+benchmarks. ``--json OUT`` keeps all figures, and ``--markdown OUT`` prints the tables of docs/spark.md from such a file
+without measuring. The two hosts come from ``tests/spark_lab.py``, which needs root or user namespaces.
 
-Byte code is cached, as that of installed packages is, and workers are fresh where first accesses are timed.
+Bytecode is cached, as for installed packages, and workers are fresh where first accesses are timed.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import sys
 import tempfile
 import zipfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
@@ -31,7 +31,6 @@ import pyarrow.csv
 import pyarrow.parquet
 from _bench import AS_FAST, Bench, Faster, Requirement, bench, duration, faster, mebibytes, warm_memory, within
 
-import shmarrow as sa
 from shmarrow.cli.demo import flights_file
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -40,6 +39,17 @@ FILES = 8
 MIB = 1 << 20
 FRESH = {"spark.python.worker.reuse": "false"}
 DAEMON = {"spark.python.daemon.module": "shmarrow.spark.daemon"}
+
+ACCESS_PARTS = ("published", "access")
+JOB_PARTS = ("prepared", "jobs")
+HEADS = {
+    "published": "publish",
+    "access": "first access",
+    "prepared": "prepare",
+    "jobs": "each job",
+    "seconds": "in all",
+}
+"""The parts of a time, and how the tables of the guide call them."""
 
 Answers = list[dict[str, dict[str, Any]]]
 """For each round, what each side said."""
@@ -228,10 +238,11 @@ def report(
 ) -> None:
     """Print a row, and keep what the sides said of the parts of their time."""
     page.report(what, [{name: [said["seconds"]] for name, said in turn.items()} for turn in answers], required)
-    page.records[-1]["parts"] = {
-        name: {part: statistics.median(flat(turn[name][part] for turn in answers)) for part in parts}
-        for name in answers[0]
-    }
+    if parts:
+        page.records[-1]["parts"] = {
+            name: {part: statistics.median(flat(turn[name][part] for turn in answers)) for part in (*parts, "seconds")}
+            for name in answers[0]
+        }
 
 
 def flat(values: Iterator[Any]) -> list[float]:
@@ -251,14 +262,14 @@ def broadcast(page: Bench, lab: Lab) -> None:
         "shmarrow": lambda: lab.fresh("first", side="shmarrow", **given),
         "sc.broadcast": lambda: lab.fresh("first", side="sc.broadcast", **given),
     }
-    report(page, text, take_turns(sides, 2 * lab.rounds + 1), faster(3), "published", "access")
+    report(page, text, take_turns(sides, 2 * lab.rounds + 1), faster(3), *ACCESS_PARTS)
     sides = {
         "shmarrow": lambda: lab.daemon("first", side="shmarrow", **given),
         "sc.broadcast": sides["sc.broadcast"],
         "sc.broadcast, with the daemon": lambda: lab.daemon("first", side="sc.broadcast", **given),
     }
     turns = take_turns(sides, 2 * lab.rounds + 1)
-    report(page, f"{text}, with the daemon", turns, {"sc.broadcast": faster(6)}, "published", "access")
+    report(page, f"{text}, with the daemon", turns, {"sc.broadcast": faster(6)}, *ACCESS_PARTS)
 
 
 def later(page: Bench, lab: Lab) -> None:
@@ -274,9 +285,9 @@ def copies(page: Bench, lab: Lab) -> None:
         side: [lab.fresh("copies", side=side, **given)["bytes"] / lab.size for _ in range(lab.rounds)]
         for side in ("shmarrow", "sc.broadcast")
     }
-    text = f"memory of {WORKERS} workers with {mebibytes(lab.size)}, above that without it, in copies"
-    page.limit(text, found["shmarrow"], 1.1, "{:.2f}".format)
-    page.limit("the same, of sc.broadcast", found["sc.broadcast"], None, "{:.2f}".format)
+    ours, theirs = (statistics.median(found[side]) for side in ("shmarrow", "sc.broadcast"))
+    text = f"memory of {WORKERS} workers with {mebibytes(lab.size)}, above that without it"
+    page.figure(text, ours, "sc.broadcast", theirs, 1.1, "{:.2f} copies".format)
 
 
 def hosts(page: Bench, lab: Lab) -> None:
@@ -287,7 +298,7 @@ def hosts(page: Bench, lab: Lab) -> None:
     if any(said["executors"] != 2 for turn in answers for said in turn.values()):
         raise RuntimeError("a task ran on the other's host")
     text = f"publish {mebibytes(lab.size)}, until a fresh worker on each of two hosts has had its first value"
-    report(page, text, answers, AS_FAST, "published", "access")
+    report(page, text, answers, AS_FAST, *ACCESS_PARTS)
 
 
 def table(page: Bench, lab: Lab) -> None:
@@ -298,7 +309,7 @@ def table(page: Bench, lab: Lab) -> None:
     }
     answers = take_turns(sides, lab.rounds, warm=page.quick)
     agree(answers)
-    report(page, f"a table of the driver to 3 Python jobs, {lab.data()}", answers, faster(20), "prepared", "jobs")
+    report(page, f"a table of the driver to 3 Python jobs, {lab.data()}", answers, faster(20), *JOB_PARTS)
 
 
 JOBS = {
@@ -318,7 +329,7 @@ def jobs(page: Bench, lab: Lab) -> None:
     answers = take_turns(sides, lab.rounds, warm=page.quick)
     agree([{name: said for name, said in turn.items() if "select" not in name} for turn in answers])
     required = dict.fromkeys(list(JOBS)[1:3], Faster(1, "faster"))
-    report(page, f"3 Python jobs over all columns, {lab.data()}, `share` included", answers, required, "prepared", "jobs")
+    report(page, f"3 Python jobs over all columns, {lab.data()}, `share` included", answers, required, *JOB_PARTS)
 
 
 def agree(answers: Answers) -> None:
@@ -364,6 +375,27 @@ def source(page: Bench, lab: Lab) -> None:
         report(page, f"read Arrow files, {text}, {lab.data()}", take_turns(sides, lab.rounds + 2), required)
 
 
+def tables(path: Path) -> Iterator[str]:
+    """The tables of the guide, from the figures of an earlier run."""
+    records = json.loads(path.read_text())
+    yield from markdown(
+        ["what", "shmarrow", "beside", "", "result", "required"], [[*r["cells"][:5], r["cells"][6]] for r in records]
+    )
+    for record in records:
+        if "parts" in record:
+            parts = record["parts"]
+            heads = list(next(iter(parts.values())))
+            rows = [[name, *[duration(said[head]) for head in heads]] for name, said in parts.items()]
+            yield f"{record['what'].capitalize()}:\n"
+            yield from markdown(["", *[HEADS[head] for head in heads]], rows)
+
+
+def markdown(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    for cells in (heads, ["---"] * len(heads), *rows):
+        yield f"| {' | '.join(cells)} |"
+    yield ""
+
+
 GROUPS: dict[str, Callable[[Bench, Lab], None]] = {
     "broadcast": broadcast,
     "later": later,
@@ -382,9 +414,13 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--rows", nargs="+", choices=GROUPS, default=list(GROUPS), metavar="NAME", help=", ".join(GROUPS)
     )
     parser.add_argument("--rounds", type=int, metavar="N", help="turns of what takes long; 3, with --quick 1")
+    parser.add_argument("--markdown", metavar="OUT", help="print tables of what --json wrote; an option by itself")
 
 
 def main() -> None:
+    if sys.argv[1:2] == ["--markdown"]:
+        print("\n".join(tables(Path(sys.argv[2]))))
+        return
     with bench("Spark", add_options) as page, ExitStack() as stack:
         lab = Lab(page, stack)
         for name, group in GROUPS.items():
