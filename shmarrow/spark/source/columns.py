@@ -22,7 +22,7 @@ from shmarrow.interchange.for_consumer import Casting, Stages
 from shmarrow.interchange.pyarrow import record_batch_as
 from shmarrow.layout.making import nulls
 from shmarrow.spark import types as spark
-from shmarrow.spark.source.options import ReadOptions
+from shmarrow.spark.source.read_options import ReadOptions
 from shmarrow.types import Field, Schema
 
 _INSTEAD = '; .option("unsupported", "drop") leaves the column out, and "string" reads it as JSON text'

@@ -23,7 +23,7 @@ from shmarrow.errors import InvalidArgument, ObjectNotFound, StorageError, shown
 from shmarrow.segment import SHM_DIRECTORY, SHM_SCHEME
 from shmarrow.segment.host import host_name
 from shmarrow.segment.location import resolve
-from shmarrow.spark.source.options import ReadOptions
+from shmarrow.spark.source.read_options import ReadOptions
 
 
 class Place(NamedTuple):
