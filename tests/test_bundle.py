@@ -20,7 +20,8 @@ import shmarrow as sa
 from shmarrow import segment
 from shmarrow.interchange.safetensors import read_safetensors, write_safetensors
 from shmarrow.ipc.options import IpcWriteOptions
-from shmarrow.ipc.tensor.bundle import BUNDLE_KEY, INDEX
+from shmarrow.ipc.tensor import BUNDLE_KEY
+from shmarrow.ipc.tensor.bundle import INDEX
 
 SAMPLE: dict[str, Any] = {
     "embedding.weight": np.arange(12, dtype="f4").reshape(3, 4),

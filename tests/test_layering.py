@@ -72,6 +72,7 @@ CYCLES = {
     "layout": "an operation on an array of one layout may give an array of any other",
     "tensor": "each sparse form converts to all others",
     "ipc": "a reader that is unpickled opens its source again, by the functions of the package",
+    "interchange": "a method of a tensor is found in its module, by the name of that, when it is first asked for",
     "store": "transactions and the rebuild after a reboot change the catalog that calls them, and import it for types",
 }
 """The packages whose files may import each other, by imports within functions, and why."""

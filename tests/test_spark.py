@@ -11,7 +11,6 @@ import os
 import pickle
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -23,6 +22,7 @@ from typing import Any
 import numpy as np
 import pytest
 from conftest import SHM, shm_entries
+from spark_lab import BATCH_ROWS
 
 import shmarrow as sa
 from shmarrow import segment
@@ -36,24 +36,6 @@ pytestmark = [
 ]
 
 PARTITIONS = 4
-BATCH_ROWS = 1_000
-
-
-@pytest.fixture(scope="module")
-def spark(java: None) -> Iterator[Any]:
-    cloudpickle = pytest.importorskip("pyspark.cloudpickle")
-    cloudpickle.register_pickle_by_value(sys.modules[__name__])  # workers cannot import this file
-    # Two tasks at a time, each of which may fail once.
-    config = {
-        "spark.master": "local[2,2]",
-        "spark.log.level": "OFF",
-        "spark.sql.session.timeZone": "Europe/Oslo",
-        "spark.sql.execution.arrow.maxRecordsPerBatch": str(BATCH_ROWS),
-        "spark.sql.shuffle.partitions": "2",
-    }
-    session = sas.local_session(2, config)
-    yield session
-    session.stop()
 
 
 @pytest.fixture
@@ -343,26 +325,6 @@ def test_another_host_is_told(spark: Any, prefix: str) -> None:
 def test_a_target_is_positive(spark: Any, prefix: str, target_bytes: int) -> None:
     with pytest.raises(sa.InvalidArgument, match=f"target_bytes is at least 1, found {target_bytes}"):
         sas.share(spark.range(1), prefix, target_bytes=target_bytes)
-
-
-def test_spark_listens_on_the_loopback_interface_only(spark: Any) -> None:
-    java = spark.sparkContext._gateway.proc.pid
-    sockets = set()
-    for path in Path(f"/proc/{java}/fd").iterdir():
-        try:
-            sockets.add(os.readlink(path))
-        except FileNotFoundError:
-            continue
-    listening = set()
-    for table, family in (("tcp", socket.AF_INET), ("tcp6", socket.AF_INET6)):
-        for line in Path(f"/proc/{java}/net/{table}").read_text().splitlines()[1:]:
-            cells = line.split()
-            if cells[3] == "0A" and f"socket:[{cells[9]}]" in sockets:
-                raw = bytes.fromhex(cells[1].split(":")[0])
-                words = b"".join(raw[i : i + 4][::-1] for i in range(0, len(raw), 4))
-                listening.add(socket.inet_ntop(family, words))
-    assert listening
-    assert listening <= {"127.0.0.1", "::1", "::ffff:127.0.0.1"}
 
 
 def test_without_pyspark(tmp_path: Path) -> None:

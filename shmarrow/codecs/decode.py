@@ -17,24 +17,23 @@ import numpy as np
 
 from shmarrow.batch import RecordBatch
 from shmarrow.codecs.kinds import BYTES, KIND, SCALARS, Stored
-from shmarrow.errors import DEFAULT_LIMITS, InvalidData, as_limits
+from shmarrow.errors import DEFAULT_LIMITS, InvalidData, Limits, as_limits
 from shmarrow.ipc.file.footer import MAGIC
 from shmarrow.ipc.file.known_forms import find_batch, remember
 from shmarrow.ipc.file.reader import RecordBatchFileReader
 from shmarrow.ipc.message.decode import Message
 from shmarrow.ipc.message.framing import read_prefix
-from shmarrow.ipc.stream.reader import MappedStreamReader
-from shmarrow.ipc.tensor.bundle import BUNDLE_KEY, load_tensors
+from shmarrow.ipc.tensor import BUNDLE_KEY
 from shmarrow.ipc.tensor.decode import DenseHeader, SparseHeader, known_header, read_header
-from shmarrow.ipc.tensor.reader import read_tensor
 from shmarrow.segment import Segment
 from shmarrow.sources import open_source
-from shmarrow.tables import Table
-from shmarrow.tensor import SparseTensor
 from shmarrow.types import DataType, DateType, Metadata, Schema
 
 if TYPE_CHECKING:
     import numpy.typing as npt
+
+    from shmarrow.tables import Table
+    from shmarrow.tensor import SparseTensor, Tensor
 
 _PREFIX = struct.Struct("<Ii")
 _CONTINUATION = 0xFFFFFFFF
@@ -101,6 +100,8 @@ def decode(segment: Segment, trusted: bool = False) -> Stored:
     reader = RecordBatchFileReader(open_source(segment), limits)
     metadata = reader.metadata or {}
     if BUNDLE_KEY in metadata:
+        from shmarrow.ipc.tensor.bundle import load_tensors
+
         return load_tensors(segment)
     remember(reader, limits)
     return _taken(reader.schema, list(reader), metadata)
@@ -111,10 +112,12 @@ def describe(segment: Segment) -> Description:
     if segment.data.data[: len(MAGIC)] != MAGIC:
         header = _header(segment)[0]
         if not isinstance(header, Message) or header.kind != "Schema":
-            tensor = read_tensor(segment)
-            kind = "sparse_tensor" if isinstance(tensor, SparseTensor) else _tensor_kind(tensor)
+            from shmarrow.tensor.dense import Tensor
+
+            tensor = _read_tensor(segment)
+            kind = _tensor_kind(tensor) if isinstance(tensor, Tensor) else "sparse_tensor"
             return Description(kind, type=tensor.type, shape=tuple(tensor.shape))
-        table = MappedStreamReader(open_source(segment), DEFAULT_LIMITS).read_all()
+        table = _read_stream(segment, DEFAULT_LIMITS)
         metadata = _first_metadata(table.batches)
     else:
         reader = RecordBatchFileReader(open_source(segment), DEFAULT_LIMITS)
@@ -160,6 +163,8 @@ def _taken(schema: Schema, batches: Sequence[RecordBatch], metadata: Metadata) -
     if kind == "record_batch":
         return batches[0]
     if kind in ("table", "chunked_array"):
+        from shmarrow.tables import Table
+
         table = Table(schema, batches)
         return table if kind == "table" else table.column(0)
     column: Any = batches[0].column(0)
@@ -182,21 +187,34 @@ def _header(segment: Segment) -> tuple[DenseHeader | SparseHeader | Message, int
     return read_header(data[start:end], name, DEFAULT_LIMITS), end
 
 
+def _read_stream(segment: Segment, limits: Limits) -> Table:
+    """All batches of the stream in a segment."""
+    from shmarrow.ipc.stream.reader import MappedStreamReader
+
+    return MappedStreamReader(open_source(segment), limits).read_all()
+
+
+def _read_tensor(segment: Segment) -> Tensor | SparseTensor:
+    """The tensor, dense or sparse, of the only message in a segment."""
+    from shmarrow.ipc.tensor.reader import read_tensor
+
+    return read_tensor(segment)
+
+
 def _message(segment: Segment, trusted: bool) -> Stored:
     """The value in a segment that begins with a message: that of a tensor, or a stream's schema."""
     header, start = _header(segment)
     if isinstance(header, Message) and header.kind == "Schema":
-        limits = as_limits(DEFAULT_LIMITS, trusted)
-        table = MappedStreamReader(open_source(segment), limits).read_all()
+        table = _read_stream(segment, as_limits(DEFAULT_LIMITS, trusted))
         return _taken(table.schema, table.batches, _first_metadata(table.batches))
-    return _of_tensor(segment, header, start) if isinstance(header, DenseHeader) else read_tensor(segment)
+    return _of_tensor(segment, header, start) if isinstance(header, DenseHeader) else _read_tensor(segment)
 
 
 def _of_tensor(segment: Segment, header: DenseHeader, start: int) -> Stored:
     """The value over the body of a dense tensor, which begins at ``start``."""
     data = segment.data
     if header.body_length > len(data) - start:
-        return read_tensor(segment)  # which says what is missing
+        return _read_tensor(segment)  # which says what is missing
     make = _MAKE[_tensor_kind(header)] if header.metadata else None
     if make is None:
         return header.over(data[start:])

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from shmarrow.batch import RecordBatch
-from shmarrow.chunked import ChunkedArray
-from shmarrow.ipc.tensor.bundle import Bundle
-from shmarrow.layout import Array
-from shmarrow.tables import Table
-from shmarrow.tensor import SparseTensor, Tensor
 from shmarrow.types import DataType, Metadata, bool_, float64, int64, large_string, uint64
 from shmarrow.types.base import FrozenMetadata
 
 if TYPE_CHECKING:
     import numpy.typing as npt
+
+    from shmarrow.batch import RecordBatch
+    from shmarrow.chunked import ChunkedArray
+    from shmarrow.ipc.tensor.bundle import Bundle
+    from shmarrow.layout import Array
+    from shmarrow.tables import Table
+    from shmarrow.tensor import SparseTensor, Tensor
 
 Stored: TypeAlias = (
     "RecordBatch | Table | Array | ChunkedArray | Tensor | SparseTensor | Bundle | npt.NDArray[Any] | bytes | bytearray"

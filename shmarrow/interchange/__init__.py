@@ -13,7 +13,7 @@ from shmarrow import foreign, import_hooks
 from shmarrow.batch import RecordBatch
 from shmarrow.columns import Columns
 from shmarrow.errors import ExportRefused, Unsupported
-from shmarrow.interchange import methods, picklers
+from shmarrow.interchange import methods, picklers, tensors
 from shmarrow.ipc import RecordBatchFileReader
 from shmarrow.layout import Array, arguments
 from shmarrow.types import DataType, Field, Schema
@@ -252,10 +252,6 @@ def _array(values: Any, type: DataType | None) -> Any:
     return array(values, type)
 
 
-def _open_tensor_doors() -> None:
-    from shmarrow.interchange import tensors  # noqa: F401
-
-
 def _array_to_torch(self: Array, device: Any = None, *, writable: bool = True) -> Any:
     """A torch tensor of the values; see :meth:`shmarrow.Tensor.to_torch`. Bools are copied, as torch has a byte each.
 
@@ -332,7 +328,9 @@ picklers.install()
 import_hooks.when("build", _open_array_doors)
 import_hooks.when("chunked", _open_chunked_doors)
 import_hooks.when("tables", _open_table_doors)
-import_hooks.when("tensor", _open_tensor_doors)
+import_hooks.when("tensor.dense", tensors.open_dense)
+import_hooks.when("tensor.sparse", tensors.open_sparse)
+import_hooks.when("tensor.convert", tensors.open_converters)
 _give(Array, "to_torch", _array_to_torch)
 _give(Array, "__dlpack__", _array_dlpack)
 Array.__dlpack_device__ = _dlpack_device

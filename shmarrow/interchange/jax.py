@@ -18,7 +18,6 @@ import numpy as np
 from shmarrow.interchange.partner import needed
 from shmarrow.segment.mappings import copied
 from shmarrow.tensor import Tensor
-from shmarrow.tensor.convert import CONVERTERS
 from shmarrow.tensor.dense import Exposed
 from shmarrow.types import MetadataLike
 
@@ -61,4 +60,3 @@ def tensor_from_jax(
 
 Tensor.from_jax = staticmethod(tensor_from_jax)
 Tensor.to_jax = tensor_to_jax
-CONVERTERS["jax"] = CONVERTERS["jaxlib"] = tensor_from_jax

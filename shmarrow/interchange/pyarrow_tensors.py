@@ -8,7 +8,6 @@ from shmarrow.build import array
 from shmarrow.errors import InvalidType, full_name
 from shmarrow.interchange.pyarrow import partner
 from shmarrow.tensor import SparseCOOTensor, SparseCSCMatrix, SparseCSRMatrix, SparseTensor, Tensor
-from shmarrow.tensor.convert import CONVERTERS
 from shmarrow.tensor.element import is_column
 
 _SPARSE: dict[str, Any] = {
@@ -39,6 +38,3 @@ def tensor_from_pyarrow(value: Any) -> Tensor | SparseTensor:
     if type(value).__name__ == "SparseCSFTensor":
         raise InvalidType("pyarrow does not tell which dimension each level of a SparseCSFTensor is; pass to_tensor()")
     raise InvalidType(f"expected a tensor or an array, found {full_name(value)}")
-
-
-CONVERTERS["pyarrow"] = tensor_from_pyarrow

@@ -16,7 +16,6 @@ from typing import Any
 from shmarrow.errors import InvalidType
 from shmarrow.interchange.partner import needed
 from shmarrow.tensor import SparseCOOTensor, SparseCSCMatrix, SparseCSRMatrix, SparseMatrix, SparseTensor
-from shmarrow.tensor.convert import CONVERTERS
 from shmarrow.types import MetadataLike
 
 
@@ -85,4 +84,3 @@ def from_pydata_sparse(value: Any) -> SparseTensor:
 _Sparse: Any = SparseTensor
 _Sparse.from_pydata_sparse = classmethod(sparse_from_pydata)
 _Sparse.to_pydata_sparse = sparse_to_pydata
-CONVERTERS["sparse"] = from_pydata_sparse

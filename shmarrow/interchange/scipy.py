@@ -25,7 +25,6 @@ from shmarrow.tensor import (
     SparseMatrix,
     SparseTensor,
 )
-from shmarrow.tensor.convert import CONVERTERS
 from shmarrow.tensor.element import NDArray
 from shmarrow.types import MetadataLike
 
@@ -114,4 +113,3 @@ def from_scipy(value: Any) -> SparseTensor:
 _Sparse: Any = SparseTensor
 _Sparse.from_scipy = classmethod(sparse_from_scipy)
 _Sparse.to_scipy = sparse_to_scipy
-CONVERTERS["scipy"] = from_scipy

@@ -30,7 +30,6 @@ from shmarrow.tensor import (
     SparseTensor,
     Tensor,
 )
-from shmarrow.tensor.convert import CONVERTERS
 from shmarrow.tensor.dense import Exposed, as_dim_names, integers_of, own_elements
 from shmarrow.tensor.element import ML_DTYPES, NDArray, as_element
 from shmarrow.types import MetadataLike, as_metadata
@@ -279,4 +278,3 @@ Tensor.pinned = pinned
 _Sparse: Any = SparseTensor
 _Sparse.from_torch = classmethod(sparse_from_torch)
 _Sparse.to_torch = sparse_to_torch
-CONVERTERS["torch"] = from_torch

@@ -18,10 +18,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import update_wrapper
 from types import TracebackType
-from typing import Any, Concatenate, ParamSpec, Self, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar, overload
 
 from shmarrow import segment
-from shmarrow.codecs import RECORD_BATCH, Stored, decode, describe, encode
+from shmarrow.codecs import RECORD_BATCH, Stored, decode, describe
 from shmarrow.errors import (
     Closed,
     InvalidArgument,
@@ -32,11 +32,7 @@ from shmarrow.errors import (
     counted,
     shown,
 )
-from shmarrow.ipc.draft import Draft
-from shmarrow.ipc.file.writer import RecordBatchFileWriter
-from shmarrow.ipc.options import IpcWriteOptions
 from shmarrow.segment import Location, Segment
-from shmarrow.sources import open_sink
 from shmarrow.store import protocol as p
 from shmarrow.store.arguments import (
     as_count,
@@ -50,16 +46,21 @@ from shmarrow.store.arguments import (
 )
 from shmarrow.store.attach import Pin, StoredSegment, attach_entry, live, pin_entry, read_entry
 from shmarrow.store.directory import Trust, as_trust, first_design, locate
-from shmarrow.store.info import Found, ObjectInfo, Stats, found_objects, object_info, statistics
-from shmarrow.store.publish import DRAFT_SIZE, Publication, PutOptions
 from shmarrow.store.registry import open_catalog
 from shmarrow.store.settings import Settings, check_spill, default_eviction, wanted
 from shmarrow.store.slots import Entry, clock
-from shmarrow.store.space import Collected, Space
 from shmarrow.store.transaction import Transaction
-from shmarrow.store.watch import Listeners, Waiting, Watch
-from shmarrow.types import Schema
 from shmarrow.types.base import as_bool
+
+if TYPE_CHECKING:
+    from shmarrow.ipc.draft import Draft
+    from shmarrow.ipc.file.writer import RecordBatchFileWriter
+    from shmarrow.ipc.options import IpcWriteOptions
+    from shmarrow.store.info import Found, ObjectInfo, Stats
+    from shmarrow.store.publish import Publication, PutOptions
+    from shmarrow.store.space import Collected, Space
+    from shmarrow.store.watch import Listeners, Waiting, Watch
+    from shmarrow.types import Schema
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -169,10 +170,22 @@ class Store:
         self._name, self._path = locate(where)
         want = wanted(capacity, mode, eviction, durable, spill)
         self._catalog = open_catalog(where, want, self._trust, as_bool(create, "create", True))
-        self._space = Space(self._catalog)
-        self._listeners = Listeners(self._catalog)
+        self._listeners: list[Listeners] = []  # the first one counts, whichever thread made it
         self._held.append(None)
         self._closed = False
+
+    @property
+    def _space(self) -> Space:
+        from shmarrow.store.space import Space
+
+        return Space(self._catalog)
+
+    def _waiting(self, timeout: float | None) -> Waiting:
+        from shmarrow.store.watch import Listeners, Waiting
+
+        if not self._listeners:
+            self._listeners.append(Listeners(self._catalog))
+        return Waiting(self._listeners[0], timeout)
 
     @property
     def name(self) -> str:
@@ -292,6 +305,9 @@ class Store:
         CopyRequired
             If an array in a mapping of tensors has nulls, which no tensor has.
         """
+        from shmarrow.codecs.encode import encode
+        from shmarrow.store.publish import DRAFT_SIZE
+
         publication = self._publication(name, overwrite, expire_after, protect, if_generation)
         encoded = encode(obj, options)
         if encoded.size is not None and encoded.size <= DRAFT_SIZE:
@@ -401,6 +417,8 @@ class Store:
         Unsupported
             If a column's size is known only from its values.
         """
+        from shmarrow.ipc.draft import Draft
+
         publication = self._publication(name, overwrite, expire_after)
         writer = publication.writer()
         try:
@@ -426,6 +444,9 @@ class Store:
         ObjectExists
             If the name is taken, now or when the writer is closed.
         """
+        from shmarrow.ipc.file.writer import RecordBatchFileWriter
+        from shmarrow.sources.sinks import open_sink
+
         publication = self._publication(name, overwrite, expire_after)
         return RecordBatchFileWriter(open_sink(publication.writer()), schema, options)
 
@@ -437,12 +458,16 @@ class Store:
         protect: bool = False,
         if_generation: int | None = None,
     ) -> Publication:
+        from shmarrow.store.publish import Publication
+
         self._catalog.check_writable()
         options = self._options(overwrite, expire_after, protect, if_generation)
         coded = as_name(os.urandom(12).hex() if name is None else name)
         return Publication(self._catalog, self._space, coded, options)
 
     def _options(self, overwrite: bool, expire_after: float | None, protect: bool, if_generation: Any) -> PutOptions:
+        from shmarrow.store.publish import PutOptions
+
         overwrite, protect = as_bool(overwrite, "overwrite", False), as_bool(protect, "protect", False)
         if if_generation is not None:
             if_generation = as_count(if_generation, "if_generation")
@@ -493,7 +518,7 @@ class Store:
         self._catalog.check_writable()
         if computing.mine(lock):
             raise InvalidArgument(f"the function that computes {name!r} asks for it itself, by get_or_put")
-        with Waiting(self._listeners, timeout) as waiting:
+        with self._waiting(timeout) as waiting:
             while True:
                 try:
                     if computing.acquire(lock):
@@ -563,7 +588,7 @@ class Store:
             timeout = as_timeout(timeout)
         found = attach_entry(catalog, encoded)
         if found is None and timeout != 0:
-            with Waiting(self._listeners, timeout) as waiting:
+            with self._waiting(timeout) as waiting:
                 while (found := attach_entry(catalog, encoded)) is None and waiting.wait():
                     self._check_open()
         if found is None:
@@ -630,7 +655,7 @@ class Store:
         seconds, any = as_timeout(timeout), as_bool(any, "any", False)
         checked = as_names(names)
         coded = list(map(str.encode, checked))
-        with Waiting(self._listeners, seconds) as waiting:
+        with self._waiting(seconds) as waiting:
             while True:
                 there = [live(self._catalog, each) is not None for each in coded]
                 if all(there) or (any and True in there):
@@ -677,6 +702,8 @@ class Store:
     @_operation
     def scan(self, prefix: str = "") -> Iterator[Found]:
         """All objects with their sizes and times, in no order; nothing is opened, pinned or locked."""
+        from shmarrow.store.info import found_objects
+
         return found_objects(self._catalog, as_prefix(prefix))
 
     def __iter__(self) -> Iterator[str]:
@@ -699,6 +726,8 @@ class Store:
         ObjectNotFound
             If there is none of this name.
         """
+        from shmarrow.store.info import object_info
+
         found = read_entry(self._catalog, as_name(name))
         if found is None:
             raise self._missing([name])
@@ -711,11 +740,15 @@ class Store:
     @_operation
     def stats(self) -> Stats:
         """How much the store holds, how much room there is, and who has what attached."""
+        from shmarrow.store.info import statistics
+
         return statistics(self._catalog, self._space)
 
     @_operation
     def watch(self, prefix: str = "") -> Watch:
         """What is published and deleted from now on, by any process; see :class:`Watch`."""
+        from shmarrow.store.watch import Watch
+
         return Watch(self._catalog, as_prefix(prefix))
 
     # --- changing ---
@@ -903,7 +936,8 @@ class Store:
         """The last of all calls gives the catalog back, once."""
         with suppress(IndexError):
             self._held.pop()
-            self._listeners.close()
+            for listeners in self._listeners:
+                listeners.close()
             self._catalog.flush_counters()
             self._catalog.release()
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from shmarrow import import_hooks
 from shmarrow.build import array
 from shmarrow.errors import InvalidType, full_name
 from shmarrow.tensor.dense import Tensor
@@ -51,3 +52,6 @@ def may_be_tensor(value: Any) -> bool:
 def _converter(value: Any) -> Callable[[Any], Tensor | SparseTensor] | None:
     packages = [cls.__module__.partition(".")[0] for cls in type(value).__mro__]
     return next((CONVERTERS[package] for package in packages if package in CONVERTERS), None)
+
+
+import_hooks.arrived("tensor.convert")

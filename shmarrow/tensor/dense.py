@@ -18,6 +18,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from shmarrow import import_hooks
 from shmarrow.buffer import Bytes
 from shmarrow.errors import CopyRequired, ExportRefused, InvalidArgument, InvalidType, printable, shown
 from shmarrow.layout import Array
@@ -613,3 +614,6 @@ def _element_type(type: DataType, values: NDArray) -> DataType | None:
     if isinstance(type, ExtensionType):
         type = type.storage_type
     return type if type.layout == "primitive" and type.numpy_dtype == values.dtype else None
+
+
+import_hooks.arrived("tensor.dense")

@@ -16,8 +16,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 import numpy as np
 
 from shmarrow import types
-from shmarrow.build import array
-from shmarrow.chunked import ChunkedArray
 from shmarrow.errors import CopyRequired, InvalidArgument, InvalidData, InvalidType, MissingExtra, shown
 from shmarrow.layout import Array
 from shmarrow.types import DataType, Metadata, from_numpy_dtype
@@ -205,6 +203,8 @@ _COLUMN = ("__arrow_c_array__", "__arrow_c_stream__", "__arrow_array__")
 
 def is_column(value: Any) -> bool:
     """Whether a value is an array or a Series, of any package, that may have nulls, or types that numpy has not."""
+    from shmarrow.chunked import ChunkedArray
+
     if isinstance(value, (Array, ChunkedArray)):
         return True
     if hasattr(value, "columns") or hasattr(value, "schema"):
@@ -222,6 +222,8 @@ def as_ndarray(value: Any) -> NDArray:
     """
     if isinstance(getattr(value, "dtype", None), np.dtype) or not is_column(value):
         return np.asarray(value)
+    from shmarrow.build import array
+
     column = array(value, from_pandas=False)
     if column.null_count:
         raise CopyRequired(f"a tensor has no nulls, and the column has {column.null_count}; replace them first")

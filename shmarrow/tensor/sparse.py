@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
 
 import numpy as np
 
+from shmarrow import import_hooks
 from shmarrow.errors import InvalidArgument, InvalidData, InvalidType, LimitExceeded, printable
 from shmarrow.pickling import travels
 from shmarrow.tensor.dense import DimNames, Tensor, as_dim_names, same_values
@@ -493,3 +494,6 @@ def _has_twice(flat: NDArray) -> bool:
         return False
     ordered = np.sort(flat)
     return bool((ordered[1:] == ordered[:-1]).any())
+
+
+import_hooks.arrived("tensor.sparse")

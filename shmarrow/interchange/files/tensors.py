@@ -35,7 +35,7 @@ from shmarrow.errors import (
 from shmarrow.interchange.files.ends import PREFIX, Input, Options, Output, temporary_errors
 from shmarrow.interchange.files.rows import BATCH, BATCH_BYTES, Rows
 from shmarrow.ipc import IpcWriteOptions, load_tensors, open_file, save_tensors
-from shmarrow.ipc.tensor.bundle import BUNDLE_KEY
+from shmarrow.ipc.tensor import BUNDLE_KEY
 from shmarrow.tensor import SparseTensor, Tensor
 
 _REFUSALS = (ValueError, TypeError, EOFError, MemoryError, OverflowError, SyntaxError, RecursionError, TokenError)

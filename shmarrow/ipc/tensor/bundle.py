@@ -43,6 +43,7 @@ from shmarrow.ipc.file.writer import RecordBatchFileWriter
 from shmarrow.ipc.message.decode import Message
 from shmarrow.ipc.message.framing import read_prefix
 from shmarrow.ipc.options import IpcWriteOptions
+from shmarrow.ipc.tensor import BUNDLE_KEY
 from shmarrow.ipc.tensor.decode import read_header
 from shmarrow.ipc.tensor.encode import encode_tensor
 from shmarrow.ipc.tensor.writer import write_payload
@@ -56,7 +57,6 @@ from shmarrow.tensor.convert import as_tensor
 from shmarrow.tensor.element import NDArray
 from shmarrow.types import Metadata, MetadataLike, as_metadata
 
-BUNDLE_KEY = b"shmarrow:bundle"
 BUNDLE_VERSION = b"1"
 _SCHEMA = 8  # where the schema's message starts in a file
 

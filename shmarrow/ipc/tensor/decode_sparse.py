@@ -1,0 +1,167 @@
+"""Reading the body of a SparseTensor message, for each form of its index; the rules are those of ``decode``.
+
+The index of a CSF tensor is read in the format's form, with bytes in the lengths of its buffers, and in that of Arrow
+C++, with the number of elements there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from shmarrow.buffer import ALIGNMENT, Bytes
+from shmarrow.errors import InvalidArgument, InvalidData
+from shmarrow.ipc.flatbuffers.tables import ENUMS
+from shmarrow.ipc.message.decode import Message
+from shmarrow.ipc.tensor.decode import buffer_range, check_reach, element_of, shape_of
+from shmarrow.tensor import SparseCOOTensor, SparseCSCMatrix, SparseCSFTensor, SparseCSRMatrix
+from shmarrow.tensor.dense import Shape, row_major
+from shmarrow.tensor.element import DType, NDArray
+from shmarrow.types import IntType
+
+
+def read_sparse(message: Message, body: Bytes, where: str) -> Any:
+    """The tensor of a message, over its body."""
+    header = message.header
+    element, metadata = element_of(message, where)
+    dtype = element.dtype
+    shape, names = shape_of(message, where, dtype.itemsize)
+    if not shape:
+        raise InvalidData(f"{where}: a sparse tensor of no dimensions")
+    count = header["non_zero_length"]
+    if count < 0:
+        raise InvalidData(f"{where}: {count} values that are not zero")
+    kind, index = header["sparseIndex"]
+    if index is None:
+        raise InvalidData(f"{where}: a sparse tensor without an index of a known form, found {kind}")
+    storage = _array(header["data"], dtype, count, body, f"{where}: the data")
+    make, arguments = _INDEXES[kind](index, shape, count, body, where)
+    try:
+        return make(shape, *arguments[0], storage, element, *arguments[1], dim_names=names, metadata=metadata)
+    except InvalidData as error:
+        raise InvalidData(f"{where}: {error}") from None
+
+
+_Index = tuple[Any, tuple[tuple[Any, ...], tuple[Any, ...]]]
+"""The class of a form, and what its constructor takes before and after the values."""
+
+
+def _read_coo(index: Any, shape: Shape, count: int, body: Bytes, where: str) -> _Index:
+    dtype = _int_type(index["indicesType"], where)
+    offset, end = buffer_range(index["indicesBuffer"], len(body), f"{where}: the coordinates")
+    given = index["indicesStrides"]
+    strides = row_major((count, len(shape)), dtype.itemsize) if given is None else tuple(given.tolist())
+    if len(strides) != 2:
+        raise InvalidData(f"{where}: the coordinates are a matrix, found {len(strides)} strides")
+    check_reach((count, len(shape)), strides, dtype.itemsize, end - offset, f"{where}: the coordinates")
+    indices = np.ndarray((count, len(shape)), dtype, body, offset, strides if count else None)
+    return SparseCOOTensor, ((indices,), (index["isCanonical"],))
+
+
+def _read_csx(index: Any, shape: Shape, count: int, body: Bytes, where: str) -> _Index:
+    axis = index["compressedAxis"]
+    if axis not in _AXES:
+        raise InvalidData(f"{where}: the compressed axis is one of {sorted(_AXES)}, found {axis}")
+    if len(shape) != 2:
+        raise InvalidData(f"{where}: a compressed matrix has two dimensions, found the shape {shape}")
+    starts, nodes = _int_type(index["indptrType"], where), _int_type(index["indicesType"], where)
+    indptr = _array(index["indptrBuffer"], starts, shape[axis] + 1, body, f"{where}: indptr")
+    indices = _array(index["indicesBuffer"], nodes, count, body, f"{where}: the indices")
+    return _AXES[axis], ((indptr, indices), ())
+
+
+_AXES = {
+    ENUMS["SparseMatrixCompressedAxis"]["Row"]: SparseCSRMatrix,
+    ENUMS["SparseMatrixCompressedAxis"]["Column"]: SparseCSCMatrix,
+}
+
+
+def _read_csf(index: Any, shape: Shape, count: int, body: Bytes, where: str) -> _Index:
+    starts, nodes = _int_type(index["indptrType"], where), _int_type(index["indicesType"], where)
+    ptr_buffers, node_buffers, order = index["indptrBuffers"], index["indicesBuffers"], index["axisOrder"]
+    found = [0 if vector is None else len(vector) for vector in (ptr_buffers, node_buffers, order)]
+    ndim = len(shape)
+    if found != [ndim - 1, ndim, ndim]:
+        raise InvalidData(
+            f"{where}: CSF of {ndim} dimensions has {ndim - 1} indptr, {ndim} indices and {ndim} axes, found {found}"
+        )
+    ptrs = [] if ptr_buffers is None else ptr_buffers.tolist()
+    levels = node_buffers.tolist()
+    if _counts_elements(ptrs, levels, count):
+        sizes = [length for _, length in levels]
+    else:
+        sizes = _csf_sizes(ptrs, levels, starts, nodes, count, body, where)
+    indptr = [
+        _array((offset, (size + 1) * starts.itemsize), starts, size + 1, body, f"{where}: indptr of level {level}")
+        for level, ((offset, _), size) in enumerate(zip(ptrs, sizes[:-1], strict=True))
+    ]
+    indices = [
+        _array((offset, size * nodes.itemsize), nodes, size, body, f"{where}: the indices of level {level}")
+        for level, ((offset, _), size) in enumerate(zip(levels, sizes, strict=True))
+    ]
+    return SparseCSFTensor, ((indptr, indices, order.tolist()), ())
+
+
+def _counts_elements(ptrs: list[tuple[int, int]], levels: list[tuple[int, int]], count: int) -> bool:
+    """Whether the lengths of an index's buffers are numbers of elements, as Arrow C++ writes them.
+
+    In bytes they cannot look like that, but where elements take one, and then both mean the same.
+    """
+    rises = all(ptr == nodes + 1 for (_, ptr), (_, nodes) in zip(ptrs, levels[:-1], strict=True))
+    return rises and levels[-1][1] == count
+
+
+def _csf_sizes(
+    ptrs: list[tuple[int, int]],
+    levels: list[tuple[int, int]],
+    starts: DType,
+    nodes: DType,
+    count: int,
+    body: Bytes,
+    where: str,
+) -> list[int]:
+    """How many nodes each level has, by the bytes of its buffers, which may be padded with zeros."""
+    if count * nodes.itemsize > levels[-1][1]:
+        raise InvalidData(
+            f"{where}: {count} leaves take {count * nodes.itemsize} bytes but the buffer has {levels[-1][1]}"
+        )
+    sizes = [count]
+    for level in range(len(ptrs) - 1, -1, -1):
+        most = min(levels[level][1] // nodes.itemsize, ptrs[level][1] // starts.itemsize - 1)
+        if most < 0:
+            raise InvalidData(f"{where}: indptr of level {level} is empty, expected at least one value")
+        buffer_range(levels[level], len(body), f"{where}: the indices of level {level}")
+        ptr = _array(ptrs[level], starts, most + 1, body, f"{where}: indptr of level {level}")
+        # The last value is the number of nodes of the next level, and not zero if there are any.
+        tail = ptr[-ALIGNMENT:]
+        ends = np.flatnonzero(tail == sizes[0])
+        sizes.insert(0, len(ptr) - len(tail) + int(ends[-1] if sizes[0] else 0) if len(ends) else most)
+    return sizes
+
+
+def _int_type(table: Any, where: str) -> DType:
+    if table is None:
+        raise InvalidData(f"{where}: an index without a type")
+    try:
+        return IntType(table["bitWidth"], table["is_signed"]).storage
+    except InvalidArgument as error:
+        raise InvalidData(f"{where}: the type of an index: {error}") from None
+
+
+def _array(buffer: Any, dtype: DType, count: int, body: Bytes, what: str) -> NDArray:
+    """A view of the first ``count`` values of a buffer."""
+    offset, end = buffer_range(buffer, len(body), what)
+    if count * dtype.itemsize > end - offset:
+        raise InvalidData(
+            f"{what}: {count} values take {count * dtype.itemsize} bytes but the buffer has {end - offset}"
+        )
+    return np.ndarray((count,), dtype, body, offset)
+
+
+_INDEXES: dict[Any, Callable[[Any, Shape, int, Bytes, str], _Index]] = {
+    "SparseTensorIndexCOO": _read_coo,
+    "SparseMatrixIndexCSX": _read_csx,
+    "SparseTensorIndexCSF": _read_csf,
+}
