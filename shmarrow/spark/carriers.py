@@ -1,12 +1,12 @@
 """How an object of the driver gets to a process: the ways, each of which ends in a mapped file.
 
-===================  =============================================  ====================================================
-carrier              where                                          what it maps
-===================  =============================================  ====================================================
-`InStore`            wherever the driver's store is visible         the object itself
-`InBroadcast`        workers of a classic session                   the file that Spark's broadcast leaves in each executor
-`InArtifacts`        workers of a Spark Connect session             the file that Spark's artifacts leave in each executor
-===================  =============================================  ====================================================
+=============  =======================================  ====================================================
+carrier        where                                    what is mapped
+=============  =======================================  ====================================================
+`InStore`      wherever the driver's store is visible   the object itself
+`InBroadcast`  workers of a classic session             the file of a Spark broadcast, one on each executor
+`InArtifacts`  workers of a Spark Connect session       a file among the artifacts, one on each executor
+=============  =======================================  ====================================================
 
 Rules kept here:
 
@@ -24,7 +24,7 @@ import os
 import pickle
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
@@ -115,8 +115,8 @@ def mapping(what: str, size: int) -> Iterator[None]:
         raise StorageError(
             errno.ENOMEM,
             f"cannot map {what}, {size:,} bytes: the address space of this process is limited to {limit:,} bytes "
-            f"(RLIMIT_AS){_taken()}, and mapped files count as well; set spark.executor.pyspark.memory, which sets that "
-            "limit, at least as much higher, or do not set it",
+            f"(RLIMIT_AS){_taken()}, and mapped files count as well; raise spark.executor.pyspark.memory, which sets "
+            "that limit, by at least as much, or do not set it",
         ) from None
 
 
@@ -157,10 +157,8 @@ class InStore(NamedTuple):
         """Remove the object; those who have it attached keep it."""
         store = self.home.driver_store()
         if store is not None:
-            try:
+            with suppress(ObjectNotFound):
                 store.delete(self.name)
-            except ObjectNotFound:
-                pass
 
 
 # --- files of Spark ---------------------------------------------------------------------------------------------
@@ -331,13 +329,9 @@ class Parcel:
         size = segment.size
         with open(path, "rb") as file:
             ends = [os.pread(file.fileno(), _MARK, self.offset + start) for start in (0, max(size - _MARK, 0))]
-        data = segment.data
-        if (
-            self.offset % ALIGNMENT
-            or ends[0][:size] != data[:_MARK].tobytes()
-            or ends[1][:size] != data[-_MARK:].tobytes()
-        ):
-            raise StorageError(errno.EIO, f"the file {path!r} of Spark's broadcast has the object not at {self.offset}")
+        expected = [segment.data[:_MARK].tobytes(), segment.data[-_MARK:].tobytes()]
+        if self.offset % ALIGNMENT or [end[:size] for end in ends] != expected:
+            raise StorageError(errno.EIO, f"the file {path!r} of Spark's broadcast has no object at {self.offset}")
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _contents, (self._padding, pickle.PickleBuffer(self._data.data))
@@ -387,7 +381,7 @@ def runs_here(spark: SparkSession, home: Home) -> bool:
     if not is_connect(spark):
         return _is_local(spark.sparkContext.master)
     try:
-        master = spark.conf.get("spark.master") or ""
+        master = spark.conf.get("spark.master")
     except Exception:  # some servers do not tell
         return False
     if not _is_local(master):
@@ -397,8 +391,8 @@ def runs_here(spark: SparkSession, home: Home) -> bool:
     return bool(rows[0]["seen"])
 
 
-def _is_local(master: str) -> bool:
-    return master == "local" or master.startswith("local[")
+def _is_local(master: str | None) -> bool:
+    return master is not None and (master == "local" or master.startswith("local["))
 
 
 def _look(home: Home, batches: Iterator[Any]) -> Iterator[Any]:

@@ -2,8 +2,8 @@
 
 Rules kept here:
 
-* the metadata of the bundle say in JSON what a bundle has no place for: which names are the same tensors as others, which
-  are complex numbers, and torch's own metadata;
+* the metadata of the bundle say in JSON what a bundle has no place for: which names are the same tensors as others,
+  which are complex numbers, and torch's own metadata;
 * tensors that are one memory, as tied weights are, are written once, and come back as one tensor;
 * types that Arrow has no name for travel as what they are made of, and come back as themselves;
 * what cannot come back as it was is refused.
@@ -19,7 +19,7 @@ from typing import Any
 
 from shmarrow.errors import InvalidType, shown
 from shmarrow.ipc.tensor.bundle import Bundle, NamedTensors
-from shmarrow.spark.broadcast import STATE_DICT
+from shmarrow.spark.host_broadcast import STATE_DICT
 
 
 def is_state_dict(value: Any) -> bool:
