@@ -210,9 +210,11 @@ class Bench:
                 take(others, seconds[-1])
         self.report(what, seconds, required)
 
-    def figure(self, what: str, ours: int, peer: str, theirs: int, at_most: int) -> None:
-        """Print one row of bytes that were measured once, with the most that ours may be."""
-        self._verdict(what, [ours], f"at most {mebibytes(at_most)}", ours <= at_most, mebibytes, peer, theirs)
+    def figure(
+        self, what: str, ours: float, peer: str, theirs: float, at_most: float, show: Callable[[Any], str] = mebibytes
+    ) -> None:
+        """Print one row of figures that were measured once, by default bytes, with the most that ours may be."""
+        self._verdict(what, [ours], f"at most {show(at_most)}", ours <= at_most, show, peer, theirs)
 
     def limit(
         self, what: str, values: Sequence[float], limit: float | None, show: Show = str, *, at_least: bool = False
@@ -238,8 +240,10 @@ class Bench:
         value = statistics.median(values)
         spread = f"{show(min(values))} to {show(max(values))}" if len(values) > 1 else ""
         beside = "" if theirs is None else show(theirs)
-        self._line(what, show(value), peer, beside, f"**{show(value)}**", spread, text, self._said(reached), "")
+        cells = what, show(value), peer, beside, f"**{show(value)}**", spread, text, self._said(reached), ""
+        self._line(*cells)
         self._keep(what, ours=value, peer=peer, theirs=theirs, result=value, spread=(min(values), max(values)))
+        self.records[-1]["cells"] = cells
         self.records[-1] |= {"required": text, "reached": reached}
 
     def _said(self, reached: bool | None) -> str:
@@ -283,7 +287,7 @@ class Bench:
             reached = requirement.reached(value) if asked else None
             in_doubt = asked and requirement.reached(spread[0]) != requirement.reached(spread[-1])
             others = [name for name in names[1:] if name != peer and name not in asked]
-            self._line(
+            cells = (
                 what,
                 show(middle[ours]),
                 peer,
@@ -294,7 +298,8 @@ class Bench:
                 self._said(reached) + (", within the spread" if in_doubt else ""),
                 ", ".join(f"{name} {show(middle[name])}" for name in others),
             )
-            self._keep(what, ours=middle[ours], peer=peer, theirs=middle[peer], result=value)
+            self._line(*cells)
+            self._keep(what, ours=middle[ours], peer=peer, theirs=middle[peer], result=value, cells=cells)
             self.records[-1] |= {"spread": (spread[0], spread[-1]), "required": requirement.text, "reached": reached}
             self.records[-1]["also"] = {name: middle[name] for name in others}
 

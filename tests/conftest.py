@@ -22,6 +22,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import settings
@@ -70,7 +71,10 @@ def pytest_configure(config: pytest.Config) -> None:
     config.stash[_before] = shm_entries()
 
 
-_SLOWEST = ("test_spark.py", "test_demo.py", "test_peers.py", "test_docs.py", "test_hostile.py", "test_processes.py")
+_SLOWEST = (
+    "test_spark_cluster.py", "test_spark_faults.py", "test_spark_share.py", "test_demo.py", "test_peers.py",
+    "test_docs.py", "test_hostile.py", "test_processes.py",
+)  # fmt: skip
 """Files that run first, so that no process is left alone with them at the end; each file runs in one process."""
 
 
@@ -180,3 +184,91 @@ def java() -> None:
     version = re.search(r'version "(\d+)', said)
     if version is None or int(version[1]) < 17:
         pytest.skip("Spark needs Java 17 or newer, on PATH or in JAVA_HOME (Debian: openjdk-17-jre-headless)")
+
+
+@pytest.fixture(scope="session")
+def spark_session(java: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """The only classic Spark session of this process; tests take ``spark``."""
+    pytest.importorskip("pyspark")
+    from spark_lab import local_spark
+
+    with local_spark(tmp_path_factory.mktemp("spark")) as session:
+        yield session
+
+
+@pytest.fixture(scope="module")
+def by_value(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Functions and classes of the test's module can be given to Spark."""
+    from spark_lab import functions_by_value
+
+    with functions_by_value(request.module):
+        yield
+
+
+@pytest.fixture(scope="module")
+def spark(by_value: None, spark_session: Any) -> Any:
+    """A classic Spark session on this machine: two tasks at a time, each of which may fail once."""
+    return spark_session
+
+
+@pytest.fixture(scope="session")
+def connect_server(spark_session: Any) -> str:
+    """The URL of a server of Spark Connect, in the Java process of the classic session."""
+    from spark_lab import connect_url
+
+    return connect_url(spark_session)
+
+
+@pytest.fixture(scope="session")
+def connect_session(connect_server: str) -> Iterator[Any]:
+    from spark_lab import connect_client
+
+    with connect_client(connect_server) as session:
+        yield session
+
+
+@pytest.fixture
+def connect(by_value: None, connect_session: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """A session of Spark Connect on this machine. Functions of ``pyspark.sql`` are Connect's while the test runs."""
+    from spark_lab import CONNECT
+
+    monkeypatch.setenv(CONNECT, "1")
+    return connect_session
+
+
+@pytest.fixture(scope="session")
+def cluster_session(java: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """The only cluster of this process; tests take ``cluster`` or ``two_hosts``."""
+    pytest.importorskip("pyspark")
+    from spark_lab import cluster
+
+    with cluster(tmp_path_factory.mktemp("cluster")) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def cluster(by_value: None, cluster_session: Any) -> Any:
+    """A :class:`spark_lab.Cluster` of two hosts, for tests that end drivers or change how they run."""
+    return cluster_session
+
+
+@pytest.fixture(scope="session")
+def cluster_driver(cluster_session: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    with cluster_session.driver(tmp_path_factory.mktemp("two-hosts")) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def two_hosts(by_value: None, cluster_driver: Any) -> Any:
+    """A :class:`spark_lab.Driver` with an executor of one core on each of two hosts; all tests share it."""
+    return cluster_driver
+
+
+@pytest.fixture
+def home(shm_name: str) -> Iterator[str]:
+    """A store of this test's own, for what Spark's workers put; nothing may be left in it."""
+    from store_check import leftovers
+
+    yield shm_name
+    gc.collect()
+    assert leftovers(shm_name) == []

@@ -12,7 +12,7 @@ case ${1:-} in
         ;;
     *)
         folder=.venv
-        extras=dev,peers,demo,bench
+        extras=dev,peers,connect,demo,bench
         pythons='python3.13 python3.12 python3.11 python3'
         ;;
 esac

@@ -298,7 +298,7 @@ def trips_in_worker(table: sa.Table) -> sa.RecordBatch:
 def _pickled(frame: sa_spark.SharedFrame, folder: Path) -> Path:
     path = folder / "flights.pickle"
     with path.open("wb") as file:
-        pickle.dump([handle.attach().read_all().to_pyarrow() for handle in frame.handles], file, protocol=5)
+        pickle.dump([handle.attach().to_pyarrow() for handle in frame.handles], file, protocol=5)
     gc.collect()  # this process must not have them mapped when the readers' share is measured
     return path
 

@@ -1,21 +1,14 @@
-"""Handles: where a partition lies, small enough to travel anywhere, and clear about where it cannot be reached.
-
-Rules kept here:
-
-* a handle is a row of plain values, so a Spark job returns it, and pickle carries it;
-* shared memory belongs to one running kernel, so a handle to it knows its boot, and attaching under another one says so
-  instead of looking for a name that cannot be there.
-"""
+"""Handles: where a partition lies, small enough to travel anywhere, and clear about where it cannot be reached."""
 
 from __future__ import annotations
 
 import errno
 from dataclasses import dataclass, fields
 
-from shmarrow import ipc, segment
-from shmarrow.errors import ObjectNotFound, StorageError
-from shmarrow.ipc import RecordBatchFileReader
-from shmarrow.segment.host import boot_id, host_name
+from shmarrow.errors import InvalidData, ObjectNotFound, StorageError
+from shmarrow.segment.host import host_name
+from shmarrow.spark.home import Home
+from shmarrow.tables import Table
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,26 +17,35 @@ class Handle:
 
     Attributes
     ----------
+    store : str
+        The location of the store that it is in.
+    store_id : str
+        The id of that store.
+    user : int
+        The user whose store it is.
     name : str
-        The location of the Arrow file: ``shm:NAME`` or a path.
+        The name of the object.
     num_rows : int
         Rows in all batches.
     num_record_batches : int
-        Batches in the file.
+        Batches.
     size : int
-        Bytes of the file.
+        Bytes of the object.
     partition : int
         Number of the partition, from 0.
     attempt : int
-        Spark's number of the task's attempt, unique in its application.
+        Spark's number of the task's attempt, unique in its application; 0 if no task wrote it.
     pid : int
-        The Python worker that wrote it.
+        The process that wrote it.
     host : str
         Name of the host that it was written on.
-    boot : str
-        Boot id of that host's kernel.
+    address : str
+        The host as Spark's scheduler names it; empty where that is not known.
     """
 
+    store: str
+    store_id: str
+    user: int
     name: str
     num_rows: int
     num_record_batches: int
@@ -52,37 +54,47 @@ class Handle:
     attempt: int
     pid: int
     host: str
-    boot: str
+    address: str
 
     @property
     def is_here(self) -> bool:
-        """Whether the object can be on this host: a path may lead anywhere, shared memory stays with its kernel."""
-        return not self.name.startswith(segment.SHM_SCHEME) or self.boot == boot_id()
+        """Whether this process sees the store that it is in."""
+        return self.home.driver_store() is not None
 
-    def attach(self) -> RecordBatchFileReader:
-        """Map the partition read-only and open it; nothing is copied.
+    @property
+    def home(self) -> Home:
+        """The store that it is in."""
+        return Home(self.store, self.store_id, 0, self.user)
+
+    def attach(self) -> Table:
+        """The partition, over the memory that it lies in; nothing is copied.
 
         Raises
         ------
         StorageError
-            If it lies in the memory of another host.
+            If it lies on another host, or this process may not read it.
         ObjectNotFound
-            If it was released.
+            If it was released, or its store was.
         """
-        if not self.is_here:
+        store = self.home.driver_store()
+        if store is None:
             raise StorageError(
                 errno.EREMOTE,
-                f"cannot attach to {self.name!r}: it lies in the memory of host {self.host!r} (boot {self.boot}), and "
-                f"this is host {host_name()!r} (boot {boot_id()}); attach in a process on that host, or share to a "
-                "path that both hosts have",
+                f"cannot attach to partition {self.partition}, {self.name!r}: its store {self.store!r} on host "
+                f"{self.host!r} is not visible in this process, on host {host_name()!r}; attach in a process of the "
+                "same user that sees that directory, or share to a directory that all hosts have",
             )
         try:
-            return ipc.open_file(self.name)
-        except ObjectNotFound as error:
+            found = store.get(self.name)
+        except ObjectNotFound:
             raise ObjectNotFound(
                 errno.ENOENT,
-                f"{error.strerror}; process {self.pid} on host {self.host!r} wrote it as partition {self.partition}",
+                f"partition {self.partition}, {self.name!r}, is not in the store {self.store!r} any more: it was "
+                f"released, or the process that owned it has ended; process {self.pid} on host {self.host!r} wrote it",
             ) from None
+        if not isinstance(found, Table):
+            raise InvalidData(f"partition {self.partition}, {self.name!r}, is a {type(found).__name__}, not a table")
+        return found
 
 
 MANIFEST = ", ".join(f"{field.name} {'string' if field.type == 'str' else 'long'}" for field in fields(Handle))

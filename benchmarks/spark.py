@@ -1,0 +1,432 @@
+"""Spark with one copy per host, beside what Spark does by itself: ``python benchmarks/spark.py``.
+
+Each group of rows has a name, and ``--rows`` chooses among them. Each side is a task of a real Spark application. Sides
+that are compared take turns, in the same application where one configuration serves both. The data are the flights that
+left New York in 2013, repeated 16 times: 5.4 million rows, 19 columns, about 510 MB. ``--quick`` uses them once, in two
+minutes; a full run takes about half an hour and 16 GiB. Sides that need half a minute take fewer turns than in other
+benchmarks. ``--json OUT`` keeps all figures, and ``--markdown OUT`` prints the tables of docs/spark.md from such a file
+without measuring. The two hosts come from ``tests/spark_lab.py``, which needs root or user namespaces.
+
+Bytecode is cached, as for installed packages, and workers are fresh where first accesses are timed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import zipfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from functools import cached_property, partial
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet
+from _bench import AS_FAST, Bench, Faster, Requirement, bench, duration, faster, mebibytes, warm_memory, within
+
+from shmarrow.cli.demo import flights_file
+
+ROOT = Path(__file__).resolve().parent.parent
+WORKERS = 4
+FILES = 8
+MIB = 1 << 20
+FRESH = {"spark.python.worker.reuse": "false"}
+DAEMON = {"spark.python.daemon.module": "shmarrow.spark.daemon"}
+
+ACCESS_PARTS = ("published", "access")
+JOB_PARTS = ("prepared", "jobs")
+HEADS = {
+    "published": "publish",
+    "access": "first access",
+    "prepared": "prepare",
+    "jobs": "each job",
+    "seconds": "in all",
+}
+"""The parts of a time, and how the tables of the guide call them."""
+
+Answers = list[dict[str, dict[str, Any]]]
+"""For each round, what each side said."""
+
+
+# --- applications -----------------------------------------------------------------------------------------------
+
+
+class Application:
+    """A Spark application in a process of its own; a call is a task of it."""
+
+    def __init__(self, log: Path, config: Mapping[str, str], environment: Mapping[str, str], master: str) -> None:
+        self._log = log
+        with log.open("wb") as file:
+            self._process = subprocess.Popen(
+                [
+                    sys.executable,
+                    str(ROOT / "benchmarks" / "_spark_app.py"),
+                    json.dumps({"config": dict(config), "master": master}),
+                ],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=file,
+                text=True,
+                env=dict(environment),
+                start_new_session=True,  # Ctrl-C is for this process, which then ends the others
+            )
+        self("ready")
+
+    def __call__(self, task: str, **arguments: Any) -> Any:
+        process = self._process
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write(json.dumps({"task": task, **arguments}) + "\n")
+        process.stdin.flush()
+        line = process.stdout.readline()
+        if not line:
+            tail = "\n".join(self._log.read_text(errors="replace").splitlines()[-20:])
+            raise RuntimeError(f"a Spark application ended with status {process.wait()}:\n{tail}")
+        said = json.loads(line)
+        if "error" in said:
+            raise RuntimeError(f"task {task} of a Spark application failed:\n{said['error']}")
+        return said["answer"]
+
+    def close(self) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        try:
+            self._process.wait(60)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+
+
+class Lab:
+    """The data and the applications that the groups share, made when the first of them asks."""
+
+    def __init__(self, page: Bench, stack: ExitStack) -> None:
+        self.page = page
+        self.rounds: int = page.options.rounds or (1 if page.quick else 3)
+        self.size = (32 if page.quick else 256) * MIB
+        self._stack = stack
+        # Spark's files are on a disk, where it keeps them elsewhere; the data are in memory, so that no disk is timed.
+        self._folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="shmarrow-bench-spark-")))
+        self._environment = {
+            **{key: value for key, value in os.environ.items() if key != "PYTHONDONTWRITEBYTECODE"},
+            "PYTHONPYCACHEPREFIX": str(self._folder / "bytecode"),
+            "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")]).rstrip(os.pathsep),
+        }
+
+    def _application(self, name: str, config: Mapping[str, str], master: str = f"local[{WORKERS}]") -> Application:
+        local = self._folder / name
+        local.mkdir()
+        given = {"spark.local.dir": str(local), "spark.sql.warehouse.dir": str(local / "warehouse"), **config}
+        started = Application(self._folder / f"{name}.log", given, self._environment, master)
+        self._stack.callback(started.close)
+        return started
+
+    @cached_property
+    def fresh(self) -> Application:
+        """A worker for each task."""
+        return self._application("fresh", FRESH)
+
+    @cached_property
+    def daemon(self) -> Application:
+        """A worker for each task, with our daemon."""
+        return self._application("daemon", FRESH | DAEMON)
+
+    @cached_property
+    def usual(self) -> Application:
+        """Spark as it comes."""
+        return self._application("usual", {})
+
+    @cached_property
+    def cluster(self) -> Application:
+        """Two executors with a core each, which are two hosts for what is measured here."""
+        sys.path.insert(0, str(ROOT / "tests"))
+        from spark_lab import cluster
+
+        folder = self._folder / "cluster"
+        folder.mkdir()
+        # Of its folders both hosts have this one, with the byte code.
+        self._environment["PYTHONPYCACHEPREFIX"] = str(folder / "bytecode")
+        os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+        os.environ["PYTHONPYCACHEPREFIX"] = str(folder / "bytecode")
+        started = self._stack.enter_context(cluster(folder))
+        config = {
+            "spark.cores.max": "2",
+            "spark.executor.cores": "1",
+            "spark.executor.memory": "2g",
+            "spark.scheduler.minRegisteredResourcesRatio": "1.0",
+            "spark.scheduler.maxRegisteredResourcesWaitingTime": "60s",
+        }
+        return self._application("two-hosts", FRESH | config, started.url)
+
+    @cached_property
+    def folder(self) -> str:
+        """Where tasks may write small files."""
+        path = self._folder / "tasks"
+        path.mkdir()
+        return str(path)
+
+    @cached_property
+    def flights(self) -> pa.Table:
+        times = 1 if self.page.quick else 16
+        options = pa.csv.ConvertOptions(
+            null_values=["NA"], strings_can_be_null=True, timestamp_parsers=["%Y-%m-%dT%H:%M:%SZ"]
+        )
+        with zipfile.ZipFile(flights_file()) as archive, archive.open("flights.csv") as file:
+            table = pa.csv.read_csv(file, convert_options=options)
+        fields = []
+        for field in table.schema:
+            number, time = pa.types.is_int64(field.type), pa.types.is_timestamp(field.type)
+            fields.append(field.with_type(pa.int32() if number else pa.timestamp("us", "UTC") if time else field.type))
+        table = table.cast(pa.schema(fields))
+        return pa.concat_tables([table] * times).combine_chunks()
+
+    def _pieces(self) -> Iterator[pa.Table]:
+        rows = -(-self.flights.num_rows // FILES)
+        for start in range(0, self.flights.num_rows, rows):
+            yield self.flights.slice(start, rows)
+
+    @cached_property
+    def parquet(self) -> str:
+        """The flights as parquet files."""
+        folder = self.page.scratch / "parquet"
+        folder.mkdir()
+        for number, piece in enumerate(self._pieces()):
+            pa.parquet.write_table(piece, folder / f"{number}.parquet")
+        return str(folder)
+
+    @cached_property
+    def arrow(self) -> str:
+        """The flights as Arrow files, whose batches have 64 Ki rows."""
+        folder = self.page.scratch / "arrow"
+        folder.mkdir()
+        for number, piece in enumerate(self._pieces()):
+            with pa.OSFile(str(folder / f"{number}.arrow"), "wb") as sink, pa.ipc.new_file(sink, piece.schema) as out:
+                out.write_table(piece, max_chunksize=1 << 16)
+        return str(folder)
+
+    def data(self) -> str:
+        """The size of the flights, for the names of rows."""
+        return f"{self.flights.num_rows / 1e6:.2g} million rows, {self.flights.nbytes / 1e6:,.0f} MB"
+
+
+Side = Callable[[], dict[str, Any]]
+
+
+def take_turns(sides: Mapping[str, Side], rounds: int, *, warm: bool = True) -> Answers:
+    """What the sides say in turns, of which every second goes the other way round; the first one is not counted."""
+    found: Answers = []
+    names = list(sides)
+    if warm:
+        for name in names:
+            sides[name]()
+    for number in range(rounds):
+        order = names if number % 2 else names[::-1]
+        said = {name: sides[name]() for name in order}
+        found.append({name: said[name] for name in names})
+    return found
+
+
+def report(
+    page: Bench, what: str, answers: Answers, required: Requirement | Mapping[str, Requirement], *parts: str
+) -> None:
+    """Print a row, and keep what the sides said of the parts of their time."""
+    page.report(what, [{name: [said["seconds"]] for name, said in turn.items()} for turn in answers], required)
+    if parts:
+        page.records[-1]["parts"] = {
+            name: {part: statistics.median(flat(turn[name][part] for turn in answers)) for part in (*parts, "seconds")}
+            for name in answers[0]
+        }
+
+
+def flat(values: Iterator[Any]) -> list[float]:
+    """Numbers, and those of lists."""
+    return [each for value in values for each in (value if isinstance(value, list) else [value])]
+
+
+# --- groups -----------------------------------------------------------------------------------------------------
+
+
+def broadcast(page: Bench, lab: Lab) -> None:
+    """Publish a value, and have it in fresh workers."""
+    text = f"publish {mebibytes(lab.size)}, until {WORKERS} fresh workers have had its first value"
+    warm_memory(page.scratch, 3 * lab.size)
+    given: dict[str, Any] = {"size": lab.size, "tasks": WORKERS}
+    sides: dict[str, Side] = {
+        "shmarrow": lambda: lab.fresh("first", side="shmarrow", **given),
+        "sc.broadcast": lambda: lab.fresh("first", side="sc.broadcast", **given),
+    }
+    report(page, text, take_turns(sides, 2 * lab.rounds + 1), faster(3), *ACCESS_PARTS)
+    sides = {
+        "shmarrow": lambda: lab.daemon("first", side="shmarrow", **given),
+        "sc.broadcast": sides["sc.broadcast"],
+        "sc.broadcast, with the daemon": lambda: lab.daemon("first", side="sc.broadcast", **given),
+    }
+    turns = take_turns(sides, 2 * lab.rounds + 1)
+    report(page, f"{text}, with the daemon", turns, {"sc.broadcast": faster(6)}, *ACCESS_PARTS)
+
+
+def later(page: Bench, lab: Lab) -> None:
+    """Later accesses."""
+    found = lab.usual("later", side="shmarrow", size=lab.size, tasks=WORKERS)["seconds"]
+    page.limit("the value again, in a later task of the same worker", found, 50e-6, duration)
+
+
+def copies(page: Bench, lab: Lab) -> None:
+    """Memory that workers take for one value."""
+    given: dict[str, Any] = {"size": lab.size, "tasks": WORKERS, "folder": lab.folder}
+    found = {
+        side: [lab.fresh("copies", side=side, **given)["bytes"] / lab.size for _ in range(lab.rounds)]
+        for side in ("shmarrow", "sc.broadcast")
+    }
+    ours, theirs = (statistics.median(found[side]) for side in ("shmarrow", "sc.broadcast"))
+    text = f"memory of {WORKERS} workers with {mebibytes(lab.size)}, above that without it"
+    page.figure(text, ours, "sc.broadcast", theirs, 1.1, "{:.2f} copies".format)
+
+
+def hosts(page: Bench, lab: Lab) -> None:
+    """Two executors that act as two hosts."""
+    given: dict[str, Any] = {"size": lab.size, "tasks": 2}
+    sides = {name: partial(lab.cluster, "first", side=name, **given) for name in ("shmarrow", "sc.broadcast")}
+    answers = take_turns(sides, 2 * lab.rounds + 1)
+    if any(said["executors"] != 2 for turn in answers for said in turn.values()):
+        raise RuntimeError("a task ran on the other's host")
+    text = f"publish {mebibytes(lab.size)}, until a fresh worker on each of two hosts has had its first value"
+    report(page, text, answers, AS_FAST, *ACCESS_PARTS)
+
+
+def table(page: Bench, lab: Lab) -> None:
+    """A table of the driver to Python jobs."""
+    sides = {
+        "shmarrow": partial(lab.usual, "table_jobs", side="share_table", path=lab.arrow),
+        "createDataFrame and mapInArrow": partial(lab.usual, "table_jobs", side="createDataFrame", path=lab.arrow),
+    }
+    answers = take_turns(sides, lab.rounds, warm=page.quick)
+    agree(answers)
+    report(page, f"a table of the driver to 3 Python jobs, {lab.data()}", answers, faster(20), *JOB_PARTS)
+
+
+JOBS = {
+    "shmarrow": "share",
+    "cache and mapInArrow": "cache",
+    "Spark's parquet and back": "parquet",
+    "pyarrow over that parquet": "pyarrow",
+    f"select of {2} columns": "select",
+}
+
+
+def jobs(page: Bench, lab: Lab) -> None:
+    """Python jobs over what Spark has."""
+    sides = {
+        name: partial(lab.usual, "jobs", side=side, path=lab.parquet, folder=lab.folder) for name, side in JOBS.items()
+    }
+    answers = take_turns(sides, lab.rounds, warm=page.quick)
+    agree([{name: said for name, said in turn.items() if "select" not in name} for turn in answers])
+    required = dict.fromkeys(list(JOBS)[1:3], Faster(1, "faster"))
+    report(page, f"3 Python jobs over all columns, {lab.data()}, `share` included", answers, required, *JOB_PARTS)
+
+
+def agree(answers: Answers) -> None:
+    """All sides had the same rows."""
+    found = [said["rows"] for turn in answers for said in turn.values()]
+    if any(each != found[0] for each in found):
+        raise RuntimeError(f"the sides differ: {found}")
+
+
+def share(page: Bench, lab: Lab) -> None:
+    """`share` by itself."""
+    sides = {
+        "shmarrow": partial(lab.usual, "share", side="share", path=lab.parquet),
+        "mapInArrow that drops its input": partial(lab.usual, "share", side="discard", path=lab.parquet),
+    }
+    what = f"`share`, {lab.data()}"
+    report(page, what, take_turns(sides, lab.rounds), within(1.1))
+
+
+def peak(page: Bench, lab: Lab) -> None:
+    """Memory of a worker in `share`."""
+    found = {
+        side: [lab.usual("peak", side=side, path=lab.parquet)["bytes"] for _ in range(lab.rounds)]
+        for side in ("discard", "share", "share, dictionaries")
+    }
+    for side in list(found)[1:]:
+        above = [mine - statistics.median(found["discard"]) for mine in found[side]]
+        what = f"the highest memory of a worker in `{side}`, one partition of {lab.data()}, above its input batches"
+        page.limit(what, above, 64 * MIB, mebibytes)
+
+
+def source(page: Bench, lab: Lab) -> None:
+    """The data source."""
+    names = lab.flights.column_names
+    peer = "Python source over pyarrow"
+    for text, columns in (("all columns", names), ("one column", ["distance"])):
+        sides = {
+            "shmarrow": partial(lab.usual, "read", side="shmarrow", path=lab.arrow, columns=columns),
+            peer: partial(lab.usual, "read", side=peer, path=lab.arrow, columns=columns),
+            "built-in parquet": partial(lab.usual, "read", side="parquet", path=lab.parquet, columns=columns),
+        }
+        required = {peer: Faster(0.9, "0.9 times as fast")}
+        report(page, f"read Arrow files, {text}, {lab.data()}", take_turns(sides, lab.rounds + 2), required)
+
+
+def tables(path: Path) -> Iterator[str]:
+    """The tables of the guide, from the figures of an earlier run."""
+    records = json.loads(path.read_text())
+    yield from markdown(
+        ["what", "shmarrow", "beside", "", "result", "required"], [[*r["cells"][:5], r["cells"][6]] for r in records]
+    )
+    for record in records:
+        if "parts" in record:
+            parts = record["parts"]
+            heads = list(next(iter(parts.values())))
+            rows = [[name, *[duration(said[head]) for head in heads]] for name, said in parts.items()]
+            yield f"{record['what'].capitalize()}:\n"
+            yield from markdown(["", *[HEADS[head] for head in heads]], rows)
+
+
+def markdown(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    for cells in (heads, ["---"] * len(heads), *rows):
+        yield f"| {' | '.join(cells)} |"
+    yield ""
+
+
+GROUPS: dict[str, Callable[[Bench, Lab], None]] = {
+    "broadcast": broadcast,
+    "later": later,
+    "copies": copies,
+    "hosts": hosts,
+    "table": table,
+    "jobs": jobs,
+    "share": share,
+    "peak": peak,
+    "source": source,
+}
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--rows", nargs="+", choices=GROUPS, default=list(GROUPS), metavar="NAME", help=", ".join(GROUPS)
+    )
+    parser.add_argument("--rounds", type=int, metavar="N", help="turns of what takes long; 3, with --quick 1")
+    parser.add_argument("--markdown", metavar="OUT", help="print tables of what --json wrote; an option by itself")
+
+
+def main() -> None:
+    if sys.argv[1:2] == ["--markdown"]:
+        print("\n".join(tables(Path(sys.argv[2]))))
+        return
+    with bench("Spark", add_options) as page, ExitStack() as stack:
+        lab = Lab(page, stack)
+        for name, group in GROUPS.items():
+            if name in page.options.rows:
+                group(page, lab)
+
+
+if __name__ == "__main__":
+    main()

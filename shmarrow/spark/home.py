@@ -1,0 +1,154 @@
+"""Where the objects of a Spark application live, and to whom they belong.
+
+Rules kept here:
+
+* what an application puts belongs to its driver, by the driver's lock in the store: when the driver has ended, in
+  whatever way, anybody who collects removes it, and nobody does before;
+* whether a process sees the driver's store is decided by the store's id: names of hosts and of boots say nothing about
+  containers, which may have a /dev/shm of their own;
+* where the driver's store is not visible, objects belong to whoever lives as long as the executor: the daemon of
+  :mod:`shmarrow.spark.daemon`, or else Spark's local directory, which Spark removes.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import threading
+from typing import NamedTuple
+
+from shmarrow.errors import InvalidArgument, StorageError
+from shmarrow.segment import Location
+from shmarrow.store import Store
+
+OWNER = "SHMARROW_SPARK_OWNER"
+"""The environment variable in which a daemon tells its workers where they put objects that it owns."""
+LOCAL_DIRECTORIES = "SPARK_LOCAL_DIRS"
+"""The environment variable in which Spark tells its workers where they may put files."""
+
+_stores: dict[Home, Store] = {}
+_mutex = threading.Lock()
+
+
+class Home(NamedTuple):
+    """A store, and the process that owns what is put there; small, and carried by any pickle.
+
+    Attributes
+    ----------
+    where : str
+        The store's location: ``shm:NAME`` or an absolute path.
+    id : str
+        The store's id.
+    owner : int
+        The owner's number in that store, 0 if objects belong to nobody.
+    user : int
+        The user whose store it is.
+    """
+
+    where: str
+    id: str
+    owner: int
+    user: int
+
+    def driver_store(self) -> Store | None:
+        """The store, if this process sees it; None if it is on another host, or this user may not use it."""
+        with _mutex:
+            store = _stores.get(self)
+            if store is None:
+                store = _stores[self] = self._open()  # type: ignore[assignment]  # None is not found again
+                if store is None:
+                    del _stores[self]
+            return store
+
+    def _open(self) -> Store | None:
+        try:
+            store = Store(self.where, owned=self.owner or False, trust=self.user, create=False)
+        except StorageError:
+            return None
+        if store.id == self.id:
+            return store
+        store.close()
+        return None
+
+    def store(self) -> Store:
+        """The store that this process puts objects into: the driver's; where that is not visible, one of this host.
+
+        Raises
+        ------
+        StorageError
+            If the driver's store is not visible, and this process is no Python worker of Spark's.
+        """
+        store = self.driver_store()
+        if store is None and OWNER in os.environ:
+            store = of_daemon(os.environ[OWNER]).driver_store()
+        return self._local_store() if store is None else store
+
+    def _local_store(self) -> Store:
+        directory = os.environ.get(LOCAL_DIRECTORIES, "").split(",")[0]
+        if not directory:
+            raise StorageError(
+                errno.EREMOTE,
+                f"the store {self.where!r} of the driver is not visible in this process, which is not a Python worker "
+                "of Spark's; call it on the driver's host, as the driver's user",
+            )
+        return local_store(directory)
+
+
+def home(store: Location | Store | None = None) -> Home:
+    """The store that this process owns objects in, by default its user's for Spark; what dead owners left is removed.
+
+    Parameters
+    ----------
+    store : str, PathLike or Store, optional
+        The store; one that is not there is made.
+
+    Raises
+    ------
+    StorageError
+        If the directory of the store cannot be made, or is not to be trusted.
+    """
+    with _mutex:
+        opened = store if isinstance(store, Store) else Store(default_location() if store is None else store)
+        where = opened.name if opened.name.startswith("shm:") else opened.path
+        found = Home(where, opened.id, opened.owner(), os.stat(opened.path).st_uid)
+        if found not in _stores:
+            opened.collect()
+            _stores[found] = Store(where, owned=found.owner, trust=found.user, create=False)
+        return found
+
+
+def default_location() -> str:
+    """The store of all Spark applications of this user."""
+    return f"shm:shmarrow-spark-{os.geteuid()}"
+
+
+def local_store(directory: str) -> Store:
+    """A store in one of Spark's local directories, which Spark removes with the executor."""
+    where = os.path.join(directory, f"shmarrow-{os.geteuid()}")
+    key = Home(where, "", 0, os.geteuid())
+    with _mutex:
+        if key not in _stores:
+            _stores[key] = Store(where)
+        return _stores[key]
+
+
+def of_daemon(text: str) -> Home:
+    """What a daemon told its workers; the inverse of :func:`for_workers`."""
+    try:
+        where, identity, owner, user = text.split("\n")
+        return Home(where, identity, int(owner), int(user))
+    except ValueError:
+        raise InvalidArgument(f"the environment variable {OWNER} was not set by shmarrow's daemon: {text!r}") from None
+
+
+def for_workers(found: Home) -> str:
+    """A home as the value of the environment variable :data:`OWNER`."""
+    return "\n".join(map(str, found))
+
+
+def _after_fork() -> None:
+    global _mutex
+    _mutex = threading.Lock()
+
+
+os.register_at_fork(after_in_child=_after_fork)

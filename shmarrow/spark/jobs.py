@@ -1,0 +1,83 @@
+"""Spark jobs: what they run on, and the errors of their workers as the errors that they are."""
+
+from __future__ import annotations
+
+import errno
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from shmarrow import errors
+from shmarrow.errors import (
+    InvalidType,
+    MissingExtra,
+    ObjectExists,
+    ObjectNotFound,
+    ShmarrowError,
+    StorageError,
+    StoreFull,
+    full_name,
+)
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_RAISED = re.compile(r"^shmarrow\.errors\.(\w+): (.*)", re.MULTILINE)
+_ERRNOS = {ObjectNotFound: errno.ENOENT, ObjectExists: errno.EEXIST, StoreFull: errno.ENOSPC, StorageError: errno.EIO}
+
+
+@contextmanager
+def worker_errors() -> Iterator[None]:
+    """Errors of ours that made a job fail, raised again as what they were in the worker."""
+    try:
+        yield
+    except ShmarrowError:
+        raise
+    except Exception as error:
+        own = raised_in_worker(error)
+        if own is None:
+            raise
+        raise own from error
+
+
+def raised_in_worker(error: BaseException) -> ShmarrowError | None:
+    """The error of ours that made a job fail; Spark has no more of it than the text of its traceback."""
+    found = _RAISED.search(str(error))
+    kind = getattr(errors, found[1], None) if found else None
+    if found is None or not (isinstance(kind, type) and issubclass(kind, ShmarrowError)):
+        return None
+    number = next((number for base, number in _ERRNOS.items() if issubclass(kind, base)), None)
+    return kind(found[2]) if number is None else kind(number, found[2])
+
+
+def is_session(value: object) -> bool:
+    """Whether something is a SparkSession, classic or of Spark Connect, without importing Spark."""
+    return any(
+        each.__name__ == "SparkSession" and each.__module__.startswith("pyspark.") for each in type(value).__mro__
+    )
+
+
+def is_connect(spark: SparkSession) -> bool:
+    """Whether a session talks to a Spark Connect server; such a session has no SparkContext."""
+    return type(spark).__module__.startswith("pyspark.sql.connect")
+
+
+def as_session(value: Any) -> SparkSession:
+    """A session; InvalidType for anything else."""
+    if not is_session(value):
+        raise InvalidType(f"expected a SparkSession, found {full_name(value)}")
+    session: SparkSession = value
+    return session
+
+
+def active_session() -> SparkSession:
+    """The session that is active, classic or of Spark Connect."""
+    try:
+        from pyspark.sql import SparkSession
+    except ImportError as error:
+        raise MissingExtra(f"Spark is needed here: pip install 'shmarrow[spark]' ({error})") from None
+    found = SparkSession.getActiveSession()
+    if found is None:
+        raise InvalidType("no Spark session is active; pass one")
+    return found

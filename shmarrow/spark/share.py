@@ -1,0 +1,360 @@
+"""Sharing a DataFrame: each partition becomes one object of a store, and its handle travels back.
+
+Rules kept here:
+
+* an attempt of a task publishes under a name that no other attempt has, so retried and speculative tasks never meet.
+  Spark returns the row of one attempt for each partition; what the others published is removed when the job is done;
+* the frame's marker is in the store for as long as its job runs. An attempt that published and does not find it takes
+  its object back, so nothing is left over, whichever comes first, also of a job that failed or was cancelled;
+* a worker holds one batch of ``target_bytes``, not a partition.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import astuple, dataclass, fields
+from typing import TYPE_CHECKING, Any
+
+from shmarrow.batch import RecordBatch
+from shmarrow.errors import InvalidArgument, InvalidType, ObjectNotFound, full_name
+from shmarrow.interchange.pyarrow import partner, schema_from_pyarrow
+from shmarrow.ipc.options import IpcWriteOptions
+from shmarrow.segment import Location
+from shmarrow.segment.host import host_name
+from shmarrow.spark.frame import SharedFrame
+from shmarrow.spark.handle import MANIFEST, Handle
+from shmarrow.spark.home import Home, home
+from shmarrow.spark.jobs import active_session, is_session, worker_errors
+from shmarrow.store import Store
+from shmarrow.types import DataType, Schema
+from shmarrow.types.base import as_int
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame, SparkSession
+
+    Batches = Iterator[pa.RecordBatch]
+    Function = Callable[[Any], Iterable[pa.RecordBatch]]
+
+TARGET_BYTES = 4 << 20
+SPARK_TYPE = b"shmarrow:spark_type"
+"""The key in the metadata of a field that keeps a type of Spark's that the Arrow type does not tell."""
+
+
+def share(
+    source: DataFrame | SparkSession | None = None,
+    store: Location | Store | None = None,
+    *,
+    function: Function | None = None,
+    partitions: int | None = None,
+    target_bytes: int = TARGET_BYTES,
+) -> SharedFrame:
+    """Put the partitions of a DataFrame into shared memory, from the Python workers that have them.
+
+    Parameters
+    ----------
+    source : DataFrame or SparkSession, optional
+        What to share: each of its partitions that has rows becomes one object. Or a session, by default the active
+        one, where ``function`` makes the rows.
+    store : str, PathLike or Store, optional
+        Where to put the objects: ``shm:NAME``, or a directory; by default the store of this user's Spark applications,
+        ``shm:shmarrow-spark-UID``.
+    function : callable, optional
+        With a DataFrame: applied to the batches of a partition before they are shared, as with ``mapInArrow``; it takes
+        an iterator of ``pyarrow.RecordBatch`` and gives another. With a session: takes the number of a partition and
+        gives its batches. What it gives never passes through Spark, so it may have types that Spark has not,
+        dictionaries among them.
+    partitions : int, optional
+        With a session: how many partitions there are; by default as many as Spark runs tasks at once.
+    target_bytes : int
+        Batches of a partition are put together as long as they have no more bytes than this. A worker holds about
+        twice as much.
+
+    Returns
+    -------
+    SharedFrame
+        The handles. The objects stay until it is released or this process ends, whatever becomes of Spark.
+
+    Raises
+    ------
+    InvalidType
+        If ``function`` gives other columns in one batch or partition than in another, or there is nothing to share.
+    StoreFull
+        If a worker found no room; nothing of the frame is left then.
+    PySparkException
+        If the job failed for another reason; nothing of the frame is left then either.
+
+    Notes
+    -----
+    Columns may have any names. Year-month intervals, which pyarrow has no type for, become int32, and the metadata of
+    their fields keep what they were.
+    """
+    target_bytes = as_int(target_bytes, "target_bytes")
+    if target_bytes < 1:
+        raise InvalidArgument(f"target_bytes is at least 1, found {target_bytes}")
+    found = home(store)
+    df, columns, spark_schema = _source(source, function, partitions)
+    name = f"frame-{os.urandom(8).hex()}"
+    task = Task(found, name, columns, function, target_bytes)
+    mine = found.store()
+    mine.put(name, b"")
+    kept: list[Handle] = []
+    try:
+        with worker_errors():
+            rows = df.mapInArrow(task, f"{MANIFEST}, schema binary").collect()
+        schemas = {bytes(row["schema"]) for row in rows}
+        if len(schemas) > 1:
+            raise InvalidType(f"the partitions have {len(schemas)} different schemas, expected one for all")
+        schema = _read_schema(schemas.pop()) if schemas else _schema_without_rows(df, task)
+        kept = [Handle(*[row[field.name] for field in fields(Handle)]) for row in rows]
+        return SharedFrame(found, name, schema, kept, spark_schema)
+    except BaseException:
+        kept = []
+        raise
+    finally:
+        _end_job(mine, name, {handle.name for handle in kept})
+
+
+def _end_job(store: Store, name: str, kept: set[str]) -> None:
+    """Take the marker away, then what attempts published that Spark did not take."""
+    with suppress(ObjectNotFound):
+        store.delete(name)
+    for each in store.names(f"{name}/"):
+        if each not in kept:
+            with suppress(ObjectNotFound):
+                store.delete(each)
+
+
+# --- what to share ----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Columns:
+    """The columns that batches of Spark become.
+
+    Attributes
+    ----------
+    names : tuple of str
+        Their names; Spark has others, as it cannot pass all names to workers.
+    types : tuple of str or None
+        Of those that Spark was asked to cast, their own types.
+    """
+
+    names: tuple[str, ...]
+    types: tuple[str | None, ...]
+
+    def restore(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """A batch of Spark's with its own names; copies nothing."""
+        pa = partner()
+        if not self.names:
+            return batch.select([])
+        given = [
+            field.with_name(name) if type is None else field.with_name(name).with_metadata({SPARK_TYPE: type.encode()})
+            for field, name, type in zip(batch.schema, self.names, self.types, strict=True)
+        ]
+        return pa.RecordBatch.from_arrays(batch.columns, schema=pa.schema(given))
+
+
+def _source(
+    source: DataFrame | SparkSession | None, function: Function | None, partitions: int | None
+) -> tuple[DataFrame, Columns | None, str | None]:
+    """The DataFrame that workers get, the columns to restore, and Spark's schema of what is shared, if it has one."""
+    if source is None or is_session(source):
+        if function is None:
+            raise InvalidType("there is nothing to share: pass a DataFrame, or a function that makes the rows")
+        session: Any = active_session() if source is None else source
+        count = as_int(partitions, "partitions") if partitions is not None else parallelism(session)
+        if count < 1:
+            raise InvalidArgument(f"partitions is at least 1, found {count}")
+        return session.range(0, count, 1, count), None, None
+    if not hasattr(source, "mapInArrow"):
+        raise InvalidType(f"share takes a DataFrame of Spark, found {full_name(source)}; see share_table for others")
+    if partitions is not None:
+        raise InvalidArgument("partitions is for a function without a DataFrame; df.repartition(n) has n partitions")
+    df, columns = numbered(source)  # type: ignore[arg-type]
+    return df, columns, source.schema.json() if function is None else None  # type: ignore[union-attr]
+
+
+def numbered(df: DataFrame) -> tuple[DataFrame, Columns]:
+    """A DataFrame that ``mapInArrow`` takes, whatever its columns are called and whether it has any."""
+    schema = df.schema
+    types = [each.dataType.simpleString() if _is_months(each.dataType) else None for each in schema]
+    for field in schema:
+        _check_type(field.name, field.dataType)
+    columns = Columns(tuple(schema.names), tuple(types))
+    if not columns.names:
+        return df.selectExpr("true AS c0"), columns
+    renamed = df.toDF(*[f"c{i}" for i in range(len(types))])
+    if any(types):
+        casts = [
+            f"c{i}" if type is None else f"CAST(CAST(c{i} AS INTERVAL MONTH) AS INT) AS c{i}"
+            for i, type in enumerate(types)
+        ]
+        renamed = renamed.selectExpr(*casts)
+    return renamed, columns
+
+
+def _is_months(type: Any) -> bool:
+    return bool(type.typeName() == "yearmonthinterval")
+
+
+def _check_type(column: str, type: Any, nested: bool = False) -> None:
+    """Refuse what Spark cannot hand to Python's workers as Arrow."""
+    if nested and _is_months(type):
+        raise InvalidType(
+            f"column {column!r} has a {type.simpleString()} within another type, which pyarrow cannot take; cast it to "
+            "int first"
+        )
+    children = [each.dataType for each in getattr(type, "fields", ())]
+    children += [getattr(type, each) for each in ("elementType", "keyType", "valueType") if hasattr(type, each)]
+    if hasattr(type, "sqlType"):
+        children.append(type.sqlType())
+    for child in children:
+        _check_type(column, child, True)
+
+
+def parallelism(spark: SparkSession) -> int:
+    """How many tasks Spark runs at once, as far as it says."""
+    with suppress(Exception):  # Spark Connect has no SparkContext
+        return int(spark.sparkContext.defaultParallelism)
+    return int(spark.range(1).repartition(1).sparkSession.conf.get("spark.sql.leafNodeDefaultParallelism", "") or 8)
+
+
+# --- in Spark's workers -----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Task:
+    """What a worker does with a partition: puts it, and gives one row about it."""
+
+    home: Home
+    frame: str
+    columns: Columns | None
+    function: Function | None
+    target_bytes: int
+
+    def __call__(self, batches: Batches) -> Batches:
+        from pyspark import TaskContext
+
+        context = TaskContext.get()
+        assert context is not None  # it runs in a task
+        partition, attempt = context.partitionId(), context.taskAttemptId()
+        given = iter(self.given(batches, partition))
+        first = next(given, None)
+        if first is None:
+            return
+        store = self.home.store()
+        name = f"{self.frame}/{partition:05d}-{attempt}"
+        rows, count, size = self._write(store, name, first, given)
+        self._check_wanted(store, name)
+        found = (name, rows, count, size, partition, attempt, os.getpid(), host_name(), "")
+        where = store.name if store.name.startswith("shm:") else store.path
+        handle = Handle(where, store.id, os.stat(store.path).st_uid, *found)
+        pa = partner()
+        values = [*astuple(handle), first.schema.serialize().to_pybytes()]
+        yield pa.RecordBatch.from_arrays([pa.array([value]) for value in values], [*_NAMES, "schema"])
+
+    def given(self, batches: Batches, partition: int) -> Iterable[pa.RecordBatch]:
+        """The batches to share."""
+        if self.columns is None:
+            assert self.function is not None
+            return self.function(partition)
+        restored = (self.columns.restore(batch) for batch in batches)
+        return restored if self.function is None else self.function(restored)
+
+    def _write(self, store: Store, name: str, first: pa.RecordBatch, rest: Batches) -> tuple[int, int, int]:
+        """Put the object; its rows, batches and bytes."""
+        rows = count = 0
+        options = IpcWriteOptions(emit_dictionary_deltas=True)
+        with store.writer(name, schema_from_pyarrow(first.schema), options=options) as writer:
+            for batch in rechunked(first, rest, self.target_bytes):
+                writer.write_batch(RecordBatch.from_pyarrow(batch))
+                rows, count = rows + batch.num_rows, count + 1
+        return rows, count, store.info(name).nbytes
+
+    def _check_wanted(self, store: Store, name: str) -> None:
+        """Take a published object back when the job has ended in the meantime."""
+        if store is self.home.driver_store() and self.frame not in store:
+            with suppress(ObjectNotFound):
+                store.delete(name)
+            raise ObjectNotFound(errno.ENOENT, f"cannot share {name!r}: its job has ended in the meantime")
+
+
+_NAMES = [field.name for field in fields(Handle)]
+
+
+def rechunked(first: pa.RecordBatch, rest: Batches, target_bytes: int) -> Batches:
+    """The rows of batches of one schema, in batches of at most ``target_bytes`` where none had more before.
+
+    Where columns have dictionaries, the dictionary of each batch begins with that of the one before it.
+    """
+    coded = any(_has_dictionary(field.type) for field in schema_from_pyarrow(first.schema))
+    last: list[pa.RecordBatch] = []
+    held: list[pa.RecordBatch] = []
+    size = 0
+    for batch in _checked(first, rest):
+        if held and size + batch.nbytes > target_bytes:
+            for each in _combined(held, last):
+                yield each
+                last = [each.slice(0, 0)] if coded else []
+            held, size = [], 0
+        held.append(batch)
+        size += batch.nbytes
+    yield from _combined(held, last)
+
+
+def _checked(first: pa.RecordBatch, rest: Batches) -> Batches:
+    yield first
+    for batch in rest:
+        if batch.schema != first.schema:
+            raise InvalidType(f"a batch has ({_shown(batch.schema)}), expected ({_shown(first.schema)}) as before")
+        yield batch
+
+
+def _shown(schema: pa.Schema) -> str:
+    return ", ".join(f"{field.name}: {field.type}" for field in schema)
+
+
+def _combined(held: Sequence[pa.RecordBatch], last: Sequence[pa.RecordBatch]) -> list[pa.RecordBatch]:
+    """One batch, or as few as the offsets of its types reach."""
+    if len(held) == 1 and not last:
+        return list(held)
+    if not held[0].num_columns:
+        return list(held)
+    table = partner().Table.from_batches([*last, *held])
+    if last:
+        table = table.unify_dictionaries()
+    return [batch for batch in table.combine_chunks().to_batches() if batch.num_rows]
+
+
+def _has_dictionary(type: DataType) -> bool:
+    return type.layout == "dictionary" or any(_has_dictionary(field.type) for field in type.fields)
+
+
+# --- on the driver ----------------------------------------------------------------------------------------------
+
+
+def _read_schema(raw: bytes) -> Schema:
+    pa = partner()
+    return schema_from_pyarrow(pa.ipc.read_schema(pa.py_buffer(raw)))
+
+
+def _schema_without_rows(df: DataFrame, task: Task) -> Schema:
+    """The schema of a frame without rows, as a worker would have had it from its first batch."""
+    from pyspark.sql.pandas.types import to_arrow_schema
+
+    if task.columns is None:
+        return Schema([])
+    settings = df.sparkSession.conf
+    schema = to_arrow_schema(
+        df.schema,
+        timezone=settings.get("spark.sql.session.timeZone"),
+        prefers_large_types=settings.get("spark.sql.execution.arrow.useLargeVarTypes") == "true",
+    )
+    empty = partner().RecordBatch.from_pylist([], schema)
+    given = iter(task.given(iter([empty]), 0))
+    batch = next(given, None)
+    return schema_from_pyarrow((task.columns.restore(empty) if batch is None else batch).schema)
