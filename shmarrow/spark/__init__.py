@@ -2,14 +2,15 @@
 
 :func:`share` runs inside Spark, with ``mapInArrow``: each partition becomes one object of a store, and only a line
 about it, its :class:`Handle`, travels back. :meth:`SharedFrame.map` takes handles into another
-job, whose workers attach to the very same memory.
+job, whose workers attach to the very same memory. :func:`broadcast` gives a value of the driver to all workers.
 
 Nothing here runs a server, and nothing here imports Spark before it is used.
 """
 
 from shmarrow.spark.frame import SharedFrame
 from shmarrow.spark.handle import Handle
+from shmarrow.spark.host_broadcast import HostBroadcast, broadcast
 from shmarrow.spark.session import check_java, local_session
 from shmarrow.spark.share import share
 
-__all__ = ["Handle", "SharedFrame", "check_java", "local_session", "share"]
+__all__ = ["Handle", "HostBroadcast", "SharedFrame", "broadcast", "check_java", "local_session", "share"]
