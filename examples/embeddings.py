@@ -11,13 +11,13 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from shmarrow.spark import HostBroadcast, broadcast, local_session
 
 
 def similarity(embeddings: HostBroadcast, query: np.ndarray) -> Any:
     """A UDF for columns of token numbers: how similar a text is to a query, the cosine of their mean embeddings."""
-    import pandas as pd
     from pyspark.sql.functions import pandas_udf
 
     direction = query / np.linalg.norm(query)

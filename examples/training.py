@@ -23,14 +23,14 @@ FEATURES = ("distance", "hour", "weekend")
 def features(spark: Any, rows: int) -> Any:
     """Rides with three features and a fare, as any Spark query may give them."""
     rides = spark.range(rows).selectExpr(
-        "float(pmod(hash(id, 1), 1000) / 100) AS distance",
+        "float(pmod(hash(id, 1), 1000) / 1000) AS distance",
         "float(pmod(hash(id, 2), 24) / 24) AS hour",
         "float(pmod(hash(id, 3), 7) >= 5) AS weekend",
     )
     return rides.selectExpr("*", "float(3 + 2 * distance - hour + 1.5 * weekend) AS fare")
 
 
-def train(frame: SharedFrame, epochs: int = 4, workers: int = 0) -> list[float]:
+def train(frame: SharedFrame, epochs: int = 8, workers: int = 0) -> list[float]:
     """Fit a linear model; the weights of the features, and the constant.
 
     Parameters
@@ -43,7 +43,7 @@ def train(frame: SharedFrame, epochs: int = 4, workers: int = 0) -> list[float]:
         Processes that prepare batches.
     """
     distributed = torch.distributed.is_initialized()
-    data = IterableBatchDataset(frame.read_all(), batch_size=500, shuffle=True, drop_last=True)
+    data = IterableBatchDataset(frame.read_all(), batch_size=200, shuffle=True, drop_last=True)
     model: Any = torch.nn.Linear(len(FEATURES), 1)
     torch.nn.init.zeros_(model.weight)
     torch.nn.init.zeros_(model.bias)
@@ -62,7 +62,7 @@ def train(frame: SharedFrame, epochs: int = 4, workers: int = 0) -> list[float]:
     return [*linear.weight[0].tolist(), linear.bias.item()]
 
 
-def train_with_distributor(frame: SharedFrame, processes: int = 2, epochs: int = 4) -> list[float]:
+def train_with_distributor(frame: SharedFrame, processes: int = 2, epochs: int = 8) -> list[float]:
     """The same in several processes on the driver's host, that share gradients; what the first of them found."""
     from pyspark.ml.torch.distributor import TorchDistributor
 
