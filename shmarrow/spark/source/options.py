@@ -1,0 +1,53 @@
+"""The options of ``spark.read.format("shmarrow")``, checked."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from difflib import get_close_matches
+from typing import Any
+
+from shmarrow.errors import InvalidArgument, shown
+
+_UNITS = {"": 1, "b": 1, "k": 1 << 10, "kb": 1 << 10, "m": 1 << 20, "mb": 1 << 20, "g": 1 << 30, "gb": 1 << 30}
+Parsers = Mapping[str, tuple[str, Callable[[str, str], Any]]]
+
+
+def flag(name: str, text: str) -> bool:
+    """An option that is true or false."""
+    found = {"true": True, "false": False}.get(text.strip().lower())
+    if found is None:
+        raise InvalidArgument(f"option {name!r} is true or false, found {shown(text)}")
+    return found
+
+
+def size(name: str, text: str) -> int:
+    """An option that is a number of bytes."""
+    found = re.fullmatch(r"\s*(\d{1,18})\s*([a-z]*)\s*", text.lower())
+    size = int(found[1]) * _UNITS.get(found[2], 0) if found else 0
+    if not size:
+        raise InvalidArgument(f"option {name!r} is a number of bytes such as 33554432 or 32m, found {shown(text)}")
+    return size
+
+
+def checked(given: Mapping[str, str], parsers: Parsers) -> tuple[dict[str, Any], dict[str, str]]:
+    """The values of known options by their attributes, and all other options by their names in lower case.
+
+    Raises
+    ------
+    InvalidArgument
+        If a value makes no sense, or a name looks like one that is misspelt. Other names are for others, as always in
+        Spark.
+    """
+    rest = {name.lower(): value for name, value in given.items()}
+    values: dict[str, Any] = {}
+    for name, (attribute, parse) in parsers.items():
+        text = rest.pop(name.lower(), None)
+        if text is not None:
+            values[attribute] = parse(name, text)
+    known = {name.lower(): name for name in parsers}
+    for name in rest:
+        close = get_close_matches(name, known, 1, 0.85)
+        if close:
+            raise InvalidArgument(f"no option {name!r}; did you mean {known[close[0]]!r}?")
+    return values, rest
