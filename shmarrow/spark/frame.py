@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from shmarrow.batch import RecordBatch
+from shmarrow.errors import IndexOutOfRange, ObjectNotFound, StorageError
 from shmarrow.spark.handle import Handle
 from shmarrow.spark.home import Home
 from shmarrow.tables import Table
 from shmarrow.types import Schema
+from shmarrow.types.base import as_int
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
+
+    from shmarrow.torch import BatchDataset
 
 
 class SharedFrame:
@@ -60,8 +64,42 @@ class SharedFrame:
         return self.handles[index].attach()
 
     def read_all(self) -> Table:
-        """All partitions as one table over the shared memory; copies nothing."""
-        return Table(self.schema, [batch for handle in self.handles for batch in handle.attach().batches])
+        """All partitions as one table over the shared memory; copies nothing.
+
+        Raises
+        ------
+        ObjectNotFound
+            If partitions were released, or went with the process that owned them; the error lists them.
+        StorageError
+            If partitions lie on other hosts, or this process may not read them; the error lists them.
+        """
+        return self.read_rows(0, self.num_rows)
+
+    def read_rows(self, start: int, stop: int) -> Table:
+        """Some rows, from ``start`` to ``stop``, counted over all partitions; attaches only to those that have them.
+
+        Raises
+        ------
+        IndexOutOfRange
+            If there are no such rows.
+        StorageError
+            As for :meth:`read_all`.
+        """
+        start, stop = as_int(start, "start"), as_int(stop, "stop")
+        if not 0 <= start <= stop <= self.num_rows:
+            raise IndexOutOfRange(f"rows {start} to {stop} are out of range: the frame has {self.num_rows}")
+        end = 0
+        wanted = []
+        for handle in self.handles:
+            first, end = end, end + handle.num_rows
+            if max(start, first) < min(stop, end):
+                wanted.append((handle, max(start - first, 0), min(stop, end) - first))
+        tables = _attached([handle for handle, *_ in wanted])
+        parts = [
+            table if high - low == table.num_rows else table.slice(low, high - low)
+            for table, (_, low, high) in zip(tables, wanted, strict=True)
+        ]
+        return Table(self.schema, [batch for table in parts for batch in table.batches])
 
     def map(self, spark: SparkSession, function: Callable[[Table], Any], schema: str | StructType) -> DataFrame:
         """Run a function on each partition in another Spark job, whose workers attach to the shared memory.
@@ -141,6 +179,29 @@ class SharedFrame:
 
         return to_df(self.handles, spark, self.schema, self.spark_schema)
 
+    def to_torch(
+        self,
+        *,
+        columns: Iterable[int | str] | None = None,
+        transform: Callable[[dict[str, Any]], Any] | None = None,
+        rank: int | None = None,
+        world_size: int | None = None,
+    ) -> BatchDataset:
+        """The rows as a map-style data set for a DataLoader; see :class:`shmarrow.torch.BatchDataset`.
+
+        With ``rank`` and ``world_size`` it has one share of the rows, of as many as any other.
+
+        Raises
+        ------
+        StorageError
+            If partitions that have these rows cannot be attached to; the error lists them.
+        MissingExtra
+            If torch is not installed.
+        """
+        from shmarrow.torch import BatchDataset
+
+        return BatchDataset(self, columns=columns, transform=transform, rank=rank, world_size=world_size)
+
     def release(self) -> None:
         """Remove all objects on this host. Who has one attached keeps it. Safe to call again.
 
@@ -164,3 +225,25 @@ class SharedFrame:
 
     def __repr__(self) -> str:
         return f"<SharedFrame {self.name!r}, {len(self)} partitions, {self.num_rows} rows, {self.size} bytes>"
+
+
+def _attached(handles: Sequence[Handle]) -> list[Table]:
+    """The tables of some partitions, or one error for all that cannot be had."""
+    found, lost = [], []
+    for handle in handles:
+        try:
+            found.append(handle.attach())
+        except StorageError as error:
+            lost.append((handle, error))
+    if not lost:
+        return found
+    if len(lost) == 1:
+        raise lost[0][1]
+    parts = ", ".join(f"{handle.partition} (host {handle.host!r}, process {handle.pid})" for handle, _ in lost[:100])
+    more = f" and {len(lost) - 100} more" if len(lost) > 100 else ""
+    _, first = next((each for each in lost if not isinstance(each[1], ObjectNotFound)), lost[0])
+    raise type(first)(
+        first.errno,
+        f"{len(lost)} of {len(handles)} partitions cannot be attached to, numbers {parts}{more}; the first error: "
+        f"{first.strerror}",
+    )
