@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import DataSource
 
 if TYPE_CHECKING:
-    from pyspark.sql.datasource import DataSourceReader
+    from pyspark.sql.datasource import DataSourceReader, DataSourceWriter
     from pyspark.sql.types import StructType
 
 
@@ -25,12 +25,18 @@ class DefaultSource(DataSource):
 
     def schema(self) -> StructType:
         """The schema of all files together."""
-        from shmarrow.spark.source import schema_of
+        from shmarrow.spark.source.reader import schema_of
 
         return schema_of(self.options)
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """What plans and reads the columns of a schema."""
-        from shmarrow.spark.source import reader_of
+        from shmarrow.spark.source.reader import reader_of
 
         return reader_of(self.options, schema)
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        """What writes the rows of a DataFrame into a directory."""
+        from shmarrow.spark.source.writer import make_writer
+
+        return make_writer(self.options, schema, overwrite)

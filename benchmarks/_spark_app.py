@@ -342,7 +342,8 @@ class Application:
             Path(f"/proc/{worker}/clear_refs").write_text("5")  # forget the peak so far
             before[worker] = status(worker, "VmHWM")
         task()
-        return {"bytes": max(status(worker, "VmHWM") - size for worker, size in before.items())}
+        # Workers that had nothing to do for a minute are gone.
+        return {"bytes": max(status(pid, "VmHWM") - size for pid, size in before.items() if pid in self.workers())}
 
     def workers(self) -> list[int]:
         """The Python workers of this application: children of the daemon, which is a child of Spark."""

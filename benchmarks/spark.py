@@ -317,7 +317,7 @@ JOBS = {
     "cache and mapInArrow": "cache",
     "Spark's parquet and back": "parquet",
     "pyarrow over that parquet": "pyarrow",
-    f"select of {2} columns": "select",
+    "select of 2 columns": "select",
 }
 
 
@@ -386,7 +386,7 @@ def tables(path: Path) -> Iterator[str]:
             parts = record["parts"]
             heads = list(next(iter(parts.values())))
             rows = [[name, *[duration(said[head]) for head in heads]] for name, said in parts.items()]
-            yield f"{record['what'].capitalize()}:\n"
+            yield f"{record['what']}:\n"
             yield from markdown(["", *[HEADS[head] for head in heads]], rows)
 
 

@@ -23,7 +23,8 @@ from shmarrow.errors import InvalidArgument, ObjectNotFound, StorageError, shown
 from shmarrow.segment import SHM_DIRECTORY, SHM_SCHEME
 from shmarrow.segment.host import host_name
 from shmarrow.segment.location import resolve
-from shmarrow.spark.source.options import ReadOptions
+from shmarrow.spark.source.directory import STATE, data_files
+from shmarrow.spark.source.read_options import ReadOptions
 
 
 class Place(NamedTuple):
@@ -125,6 +126,11 @@ def _is_visible(name: str) -> bool:
 
 
 def _in_directory(path: str, options: ReadOptions) -> Iterator[str]:
+    if os.path.isdir(os.path.join(path, STATE)):
+        for file in data_files(path):
+            if not options.pattern or fnmatchcase(file.name, options.pattern):
+                yield os.path.join(path, file.name)
+        return
     try:
         entries = sorted(os.scandir(path), key=lambda entry: entry.name)
     except OSError as error:

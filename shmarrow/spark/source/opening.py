@@ -22,6 +22,7 @@ from shmarrow.errors import DEFAULT_LIMITS, InvalidData, ObjectNotFound, Storage
 from shmarrow.ipc.file.footer import MAGIC
 from shmarrow.segment import Segment
 from shmarrow.segment.host import boot_id, host_name
+from shmarrow.spark.source.directory import open_data
 from shmarrow.spark.source.listing import Place
 
 _HEAD, _TAIL = 1 << 12, 1 << 16
@@ -112,7 +113,7 @@ def _named(place: Place, found: Segment, error: InvalidData) -> InvalidData:
 def _attach(place: Place, was: Seen | None) -> Segment:
     try:
         if place.store is None:
-            return segment.attach(place.where)
+            return open_data(place.where, segment.attach)
         return _store(place.store).attach(place.where)  # type: ignore[no-any-return]
     except ObjectNotFound as error:
         if was is None:

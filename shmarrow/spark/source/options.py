@@ -2,72 +2,27 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Mapping
 from difflib import get_close_matches
-from typing import Any, NamedTuple
+from typing import Any
 
 from shmarrow.errors import InvalidArgument, shown
 
-SPLIT_BYTES = 32 << 20
-"""The bytes that one task reads at most, where Blocks allow it."""
-BATCH_BYTES = 4 << 20
-"""The bytes of a batch that Spark is sent at most, but for single rows."""
-
 _UNITS = {"": 1, "b": 1, "k": 1 << 10, "kb": 1 << 10, "m": 1 << 20, "mb": 1 << 20, "g": 1 << 30, "gb": 1 << 30}
+Parsers = Mapping[str, tuple[str, Callable[[str, str], Any]]]
 
 
-class ReadOptions(NamedTuple):
-    """What is read, and how.
-
-    Attributes
-    ----------
-    paths : tuple of str
-        Locations, or names of objects where there is a store; none in a plan without files.
-    store : str or None
-        The location of a store.
-    columns : tuple of str or None
-        The columns to read; None for all.
-    merge : bool
-        Whether files may lack columns of others.
-    split_bytes : int
-        How much one task reads at most.
-    batch_bytes : int
-        How much is sent to Spark at once.
-    lossy : tuple of str
-        Kinds of types of which values may change.
-    unsupported : str
-        What becomes of columns that Spark has no type for: ``"error"``, ``"drop"`` or ``"string"``.
-    recursive : bool
-        Whether directories in directories are read, too.
-    pattern : str
-        Which files of a directory are read, as a glob pattern; empty for all.
-    trusted : bool
-        Whether values are handed on without checks.
-    """
-
-    paths: tuple[str, ...]
-    store: str | None = None
-    columns: tuple[str, ...] | None = None
-    merge: bool = False
-    split_bytes: int = SPLIT_BYTES
-    batch_bytes: int = BATCH_BYTES
-    lossy: tuple[str, ...] = ()
-    unsupported: str = "error"
-    recursive: bool = False
-    pattern: str = ""
-    trusted: bool = False
-
-
-def _flag(name: str, text: str) -> bool:
+def flag(name: str, text: str) -> bool:
+    """An option that is true or false."""
     found = {"true": True, "false": False}.get(text.strip().lower())
     if found is None:
         raise InvalidArgument(f"option {name!r} is true or false, found {shown(text)}")
     return found
 
 
-def _size(name: str, text: str) -> int:
+def size(name: str, text: str) -> int:
+    """An option that is a number of bytes."""
     found = re.fullmatch(r"\s*(\d{1,18})\s*([a-z]*)\s*", text.lower())
     size = int(found[1]) * _UNITS.get(found[2], 0) if found else 0
     if not size:
@@ -75,55 +30,8 @@ def _size(name: str, text: str) -> int:
     return size
 
 
-def _names(name: str, text: str) -> tuple[str, ...]:
-    """Names with commas between them, or a JSON list of them."""
-    if text.lstrip().startswith("["):
-        found = _json_names(text)
-        if found is not None:
-            return found
-    return tuple(part for part in (part.strip() for part in text.split(",")) if part)
-
-
-def _json_names(text: str) -> tuple[str, ...] | None:
-    try:
-        found = json.loads(text)
-    except (ValueError, RecursionError):
-        return None
-    return tuple(found) if isinstance(found, list) and all(isinstance(each, str) for each in found) else None
-
-
-def _unsupported(name: str, text: str) -> str:
-    if text.lower() not in ("error", "drop", "string"):
-        raise InvalidArgument(f"option {name!r} is error, drop or string, found {shown(text)}")
-    return text.lower()
-
-
-def _as_is(name: str, text: str) -> str:
-    return text
-
-
-_PARSERS: dict[str, tuple[str, Callable[[str, str], Any]]] = {
-    "store": ("store", _as_is),
-    "columns": ("columns", _names),
-    "mergeSchema": ("merge", _flag),
-    "maxPartitionBytes": ("split_bytes", _size),
-    "maxBatchBytes": ("batch_bytes", _size),
-    "lossy": ("lossy", _names),
-    "unsupported": ("unsupported", _unsupported),
-    "recursiveFileLookup": ("recursive", _flag),
-    "pathGlobFilter": ("pattern", _as_is),
-    "trusted": ("trusted", _flag),
-}
-"""The options by the names that Spark's users know, with the attribute that each sets and what reads it."""
-
-
-def read_options(given: Mapping[str, str]) -> ReadOptions:
-    """The options of a read.
-
-    Parameters
-    ----------
-    given : mapping
-        What Spark passes: names in any case, and texts.
+def checked(given: Mapping[str, str], parsers: Parsers) -> tuple[dict[str, Any], dict[str, str]]:
+    """The values of known options by their attributes, and all other options by their names in lower case.
 
     Raises
     ------
@@ -131,26 +39,15 @@ def read_options(given: Mapping[str, str]) -> ReadOptions:
         If a value makes no sense, or a name looks like one that is misspelt. Other names are for others, as always in
         Spark.
     """
-    lowered = {name.lower(): value for name, value in given.items()}
+    rest = {name.lower(): value for name, value in given.items()}
     values: dict[str, Any] = {}
-    for name, (attribute, parse) in _PARSERS.items():
-        text = lowered.pop(name.lower(), None)
+    for name, (attribute, parse) in parsers.items():
+        text = rest.pop(name.lower(), None)
         if text is not None:
             values[attribute] = parse(name, text)
-    known = {name.lower(): name for name in _PARSERS}
-    for name in lowered:
+    known = {name.lower(): name for name in parsers}
+    for name in rest:
         close = get_close_matches(name, known, 1, 0.85)
         if close:
             raise InvalidArgument(f"no option {name!r}; did you mean {known[close[0]]!r}?")
-    return ReadOptions(_paths(lowered), **values)
-
-
-def _paths(given: Mapping[str, str]) -> tuple[str, ...]:
-    """The paths: ``load(path)`` gives one, ``load([...])`` a JSON list."""
-    several = given.get("paths")
-    if several is None:
-        return (given["path"],) if "path" in given else ()
-    found = _json_names(several)
-    if found is None:
-        raise InvalidArgument(f"option 'paths' is a JSON list of paths, found {shown(several)}")
-    return (given["path"], *found) if "path" in given else found
+    return values, rest

@@ -23,7 +23,7 @@ from shmarrow.spark import types as spark
 from shmarrow.spark.source.columns import Column, columns_for, no_column, spark_fields
 from shmarrow.spark.source.listing import Place, places
 from shmarrow.spark.source.opening import Seen, opened, seen
-from shmarrow.spark.source.options import ReadOptions
+from shmarrow.spark.source.read_options import ReadOptions
 from shmarrow.types import Schema
 
 _LEAST_SPLIT = 1 << 20
