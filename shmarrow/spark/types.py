@@ -74,13 +74,17 @@ def spark_schema(schema: Schema, casting: Casting) -> dict[str, Any]:
     return {"type": "struct", "fields": [spark_field(field, casting) for field in schema]}
 
 
-def spark_field(field: Field, casting: Casting, where: str = "") -> dict[str, Any]:
-    """A field in the JSON form of ``StructField``."""
+def spark_field(field: Field, casting: Casting, where: str = "", within_null: bool = False) -> dict[str, Any]:
+    """A field in the JSON form of ``StructField``.
+
+    A field of a struct that may be null is nullable, whatever the schema says: where the struct is null, the field holds
+    a null, at which pyarrow, and so Spark's ``toArrow``, takes offence.
+    """
     where = f"{where}, field {shown(field.name)}" if where else f"column {shown(field.name)}"
     return {
         "name": field.name,
-        "type": spark_type(field.type, casting, where),
-        "nullable": field.nullable,
+        "type": spark_type(field.type, casting, where, field.nullable),
+        "nullable": field.nullable or within_null,
         "metadata": _metadata(field, where),
     }
 
@@ -111,8 +115,19 @@ def unwrapped(type: Any) -> Any:
             return type
 
 
-def spark_type(type: Any, casting: Casting, where: str) -> SparkType:
-    """What a type becomes in Spark; ``where`` is said in errors.
+def spark_type(type: Any, casting: Casting, where: str, nullable: bool = True) -> SparkType:
+    """What a type becomes in Spark.
+
+    Parameters
+    ----------
+    type : DataType
+        The type.
+    casting : Casting
+        The rules for Spark, and what may be lost.
+    where : str
+        Said in errors.
+    nullable : bool
+        Whether there may be null where the type stands.
 
     Raises
     ------
@@ -125,21 +140,21 @@ def spark_type(type: Any, casting: Casting, where: str) -> SparkType:
         item = type.value_field
         return {
             "type": "array",
-            "elementType": spark_type(item.type, casting, where),
+            "elementType": spark_type(item.type, casting, where, item.nullable),
             "containsNull": item.nullable,
         }
     if kind == "map":
         return {
             "type": "map",
-            "keyType": spark_type(type.key_type, casting, f"{where}, keys"),
-            "valueType": spark_type(type.item_type, casting, where),
+            "keyType": spark_type(type.key_type, casting, f"{where}, keys", False),
+            "valueType": spark_type(type.item_type, casting, where, type.item_field.nullable),
             "valueContainsNull": type.item_field.nullable,
         }
     if kind == "struct":
         mark = mark_of(type)
         if mark:
             return _marked(type, mark, where)
-        return {"type": "struct", "fields": [spark_field(field, casting, where) for field in type.fields]}
+        return {"type": "struct", "fields": [spark_field(field, casting, where, nullable) for field in type.fields]}
     final: Any = casting.stages(type, where).final
     name = SPARK[kind_of(final)]
     return name if isinstance(name, str) else name(final)

@@ -51,9 +51,9 @@ def spark_fields(schema: Schema, options: ReadOptions, casting: Casting) -> list
                 raise Unsupported(f"{error}{_INSTEAD}") from None
             if options.unsupported == "string":
                 found.append({"name": field.name, "type": "string", "nullable": field.nullable, "metadata": {}})
-    _check_names([each["name"] for each in found], "column")
+    _check_names([each["name"] for each in found], "columns")
     for each in found:
-        _check_names_in(each["type"], each["name"])
+        _check_names_in(each["type"], f"fields of column {shown(each['name'])}")
     return found
 
 
@@ -66,20 +66,19 @@ def _check_names(names: Sequence[str], what: str) -> None:
     name, count = Counter(names).most_common(1)[0] if names else ("", 0)
     if count > 1:
         raise Unsupported(
-            f"Spark reads no rows with {count} {what}s of one name from a Python data source, found {shown(name)}; "
-            'choose others with .option("columns", ...), or rename one'
+            f"{count} {what} are named {shown(name)}, and Spark cannot read that from a Python data source; "
+            '.option("columns", ...) chooses others'
         )
 
 
-def _check_names_in(type: spark.SparkType, name: str) -> None:
+def _check_names_in(type: spark.SparkType, what: str) -> None:
     if isinstance(type, str):
         return
-    if type["type"] == "struct":
-        _check_names([field["name"] for field in type["fields"]], f"fields of column {shown(name)}, all")
-    for inner in [type.get(key, "") for key in ("elementType", "keyType", "valueType")]:
-        _check_names_in(inner, name)
-    for field in type.get("fields", ()):
-        _check_names_in(field["type"], name)
+    fields = type.get("fields", ())
+    _check_names([field["name"] for field in fields], what)
+    inner = [type[key] for key in ("elementType", "keyType", "valueType") if key in type]
+    for each in [*inner, *(field["type"] for field in fields)]:
+        _check_names_in(each, what)
 
 
 def no_column(name: str, names: Sequence[str], where: str) -> FieldNotFound:
