@@ -90,7 +90,6 @@ from shmarrow.types import (
     uint16,
     uint32,
     uint64,
-    unify_schemas,
     union,
     utf8,
 )
@@ -140,6 +139,7 @@ if TYPE_CHECKING:
         SparseTensor,
         Tensor,
     )
+    from shmarrow.types import unify_schemas
 
 __all__ = [
     "Array",
@@ -289,6 +289,7 @@ _LATE = {
     "layout": (*LAYOUTS, "DayTime", "MonthDayNano"),
     "store": ("Store",),
     "tables": ("RecordBatchReader", "Table", "concat_batches", "concat_tables", "table"),
+    "types": ("unify_schemas",),
     "tensor": (
         "SparseCOOTensor", "SparseCSCMatrix", "SparseCSFTensor", "SparseCSRMatrix", "SparseTensor", "Tensor",
     ),

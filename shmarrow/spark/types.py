@@ -77,8 +77,8 @@ def spark_schema(schema: Schema, casting: Casting) -> dict[str, Any]:
 def spark_field(field: Field, casting: Casting, where: str = "", within_null: bool = False) -> dict[str, Any]:
     """A field in the JSON form of ``StructField``.
 
-    A field of a struct that may be null is nullable, whatever the schema says: where the struct is null the field holds
-    a null, which pyarrow refuses otherwise, and so Spark's ``toArrow``.
+    A field of a struct that may be null is nullable, whatever the schema says: where the struct is null, the field
+    holds a null, which pyarrow, and so Spark's ``toArrow``, refuses.
     """
     where = f"{where}, field {shown(field.name)}" if where else f"column {shown(field.name)}"
     return {

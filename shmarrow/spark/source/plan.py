@@ -195,8 +195,8 @@ def _scale(reader: Any, block: int, columns: Sequence[Column]) -> float | None:
 
 def _splits(files: Sequence[Listed], options: ReadOptions, scale: float) -> Iterator[tuple[Piece, ...]]:
     """The pieces of all files in order, in splits of about the same size."""
-    total = scale * sum(sum(file.blocks) for file in files) + _OPENING * len(files)
-    target = min(options.split_bytes, max(_LEAST_SPLIT, int(total / _cores())))
+    size = int(scale * sum(sum(file.blocks) for file in files)) + _OPENING * len(files)
+    target = min(options.split_bytes, max(_LEAST_SPLIT, size // _cores()))
     pieces = [piece for file in files for piece in _pieces(file, scale, target)]
     total = sum(cost for _, cost in pieces)
     count = math.ceil(total / target)
