@@ -39,21 +39,8 @@ from shmarrow.extension import (
     register_extension_type,
     unregister_extension_type,
 )
-from shmarrow.layout import (
-    Array,
-    BinaryArray,
-    BooleanArray,
-    DictionaryArray,
-    FixedSizeListArray,
-    LargeListArray,
-    ListArray,
-    MapArray,
-    PrimitiveArray,
-    StructArray,
-    concat_arrays,
-    nulls,
-)
-from shmarrow.layout.listing import LATE_CLASSES
+from shmarrow.layout import Array, concat_arrays, nulls
+from shmarrow.layout.listing import HOMES as LAYOUTS
 from shmarrow.types import (
     DataType,
     Field,
@@ -103,7 +90,6 @@ from shmarrow.types import (
     uint16,
     uint32,
     uint64,
-    unify_schemas,
     union,
     utf8,
 )
@@ -125,13 +111,22 @@ if TYPE_CHECKING:
     from shmarrow.interchange.handles import Handle, handle
     from shmarrow.ipc import Bundle, load_tensors, save_tensors
     from shmarrow.layout import (
+        BinaryArray,
         BinaryViewArray,
+        BooleanArray,
         DayTime,
+        DictionaryArray,
+        FixedSizeListArray,
+        LargeListArray,
         LargeListViewArray,
+        ListArray,
         ListViewArray,
+        MapArray,
         MonthDayNano,
         NullArray,
+        PrimitiveArray,
         RunEndEncodedArray,
+        StructArray,
         UnionArray,
     )
     from shmarrow.store import Store
@@ -144,6 +139,7 @@ if TYPE_CHECKING:
         SparseTensor,
         Tensor,
     )
+    from shmarrow.types import unify_schemas
 
 __all__ = [
     "Array",
@@ -290,9 +286,10 @@ _LATE = {
     ),
     "interchange.handles": ("Handle", "handle"),
     "ipc": ("Bundle", "load_tensors", "save_tensors"),
-    "layout": (*LATE_CLASSES, "DayTime", "MonthDayNano"),
+    "layout": (*LAYOUTS, "DayTime", "MonthDayNano"),
     "store": ("Store",),
     "tables": ("RecordBatchReader", "Table", "concat_batches", "concat_tables", "table"),
+    "types": ("unify_schemas",),
     "tensor": (
         "SparseCOOTensor", "SparseCSCMatrix", "SparseCSFTensor", "SparseCSRMatrix", "SparseTensor", "Tensor",
     ),

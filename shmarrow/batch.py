@@ -10,7 +10,7 @@ Rules kept here:
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 import numpy as np
 
@@ -20,10 +20,12 @@ from shmarrow.errors import InvalidArgument, InvalidData, InvalidType, counted, 
 from shmarrow.layout.array import Array
 from shmarrow.layout.making import check_slots
 from shmarrow.layout.memory import Indices, check_expansion, slice_bounds
-from shmarrow.layout.struct import StructArray
 from shmarrow.naming import with_nulls
 from shmarrow.pickling import travels
 from shmarrow.types import DataType, Metadata, MetadataLike, Schema, as_metadata, struct
+
+if TYPE_CHECKING:
+    from shmarrow.layout.struct import StructArray
 
 
 class ColumnSource(Protocol):
@@ -154,6 +156,7 @@ class RecordBatch(Columns[Array]):
             If it is not an array of structs.
         """
         from shmarrow.chunked import one_array
+        from shmarrow.layout.struct import StructArray
 
         array = one_array(struct_array)
         if not isinstance(array, StructArray):
@@ -312,6 +315,8 @@ class RecordBatch(Columns[Array]):
 
     def to_struct_array(self) -> StructArray:
         """The rows as structs, without a copy."""
+        from shmarrow.layout.struct import StructArray
+
         return StructArray._made(struct(self.schema.fields), self.num_rows, [None], 0, 0, self.columns)
 
     def to_structured_array(self) -> np.ndarray[Any, np.dtype[np.void]]:

@@ -17,9 +17,7 @@ import numpy as np
 
 from shmarrow import foreign
 from shmarrow.errors import CopyRequired, InvalidArgument, InvalidData, InvalidType, counted, not_expected, shown
-from shmarrow.layout.arguments import checked_positions
 from shmarrow.layout.memory import range_of
-from shmarrow.layout.selection import selection
 from shmarrow.layout.sizes import buffer_bytes
 from shmarrow.naming import by_name, checked_schema, common_length, fields_at, given_fields, renamed, several
 from shmarrow.types import DataType, Field, MetadataLike, Schema
@@ -457,6 +455,7 @@ class Columns(Generic[Column]):
             If an index is negative or beyond the end.
         """
         from shmarrow.chunked import one_array
+        from shmarrow.layout.arguments import checked_positions
 
         return self._gathered(*checked_positions(one_array(indices)))
 
@@ -478,6 +477,7 @@ class Columns(Generic[Column]):
             If it has another length.
         """
         from shmarrow.chunked import one_array
+        from shmarrow.layout.selection import selection
 
         positions, valid = selection(one_array(mask), self.num_rows, null_selection_behavior)
         return self if valid is None and len(positions) == self.num_rows else self._rows(positions, valid)

@@ -71,7 +71,10 @@ def pytest_configure(config: pytest.Config) -> None:
     config.stash[_before] = shm_entries()
 
 
-_SLOWEST = ("test_spark.py", "test_demo.py", "test_peers.py", "test_docs.py", "test_hostile.py", "test_processes.py")
+_SLOWEST = (
+    "test_spark_cluster.py", "test_spark_faults.py", "test_spark_share.py", "test_demo.py", "test_peers.py",
+    "test_docs.py", "test_hostile.py", "test_processes.py",
+)  # fmt: skip
 """Files that run first, so that no process is left alone with them at the end; each file runs in one process."""
 
 
@@ -259,3 +262,13 @@ def cluster_driver(cluster_session: Any, tmp_path_factory: pytest.TempPathFactor
 def two_hosts(by_value: None, cluster_driver: Any) -> Any:
     """A :class:`spark_lab.Driver` with an executor of one core on each of two hosts; all tests share it."""
     return cluster_driver
+
+
+@pytest.fixture
+def home(shm_name: str) -> Iterator[str]:
+    """A store of this test's own, for what Spark's workers put; nothing may be left in it."""
+    from store_check import leftovers
+
+    yield shm_name
+    gc.collect()
+    assert leftovers(shm_name) == []

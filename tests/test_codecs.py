@@ -22,7 +22,8 @@ import pytest
 
 import shmarrow as sa
 from shmarrow import segment
-from shmarrow.codecs import decode, describe
+from shmarrow.codecs import decode
+from shmarrow.codecs.describe import describe
 from shmarrow.codecs.encode import encode
 from shmarrow.ipc.file import known_forms
 from shmarrow.ipc.flatbuffers import builder

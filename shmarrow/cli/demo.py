@@ -2,6 +2,7 @@
 
 Spark's Python workers put the flights that left New York in 2013 into shared memory; other Spark workers and plain
 Python processes attach to them and compute on them without copying, and all results are compared with Spark's own.
+Then the driver hands them to Spark's workers as a table, and an array as a broadcast, both beside Spark's own way.
 
 Rules kept here:
 
@@ -36,6 +37,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import shmarrow as sa
 from shmarrow import spark as sa_spark
+from shmarrow.cli.handover import array_to_workers, table_to_workers
 from shmarrow.cli.progress import Progress, table_lines
 from shmarrow.cli.reader import Trips, merged, trips
 
@@ -65,7 +67,7 @@ OPENERS = {
     ),
     "pyarrow, memory_map": (
         "import pyarrow as pa; pa.array([0]).to_numpy()",  # whose first use imports pandas, if there is one
-        "[pa.ipc.open_file(pa.memory_map('/dev/shm/' + name[4:])).get_batch(0).column(0).to_numpy() for name in names]",
+        "[pa.ipc.open_file(pa.memory_map(name)).get_batch(0).column(0).to_numpy() for name in names]",
     ),
     "pickle of pyarrow tables": (
         "import pickle, pyarrow as pa; pa.array([0]).to_numpy()",
@@ -177,16 +179,26 @@ def show(stack: ExitStack, progress: Progress, source: Path, folder: Path) -> in
     rows = flights.count()
 
     progress.say("Spark's Python workers put the flights into shared memory")
-    frame = stack.enter_context(sa_spark.share(flights, "shm:flights"))
+    store = sa.Store(f"shm:shmarrow-demo-{os.getpid()}")
+    stack.callback(store.destroy)
+    frame = sa_spark.share(flights, store)
     progress.print(*shared(frame))
 
     progress.say("other Spark Python workers attach and compute")
     found = frame.map(spark, trips_in_worker, TRIPS).collect()
     by_workers = merged(Trips(*row[:-1]) for row in found)
     writers, workers = {handle.pid for handle in frame.handles}, {row["pid"] for row in found}
+
+    progress.say("the driver hands the flights, as one table, to Spark Python workers")
+    lines, from_table = table_to_workers(spark, store, frame.read_all())
+    progress.print(*lines)
+
+    progress.say("the driver hands an array to Spark Python workers")
+    lines, totals = array_to_workers(spark, store, folder, WORKERS)
+    progress.print(*lines)
     spark.stop()
 
-    names = [handle.name for handle in frame.handles]
+    names = [str(store.info(handle.name).path) for handle in frame.handles]
     progress.say("fresh processes attach, or unpickle")
     opened, sums = attached(names, _pickled(frame, folder))
     progress.print(*opened)
@@ -199,6 +211,8 @@ def show(stack: ExitStack, progress: Progress, source: Path, folder: Path) -> in
     by_readers = [[Trips(*row) for row in one["trips"]] for one in said]
     checks = {
         f"Spark SQL and {len(workers)} Spark Python workers agree": by_workers == by_spark,
+        "Spark SQL and the workers that had the driver's table agree": all(one == by_spark for one in from_table),
+        f"{2 * WORKERS} workers had the same array": len(totals) == 1,
         f"Spark SQL and {READERS} plain Python processes agree": all(one == by_spark for one in by_readers),
         f"all {rows:,} rows of Spark are shared": frame.num_rows == rows == sum(one.flights for one in by_spark),
         "no worker that attached had written an object": writers.isdisjoint(workers),

@@ -94,7 +94,7 @@ def _added(one: Trips, two: Trips) -> Trips:
 
 def mapped_ranges(names: Iterable[str]) -> dict[str, Range]:
     """Where the kernel says that objects are mapped in this process: their first address and the one after the last."""
-    paths = {f"/dev/shm/{name.removeprefix('shm:')}": name for name in names}
+    paths = {_path(name): name for name in names}
     found = {}
     with open("/proc/self/maps", encoding="utf-8") as file:
         for line in file:
@@ -103,6 +103,10 @@ def mapped_ranges(names: Iterable[str]) -> dict[str, Range]:
                 start, end = addresses.split("-")
                 found[paths[path]] = int(start, 16), int(end, 16)
     return found
+
+
+def _path(name: str) -> str:
+    return f"/dev/shm/{name.removeprefix('shm:')}" if name.startswith("shm:") else name
 
 
 def buffers_of(array: Any) -> Iterator[Any]:
@@ -118,7 +122,7 @@ def charged(names: Iterable[str]) -> dict[str, int]:
     The kernel counts a page that n processes have mapped as a whole one in the resident set of each, and as one n-th of
     one in the proportional set of each.
     """
-    paths = {f"/dev/shm/{name.removeprefix('shm:')}" for name in names}
+    paths = set(map(_path, names))
     sums = {"Rss": 0, "Pss": 0}
     counts = False
     with open("/proc/self/smaps", encoding="utf-8") as file:

@@ -36,7 +36,7 @@ from shmarrow.cli.report import (
     size_text,
     time_text,
 )
-from shmarrow.codecs import describe
+from shmarrow.codecs.describe import describe
 from shmarrow.errors import printable
 from shmarrow.store import ObjectInfo
 

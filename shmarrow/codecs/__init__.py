@@ -16,10 +16,10 @@ mapping of names to tensors                     a bundle: a file with the tensor
 Which of the values of one row it was says the key ``shmarrow:kind`` in the metadata of the file, of a stream's first
 batch or of the tensor; a mark that does not fit what it marks is ignored.
 
-``encode``, which only those who put need, is imported late.
+``encode`` and ``describe``, which those who get need not, are imported late.
 """
 
-from shmarrow.codecs.decode import Description, decode, describe
+from shmarrow.codecs.decode import decode
 from shmarrow.codecs.kinds import KIND, RECORD_BATCH, Stored
 
-__all__ = ["KIND", "RECORD_BATCH", "Description", "Stored", "decode", "describe"]
+__all__ = ["KIND", "RECORD_BATCH", "Stored", "decode"]

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -27,7 +27,7 @@ from shmarrow.ipc.tensor import BUNDLE_KEY
 from shmarrow.ipc.tensor.decode import DenseHeader, SparseHeader, known_header, read_header
 from shmarrow.segment import Segment
 from shmarrow.sources import open_source
-from shmarrow.types import DataType, DateType, Metadata, Schema
+from shmarrow.types import DateType, Metadata, Schema
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -38,35 +38,6 @@ if TYPE_CHECKING:
 _PREFIX = struct.Struct("<Ii")
 _CONTINUATION = 0xFFFFFFFF
 _TRUSTING = as_limits(DEFAULT_LIMITS, True)
-
-
-class Description(NamedTuple):
-    """What an object is, without its values.
-
-    Attributes
-    ----------
-    kind : str
-        ``"record_batch"``, ``"table"``, ``"array"``, ``"chunked_array"``, ``"tensor"``, ``"sparse_tensor"``,
-        ``"ndarray"``, ``"bundle"``, ``"bytes"``, ``"bytearray"``, ``"memoryview"``, ``"str"``, ``"int"``,
-        ``"float"`` or ``"bool"``.
-    schema : Schema or None
-        Of batches and tables.
-    num_rows : int or None
-        Of batches and tables; of arrays and chunked arrays their length.
-    num_batches : int or None
-        Of batches and tables; of arrays and chunked arrays the number of chunks.
-    type : DataType or None
-        Of arrays, chunked arrays and single values; of the elements of tensors, ndarrays and bytes.
-    shape : tuple of int or None
-        Of tensors, ndarrays and bytes; of bundles how many tensors they have.
-    """
-
-    kind: str
-    schema: Schema | None = None
-    num_rows: int | None = None
-    num_batches: int | None = None
-    type: DataType | None = None
-    shape: tuple[int, ...] | None = None
 
 
 def decode(segment: Segment, trusted: bool = False) -> Stored:
@@ -107,42 +78,15 @@ def decode(segment: Segment, trusted: bool = False) -> Stored:
     return _taken(reader.schema, list(reader), metadata)
 
 
-def describe(segment: Segment) -> Description:
-    """What the object in a segment is; the errors are those of :func:`decode`."""
-    if segment.data.data[: len(MAGIC)] != MAGIC:
-        header = _header(segment)[0]
-        if not isinstance(header, Message) or header.kind != "Schema":
-            from shmarrow.tensor.dense import Tensor
-
-            tensor = _read_tensor(segment)
-            kind = _tensor_kind(tensor) if isinstance(tensor, Tensor) else "sparse_tensor"
-            return Description(kind, type=tensor.type, shape=tuple(tensor.shape))
-        table = _read_stream(segment, DEFAULT_LIMITS)
-        metadata = _first_metadata(table.batches)
-    else:
-        reader = RecordBatchFileReader(open_source(segment), DEFAULT_LIMITS)
-        metadata = reader.metadata or {}
-        if BUNDLE_KEY in metadata:
-            return Description("bundle", shape=(reader.num_rows,))
-        table = reader.read_all()
-    kind = _kind(metadata, table.schema, table.batches)
-    if kind in ("record_batch", "table"):
-        return Description(kind, table.schema, table.num_rows, len(table.batches))
-    type = table.schema.field(0).type
-    if kind in SCALARS:
-        return Description(kind, type=type)
-    return Description(kind, None, table.num_rows, len(table.batches), type)
-
-
 # --- rows -------------------------------------------------------------------------------------------------------
 
 
-def _first_metadata(batches: Sequence[RecordBatch]) -> Metadata:
+def first_metadata(batches: Sequence[RecordBatch]) -> Metadata:
     """The metadata of the first of several batches, where a stream has its mark."""
     return (batches[0].metadata if batches else None) or {}
 
 
-def _kind(metadata: Metadata, schema: Schema, batches: Sequence[RecordBatch]) -> str:
+def kind_of(metadata: Metadata, schema: Schema, batches: Sequence[RecordBatch]) -> str:
     """The kind that the metadata say, where it fits; else that of a table."""
     kind = metadata.get(KIND, b"").decode("ascii", "replace")
     if kind == "record_batch":
@@ -159,7 +103,7 @@ def _kind(metadata: Metadata, schema: Schema, batches: Sequence[RecordBatch]) ->
 
 def _taken(schema: Schema, batches: Sequence[RecordBatch], metadata: Metadata) -> Stored:
     """What was encoded as these rows."""
-    kind = _kind(metadata, schema, batches)
+    kind = kind_of(metadata, schema, batches)
     if kind == "record_batch":
         return batches[0]
     if kind in ("table", "chunked_array"):
@@ -174,7 +118,7 @@ def _taken(schema: Schema, batches: Sequence[RecordBatch], metadata: Metadata) -
 # --- messages ---------------------------------------------------------------------------------------------------
 
 
-def _header(segment: Segment) -> tuple[DenseHeader | SparseHeader | Message, int]:
+def header_of(segment: Segment) -> tuple[DenseHeader | SparseHeader | Message, int]:
     """What the first message of a segment says, and where its body starts."""
     data, name = segment.data, segment.name
     prefix = read_prefix(data.data, 0, name)
@@ -187,14 +131,14 @@ def _header(segment: Segment) -> tuple[DenseHeader | SparseHeader | Message, int
     return read_header(data[start:end], name, DEFAULT_LIMITS), end
 
 
-def _read_stream(segment: Segment, limits: Limits) -> Table:
+def read_stream(segment: Segment, limits: Limits) -> Table:
     """All batches of the stream in a segment."""
     from shmarrow.ipc.stream.reader import MappedStreamReader
 
     return MappedStreamReader(open_source(segment), limits).read_all()
 
 
-def _read_tensor(segment: Segment) -> Tensor | SparseTensor:
+def read_first_tensor(segment: Segment) -> Tensor | SparseTensor:
     """The tensor, dense or sparse, of the only message in a segment."""
     from shmarrow.ipc.tensor.reader import read_tensor
 
@@ -203,19 +147,19 @@ def _read_tensor(segment: Segment) -> Tensor | SparseTensor:
 
 def _message(segment: Segment, trusted: bool) -> Stored:
     """The value in a segment that begins with a message: that of a tensor, or a stream's schema."""
-    header, start = _header(segment)
+    header, start = header_of(segment)
     if isinstance(header, Message) and header.kind == "Schema":
-        table = _read_stream(segment, as_limits(DEFAULT_LIMITS, trusted))
-        return _taken(table.schema, table.batches, _first_metadata(table.batches))
-    return _of_tensor(segment, header, start) if isinstance(header, DenseHeader) else _read_tensor(segment)
+        table = read_stream(segment, as_limits(DEFAULT_LIMITS, trusted))
+        return _taken(table.schema, table.batches, first_metadata(table.batches))
+    return _of_tensor(segment, header, start) if isinstance(header, DenseHeader) else read_first_tensor(segment)
 
 
 def _of_tensor(segment: Segment, header: DenseHeader, start: int) -> Stored:
     """The value over the body of a dense tensor, which begins at ``start``."""
     data = segment.data
     if header.body_length > len(data) - start:
-        return _read_tensor(segment)  # which says what is missing
-    make = _MAKE[_tensor_kind(header)] if header.metadata else None
+        return read_first_tensor(segment)  # which says what is missing
+    make = _MAKE[tensor_kind(header)] if header.metadata else None
     if make is None:
         return header.over(data[start:])
     array = np.ndarray(header.shape, header.dtype, data, start + header.offset, header.strides)
@@ -227,7 +171,7 @@ def _of_tensor(segment: Segment, header: DenseHeader, start: int) -> Stored:
     return made
 
 
-def _tensor_kind(tensor: Any) -> str:
+def tensor_kind(tensor: Any) -> str:
     """The kind that the metadata of a dense tensor, or its header, say, where it fits; else that of a tensor."""
     kind = _TENSORS.get(tensor.metadata.get(KIND), "tensor") if tensor.metadata else "tensor"
     fits = kind not in BYTES or (tensor.dtype == np.uint8 and len(tensor.shape) == 1)

@@ -27,7 +27,7 @@ from shmarrow.ipc.batch.encode import dictionaries_of
 from shmarrow.ipc.file.writer import RecordBatchFileWriter, encode_file
 from shmarrow.ipc.options import IpcWriteOptions, as_options
 from shmarrow.ipc.stream.writer import RecordBatchStreamWriter
-from shmarrow.ipc.tensor.bundle import Bundle, write_tensors
+from shmarrow.ipc.tensor.bundle import Bundle, NamedTensors, write_tensors
 from shmarrow.ipc.tensor.encode import TensorPayload, checked_options, dense_message, encode_dense, encode_tensor
 from shmarrow.layout import Array
 from shmarrow.layout.making import make_array
@@ -265,7 +265,7 @@ def _memoryview(value: memoryview, options: IpcWriteOptions) -> Encoded:
 def _bundle(tensors: Mapping[str, Any], options: IpcWriteOptions) -> Encoded:
     check_mapping(tensors)
     sink = _Recorder()
-    write_tensors(tensors, sink, tensors.metadata if isinstance(tensors, Bundle) else None, options)
+    write_tensors(tensors, sink, tensors.metadata if isinstance(tensors, (Bundle, NamedTensors)) else None, options)
     return Encoded("bundle", sink.position, _groups(sink.take()))
 
 

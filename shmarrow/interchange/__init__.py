@@ -15,7 +15,7 @@ from shmarrow.columns import Columns
 from shmarrow.errors import ExportRefused, Unsupported
 from shmarrow.interchange import methods, picklers, tensors
 from shmarrow.ipc import RecordBatchFileReader
-from shmarrow.layout import Array, arguments
+from shmarrow.layout import Array
 from shmarrow.types import DataType, Field, Schema
 
 
@@ -246,6 +246,12 @@ def _open_array_doors() -> None:
     read_interface("__arrow_array__", _array_from_arrow_array)
 
 
+def _open_arguments() -> None:
+    from shmarrow.layout import arguments
+
+    arguments.builder = _array
+
+
 def _array(values: Any, type: DataType | None) -> Any:
     from shmarrow.build import array
 
@@ -323,8 +329,8 @@ for _method, _name in methods.NAMES.items():
     _method.__name__ = _method.__qualname__ = _name
 for _kind in ("type", "field", "schema", "array", "chunked_array", "record_batch", "table", "reader"):
     foreign.READERS[_kind] = _reader(_kind)
-arguments.builder = _array
 picklers.install()
+import_hooks.when("layout.arguments", _open_arguments)
 import_hooks.when("build", _open_array_doors)
 import_hooks.when("chunked", _open_chunked_doors)
 import_hooks.when("tables", _open_table_doors)

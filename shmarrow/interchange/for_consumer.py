@@ -169,7 +169,8 @@ def _kinds_in(type: Any) -> set[str]:
     return {kind_of(type)}.union(*[_kinds_in(each) for each in inner])
 
 
-def _casting(name: str, lossy: str | Iterable[str]) -> Casting:
+def casting_for(name: str, lossy: str | Iterable[str]) -> Casting:
+    """The rules for a consumer by its name, with the kinds of types of which values may change."""
     if not isinstance(name, str):
         raise not_expected("the name of a consumer", name)
     found, name = name, name.lower()
@@ -207,13 +208,13 @@ def _new_schema(schema: Schema, stages: list[Stages]) -> Schema:
 
 def array(column: Any, name: str, lossy: str | Iterable[str]) -> Any:
     """An array or a chunked array as a type that a consumer accepts."""
-    casting = _casting(name, lossy)
+    casting = casting_for(name, lossy)
     return casting.column(column, casting.stages(column.type, str(column.type)), "")
 
 
 def columns(rows: Any, name: str, lossy: str | Iterable[str]) -> Any:
     """A record batch or a table with columns of types that a consumer accepts."""
-    casting = _casting(name, lossy)
+    casting = casting_for(name, lossy)
     schema = rows.schema
     stages = casting.schema(schema)
     new = {}
@@ -232,6 +233,6 @@ def columns(rows: Any, name: str, lossy: str | Iterable[str]) -> Any:
 
 def schema(schema: Schema, name: str, lossy: str | Iterable[str]) -> Schema:
     """The schema of rows cast for a consumer."""
-    stages = _casting(name, lossy).schema(schema)
+    stages = casting_for(name, lossy).schema(schema)
     same = all(field.type == each.final for field, each in zip(schema, stages, strict=True))
     return schema if same else _new_schema(schema, stages)

@@ -185,3 +185,12 @@ def table_to_pyarrow(table: Table) -> Any:
     """The ``pyarrow.Table`` over the buffers of a table, one chunk of each column for each batch; copies nothing."""
     schema = schema_to_pyarrow(table.schema)
     return partner().Table.from_batches([record_batch_to_pyarrow(batch) for batch in table.batches], schema)
+
+
+def record_batch_as(batch: RecordBatch, schema: Any) -> Any:
+    """The ``pyarrow.RecordBatch`` over the buffers of a batch, under a schema of pyarrow's; copies nothing.
+
+    The types of the schema have to be those of the batch as they lie in memory, which is for the caller to see to. What
+    may differ is what memory does not show: names, nullability, metadata, time zones.
+    """
+    return _imported("RecordBatch", batch.schema, schema.__arrow_c_schema__(), export_batch(batch)[1])

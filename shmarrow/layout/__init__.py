@@ -11,23 +11,23 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from shmarrow.layout.array import Array
-from shmarrow.layout.binary import BinaryArray
-from shmarrow.layout.boolean import BooleanArray
-from shmarrow.layout.dictionary import DictionaryArray
-from shmarrow.layout.fixed_size_list import FixedSizeListArray
-from shmarrow.layout.list import LargeListArray, ListArray
-from shmarrow.layout.listing import LATE_CLASSES, LISTING, BufferSpec, Layout
+from shmarrow.layout.listing import HOMES, LISTING, BufferSpec, Layout
 from shmarrow.layout.making import concat_arrays, make_array, nulls
-from shmarrow.layout.map import MapArray
-from shmarrow.layout.primitive import PrimitiveArray
-from shmarrow.layout.struct import StructArray
 
 if TYPE_CHECKING:
     from shmarrow.convert.python import DayTime, MonthDayNano
+    from shmarrow.layout.binary import BinaryArray
     from shmarrow.layout.binary_view import BinaryViewArray
+    from shmarrow.layout.boolean import BooleanArray
+    from shmarrow.layout.dictionary import DictionaryArray
+    from shmarrow.layout.fixed_size_list import FixedSizeListArray
+    from shmarrow.layout.list import LargeListArray, ListArray
     from shmarrow.layout.list_view import LargeListViewArray, ListViewArray
+    from shmarrow.layout.map import MapArray
     from shmarrow.layout.null import NullArray
+    from shmarrow.layout.primitive import PrimitiveArray
     from shmarrow.layout.run_end_encoded import RunEndEncodedArray
+    from shmarrow.layout.struct import StructArray
     from shmarrow.layout.union import UnionArray
 
 __all__ = [
@@ -59,12 +59,12 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """Rarer layouts, and the classes of intervals, are imported when they are first asked for."""
+    """The classes of layouts and of intervals are imported when they are first asked for."""
     if name in ("DayTime", "MonthDayNano"):
         from shmarrow.convert import python
 
         return getattr(python, name)
-    if name not in LATE_CLASSES:
+    if name not in HOMES:
         raise AttributeError(f"module 'shmarrow.layout' has no attribute {name!r}")
-    value = globals()[name] = getattr(import_module(f"shmarrow.layout.{LATE_CLASSES[name]}"), name)
+    value = globals()[name] = getattr(import_module(f"shmarrow.layout.{HOMES[name]}"), name)
     return value

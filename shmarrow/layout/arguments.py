@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from shmarrow import import_hooks
 from shmarrow.bitmap import Mask
 from shmarrow.buffer import Bytes
 from shmarrow.convert import exact_items
@@ -275,3 +276,6 @@ def _as_bytes(type: DataType, data: Any) -> Bytes | None:
         return frozen(np.frombuffer(view.cast("B"), np.uint8)) if view.nbytes else EMPTY
     except (TypeError, ValueError, BufferError) as error:
         raise InvalidType(f"{type}: a buffer is contiguous bytes, found {data.__class__.__name__}: {error}") from None
+
+
+import_hooks.arrived("layout.arguments")

@@ -33,7 +33,7 @@ from shmarrow.errors import (
 )
 from shmarrow.layout import validation
 from shmarrow.layout.hooks import LayoutHooks
-from shmarrow.layout.making import CLASSES, boolean_bits, check_slots, make_array, no_memory
+from shmarrow.layout.making import boolean_bits, check_slots, make_array, no_memory
 from shmarrow.layout.memory import range_of, slice_bounds
 from shmarrow.layout.preview import Budget, clip, preview_items
 from shmarrow.layout.sizes import buffer_bytes, referenced_bytes
@@ -93,12 +93,10 @@ class Array(LayoutHooks):
     to_pandas: Callable[..., Any]
     from_pandas: ClassVar[Callable[..., Array]]
 
-    def __init_subclass__(cls, late: bool = False, of: type[DataType] | None = None) -> None:
+    def __init_subclass__(cls, of: type[DataType] | None = None) -> None:
         if of is not None:
             of.array_class = cls
         travels(cls)
-        if not late:
-            CLASSES.update(dict.fromkeys(cls.layouts, cls))
 
     # --- what it is ---
 

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
 
-class BinaryViewArray(Array, late=True):
+class BinaryViewArray(Array):
     """Byte strings or text, by views."""
 
     __slots__ = ()

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
 
-class ListViewArray(Lists, late=True):
+class ListViewArray(Lists):
     """Lists by offset and size."""
 
     __slots__ = ()
@@ -251,7 +251,7 @@ class ListViewArray(Lists, late=True):
         return list_view(item)
 
 
-class LargeListViewArray(ListViewArray, late=True):
+class LargeListViewArray(ListViewArray):
     """Lists by offset and size, both of 64 bits."""
 
     __slots__ = ()

@@ -44,14 +44,14 @@ class Layout(NamedTuple):
         Whether any number of data buffers may follow.
     v4_validity : bool
         Whether a validity bitmap stands before them in metadata version 4, as Arrow C++ writes and reads it.
-    late : str
-        Module and class of the arrays, where they are imported when they are first needed.
+    home : str
+        Module and class of the arrays, which are imported when they are first needed.
     """
 
     buffers: tuple[BufferSpec, ...]
     variadic: bool = False
     v4_validity: bool = False
-    late: str = ""
+    home: str = ""
 
     @property
     def has_validity(self) -> bool:
@@ -67,35 +67,33 @@ _VALIDITY = BufferSpec("validity", 1)
 _DATA = BufferSpec("data", -1)
 
 LISTING: dict[str, Layout] = {
-    "null": Layout((), late="null.NullArray"),
-    "bool": Layout((_VALIDITY, BufferSpec("values", 1))),
-    "primitive": Layout((_VALIDITY, BufferSpec("values", 0))),
-    "binary": Layout((_VALIDITY, BufferSpec("offsets", 32, 1), _DATA)),
-    "large_binary": Layout((_VALIDITY, BufferSpec("offsets", 64, 1), _DATA)),
-    "binary_view": Layout((_VALIDITY, BufferSpec("views", 128)), variadic=True, late="binary_view.BinaryViewArray"),
-    "list": Layout((_VALIDITY, BufferSpec("offsets", 32, 1))),
-    "large_list": Layout((_VALIDITY, BufferSpec("offsets", 64, 1))),
-    "map": Layout((_VALIDITY, BufferSpec("offsets", 32, 1))),
+    "null": Layout((), home="null.NullArray"),
+    "bool": Layout((_VALIDITY, BufferSpec("values", 1)), home="boolean.BooleanArray"),
+    "primitive": Layout((_VALIDITY, BufferSpec("values", 0)), home="primitive.PrimitiveArray"),
+    "binary": Layout((_VALIDITY, BufferSpec("offsets", 32, 1), _DATA), home="binary.BinaryArray"),
+    "large_binary": Layout((_VALIDITY, BufferSpec("offsets", 64, 1), _DATA), home="binary.BinaryArray"),
+    "binary_view": Layout((_VALIDITY, BufferSpec("views", 128)), variadic=True, home="binary_view.BinaryViewArray"),
+    "list": Layout((_VALIDITY, BufferSpec("offsets", 32, 1)), home="list.ListArray"),
+    "large_list": Layout((_VALIDITY, BufferSpec("offsets", 64, 1)), home="list.LargeListArray"),
+    "map": Layout((_VALIDITY, BufferSpec("offsets", 32, 1)), home="map.MapArray"),
     "list_view": Layout(
-        (_VALIDITY, BufferSpec("offsets", 32), BufferSpec("sizes", 32)), late="list_view.ListViewArray"
+        (_VALIDITY, BufferSpec("offsets", 32), BufferSpec("sizes", 32)), home="list_view.ListViewArray"
     ),
     "large_list_view": Layout(
-        (_VALIDITY, BufferSpec("offsets", 64), BufferSpec("sizes", 64)), late="list_view.LargeListViewArray"
+        (_VALIDITY, BufferSpec("offsets", 64), BufferSpec("sizes", 64)), home="list_view.LargeListViewArray"
     ),
-    "fixed_size_list": Layout((_VALIDITY,)),
-    "struct": Layout((_VALIDITY,)),
-    "sparse_union": Layout((BufferSpec("type_ids", 8),), v4_validity=True, late="union.UnionArray"),
+    "fixed_size_list": Layout((_VALIDITY,), home="fixed_size_list.FixedSizeListArray"),
+    "struct": Layout((_VALIDITY,), home="struct.StructArray"),
+    "sparse_union": Layout((BufferSpec("type_ids", 8),), v4_validity=True, home="union.UnionArray"),
     "dense_union": Layout(
-        (BufferSpec("type_ids", 8), BufferSpec("offsets", 32)), v4_validity=True, late="union.UnionArray"
+        (BufferSpec("type_ids", 8), BufferSpec("offsets", 32)), v4_validity=True, home="union.UnionArray"
     ),
-    "dictionary": Layout((_VALIDITY, BufferSpec("values", 0))),
-    "run_end_encoded": Layout((), v4_validity=True, late="run_end_encoded.RunEndEncodedArray"),
+    "dictionary": Layout((_VALIDITY, BufferSpec("values", 0)), home="dictionary.DictionaryArray"),
+    "run_end_encoded": Layout((), v4_validity=True, home="run_end_encoded.RunEndEncodedArray"),
 }
 
-LATE_CLASSES = {
-    name: module for module, _, name in [layout.late.partition(".") for layout in LISTING.values()] if module
-}
-"""The modules that are imported late, by the names of their classes."""
+HOMES = {name: module for module, _, name in [layout.home.partition(".") for layout in LISTING.values()]}
+"""The modules of the classes of arrays, by the names of these."""
 
 _Node = TypeVar("_Node")
 

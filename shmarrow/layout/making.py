@@ -24,10 +24,10 @@ AnyArray = TypeVar("AnyArray", bound="Array")
 
 
 class _Classes(dict[str, "type[Array]"]):
-    """The class of each layout; those of rarer layouts come when they are first asked for, with their whole module."""
+    """The class of each layout; they come when they are first asked for, with their whole module."""
 
     def __missing__(self, layout: str) -> type[Array]:
-        module, _, name = LISTING[layout].late.partition(".")
+        module, _, name = LISTING[layout].home.partition(".")
         found: type[Array] = getattr(import_module(f"shmarrow.layout.{module}"), name)
         self.update(dict.fromkeys(found.layouts, found))
         return found

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from shmarrow.layout.dictionary import DictionaryArray
 
 
-class NullArray(Array, late=True):
+class NullArray(Array):
     """A length and nothing else."""
 
     __slots__ = ()

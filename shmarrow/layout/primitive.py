@@ -17,9 +17,7 @@ from shmarrow import bitmap
 from shmarrow.bitmap import Mask
 from shmarrow.convert import kinds_of
 from shmarrow.errors import CopyRequired, InvalidData, counted
-from shmarrow.layout.arguments import checked_mask
 from shmarrow.layout.array import Array
-from shmarrow.layout.binary import BINARY
 from shmarrow.layout.making import check_slots, make_array
 from shmarrow.layout.memory import EMPTY, Indices, check_expansion, frozen, read_only, validity_of, view_of
 from shmarrow.layout.preview import Budget
@@ -161,6 +159,8 @@ class PrimitiveArray(Array):
 
     def _cast(self, target: Any, safe: bool) -> Any:
         if self._type.descriptor.values == "bytes":
+            from shmarrow.layout.binary import BINARY
+
             return self._as_binary().cast(target) if target.layout in BINARY else None
         return cast_values(self, target, safe)
 
@@ -235,6 +235,8 @@ class PrimitiveArray(Array):
         from shmarrow.convert.ndarray import from_ndarray
 
         if valid is not None:
+            from shmarrow.layout.arguments import checked_mask
+
             valid = checked_mask(valid, len(values))
         if values.dtype.kind in "Mm":
             missing = np.isnat(values)

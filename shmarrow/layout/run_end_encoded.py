@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from shmarrow.layout.primitive import PrimitiveArray
 
 
-class RunEndEncodedArray(Array, late=True):
+class RunEndEncodedArray(Array):
     """Runs of equal values."""
 
     __slots__ = ()

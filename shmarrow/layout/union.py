@@ -30,7 +30,7 @@ _ID = np.dtype("i1")
 _OFFSET = np.dtype("<i4")
 
 
-class UnionArray(Array, late=True):
+class UnionArray(Array):
     """Values of several types."""
 
     __slots__ = ()

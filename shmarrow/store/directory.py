@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import errno
 import os
-import pwd
 import re
 import stat
 import time
@@ -55,6 +54,8 @@ def as_trust(trust: Trust) -> bool | tuple[int, ...]:
     """Whom a caller trusts: anybody, nobody else, or users by their numbers."""
     if isinstance(trust, bool):
         return trust
+    import pwd
+
     users = [trust] if isinstance(trust, (int, str)) else trust
     try:
         found = tuple([pwd.getpwnam(user).pw_uid if isinstance(user, str) else user for user in users])

@@ -37,7 +37,6 @@ from shmarrow.store.slots import (
     replay,
     word_of,
 )
-from shmarrow.store.snapshot import snapshot
 
 _SLOTS, _BUCKETS = word_of("slots"), word_of("buckets")
 _SPILL, BOOT = p.HEADER["spill_path"][0], p.HEADER["boot_id"][0]
@@ -318,6 +317,8 @@ class Mapped:
         but of those that are replaced or renamed meanwhile, one name is in it. Those whose time is over are left out
         unless they are ``expired``.
         """
+        from shmarrow.store.snapshot import snapshot
+
         return snapshot(self, fields, expired)
 
 

@@ -1,14 +1,11 @@
 """The settings of a store, which belong to it whoever opens it: checked, and kept in the header of its control file."""
 
-from __future__ import annotations
-
 import errno
 import operator
 import os
-import random
+from contextlib import suppress
 from functools import cache
 from typing import Any, NamedTuple
-from uuid import UUID
 
 from shmarrow.errors import InvalidArgument, InvalidData, InvalidType, StorageError, shown, storage_error
 from shmarrow.segment import SHM_DIRECTORY, SHM_SCHEME, is_location
@@ -151,12 +148,13 @@ def check_spill(spill: str, store: str) -> None:
 @cache
 def this_boot() -> bytes:
     """The id of this boot of the host, 16 bytes."""
-    try:
-        return UUID(boot_id()).bytes
-    except ValueError:  # the name of a host without boot ids
-        from hashlib import blake2b
+    found = boot_id()
+    with suppress(ValueError):
+        if len(found) == 36:  # a UUID
+            return bytes.fromhex(found.replace("-", ""))
+    from hashlib import blake2b
 
-        return blake2b(boot_id().encode(), digest_size=16).digest()
+    return blake2b(found.encode(), digest_size=16).digest()  # the name of a host without boot ids
 
 
 def destroyed(name: str) -> StorageError:
@@ -187,9 +185,8 @@ def pack_header(settings: Settings, store_id: bytes | None = None, modulus: int 
 
 def _prime() -> int:
     """A random prime, so that nobody can choose names whose hashes are equal."""
-    source = random.SystemRandom()
     while True:
-        number = source.randrange((1 << 60) + 1, 1 << 61, 2)
+        number = 1 << 60 | int.from_bytes(os.urandom(8), "little") >> 4 | 1
         if all(pow(base, number - 1, number) == 1 for base in (2, 3, 5, 7, 11, 13)):
             return number
 

@@ -4,8 +4,6 @@ Whatever the file says is checked before it is followed: a slot that is not whol
 if its checksum is right.
 """
 
-from __future__ import annotations
-
 import mmap
 import time
 import zlib

@@ -21,7 +21,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar, overload
 
 from shmarrow import segment
-from shmarrow.codecs import RECORD_BATCH, Stored, decode, describe
+from shmarrow.codecs import RECORD_BATCH, Stored, decode
 from shmarrow.errors import (
     Closed,
     InvalidArgument,
@@ -374,6 +374,8 @@ class Store:
         InvalidData
             If it is none of Arrow's.
         """
+        from shmarrow.codecs.describe import describe
+
         publication = self._publication(name, overwrite, expire_after)
         with segment.attach(source) as given:
             describe(given)
@@ -726,6 +728,7 @@ class Store:
         ObjectNotFound
             If there is none of this name.
         """
+        from shmarrow.codecs.describe import describe
         from shmarrow.store.info import object_info
 
         found = read_entry(self._catalog, as_name(name))

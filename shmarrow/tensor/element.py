@@ -19,7 +19,7 @@ from shmarrow import types
 from shmarrow.errors import CopyRequired, InvalidArgument, InvalidData, InvalidType, MissingExtra, shown
 from shmarrow.layout import Array
 from shmarrow.types import DataType, Metadata, from_numpy_dtype
-from shmarrow.types.descriptors import parse_format, simple_types
+from shmarrow.types.descriptors import parse_format
 from shmarrow.types.extension import ExtensionType
 
 if TYPE_CHECKING:
@@ -58,8 +58,7 @@ class Element(NamedTuple):
     @property
     def dtype(self) -> DType:
         """The dtype of the elements as they lie in memory."""
-        known = _DTYPES.get(self.type)
-        return known if known is not None else _dtype_of(self.type)
+        return _dtype_of(self.type)
 
     @property
     def numpy_dtype(self) -> DType:
@@ -76,6 +75,7 @@ def checked_type(type: DataType) -> DataType:
     return type
 
 
+@lru_cache(256)
 def _dtype_of(type: DataType) -> DType:
     """The dtype of one element of a type.
 
@@ -93,11 +93,6 @@ def _dtype_of(type: DataType) -> DType:
         return np.dtype((np.void, storage.itemsize))
     dtype: DType = type.numpy_dtype or storage
     return dtype
-
-
-_DTYPES = {
-    type: _dtype_of(type) for type in simple_types().values() if type.descriptor.values in ("bool", "integer", "float")
-}
 
 
 def _ml_dtype(name: str) -> DType:

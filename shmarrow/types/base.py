@@ -11,6 +11,7 @@ Rules kept in this package:
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from operator import index
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
@@ -202,7 +203,7 @@ class DataType:
         if self is other:
             return True
         if isinstance(other, str):
-            other = ALIASES.get(other)
+            other = aliases().get(other)
         return type(self) is type(other) and isinstance(other, DataType) and self._key() == other._key()
 
     def __hash__(self) -> int:
@@ -293,7 +294,7 @@ def as_type(value: DataType | str) -> DataType:
     if isinstance(value, DataType):
         return value
     if isinstance(value, str):
-        found = ALIASES.get(value)
+        found = aliases().get(value)
         if found is None:
             raise InvalidArgument(f"no type is named {shown(value)}{_alike(value)}")
         return found
@@ -313,18 +314,26 @@ def as_type(value: DataType | str) -> DataType:
     raise not_expected("a DataType or the name of one", value)
 
 
-ALIASES: dict[str, DataType] = {}
-"""Types by the names that :func:`as_type` knows; filled where their classes are."""
+@cache
+def aliases() -> dict[str, DataType]:
+    """Types by the names that :func:`as_type` knows."""
+    from shmarrow.types.primitive import aliases
+
+    return aliases()
 
 
-BY_DTYPE: dict[np.dtype[Any], DataType] = {}
-"""Types by the little-endian dtypes of their values; filled where their classes are."""
+@cache
+def by_dtype() -> dict[DType, DataType]:
+    """Types by the little-endian dtypes of their values."""
+    from shmarrow.types.dtypes import by_dtype
+
+    return by_dtype()
 
 
 def _of_dtype(value: Any) -> DataType | None:
     """The type of values of a dtype, or of what numpy makes one of; None where there is none."""
     try:
-        return BY_DTYPE.get(np.dtype(value).newbyteorder("<"))
+        return by_dtype().get(np.dtype(value).newbyteorder("<"))
     except (TypeError, ValueError):
         return None
 
@@ -342,5 +351,5 @@ def _alike(name: str) -> str:
     code = _of_dtype(name) if len(name) <= 3 else None
     if code is not None:
         return f"; numpy's {name!r} is {str(code)!r} here"
-    found = get_close_matches(name[:40], list(ALIASES), 3)
+    found = get_close_matches(name[:40], list(aliases()), 3)
     return f"; did you mean {' or '.join(map(repr, found))}?" if found else ""

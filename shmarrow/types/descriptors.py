@@ -8,8 +8,6 @@ data interface, the hand-over to pyarrow, the elements of tensors, and the infer
 * what follows from something else is not stated: the name in JSON is that of the Type union in lower case.
 """
 
-from __future__ import annotations
-
 import functools
 import itertools
 import re

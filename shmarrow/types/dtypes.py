@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from shmarrow.errors import InvalidType, shown
-from shmarrow.types.base import BY_DTYPE, DataType
+from shmarrow.types import base
+from shmarrow.types.base import DataType, DType
 from shmarrow.types.descriptors import TIME_UNIT, simple_types
 from shmarrow.types.primitive import FixedSizeBinaryType, bool_, date32, timestamp
 
@@ -30,7 +31,7 @@ def from_numpy_dtype(dtype: npt.DTypeLike) -> DataType:
             dtype = np.dtype(dtype)
         except (TypeError, ValueError) as error:
             raise InvalidType(f"expected a numpy dtype, found {shown(dtype)}: {error}") from None
-    found = BY_DTYPE.get(dtype.newbyteorder("<"))
+    found = base.by_dtype().get(dtype.newbyteorder("<"))
     if found is None and dtype.kind == "V" and dtype.names is None and dtype.subdtype is None:
         found = FixedSizeBinaryType(dtype.itemsize)
     if found is None:
@@ -38,13 +39,15 @@ def from_numpy_dtype(dtype: npt.DTypeLike) -> DataType:
     return found
 
 
-BY_DTYPE |= {
-    np.dtype("<M8[D]"): date32(),
-    np.dtype("bool"): bool_(),
-    # Of two types with one dtype the first, and milliseconds are moments rather than days.
-    **{
-        type.numpy_dtype: type
-        for type in reversed([*simple_types().values(), *map(timestamp, TIME_UNIT.values)])
-        if type.numpy_dtype is not None and type.descriptor.values != "date"
-    },
-}
+def by_dtype() -> dict[DType, DataType]:
+    """The types that numpy has a dtype for; :func:`shmarrow.types.base.by_dtype` keeps them."""
+    return {
+        np.dtype("<M8[D]"): date32(),
+        np.dtype("bool"): bool_(),
+        # Of two types with one dtype the first, and milliseconds are moments rather than days.
+        **{
+            type.numpy_dtype: type
+            for type in reversed([*simple_types().values(), *map(timestamp, TIME_UNIT.values)])
+            if type.numpy_dtype is not None and type.descriptor.values != "date"
+        },
+    }

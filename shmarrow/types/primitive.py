@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal, overload
 import numpy as np
 
 from shmarrow.errors import InvalidArgument, InvalidType, shown
-from shmarrow.types.base import ALIASES, DataType, DType, as_int
+from shmarrow.types.base import DataType, DType, as_int
 from shmarrow.types.descriptors import DATE_UNIT, INTERVAL_UNIT, PRECISION, TIME_UNIT, TypeDescriptor, simple_types
 from shmarrow.types.zones import zone_name
 
@@ -500,14 +500,13 @@ def string_view() -> BinaryViewType:
     return BinaryViewType(True)
 
 
-ALIASES.update({str(type): type for type in [*simple_types().values(), *map(TimestampType, TIME_UNIT.values)]})
-ALIASES.update(
-    {
-        alias: ALIASES[name]
-        for alias, name in {
-            "date32": "date32[day]", "date64": "date64[ms]", "float16": "halffloat", "float32": "float",
-            "float64": "double", "bool_": "bool", "utf8": "string", "large_utf8": "large_string", "boolean": "bool",
-            "str": "string",
-        }.items()
-    }
-)  # fmt: skip
+def aliases() -> dict[str, DataType]:
+    """The types of this file by their names; :func:`shmarrow.types.base.aliases` keeps them."""
+    found = {str(type): type for type in [*simple_types().values(), *map(TimestampType, TIME_UNIT.values)]}
+    return found | {alias: found[name] for alias, name in _ALIASES.items()}
+
+
+_ALIASES = {
+    "date32": "date32[day]", "date64": "date64[ms]", "float16": "halffloat", "float32": "float", "float64": "double",
+    "bool_": "bool", "utf8": "string", "large_utf8": "large_string", "boolean": "bool", "str": "string",
+}  # fmt: skip

@@ -235,6 +235,12 @@ class RecordBatchFileReader:
         counts = _known_rows(file)
         return sum([n * rows for n, rows in (self._count_rows() if counts is None else counts)])
 
+    def _block_sizes(self) -> list[int]:
+        """The bytes of each batch with its metadata, as the footer says."""
+        file = self._opened()
+        sizes = file.batches["metaDataLength"] + file.batches["bodyLength"]
+        return sizes.clip(0, len(file.data)).tolist()  # type: ignore[no-any-return]
+
     def _count_rows(self) -> RowCounts:
         """The rows of all batches, by their own metadata."""
         file = self._opened()

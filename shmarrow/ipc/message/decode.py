@@ -5,8 +5,6 @@ Pure functions from bytes to messages; ``framing`` reads the prefix, ``encode`` 
 * metadata versions 4 and 5 are read, all others are refused by their name.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 from shmarrow.buffer import Bytes

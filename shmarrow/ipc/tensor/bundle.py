@@ -174,6 +174,20 @@ def _write(
     return sink.position
 
 
+class NamedTensors(dict[str, Any]):
+    """Tensors by their names, with the metadata of the bundle that they are to be.
+
+    Attributes
+    ----------
+    metadata : mapping or None
+        The metadata.
+    """
+
+    def __init__(self, tensors: Mapping[str, Any], metadata: MetadataLike | None) -> None:
+        super().__init__(tensors)
+        self.metadata = metadata
+
+
 def load_tensors(source: Any, *, limits: Limits = DEFAULT_LIMITS, memory_map: bool = True) -> Bundle:
     """Open a bundle: a mapping of names to tensors, each read when it is asked for.
 

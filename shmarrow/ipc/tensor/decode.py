@@ -9,8 +9,6 @@ Pure functions from metadata to a header, and from a header and a body to a tens
 ``decode_sparse`` reads the bodies of sparse tensors.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from math import prod
 from typing import Any, NamedTuple

@@ -1,0 +1,211 @@
+"""Host broadcast: a value that the Python workers of a host have once, together.
+
+Rules kept here:
+
+* the value lies in the driver's store, once; workers attach to it there. Where they cannot, Spark carries it to each
+  executor, as a file that all its workers map (:mod:`shmarrow.spark.carriers`);
+* what travels with a function is small: where the value is, and how it gets there;
+* a process keeps what it has attached, also between tasks, and hands it out only while it is not destroyed;
+* what only the driver needs is imported there only: a worker's first access is mostly imports.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+from shmarrow.codecs import decode
+from shmarrow.errors import InvalidArgument, ObjectNotFound
+from shmarrow.spark.carriers import Carrier, mapping, open_first
+from shmarrow.spark.held import MISSING, drop, held, hold
+from shmarrow.spark.state_dict import as_given, as_stored
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from shmarrow.segment import Location
+    from shmarrow.store import Store
+
+
+class HostBroadcast:
+    """A value that all processes of a host have in one place; made by :func:`broadcast`.
+
+    Use it in any function that Spark runs in Python: it travels with the function, in less than 1 KiB. As a context
+    manager it is destroyed at the end.
+
+    Attributes
+    ----------
+    name : str
+        The name of its object.
+    size : int
+        Bytes of the object.
+
+    Notes
+    -----
+    Thread safety: any thread may use it. A forked child may use its parent's.
+
+    Any pickle carries it to other processes on the driver's host; to other hosts only that of Spark's functions does.
+    """
+
+    def __init__(self, name: str, size: int, carriers: tuple[Carrier, ...], destroyed: bool = False) -> None:
+        self.name = name
+        self.size = size
+        self._carriers = carriers
+        self._destroyed = destroyed
+        self._pin: Any = None
+
+    @property
+    def value(self) -> Any:
+        """The value, over the memory of the host: nothing is copied, and nothing may be written to.
+
+        The first access of a process maps it, and later ones give the same object, in a few microseconds.
+
+        Raises
+        ------
+        ObjectNotFound
+            If it was destroyed, or the driver that made it has ended.
+        StorageError
+            If nothing carries it to this process, or there is no room for mapping it: then the error names
+            ``spark.executor.pyspark.memory``.
+        """
+        found = held(self.name)
+        return self._open() if found is MISSING else found
+
+    def _open(self) -> Any:
+        if self._destroyed:
+            raise ObjectNotFound(errno.ENOENT, f"the broadcast {self.name!r} was destroyed")
+        with mapping(f"the broadcast {self.name!r}", self.size):
+            found = open_first(f"the broadcast {self.name!r}", self._carriers)
+            value = as_given(decode(found.segment))
+        return hold(self.name, value, found.is_there)
+
+    def unpersist(self, blocking: bool = False) -> None:
+        """Remove the copies that executors have; where it is used again, Spark carries it there again.
+
+        The object in the driver's store stays, as do copies that came by Spark Connect.
+
+        Parameters
+        ----------
+        blocking : bool
+            Return only when they are removed.
+
+        Raises
+        ------
+        InvalidArgument
+            If this is not the driver.
+        """
+        for carrier in self._on_driver("unpersist"):
+            carrier.unpersist(blocking)
+
+    def destroy(self, blocking: bool = False) -> None:
+        """Remove it everywhere. Who has the value keeps it; later accesses raise ObjectNotFound. Safe to call again.
+
+        Parameters
+        ----------
+        blocking : bool
+            Return only when the copies of executors are removed.
+
+        Raises
+        ------
+        InvalidArgument
+            If this is not the driver.
+        """
+        if self._destroyed:
+            return
+        carriers = self._on_driver("destroy")
+        self._destroyed = True
+        drop(self.name)
+        self._pin.release()
+        for carrier in carriers:
+            carrier.destroy(blocking)
+
+    def _on_driver(self, what: str) -> tuple[Carrier, ...]:
+        if self._destroyed:
+            raise ObjectNotFound(errno.ENOENT, f"the broadcast {self.name!r} was destroyed")
+        if self._pin is None:
+            raise InvalidArgument(f"{what} the broadcast {self.name!r} where it was made, with the object made there")
+        return self._carriers
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return HostBroadcast, (self.name, self.size, () if self._destroyed else self._carriers, self._destroyed)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.destroy()
+
+    def __repr__(self) -> str:
+        how = ", ".join([type(carrier).__name__ for carrier in self._carriers])
+        return f"<HostBroadcast {self.name!r}, {self.size:,} bytes, {'destroyed' if self._destroyed else how}>"
+
+
+def broadcast(spark: SparkSession, value: Any, store: Location | Store | None = None) -> HostBroadcast:
+    """Give a value to all Python workers of a session, once for each host instead of once for each worker.
+
+    Parameters
+    ----------
+    spark : SparkSession
+        A classic session, or one of Spark Connect.
+    value : object
+        What :meth:`shmarrow.Store.put` takes: arrays, batches, tables and tensors, of this package and others;
+        ndarrays; mappings of names to tensors; bytes, str, int, float and bool. It comes as
+        :meth:`shmarrow.Store.get` gives it: a data frame as a Table. And state dicts of torch: they come as dicts of
+        tensors over the shared memory, to be used with ``load_state_dict(state, assign=True)``. The value is copied
+        once, into the store.
+    store : str, PathLike or Store, optional
+        Where its object lies on the driver's host; by default in the user's store for Spark, in shared memory. A path
+        is a store on a disk, whose pages the kernel can drop.
+
+    Returns
+    -------
+    HostBroadcast
+        ``.value`` is the value, in the driver and in workers. It is there until it is destroyed, or the driver ends.
+
+    Warns
+    -----
+    UserWarning
+        If workers may run on other hosts, and Spark encrypts what it writes: each of them then has a copy of its own.
+
+    Raises
+    ------
+    InvalidType
+        If ``spark`` is no session, or a store cannot keep such a value.
+    StoreFull
+        If there is no room in the store.
+
+    Notes
+    -----
+    Tensors of torch that lie in shared memory must not be written to: torch has no read-only tensors, and the process
+    would be killed. ``clone`` them, or copy them to a GPU, before training.
+    """
+    from shmarrow.spark import carriers
+    from shmarrow.spark.home import home
+    from shmarrow.spark.jobs import as_session, is_connect
+
+    session = as_session(spark)
+    lies = home(store)
+    opened = lies.driver_store()
+    assert opened is not None
+    name = opened.put(f"broadcast-{os.urandom(8).hex()}", as_stored(value))
+    ways: list[Carrier] = [carriers.InStore(lies, name)]
+    made = HostBroadcast(name, 0, tuple(ways))
+    try:
+        made._pin = opened.pin(name)  # or the store could evict it
+        with opened.attach(name) as segment:
+            made.size = segment.size
+            if not carriers.runs_here(session, lies):
+                if is_connect(session):
+                    ways.append(carriers.in_artifacts(session, segment, name))
+                else:
+                    ways.append(carriers.in_broadcast(session.sparkContext, segment))
+        made._carriers = tuple(ways)
+        return made
+    except BaseException:
+        for carrier in ways:
+            carrier.destroy(False)
+        raise

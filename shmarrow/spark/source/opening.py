@@ -1,0 +1,157 @@
+"""One file or stream of a read: opened, and known again in another process.
+
+Rules kept here:
+
+* a task opens what the plan has seen, or nothing: size, both ends of the bytes and, on the host of the plan, the time
+  of change have to be the same. What was changed or replaced meanwhile is an error, never other rows;
+* after its rows are read they are looked at again, so that rows of a file that is overwritten in place do not count.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from shmarrow import ipc, segment
+from shmarrow.errors import DEFAULT_LIMITS, InvalidData, ObjectNotFound, StorageError, as_limits
+from shmarrow.ipc.file.footer import MAGIC
+from shmarrow.segment import Segment
+from shmarrow.segment.host import boot_id, host_name
+from shmarrow.spark.source.directory import open_data
+from shmarrow.spark.source.listing import Place
+
+_HEAD, _TAIL = 1 << 12, 1 << 16
+_stores: dict[str, Any] = {}
+"""The stores that this process reads from; they stay open, so that opening one again costs nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """A file as the plan has seen it.
+
+    Attributes
+    ----------
+    place : Place
+        Where it lies.
+    size : int
+        Its bytes.
+    ends : int
+        A checksum of the first and the last of them.
+    changed : int
+        When it was last changed, in ns.
+    boot, host : str
+        Where it was seen: the boot id, and the name of the host.
+    """
+
+    place: Place
+    size: int
+    ends: int
+    changed: int
+    boot: str
+    host: str
+
+
+def seen(place: Place, found: Segment) -> Seen:
+    """What is attached, to be known again."""
+    data = found.data
+    ends = zlib.crc32(data[-_TAIL:].data, zlib.crc32(data[:_HEAD].data))
+    return Seen(place, found.size, ends, found.status.st_mtime_ns, boot_id(), host_name())
+
+
+@contextmanager
+def opened(place: Place, trusted: bool = False, was: Seen | None = None) -> Iterator[tuple[Any, Segment]]:
+    """A reader of a file or a stream, and its bytes; nothing is copied.
+
+    Parameters
+    ----------
+    place : Place
+        Where it lies.
+    trusted : bool
+        Whether its values are handed on without checks.
+    was : Seen, optional
+        What it has to be.
+
+    Raises
+    ------
+    ObjectNotFound
+        If it is not there.
+    StorageError
+        If it is not what was seen, or cannot be read.
+    InvalidData
+        If it is neither an Arrow file nor a stream, or a broken one.
+    """
+    with _attach(place, was) as found:
+        now = seen(place, found)
+        if was is not None:
+            _compare(was, now)
+        is_file = found.data[: len(MAGIC)].tobytes() == MAGIC
+        limits = as_limits(DEFAULT_LIMITS, trusted)
+        try:
+            reader = (ipc.open_file if is_file or not found.size else ipc.open_stream)(found, limits=limits)
+        except InvalidData as error:
+            raise _named(place, found, error) from None
+        try:
+            yield reader, found
+        finally:
+            reader.close()
+        if was is not None:
+            _check_unchanged(was, found)
+
+
+def _named(place: Place, found: Segment, error: InvalidData) -> InvalidData:
+    """The error with the name of an object of a store, which lies in a file with another name."""
+    if place.store is None:
+        return error
+    return error.__class__(str(error).replace(found.name, str(place), 1))
+
+
+def _attach(place: Place, was: Seen | None) -> Segment:
+    try:
+        if place.store is None:
+            return open_data(place.where, segment.attach)
+        return _store(place.store).attach(place.where)  # type: ignore[no-any-return]
+    except ObjectNotFound as error:
+        if was is None:
+            raise
+        hint = "it was removed meanwhile"
+        if was.boot != boot_id():
+            hint = f"this is host {host_name()!r}: all hosts have to see the file under the same path"
+        raise ObjectNotFound(
+            errno.ENOENT, f"{error.strerror}; the query was planned on host {was.host!r}, which had it; {hint}"
+        ) from None
+
+
+def _store(location: str) -> Any:
+    from shmarrow.store import Store
+
+    if location not in _stores:
+        _stores[location] = Store(location, create=False)
+    return _stores[location]
+
+
+def _compare(was: Seen, now: Seen) -> None:
+    same = (was.size, was.ends) == (now.size, now.ends)
+    if same and (was.boot != now.boot or was.changed == now.changed):
+        return
+    what = f"it had {was.size} bytes and has {now.size}" if was.size != now.size else "its content is another one"
+    raise StorageError(
+        errno.ESTALE,
+        f"{was.place} was changed after the query was planned on host {was.host!r}: {what}; run the query again",
+    )
+
+
+def _check_unchanged(was: Seen, found: Segment) -> None:
+    """Refuse rows of a file that was overwritten in place; one that was replaced stays as it was in the mapping."""
+    try:
+        status = os.stat(found._path)
+    except OSError:
+        return  # removed; the mapping keeps it
+    if status.st_ino != found.status.st_ino or status.st_dev != found.status.st_dev:
+        return
+    if (status.st_size, status.st_mtime_ns) != (found.status.st_size, found.status.st_mtime_ns):
+        raise StorageError(errno.ESTALE, f"{was.place} was changed while it was read; run the query again")

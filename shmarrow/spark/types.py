@@ -1,0 +1,298 @@
+"""Spark's types for Arrow's and back: the tables, and schemas in the JSON form that Spark gives its own.
+
+Rules kept here:
+
+* a type of Arrow first becomes what ``for_consumer("spark")`` makes of it, so the rules stand in one place; the table
+  here names Spark's type for each of the results;
+* the other direction is Spark's own, ``to_arrow_schema``: what it gives is what Spark sends and expects;
+* Spark's types are written as its JSON form, so nothing here needs Spark but where it is asked itself.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+from shmarrow.errors import InvalidData, InvalidType, shown
+from shmarrow.extension import ExtensionType
+from shmarrow.interchange.consumers import kind_of
+from shmarrow.interchange.for_consumer import Casting
+from shmarrow.types import Field, Schema
+
+SparkType = str | dict[str, Any]
+"""A type of Spark's in its JSON form: a name such as ``"long"``, or a mapping for nested types."""
+
+_LISTS = {"list", "large_list", "fixed_size_list", "list_view", "large_list_view"}
+
+SPARK: dict[str, str | Callable[[Any], str]] = {
+    "null": "void",
+    "bool": "boolean",
+    "int8": "byte",
+    "int16": "short",
+    "int32": "integer",
+    "int64": "long",
+    "float32": "float",
+    "float64": "double",
+    "decimal128": lambda type: f"decimal({type.precision},{type.scale})",
+    "string": "string",
+    "large_string": "string",
+    "binary": "binary",
+    "large_binary": "binary",
+    "date32": "date",
+    "time64": "time(6)",
+    "timestamp": lambda type: "timestamp_ntz" if type.tz is None else "timestamp",
+    "duration": "interval day to second",
+    "month_interval": "integer",
+}
+"""Spark's name for each kind of type that ``for_consumer("spark")`` gives, but for nested ones.
+
+``month_interval`` is a number of months: Spark's Arrow code has no year-month intervals."""
+
+METADATA = b"SPARK::metadata::json"
+"""The key in a field's metadata under which Spark keeps its own, as JSON."""
+
+_MARKED = {b"variant": ("value", "metadata"), b"geometry": ("srid", "wkb"), b"geography": ("srid", "wkb")}
+"""Structs that stand for one value of Spark's: the mark in the metadata of their second field, and their fields."""
+
+
+def spark_schema(schema: Schema, casting: Casting) -> dict[str, Any]:
+    """The Spark schema of rows of a schema, in the JSON form of ``StructType``.
+
+    Parameters
+    ----------
+    schema : Schema
+        The schema of the rows.
+    casting : Casting
+        The rules for Spark, and what may be lost.
+
+    Raises
+    ------
+    Unsupported
+        If Spark has no type for one of the columns.
+    """
+    return {"type": "struct", "fields": [spark_field(field, casting) for field in schema]}
+
+
+def spark_field(field: Field, casting: Casting, where: str = "", within_null: bool = False) -> dict[str, Any]:
+    """A field in the JSON form of ``StructField``.
+
+    A field of a struct that may be null is nullable, whatever the schema says: where the struct is null, the field
+    holds a null, which pyarrow, and so Spark's ``toArrow``, refuses.
+    """
+    where = f"{where}, field {shown(field.name)}" if where else f"column {shown(field.name)}"
+    return {
+        "name": field.name,
+        "type": spark_type(field.type, casting, where, field.nullable),
+        "nullable": field.nullable or within_null,
+        "metadata": _metadata(field, where),
+    }
+
+
+def _metadata(field: Field, where: str) -> dict[str, Any]:
+    raw = (field.metadata or {}).get(METADATA)
+    if raw is None:
+        return {}
+    try:
+        found = json.loads(raw)
+    except (ValueError, RecursionError) as error:
+        raise InvalidData(f"{where}: the metadata {METADATA.decode()!r} are no JSON: {error}") from None
+    if not isinstance(found, dict):
+        raise InvalidData(f"{where}: the metadata {METADATA.decode()!r} are no JSON object: {shown(found)}")
+    return found
+
+
+def unwrapped(type: Any) -> Any:
+    """The type whose values one of an extension, of a dictionary or of runs has."""
+    while True:
+        if isinstance(type, ExtensionType) and type.extension_name != "arrow.bool8":
+            type = type.storage_type
+        elif type.layout == "dictionary":
+            type = type.value_type
+        elif type.layout == "run_end_encoded":
+            type = type.fields[1].type
+        else:
+            return type
+
+
+def spark_type(type: Any, casting: Casting, where: str, nullable: bool = True) -> SparkType:
+    """What a type becomes in Spark.
+
+    Parameters
+    ----------
+    type : DataType
+        The type.
+    casting : Casting
+        The rules for Spark, and what may be lost.
+    where : str
+        Said in errors.
+    nullable : bool
+        Whether there may be null where the type stands.
+
+    Raises
+    ------
+    Unsupported
+        If Spark has nothing for it, or only something that loses values and was not asked for.
+    """
+    type = unwrapped(type)
+    kind = kind_of(type)
+    if kind in _LISTS:
+        item = type.value_field
+        return {
+            "type": "array",
+            "elementType": spark_type(item.type, casting, where, item.nullable),
+            "containsNull": item.nullable,
+        }
+    if kind == "map":
+        return {
+            "type": "map",
+            "keyType": spark_type(type.key_type, casting, f"{where}, keys", False),
+            "valueType": spark_type(type.item_type, casting, where, type.item_field.nullable),
+            "valueContainsNull": type.item_field.nullable,
+        }
+    if kind == "struct":
+        mark = mark_of(type)
+        if mark:
+            return _marked(type, mark, where)
+        return {"type": "struct", "fields": [spark_field(field, casting, where, nullable) for field in type.fields]}
+    final: Any = casting.stages(type, where).final
+    name = SPARK[kind_of(final)]
+    return name if isinstance(name, str) else name(final)
+
+
+def mark_of(type: Any) -> bytes:
+    """What Spark has marked a struct as, such as ``b"variant"``; empty for plain structs."""
+    if type.layout != "struct" or len(type.fields) != 2:
+        return b""
+    names = tuple(field.name for field in type.fields)
+    metadata = type.fields[1].metadata or {}
+    return next((mark for mark, wanted in _MARKED.items() if names == wanted and metadata.get(mark) == b"true"), b"")
+
+
+def _marked(type: Any, mark: bytes, where: str) -> SparkType:
+    if mark == b"variant":
+        return "variant"
+    from pyspark.sql.types import GeographyType, GeometryType
+
+    kind = GeometryType if mark == b"geometry" else GeographyType
+    try:
+        srid = int((type.fields[1].metadata or {})[b"srid"])
+        made = kind("ANY" if srid == kind.MIXED_SRID else srid)
+    except (KeyError, ValueError) as error:  # Spark's own errors of values are ValueErrors
+        raise InvalidData(
+            f"{where}: it is marked as {mark.decode()}, without an SRID that Spark knows: {error}"
+        ) from None
+    found: str = json.loads(made.json())
+    return found
+
+
+# --- several schemas --------------------------------------------------------------------------------------------
+
+
+def same_type(a: SparkType, b: SparkType) -> bool:
+    """Whether types of Spark's are the same, whatever may be null in them."""
+    if isinstance(a, str) or isinstance(b, str):
+        return a == b
+    if a["type"] != b["type"]:
+        return False
+    if a["type"] == "struct":
+        return [field["name"] for field in a["fields"]] == [field["name"] for field in b["fields"]] and all(
+            same_type(x["type"], y["type"]) for x, y in zip(a["fields"], b["fields"], strict=True)
+        )
+    return all(same_type(a[key], b[key]) for key in ("elementType", "keyType", "valueType") if key in a)
+
+
+def merged_type(a: SparkType, b: SparkType) -> SparkType:
+    """One type for two that are the same, in which all may be null that may be in one of them."""
+    if isinstance(a, str) or isinstance(b, str) or a == b:
+        return a
+    if a["type"] == "struct":
+        return a | {"fields": [merged_field(x, y) for x, y in zip(a["fields"], b["fields"], strict=True)]}
+    types = {key: merged_type(a[key], b[key]) for key in ("elementType", "keyType", "valueType") if key in a}
+    return a | types | {key: a[key] or b[key] for key in ("containsNull", "valueContainsNull") if key in a}
+
+
+def merged_field(a: dict[str, Any], b: dict[str, Any]) -> dict[str, Any]:
+    """One field for two of the same name and type."""
+    return a | {"type": merged_type(a["type"], b["type"]), "nullable": a["nullable"] or b["nullable"]}
+
+
+def shown_type(type: SparkType) -> str:
+    """A type of Spark's as its SQL writes it."""
+    if isinstance(type, str):
+        return {"integer": "int", "long": "bigint", "short": "smallint", "byte": "tinyint"}.get(type, type)
+    if type["type"] == "struct":
+        fields = [f"{field['name']}: {shown_type(field['type'])}" for field in type["fields"]]
+        return f"struct<{', '.join(fields)}>"
+    if type["type"] == "array":
+        return f"array<{shown_type(type['elementType'])}>"
+    if type["type"] == "map":
+        return f"map<{shown_type(type['keyType'])}, {shown_type(type['valueType'])}>"
+    return str(type["type"])
+
+
+# --- Spark's types as Arrow's -----------------------------------------------------------------------------------
+
+
+def arrow_schema(schema: Any) -> Any:
+    """The ``pyarrow.Schema`` of what Spark takes from a Python data source for a ``StructType``.
+
+    Raises
+    ------
+    InvalidType
+        If Spark has no Arrow type for one of its types, which the error names.
+    """
+    from pyspark.errors import PySparkException
+    from pyspark.sql.pandas.types import to_arrow_schema
+
+    try:
+        return to_arrow_schema(schema, timezone="UTC")
+    except PySparkException as error:
+        for field in schema:
+            try:
+                to_arrow_schema(type(schema)([field]), timezone="UTC")
+            except PySparkException:
+                raise InvalidType(
+                    f"column {shown(field.name)}: Spark's Arrow code has no type for {field.dataType.simpleString()}"
+                ) from None
+        raise InvalidType(f"Spark has no Arrow schema for {schema.simpleString()}: {error}") from None
+
+
+def same_layout(a: Any, b: Any) -> bool:
+    """Whether values of one type are values of another as they lie in memory.
+
+    What may differ: nullability, metadata, names of the items of lists and maps, and the time zone of moments.
+    """
+    if a == b:
+        return True
+    if a.layout != b.layout or kind_of(a) != kind_of(b) or len(a.fields) != len(b.fields):
+        return False
+    if isinstance(a, ExtensionType) or isinstance(b, ExtensionType) or a.layout == "dictionary":
+        return False
+    if _parameters(a) != _parameters(b):
+        return False
+    if kind_of(a) == "struct" and [field.name for field in a.fields] != [field.name for field in b.fields]:
+        return False
+    return all(same_layout(x.type, y.type) for x, y in zip(a.fields, b.fields, strict=True))
+
+
+def _parameters(type: Any) -> dict[str, Any]:
+    found = {each.name: getattr(type, each.name) for each in type.descriptor.parameters if each.name != "keys_sorted"}
+    return found | {"tz": found["tz"] is None} if "tz" in found else found
+
+
+def first_stricter(source: Field, target: Field, where: str) -> str:
+    """Where a field says that there are no nulls although another one, of which its values are, may hold some."""
+    if source.nullable and not target.nullable:
+        return where
+    a, b = unwrapped(source.type), unwrapped(target.type)
+    if mark_of(b) or len(a.fields) != len(b.fields) or isinstance(a, ExtensionType):
+        return ""
+    for x, y in zip(a.fields, b.fields, strict=True):
+        named = f"{where}, field {shown(y.name)}" if len(b.fields) > 1 else f"items of {where}"
+        if kind_of(b) == "map":  # its entries, and in these the keys, are never null
+            x, y, named = x.type.fields[1], y.type.fields[1], f"values of {where}"
+        found = first_stricter(x, y, named)
+        if found:
+            return found
+    return ""

@@ -1,0 +1,75 @@
+"""The examples, on small data, in the session of the other Spark tests; what they find beside numpy's own.
+
+Rules kept here: examples are loaded as the files that they are; nothing that they share is left over.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+from conftest import ROOT
+
+EXAMPLES = ROOT / "examples"
+
+
+@pytest.fixture
+def example(request: pytest.FixtureRequest) -> Iterator[ModuleType]:
+    """The example that a test is parametrized with, whose functions travel to workers as they are."""
+    from spark_lab import functions_by_value
+
+    spec = importlib.util.spec_from_file_location(request.param, EXAMPLES / f"{request.param}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(__import__("sys").modules, request.param, module)
+        spec.loader.exec_module(module)
+        with functions_by_value(module):
+            yield module
+
+
+def of(name: str) -> pytest.MarkDecorator:
+    return pytest.mark.parametrize("example", [name], indirect=True)
+
+
+@of("embeddings")
+def test_embeddings(example: ModuleType, spark: Any) -> None:
+    table = np.random.default_rng(5).standard_normal((50, 8)).astype(np.float32)
+    tokens = [[number % 50, number * 7 % 50, *[3] * (number % 2)] for number in range(40)]
+    texts = spark.createDataFrame([(i, each) for i, each in enumerate(tokens)], "id long, tokens array<int>")
+    query = table[7] + table[49]
+    means = np.stack([table[each].mean(axis=0) for each in tokens])
+    cosine = means @ query / np.linalg.norm(means, axis=1)
+    assert example.nearest(spark, texts, table, query, 4) == np.argsort(-cosine)[:4].tolist()
+
+
+@of("training")
+def test_training(example: ModuleType, spark: Any) -> None:
+    pytest.importorskip("torch")
+    with example.share(example.features(spark, 8_000)) as frame:
+        assert frame.num_rows == 8_000
+        weights = example.train(frame, epochs=8, workers=1)
+        assert weights == pytest.approx([2, -1, 1.5, 3], abs=0.1)
+        assert example.train_with_distributor(frame, epochs=16) == pytest.approx([2, -1, 1.5, 3], abs=0.1)
+
+
+@of("explore")
+def test_explore(example: ModuleType, spark: Any, tmp_path: Path) -> None:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    path = tmp_path / "rides.arrow"
+    example.write_rides(path, batches=3, rows=1_000)
+    table = pa.ipc.open_file(path).read_all()
+    expected = table.group_by("city").aggregate([([], "count_all"), ("distance", "max")]).sort_by("city")
+    assert example.summary(spark, path) == [tuple(row.values()) for row in expected.to_pylist()]
+    ride = example.longest(path)
+    assert ride == 1_500 == table["ride"][pc.index(table["distance"], 40_000.0).as_py()].as_py()
+    assert example.around(path, ride)["distance"].to_pylist()[2] == 40_000.0
+    assert example.around(path, 0, rows=1)["ride"].to_pylist() == [0, 1, 2]

@@ -1,0 +1,43 @@
+"""Sessions on this machine, and what is said where Spark or Java is missing."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import shmarrow as sa
+from shmarrow import spark as sas
+
+
+def test_without_pyspark(tmp_path: Path) -> None:
+    (tmp_path / "pyspark.py").write_text("raise ImportError('none here')")
+    code = "from shmarrow import spark; spark.local_session()"
+    environment = {**os.environ, "PYTHONPATH": f"{tmp_path}:{os.environ.get('PYTHONPATH', '')}"}
+    ran = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True)
+    assert ran.returncode == 1
+    assert ran.stderr.splitlines()[-1] == (
+        "shmarrow.errors.MissingExtra: Spark is needed here: pip install 'shmarrow[spark]' (none here)"
+    )
+
+
+def test_without_java(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    program = tmp_path / "bin" / "java"
+    program.parent.mkdir()
+    program.write_text("#!/bin/sh\necho 'openjdk version \"11.0.2\" 2019-01-15' >&2\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    with pytest.raises(sa.MissingExtra, match=r'Java 17 or newer.*found openjdk version "11\.0\.2"'):
+        sas.check_java()
+    monkeypatch.delenv("JAVA_HOME")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(sa.MissingExtra, match=r"install it \(Debian.*found java: No such file"):
+        sas.check_java()
+
+
+def test_local_session_needs_a_worker() -> None:
+    with pytest.raises(sa.InvalidArgument, match="at least 1 worker, found 0"):
+        sas.local_session(0)
