@@ -253,23 +253,39 @@ def flat(values: Iterator[Any]) -> list[float]:
 # --- groups -----------------------------------------------------------------------------------------------------
 
 
-def broadcast(page: Bench, lab: Lab) -> None:
+def access(page: Bench, lab: Lab, text: str, sides: Mapping[str, Side], required: Requirement) -> None:
     """Publish a value, and have it in fresh workers."""
-    text = f"publish {mebibytes(lab.size)}, until {WORKERS} fresh workers have had its first value"
+    what = f"publish {mebibytes(lab.size)}, until {text} had its first value"
     warm_memory(page.scratch, 3 * lab.size)
-    given: dict[str, Any] = {"size": lab.size, "tasks": WORKERS}
-    sides: dict[str, Side] = {
-        "shmarrow": lambda: lab.fresh("first", side="shmarrow", **given),
-        "sc.broadcast": lambda: lab.fresh("first", side="sc.broadcast", **given),
-    }
-    report(page, text, take_turns(sides, 2 * lab.rounds + 1), faster(3), *ACCESS_PARTS)
+    answers = take_turns(sides, 2 * lab.rounds + 1)
+    names = list(sides)
+    report(page, what, answers, {names[1]: required}, *ACCESS_PARTS)
+
+
+def first(application: Application, side: str, lab: Lab, tasks: int = WORKERS) -> Side:
+    return partial(application, "first", side=side, size=lab.size, tasks=tasks)
+
+
+def broadcast(page: Bench, lab: Lab) -> None:
+    """Four workers of one host."""
+    sides = {side: first(lab.fresh, side, lab) for side in ("shmarrow", "sc.broadcast")}
+    access(page, lab, f"{WORKERS} fresh workers have", sides, faster(3))
+
+
+def daemon(page: Bench, lab: Lab) -> None:
+    """The same, where the daemon of Spark's workers has imported this package."""
     sides = {
-        "shmarrow": lambda: lab.daemon("first", side="shmarrow", **given),
-        "sc.broadcast": sides["sc.broadcast"],
-        "sc.broadcast, with the daemon": lambda: lab.daemon("first", side="sc.broadcast", **given),
+        "shmarrow": first(lab.daemon, "shmarrow", lab),
+        "sc.broadcast": first(lab.fresh, "sc.broadcast", lab),
+        "sc.broadcast, with the same daemon": first(lab.daemon, "sc.broadcast", lab),
     }
-    turns = take_turns(sides, 2 * lab.rounds + 1)
-    report(page, f"{text}, with the daemon", turns, {"sc.broadcast": faster(6)}, *ACCESS_PARTS)
+    access(page, lab, f"{WORKERS} fresh workers, with our daemon, have", sides, faster(6))
+
+
+def hosts(page: Bench, lab: Lab) -> None:
+    """Two executors that act as two hosts."""
+    sides = {side: first(lab.cluster, side, lab, 2) for side in ("shmarrow", "sc.broadcast")}
+    access(page, lab, "a fresh worker on each of two hosts has", sides, AS_FAST)
 
 
 def later(page: Bench, lab: Lab) -> None:
@@ -288,17 +304,6 @@ def copies(page: Bench, lab: Lab) -> None:
     ours, theirs = (statistics.median(found[side]) for side in ("shmarrow", "sc.broadcast"))
     text = f"memory of {WORKERS} workers with {mebibytes(lab.size)}, above that without it"
     page.figure(text, ours, "sc.broadcast", theirs, 1.1, "{:.2f} copies".format)
-
-
-def hosts(page: Bench, lab: Lab) -> None:
-    """Two executors that act as two hosts."""
-    given: dict[str, Any] = {"size": lab.size, "tasks": 2}
-    sides = {name: partial(lab.cluster, "first", side=name, **given) for name in ("shmarrow", "sc.broadcast")}
-    answers = take_turns(sides, 2 * lab.rounds + 1)
-    if any(said["executors"] != 2 for turn in answers for said in turn.values()):
-        raise RuntimeError("a task ran on the other's host")
-    text = f"publish {mebibytes(lab.size)}, until a fresh worker on each of two hosts has had its first value"
-    report(page, text, answers, AS_FAST, *ACCESS_PARTS)
 
 
 def table(page: Bench, lab: Lab) -> None:
@@ -398,6 +403,7 @@ def markdown(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[st
 
 GROUPS: dict[str, Callable[[Bench, Lab], None]] = {
     "broadcast": broadcast,
+    "daemon": daemon,
     "later": later,
     "copies": copies,
     "hosts": hosts,
