@@ -44,6 +44,7 @@ SETTINGS = {
     "spark.driver.extraJavaOptions": JAVA,
     "spark.driver.memory": "768m",
     "spark.log.level": "OFF",
+    "spark.python.daemon.module": "spark_workers",
     "spark.sql.execution.arrow.maxRecordsPerBatch": str(BATCH_ROWS),
     "spark.sql.session.timeZone": "Europe/Oslo",
     "spark.sql.shuffle.partitions": "2",

@@ -3,10 +3,19 @@
 from __future__ import annotations
 
 import os
+import pickle
+import re
+import time
 from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+
+from shmarrow import spark as sas
+from shmarrow.spark.home import home
 
 pa = pytest.importorskip("pyarrow")
 
@@ -32,3 +41,96 @@ def test_the_hosts_share_no_memory(two_hosts: Any, cluster: Any) -> None:
     (shm, _), *_ = there
     assert os.stat(cluster.shm(cluster.hosts[1])).st_dev == int(shm)
     assert [len(cluster.executors(host)) for host in cluster.hosts] == [1, 1]
+
+
+# --- broadcasts -------------------------------------------------------------------------------------------------
+
+
+def file_of(array: Any) -> str:
+    """The file that an array lies in, as the kernel tells it; empty for private memory."""
+    address = array.__array_interface__["data"][0]
+    for line in Path("/proc/self/maps").read_text().splitlines():
+        span, _, _, _, _, *path = line.split(maxsplit=5)
+        low, high = (int(each, 16) for each in span.split("-"))
+        if low <= address < high and path:
+            return path[0]
+    return ""
+
+
+def use_broadcasts(broadcasts: Any, partition: int, _: Any) -> Iterator[Any]:
+    time.sleep(0.1)  # or one executor takes all tasks
+    for each in broadcasts:
+        found = each.value
+        file = file_of(found)
+        yield {
+            "host": os.environ["SPARK_LOCAL_IP"],
+            "rows": len(found),
+            "file": file,
+            "place": (os.getpid(), found.__array_interface__["data"][0], os.stat(file).st_ino if "/" in file else 0),
+            "aligned": found.__array_interface__["data"][0] % 64 == 0,
+            "right": bool((found == np.arange(len(found))).all()) and not found.flags.writeable,
+            "same": each.value is found,
+        }
+
+
+def run_broadcasts(spark: Any, *broadcasts: Any) -> list[Any]:
+    rows = spark.sparkContext.parallelize(range(6), 6)
+    return rows.mapPartitionsWithIndex(partial(use_broadcasts, broadcasts)).collect()
+
+
+def broadcast_twice(spark: Any) -> Any:
+    with sas.broadcast(spark, np.arange(10.0)) as small, sas.broadcast(spark, np.arange(50_000.0)) as large:
+        both = (small, large)
+        runs = [run_broadcasts(spark, *both), run_broadcasts(spark, *both)]
+        large.unpersist(blocking=True)
+        runs.append(run_broadcasts(spark, *both))
+        store = home().driver_store()
+        assert store is not None
+        paths = {each.size: store.info(each.name).path for each in both}
+        travels = pickle.dumps(large)
+    errors = []
+    for each in (large, pickle.loads(travels)):
+        with pytest.raises(Exception) as raised:  # noqa: PT011  (Spark's, with the text of ours)
+            run_broadcasts(spark, each)
+        errors.append(str(raised.value))
+    return runs, list(paths.values()), len(travels), errors
+
+
+def test_a_broadcast_is_mapped_on_both_hosts(two_hosts: Any, cluster: Any) -> None:
+    here, there = cluster.hosts
+    runs, paths, size, errors = two_hosts.run(broadcast_twice, timeout=180)
+    assert size < 1024
+    for run in runs:
+        assert {(row["host"], row["rows"]) for row in run} == {
+            (host, rows) for host in (here, there) for rows in (10, 50_000)
+        }
+        assert all(row["right"] and row["same"] and row["aligned"] for row in run)
+        assert {row["file"] for row in run if row["host"] == here} == set(paths)
+    # There it is Spark's own file, which workers keep mapped from one job to the next, until it is another one.
+    first, second, third = ([row for row in run if row["host"] == there and row["rows"] > 10] for run in runs)
+    assert all(re.search(r"/blockmgr-[^/]*/../broadcast_\d+_python$", row["file"]) for row in [*first, *third])
+    places = [{row["place"] for row in rows} for rows in (first, second, third)]
+    assert [len(each) for each in places] == [1, 1, 1]
+    assert places[0] == places[1] != places[2]
+    assert not any(map(os.path.exists, paths))
+    assert "shmarrow.errors.ObjectNotFound: the broadcast 'broadcast-" in errors[0]
+    assert "was destroyed" in errors[0]
+    assert "was destroyed" in errors[1] or "cannot reach" in errors[1]  # it depends on the host that is asked first
+
+
+def encrypted(spark: Any) -> Any:
+    with pytest.warns(UserWarning, match=r"spark\.io\.encryption\.enabled"):
+        made = sas.broadcast(spark, np.arange(50_000.0))
+    rows = run_broadcasts(spark, made)
+    made.destroy()
+    return rows
+
+
+def test_with_encryption_workers_have_copies_of_their_own(cluster: Any, tmp_path: Path) -> None:
+    settings = {"spark__io__encryption__enabled": "true"}
+    with cluster.driver(tmp_path / "driver", **settings) as driver:
+        rows = driver.run(encrypted, timeout=180)
+    assert {row["host"] for row in rows} == set(cluster.hosts)
+    assert all(row["right"] and row["same"] for row in rows)
+    mapped = {(row["host"], row["file"].startswith("/")) for row in rows}
+    assert mapped == {(cluster.hosts[0], True), (cluster.hosts[1], False)}

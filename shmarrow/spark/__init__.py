@@ -2,7 +2,8 @@
 
 :func:`share` runs inside Spark, with ``mapInArrow``: each partition becomes one object of a store, and only a line
 about it, its :class:`Handle`, travels back. :meth:`SharedFrame.map` takes handles into another job, whose workers
-attach to the very same memory. :func:`broadcast` gives a value of the driver to all workers.
+attach to the very same memory. :func:`broadcast` gives a value of the driver to all workers, and :func:`once` one that
+the first worker of a host computes.
 
 Nothing here runs a server, and nothing here imports Spark before it is used.
 """
@@ -16,15 +17,27 @@ if TYPE_CHECKING:
     from shmarrow.spark.frame import SharedFrame
     from shmarrow.spark.handle import Handle
     from shmarrow.spark.host_broadcast import HostBroadcast, broadcast
+    from shmarrow.spark.host_once import Once, once
     from shmarrow.spark.session import check_java, local_session
     from shmarrow.spark.sharing import share
 
-__all__ = ["Handle", "HostBroadcast", "SharedFrame", "broadcast", "check_java", "local_session", "share"]
+__all__ = [
+    "Handle",
+    "HostBroadcast",
+    "Once",
+    "SharedFrame",
+    "broadcast",
+    "check_java",
+    "local_session",
+    "once",
+    "share",
+]
 
 _MODULES = {
     "frame": ("SharedFrame",),
     "handle": ("Handle",),
     "host_broadcast": ("HostBroadcast", "broadcast"),
+    "host_once": ("Once", "once"),
     "session": ("check_java", "local_session"),
     "sharing": ("share",),
 }
@@ -34,7 +47,7 @@ _MODULES = {
 def __getattr__(name: str) -> Any:
     for module, names in _MODULES.items():
         if name in names:
-            return getattr(import_module(f"{__name__}.{module}"), name)
+            return getattr(import_module(f"shmarrow.spark.{module}"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

@@ -100,8 +100,8 @@ def open_first(what: str, carriers: Iterable[Carrier]) -> Found:
 
 
 @contextmanager
-def mapping(what: str, size: int) -> Iterator[None]:
-    """Name Spark's setting where the block cannot map ``size`` bytes for the limit of a Python worker's addresses."""
+def mapping(what: str, size: int | None = None) -> Iterator[None]:
+    """Name Spark's setting where the block cannot map an object for the limit of a Python worker's addresses."""
     try:
         yield
     except (OSError, MemoryError) as error:
@@ -112,9 +112,10 @@ def mapping(what: str, size: int) -> Iterator[None]:
         limit = resource.getrlimit(resource.RLIMIT_AS)[0]
         if limit == resource.RLIM_INFINITY:
             raise
+        nbytes = "" if size is None else f", {size:,} bytes"
         raise StorageError(
             errno.ENOMEM,
-            f"cannot map {what}, {size:,} bytes: the address space of this process is limited to {limit:,} bytes "
+            f"cannot map {what}{nbytes}: the address space of this process is limited to {limit:,} bytes "
             f"(RLIMIT_AS){_taken()}, and mapped files count as well; raise spark.executor.pyspark.memory, which sets "
             "that limit, by at least as much, or do not set it",
         ) from None
@@ -294,13 +295,22 @@ def in_broadcast(context: Any, segment: Segment) -> InBroadcast:
     segment : Segment
         The object.
     """
-    encrypted = bool(context._encryption_enabled)
-    parcel = Parcel(segment.data)
-    broadcast = context.broadcast(parcel)
-    # With encryption, what is read is not a file but what was pickled.
-    offset = 0 if encrypted else parcel.offset
-    if not encrypted:
+    if not context._encryption_enabled:
+        parcel = Parcel(segment.data)
+        broadcast = context.broadcast(parcel)
         parcel.check(broadcast._path, segment)
+        offset = parcel.offset
+    else:
+        import warnings
+
+        warnings.warn(
+            "spark.io.encryption.enabled: Spark's files cannot be mapped, so each Python worker that does not see the "
+            f"driver's store has a copy of its own of {segment.name!r}, {segment.size:,} bytes",
+            UserWarning,
+            stacklevel=3,
+        )
+        broadcast = context.broadcast(segment.data.tobytes())  # Spark encrypts nothing but bytes
+        offset = 0
     made = InBroadcast(broadcast._jbroadcast.id(), offset, segment.size)
     made.broadcast = broadcast
     return made

@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from functools import partial
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from shmarrow.batch import RecordBatch
-from shmarrow.errors import InvalidType
+from shmarrow.errors import IndexOutOfRange, ObjectNotFound, StorageError
 from shmarrow.spark.handle import Handle
 from shmarrow.spark.home import Home
 from shmarrow.tables import Table
 from shmarrow.types import Schema
+from shmarrow.types.base import as_int
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
 
-    Batches = Iterator[pa.RecordBatch]
+    from shmarrow.torch import BatchDataset
 
 
 class SharedFrame:
@@ -66,32 +64,143 @@ class SharedFrame:
         return self.handles[index].attach()
 
     def read_all(self) -> Table:
-        """All partitions as one table over the shared memory; copies nothing."""
-        return Table(self.schema, [batch for handle in self.handles for batch in handle.attach().batches])
+        """All partitions as one table over the shared memory; copies nothing.
 
-    def map(self, spark: SparkSession, function: Callable[[Table], Any], schema: str) -> DataFrame:
+        Raises
+        ------
+        ObjectNotFound
+            If partitions were released, or went with the process that owned them; the error lists them.
+        StorageError
+            If partitions lie on other hosts, or this process may not read them; the error lists them.
+        """
+        return self.read_rows(0, self.num_rows)
+
+    def read_rows(self, start: int, stop: int) -> Table:
+        """Some rows, from ``start`` to ``stop``, counted over all partitions; attaches only to those that have them.
+
+        Raises
+        ------
+        IndexOutOfRange
+            If there are no such rows.
+        StorageError
+            As for :meth:`read_all`.
+        """
+        start, stop = as_int(start, "start"), as_int(stop, "stop")
+        if not 0 <= start <= stop <= self.num_rows:
+            raise IndexOutOfRange(f"rows {start} to {stop} are out of range: the frame has {self.num_rows}")
+        end = 0
+        wanted = []
+        for handle in self.handles:
+            first, end = end, end + handle.num_rows
+            if max(start, first) < min(stop, end):
+                wanted.append((handle, max(start - first, 0), min(stop, end) - first))
+        tables = _attached([handle for handle, *_ in wanted])
+        parts = [
+            table if high - low == table.num_rows else table.slice(low, high - low)
+            for table, (_, low, high) in zip(tables, wanted, strict=True)
+        ]
+        return Table(self.schema, [batch for table in parts for batch in table.batches])
+
+    def map(self, spark: SparkSession, function: Callable[[Table], Any], schema: str | StructType) -> DataFrame:
         """Run a function on each partition in another Spark job, whose workers attach to the shared memory.
 
         Parameters
         ----------
         spark : SparkSession
-            A session whose workers run on the host that has the objects.
+            A session, classic or of Spark Connect, whose workers run on the hosts that have the objects.
         function : callable
-            Takes a :class:`Table` over the shared memory; gives a RecordBatch or Table, shmarrow's or pyarrow's.
-        schema : str
-            Names and Spark types of the columns that it gives, as ``"city string, trips long"``.
+            Takes a :class:`Table` over the shared memory. Gives a batch or a table of shmarrow, pyarrow, polars or
+            pandas, a dict of columns, an iterable of these, such as a generator, or None for no rows.
+        schema : str or StructType
+            Names and Spark types of the columns that it gives, as ``"city string, trips long"``. Columns are matched by
+            name, and cast to these types where no value changes.
 
         Returns
         -------
         DataFrame
-            What the function gave for all partitions; as always with Spark, computed when it is asked for.
+            What the function gave for all partitions, in their order; as always with Spark, computed when it is asked
+            for. Columns that have Spark's types already are copied once, when the worker sends them to Spark.
+
+        Raises
+        ------
+        InvalidArgument
+            If Spark cannot parse the schema.
+        InvalidType
+            If an argument is of another type, or Spark takes no column of one of these types from Python.
+
+        Notes
+        -----
+        Errors of tasks come as Spark's, when the DataFrame is computed; the text of ours is in them: if the function
+        gives something else, lacks a column, gives one too many, or a value that does not fit, or if the partition
+        cannot be attached to.
+
+        On a cluster, a classic session is told which host holds which partition. It waits for a free core there as long
+        as the settings ``spark.locality.wait.node`` and ``spark.locality.wait`` say, 3 seconds by default, then runs
+        the task on another host, where it fails; let it wait for longer than other tasks take. Spark Connect has no
+        way to choose hosts: share to a directory that all hosts have, or use one host.
         """
-        empty = spark.createDataFrame([], schema)
-        count = len(self.handles)
-        if not count:
-            return empty
-        task = partial(_map_partition, self.handles, function, empty.toArrow().schema)
-        return spark.range(0, count, 1, count).mapInArrow(task, schema)
+        from shmarrow.spark.mapping import map_frame
+
+        return map_frame(self.handles, spark, function, schema)
+
+    def map_batches(
+        self, spark: SparkSession, function: Callable[[Iterator[RecordBatch]], Any], schema: str | StructType
+    ) -> DataFrame:
+        """As :meth:`map`, for a function that takes the batches of a partition one by one.
+
+        Parameters
+        ----------
+        spark : SparkSession
+            As for :meth:`map`.
+        function : callable
+            Takes an iterator of :class:`RecordBatch` over the shared memory; gives what :meth:`map` takes, usually an
+            iterator of batches.
+        schema : str or StructType
+            As for :meth:`map`.
+        """
+        from shmarrow.spark.mapping import OverBatches, map_frame
+
+        return map_frame(self.handles, spark, OverBatches(function), schema)
+
+    def to_df(self, spark: SparkSession) -> DataFrame:
+        """The rows as a DataFrame, with the schema of the DataFrame that was shared, where there was one.
+
+        Rows travel from workers to Spark whenever the DataFrame is computed. Where a frame has no schema of Spark's,
+        its columns get the types that ``for_consumer("spark")`` chooses.
+
+        Raises
+        ------
+        InvalidType
+            If Spark takes no column of a type from Python: CalendarInterval, and year-month intervals within others.
+        Unsupported
+            If Spark has no type for a column.
+        """
+        from shmarrow.spark.mapping import to_df
+
+        return to_df(self.handles, spark, self.schema, self.spark_schema)
+
+    def to_torch(
+        self,
+        *,
+        columns: Iterable[int | str] | None = None,
+        transform: Callable[[dict[str, Any]], Any] | None = None,
+        rank: int | None = None,
+        world_size: int | None = None,
+    ) -> BatchDataset:
+        """The rows as a map-style data set for a DataLoader; see :class:`shmarrow.torch.BatchDataset`.
+
+        With ``rank`` and ``world_size`` it has one share of the rows, of as many as any other.
+
+        Raises
+        ------
+        StorageError
+            If partitions that have these rows cannot be attached to; the error lists them.
+        MissingExtra
+            If torch is not installed.
+        """
+        from shmarrow.torch import BatchDataset
+
+        return BatchDataset(self, columns=columns, transform=transform, rank=rank, world_size=world_size)
 
     def release(self) -> None:
         """Remove all objects on this host. Who has one attached keeps it. Safe to call again.
@@ -118,30 +227,23 @@ class SharedFrame:
         return f"<SharedFrame {self.name!r}, {len(self)} partitions, {self.num_rows} rows, {self.size} bytes>"
 
 
-def _map_partition(
-    handles: Sequence[Handle], function: Callable[[Table], Any], schema: pa.Schema, batches: Batches
-) -> Batches:
-    for batch in batches:
-        for index in batch.column(0).to_pylist():
-            yield from _spark_batches(function(handles[index].attach()), schema)
-
-
-def _spark_batches(found: Any, schema: pa.Schema) -> list[pa.RecordBatch]:
-    """What a user's function gave, with the types that Spark was told."""
-    from shmarrow.interchange.pyarrow import partner
-
-    pa = partner()
-    if isinstance(found, (RecordBatch, Table)):
-        found = found.to_pyarrow()
-    if not isinstance(found, (pa.RecordBatch, pa.Table)):
-        raise InvalidType(f"the function must give a RecordBatch or a Table, found {found.__class__.__name__}")
-    table = found if isinstance(found, pa.Table) else pa.Table.from_batches([found])
-    try:
-        return list(table.select(schema.names).cast(schema).to_batches())
-    except (KeyError, ValueError) as error:
-        shown = f"({_columns(table.schema)}), expected ({_columns(schema)})"
-        raise InvalidType(f"the function gave {shown}: {error}") from None
-
-
-def _columns(schema: pa.Schema) -> str:
-    return ", ".join(f"{field.name}: {field.type}" for field in schema)
+def _attached(handles: Sequence[Handle]) -> list[Table]:
+    """The tables of some partitions, or one error for all that cannot be had."""
+    found, lost = [], []
+    for handle in handles:
+        try:
+            found.append(handle.attach())
+        except StorageError as error:
+            lost.append((handle, error))
+    if not lost:
+        return found
+    if len(lost) == 1:
+        raise lost[0][1]
+    parts = ", ".join(f"{handle.partition} (host {handle.host!r}, process {handle.pid})" for handle, _ in lost[:100])
+    more = f" and {len(lost) - 100} more" if len(lost) > 100 else ""
+    _, first = next((each for each in lost if not isinstance(each[1], ObjectNotFound)), lost[0])
+    raise type(first)(
+        first.errno,
+        f"{len(lost)} of {len(handles)} partitions cannot be attached to, numbers {parts}{more}; the first error: "
+        f"{first.strerror}",
+    )

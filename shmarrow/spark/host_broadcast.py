@@ -20,15 +20,13 @@ from shmarrow.codecs import decode
 from shmarrow.errors import InvalidArgument, ObjectNotFound
 from shmarrow.spark.carriers import Carrier, mapping, open_first
 from shmarrow.spark.held import MISSING, drop, held, hold
+from shmarrow.spark.state_dict import as_given, as_stored
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from shmarrow.segment import Location
     from shmarrow.store import Store
-
-STATE_DICT = b"shmarrow:state_dict"
-"""In the metadata of a bundle that was a state dict: what :mod:`shmarrow.spark.state_dict` writes of it."""
 
 
 class HostBroadcast:
@@ -211,19 +209,3 @@ def broadcast(spark: SparkSession, value: Any, store: Location | Store | None = 
         for carrier in ways:
             carrier.destroy(False)
         raise
-
-
-def as_stored(value: Any) -> Any:
-    """A value as a store keeps it: state dicts as bundles."""
-    from shmarrow.spark.state_dict import is_state_dict, to_bundle
-
-    return to_bundle(value) if is_state_dict(value) else value
-
-
-def as_given(stored: Any) -> Any:
-    """The value that :func:`as_stored` was given."""
-    if type(stored).__name__ == "Bundle" and STATE_DICT in (stored.metadata or {}):
-        from shmarrow.spark.state_dict import from_bundle
-
-        return from_bundle(stored)
-    return stored

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -81,3 +82,22 @@ def active_session() -> SparkSession:
     if found is None:
         raise InvalidType("no Spark session is active; pass one")
     return found
+
+
+def executor_host() -> str:
+    """In a Python worker: the host of its executor, as Spark's scheduler names it; empty in local mode.
+
+    All kinds of clusters start an executor with that name on its command line.
+    """
+    pid = os.getppid()
+    for _ in range(4):  # the worker's parent is a daemon, and that one's the executor; there may be wrappers
+        try:
+            with open(f"/proc/{pid}/cmdline", "rb") as file:
+                words = file.read().split(b"\0")
+            with open(f"/proc/{pid}/stat", "rb") as file:
+                pid = int(file.read().rpartition(b")")[2].split()[1])
+        except (OSError, ValueError, IndexError):
+            break
+        if b"--hostname" in words[:-1]:
+            return os.fsdecode(words[words.index(b"--hostname") + 1])
+    return ""

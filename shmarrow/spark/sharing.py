@@ -13,6 +13,8 @@ from __future__ import annotations
 
 import errno
 import os
+import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import astuple, dataclass, fields
@@ -27,7 +29,8 @@ from shmarrow.segment.host import host_name
 from shmarrow.spark.frame import SharedFrame
 from shmarrow.spark.handle import MANIFEST, Handle
 from shmarrow.spark.home import Home, home
-from shmarrow.spark.jobs import active_session, is_session, worker_errors
+from shmarrow.spark.jobs import active_session, executor_host, is_connect, is_session, worker_errors
+from shmarrow.spark.results import pyarrow_batches
 from shmarrow.store import Store
 from shmarrow.types import DataType, Schema
 from shmarrow.types.base import as_int
@@ -208,6 +211,12 @@ def _check_type(column: str, type: Any, nested: bool = False) -> None:
             f"column {column!r} has a {type.simpleString()} within another type, which pyarrow cannot take; cast it to "
             "int first"
         )
+    for name, count in Counter(getattr(type, "names", ())).items():
+        if count > 1:
+            raise InvalidType(
+                f"column {column!r} has a struct with {count} fields {name!r}, which Spark cannot give to Python's "
+                "workers; rename them first"
+            )
     children = [each.dataType for each in getattr(type, "fields", ())]
     children += [getattr(type, each) for each in ("elementType", "keyType", "valueType") if hasattr(type, each)]
     if hasattr(type, "sqlType"):
@@ -217,10 +226,12 @@ def _check_type(column: str, type: Any, nested: bool = False) -> None:
 
 
 def parallelism(spark: SparkSession) -> int:
-    """How many tasks Spark runs at once, as far as it says."""
-    with suppress(Exception):  # Spark Connect has no SparkContext
+    """How many tasks Spark runs at once by default; no job runs."""
+    if not is_connect(spark):
         return int(spark.sparkContext.defaultParallelism)
-    return int(spark.range(1).repartition(1).sparkSession.conf.get("spark.sql.leafNodeDefaultParallelism", "") or 8)
+    range: Any = spark.range(1 << 20)
+    found = re.search(r"splits=(\d+)", range._explain_string())  # its plan has as many partitions
+    return int(found[1]) if found else 1
 
 
 # --- in Spark's workers -----------------------------------------------------------------------------------------
@@ -250,7 +261,7 @@ class Task:
         name = f"{self.frame}/{partition:05d}-{attempt}"
         rows, count, size = self._write(store, name, first, given)
         self._check_wanted(store, name)
-        found = (name, rows, count, size, partition, attempt, os.getpid(), host_name(), "")
+        found = (name, rows, count, size, partition, attempt, os.getpid(), host_name(), executor_host())
         where = store.name if store.name.startswith("shm:") else store.path
         handle = Handle(where, store.id, os.stat(store.path).st_uid, *found)
         pa = partner()
@@ -261,9 +272,9 @@ class Task:
         """The batches to share."""
         if self.columns is None:
             assert self.function is not None
-            return self.function(partition)
+            return pyarrow_batches(self.function(partition))
         restored = (self.columns.restore(batch) for batch in batches)
-        return restored if self.function is None else self.function(restored)
+        return restored if self.function is None else pyarrow_batches(self.function(restored))
 
     def _write(self, store: Store, name: str, first: pa.RecordBatch, rest: Batches) -> tuple[int, int, int]:
         """Put the object; its rows, batches and bytes."""

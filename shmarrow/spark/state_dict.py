@@ -11,15 +11,30 @@ Rules kept here:
 
 from __future__ import annotations
 
-import json
 import sys
 from collections import OrderedDict
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from shmarrow.errors import InvalidType, shown
-from shmarrow.ipc.tensor.bundle import Bundle, NamedTensors
-from shmarrow.spark.host_broadcast import STATE_DICT
+
+if TYPE_CHECKING:
+    from shmarrow.ipc.tensor.bundle import Bundle, NamedTensors
+
+STATE_DICT = b"shmarrow:state_dict"
+"""The key in the metadata of a bundle that was a state dict."""
+
+
+def as_stored(value: Any) -> Any:
+    """A value as a store keeps it: state dicts as bundles, all others as they are."""
+    return to_bundle(value) if is_state_dict(value) else value
+
+
+def as_given(stored: Any) -> Any:
+    """The value that :func:`as_stored` was given, over the memory of what a store has given back."""
+    if type(stored).__name__ == "Bundle" and STATE_DICT in (stored.metadata or {}):
+        return from_bundle(stored)
+    return stored
 
 
 def is_state_dict(value: Any) -> bool:
@@ -39,6 +54,10 @@ def to_bundle(state: Mapping[str, Any]) -> NamedTensors:
     InvalidType
         If a tensor has no elements in memory, or is quantized, or torch's metadata have no form in JSON.
     """
+    import json
+
+    from shmarrow.ipc.tensor.bundle import NamedTensors
+
     torch = sys.modules["torch"]
     tensors: dict[str, Any] = {}
     seen: dict[Any, str] = {}
@@ -81,6 +100,8 @@ def from_bundle(bundle: Bundle) -> dict[str, Any]:
 
     torch knows no memory that is only to be read: writing to such a tensor ends the process.
     """
+    import json
+
     import torch
 
     import shmarrow.interchange.torch  # noqa: F401  (what torch takes of a tensor)

@@ -11,7 +11,7 @@ from shmarrow.errors import IndexOutOfRange, InvalidArgument, InvalidType, count
 from shmarrow.interchange.partner import needed
 from shmarrow.layout.arguments import checked_positions
 from shmarrow.torch.plan import Plan
-from shmarrow.torch.rows import Column, checked_count, row_of, table_of, tensor_columns, tensors_of
+from shmarrow.torch.rows import Column, checked_count, row_of, share_of, table_of, tensor_columns, tensors_of
 
 with needed("torch", "torch"):
     import torch
@@ -29,7 +29,7 @@ class BatchDataset(Dataset[Any]):  # type: ignore[misc]
 
     Parameters
     ----------
-    source : path, Store, Table, RecordBatch, reader, data frame, Handle, or list of them
+    source : path, Store, Table, RecordBatch, reader, data frame, Handle, SharedFrame of Spark's, or list of them
         Where the rows are. A path may be a pattern such as ``"data/*.arrow"``, whose files are taken in the order of
         their names; ``shm:`` names are paths, too. All parts have the same columns. Each file stays mapped, with one
         descriptor. Tables and data frames may be of any library; the stream of a reader is read to its end.
@@ -40,15 +40,22 @@ class BatchDataset(Dataset[Any]):  # type: ignore[misc]
         the data set gives. With workers, it runs in them.
     names : str or sequence of str, optional
         Of a store, which objects: a pattern such as ``"train-*"``, or names; all by default.
+    rank, world_size : int, optional
+        Which of how many processes this is; by default the only one, also where ``torch.distributed`` is initialized,
+        so that its DistributedSampler can be used instead. The data set then has one share of the rows, without a copy:
+        neighbouring rows, ``ceil(rows / world_size)`` of them for each rank, as ranks that train together need equal
+        numbers. Where the rows do not divide evenly, a row at the border of two shares may be in both; none is left
+        out. Of a shared frame, only the partitions that have rows of this share are attached to.
 
     Raises
     ------
     InvalidType
         If the source is none of these, or its parts have different columns.
     InvalidArgument
-        If the source is empty, or two columns have one name.
+        If the source is empty, or two columns have one name; if the rank is not below the world size, or only one of
+        them is given.
     ObjectNotFound
-        If there is nothing of a name or pattern.
+        If there is nothing of a name or pattern, or partitions of a frame were released.
     MissingExtra
         On import, if torch is not installed.
 
@@ -72,8 +79,11 @@ class BatchDataset(Dataset[Any]):  # type: ignore[misc]
         columns: Iterable[Column] | None = None,
         transform: Transform | None = None,
         names: str | Iterable[str] | None = None,
+        rank: int | None = None,
+        world_size: int | None = None,
     ) -> None:
-        self.table = table_of(source, names, columns)
+        ranks = (0, 1) if rank is None and world_size is None else _ranks(rank, world_size)
+        self.table = share_of(source, names, columns, *ranks)
         self.transform = transform
         self._tensors = tensor_columns(self.table)
 

@@ -63,6 +63,20 @@ def table_of(source: Any, names: str | Iterable[str] | None, columns: Iterable[C
     return Table(first, [batch for part in tables for batch in part.batches if batch.num_rows])
 
 
+def share_of(
+    source: Any, names: str | Iterable[str] | None, columns: Iterable[Column] | None, rank: int, world_size: int
+) -> Table:
+    """The neighbouring rows of a source that one of several ranks has; as many for each, which overlap if need be."""
+    by_rows = world_size > 1 and hasattr(type(source), "read_rows")  # a frame of Spark's reads no more than it has to
+    whole = None if by_rows else table_of(source, names, columns)
+    num_rows = source.num_rows if whole is None else whole.num_rows
+    count = -(-num_rows // world_size)
+    start = min(rank * num_rows // world_size, num_rows - count)
+    if whole is None:
+        return table_of(source.read_rows(start, start + count), names, columns)
+    return whole if world_size == 1 else whole.slice(start, count)
+
+
 def _tables(source: Any, names: str | Iterable[str] | None) -> Iterator[Table]:
     if isinstance(source, Store):
         yield from map(_as_table, _stored(source, names))
@@ -78,7 +92,7 @@ def _tables(source: Any, names: str | Iterable[str] | None) -> Iterator[Table]:
 def _as_table(value: Any) -> Table:
     if isinstance(value, Handle):
         value = value.open()
-    if hasattr(type(value), foreign.STREAM) or hasattr(type(value), foreign.ARRAY):
+    if any(hasattr(type(value), each) for each in (foreign.STREAM, foreign.ARRAY, "read_all")):
         return table(value)
     expected = "tables, batches, readers, data frames, handles, paths or a Store"
     hint = "; shmarrow.table(...) makes a table of values" if isinstance(value, Mapping) else foreign.next_step(value)

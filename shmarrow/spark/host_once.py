@@ -1,0 +1,163 @@
+"""Once per host: a value that the first process that needs it computes, for all others on its host.
+
+Rules kept here:
+
+* the store decides who computes (:meth:`Store.get_or_put`): nothing here knows of other processes;
+* what is computed for an application has a name that no other application, and no later one, ever has.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from shmarrow.codecs import decode
+from shmarrow.errors import InvalidArgument, InvalidType, ObjectNotFound, shown
+from shmarrow.spark.carriers import mapping
+from shmarrow.spark.held import MISSING, drop, held, hold
+from shmarrow.spark.home import LOCAL_DIRECTORIES, OWNER, Home, home, local_store, of_daemon
+from shmarrow.spark.state_dict import as_given, as_stored
+from shmarrow.store import Store
+from shmarrow.store.attach import StoredSegment, live
+
+if TYPE_CHECKING:
+    from shmarrow.segment import Location
+
+
+class Once:
+    """A value that is computed once on each host; made by :func:`once`.
+
+    Use it in any function that Spark runs in Python: it travels with the function, and its own function with it.
+
+    Attributes
+    ----------
+    name : str
+        Its name.
+
+    Notes
+    -----
+    Thread safety: any thread may use it. A forked child may use its parent's.
+    """
+
+    def __init__(self, name: str, function: Callable[[], Any], home: Home | None) -> None:
+        self.name = name
+        self._function = function
+        self._home = home
+
+    @property
+    def value(self) -> Any:
+        """The value, over the memory of the host; computed if no process of the host has computed it yet.
+
+        Of all processes and threads that ask at once, one calls the function, and the others wait for it. If it fails,
+        its caller gets the error, and the next one who waits calls the function.
+
+        Raises
+        ------
+        InvalidType
+            If the function gives what a store does not keep.
+        StoreFull
+            If there is no room for what it gives.
+        StorageError
+            If there is no store for it on this host.
+        """
+        store, name = self._place()
+        key = store.id, name
+        found = held(key)
+        return self._open(store, name, key) if found is MISSING else found
+
+    def _place(self) -> tuple[Store, str]:
+        """Where the value lies on this host."""
+        if self._home is not None:
+            return self._home.store(), f"once/{self._home.id[:16]}-{self._home.owner}/{self.name}"
+        if OWNER in os.environ:
+            daemon = of_daemon(os.environ[OWNER])
+            store = daemon.driver_store()
+            if store is not None:
+                return store, f"once/{daemon.id[:16]}-{daemon.owner}/{self.name}"
+        return local_store(os.environ[LOCAL_DIRECTORIES].split(",")[0]), f"once/{self.name}"
+
+    def _open(self, store: Store, name: str, key: tuple[str, str]) -> Any:
+        with mapping(f"the value of once({self.name!r})"):
+            while True:
+                with suppress(ObjectNotFound):
+                    segment = store.attach(name)
+                    break
+                store.get_or_put(name, self._compute)
+            assert isinstance(segment, StoredSegment)
+            generation = segment.entry.generation
+            value = as_given(decode(segment))
+        return hold(key, value, partial(_is_there, store, name.encode(), generation))
+
+    def _compute(self) -> Any:
+        return as_stored(self._function())
+
+    def destroy(self) -> None:
+        """Remove the value on this host; who asks for it again computes it again. Who has it keeps it.
+
+        On other hosts it stays until the application ends.
+        """
+        store, name = self._place()
+        drop((store.id, name))
+        with suppress(ObjectNotFound):
+            store.delete(name)
+
+    def __repr__(self) -> str:
+        return f"<Once {self.name!r}>"
+
+
+def _is_there(store: Store, name: bytes, generation: int) -> bool:
+    found = live(store._catalog, name)
+    return found is not None and found.generation == generation
+
+
+def once(name: str, function: Callable[[], Any], store: Location | Store | None = None) -> Once:
+    """A value that is computed once on each host, by the first Python worker that asks for it; nothing is done yet.
+
+    Parameters
+    ----------
+    name : str
+        Its name, which belongs to the application: another ``once`` of this name has the same value, whatever its
+        function. Up to 200 bytes in UTF-8.
+    function : callable
+        Gives the value; called without arguments, in a worker or the driver. What it gives is what :func:`broadcast`
+        takes, and comes as :attr:`HostBroadcast.value` does.
+    store : str, PathLike or Store, optional
+        Where values lie on the driver's host, as for :func:`broadcast`. On other hosts they lie in the shared memory of
+        :mod:`shmarrow.spark.daemon` if Spark runs it, else in Spark's local directory.
+
+    Returns
+    -------
+    Once
+        ``.value`` is the value, in the driver and in workers.
+
+    Raises
+    ------
+    InvalidType
+        If ``function`` cannot be called, or ``name`` is no string.
+    InvalidArgument
+        If ``name`` is empty or too long, or a worker gives a ``store``.
+
+    Notes
+    -----
+    Called in a worker, values belong to its executor: all workers of the executor share them.
+    """
+    if not callable(function):
+        raise InvalidType(f"once calls a function that gives the value, found {shown(function)}")
+    if not isinstance(name, str):
+        raise InvalidType(f"the name of a value is a string, found {shown(name)}")
+    if not 0 < len(name.encode(errors="surrogatepass")) <= 200:
+        raise InvalidArgument(f"the name of a value has 1 to 200 bytes in UTF-8, found {shown(name)}")
+    if not _in_worker():
+        return Once(name, function, home(store))
+    if store is not None:
+        raise InvalidArgument("a worker has no store of its own: call once() on the driver to choose a store")
+    return Once(name, function, None)
+
+
+def _in_worker() -> bool:
+    module = sys.modules.get("pyspark.core.files")
+    return module is not None and bool(module.SparkFiles._is_running_on_worker)

@@ -1,0 +1,159 @@
+"""Jobs over shared frames: a function for each partition, or the partitions as they are, as a DataFrame.
+
+Rules kept here:
+
+* a task gets the number of a partition from Spark, and its rows from shared memory;
+* on a cluster with a classic session, Spark is told which host holds each partition, and runs the task there as long as
+  it is willing to wait for a free core; elsewhere the task fails with an error that says where the rows are;
+* what is wrong with arguments is found on the driver, before a job runs.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from shmarrow.errors import InvalidType, full_name
+from shmarrow.interchange.for_consumer import casting_for
+from shmarrow.spark import types as spark_types
+from shmarrow.spark.handle import Handle
+from shmarrow.spark.jobs import as_session, is_connect
+from shmarrow.spark.results import Fitting, expected_by_spark, struct_type
+from shmarrow.tables import Table
+from shmarrow.types import Schema
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructField, StructType
+
+    Batches = Iterator[pa.RecordBatch]
+
+
+@dataclass(frozen=True)
+class Task:
+    """What a worker does with the partitions that it is given by number."""
+
+    handles: tuple[Handle, ...]
+    function: Callable[[Table], Any]
+    fitting: Fitting
+
+    def __call__(self, batches: Batches) -> Batches:
+        for batch in batches:
+            for number in batch.column(0).to_pylist():
+                yield from self.fitting.fit(self.function(self.handles[number].attach()))
+
+
+@dataclass(frozen=True)
+class OverBatches:
+    """A function over an iterator of batches, as one over a table."""
+
+    function: Callable[[Iterator[Any]], Any]
+
+    def __call__(self, table: Table) -> Any:
+        return self.function(iter(table.batches))
+
+
+def map_frame(
+    handles: tuple[Handle, ...], spark: SparkSession, function: Callable[[Table], Any], schema: Any
+) -> DataFrame:
+    """See :meth:`SharedFrame.map`."""
+    spark = as_session(spark)
+    called = function.function if isinstance(function, OverBatches) else function
+    if not callable(called):
+        raise InvalidType(f"expected a function, found {full_name(called)}")
+    struct = struct_type(spark, schema)
+    task = Task(handles, function, Fitting(expected_by_spark(struct)))
+    return _run(handles, spark, task, struct)
+
+
+def _run(handles: Sequence[Handle], spark: SparkSession, task: Task, struct: StructType) -> DataFrame:
+    if not handles:
+        return spark.createDataFrame([], struct)
+    return _numbers(spark, handles).mapInArrow(task, struct)
+
+
+# --- where tasks run --------------------------------------------------------------------------------------------
+
+
+def _numbers(spark: SparkSession, handles: Sequence[Handle]) -> DataFrame:
+    """The numbers of the handles, each a partition of its own, on the host that holds it if Spark can be told."""
+    count = len(handles)
+    if is_connect(spark) or not any(handle.address for handle in handles):
+        return spark.range(0, count, 1, count)
+    from pyspark.sql import DataFrame
+
+    context: Any = spark.sparkContext
+    java = context._jvm
+    to_seq = java.org.apache.spark.api.python.PythonUtils.toSeq
+    rows = [
+        java.scala.Tuple2(_java_row(context, number), to_seq([handle.address] if handle.address else []))
+        for number, handle in enumerate(handles)
+    ]
+    any_class = getattr(java.scala.reflect, "ClassTag$")
+    rdd = context._jsc.sc().makeRDD(
+        to_seq(rows), getattr(any_class, "MODULE$").apply(java.java.lang.Object().getClass())
+    )
+    struct = java.org.apache.spark.sql.types.StructType.fromDDL("id int")
+    return DataFrame(spark._jsparkSession.createDataFrame(rdd.toJavaRDD(), struct), spark)
+
+
+def _java_row(context: Any, number: int) -> Any:
+    values = context._gateway.new_array(context._jvm.java.lang.Object, 1)
+    values[0] = number
+    return context._jvm.org.apache.spark.sql.RowFactory.create(values)
+
+
+# --- the rows as they are ---------------------------------------------------------------------------------------
+
+
+def to_df(handles: tuple[Handle, ...], spark: SparkSession, schema: Schema, spark_schema: str | None) -> DataFrame:
+    """See :meth:`SharedFrame.to_df`."""
+    spark = as_session(spark)
+    struct = _struct(schema, spark_schema)
+    if not len(struct):
+        return spark.range(sum(handle.num_rows for handle in handles)).select()
+    carried, casts = _carried(struct)
+    task = Task(handles, _itself, Fitting(spark_types.arrow_schema(carried), by_position=True))
+    names = [f"c{i}" for i in range(len(struct))]  # Spark cannot tell columns of one name apart
+    numbered = [_renamed(field, name) for field, name in zip(carried, names, strict=True)]
+    df = _run(handles, spark, task, type(struct)(numbered))
+    if any(casts):
+        df = df.selectExpr(*[cast or name for name, cast in zip(names, casts, strict=True)])
+    return df.toDF(*struct.names)
+
+
+def _renamed(field: StructField, name: str) -> StructField:
+    return type(field)(name, field.dataType, field.nullable, field.metadata)
+
+
+def _itself(table: Table) -> Table:
+    return table
+
+
+def _struct(schema: Schema, spark_schema: str | None) -> StructType:
+    """The schema of the DataFrame: that of the one that was shared, or what Spark has for the types of Arrow."""
+    from pyspark.sql.types import StructType
+
+    if spark_schema is not None:
+        return StructType.fromJson(json.loads(spark_schema))
+    return StructType.fromJson(spark_types.spark_schema(schema, casting_for("spark", ())))
+
+
+def _carried(struct: StructType) -> tuple[StructType, list[str]]:
+    """The schema under which rows come to Spark from Python, and for columns that become another type then, how."""
+    from pyspark.sql.types import IntegerType, StringType, StructField, StructType
+
+    fields, casts = [], []
+    for i, field in enumerate(struct):
+        type, cast = field.dataType, ""
+        if type.typeName() == "yearmonthinterval":
+            cast = f"CAST(make_ym_interval(0, c{i}) AS {type.simpleString().upper()}) AS c{i}"
+            type = IntegerType()
+        elif type.typeName() in ("char", "varchar"):
+            type = StringType()
+        fields.append(StructField(field.name, type, field.nullable, field.metadata))
+        casts.append(cast)
+    return StructType(fields), casts

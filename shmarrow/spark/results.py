@@ -1,0 +1,266 @@
+"""What users' functions give: tables and batches of any library, as batches of ours, and as what Spark expects.
+
+Rules kept here:
+
+* columns are matched by name, and a column that is missing or not expected is an error: nothing is dropped silently;
+* no value changes: what does not fit the type that Spark was told is an error that names the column;
+* functions may give their rows bit by bit; no more than one of their batches is held.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from shmarrow import foreign
+from shmarrow.batch import RecordBatch
+from shmarrow.errors import InvalidArgument, InvalidType, ShmarrowError, Unsupported, full_name, shown
+from shmarrow.inputs import from_frame
+from shmarrow.interchange.for_consumer import Stages, casting_for
+from shmarrow.interchange.pyarrow import partner, schema_from_pyarrow
+from shmarrow.layout.making import nulls
+from shmarrow.spark import types as spark_types
+from shmarrow.tables import RecordBatchReader, Table, rows_of, table
+from shmarrow.types import DataType, Schema
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+PIECE_BYTES = 4 << 20
+"""The bytes of a batch that Spark is given at once, about; it takes large ones much more slowly."""
+
+EXPECTED = "tables or batches of shmarrow, pyarrow, polars or pandas, dicts of columns, iterables of these, or None"
+
+MakeTable = Callable[[Mapping[Any, Any]], Table]
+
+
+def batches_of(found: Any, from_columns: MakeTable = table) -> Iterator[RecordBatch]:
+    """The batches that a function gave, one after another as it makes them.
+
+    Parameters
+    ----------
+    found : object
+        See :data:`EXPECTED`. Data of other libraries are used in place where their types are the same.
+    from_columns : callable, optional
+        Makes a table of a dict of columns.
+
+    Raises
+    ------
+    InvalidType
+        If it is, or has in it, something else.
+    """
+    if found is None:
+        return
+    if isinstance(found, RecordBatch):
+        yield found
+    elif isinstance(found, Table):
+        yield from found.batches
+    elif isinstance(found, RecordBatchReader) or foreign.has_stream(found):
+        with rows_of(found) as reader:
+            yield from reader
+    elif isinstance(found, Mapping):
+        yield from from_columns(found).batches
+    elif full_name(found) == "pandas.DataFrame":
+        # As in Spark: an index without a name is no column, and there is none over all partitions.
+        index = None if any(name is not None for name in found.index.names) else False
+        yield from from_frame(Table, found, preserve_index=index).replace_schema_metadata(None).batches
+    elif foreign.has_data(found):
+        yield from table(found).batches
+    elif isinstance(found, Iterable) and not _has_no_rows(found):
+        for each in found:
+            yield from batches_of(each, from_columns)
+    else:
+        raise _unexpected(found)
+
+
+def pyarrow_batches(found: Any) -> Iterator[pa.RecordBatch]:
+    """The same as batches of pyarrow's; its own pass as they are."""
+    pyarrow = partner()
+    if isinstance(found, pyarrow.RecordBatch):
+        yield found
+    elif isinstance(found, Iterator):
+        for each in found:
+            yield from pyarrow_batches(each)
+    else:
+        for batch in batches_of(found):
+            yield batch.to_pyarrow()
+
+
+def _has_no_rows(found: Any) -> bool:
+    """Whether something that can be iterated over is no sequence of tables."""
+    return isinstance(found, (str, bytes, bytearray, memoryview)) or full_name(found).partition(".")[0] in _COLUMNS
+
+
+_COLUMNS = {"numpy", "pandas", "polars", "torch", "shmarrow", "pyarrow"}
+
+
+def _unexpected(found: Any) -> InvalidType:
+    step = foreign.next_step(found)
+    return InvalidType(f"expected from the function: {EXPECTED}; found {full_name(found)}{step}")
+
+
+# --- for Spark --------------------------------------------------------------------------------------------------
+
+
+class Fitting:
+    """Brings batches to the types that Spark was told; made on the driver, and pickled into tasks.
+
+    Parameters
+    ----------
+    schema : pyarrow.Schema
+        What Spark expects, as ``to_arrow_schema`` gives it.
+    by_position : bool
+        Whether columns are matched by position, not by name.
+
+    Thread safety: none; each task has its own.
+    """
+
+    def __init__(self, schema: pa.Schema, by_position: bool = False) -> None:
+        self.schema = schema
+        self.by_position = by_position
+        self.wanted = schema_from_pyarrow(schema)
+        self._casting = casting_for("spark", ())
+        self._last: Schema | None = None
+        self._places: list[int] = []
+        self._stages: list[Stages] = []
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Fitting, (self.schema, self.by_position)
+
+    def fit(self, found: Any) -> Iterator[pa.RecordBatch]:
+        """What a function gave, as batches that Spark takes, each of about :data:`PIECE_BYTES` bytes.
+
+        Columns that are as Spark wants them are not copied.
+
+        Raises
+        ------
+        InvalidType
+            If a column is missing, or one too many, or its values have no exact cast to its type.
+        InvalidData
+            If a value does not fit its type, or is null where nulls were excluded.
+        Unsupported
+            If Spark has nothing for the type of a column.
+        """
+        for batch in batches_of(found, self._from_columns):
+            self._prepare(batch.schema)
+            rows = batch.num_rows
+            step = max(1, rows * PIECE_BYTES // max(PIECE_BYTES, batch.nbytes))
+            for start in range(0, rows, step):
+                yield self._fitted(batch.slice(start, step) if step < rows else batch)
+
+    def _from_columns(self, columns: Mapping[Any, Any]) -> Table:
+        """A dict of columns: values without a type become what Spark was told."""
+        self._check_names([name if isinstance(name, str) else shown(name) for name in columns])
+        return Table.from_pydict(columns, self.wanted)
+
+    def _check_names(self, names: list[str]) -> None:
+        wanted = self.wanted.names
+        if self.by_position or (set(names) == set(wanted) and len(names) == len(wanted)):
+            return
+        given = Counter(names)
+        problems = {
+            "lacks": [name for name in wanted if name not in given],
+            "does not expect": [name for name in given if name not in set(wanted)],
+            "wants once": [name for name, count in given.items() if count > 1],
+        }
+        said = "; ".join(f"{verb} {_listed(found)}" for verb, found in problems.items() if found)
+        raise InvalidType(
+            f"the function gave the columns {_listed(names)}; the schema has {_listed(wanted)}: it {said}"
+        )
+
+    def _prepare(self, schema: Schema) -> None:
+        """Find out what becomes of the columns; nothing to be done if they are those of the last batch."""
+        if schema is self._last or (self._last is not None and schema.equals(self._last)):
+            return
+        names = schema.names
+        self._check_names(names)
+        places = list(range(len(names))) if self.by_position else [names.index(name) for name in self.wanted.names]
+        fields = [schema.field(i) for i in places]
+        self._stages = [
+            self._stages_for(field.type, target.type, f"column {shown(field.name)}")
+            for field, target in zip(fields, self.wanted, strict=True)
+        ]
+        self._places, self._last = places, schema
+
+    def _stages_for(self, type: DataType, target: DataType, where: str) -> Stages:
+        """Through which types values become what Spark wants; ``final`` has a cast to that."""
+        refused: ShmarrowError | None = None
+        try:
+            stages = self._casting.stages(type, where)
+            if _castable(stages.final, target):
+                return stages
+        except Unsupported as error:
+            refused = error
+        if _castable(type, target):
+            return Stages(type, type, type)
+        raise refused or InvalidType(
+            f"{where}: {type} has no exact cast to {target}, which the schema makes it in Spark"
+        )
+
+    def _fitted(self, batch: RecordBatch) -> pa.RecordBatch:
+        columns = []
+        for i, stages in zip(self._places, self._stages, strict=True):
+            where = f"column {shown(batch.schema.field(i).name)}: "
+            columns.append(self._casting.column(batch.column(i), stages, where))
+        fields = [field.with_type(column.type) for field, column in zip(self.wanted, columns, strict=True)]
+        made = RecordBatch(Schema([field.with_nullable(True) for field in fields]), batch.num_rows, columns)
+        cast: pa.RecordBatch = made.cast(self.wanted).to_pyarrow()
+        return cast
+
+
+def _listed(names: Iterable[str]) -> str:
+    return ", ".join(map(repr, names)) or "none"
+
+
+def _castable(type: DataType, target: DataType) -> bool:
+    try:
+        nulls(0, type).cast(target)
+    except ShmarrowError:
+        return False
+    return True
+
+
+# --- the schema that the caller gives ---------------------------------------------------------------------------
+
+
+def struct_type(spark: Any, schema: Any) -> Any:
+    """The ``StructType`` of what a caller gave as a schema; no job runs.
+
+    Raises
+    ------
+    InvalidArgument
+        If it is text that Spark cannot parse.
+    InvalidType
+        If it is neither text nor a StructType, or has no columns.
+    """
+    from pyspark.errors import PySparkException
+    from pyspark.sql.types import StructType
+
+    found = schema
+    if isinstance(schema, str):
+        try:
+            found = (spark if hasattr(spark, "_parse_ddl") else spark.sparkContext)._parse_ddl(schema)
+        except PySparkException as error:
+            said = str(error).strip().partition("\n")[0]
+            raise InvalidArgument(f"schema {shown(schema)}: Spark cannot parse it: {said}") from None
+    if not isinstance(found, StructType):
+        found = full_name(schema) if found is schema else f"{schema!r}, which is the type {found.simpleString()}"
+        raise InvalidType(
+            f"schema: expected names and types such as 'city string, n long', or a StructType, found {found}"
+        )
+    return found
+
+
+def expected_by_spark(struct: Any) -> pa.Schema:
+    """What Spark expects of a function that gives columns by name.
+
+    Raises
+    ------
+    InvalidType
+        If Spark takes no such columns from Python.
+    """
+    for name, count in Counter(struct.names).items():
+        if count > 1:
+            raise InvalidType(f"schema: {count} columns are named {name!r}, and columns are matched by name")
+    return spark_types.arrow_schema(struct)

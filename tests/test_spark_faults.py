@@ -1,0 +1,145 @@
+"""What goes wrong while frames are shared: killed workers and drivers, cancelled and failing jobs, no room.
+
+Rules kept here: processes are really killed; rows are neither lost nor doubled; once the dead are collected nothing is
+left of them, and what other applications have in the same store is all there. Executors are killed in
+``test_spark_cluster.py``.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import signal
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import pytest
+from spark_lab import BATCH_ROWS
+from store_check import check, leftovers
+
+import shmarrow as sa
+from shmarrow import spark as sas
+
+pa = pytest.importorskip("pyarrow")
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:PySpark does not yet:FutureWarning"),  # of the newest pandas
+]
+
+
+@pytest.fixture
+def other(spark: Any, home: str) -> Iterator[None]:
+    """A frame of another application in the same store, which survives the test."""
+    with sas.share(spark.range(0, 100, 1, 2), home) as frame:
+        yield
+        assert frame.read_all()["id"].to_pylist() == list(range(100))
+
+
+def names_but(home: str, *frames: sas.SharedFrame) -> list[str]:
+    """The names in a store that belong to none of some frames."""
+    kept = {handle.name for frame in frames for handle in frame.handles}
+    return [name for name in sa.Store(home).names() if name not in kept]
+
+
+def attempt() -> tuple[int, int]:
+    """The number of the partition, and how often it was tried before."""
+    from pyspark import TaskContext
+
+    context = TaskContext.get()
+    assert context is not None
+    return context.partitionId(), context.attemptNumber()
+
+
+# --- workers that are killed ------------------------------------------------------------------------------------
+
+
+class Killed:
+    """Kills processes that share a partition before another line of what shares or stores, from the first batch on.
+
+    With ``each``, the worker forks a process for each ``each``-th line in turn, which goes on until it gets there, and
+    then goes on itself. Otherwise the worker is killed at its first attempt at partition ``i``, before line
+    ``points[i]``. None goes further than to its row about the partition, which Spark never sees.
+    """
+
+    def __init__(self, notes: Path, store: str, each: int = 0, points: Sequence[int] = ()) -> None:
+        self.notes, self.store, self.each, self.points = notes, store, each, points
+
+    def __call__(self, batches: Iterator[Any]) -> Iterator[Any]:
+        held = list(batches)
+        partition, number = attempt()
+        if self.each:
+            for point in itertools.count(0, self.each):
+                child = os.fork()
+                if child == 0:
+                    self._trace(point)
+                    break
+                status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+                assert status == -signal.SIGKILL, status
+                self._take_back(sum(batch.num_rows for batch in held))
+                if self.notes.read_text().endswith(" end\n"):
+                    break
+        elif number == 0:
+            self._trace(self.points[partition])
+        yield from held
+
+    def _take_back(self, rows: int) -> None:
+        """What a process published is whole; the next one has its name, which no two attempts of Spark's have."""
+        store = sa.Store(self.store)
+        (marker,) = [name for name in store.names() if name.count("/") == 0 and name.startswith("frame-")]
+        for name in store.names(f"{marker}/"):
+            assert len(store.take(name)) == rows
+
+    def _trace(self, left: int) -> None:
+        counted = 0
+
+        def at(frame: FrameType, event: str, _: Any) -> Any:
+            nonlocal counted
+            counted += event == "line"
+            place = f"{Path(frame.f_code.co_filename).name}:{frame.f_lineno}"
+            end = event == "return" and frame.f_code.co_name == "__call__" and place.startswith("share.py")
+            if counted > left or end:
+                with open(self.notes, "a") as file:
+                    file.write(f"{counted} {place}{' end' if end else ''}\n")
+                os.kill(os.getpid(), signal.SIGKILL)
+            return at
+
+        def ours(frame: FrameType) -> bool:
+            path, function = frame.f_code.co_filename, frame.f_code.co_flags & 1  # not a module or a class
+            return bool(function) and ("/shmarrow/spark/" in path or "/shmarrow/store/" in path)
+
+        sys.settrace(lambda frame, event, _: at if ours(frame) else None)
+        frame: FrameType | None = sys._getframe()
+        while frame is not None:  # those that run already
+            if ours(frame):
+                frame.f_trace = at
+            frame = frame.f_back
+
+
+def test_processes_killed_at_any_point(spark: Any, home: str, other: None, tmp_path: Path) -> None:
+    killed, rows = Killed(tmp_path / "killed", home, each=7), 2 * BATCH_ROWS
+    others = sa.Store(home).names()
+    with sas.share(spark.range(0, rows, 1, 1), home, function=killed, target_bytes=1) as frame:
+        places = [line.split()[1] for line in (tmp_path / "killed").read_text().splitlines()]
+        assert {"share.py", "publish.py", "transaction.py"} <= {place.split(":")[0] for place in places}
+        assert len(places) > 40
+        assert frame.read_all()["id"].to_pylist() == list(range(rows))
+        assert names_but(home, frame) == others
+        sa.Store(home).collect()
+        assert names_but(home, frame) == others
+        assert len(leftovers(home)) == len(others) + 1
+        check(home)
+
+
+def test_workers_that_are_killed_are_tried_again(spark: Any, home: str, other: None, tmp_path: Path) -> None:
+    killed, rows = Killed(tmp_path / "killed", home, points=[5, 10**9, 150, 300]), 2 * BATCH_ROWS
+    others = sa.Store(home).names()
+    with sas.share(spark.range(0, 4 * rows, 1, 4), home, function=killed, target_bytes=1) as frame:
+        ends = [line.endswith(" end") for line in (tmp_path / "killed").read_text().splitlines()]
+        assert (len(ends), sum(ends)) == (4, 1)
+        assert frame.read_all()["id"].to_pylist() == list(range(4 * rows))
+        assert [handle.partition for handle in frame.handles] == [0, 1, 2, 3]
+        assert names_but(home, frame) == others  # also of the one that was killed when it had published
+        sa.Store(home).collect()
+        assert len(leftovers(home)) == len(others) + 4
