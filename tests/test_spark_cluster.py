@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import pickle
 import re
-import time
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -58,7 +57,6 @@ def file_of(array: Any) -> str:
 
 
 def use_broadcasts(broadcasts: Any, partition: int, _: Any) -> Iterator[Any]:
-    time.sleep(0.1)  # or one executor takes all tasks
     for each in broadcasts:
         found = each.value
         file = file_of(found)
@@ -74,7 +72,7 @@ def use_broadcasts(broadcasts: Any, partition: int, _: Any) -> Iterator[Any]:
 
 
 def run_broadcasts(spark: Any, *broadcasts: Any) -> list[Any]:
-    rows = spark.sparkContext.parallelize(range(6), 6)
+    rows = spark.sparkContext.parallelize(range(2), 2).barrier()  # a task on each host
     return rows.mapPartitionsWithIndex(partial(use_broadcasts, broadcasts)).collect()
 
 

@@ -111,7 +111,7 @@ class Had(NamedTuple):
 
 def accessor(small: Any, large: Any, folder: str, workers: int) -> Callable[[Iterable[int]], Iterator[Any]]:
     """The task of workers that have both arrays at the same time; it gives the fields of :class:`Had`."""
-    given = Started(), small, large
+    given: Any = Started(), small, large
 
     def access(numbers: Iterable[int]) -> Iterator[tuple[float, float, int, float]]:
         import os

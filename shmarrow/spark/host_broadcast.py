@@ -200,9 +200,9 @@ def broadcast(spark: SparkSession, value: Any, store: Location | Store | None = 
             made.size = segment.size
             if not carriers.runs_here(session, lies):
                 if is_connect(session):
-                    ways.append(carriers.in_artifacts(session, segment, name))
+                    ways += carriers.in_artifacts(session, {name: segment})
                 else:
-                    ways.append(carriers.in_broadcast(session.sparkContext, segment))
+                    ways += carriers.in_broadcast(session.sparkContext, segment)
         made._carriers = tuple(ways)
         return made
     except BaseException:
