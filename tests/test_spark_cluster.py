@@ -138,3 +138,26 @@ def test_with_encryption_workers_have_copies_of_their_own(cluster: Any, tmp_path
     assert all(row["right"] and row["same"] for row in rows)
     mapped = {(row["host"], row["file"].startswith("/")) for row in rows}
     assert mapped == {(cluster.hosts[0], True), (cluster.hosts[1], False)}
+
+
+def share_and_ask(spark: Any) -> list[list[Any]]:
+    """For each partition the host in its handle, and that of the task that got it again."""
+    from shmarrow import spark as sas
+
+    def where(table: Any) -> Any:
+        return {"first": table["id"][:1], "host": [os.environ["SPARK_LOCAL_IP"]]}
+
+    with sas.share(spark.range(0, 80, 1, 8)) as frame:
+        handles = [[handle.address, handle.is_here] for handle in frame.handles]
+        rows = frame.map(spark, where, "first long, host string").collect()
+        total = frame.to_df(spark).selectExpr("sum(id)").collect()[0][0]
+    assert [row.first for row in rows] == list(range(0, 80, 10))
+    assert total == sum(range(80))
+    return [[*handle, row.host] for handle, row in zip(handles, rows, strict=True)]
+
+
+def test_tasks_go_where_the_rows_are(two_hosts: Any, cluster: Any) -> None:
+    found = two_hosts.run(share_and_ask)
+    assert {address for address, _, _ in found} == set(cluster.hosts)
+    assert all(host == address for address, _, host in found)
+    assert all(here == (address == cluster.hosts[0]) for address, here, _ in found)
