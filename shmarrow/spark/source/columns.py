@@ -12,7 +12,6 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from difflib import get_close_matches
 from typing import Any, NamedTuple
 
 from shmarrow import types
@@ -83,6 +82,8 @@ def _check_names_in(type: spark.SparkType, what: str) -> None:
 
 def no_column(name: str, names: Sequence[str], where: str) -> FieldNotFound:
     """The error for a column that is not there."""
+    from difflib import get_close_matches
+
     close = get_close_matches(name, names, 1, 0.6) or [each for each in names if each.lower() == name.lower()]
     hint = f"; did you mean {close[0]!r}?" if close else ""
     some = ", ".join(repr(each) for each in names[:20]) + (", ..." if len(names) > 20 else "")

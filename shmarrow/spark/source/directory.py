@@ -385,7 +385,7 @@ def commit(
         try:
             if before.generation == 0:
                 _write(directory, before, durable)
-            _tidy(directory, before, True)
+            _tidy(directory, before, True, job)
             files = []
             for number, file in enumerate(written):
                 name = f"part-{number:05d}-{job.id}.arrow"
@@ -401,7 +401,7 @@ def commit(
         except OSError as error:
             raise _own(error, "commit to", directory) from None
         with suppress(OSError):  # it is committed; what cannot be removed now is left to the next commit
-            _tidy(directory, after, keep_replaced or not overwrite)
+            _tidy(directory, after, keep_replaced or not overwrite, job)
         _remove(job.folder)
     return after
 
@@ -418,7 +418,7 @@ def abort(job: Job) -> None:
         manifest = read_manifest(directory)
         try:
             if manifest is not None:
-                _tidy(directory, manifest, True)
+                _tidy(directory, manifest, True, job)
             if manifest is not None and manifest.generation == 0:
                 os.unlink(os.path.join(state, _MANIFEST))
             if os.listdir(state) == [_LOCK]:
@@ -541,8 +541,8 @@ def _own(error: OSError, action: str, directory: str) -> StorageError:
 # --- cleaning up ------------------------------------------------------------------------------------------------
 
 
-def _tidy(directory: str, manifest: Manifest, keep: bool) -> None:
-    """Remove what the manifest does not name: parts of interrupted commits, what was replaced, and dead jobs."""
+def _tidy(directory: str, manifest: Manifest, keep: bool, job: Job) -> None:
+    """Remove what the manifest does not name: parts of interrupted commits, what was replaced, and other dead jobs."""
     state = os.path.join(directory, STATE)
     replaced = os.path.join(state, _REPLACED)
     counts = {file.name for file in manifest.files}
@@ -564,8 +564,9 @@ def _tidy(directory: str, manifest: Manifest, keep: bool) -> None:
     with suppress(OSError):
         os.rmdir(replaced)  # if it is empty
     for name in os.listdir(state):
-        if name.startswith(_JOB) and _is_dead(os.path.join(state, name)):
-            _remove(os.path.join(state, name))
+        folder = os.path.join(state, name)
+        if name.startswith(_JOB) and folder != job.folder and _is_dead(folder):
+            _remove(folder)
 
 
 def _is_dead(folder: str) -> bool:

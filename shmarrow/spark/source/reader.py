@@ -15,11 +15,12 @@ from shmarrow.interchange.pyarrow import schema_from_pyarrow
 from shmarrow.spark import types as spark
 from shmarrow.spark.source.columns import Sizes, batches_for, columns_for
 from shmarrow.spark.source.opening import opened
-from shmarrow.spark.source.plan import Piece, planned_schema, planned_splits
 from shmarrow.spark.source.read_options import ReadOptions, read_options
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
+
+    from shmarrow.spark.source.plan import Piece
 
 
 def schema_of(given: Mapping[str, str]) -> StructType:
@@ -37,6 +38,8 @@ def schema_of(given: Mapping[str, str]) -> StructType:
         column.
     """
     from pyspark.sql.types import StructType
+
+    from shmarrow.spark.source.plan import planned_schema
 
     return StructType.fromJson(planned_schema(read_options(given)))
 
@@ -63,6 +66,8 @@ class ShmarrowReader(DataSourceReader):
 
     def partitions(self) -> list[InputPartition]:
         """The splits: each has about as many bytes as the option ``maxPartitionBytes`` says."""
+        from shmarrow.spark.source.plan import planned_splits
+
         wanted = schema_from_pyarrow(self._schema)
         options = self._options
         return [InputPartition(split) for split in planned_splits(options, wanted)] or [InputPartition(())]
