@@ -179,14 +179,14 @@ def test_with_encryption_workers_have_copies_of_their_own(cluster: Any, tmp_path
 
 
 def share_and_ask(spark: Any) -> list[list[Any]]:
-    """For each partition the host in its handle, and that of the task that got it again."""
+    """For each partition the host in its handle, whether it is here, the task that got it again, and its store."""
     from shmarrow import spark as sas
 
     def where(table: Any) -> Any:
         return {"first": table["id"][:1], "host": [os.environ["SPARK_LOCAL_IP"]]}
 
     with sas.share(spark.range(0, 80, 1, 8)) as frame:
-        handles = [[handle.address, handle.is_here] for handle in frame.handles]
+        handles = [[handle.address, handle.is_here, handle.store] for handle in frame.handles]
         rows = frame.map(spark, where, "first long, host string").collect()
         total = frame.to_df(spark).selectExpr("sum(id)").collect()[0][0]
     assert [row.first for row in rows] == list(range(0, 80, 10))
@@ -196,6 +196,12 @@ def share_and_ask(spark: Any) -> list[list[Any]]:
 
 def test_tasks_go_where_the_rows_are(two_hosts: Any, cluster: Any) -> None:
     found = two_hosts.run(share_and_ask)
-    assert {address for address, _, _ in found} == set(cluster.hosts)
-    assert all(host == address for address, _, host in found)
-    assert all(here == (address == cluster.hosts[0]) for address, here, _ in found)
+    assert {address for address, *_ in found} == set(cluster.hosts)
+    assert all(host == address for address, *_, host in found)
+    assert all(here == (address == cluster.hosts[0]) for address, here, *_ in found)
+    # They are released there, too: the store is left, without objects.
+    (folder,) = {store for address, _, store, _ in found if address == cluster.hosts[1]}
+    assert "/blockmgr-" in folder
+    there = cluster.root(cluster.hosts[1]) / folder.removeprefix("/")
+    assert there.is_dir()
+    assert [path for path in there.rglob("*") if path.is_file() and path.stat().st_size > 80] == []
