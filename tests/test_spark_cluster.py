@@ -76,11 +76,17 @@ def run_broadcasts(spark: Any, *broadcasts: Any) -> list[Any]:
     return rows.mapPartitionsWithIndex(partial(use_broadcasts, broadcasts)).collect()
 
 
+def there_are(files: list[str], _: Any) -> Iterator[list[bool]]:
+    yield [os.path.exists(file) for file in files]
+
+
 def broadcast_twice(spark: Any) -> Any:
     with sas.broadcast(spark, np.arange(10.0)) as small, sas.broadcast(spark, np.arange(50_000.0)) as large:
         both = (small, large)
         runs = [run_broadcasts(spark, *both), run_broadcasts(spark, *both)]
         large.unpersist(blocking=True)
+        files = [row["file"] for row in runs[0] if row["rows"] > 10]
+        gone = spark.sparkContext.parallelize(range(2), 2).barrier().mapPartitions(partial(there_are, files)).collect()
         runs.append(run_broadcasts(spark, *both))
         store = home().driver_store()
         assert store is not None
@@ -91,12 +97,12 @@ def broadcast_twice(spark: Any) -> Any:
         with pytest.raises(Exception) as raised:  # noqa: PT011  (Spark's, with the text of ours)
             run_broadcasts(spark, each)
         errors.append(str(raised.value))
-    return runs, list(paths.values()), len(travels), errors
+    return runs, list(paths.values()), gone, len(travels), errors
 
 
 def test_a_broadcast_is_mapped_on_both_hosts(two_hosts: Any, cluster: Any) -> None:
     here, there = cluster.hosts
-    runs, paths, size, errors = two_hosts.run(broadcast_twice, timeout=180)
+    runs, paths, left, size, errors = two_hosts.run(broadcast_twice, timeout=180)
     assert size < 1024
     for run in runs:
         assert {(row["host"], row["rows"]) for row in run} == {
@@ -104,12 +110,12 @@ def test_a_broadcast_is_mapped_on_both_hosts(two_hosts: Any, cluster: Any) -> No
         }
         assert all(row["right"] and row["same"] and row["aligned"] for row in run)
         assert {row["file"] for row in run if row["host"] == here} == set(paths)
-    # There it is Spark's own file, which workers keep mapped from one job to the next, until it is another one.
+    # There it is Spark's own file, which a worker keeps mapped from one job to the next.
     first, second, third = ([row for row in run if row["host"] == there and row["rows"] > 10] for run in runs)
-    assert all(re.search(r"/blockmgr-[^/]*/../broadcast_\d+_python$", row["file"]) for row in [*first, *third])
-    places = [{row["place"] for row in rows} for rows in (first, second, third)]
-    assert [len(each) for each in places] == [1, 1, 1]
-    assert places[0] == places[1] != places[2]
+    assert all(re.search(r"/blockmgr-[^/]*/../broadcast_\d+_python$", row["file"]) for row in first)
+    assert {row["place"] for row in first} == {row["place"] for row in second}
+    assert sorted(map(sum, left)) == [0, 1]  # unpersist removed it, and the driver's object stayed
+    assert {row["file"] for row in third}.isdisjoint({row["file"] for row in first})
     assert not any(map(os.path.exists, paths))
     assert "shmarrow.errors.ObjectNotFound: the broadcast 'broadcast-" in errors[0]
     assert "was destroyed" in errors[0]
@@ -132,3 +138,26 @@ def test_with_encryption_workers_have_copies_of_their_own(cluster: Any, tmp_path
     assert all(row["right"] and row["same"] for row in rows)
     mapped = {(row["host"], row["file"].startswith("/")) for row in rows}
     assert mapped == {(cluster.hosts[0], True), (cluster.hosts[1], False)}
+
+
+def share_and_ask(spark: Any) -> list[list[Any]]:
+    """For each partition the host in its handle, and that of the task that got it again."""
+    from shmarrow import spark as sas
+
+    def where(table: Any) -> Any:
+        return {"first": table["id"][:1], "host": [os.environ["SPARK_LOCAL_IP"]]}
+
+    with sas.share(spark.range(0, 80, 1, 8)) as frame:
+        handles = [[handle.address, handle.is_here] for handle in frame.handles]
+        rows = frame.map(spark, where, "first long, host string").collect()
+        total = frame.to_df(spark).selectExpr("sum(id)").collect()[0][0]
+    assert [row.first for row in rows] == list(range(0, 80, 10))
+    assert total == sum(range(80))
+    return [[*handle, row.host] for handle, row in zip(handles, rows, strict=True)]
+
+
+def test_tasks_go_where_the_rows_are(two_hosts: Any, cluster: Any) -> None:
+    found = two_hosts.run(share_and_ask)
+    assert {address for address, _, _ in found} == set(cluster.hosts)
+    assert all(host == address for address, _, host in found)
+    assert all(here == (address == cluster.hosts[0]) for address, here, _ in found)

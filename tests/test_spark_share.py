@@ -91,7 +91,7 @@ def test_intervals_of_months(spark: Any, home: str) -> None:
         assert frame.read_all().to_pydict() == {"m": [27, None], "y.y": [-60, None]}
         kept = [frame.schema.field(name).metadata for name in frame.schema.names]
         assert kept == [{b"shmarrow:spark_type": b"interval year to month"}, {b"shmarrow:spark_type": b"interval year"}]
-    with pytest.raises(sa.InvalidType, match=r"column 'x\.y' has a interval month within another type.*cast it to int"):
+    with pytest.raises(sa.InvalidType, match=r"'x\.y' has the type interval month within another one.*cast it to int"):
         sas.share(spark.sql("SELECT array(INTERVAL 1 MONTH) AS `x.y`"), home)
 
 

@@ -41,6 +41,8 @@ from shmarrow.spark.jobs import is_connect, worker_errors
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from shmarrow.store import Store
+
 ALIGNMENT = 64
 _SMALLEST = 1 << 16
 """Bytes from which on pickle writes a buffer from where it is, apart from what is before it."""
@@ -211,20 +213,22 @@ class InBroadcast:
         self.broadcast: Any = None
 
     def open(self) -> Found:
-        broadcast = self.broadcast
+        broadcast, name = self.broadcast, f"Spark's broadcast {self.number}"
         if broadcast is not None and broadcast._jbroadcast is None and hasattr(broadcast, "_value"):
             # Spark has decrypted it, so it is in the memory of this process.
             data = np.frombuffer(broadcast._value, np.uint8)[self.offset : self.offset + self.size]
-            name = f"Spark's broadcast {self.number}"
-            return Found(
-                Segment(name, name, data, os.stat_result([0] * 10)), partial(_is_loaded, self.number, broadcast)
-            )
+            segment = Segment(name, name, data, os.stat_result([0] * 10))
+            return Found(segment, partial(_is_loaded, self.number, broadcast))
         if self.path is None:
             raise NotHere(
                 f"Spark did not send its broadcast {self.number} to this process, as it does only for functions that "
                 "it pickles together with the broadcast"
             )
-        return _open_file(self.path, self.offset, self.size)
+        found = _open_file(self.path, self.offset, self.size)
+        if broadcast is None:
+            return found
+        # Spark does not send it again to a worker that has it, also if its file was removed by unpersist.
+        return Found(found.segment, partial(_is_loaded, self.number, broadcast))
 
     def unpersist(self, blocking: bool) -> None:
         if self._is_running:
@@ -288,14 +292,22 @@ class InArtifacts(NamedTuple):
 # --- on the driver ----------------------------------------------------------------------------------------------
 
 
-def in_broadcast(context: Any, *segments: Segment) -> list[InBroadcast]:
+def carry(spark: SparkSession, store: Store, names: Sequence[str]) -> list[Carrier]:
+    """Have Spark carry objects of a store to its executors; the ways to them, in their order."""
+    segments = [store.attach(name) for name in names]
+    if is_connect(spark):
+        return [*in_artifacts(spark, dict(zip([name.replace("/", "-") for name in names], segments, strict=True)))]
+    return [*in_broadcast(spark.sparkContext, segments)]
+
+
+def in_broadcast(context: Any, segments: Sequence[Segment]) -> list[InBroadcast]:
     """Have Spark carry objects to its executors, as the contents of one broadcast.
 
     Parameters
     ----------
     context : SparkContext
         Of a classic session.
-    *segments : Segment
+    segments : sequence of Segment
         The objects.
 
     Warns

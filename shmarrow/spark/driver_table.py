@@ -16,11 +16,11 @@ from shmarrow.codecs import decode
 from shmarrow.errors import InvalidArgument, InvalidData
 from shmarrow.segment.host import host_name
 from shmarrow.spark import carriers
-from shmarrow.spark.carriers import Carrier, InStore, mapping, open_first
+from shmarrow.spark.carriers import InStore, mapping, open_first
 from shmarrow.spark.frame import SharedFrame
 from shmarrow.spark.handle import Handle
 from shmarrow.spark.home import home
-from shmarrow.spark.jobs import as_session, is_connect
+from shmarrow.spark.jobs import as_session
 from shmarrow.spark.sharing import parallelism
 from shmarrow.tables import Table
 from shmarrow.tables import table as as_table
@@ -134,19 +134,10 @@ def share_table(
                 Handle(*lies, each, stop - start, len(part.batches), size, i, 0, os.getpid(), host_name(), "")
             )
         if handles and not carriers.runs_here(session, found):
-            return CarriedFrame(found, name, rows.schema, _carried(session, opened, handles))
+            ways = carriers.carry(session, opened, [handle.name for handle in handles])
+            carried = [CarriedHandle(**asdict(each), carrier=way) for each, way in zip(handles, ways, strict=True)]
+            return CarriedFrame(found, name, rows.schema, carried)
         return SharedFrame(found, name, rows.schema, handles)
     except BaseException:
         frame.release()
         raise
-
-
-def _carried(session: Any, store: Store, handles: list[Handle]) -> list[Handle]:
-    """Have Spark carry the objects, and the handles that lead to both."""
-    segments = {handle.name.replace("/", "-"): store.attach(handle.name) for handle in handles}
-    ways: list[Carrier]
-    if is_connect(session):
-        ways = [*carriers.in_artifacts(session, segments)]
-    else:
-        ways = [*carriers.in_broadcast(session.sparkContext, *segments.values())]
-    return [CarriedHandle(**asdict(handle), carrier=way) for handle, way in zip(handles, ways, strict=True)]

@@ -20,7 +20,7 @@ from shmarrow.interchange.for_consumer import casting_for
 from shmarrow.spark import types as spark_types
 from shmarrow.spark.handle import Handle
 from shmarrow.spark.jobs import as_session, is_connect
-from shmarrow.spark.results import Fitting, expected_by_spark, struct_type
+from shmarrow.spark.results import Fitting, expected_by_spark, numbered_names, struct_type
 from shmarrow.tables import Table
 from shmarrow.types import Schema
 
@@ -117,7 +117,7 @@ def to_df(handles: tuple[Handle, ...], spark: SparkSession, schema: Schema, spar
         return spark.range(sum(handle.num_rows for handle in handles)).select()
     carried, casts = _carried(struct)
     task = Task(handles, _itself, Fitting(spark_types.arrow_schema(carried), by_position=True))
-    names = [f"c{i}" for i in range(len(struct))]  # Spark cannot tell columns of one name apart
+    names = numbered_names(len(struct))
     numbered = [_renamed(field, name) for field, name in zip(carried, names, strict=True)]
     df = _run(handles, spark, task, type(struct)(numbered))
     if any(casts):

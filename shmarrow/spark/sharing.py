@@ -208,8 +208,8 @@ def _check_type(column: str, type: Any, nested: bool = False) -> None:
     """Refuse what Spark cannot hand to Python's workers as Arrow."""
     if nested and _is_months(type):
         raise InvalidType(
-            f"column {column!r} has a {type.simpleString()} within another type, which pyarrow cannot take; cast it to "
-            "int first"
+            f"column {column!r} has the type {type.simpleString()} within another one, which pyarrow cannot take; "
+            "cast it to int first"
         )
     for name, count in Counter(getattr(type, "names", ())).items():
         if count > 1:
@@ -359,13 +359,17 @@ def _schema_without_rows(df: DataFrame, task: Task) -> Schema:
 
     if task.columns is None:
         return Schema([])
+    pa = partner()
     settings = df.sparkSession.conf
-    schema = to_arrow_schema(
-        df.schema,
-        timezone=settings.get("spark.sql.session.timeZone"),
-        prefers_large_types=settings.get("spark.sql.execution.arrow.useLargeVarTypes") == "true",
-    )
-    empty = partner().RecordBatch.from_pylist([], schema)
-    given = iter(task.given(iter([empty]), 0))
-    batch = next(given, None)
+    zone = settings.get("spark.sql.session.timeZone")
+    large = settings.get("spark.sql.execution.arrow.useLargeVarTypes") == "true"
+    fields = [
+        # Spark gives these to workers, and has no Arrow type for them on the way back.
+        pa.field(field.name, pa.month_day_nano_interval(), field.nullable)
+        if field.dataType.typeName() == "interval"
+        else to_arrow_schema(type(df.schema)([field]), timezone=zone, prefers_large_types=large).field(0)
+        for field in df.schema
+    ]
+    empty = pa.RecordBatch.from_pylist([], pa.schema(fields))
+    batch = next(iter(task.given(iter([empty]), 0)), None)
     return schema_from_pyarrow((task.columns.restore(empty) if batch is None else batch).schema)
