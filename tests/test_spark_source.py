@@ -471,12 +471,3 @@ def test_files_that_may_not_be_read() -> None:
                 source(folder).schema()
         finally:
             os.seteuid(0)
-
-
-# --- Spark Connect ----------------------------------------------------------------------------------------------
-
-
-def test_spark_connect_reads_it_too(connect: Any, tmp_path: Path) -> None:
-    path = write(tmp_path / "f", NUMBERS)
-    df = connect.read.format("shmarrow").option("columns", "v,id").load(path)
-    assert [tuple(row) for row in df.collect()] == [(0.5, 1), (1.5, 2), (None, 3), (2.5, 4)]
