@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -38,8 +37,15 @@ def use(spark: Any, made: Any) -> list[Any]:
 
 
 def broadcast_there(spark: Any, rows: int) -> Any:
-    with sas.broadcast(spark, np.arange(float(rows))) as made:
-        return made.name, repr(made), use(spark, made)
+    table = pa.table({"x": np.arange(rows)})
+    with sas.broadcast(spark, np.arange(float(rows))) as made, sas.share_table(spark, table, partitions=2) as frame:
+        found = use(spark, made)
+
+        def total(table: Any) -> Any:
+            numbers = table["x"].combine_chunks().to_numpy()
+            return {"total": [int(numbers.sum())], "file": [file_of(numbers)]}
+
+        return made.name, repr(made), found, frame.map(spark, total, "total long, file string").collect(), frame.name
 
 
 @pytest.mark.parametrize("elsewhere", [False, True])
@@ -47,12 +53,15 @@ def test_a_broadcast(connect: Any, connect_server: str, tmp_path: Path, elsewher
     from spark_lab import another_host, driver
 
     if not elsewhere:
-        name, said, rows = broadcast_there(connect, 1000)
+        name, said, rows, parts, frame = broadcast_there(connect, 1000)
         assert "InArtifacts" not in said
-        assert all(row["file"].startswith("/dev/shm/shmarrow-spark-") for row in rows)
+        assert all(row["file"].startswith("/dev/shm/shmarrow-spark-") for row in [*rows, *parts])
+        assert sum(row["total"] for row in parts) == sum(range(1000))
     else:
         with driver(tmp_path, connect_server, host=another_host(shared=[tmp_path])) as client:
-            name, said, rows = client.run(broadcast_there, 50_000)
+            name, said, rows, parts, frame = client.run(broadcast_there, 50_000)
         assert "InArtifacts" in said
         assert {os.path.basename(row["file"]) for row in rows} == {name}
+        assert sum(row["total"] for row in parts) == sum(range(50_000))
+        assert sorted(os.path.basename(row["file"]) for row in parts) == [f"{frame}-0000{i}-0" for i in range(2)]
     assert all(row["right"] for row in rows)

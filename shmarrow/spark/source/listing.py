@@ -66,6 +66,8 @@ _SCHEME = re.compile(r"([a-zA-Z][a-zA-Z0-9+.-]+):/")
 
 def _local(path: str) -> str:
     """A path of this machine's, from one that may be a ``file:`` URL."""
+    if "\0" in path:
+        raise InvalidArgument(f"a path must not contain NUL, found {path!r}")
     found = _SCHEME.match(path)
     if not found:
         return os.path.expanduser(path)
