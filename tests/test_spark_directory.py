@@ -160,6 +160,7 @@ def test_what_is_never_written_to(where: str, overwrite: bool, tmp_path: Path) -
         ("file:///a/b", "/a/b"),
         ("file:/a/b", "/a/b"),
         ("/a:b", "/a:b"),
+        ("file:///a%20b", "/a b"),
     ],
 )
 def test_paths(given: str, expected: str) -> None:
@@ -172,8 +173,8 @@ def test_paths(given: str, expected: str) -> None:
         (None, "call save"),
         ("", "call save"),
         ("shm:x", r"it names a store, .* shmarrow\.spark\.share\(df, 'shm:x'\)"),
-        ("s3://bucket/x", "'s3://bucket/x'; pass a path of a file system that is mounted"),
-        ("hdfs:/x", "'hdfs:/x'; pass a path"),
+        ("s3://bucket/x", "'s3://bucket/x': only mounted file systems are read and written.* found the scheme 's3'"),
+        ("hdfs:/x", "found the scheme 'hdfs'"),
         ("/a\0b", "NUL"),
     ],
 )

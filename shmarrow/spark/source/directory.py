@@ -56,6 +56,7 @@ from shmarrow.ipc import open_file, open_stream
 from shmarrow.segment.files import lock_exclusive, sync_directory
 from shmarrow.segment.host import boot_id, host_name
 from shmarrow.segment.location import refused
+from shmarrow.spark.source.options import local
 from shmarrow.store.protocol import CONTROL
 from shmarrow.types import ListType, MapType, Schema, StructType
 
@@ -151,17 +152,9 @@ def local_path(text: str | None) -> str:
             f"cannot write to {text!r}: it names a store, and Spark writes directories; "
             f"shmarrow.spark.share(df, {text!r}) puts a DataFrame into a store"
         )
-    found = re.match(r"([A-Za-z][A-Za-z0-9+.-]*):(//[^/]*)?", text)
-    if found is not None and found[0] in ("file:", "file://"):
-        text = text[found.end() :]
-    elif found is not None:
-        raise InvalidArgument(
-            f"expected the path of a directory, found {text!r}; pass a path of a file system that is mounted on all "
-            "hosts with workers"
-        )
     if "\0" in text:
         raise InvalidArgument(f"a path must not contain NUL, found {text!r}")
-    return os.path.abspath(text)
+    return os.path.abspath(local(text))
 
 
 def read_manifest(directory: str) -> Manifest | None:
@@ -530,7 +523,7 @@ def _children(type: Any) -> Sequence[Any]:
 def _write(directory: str, manifest: Manifest, durable: bool) -> None:
     data = json.dumps({"version": VERSION, **asdict(manifest)}, indent=1).encode()
     path = os.path.join(directory, STATE, _MANIFEST)
-    with segment.create(path, overwrite=True, durable=durable) as writer:
+    with segment.create(path, mode=None, overwrite=True, durable=durable) as writer:
         writer.write([data])
 
 

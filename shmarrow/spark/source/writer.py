@@ -161,7 +161,7 @@ class Writer(DataSourceArrowWriter):
         """One file of the job, with the first batch and as many others as it has room for."""
         path = os.path.join(self.job.folder, name)
         try:
-            sink = segment.create(path, overwrite=False, durable=self.options.durable)
+            sink = segment.create(path, mode=None, overwrite=False, durable=self.options.durable)
         except ObjectNotFound:
             raise self._no_place() from None
         rows = 0
