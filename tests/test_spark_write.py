@@ -5,6 +5,7 @@ Which files count, and when, is tested without Spark in ``test_spark_directory.p
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import signal
@@ -170,15 +171,15 @@ def stalling(spark: Any, folder: Path) -> Any:
     return spark.range(0, BATCHES * BATCH_ROWS, 1, 2).mapInArrow(lambda batches: stalled(where, batches), "id long")
 
 
-def writers(where: str) -> list[int]:
-    """The processes that have a file open that no job has yet."""
+def processes(start: str) -> list[int]:
+    """The other processes that have something open whose name begins with this."""
     found = []
     for path in Path("/proc").glob("[0-9]*"):
         try:
             opened = [os.readlink(link) for link in (path / "fd").iterdir()]
         except OSError:
             continue
-        if any(name.startswith(f"{where}/_shmarrow/job-") for name in opened):
+        if path.name != str(os.getpid()) and any(name.startswith(start) for name in opened):
             found.append(int(path.name))
     return found
 
@@ -210,7 +211,9 @@ class Background:
 def test_a_killed_worker_is_tried_again(spark: Any, where: str, tmp_path: Path) -> None:
     saving = Background(spark, stalling(spark, tmp_path), where, batchBytes=str(8 * BATCH_ROWS))
     wait_until(lambda: (tmp_path / "ready").exists(), "the task waits")
-    for pid in wait_until(lambda: writers(where), "a file is being written"):
+    (owner,) = Path(where).glob("_shmarrow/job-*/owner.json")
+    assert json.loads(owner.read_text())["pid"] == spark.sparkContext._gateway.proc.pid
+    for pid in wait_until(lambda: processes(f"{where}/_shmarrow/job-"), "a file is being written"):
         os.kill(pid, signal.SIGKILL)
     (tmp_path / "go").touch()
     assert saving.end() is None
@@ -225,6 +228,19 @@ def test_a_job_that_is_cancelled_leaves_nothing(spark: Any, where: str, tmp_path
     spark.sparkContext.cancelJobGroup(where)
     assert "cancelled" in str(saving.end())
     assert not os.path.exists(os.path.dirname(where))
+
+
+def test_a_commit_that_is_killed(spark: Any, where: str) -> None:
+    """It waits for the lock, when the tasks are done. What is killed later is tested without Spark."""
+    save(spark.range(0, 10, 1, 2), where)
+    with open(f"{where}/_shmarrow/lock") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        saving = Background(spark, spark.range(3), where)
+        (pid,) = wait_until(lambda: processes(f"{where}/_shmarrow/lock"), "the commit waits")
+        os.kill(pid, signal.SIGKILL)
+    assert saving.end() is not None
+    assert numbers(where) == list(range(10))
+    assert left(where) == set()
 
 
 def removed(where: str, batches: Iterator[Any]) -> Iterator[Any]:
