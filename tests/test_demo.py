@@ -17,12 +17,15 @@ import time
 import zipfile
 from collections import defaultdict
 from collections.abc import Iterator
+from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 
 import pytest
 from conftest import remove_shm, shm_entries
+from spark_lab import JAVA
 
+import shmarrow as sa
 from shmarrow.cli import demo, main
 from shmarrow.cli.progress import table_lines
 
@@ -36,7 +39,16 @@ SECONDS = 200
 
 
 def objects() -> set[str]:
-    return {name for name in shm_entries() if name.startswith("flights-")}
+    return {name for name in shm_entries() if name.startswith("shmarrow-demo-")}
+
+
+def published(names: set[str]) -> bool:
+    """Whether a worker has put a partition into one of these stores."""
+    for name in names:
+        with suppress(sa.ShmarrowError), sa.Store(f"shm:{name}", create=False) as store:
+            if any("/" in each for each in store.names("frame-")):
+                return True
+    return False
 
 
 def processes_in(folder: Path) -> list[str]:
@@ -116,8 +128,14 @@ def test_demo_shows_what_is_so(nothing_left: dict[str, str], flights_by_airport:
     assert 3.9 < rss < 4.1
     assert 0.9 < pss < 1.1
 
+    (sent,) = [float(cells[3][:-2]) for cells in shown if cells[0] == "Spark: createDataFrame, mapInArrow"]
+    assert sent > 1
+    ours, theirs = (float(cells[-1]) for cells in shown if cells[0].endswith("broadcast"))
+    assert 0.9 < ours < 1.1
+    assert 3.6 < theirs < 4.2
+
     checks = [line for line in lines if re.match(r"  (yes|NO ) ", line)]
-    assert len(checks) == 6
+    assert len(checks) == 8
     assert all(line.startswith("  yes  ") for line in checks)
     assert max(map(len, lines)) <= 90
     assert "\033" not in ran.stdout + ran.stderr
@@ -130,7 +148,7 @@ def test_demo_shows_what_is_so(nothing_left: dict[str, str], flights_by_airport:
     [
         ("starting Spark", signal.SIGINT, 130),
         ("put the flights into shared memory", signal.SIGINT, 130),
-        ("fresh processes attach", signal.SIGTERM, 143),
+        ("hands an array", signal.SIGTERM, 143),
     ],
 )
 def test_demo_cleans_up_when_it_is_stopped(
@@ -138,7 +156,7 @@ def test_demo_cleans_up_when_it_is_stopped(
 ) -> None:
     before = objects()
     path = os.pathsep.join(filter(None, [few_flights, os.environ.get("PYTHONPATH")]))
-    environment = {**nothing_left, "PYTHONPATH": path}
+    environment = {**nothing_left, "PYTHONPATH": path, "JAVA_TOOL_OPTIONS": JAVA}
     ran = subprocess.Popen(COMMAND, env=environment, stderr=subprocess.PIPE, text=True, start_new_session=True)
     assert ran.stderr is not None
     try:
@@ -149,7 +167,7 @@ def test_demo_cleans_up_when_it_is_stopped(
                 break
         if "shared memory" in step:
             deadline = time.monotonic() + SECONDS
-            while not any(name.count("-") > 1 for name in objects() - before):  # until a worker has published
+            while not published(objects() - before):
                 assert ran.poll() is None, "".join(said)
                 assert time.monotonic() < deadline
                 time.sleep(0.01)

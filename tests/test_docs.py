@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import doctest
 import importlib
+import os
 import pkgutil
 import re
 import subprocess
@@ -16,11 +17,20 @@ from pathlib import Path
 
 import pytest
 from conftest import ROOT, remove_shm, shm_entries
+from spark_lab import JAVA
 
 import shmarrow
 
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 MODULES = ["shmarrow", *(module.name for module in pkgutil.walk_packages(shmarrow.__path__, "shmarrow."))]
+
+WITH_SPARK = """
+import runpy, sys
+from shmarrow.spark import home
+home.default_location = lambda where=sys.argv[2]: where
+runpy.run_path(sys.argv[1], run_name="__main__")
+"""
+"""Runs a page with a store for Spark that is no other application's, and is removed with the test."""
 
 
 def program(page: str) -> str:
@@ -47,12 +57,15 @@ def test_program_keeps_line_numbers() -> None:
 @pytest.mark.timeout(240)
 def test_page(page: Path, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     code = program(page.read_text(encoding="utf-8"))
-    if re.search(r"^\s*(import|from) (pyspark|shmarrow\.spark)\b", code, re.MULTILINE):
-        request.getfixturevalue("java")
     script = tmp_path / f"{page.stem}.py"
     script.write_text(code, encoding="utf-8")
+    command, environment = [sys.executable, script.name], dict(os.environ)
+    if re.search(r"^\s*(import|from) (pyspark|shmarrow\.spark)\b", code, re.MULTILINE):
+        request.getfixturevalue("java")
+        command = [sys.executable, "-c", WITH_SPARK, script.name, request.getfixturevalue("shm_name")]
+        environment["JAVA_TOOL_OPTIONS"] = JAVA
     before = shm_entries()
-    ran = subprocess.run([sys.executable, script.name], cwd=tmp_path, capture_output=True, text=True, timeout=220)
+    ran = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=220, env=environment)
     named = tuple(re.findall(r"shm:([\w.-]+)", code))
     left = sorted(name for name in shm_entries() - before if name.startswith(named)) if named else []
     for name in left:

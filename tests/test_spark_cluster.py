@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import pickle
 import re
-import time
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -58,7 +57,6 @@ def file_of(array: Any) -> str:
 
 
 def use_broadcasts(broadcasts: Any, partition: int, _: Any) -> Iterator[Any]:
-    time.sleep(0.1)  # or one executor takes all tasks
     for each in broadcasts:
         found = each.value
         file = file_of(found)
@@ -74,8 +72,12 @@ def use_broadcasts(broadcasts: Any, partition: int, _: Any) -> Iterator[Any]:
 
 
 def run_broadcasts(spark: Any, *broadcasts: Any) -> list[Any]:
-    rows = spark.sparkContext.parallelize(range(6), 6)
+    rows = spark.sparkContext.parallelize(range(2), 2).barrier()  # a task on each host
     return rows.mapPartitionsWithIndex(partial(use_broadcasts, broadcasts)).collect()
+
+
+def there_are(files: list[str], _: Any) -> Iterator[list[bool]]:
+    yield [os.path.exists(file) for file in files]
 
 
 def broadcast_twice(spark: Any) -> Any:
@@ -83,6 +85,8 @@ def broadcast_twice(spark: Any) -> Any:
         both = (small, large)
         runs = [run_broadcasts(spark, *both), run_broadcasts(spark, *both)]
         large.unpersist(blocking=True)
+        files = [row["file"] for row in runs[0] if row["rows"] > 10]
+        gone = spark.sparkContext.parallelize(range(2), 2).barrier().mapPartitions(partial(there_are, files)).collect()
         runs.append(run_broadcasts(spark, *both))
         store = home().driver_store()
         assert store is not None
@@ -93,12 +97,12 @@ def broadcast_twice(spark: Any) -> Any:
         with pytest.raises(Exception) as raised:  # noqa: PT011  (Spark's, with the text of ours)
             run_broadcasts(spark, each)
         errors.append(str(raised.value))
-    return runs, list(paths.values()), len(travels), errors
+    return runs, list(paths.values()), gone, len(travels), errors
 
 
 def test_a_broadcast_is_mapped_on_both_hosts(two_hosts: Any, cluster: Any) -> None:
     here, there = cluster.hosts
-    runs, paths, size, errors = two_hosts.run(broadcast_twice, timeout=180)
+    runs, paths, left, size, errors = two_hosts.run(broadcast_twice, timeout=180)
     assert size < 1024
     for run in runs:
         assert {(row["host"], row["rows"]) for row in run} == {
@@ -106,16 +110,54 @@ def test_a_broadcast_is_mapped_on_both_hosts(two_hosts: Any, cluster: Any) -> No
         }
         assert all(row["right"] and row["same"] and row["aligned"] for row in run)
         assert {row["file"] for row in run if row["host"] == here} == set(paths)
-    # There it is Spark's own file, which workers keep mapped from one job to the next, until it is another one.
+    # There it is Spark's own file, which a worker keeps mapped from one job to the next.
     first, second, third = ([row for row in run if row["host"] == there and row["rows"] > 10] for run in runs)
-    assert all(re.search(r"/blockmgr-[^/]*/../broadcast_\d+_python$", row["file"]) for row in [*first, *third])
-    places = [{row["place"] for row in rows} for rows in (first, second, third)]
-    assert [len(each) for each in places] == [1, 1, 1]
-    assert places[0] == places[1] != places[2]
+    assert all(re.search(r"/blockmgr-[^/]*/../broadcast_\d+_python$", row["file"]) for row in first)
+    assert {row["place"] for row in first} == {row["place"] for row in second}
+    assert sorted(map(sum, left)) == [0, 1]  # unpersist removed it, and the driver's object stayed
+    assert {row["file"] for row in third}.isdisjoint({row["file"] for row in first})
     assert not any(map(os.path.exists, paths))
     assert "shmarrow.errors.ObjectNotFound: the broadcast 'broadcast-" in errors[0]
     assert "was destroyed" in errors[0]
     assert "was destroyed" in errors[1] or "cannot reach" in errors[1]  # it depends on the host that is asked first
+
+
+def use_table(frame: Any, partition: int, _: Any) -> Iterator[Any]:
+    made = sas.once("of a worker", lambda: np.array([os.getpid()]))
+    totals = [int(table["x"].to_numpy().sum()) for table in map(frame.attach, range(len(frame)))]
+    files = [file_of(frame.attach(i).batches[0].column("x").to_numpy()) for i in range(len(frame))]
+    yield {"host": os.environ["SPARK_LOCAL_IP"], "totals": totals, "files": files, "once": [int(made.value[0])]}
+
+
+def share_a_table(spark: Any) -> Any:
+    table = pa.table({"x": np.arange(9_000), "s": ["a", None, "c"] * 3_000})
+    with sas.share_table(spark, table, partitions=3) as frame:
+        made = sas.once("of the driver", lambda: np.array([os.getpid()]))
+
+        def look(partition: int, rows: Any) -> Iterator[Any]:
+            for row in use_table(frame, partition, rows):
+                yield {**row, "once": [*row["once"], int(made.value[0])], "pid": os.getpid()}
+
+        rows = spark.sparkContext.parallelize(range(2), 2).barrier().mapPartitionsWithIndex(look).collect()
+        mapped = frame.map(spark, lambda table: {"rows": [table.num_rows]}, "rows long").collect()
+        made.destroy()
+        return rows, sorted(row["rows"] for row in mapped), home().driver_store().names(frame.name)  # type: ignore[union-attr]
+
+
+def test_a_table_of_the_driver_and_values_made_once(two_hosts: Any, cluster: Any) -> None:
+    here, there = cluster.hosts
+    rows, mapped, names = two_hosts.run(share_a_table, timeout=180)
+    found = {row["host"]: row for row in rows}
+    assert found.keys() == {here, there}
+    totals = [sum(range(i * 3_000, (i + 1) * 3_000)) for i in range(3)]
+    assert [row["totals"] for row in rows] == [totals, totals]
+    assert mapped == [3_000] * 3
+    assert len(names) == 3
+    assert all(file.startswith("/dev/shm/shmarrow-spark-") for file in found[here]["files"])
+    (file,) = set(found[there]["files"])  # all partitions lie in one file of Spark's
+    assert re.search(r"/broadcast_\d+_python$", file)
+    # Computed by a process of each host: in one store for the driver's, in that of the executor for a worker's.
+    assert all(row["once"] == [row["pid"]] * 2 for row in rows)
 
 
 def encrypted(spark: Any) -> Any:
@@ -134,3 +176,32 @@ def test_with_encryption_workers_have_copies_of_their_own(cluster: Any, tmp_path
     assert all(row["right"] and row["same"] for row in rows)
     mapped = {(row["host"], row["file"].startswith("/")) for row in rows}
     assert mapped == {(cluster.hosts[0], True), (cluster.hosts[1], False)}
+
+
+def share_and_ask(spark: Any) -> list[list[Any]]:
+    """For each partition the host in its handle, whether it is here, the task that got it again, and its store."""
+    from shmarrow import spark as sas
+
+    def where(table: Any) -> Any:
+        return {"first": table["id"][:1], "host": [os.environ["SPARK_LOCAL_IP"]]}
+
+    with sas.share(spark.range(0, 80, 1, 8)) as frame:
+        handles = [[handle.address, handle.is_here, handle.store] for handle in frame.handles]
+        rows = frame.map(spark, where, "first long, host string").collect()
+        total = frame.to_df(spark).selectExpr("sum(id)").collect()[0][0]
+    assert [row.first for row in rows] == list(range(0, 80, 10))
+    assert total == sum(range(80))
+    return [[*handle, row.host] for handle, row in zip(handles, rows, strict=True)]
+
+
+def test_tasks_go_where_the_rows_are(two_hosts: Any, cluster: Any) -> None:
+    found = two_hosts.run(share_and_ask)
+    assert {address for address, *_ in found} == set(cluster.hosts)
+    assert all(host == address for address, *_, host in found)
+    assert all(here == (address == cluster.hosts[0]) for address, here, *_ in found)
+    # They are released there, too: the store is left, without objects.
+    (folder,) = {store for address, _, store, _ in found if address == cluster.hosts[1]}
+    assert "/blockmgr-" in folder
+    there = cluster.root(cluster.hosts[1]) / folder.removeprefix("/")
+    assert there.is_dir()
+    assert [path for path in there.rglob("*") if path.is_file() and path.stat().st_size > 80] == []

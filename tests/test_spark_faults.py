@@ -9,15 +9,20 @@ from __future__ import annotations
 
 import itertools
 import os
+import re
 import signal
+import subprocess
 import sys
+import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
 import pytest
-from spark_lab import BATCH_ROWS
+import spark_lab
+from lab import small_tmpfs
+from spark_lab import BATCH_ROWS, wait_until
 from store_check import check, leftovers
 
 import shmarrow as sa
@@ -98,7 +103,7 @@ class Killed:
             nonlocal counted
             counted += event == "line"
             place = f"{Path(frame.f_code.co_filename).name}:{frame.f_lineno}"
-            end = event == "return" and frame.f_code.co_name == "__call__" and place.startswith("share.py")
+            end = event == "return" and frame.f_code.co_name == "__call__" and place.startswith("sharing.py")
             if counted > left or end:
                 with open(self.notes, "a") as file:
                     file.write(f"{counted} {place}{' end' if end else ''}\n")
@@ -122,7 +127,7 @@ def test_processes_killed_at_any_point(spark: Any, home: str, other: None, tmp_p
     others = sa.Store(home).names()
     with sas.share(spark.range(0, rows, 1, 1), home, function=killed, target_bytes=1) as frame:
         places = [line.split()[1] for line in (tmp_path / "killed").read_text().splitlines()]
-        assert {"share.py", "publish.py", "transaction.py"} <= {place.split(":")[0] for place in places}
+        assert {"sharing.py", "publish.py", "transaction.py"} <= {place.split(":")[0] for place in places}
         assert len(places) > 40
         assert frame.read_all()["id"].to_pylist() == list(range(rows))
         assert names_but(home, frame) == others
@@ -143,3 +148,167 @@ def test_workers_that_are_killed_are_tried_again(spark: Any, home: str, other: N
         assert names_but(home, frame) == others  # also of the one that was killed when it had published
         sa.Store(home).collect()
         assert len(leftovers(home)) == len(others) + 4
+
+
+# --- jobs that end before their tasks ---------------------------------------------------------------------------
+
+
+class Held:
+    """Holds a partition when its first batch is written, until a file appears; each attempt leaves a file, too."""
+
+    def __init__(self, folder: Path, partition: int | None = None) -> None:
+        self.folder, self.partition = folder, partition
+
+    def __call__(self, batches: Iterator[Any]) -> Iterator[Any]:
+        partition, number = attempt()
+        for index, batch in enumerate(batches):
+            if index == 1 and self.partition in (None, partition):
+                (self.folder / f"{partition}-{number}").touch()
+                wait_until((self.folder / "go").exists, "the test lets a task go on")
+            yield batch
+
+    def arrived(self) -> list[str]:
+        return sorted(path.name for path in self.folder.iterdir())
+
+
+def fails_late(batches: Iterator[Any]) -> Iterator[Any]:
+    yield from batches
+    raise ValueError("no such luck")
+
+
+@pytest.mark.parametrize("kind", ["spark", "connect"])
+def test_a_job_that_is_cancelled(
+    kind: str, request: pytest.FixtureRequest, home: str, other: None, tmp_path: Path
+) -> None:
+    session, held, others = request.getfixturevalue(kind), Held(tmp_path), sa.Store(home).names()
+    raised: list[BaseException] = []
+
+    def share() -> None:
+        if kind == "connect":
+            session.addTag("sharing")
+        try:
+            sas.share(session.range(0, 8 * BATCH_ROWS, 1, 2), home, function=held, target_bytes=1)
+        except BaseException as error:
+            raised.append(error)
+
+    thread = threading.Thread(target=share)
+    thread.start()
+    wait_until(lambda: held.arrived() == ["0-0", "1-0"], "both tasks have begun to write")
+    assert len(names_but(home)) == len(others) + 1  # the marker
+    if kind == "connect":
+        session.interruptTag("sharing")
+    else:
+        session.sparkContext.cancelAllJobs()
+    thread.join(30)
+    (error,) = raised
+    assert "cancel" in str(error).lower()
+    assert names_but(home) == others
+    (tmp_path / "go").touch()  # for workers that go on: nothing that they publish stays
+    wait_until(lambda: len(leftovers(home)) == len(others), "the tasks that were cancelled end")
+    assert names_but(home) == others
+    check(home)
+
+
+def test_a_job_that_fails(spark: Any, home: str, other: None, tmp_path: Path) -> None:
+    held, others = Held(tmp_path, partition=1), sa.Store(home).names()
+
+    def function(batches: Iterator[Any]) -> Iterator[Any]:
+        return (fails_late if attempt()[0] == 0 else held)(batches)
+
+    with pytest.raises(Exception, match="no such luck"):
+        sas.share(spark.range(0, 8 * BATCH_ROWS, 1, 2), home, function=function, target_bytes=1)
+    assert names_but(home) == others
+    (tmp_path / "go").touch()
+    wait_until(lambda: len(leftovers(home)) == len(others), "the task that was left ends")
+    assert names_but(home) == others
+    check(home)
+
+
+def test_no_room(spark: Any, other: None, tmp_path: Path) -> None:
+    with small_tmpfs(tmp_path / "small", 4 << 20) as folder:
+        store = sa.Store(folder / "store")
+        with pytest.raises(sa.StoreFull, match=r"no room for \d+ bytes of .*, \d+ free\); .*larger"):
+            sas.share(spark.range(0, 1_000_000, 1, 2), store)
+        assert store.names() == []
+        store.collect()
+        assert leftovers(str(folder / "store")) == []
+        with sas.share(spark.range(0, 100_000, 1, 2), store) as frame:
+            assert frame.num_rows == 100_000
+            with pytest.raises(sa.StoreFull):
+                sas.share(spark.range(0, 500_000, 1, 2), store)
+            assert frame.read_all()["id"].to_pylist() == list(range(100_000))
+            assert names_but(str(folder / "store"), frame) == []
+        store.close()
+
+
+# --- drivers that end -------------------------------------------------------------------------------------------
+
+
+def share_and_forget(spark: Any, store: str) -> list[str]:
+    """Share a frame, which is never released; the names that are in the store then."""
+    sas.share(spark.range(0, 10, 1, 2), store)
+    return sa.Store(store).names()
+
+
+def test_a_driver_that_forgets_its_frames(
+    by_value: None, connect_server: str, home: str, other: None, tmp_path: Path
+) -> None:
+    others = sa.Store(home).names()
+    with spark_lab.driver(tmp_path / "first", connect_server) as first:
+        kept = set(first.run(share_and_forget, home)) - set(others)
+        assert len(kept) == 2
+        assert first.leave() == 0
+    with spark_lab.driver(tmp_path / "second", connect_server) as second:
+        names = set(second.run(share_and_forget, home)) - set(others)
+        assert len(names) == 2  # it collected what the first one had left
+        assert not names & kept
+    assert collected(home) == len(names)
+    assert sa.Store(home).names() == others
+
+
+def share_until_killed(spark: Any, store: str, held: Held) -> None:
+    import spark_driver
+
+    with pytest.raises(sa.StoreFull) as caught:
+        sas.share(spark.range(0, 1_000_000, 1, 2))
+    spark_driver.say((str(caught.value), os.listdir("/dev/shm"), sa.Store(sas.home.default_location()).names()))
+    spark_driver.say([handle.name for handle in sas.share(spark.range(0, 10, 1, 2), store).handles])
+    sas.share(spark.range(0, 8 * BATCH_ROWS, 1, 2), store, function=held, target_bytes=1)
+
+
+def test_a_driver_that_is_killed(spark: Any, tmp_path: Path) -> None:
+    """One with little shared memory; the store that it leaves things in is in a directory, where all see it."""
+    shared = tmp_path / "shared"
+    shared.mkdir()
+    store = str(shared / "store")
+    held = Held(shared / "held")
+    held.folder.mkdir()
+    with sas.share(spark.range(0, 100, 1, 2), store) as frame:
+        others = sa.Store(store).names()
+        host = spark_lab.another_host(shm=4 << 20, shared=[shared])
+        with spark_lab.driver(tmp_path / "driver", host=host) as driver:
+            driver.begin(share_until_killed, store, held)
+            message, entries, names = driver.hear()
+            assert re.search(
+                r"no room for \d+ bytes of .* in the store 'shm:shmarrow-spark-\d+'.*, \d+ free\)", message
+            )
+            assert (entries, names) == ([f"shmarrow-spark-{os.geteuid()}"], [])
+            forgotten = driver.hear()
+            wait_until(lambda: held.arrived() == ["0-0", "1-0"], "both tasks have begun to write")
+            assert len(names_but(store, frame)) == 3
+            assert collected(store) == 0  # it is alive
+            driver.kill()
+        assert set(forgotten) < set(names_but(store, frame))
+        assert collected(store) == 3
+        assert sa.Store(store).names() == others
+        assert len(leftovers(store)) == len(others)
+        check(store)
+        assert frame.read_all()["id"].to_pylist() == list(range(100))
+
+
+def collected(store: str) -> int:
+    """Run ``shmarrow gc``; how many objects it says that it removed."""
+    ran = subprocess.run([sys.executable, "-m", "shmarrow", "gc", store], capture_output=True, text=True, check=True)
+    found = re.search(r"^(\d+) objects and \d+ leftovers removed$", ran.stdout, re.MULTILINE)
+    assert found, ran.stdout
+    return int(found[1])

@@ -29,7 +29,7 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:PySpark does not yet:FutureWarning"),  # of the newest pandas
 ]
 
-from shmarrow.spark.source import directory  # noqa: E402
+from shmarrow.spark.source import commit, directory  # noqa: E402
 from shmarrow.spark.source.writer import SPARK_SCHEMA, arrow_schema, make_writer, rechunked  # noqa: E402
 
 KINDS = (
@@ -288,14 +288,14 @@ def test_a_query_that_was_planned_before_an_overwrite(spark: Any, where: str, tm
     schema = sa.schema({"id": sa.int64()})
 
     def put(*parts: list[int]) -> None:
-        job = directory.begin(where, schema, True)
+        job = commit.begin(where, schema, True)
         written = []
         for number, part in enumerate(parts):
             path = f"{job.folder}/{number}"
             with sa.ipc.new_file(path, schema) as writer:
                 writer.write_batch(sa.record_batch({"id": part}, schema=schema))
             written.append(directory.DataFile(str(number), os.path.getsize(path), len(part)))
-        directory.commit(job, written, schema, overwrite=True)
+        commit.commit(job, written, schema, overwrite=True)
 
     put([0], [1], [2], [3])
     folder = str(tmp_path)

@@ -245,6 +245,9 @@ def start_spark(stack: ExitStack, folder: Path) -> SparkSession:
         # Each task has a Python worker of its own, so nobody attaches to what he wrote himself.
         "spark.python.worker.reuse": "false",
     }
+    if os.environ.pop("PYTHONDONTWRITEBYTECODE", ""):
+        # Imports are timed, and each process would compile all that it imports, as with no installed package.
+        os.environ["PYTHONPYCACHEPREFIX"] = str(folder / "bytecode")
     on_interrupt = signal.getsignal(signal.SIGINT)
     with errors_into(folder / "spark.log"):
         spark = sa_spark.local_session(WORKERS, config)

@@ -75,7 +75,7 @@ def table_to_workers(spark: SparkSession, store: sa.Store, table: sa.Table) -> t
         for way, (prepared, job) in zip(ways, times, strict=True)
     ]
     title = f"The driver's table of {table.num_rows:,} rows to a job of Spark Python workers"
-    return [title, *table_lines(["", "s, preparing", "s, the job", "in all, beside"], rows)], found
+    return [title, *table_lines(["", "s, prepare", "s, the job", "in all, beside"], rows)], found
 
 
 # --- an array ---------------------------------------------------------------------------------------------------
@@ -111,7 +111,7 @@ class Had(NamedTuple):
 
 def accessor(small: Any, large: Any, folder: str, workers: int) -> Callable[[Iterable[int]], Iterator[Any]]:
     """The task of workers that have both arrays at the same time; it gives the fields of :class:`Had`."""
-    given = Started(), small, large
+    given: Any = Started(), small, large
 
     def access(numbers: Iterable[int]) -> Iterator[tuple[float, float, int, float]]:
         import os
@@ -170,9 +170,9 @@ def array_to_workers(spark: SparkSession, store: sa.Store, folder: Path, workers
         access, imports = max(each.access for each in had), max(each.access + each.imports for each in had)
         rows.append([
             way, f"{published * 1e3:.1f}", f"{access * 1e3:.2f}", f"{imports * 1e3:.0f}", f"{memory / MIB:.1f}",
-            f"{memory / large.nbytes:.2f} ×",
+            f"{memory / large.nbytes:.2f}",
         ])  # fmt: skip
         totals |= {each.total for each in had}
     title = f"The driver's array of {large.nbytes / MIB:.1f} MiB in {workers} Spark Python workers at the same time"
-    heads = ["", "ms, publish", "ms, first value", "with imports", "MiB taken (PSS)", "beside"]
+    heads = ["", "ms, publish", "ms, access", "with imports", "MiB (PSS)", "copies"]
     return [title, *table_lines(heads, rows)], totals

@@ -17,8 +17,8 @@ from shmarrow.batch import RecordBatch
 from shmarrow.chunked import ChunkedArray
 from shmarrow.errors import InvalidType, Unsupported, full_name, shown
 from shmarrow.interchange.c_data import doors
-from shmarrow.interchange.c_data.export_array import export_array, export_batch
-from shmarrow.interchange.c_data.export_schema import field_schema, schema_schema, type_schema
+from shmarrow.interchange.c_data.export_array import batch_tree, capsules, export_array, export_batch
+from shmarrow.interchange.c_data.export_schema import field_schema, placeholder, schema_schema, type_schema
 from shmarrow.interchange.c_data.import_schema import type_from_capsule
 from shmarrow.interchange.partner import needed
 from shmarrow.layout.array import Array
@@ -193,4 +193,6 @@ def record_batch_as(batch: RecordBatch, schema: Any) -> Any:
     The types of the schema have to be those of the batch as they lie in memory, which is for the caller to see to. What
     may differ is what memory does not show: names, nullability, metadata, time zones.
     """
-    return _imported("RecordBatch", batch.schema, schema.__arrow_c_schema__(), export_batch(batch)[1])
+    return _imported(
+        "RecordBatch", batch.schema, schema.__arrow_c_schema__(), capsules(batch_tree(batch), placeholder())[1]
+    )

@@ -14,6 +14,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from shmarrow.spark.driver_table import share_table
     from shmarrow.spark.frame import SharedFrame
     from shmarrow.spark.handle import Handle
     from shmarrow.spark.host_broadcast import HostBroadcast, broadcast
@@ -31,9 +32,11 @@ __all__ = [
     "local_session",
     "once",
     "share",
+    "share_table",
 ]
 
 _MODULES = {
+    "driver_table": ("share_table",),
     "frame": ("SharedFrame",),
     "handle": ("Handle",),
     "host_broadcast": ("HostBroadcast", "broadcast"),

@@ -23,9 +23,10 @@ import errno
 import os
 import pickle
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
@@ -39,6 +40,8 @@ from shmarrow.spark.jobs import is_connect, worker_errors
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+    from shmarrow.store import Store
 
 ALIGNMENT = 64
 _SMALLEST = 1 << 16
@@ -210,30 +213,39 @@ class InBroadcast:
         self.broadcast: Any = None
 
     def open(self) -> Found:
-        broadcast = self.broadcast
+        broadcast, name = self.broadcast, f"Spark's broadcast {self.number}"
         if broadcast is not None and broadcast._jbroadcast is None and hasattr(broadcast, "_value"):
             # Spark has decrypted it, so it is in the memory of this process.
             data = np.frombuffer(broadcast._value, np.uint8)[self.offset : self.offset + self.size]
-            name = f"Spark's broadcast {self.number}"
-            return Found(
-                Segment(name, name, data, os.stat_result([0] * 10)), partial(_is_loaded, self.number, broadcast)
-            )
+            segment = Segment(name, name, data, os.stat_result([0] * 10))
+            return Found(segment, partial(_is_loaded, self.number, broadcast))
         if self.path is None:
             raise NotHere(
                 f"Spark did not send its broadcast {self.number} to this process, as it does only for functions that "
                 "it pickles together with the broadcast"
             )
-        return _open_file(self.path, self.offset, self.size)
+        found = _open_file(self.path, self.offset, self.size)
+        if broadcast is None:
+            return found
+        # Spark does not send it again to a worker that has it, also if its file was removed by unpersist.
+        return Found(found.segment, partial(_is_loaded, self.number, broadcast))
 
     def unpersist(self, blocking: bool) -> None:
-        if _is_running(self.broadcast):
+        if self._is_running:
             self.broadcast.unpersist(blocking)
 
     def destroy(self, blocking: bool) -> None:
+        """Remove the broadcast, which other objects may lie in, too; safe to call again."""
         broadcast = self.broadcast
-        broadcast._pickle_registry._registry.discard(broadcast)  # pickled since the last job, which must not send it
-        if _is_running(broadcast):
+        if self._is_running and os.path.exists(broadcast._path):
+            broadcast._pickle_registry._registry.discard(broadcast)  # pickled since the last job: none must send it
             broadcast.destroy(blocking)
+
+    @property
+    def _is_running(self) -> bool:
+        """Whether this is the driver, and its session runs; when it stops, it removes its broadcasts."""
+        broadcast = self.broadcast
+        return broadcast is not None and broadcast._sc is not None and broadcast._sc._jsc is not None
 
     def __reduce__(self) -> tuple[Any, ...]:
         broadcast = self.broadcast
@@ -245,11 +257,6 @@ class InBroadcast:
 def _is_loaded(number: int, broadcast: Any) -> bool:
     """Whether Spark still has a broadcast for the tasks of this worker."""
     return sys.modules["pyspark.core.broadcast"]._broadcastRegistry.get(number) is broadcast
-
-
-def _is_running(broadcast: Any) -> bool:
-    """Whether the session that made a broadcast still runs; when it stops, it removes its broadcasts."""
-    return broadcast._sc is not None and broadcast._sc._jsc is not None
 
 
 def _received(number: int, offset: int, size: int, path: str | None) -> InBroadcast:
@@ -285,102 +292,131 @@ class InArtifacts(NamedTuple):
 # --- on the driver ----------------------------------------------------------------------------------------------
 
 
-def in_broadcast(context: Any, segment: Segment) -> InBroadcast:
-    """Have Spark carry an object to its executors, as the contents of a broadcast.
+def carry(spark: SparkSession, store: Store, names: Sequence[str]) -> list[Carrier]:
+    """Have Spark carry objects of a store to its executors; the ways to them, in their order."""
+    segments = [store.attach(name) for name in names]
+    if is_connect(spark):
+        return [*in_artifacts(spark, dict(zip([name.replace("/", "-") for name in names], segments, strict=True)))]
+    return [*in_broadcast(spark.sparkContext, segments)]
+
+
+def in_broadcast(context: Any, segments: Sequence[Segment]) -> list[InBroadcast]:
+    """Have Spark carry objects to its executors, as the contents of one broadcast.
 
     Parameters
     ----------
     context : SparkContext
         Of a classic session.
-    segment : Segment
-        The object.
+    segments : sequence of Segment
+        The objects.
+
+    Warns
+    -----
+    UserWarning
+        If Spark encrypts its files.
     """
     if not context._encryption_enabled:
-        parcel = Parcel(segment.data)
+        parcel = Parcel([segment.data for segment in segments])
         broadcast = context.broadcast(parcel)
-        parcel.check(broadcast._path, segment)
-        offset = parcel.offset
+        parcel.check(broadcast._path)
+        offsets = parcel.offsets
     else:
         import warnings
 
+        size = sum([segment.size for segment in segments])
         warnings.warn(
             "spark.io.encryption.enabled: Spark's files cannot be mapped, so each Python worker that does not see the "
-            f"driver's store has a copy of its own of {segment.name!r}, {segment.size:,} bytes",
+            f"driver's store has a copy of its own, of {size:,} bytes",
             UserWarning,
             stacklevel=3,
         )
-        broadcast = context.broadcast(segment.data.tobytes())  # Spark encrypts nothing but bytes
-        offset = 0
-    made = InBroadcast(broadcast._jbroadcast.id(), offset, segment.size)
-    made.broadcast = broadcast
+        broadcast = context.broadcast(b"".join([segment.data.data for segment in segments]))
+        offsets = [0, *accumulate([segment.size for segment in segments])]
+    number = broadcast._jbroadcast.id()
+    made = [InBroadcast(number, offset, each.size) for offset, each in zip(offsets, segments, strict=False)]
+    for each in made:
+        each.broadcast = broadcast
     return made
 
 
 class Parcel:
-    """Bytes that pickle writes as they are, at a multiple of 64 bytes from the start of the file.
+    """Objects that pickle writes as they are, each at a multiple of 64 bytes from the start of the file.
 
     Attributes
     ----------
-    offset : int
+    offsets : list of int
         Where they are in the file.
     """
 
-    def __init__(self, data: Bytes) -> None:
-        if len(data) < _SMALLEST:
-            data = np.concatenate([data, np.zeros(_SMALLEST - len(data), np.uint8)])
-        self._data = data
-        self._padding = bytes(ALIGNMENT)  # from 64 to 127 bytes of it all take the same number of bytes before them
-        self.offset = _offset_of(self)
-        self._padding = bytes(ALIGNMENT + -self.offset % ALIGNMENT)
-        self.offset = _offset_of(self)
+    def __init__(self, objects: Sequence[Bytes]) -> None:
+        self._objects = objects
+        self._written = [_at_least(each, _SMALLEST) for each in objects]
+        # 64 to 127 bytes of padding all take the same number of bytes before them.
+        self._paddings = [ALIGNMENT] * len(objects)
+        moved = 0
+        for i, offset in enumerate(_offsets_of(self)):
+            self._paddings[i] += -(offset + moved) % ALIGNMENT
+            moved += self._paddings[i] - ALIGNMENT
+        self.offsets = _offsets_of(self)
 
-    def check(self, path: str, segment: Segment) -> None:
-        """See that a file of the pickle has the bytes where they are expected."""
-        size = segment.size
+    def check(self, path: str) -> None:
+        """See that a file of the pickle has the objects where they are expected."""
         with open(path, "rb") as file:
-            ends = [os.pread(file.fileno(), _MARK, self.offset + start) for start in (0, max(size - _MARK, 0))]
-        expected = [segment.data[:_MARK].tobytes(), segment.data[-_MARK:].tobytes()]
-        if self.offset % ALIGNMENT or [end[:size] for end in ends] != expected:
-            raise StorageError(errno.EIO, f"the file {path!r} of Spark's broadcast has no object at {self.offset}")
+            for offset, data in zip(self.offsets, self._objects, strict=True):
+                for start in (0, max(len(data) - _MARK, 0)):
+                    expected = data[start : start + _MARK].tobytes()
+                    if offset % ALIGNMENT or os.pread(file.fileno(), len(expected), offset + start) != expected:
+                        raise StorageError(
+                            errno.EIO, f"the file {path!r} of Spark's broadcast has no object at {offset}"
+                        )
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _contents, (self._padding, pickle.PickleBuffer(self._data.data))
+        pieces: list[Any] = []
+        for padding, data in zip(self._paddings, self._written, strict=True):
+            pieces += [bytes(padding), pickle.PickleBuffer(data.data)]
+        return _nothing, tuple(pieces)
 
 
-def _contents(padding: bytes, data: bytes) -> bytes:
-    return data
+def _nothing(*pieces: bytes) -> None:
+    """What a parcel is unpickled to: nobody does, as the file is mapped."""
+
+
+def _at_least(data: Bytes, size: int) -> Bytes:
+    return data if len(data) >= size else np.concatenate([data, np.zeros(size - len(data), np.uint8)])
 
 
 class _Ruler:
-    """A file that only knows how long it is, and where its longest piece begins."""
+    """A file that only knows how long it is, and where its large pieces begin."""
 
     def __init__(self) -> None:
-        self.position = self.start = self.longest = 0
+        self.position = 0
+        self.starts: list[int] = []
 
     def write(self, piece: Any) -> None:
         size = memoryview(piece).nbytes
-        if size > self.longest:
-            self.start, self.longest = self.position, size
+        if size >= _SMALLEST:
+            self.starts.append(self.position)
         self.position += size
 
 
-def _offset_of(parcel: Parcel) -> int:
+def _offsets_of(parcel: Parcel) -> list[int]:
     from pyspark.serializers import pickle_protocol
 
     ruler = _Ruler()
     pickle.Pickler(ruler, pickle_protocol).dump(parcel)
-    return ruler.start
+    return ruler.starts
 
 
-def in_artifacts(spark: Any, segment: Segment, name: str) -> InArtifacts:
-    """Have a Spark Connect server carry an object to its executors, as a file of the session."""
+def in_artifacts(spark: Any, objects: Mapping[str, Segment]) -> list[InArtifacts]:
+    """Have a Spark Connect server carry objects to its executors, as files of the session with these names."""
     import tempfile
 
     with tempfile.TemporaryDirectory(prefix="shmarrow-") as directory:
-        path = os.path.join(directory, name)  # the name by which workers ask for it
-        os.symlink(segment.location, path)
-        spark.addArtifacts(path, file=True)
-    return InArtifacts(name, segment.size)
+        paths = [os.path.join(directory, name) for name in objects]
+        for path, segment in zip(paths, objects.values(), strict=True):
+            os.symlink(segment.location, path)
+        spark.addArtifacts(*paths, file=True)
+    return [InArtifacts(name, segment.size) for name, segment in objects.items()]
 
 
 def runs_here(spark: SparkSession, home: Home) -> bool:

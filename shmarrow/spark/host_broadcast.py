@@ -13,6 +13,8 @@ from __future__ import annotations
 
 import errno
 import os
+from functools import partial
+from threading import Lock
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
@@ -23,10 +25,13 @@ from shmarrow.spark.held import MISSING, drop, held, hold
 from shmarrow.spark.state_dict import as_given, as_stored
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
     from pyspark.sql import SparkSession
 
     from shmarrow.segment import Location
     from shmarrow.store import Store
+    from shmarrow.store.attach import Pin
 
 
 class HostBroadcast:
@@ -54,7 +59,7 @@ class HostBroadcast:
         self.size = size
         self._carriers = carriers
         self._destroyed = destroyed
-        self._pin: Any = None
+        self._driver: _Driver | None = None
 
     @property
     def value(self) -> Any:
@@ -82,9 +87,10 @@ class HostBroadcast:
         return hold(self.name, value, found.is_there)
 
     def unpersist(self, blocking: bool = False) -> None:
-        """Remove the copies that executors have; where it is used again, Spark carries it there again.
+        """Remove the copies that executors have; a function that uses it again has Spark carry it there again.
 
-        The object in the driver's store stays, as do copies that came by Spark Connect.
+        The object in the driver's store stays, as do copies that came by Spark Connect. Functions that were given to
+        Spark before, such as those of a DataFrame, may find no copy any more.
 
         Parameters
         ----------
@@ -96,8 +102,12 @@ class HostBroadcast:
         InvalidArgument
             If this is not the driver.
         """
-        for carrier in self._on_driver("unpersist"):
-            carrier.unpersist(blocking)
+        driver = self._on_driver("unpersist")
+        with driver.lock:
+            for carrier in driver.carried:
+                carrier.unpersist(blocking)
+            # A worker that comes later may be sent to the file that was removed; only a new one is sure to be there.
+            self._carriers = driver.ways(())
 
     def destroy(self, blocking: bool = False) -> None:
         """Remove it everywhere. Who has the value keeps it; later accesses raise ObjectNotFound. Safe to call again.
@@ -114,22 +124,38 @@ class HostBroadcast:
         """
         if self._destroyed:
             return
-        carriers = self._on_driver("destroy")
-        self._destroyed = True
-        drop(self.name)
-        self._pin.release()
-        for carrier in carriers:
-            carrier.destroy(blocking)
+        driver = self._on_driver("destroy")
+        with driver.lock:
+            self._destroyed = True
+            drop(self.name)
+            driver.pin.release()
+            for carrier in (*driver.carried, driver.origin):
+                carrier.destroy(blocking)
 
-    def _on_driver(self, what: str) -> tuple[Carrier, ...]:
+    def _on_driver(self, what: str) -> _Driver:
         if self._destroyed:
             raise ObjectNotFound(errno.ENOENT, f"the broadcast {self.name!r} was destroyed")
-        if self._pin is None:
-            raise InvalidArgument(f"{what} the broadcast {self.name!r} where it was made, with the object made there")
-        return self._carriers
+        if self._driver is None:
+            raise InvalidArgument(
+                f"{what} the broadcast {self.name!r} in the process that made it, by the object there"
+            )
+        return self._driver
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return HostBroadcast, (self.name, self.size, () if self._destroyed else self._carriers, self._destroyed)
+        return HostBroadcast, (self.name, self.size, self._travelling(), self._destroyed)
+
+    def _travelling(self) -> tuple[Carrier, ...]:
+        """The ways to the object, for a function that Spark is about to send."""
+        driver = self._driver
+        if driver is None:
+            return self._carriers
+        with driver.lock:
+            if self._destroyed:
+                return ()
+            if driver.carry is not None and len(self._carriers) == 1:
+                driver.carried += (new := driver.carry())
+                self._carriers = driver.ways(new)
+            return self._carriers
 
     def __enter__(self) -> Self:
         return self
@@ -142,6 +168,34 @@ class HostBroadcast:
     def __repr__(self) -> str:
         how = ", ".join([type(carrier).__name__ for carrier in self._carriers])
         return f"<HostBroadcast {self.name!r}, {self.size:,} bytes, {'destroyed' if self._destroyed else how}>"
+
+
+class _Driver:
+    """What the process that made a broadcast has of it.
+
+    Attributes
+    ----------
+    origin : InStore
+        The object.
+    pin : Pin
+        Keeps it where it is.
+    carry : callable or None
+        Has Spark carry it to other hosts, if there may be any.
+    carried : list of Carrier
+        All that Spark has carried it by.
+    lock : threading.Lock
+        Held while any of this changes.
+    """
+
+    def __init__(self, origin: Carrier, pin: Pin, carry: Callable[[], list[Carrier]] | None) -> None:
+        self.origin = origin
+        self.pin = pin
+        self.carry = carry
+        self.carried: list[Carrier] = []
+        self.lock = Lock()
+
+    def ways(self, carried: Sequence[Carrier]) -> tuple[Carrier, ...]:
+        return (self.origin, *carried)
 
 
 def broadcast(spark: SparkSession, value: Any, store: Location | Store | None = None) -> HostBroadcast:
@@ -185,27 +239,21 @@ def broadcast(spark: SparkSession, value: Any, store: Location | Store | None = 
     """
     from shmarrow.spark import carriers
     from shmarrow.spark.home import home
-    from shmarrow.spark.jobs import as_session, is_connect
+    from shmarrow.spark.jobs import as_session
 
     session = as_session(spark)
     lies = home(store)
     opened = lies.driver_store()
     assert opened is not None
     name = opened.put(f"broadcast-{os.urandom(8).hex()}", as_stored(value))
-    ways: list[Carrier] = [carriers.InStore(lies, name)]
-    made = HostBroadcast(name, 0, tuple(ways))
+    origin = carriers.InStore(lies, name)
     try:
-        made._pin = opened.pin(name)  # or the store could evict it
-        with opened.attach(name) as segment:
-            made.size = segment.size
-            if not carriers.runs_here(session, lies):
-                if is_connect(session):
-                    ways.append(carriers.in_artifacts(session, segment, name))
-                else:
-                    ways.append(carriers.in_broadcast(session.sparkContext, segment))
-        made._carriers = tuple(ways)
+        pin = opened.pin(name)  # or the store could evict it
+        carry = None if carriers.runs_here(session, lies) else partial(carriers.carry, session, opened, [name])
+        made = HostBroadcast(name, opened.attach(name).size, (origin,))
+        made._driver = _Driver(origin, pin, carry)
+        made._travelling()
         return made
     except BaseException:
-        for carrier in ways:
-            carrier.destroy(False)
+        origin.destroy(False)
         raise

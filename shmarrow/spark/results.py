@@ -111,7 +111,8 @@ class Fitting:
     schema : pyarrow.Schema
         What Spark expects, as ``to_arrow_schema`` gives it.
     by_position : bool
-        Whether columns are matched by position, not by name.
+        Whether columns are matched by position, not by name; Spark gets them as ``c0``, ``c1`` and so on, as it cannot
+        tell columns of one name apart.
 
     Thread safety: none; each task has its own.
     """
@@ -206,7 +207,12 @@ class Fitting:
         fields = [field.with_type(column.type) for field, column in zip(self.wanted, columns, strict=True)]
         made = RecordBatch(Schema([field.with_nullable(True) for field in fields]), batch.num_rows, columns)
         cast: pa.RecordBatch = made.cast(self.wanted).to_pyarrow()
-        return cast
+        return cast.rename_columns(numbered_names(len(columns))) if self.by_position else cast
+
+
+def numbered_names(count: int) -> list[str]:
+    """Names for columns that are known by their position."""
+    return [f"c{i}" for i in range(count)]
 
 
 def _listed(names: Iterable[str]) -> str:

@@ -54,11 +54,9 @@ def as_trust(trust: Trust) -> bool | tuple[int, ...]:
     """Whom a caller trusts: anybody, nobody else, or users by their numbers."""
     if isinstance(trust, bool):
         return trust
-    import pwd
-
     users = [trust] if isinstance(trust, (int, str)) else trust
     try:
-        found = tuple([pwd.getpwnam(user).pw_uid if isinstance(user, str) else user for user in users])
+        found = tuple([_user(user) if isinstance(user, str) else user for user in users])
         if any(not isinstance(user, int) or user < 0 for user in found):
             raise TypeError
     except (TypeError, KeyError, ValueError):
@@ -66,6 +64,12 @@ def as_trust(trust: Trust) -> bool | tuple[int, ...]:
             f"trust is True, False, or users of this machine by name or number, found {shown(trust)}"
         ) from None
     return found
+
+
+def _user(name: str) -> int:
+    import pwd
+
+    return pwd.getpwnam(name).pw_uid
 
 
 class Directory:

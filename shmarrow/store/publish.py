@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from shmarrow.buffer import U1
+from shmarrow.codecs.encode import Encoded
 from shmarrow.errors import GenerationChanged, ObjectExists, StorageError, StoreFull, storage_error
 from shmarrow.segment import SegmentWriter
 from shmarrow.segment.files import pwrite_all
@@ -57,9 +58,9 @@ class PutOptions(NamedTuple):
 class Publication:
     """An object on its way into the store; the `PublishPolicy` of its writer."""
 
-    def __init__(self, catalog: Catalog, space: Space, name: bytes, options: PutOptions) -> None:
+    def __init__(self, catalog: Catalog, name: bytes, options: PutOptions) -> None:
         self._catalog = catalog
-        self._space = space
+        self._space = Space(catalog)
         self._name = name
         self._options = options
         self._draft = -1
@@ -91,6 +92,15 @@ class Publication:
             )
 
     # --- the file ---
+
+    def put_value(self, encoded: Encoded) -> None:
+        """Write and publish a value."""
+        if encoded.size is not None and encoded.size <= DRAFT_SIZE:
+            self.put([piece for part in encoded.pieces() for piece in part])
+        else:
+            with self.writer(encoded.size or 0) as writer:
+                for part in encoded.pieces():
+                    writer.write(part)
 
     def put(self, pieces: list[Any]) -> None:
         """Write and publish a small object."""

@@ -57,7 +57,7 @@ if TYPE_CHECKING:
     from shmarrow.ipc.file.writer import RecordBatchFileWriter
     from shmarrow.ipc.options import IpcWriteOptions
     from shmarrow.store.info import Found, ObjectInfo, Stats
-    from shmarrow.store.publish import Publication, PutOptions
+    from shmarrow.store.publish import Publication
     from shmarrow.store.space import Collected, Space
     from shmarrow.store.watch import Listeners, Waiting, Watch
     from shmarrow.types import Schema
@@ -306,16 +306,9 @@ class Store:
             If an array in a mapping of tensors has nulls, which no tensor has.
         """
         from shmarrow.codecs.encode import encode
-        from shmarrow.store.publish import DRAFT_SIZE
 
         publication = self._publication(name, overwrite, expire_after, protect, if_generation)
-        encoded = encode(obj, options)
-        if encoded.size is not None and encoded.size <= DRAFT_SIZE:
-            publication.put([piece for part in encoded.pieces() for piece in part])
-        else:
-            with publication.writer(encoded.size or 0) as writer:
-                for part in encoded.pieces():
-                    writer.write(part)
+        publication.put_value(encode(obj, options))
         return publication.name
 
     def __setitem__(self, name: str, obj: Any) -> None:
@@ -460,21 +453,22 @@ class Store:
         protect: bool = False,
         if_generation: int | None = None,
     ) -> Publication:
-        from shmarrow.store.publish import Publication
+        from shmarrow.store.publish import Publication, PutOptions
 
         self._catalog.check_writable()
-        options = self._options(overwrite, expire_after, protect, if_generation)
+        options = PutOptions(*self._options(overwrite, expire_after, protect, if_generation))
         coded = as_name(os.urandom(12).hex() if name is None else name)
-        return Publication(self._catalog, self._space, coded, options)
+        return Publication(self._catalog, coded, options)
 
-    def _options(self, overwrite: bool, expire_after: float | None, protect: bool, if_generation: Any) -> PutOptions:
-        from shmarrow.store.publish import PutOptions
-
+    def _options(
+        self, overwrite: bool, expire_after: float | None, protect: bool, if_generation: Any
+    ) -> tuple[bool, tuple[int, int], int, bool, int | None]:
+        """The fields of :class:`~shmarrow.store.publish.PutOptions`."""
         overwrite, protect = as_bool(overwrite, "overwrite", False), as_bool(protect, "protect", False)
         if if_generation is not None:
             if_generation = as_count(if_generation, "if_generation")
         owner = self._owned if self._owned.__class__ is int else -self._owned  # True is this process
-        return PutOptions(overwrite, as_expiry(expire_after), owner, protect, if_generation)
+        return overwrite, as_expiry(expire_after), owner, protect, if_generation
 
     @_operation
     def get_or_put(

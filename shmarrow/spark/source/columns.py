@@ -11,8 +11,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from difflib import get_close_matches
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from shmarrow import types
@@ -83,6 +82,8 @@ def _check_names_in(type: spark.SparkType, what: str) -> None:
 
 def no_column(name: str, names: Sequence[str], where: str) -> FieldNotFound:
     """The error for a column that is not there."""
+    from difflib import get_close_matches
+
     close = get_close_matches(name, names, 1, 0.6) or [each for each in names if each.lower() == name.lower()]
     hint = f"; did you mean {close[0]!r}?" if close else ""
     some = ", ".join(repr(each) for each in names[:20]) + (", ..." if len(names) > 20 else "")
@@ -180,13 +181,13 @@ def _column(schema: Schema, wanted: Field, options: ReadOptions, casting: Castin
 
 
 def batches_for(
-    batch: RecordBatch, columns: Sequence[Column], casting: Casting, schema: Any, sizes: Sizes
+    batches: Iterable[RecordBatch], columns: Sequence[Column], casting: Casting, schema: Any, sizes: Sizes
 ) -> Iterator[Any]:
-    """The rows of a batch as batches of pyarrow's that Spark takes, each of about as many bytes as ``sizes`` says.
+    """The rows of batches as batches of pyarrow's that Spark takes, each of about as many bytes as ``sizes`` says.
 
     Parameters
     ----------
-    batch : RecordBatch
+    batches : iterable of RecordBatch
         The rows, with all columns of the file.
     columns : sequence of Column
         How Spark's columns come from them.
@@ -202,14 +203,15 @@ def batches_for(
     InvalidData
         If values do not fit, or break the rules of their type.
     """
-    given = [None if each.at < 0 else batch.column(each.at) for each in columns]
-    start = 0
-    while start < batch.num_rows:
-        rows = min(sizes.rows, batch.num_rows - start)
-        made = [_values(column, each, casting, start, rows) for column, each in zip(given, columns, strict=True)]
-        fields = [each.field.with_type(array.type) for each, array in zip(columns, made, strict=True)]
-        start += rows
-        yield from sizes.cut(record_batch_as(RecordBatch(Schema(fields), rows, made), schema))
+    for batch in batches:
+        given = [None if each.at < 0 else batch.column(each.at) for each in columns]
+        start = 0
+        while start < batch.num_rows:
+            rows = min(sizes.rows, batch.num_rows - start)
+            made = [_values(column, each, casting, start, rows) for column, each in zip(given, columns, strict=True)]
+            fields = [each.field.with_type(array.type) for each, array in zip(columns, made, strict=True)]
+            start += rows
+            yield from sizes.cut(record_batch_as(RecordBatch(Schema(fields), rows, made), schema))
 
 
 def _values(column: Any, how: Column, casting: Casting, start: int, rows: int) -> Any:

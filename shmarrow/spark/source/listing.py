@@ -15,33 +15,15 @@ import glob
 import os
 from collections.abc import Iterator
 from fnmatch import fnmatchcase
-from typing import NamedTuple
 
 from shmarrow.errors import InvalidArgument, ObjectNotFound, StorageError, shown, storage_error
 from shmarrow.segment import SHM_DIRECTORY, SHM_SCHEME
 from shmarrow.segment.host import host_name
 from shmarrow.segment.location import resolve
 from shmarrow.spark.source.directory import STATE, data_files
+from shmarrow.spark.source.opening import Place
 from shmarrow.spark.source.options import local
 from shmarrow.spark.source.read_options import ReadOptions
-
-
-class Place(NamedTuple):
-    """Where rows lie.
-
-    Attributes
-    ----------
-    where : str
-        An absolute path, a ``shm:`` name, or the name of an object of a store.
-    store : str or None
-        The location of that store.
-    """
-
-    where: str
-    store: str | None = None
-
-    def __str__(self) -> str:
-        return self.where if self.store is None else f"{self.where} in the store {self.store}"
 
 
 def places(options: ReadOptions) -> list[Place]:

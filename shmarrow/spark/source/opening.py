@@ -14,24 +14,46 @@ import os
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from shmarrow import ipc, segment
-from shmarrow.errors import DEFAULT_LIMITS, InvalidData, ObjectNotFound, StorageError, as_limits
+from shmarrow.errors import (
+    DEFAULT_LIMITS,
+    InvalidData,
+    ObjectNotFound,
+    ShmarrowError,
+    StorageError,
+    Unsupported,
+    as_limits,
+)
 from shmarrow.ipc.file.footer import MAGIC
 from shmarrow.segment import Segment
 from shmarrow.segment.host import boot_id, host_name
-from shmarrow.spark.source.directory import open_data
-from shmarrow.spark.source.listing import Place
 
 _HEAD, _TAIL = 1 << 12, 1 << 16
 _stores: dict[str, Any] = {}
 """The stores that this process reads from; they stay open, so that opening one again costs nothing."""
 
 
-@dataclass(frozen=True, slots=True)
-class Seen:
+class Place(NamedTuple):
+    """Where rows lie.
+
+    Attributes
+    ----------
+    where : str
+        An absolute path, a ``shm:`` name, or the name of an object of a store.
+    store : str or None
+        The location of that store.
+    """
+
+    where: str
+    store: str | None = None
+
+    def __str__(self) -> str:
+        return self.where if self.store is None else f"{self.where} in the store {self.store}"
+
+
+class Seen(NamedTuple):
     """A file as the plan has seen it.
 
     Attributes
@@ -93,7 +115,7 @@ def opened(place: Place, trusted: bool = False, was: Seen | None = None) -> Iter
         limits = as_limits(DEFAULT_LIMITS, trusted)
         try:
             reader = (ipc.open_file if is_file or not found.size else ipc.open_stream)(found, limits=limits)
-        except InvalidData as error:
+        except (InvalidData, Unsupported) as error:
             raise _named(place, found, error) from None
         try:
             yield reader, found
@@ -103,7 +125,7 @@ def opened(place: Place, trusted: bool = False, was: Seen | None = None) -> Iter
             _check_unchanged(was, found)
 
 
-def _named(place: Place, found: Segment, error: InvalidData) -> InvalidData:
+def _named(place: Place, found: Segment, error: ShmarrowError) -> ShmarrowError:
     """The error with the name of an object of a store, which lies in a file with another name."""
     if place.store is None:
         return error
@@ -113,7 +135,7 @@ def _named(place: Place, found: Segment, error: InvalidData) -> InvalidData:
 def _attach(place: Place, was: Seen | None) -> Segment:
     try:
         if place.store is None:
-            return open_data(place.where, segment.attach)
+            return _attach_path(place.where)
         return _store(place.store).attach(place.where)  # type: ignore[no-any-return]
     except ObjectNotFound as error:
         if was is None:
@@ -124,6 +146,18 @@ def _attach(place: Place, was: Seen | None) -> Segment:
         raise ObjectNotFound(
             errno.ENOENT, f"{error.strerror}; the query was planned on host {was.host!r}, which had it; {hint}"
         ) from None
+
+
+def _attach_path(path: str) -> Segment:
+    """A file; one that an overwrite has moved since it was listed, from where it is now."""
+    try:
+        return segment.attach(path)
+    except ObjectNotFound:
+        if path.startswith(segment.SHM_SCHEME):
+            raise
+        from shmarrow.spark.source.directory import open_data
+
+        return open_data(path, segment.attach)
 
 
 def _store(location: str) -> Any:

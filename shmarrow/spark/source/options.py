@@ -58,12 +58,14 @@ def checked(given: Mapping[str, str], parsers: Parsers) -> tuple[dict[str, Any],
 
 def local(path: str) -> str:
     """A path of this machine's, from one that may be a ``file:`` URL."""
+    if "\0" in path:
+        raise InvalidArgument(f"a path must not contain NUL, found {path!r}")
     found = _SCHEME.match(path)
     if not found:
         return os.path.expanduser(path)
     parts = urllib.parse.urlsplit(path)
     if parts.scheme.lower() != "file" or parts.netloc not in ("", "localhost"):
         raise InvalidArgument(
-            f"{path!r}: only mounted file systems are read and written, by their paths; found the scheme {found[1]!r}"
+            f"{path!r}: only files of mounted file systems can be used, by their paths; found the scheme {found[1]!r}"
         )
     return urllib.parse.unquote(parts.path)

@@ -10,6 +10,7 @@ Rules kept here:
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -21,8 +22,8 @@ from shmarrow.interchange.for_consumer import casting_for
 from shmarrow.ipc import RecordBatchFileReader
 from shmarrow.spark import types as spark
 from shmarrow.spark.source.columns import Column, columns_for, no_column, spark_fields
-from shmarrow.spark.source.listing import Place, places
-from shmarrow.spark.source.opening import Seen, opened, seen
+from shmarrow.spark.source.listing import places
+from shmarrow.spark.source.opening import Place, Seen, opened, seen
 from shmarrow.spark.source.read_options import ReadOptions
 from shmarrow.types import Schema
 
@@ -193,31 +194,39 @@ def _scale(reader: Any, block: int, columns: Sequence[Column]) -> float | None:
 
 
 def _splits(files: Sequence[Listed], options: ReadOptions, scale: float) -> Iterator[tuple[Piece, ...]]:
-    total = scale * sum(sum(file.blocks) for file in files)
-    target = min(options.split_bytes, max(_LEAST_SPLIT, int(total / _cores())))
+    """The pieces of all files in order, in splits of about the same size."""
+    size = int(scale * sum(sum(file.blocks) for file in files)) + _OPENING * len(files)
+    target = min(options.split_bytes, max(_LEAST_SPLIT, size // _cores()))
+    pieces = [piece for file in files for piece in _pieces(file, scale, target)]
+    total = sum(cost for _, cost in pieces)
+    count = math.ceil(total / target)
     held: list[Piece] = []
-    size = 0
-    for file in files:
-        opening = _OPENING
-        for number, block in enumerate(file.blocks):
-            cost = int(block * scale) + opening
-            parts = [Piece(file.seen, number, number + 1 if file.is_file else -1)]
-            if file.is_file and cost >= 2 * target:
-                parts = _parts(parts[0], -(-cost // target))
-                cost //= len(parts)
-            opening = 0
-            for piece in parts:
-                if held and size + cost > target:
-                    yield tuple(held)
-                    held, size = [], 0
-                size += cost
-                last = held[-1] if held else None
-                if last is not None and last.file is piece.file and last.rows is None and piece.rows is None:
-                    held[-1] = last._replace(stop=piece.stop)
-                else:
-                    held.append(piece)
+    number = 0
+    before = 0
+    for piece, cost in pieces:
+        mine = (2 * before + cost) * count // (2 * total)  # the split in which its middle lies
+        before += cost
+        if held and mine > number:
+            yield tuple(held)
+            held = []
+        number = mine
+        last = held[-1] if held else None
+        if last is not None and last.file is piece.file and last.rows is None and piece.rows is None:
+            held[-1] = last._replace(stop=piece.stop)
+        else:
+            held.append(piece)
     if held:
         yield tuple(held)
+
+
+def _pieces(file: Listed, scale: float, target: int) -> Iterator[tuple[Piece, int]]:
+    """The parts of a file that tasks can read by themselves, with their bytes."""
+    for number, block in enumerate(file.blocks):
+        cost = int(block * scale)
+        piece = Piece(file.seen, number, number + 1 if file.is_file else -1)
+        parts = _parts(piece, -(-cost // target)) if file.is_file and cost >= 2 * target else [piece]
+        for part in parts:
+            yield part, cost // len(parts) + (0 if number else _OPENING // len(parts))
 
 
 def _parts(piece: Piece, count: int) -> list[Piece]:

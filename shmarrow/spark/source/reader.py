@@ -10,16 +10,18 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
+from shmarrow.errors import ShmarrowError, prefixed
 from shmarrow.interchange.for_consumer import casting_for
 from shmarrow.interchange.pyarrow import schema_from_pyarrow
 from shmarrow.spark import types as spark
 from shmarrow.spark.source.columns import Sizes, batches_for, columns_for
 from shmarrow.spark.source.opening import opened
-from shmarrow.spark.source.plan import Piece, planned_schema, planned_splits
 from shmarrow.spark.source.read_options import ReadOptions, read_options
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
+
+    from shmarrow.spark.source.plan import Piece
 
 
 def schema_of(given: Mapping[str, str]) -> StructType:
@@ -37,6 +39,8 @@ def schema_of(given: Mapping[str, str]) -> StructType:
         column.
     """
     from pyspark.sql.types import StructType
+
+    from shmarrow.spark.source.plan import planned_schema
 
     return StructType.fromJson(planned_schema(read_options(given)))
 
@@ -63,6 +67,8 @@ class ShmarrowReader(DataSourceReader):
 
     def partitions(self) -> list[InputPartition]:
         """The splits: each has about as many bytes as the option ``maxPartitionBytes`` says."""
+        from shmarrow.spark.source.plan import planned_splits
+
         wanted = schema_from_pyarrow(self._schema)
         options = self._options
         return [InputPartition(split) for split in planned_splits(options, wanted)] or [InputPartition(())]
@@ -79,8 +85,8 @@ class ShmarrowReader(DataSourceReader):
         for piece in pieces:
             with opened(piece.file.place, options.trusted, piece.file) as (reader, _):
                 columns = columns_for(reader.schema, wanted, options, casting)
-                for batch in _batches(reader, piece):
-                    yield from batches_for(batch, columns, casting, self._schema, sizes)
+                batches = _batches(reader, piece)
+                yield from _named(piece, batches_for(batches, columns, casting, self._schema, sizes))
 
 
 def _batches(reader: Any, piece: Piece) -> Iterator[Any]:
@@ -90,3 +96,14 @@ def _batches(reader: Any, piece: Piece) -> Iterator[Any]:
     for number in range(piece.first, piece.stop):
         batch = reader.get_batch(number)
         yield batch if piece.rows is None else batch.slice(piece.rows[0], piece.rows[1] - piece.rows[0])
+
+
+def _named(piece: Piece, batches: Iterator[Any]) -> Iterator[Any]:
+    """Batches, whose errors name the file that they come from."""
+    place = str(piece.file.place)
+    try:
+        yield from batches
+    except ShmarrowError as error:
+        if place in str(error) or isinstance(error, OSError):
+            raise
+        raise prefixed(f"{place}: ", error) from None

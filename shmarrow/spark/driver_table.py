@@ -1,0 +1,161 @@
+"""A table of the driver as a shared frame: put once, used in place by the workers of every later job.
+
+Rules kept here:
+
+* the rows are split into objects as those of a DataFrame are, so all that frames can do is the same;
+* where workers may be on other hosts, Spark carries all objects there together, as it does broadcasts.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+from shmarrow.codecs import decode
+from shmarrow.errors import InvalidArgument, InvalidData
+from shmarrow.segment.host import host_name
+from shmarrow.spark import carriers
+from shmarrow.spark.carriers import InStore, mapping, open_first
+from shmarrow.spark.frame import SharedFrame
+from shmarrow.spark.handle import Handle
+from shmarrow.spark.home import Home, home
+from shmarrow.spark.jobs import as_session
+from shmarrow.spark.sharing import parallelism
+from shmarrow.tables import Table
+from shmarrow.tables import table as as_table
+from shmarrow.types.base import as_int
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pyspark.sql import SparkSession
+
+    from shmarrow.segment import Location
+    from shmarrow.store import Store
+    from shmarrow.store.attach import Pin
+    from shmarrow.types import Schema
+
+SMALLEST = 1 << 20
+"""Bytes that a partition has at least, unless it is told how many there are."""
+
+
+@dataclass(frozen=True, slots=True)
+class CarriedHandle(Handle):
+    """The handle of a partition that also lies in a file which Spark has carried to its executors.
+
+    Attributes
+    ----------
+    carrier : Carrier
+        Leads to that file.
+    """
+
+    carrier: Any
+
+    def attach(self) -> Table:
+        """As :meth:`Handle.attach`, on hosts of executors, too."""
+        what = f"partition {self.partition}, {self.name!r}"
+        with mapping(what, self.size):
+            segment = open_first(what, [InStore(self.home, self.name), self.carrier]).segment
+            found = decode(segment)
+        if not isinstance(found, Table):
+            raise InvalidData(f"{what}, is a {type(found).__name__}, not a table")
+        return found
+
+
+class DriverFrame(SharedFrame):
+    """The frame of a table, in the process that shared it; elsewhere it is a plain one.
+
+    It keeps the store from evicting the objects.
+    """
+
+    def __init__(self, home: Home, name: str, schema: Schema, handles: Sequence[Handle], pins: Sequence[Pin]) -> None:
+        super().__init__(home, name, schema, handles)
+        self._pins = pins
+
+    def release(self) -> None:
+        """Remove all objects, and what Spark carries. Who has one attached keeps it. Safe to call again."""
+        for pin in self._pins:
+            pin.release()
+        super().release()
+        for handle in self.handles:
+            if isinstance(handle, CarriedHandle):
+                handle.carrier.destroy(False)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return SharedFrame, (self.home, self.name, self.schema, self.handles)
+
+
+def share_table(
+    spark: SparkSession, table: Any, store: Location | Store | None = None, *, partitions: int | None = None
+) -> SharedFrame:
+    """Put a table of the driver into shared memory once, for the Python workers of all later jobs.
+
+    Parameters
+    ----------
+    spark : SparkSession
+        A classic session, or one of Spark Connect.
+    table : object
+        A table, record batch or reader of this package or of pyarrow, a data frame of pandas or polars, or anything
+        with an Arrow stream. The index of a pandas DataFrame is kept as :meth:`Table.from_pandas` keeps it. The rows
+        are copied once, into the store.
+    store : str, PathLike or Store, optional
+        Where the objects lie on the driver's host; by default in the user's store for Spark, in shared memory.
+    partitions : int, optional
+        How many partitions the rows are split into, which differ by one row at most; not more than there are rows. By
+        default as many as Spark runs tasks at once, or as there are MiB of rows if these are fewer.
+
+    Returns
+    -------
+    SharedFrame
+        As of :func:`share`. Where workers may run on other hosts than the driver, Spark carries the rows there, once
+        for each executor. The objects stay until it is released or this process ends.
+
+    Warns
+    -----
+    UserWarning
+        If workers may run on other hosts, and Spark encrypts what it writes: each of them then has a copy of its own.
+
+    Raises
+    ------
+    InvalidType
+        If ``spark`` is no session, or ``table`` no table.
+    InvalidArgument
+        If ``partitions`` is less than 1.
+    StoreFull
+        If there is no room in the store; nothing is left in it then.
+    """
+    session = as_session(spark)
+    count = None if partitions is None else as_int(partitions, "partitions")
+    if count is not None and count < 1:
+        raise InvalidArgument(f"partitions is at least 1, found {count}")
+    rows = table if isinstance(table, Table) else as_table(table)
+    if count is None:
+        count = max(min(parallelism(session), rows.nbytes // SMALLEST), 1)
+    count = min(count, rows.num_rows)
+    found = home(store)
+    opened = found.driver_store()
+    assert opened is not None
+    name = f"frame-{os.urandom(8).hex()}"
+    handles: list[Handle] = []
+    pins: list[Pin] = []
+    try:
+        for i in range(count):
+            start, stop = i * rows.num_rows // count, (i + 1) * rows.num_rows // count
+            part = rows if count == 1 else rows.slice(start, stop - start)
+            each = opened.put(f"{name}/{i:05d}-0", part)
+            pins.append(opened.pin(each))
+            at, size, pid, host = (
+                (found.where, found.id, found.user),
+                opened.attach(each).size,
+                os.getpid(),
+                host_name(),
+            )
+            handles.append(Handle(*at, each, stop - start, len(part.batches), size, i, 0, pid, host, ""))
+        if handles and not carriers.runs_here(session, found):
+            ways = carriers.carry(session, opened, [handle.name for handle in handles])
+            handles = [CarriedHandle(**asdict(each), carrier=way) for each, way in zip(handles, ways, strict=True)]
+        return DriverFrame(found, name, rows.schema, handles, pins)
+    except BaseException:
+        DriverFrame(found, name, rows.schema, handles, pins).release()
+        raise

@@ -1,0 +1,67 @@
+"""Spark Connect: a server, and clients on its host and on another one."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from shmarrow import spark as sas
+
+pa = pytest.importorskip("pyarrow")
+
+
+def file_of(array: Any) -> str:
+    """The file that an array lies in, as the kernel tells it; empty for private memory."""
+    address = array.__array_interface__["data"][0]
+    for line in Path("/proc/self/maps").read_text().splitlines():
+        span, _, _, _, _, *path = line.split(maxsplit=5)
+        low, high = (int(each, 16) for each in span.split("-"))
+        if low <= address < high and path:
+            return path[0]
+    return ""
+
+
+def use(spark: Any, made: Any) -> list[Any]:
+    def look(batches: Any) -> Any:
+        for _ in batches:
+            found = made.value
+            right = bool((found == np.arange(len(found))).all()) and made.value is found
+            yield pa.RecordBatch.from_pydict({"file": [file_of(found)], "right": [right], "pid": [os.getpid()]})
+
+    df = spark.range(0, 2, 1, 2).mapInArrow(look, "file string, right boolean, pid long")
+    return [row.asDict() for row in df.collect()]
+
+
+def broadcast_there(spark: Any, rows: int) -> Any:
+    table = pa.table({"x": np.arange(rows)})
+    with sas.broadcast(spark, np.arange(float(rows))) as made, sas.share_table(spark, table, partitions=2) as frame:
+        found = use(spark, made)
+
+        def total(table: Any) -> Any:
+            numbers = table["x"].combine_chunks().to_numpy()
+            return {"total": [int(numbers.sum())], "file": [file_of(numbers)]}
+
+        return made.name, repr(made), found, frame.map(spark, total, "total long, file string").collect(), frame.name
+
+
+@pytest.mark.parametrize("elsewhere", [False, True])
+def test_a_broadcast(connect: Any, connect_server: str, tmp_path: Path, elsewhere: bool) -> None:
+    from spark_lab import another_host, driver
+
+    if not elsewhere:
+        name, said, rows, parts, frame = broadcast_there(connect, 1000)
+        assert "InArtifacts" not in said
+        assert all(row["file"].startswith("/dev/shm/shmarrow-spark-") for row in [*rows, *parts])
+        assert sum(row["total"] for row in parts) == sum(range(1000))
+    else:
+        with driver(tmp_path, connect_server, host=another_host(shared=[tmp_path])) as client:
+            name, said, rows, parts, frame = client.run(broadcast_there, 50_000)
+        assert "InArtifacts" in said
+        assert {os.path.basename(row["file"]) for row in rows} == {name}
+        assert sum(row["total"] for row in parts) == sum(range(50_000))
+        assert sorted(os.path.basename(row["file"]) for row in parts) == [f"{frame}-0000{i}-0" for i in range(2)]
+    assert all(row["right"] for row in rows)
