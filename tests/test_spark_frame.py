@@ -120,6 +120,17 @@ def test_mistakes_that_need_no_job(spark: Any, home: str) -> None:
             frame.map(None, len, "a int")  # type: ignore[arg-type]
 
 
+def test_spark_connect(connect: Any, home: str) -> None:
+    with sas.share(connect.range(0, 6, 1, 2), home) as frame:
+        found = frame.map(connect, lambda table: {"n": [table["id"].to_numpy().sum()]}, "n long")
+        assert [row.n for row in found.collect()] == [3, 12]
+        assert [row.id for row in frame.to_df(connect).collect()] == list(range(6))
+        with pytest.raises(sa.InvalidArgument, match=r"schema 'n lon': Spark cannot parse it"):
+            frame.map(connect, len, "n lon")
+        with pytest.raises(Exception, match=r"InvalidType: the function gave the columns 'id'; the schema has 'n'"):
+            frame.map(connect, lambda table: table, "n long").collect()
+
+
 # --- back to Spark ----------------------------------------------------------------------------------------------
 
 RARE = (

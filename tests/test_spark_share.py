@@ -16,6 +16,7 @@ from spark_lab import BATCH_ROWS
 
 import shmarrow as sa
 from shmarrow import spark as sas
+from shmarrow.spark.sharing import parallelism
 
 pa = pytest.importorskip("pyarrow")
 pytestmark = [
@@ -144,10 +145,9 @@ def test_partitions_without_rows_have_no_object(spark: Any, home: str) -> None:
 
 def rows_of(partition: int) -> Iterator[Any]:
     """Nothing for partition 1, else two batches."""
-    for number in range(2 if partition != 1 else 0):
-        yield pa.record_batch(
-            {"partition": pa.array([partition], pa.int8()), "number": pa.array([number], pa.uint16())}
-        )
+    if partition != 1:
+        yield pa.record_batch({"partition": pa.array([partition], pa.int8()), "number": pa.array([0], pa.uint16())})
+        yield [{"partition": np.array([partition], "i1"), "number": np.array([1], "u2")}, None]
 
 
 def test_rows_that_a_function_makes(spark: Any, home: str) -> None:
@@ -182,6 +182,31 @@ def test_a_store_in_a_directory(spark: Any, tmp_path: Path, monkeypatch: pytest.
         found = pa.concat_tables([pa.ipc.open_file(pa.memory_map(path)).read_all() for path in paths])
         assert found["id"].to_pylist() == list(range(10))
     assert sa.Store(tmp_path / "kept").names() == []
+
+
+def test_what_has_no_room_in_the_store(spark: Any, home: str) -> None:
+    df = spark.range(0, 250_000, 1, 1)
+    store = sa.Store(home, capacity=1 << 20)
+    with pytest.raises(sa.StoreFull, match=r"no room for .*capacity 1048576, .*share with on_disk=True"):
+        sas.share(df, store, target_bytes=1 << 18)
+    assert store.names() == []
+    with sas.share(df, store, target_bytes=1 << 18, on_disk=True) as frame:
+        (handle,) = frame.handles
+        assert handle.size > 8 * 250_000
+        assert handle.num_record_batches == 8
+        assert store.names() == []
+        local = sa.Store(handle.store)
+        assert Path(local.path).parent.name.startswith("blockmgr-")
+        assert [(name, local.info(name).nbytes) for name in local.names()] == [(handle.name, handle.size)]
+        table = frame.read_all()
+        table.validate(full=True)
+        assert np.array_equal(table["id"].to_numpy(zero_copy_only=False), np.arange(250_000))
+        assert frame.map(spark, lambda each: {"n": [len(each)]}, "n long").collect() == [(250_000,)]
+    assert local.names() == []
+
+
+def test_parallelism_is_known_without_a_job(spark: Any, connect: Any) -> None:
+    assert parallelism(spark) == parallelism(connect) == 2
 
 
 @pytest.mark.parametrize(

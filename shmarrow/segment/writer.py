@@ -59,6 +59,7 @@ Piece = bytes | memoryview | np.ndarray[Any, Any]
 _MOST_LINKS = 40
 
 # How long a writer waits for others that replace in the same directory, each of which takes microseconds.
+_COPIED_BYTES = 1 << 20
 _REPLACE_SECONDS = 3.0
 
 
@@ -366,6 +367,12 @@ class SegmentWriter:
         self._maps.append(mapped)
         self.size = max(self.size, size)
         return mapped
+
+    @_in_turn
+    def _copy_to(self, other: SegmentWriter) -> None:
+        """Append what was written so far to another writer, bit by bit."""
+        for offset in range(0, self.size, _COPIED_BYTES):
+            other.write([os.pread(self._fd, min(_COPIED_BYTES, self.size - offset), offset)])
 
     @_in_turn
     def publish(self) -> None:

@@ -203,14 +203,20 @@ class SharedFrame:
         return BatchDataset(self, columns=columns, transform=transform, rank=rank, world_size=world_size)
 
     def release(self) -> None:
-        """Remove all objects on this host. Who has one attached keeps it. Safe to call again.
+        """Remove all objects. Who has one attached keeps it. Safe to call again.
 
-        What lies on other hosts, in Spark's directories, goes with the executors that wrote it.
+        What lies on other hosts is removed by a job of the active classic session, which is given 10 seconds; otherwise
+        it goes with the executors that wrote it.
         """
-        stores = {handle.home.driver_store() for handle in self.handles} | {self.home.driver_store()}
-        for store in stores - {None}:
+        here = {handle.home.driver_store() for handle in self.handles} | {self.home.driver_store()}
+        for store in here - {None}:
             assert store is not None
             store.delete(prefix=self.name)
+        elsewhere = [handle for handle in self.handles if not handle.is_here]
+        if elsewhere:
+            from shmarrow.spark.mapping import release_elsewhere
+
+            release_elsewhere(elsewhere, self.name)
 
     def __len__(self) -> int:
         return len(self.handles)

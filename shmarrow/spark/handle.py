@@ -72,7 +72,8 @@ class Handle:
         Raises
         ------
         StorageError
-            If it lies on another host, or this process may not read it.
+            If it lies on another host, or this process may not read it, or the address space of this process is limited
+            and has no room for it.
         ObjectNotFound
             If it was released, or its store was.
         """
@@ -92,6 +93,11 @@ class Handle:
                 f"partition {self.partition}, {self.name!r}, is not in the store {self.store!r} any more: it was "
                 f"released, or the process that owned it has ended; process {self.pid} on host {self.host!r} wrote it",
             ) from None
+        except (StorageError, MemoryError):
+            from shmarrow.spark.carriers import mapping
+
+            with mapping(f"partition {self.partition}, {self.name!r}", self.size):
+                raise
         if not isinstance(found, Table):
             raise InvalidData(f"partition {self.partition}, {self.name!r}, is a {type(found).__name__}, not a table")
         return found

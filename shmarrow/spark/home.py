@@ -81,9 +81,16 @@ class Home(NamedTuple):
         store = self.driver_store()
         if store is None and OWNER in os.environ:
             store = of_daemon(os.environ[OWNER]).driver_store()
-        return self._local_store() if store is None else store
+        return self.local_store() if store is None else store
 
-    def _local_store(self) -> Store:
+    def local_store(self) -> Store:
+        """In a Python worker: a store in Spark's local directory, for objects that belong to nobody.
+
+        Raises
+        ------
+        StorageError
+            If this process is no Python worker of Spark's.
+        """
         directory = os.environ.get(LOCAL_DIRECTORIES, "").split(",")[0]
         if not directory:
             raise StorageError(

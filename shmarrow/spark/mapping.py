@@ -11,7 +11,11 @@ Rules kept here:
 from __future__ import annotations
 
 import json
+import sys
+import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +23,7 @@ from shmarrow.errors import InvalidType, full_name
 from shmarrow.interchange.for_consumer import casting_for
 from shmarrow.spark import types as spark_types
 from shmarrow.spark.handle import Handle
-from shmarrow.spark.jobs import as_session, is_connect
+from shmarrow.spark.jobs import as_session, executor_host, is_connect
 from shmarrow.spark.results import Fitting, expected_by_spark, numbered_names, struct_type
 from shmarrow.tables import Table
 from shmarrow.types import Schema
@@ -30,6 +34,11 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructField, StructType
 
     Batches = Iterator[pa.RecordBatch]
+
+
+PATIENCE = 10.0
+"""Seconds that a task waits before it fails because another host has its rows."""
+_PATIENT_ATTEMPTS = 3
 
 
 @dataclass(frozen=True)
@@ -43,7 +52,23 @@ class Task:
     def __call__(self, batches: Batches) -> Batches:
         for batch in batches:
             for number in batch.column(0).to_pylist():
-                yield from self.fitting.fit(self.function(self.handles[number].attach()))
+                handle = self.handles[number]
+                _be_patient(handle)
+                yield from self.fitting.fit(self.function(handle.attach()))
+
+
+def _be_patient(handle: Handle) -> None:
+    """Where another host has the rows, wait before the task fails, so that a core becomes free there.
+
+    Spark tries a failed task again, at once and perhaps here, but only three times.
+    """
+    from pyspark import TaskContext
+
+    context = TaskContext.get()
+    if context is None or not handle.address or context.attemptNumber() >= _PATIENT_ATTEMPTS:
+        return
+    if executor_host() not in ("", handle.address) and not handle.is_here:
+        time.sleep(PATIENCE)
 
 
 @dataclass(frozen=True)
@@ -157,3 +182,47 @@ def _carried(struct: StructType) -> tuple[StructType, list[str]]:
         fields.append(StructField(field.name, type, field.nullable, field.metadata))
         casts.append(cast)
     return StructType(fields), casts
+
+
+# --- releasing --------------------------------------------------------------------------------------------------
+
+
+def release_elsewhere(handles: Sequence[Handle], prefix: str) -> None:
+    """Remove objects on other hosts, by a job of the active session, as far as it can be had within some seconds."""
+    stores = {(handle.store, handle.store_id, handle.address): handle for handle in handles if handle.address}
+    if not stores or "pyspark" not in sys.modules:
+        return
+    from pyspark.sql import SparkSession
+
+    spark = SparkSession.getActiveSession()
+    if spark is None or is_connect(spark):
+        return
+
+    def release() -> None:
+        with suppress(Exception):  # the session may be stopped, and with the executors go their files
+            _numbers(spark, list(stores.values())).mapInArrow(
+                Removal(tuple(stores.values()), prefix), "n int"
+            ).collect()
+
+    thread = threading.Thread(target=release, name="shmarrow-release", daemon=True)
+    thread.start()
+    thread.join(RELEASE_SECONDS)
+
+
+RELEASE_SECONDS = 10.0
+
+
+@dataclass(frozen=True)
+class Removal:
+    """What a worker does to release what is in stores of its host."""
+
+    handles: tuple[Handle, ...]
+    prefix: str
+
+    def __call__(self, batches: Batches) -> Batches:
+        for batch in batches:
+            for number in batch.column(0).to_pylist():
+                store = self.handles[number].home.driver_store()
+                if store is not None:
+                    store.delete(prefix=self.prefix)
+        return iter(())

@@ -21,8 +21,9 @@ from dataclasses import astuple, dataclass, fields
 from typing import TYPE_CHECKING, Any
 
 from shmarrow.batch import RecordBatch
-from shmarrow.errors import InvalidArgument, InvalidType, ObjectNotFound, full_name
+from shmarrow.errors import InvalidArgument, InvalidType, ObjectNotFound, StoreFull, full_name
 from shmarrow.interchange.pyarrow import partner, schema_from_pyarrow
+from shmarrow.ipc.file.writer import RecordBatchFileWriter
 from shmarrow.ipc.options import IpcWriteOptions
 from shmarrow.segment import Location
 from shmarrow.segment.host import host_name
@@ -31,6 +32,7 @@ from shmarrow.spark.handle import MANIFEST, Handle
 from shmarrow.spark.home import Home, home
 from shmarrow.spark.jobs import active_session, executor_host, is_connect, is_session, worker_errors
 from shmarrow.spark.results import pyarrow_batches
+from shmarrow.spark.spilling import SpillingSink
 from shmarrow.store import Store
 from shmarrow.types import DataType, Schema
 from shmarrow.types.base import as_int
@@ -54,6 +56,7 @@ def share(
     function: Function | None = None,
     partitions: int | None = None,
     target_bytes: int = TARGET_BYTES,
+    on_disk: bool = False,
 ) -> SharedFrame:
     """Put the partitions of a DataFrame into shared memory, from the Python workers that have them.
 
@@ -75,6 +78,9 @@ def share(
     target_bytes : int
         Batches of a partition are put together as long as they have no more bytes than this. A worker holds about
         twice as much.
+    on_disk : bool
+        Whether a partition for which the store has no room goes into a file in Spark's local directory on the worker's
+        host, which Spark removes with the executor; otherwise that is an error.
 
     Returns
     -------
@@ -86,7 +92,7 @@ def share(
     InvalidType
         If ``function`` gives other columns in one batch or partition than in another, or there is nothing to share.
     StoreFull
-        If a worker found no room; nothing of the frame is left then.
+        If a worker found no room, on the disk either if that is allowed; nothing of the frame is left then.
     PySparkException
         If the job failed for another reason; nothing of the frame is left then either.
 
@@ -101,7 +107,7 @@ def share(
     found = home(store)
     df, columns, spark_schema = _source(source, function, partitions)
     name = f"frame-{os.urandom(8).hex()}"
-    task = Task(found, name, columns, function, target_bytes)
+    task = Task(found, name, columns, function, target_bytes, bool(on_disk))
     mine = found.store()
     mine.put(name, b"")
     kept: list[Handle] = []
@@ -118,17 +124,19 @@ def share(
         kept = []
         raise
     finally:
-        _end_job(mine, name, {handle.name for handle in kept})
+        _end_job(mine, name, kept)
 
 
-def _end_job(store: Store, name: str, kept: set[str]) -> None:
-    """Take the marker away, then what attempts published that Spark did not take."""
+def _end_job(store: Store, name: str, kept: Sequence[Handle]) -> None:
+    """Take the marker away, then what attempts published on this host that Spark did not take."""
     with suppress(ObjectNotFound):
         store.delete(name)
-    for each in store.names(f"{name}/"):
-        if each not in kept:
-            with suppress(ObjectNotFound):
-                store.delete(each)
+    names = {handle.name for handle in kept}
+    for found in {store, *[handle.home.driver_store() for handle in kept]}:
+        for each in found.names(f"{name}/") if found is not None else ():
+            if each not in names:
+                with suppress(ObjectNotFound):
+                    found.delete(each)  # type: ignore[union-attr]
 
 
 # --- what to share ----------------------------------------------------------------------------------------------
@@ -246,6 +254,7 @@ class Task:
     columns: Columns | None
     function: Function | None
     target_bytes: int
+    on_disk: bool = False
 
     def __call__(self, batches: Batches) -> Batches:
         from pyspark import TaskContext
@@ -257,11 +266,20 @@ class Task:
         first = next(given, None)
         if first is None:
             return
-        store = self.home.store()
         name = f"{self.frame}/{partition:05d}-{attempt}"
-        rows, count, size = self._write(store, name, first, given)
+        store, rows, count = self._write(name, first, given)
         self._check_wanted(store, name)
-        found = (name, rows, count, size, partition, attempt, os.getpid(), host_name(), executor_host())
+        found = (
+            name,
+            rows,
+            count,
+            store.info(name).nbytes,
+            partition,
+            attempt,
+            os.getpid(),
+            host_name(),
+            executor_host(),
+        )
         where = store.name if store.name.startswith("shm:") else store.path
         handle = Handle(where, store.id, os.stat(store.path).st_uid, *found)
         pa = partner()
@@ -276,24 +294,36 @@ class Task:
         restored = (self.columns.restore(batch) for batch in batches)
         return restored if self.function is None else pyarrow_batches(self.function(restored))
 
-    def _write(self, store: Store, name: str, first: pa.RecordBatch, rest: Batches) -> tuple[int, int, int]:
-        """Put the object; its rows, batches and bytes."""
+    def _write(self, name: str, first: pa.RecordBatch, rest: Batches) -> tuple[Store, int, int]:
+        """Put the object; the store that it is in now, its rows and batches."""
         rows = count = 0
-        options = IpcWriteOptions(emit_dictionary_deltas=True)
-        with store.writer(name, schema_from_pyarrow(first.schema), options=options) as writer:
-            for batch in rechunked(first, rest, self.target_bytes):
-                writer.write_batch(RecordBatch.from_pyarrow(batch))
-                rows, count = rows + batch.num_rows, count + 1
-        return rows, count, store.info(name).nbytes
+        sink = self._sink(name)
+        try:
+            options = IpcWriteOptions(emit_dictionary_deltas=True)
+            with RecordBatchFileWriter(sink, schema_from_pyarrow(first.schema), options) as writer:
+                for batch in rechunked(first, rest, self.target_bytes):
+                    writer.write_batch(RecordBatch.from_pyarrow(batch))
+                    rows, count = rows + batch.num_rows, count + 1
+        except StoreFull as error:
+            if self.on_disk:
+                raise
+            raise StoreFull(error.errno, f"{error.strerror}; or share with on_disk=True, {_ON_DISK}") from None
+        return sink.store, rows, count
+
+    def _sink(self, name: str) -> SpillingSink:
+        store = self.home.store()
+        return SpillingSink(name, store, self.home.local_store if self.on_disk else None)
 
     def _check_wanted(self, store: Store, name: str) -> None:
         """Take a published object back when the job has ended in the meantime."""
-        if store is self.home.driver_store() and self.frame not in store:
+        home = self.home.driver_store()
+        if home is not None and self.frame not in home:
             with suppress(ObjectNotFound):
                 store.delete(name)
             raise ObjectNotFound(errno.ENOENT, f"cannot share {name!r}: its job has ended in the meantime")
 
 
+_ON_DISK = "which puts what has no room into a file in Spark's local directory"
 _NAMES = [field.name for field in fields(Handle)]
 
 
