@@ -35,7 +35,7 @@ from conftest import PREFIX, ROOT
 BATCH_ROWS = 1_000
 """Rows of the batches that Spark gives to functions."""
 
-SECONDS = 60.0
+SECONDS = 100.0
 """How long an answer of a driver may take, unless a call says otherwise."""
 
 JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import shmarrow as sa
 from shmarrow import spark as sas
 
 pa = pytest.importorskip("pyarrow")
@@ -65,3 +66,15 @@ def test_a_broadcast(connect: Any, connect_server: str, tmp_path: Path, elsewher
         assert sum(row["total"] for row in parts) == sum(range(50_000))
         assert sorted(os.path.basename(row["file"]) for row in parts) == [f"{frame}-0000{i}-0" for i in range(2)]
     assert all(row["right"] for row in rows)
+
+
+def test_the_data_source_reads_and_writes(connect: Any, tmp_path: Path) -> None:
+    """Planned and read by processes of the server."""
+    rows = sa.record_batch({"id": [1, 2, 3], "v": [0.5, None, 2.5]})
+    with sa.ipc.new_file(tmp_path / "f.arrow", rows.schema) as writer:
+        writer.write_batch(rows)
+    df = connect.read.format("shmarrow").option("columns", "v,id").load(str(tmp_path / "f.arrow"))
+    assert [tuple(row) for row in df.collect()] == [(0.5, 1), (None, 2), (2.5, 3)]
+    df.write.format("shmarrow").mode("append").save(str(tmp_path / "written"))
+    back = connect.read.format("shmarrow").load(str(tmp_path / "written"))
+    assert sorted(back.collect(), key=lambda row: row["id"]) == df.collect()

@@ -243,7 +243,7 @@ def test_splits_fall_along_batches_and_large_batches_are_divided(spark: Any, tmp
     write(tmp_path / "1", rows, batches=20)
     write(tmp_path / "2", rows, stream=True)
     write(tmp_path / "3", rows)
-    df = read(spark, str(tmp_path), maxPartitionBytes="100k", maxBatchBytes="16k")
+    df = read(spark, str(tmp_path), maxPartitionBytes="100k", batchBytes="16k")
     found = df.select(spark_partition_id().alias("task"), "id").toArrow()
     assert sorted(found["id"].to_pylist()) == sorted(rows["id"] * 3)
     tasks = found["task"].to_pylist()
@@ -255,15 +255,13 @@ def test_splits_fall_along_batches_and_large_batches_are_divided(spark: Any, tmp
     assert all(not 40_000 < start < 80_000 for start in starts), "a stream is read by one task"
     assert len([start for start in starts if start > 80_000]) >= 3, "one large batch is read by several"
 
-    made = source(tmp_path / "1", maxBatchBytes="16k")
+    made = source(tmp_path / "1", batchBytes="16k")
     reader = made.reader(made.schema())
     sizes = [batch.num_rows for split in reader.partitions() for batch in reader.read(split)]
     assert (sum(sizes), max(sizes)) == (40_000, 2_000)
 
     (tmp_path / "compressed").mkdir()
-    made = source(
-        write(tmp_path / "compressed" / "1", rows, codec="zstd"), maxPartitionBytes="100k", maxBatchBytes="16k"
-    )
+    made = source(write(tmp_path / "compressed" / "1", rows, codec="zstd"), maxPartitionBytes="100k", batchBytes="16k")
     reader = made.reader(made.schema())
     assert len(reader.partitions()) >= 3
     found = [[batch.column("id").to_pylist() for batch in reader.read(split)] for split in reader.partitions()]
@@ -278,7 +276,7 @@ def test_rows_that_grow_when_they_are_cast_are_sent_in_pieces(tmp_path: Path) ->
     values = sa.array(["x" * 1000]).dictionary_encode()
     column = sa.DictionaryArray.from_arrays(sa.array([0] * 5_000, "int8"), values.dictionary)
     path = write(tmp_path / "f", {"d": column})
-    made = source(path, maxBatchBytes="100k")
+    made = source(path, batchBytes="100k")
     reader = made.reader(made.schema())
     batches = [batch for split in reader.partitions() for batch in reader.read(split)]
     assert sum(batch.num_rows for batch in batches) == 5_000
@@ -471,12 +469,3 @@ def test_files_that_may_not_be_read() -> None:
                 source(folder).schema()
         finally:
             os.seteuid(0)
-
-
-# --- Spark Connect ----------------------------------------------------------------------------------------------
-
-
-def test_spark_connect_reads_it_too(connect: Any, tmp_path: Path) -> None:
-    path = write(tmp_path / "f", NUMBERS)
-    df = connect.read.format("shmarrow").option("columns", "v,id").load(path)
-    assert [tuple(row) for row in df.collect()] == [(0.5, 1), (1.5, 2), (None, 3), (2.5, 4)]
