@@ -63,6 +63,7 @@ docs: .venv/installed ## write what docs/ has from the code, and run every examp
 	@$(BIN)/python tests/consumers.py
 	@$(BIN)/python tests/api.py
 	@$(BIN)/python tests/tools_page.py
+	@$(BIN)/python tests/spark_types.py
 	@$(BIN)/pytest tests/test_docs.py
 
 clean: ## remove all that the other targets made

@@ -8,6 +8,9 @@ cached, and pages are in memory, as the first turn is not counted. Both sides op
 Three figures come from one process: the whole time, from the moment before the parent starts it; what the imports take;
 and the attach alone, the first in its process, with whatever it imports late. The second table says what the whole time
 is made of. numpy is imported first, on both sides, so that its share can be seen.
+
+The last row is ours alone: a process that has imported numpy imports shmarrow, opens a store and gets a tensor and a
+record batch from it, with a column as an ndarray.
 """
 
 from __future__ import annotations
@@ -26,6 +29,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 from _bench import AS_FAST, Bench, bench, duration, faster
+
+import shmarrow as sa
 
 ROOT = Path(__file__).resolve().parent.parent
 ENVIRONMENT = ROOT / "build" / "cold"
@@ -59,6 +64,13 @@ SIDES = {
     ),
 }
 
+STORE = PROCESS.format(
+    imports="import shmarrow as sa; store = sa.Store(sys.argv[1], create=False)",
+    expression="store['tensor'][1] + store['batch']['c0'].to_numpy()[0]",
+)
+FIRST_OBJECTS = 0.03
+"""Seconds that this may take beyond numpy's import."""
+
 
 def environment() -> Path:
     """The interpreter of an environment without pandas, made where there is none yet."""
@@ -83,21 +95,31 @@ class Processes:
 
     def run(self, side: str) -> list[float]:
         """Seconds of each part of one process."""
+        times, value, self.late[side], has_pandas = self._answer(SIDES[side], self.path)
+        assert value == 0.5
+        assert not has_pandas
+        self.parts[side].append(times)
+        return times
+
+    def first_objects(self, store: Path, turns: int) -> list[float]:
+        """Seconds from the import of numpy to a tensor and a batch of a store; the first turn is not counted."""
+        found = [self._answer(STORE, store) for _ in range(1 + turns)]
+        assert all(value == 2.5 for _, value, _, _ in found)
+        return [times[2] + times[3] for times, *_ in found[1:]]
+
+    def _answer(self, code: str, path: Path) -> tuple[list[float], float, list[str], bool]:
+        """The seconds of each part of one process, and what it said."""
         kept = {name: os.environ[name] for name in ("PATH", "HOME", "LANG") if name in os.environ}
         started = time.monotonic()
         found = subprocess.run(
-            [self.python, "-c", SIDES[side], self.path],
+            [self.python, "-c", code, path],
             env=kept | {"PYTHONPATH": str(ROOT)},
             capture_output=True,
             text=True,
             check=True,
         )
-        times, value, self.late[side], has_pandas = json.loads(found.stdout)
-        assert value == 0.5
-        assert not has_pandas
-        parts = np.diff([started, *times]).tolist()
-        self.parts[side].append(parts)
-        return parts
+        times, value, late, has_pandas = json.loads(found.stdout)
+        return np.diff([started, *times]).tolist(), value, late, has_pandas
 
     def row(self, page: Bench, what: str, choose: Callable[[list[float]], float], required: Any, turns: int) -> None:
         """One row of the page, of which the operation gives the seconds."""
@@ -127,6 +149,12 @@ def main() -> None:
         processes = Processes(environment(), path)
         processes.row(page, "from the start of `python -c` to the first value", sum, faster(2), 10)
         processes.row(page, "the attach alone, imports done", lambda parts: parts[3], AS_FAST, 10)
+        with sa.Store(page.scratch / "store") as store:
+            store["tensor"] = np.arange(3.0) + 1
+            store["batch"] = batch
+        turns = 5 if page.quick else 25
+        text = "`import shmarrow`, open a store, get a tensor and a batch"
+        page.limit(text, processes.first_objects(page.scratch / "store", turns), FIRST_OBJECTS, duration)
         processes.show()
 
 

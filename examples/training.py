@@ -43,7 +43,7 @@ def train(frame: SharedFrame, epochs: int = 8, workers: int = 0) -> list[float]:
         Processes that prepare batches.
     """
     distributed = torch.distributed.is_initialized()
-    data = IterableBatchDataset(frame.read_all(), batch_size=200, shuffle=True, drop_last=True)
+    data = IterableBatchDataset(frame, batch_size=200, shuffle=True, drop_last=True)
     model: Any = torch.nn.Linear(len(FEATURES), 1)
     torch.nn.init.zeros_(model.weight)
     torch.nn.init.zeros_(model.bias)

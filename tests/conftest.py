@@ -107,13 +107,19 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         gc.freeze()
 
 
+def _is_empty_spark_store(name: str) -> bool:
+    """Whether it is the store of this user's Spark applications, which stays for the next one, without objects."""
+    home = SHM / f"shmarrow-spark-{os.geteuid()}"
+    return home == SHM / name and {path.name for path in home.iterdir()} <= {"control", "pins", "commit"}
+
+
 @pytest.hookimpl(trylast=True)  # after pytest-xdist has stopped its workers
 def pytest_sessionfinish(session: pytest.Session) -> None:
     """Fail the run where its tests left objects in shared memory."""
     if _is_worker(session.config):
         return
     # In CI the machine is ours alone; elsewhere only the names of this run are known to be ours.
-    new = shm_entries() - session.config.stash[_before]
+    new = {name for name in shm_entries() - session.config.stash[_before] if not _is_empty_spark_store(name)}
     left = session.config.stash[_left] = sorted(name for name in new if IN_CI or name.startswith(RUN))
     if left and session.exitstatus == pytest.ExitCode.OK:
         session.exitstatus = pytest.ExitCode.TESTS_FAILED

@@ -11,6 +11,7 @@ Everything listens on the loopback interface only. Processes are found, and ende
 
 from __future__ import annotations
 
+import fcntl
 import itertools
 import os
 import re
@@ -34,7 +35,7 @@ from conftest import PREFIX, ROOT
 BATCH_ROWS = 1_000
 """Rows of the batches that Spark gives to functions."""
 
-SECONDS = 60.0
+SECONDS = 100.0
 """How long an answer of a driver may take, unless a call says otherwise."""
 
 JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
@@ -211,12 +212,10 @@ def another_host(shm: int = 64 << 20, shared: Sequence[Path] = ()) -> list[str]:
     command = _unshare()
     if isinstance(command, str):
         pytest.skip(f"cannot give a process mounts of its own here: {command}")
-    # What is open is reached through its descriptor when /tmp is hidden.
-    keep = [f"exec {number}<{shlex.quote(str(path))}" for number, path in enumerate(shared, 3)]
-    bind = []
-    for number, path in enumerate(shared, 3):
-        quoted = shlex.quote(str(path))
-        bind.append(f"mkdir -p {quoted} && mount --bind /proc/self/fd/{number} {quoted} && exec {number}<&-")
+    # What is hidden with /tmp is reached through the descriptors that the shell has opened before.
+    numbered = [(number, shlex.quote(str(path))) for number, path in enumerate(shared, 3)]
+    keep = [f"exec {number}<{path}" for number, path in numbered]
+    bind = [f"mkdir -p {path}\nmount -c --bind /proc/self/fd/{number} {path}" for number, path in numbered]
     mounts = [
         f"mount -t tmpfs -o size={shm},mode=1777 tmpfs /dev/shm",
         "mount -t tmpfs -o size=512m,mode=1777 tmpfs /tmp",
@@ -345,10 +344,12 @@ def driver(
     ours, theirs = socket.socketpair()
     talk = Connection(ours.detach())
     try:
-        with theirs, open(errors, "wb") as stream:
+        number = fcntl.fcntl(theirs, fcntl.F_DUPFD, 10)  # the shell of another host uses those up to 9
+        theirs.close()
+        with open(number, "rb"), open(errors, "wb") as stream:
             process = subprocess.Popen(
-                [*host, sys.executable, str(ROOT / "tests" / "spark_driver.py"), str(theirs.fileno())],
-                pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL, stdout=stream, stderr=stream, env=variables,
+                [*host, sys.executable, str(ROOT / "tests" / "spark_driver.py"), str(number)],
+                pass_fds=[number], stdin=subprocess.DEVNULL, stdout=stream, stderr=stream, env=variables,
             )  # fmt: skip
         from pyspark import cloudpickle
 
@@ -388,7 +389,7 @@ class Cluster:
 
     def _start(self) -> None:
         self.shared.mkdir()
-        hosts = zip(self.hosts, ([], another_host(shared=[self._folder])), strict=True)
+        hosts = zip(self.hosts, ([], another_host(shared=[self.shared])), strict=True)
         self._daemon(self.hosts[0], [], "master.Master")
         self.url = self._logged("master.Master", r"Starting Spark master at (spark://\S+)")
         for host, command in hosts:

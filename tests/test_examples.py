@@ -6,6 +6,7 @@ Rules kept here: examples are loaded as the files that they are; nothing that th
 from __future__ import annotations
 
 import importlib.util
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
@@ -16,6 +17,7 @@ import pytest
 from conftest import ROOT
 
 EXAMPLES = ROOT / "examples"
+pytestmark = pytest.mark.filterwarnings("ignore:PySpark does not yet:FutureWarning")  # of the newest pandas
 
 
 @pytest.fixture
@@ -28,7 +30,7 @@ def example(request: pytest.FixtureRequest) -> Iterator[ModuleType]:
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(__import__("sys").modules, request.param, module)
+        patch.setitem(sys.modules, request.param, module)
         spec.loader.exec_module(module)
         with functions_by_value(module):
             yield module

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import pickle
 import re
+import signal
+import time
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -12,11 +14,18 @@ from typing import Any
 
 import numpy as np
 import pytest
+import spark_lab
+from spark_lab import BATCH_ROWS
+from store_check import leftovers
 
+import shmarrow as sa
 from shmarrow import spark as sas
 from shmarrow.spark.home import home
 
 pa = pytest.importorskip("pyarrow")
+pytestmark = [
+    pytest.mark.timeout(300),  # each driver starts three Java processes
+]
 
 
 def place(batches: Iterator[Any]) -> Iterator[Any]:
@@ -122,6 +131,44 @@ def test_a_broadcast_is_mapped_on_both_hosts(two_hosts: Any, cluster: Any) -> No
     assert "was destroyed" in errors[1] or "cannot reach" in errors[1]  # it depends on the host that is asked first
 
 
+def use_table(frame: Any, partition: int, _: Any) -> Iterator[Any]:
+    made = sas.once("of a worker", lambda: np.array([os.getpid()]))
+    totals = [int(table["x"].to_numpy().sum()) for table in map(frame.attach, range(len(frame)))]
+    files = [file_of(frame.attach(i).batches[0].column("x").to_numpy()) for i in range(len(frame))]
+    yield {"host": os.environ["SPARK_LOCAL_IP"], "totals": totals, "files": files, "once": [int(made.value[0])]}
+
+
+def share_a_table(spark: Any) -> Any:
+    table = pa.table({"x": np.arange(9_000), "s": ["a", None, "c"] * 3_000})
+    with sas.share_table(spark, table, partitions=3) as frame:
+        made = sas.once("of the driver", lambda: np.array([os.getpid()]))
+
+        def look(partition: int, rows: Any) -> Iterator[Any]:
+            for row in use_table(frame, partition, rows):
+                yield {**row, "once": [*row["once"], int(made.value[0])], "pid": os.getpid()}
+
+        rows = spark.sparkContext.parallelize(range(2), 2).barrier().mapPartitionsWithIndex(look).collect()
+        mapped = frame.map(spark, lambda table: {"rows": [table.num_rows]}, "rows long").collect()
+        made.destroy()
+        return rows, sorted(row["rows"] for row in mapped), home().driver_store().names(frame.name)  # type: ignore[union-attr]
+
+
+def test_a_table_of_the_driver_and_values_made_once(two_hosts: Any, cluster: Any) -> None:
+    here, there = cluster.hosts
+    rows, mapped, names = two_hosts.run(share_a_table, timeout=180)
+    found = {row["host"]: row for row in rows}
+    assert found.keys() == {here, there}
+    totals = [sum(range(i * 3_000, (i + 1) * 3_000)) for i in range(3)]
+    assert [row["totals"] for row in rows] == [totals, totals]
+    assert mapped == [3_000] * 3
+    assert len(names) == 3
+    assert all(file.startswith("/dev/shm/shmarrow-spark-") for file in found[here]["files"])
+    (file,) = set(found[there]["files"])  # all partitions lie in one file of Spark's
+    assert re.search(r"/broadcast_\d+_python$", file)
+    # Computed by a process of each host: in one store for the driver's, in that of the executor for a worker's.
+    assert all(row["once"] == [row["pid"]] * 2 for row in rows)
+
+
 def encrypted(spark: Any) -> Any:
     with pytest.warns(UserWarning, match=r"spark\.io\.encryption\.enabled"):
         made = sas.broadcast(spark, np.arange(50_000.0))
@@ -167,3 +214,74 @@ def test_tasks_go_where_the_rows_are(two_hosts: Any, cluster: Any) -> None:
     there = cluster.root(cluster.hosts[1]) / folder.removeprefix("/")
     assert there.is_dir()
     assert [path for path in there.rglob("*") if path.is_file() and path.stat().st_size > 80] == []
+
+
+# --- executors that are killed, and tasks that run twice --------------------------------------------------------
+
+
+class Faulty:
+    """On each host one executor is killed while a partition is written; one partition is so slow that it runs twice.
+
+    Files in a folder that both hosts see say what has happened.
+    """
+
+    SLOW = 7
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def __call__(self, batches: Iterator[Any]) -> Iterator[Any]:
+        from pyspark import TaskContext
+
+        context = TaskContext.get()
+        assert context is not None
+        for index, batch in enumerate(batches):
+            if index == 1 and context.partitionId() == self.SLOW:
+                if self.happens("slow"):
+                    spark_lab.wait_until((self.folder / "again").exists, "the task runs on the other host, too")
+                else:
+                    self.happens("again")
+            elif index == 1 and self.happens(f"killed on {os.environ['SPARK_LOCAL_IP']}"):
+                java = Path(f"/proc/{os.getppid()}/stat").read_text().rpartition(")")[2].split()[1]
+                os.kill(int(java), signal.SIGKILL)
+                time.sleep(60)  # Spark does not wait for it
+            yield batch
+
+    def happens(self, what: str) -> bool:
+        """Whether something is for the first time."""
+        try:
+            (self.folder / what).touch(exist_ok=False)
+        except FileExistsError:
+            return False
+        return True
+
+
+def share_with_faults(spark: Any, store: str, faulty: Faulty) -> Any:
+    rows = 8 * 2 * BATCH_ROWS
+    with sas.share(spark.range(0, 100, 1, 2), store, function=iter) as other:
+        others = sa.Store(store).names()
+        with sas.share(spark.range(0, rows, 1, 8), store, function=faulty, target_bytes=1) as frame:
+            happened = sorted(path.name for path in faulty.folder.iterdir())
+            found = frame.to_df(spark).selectExpr("count(*)", "count(DISTINCT id)", "min(id)", "max(id)").collect()
+            assert [*found[0]] == [rows, rows, 0, rows - 1]
+            assert [handle.partition for handle in frame.handles] == list(range(8))
+            assert {handle.address for handle in frame.handles} == set(spark_lab.Cluster.hosts)
+            kept = {handle.name for handle in frame.handles if handle.is_here}
+            # The task that ran twice may be about to publish, and takes it back.
+            spark_lab.wait_until(lambda: {*sa.Store(store).names()} == {*others, *kept}, "nothing else is there")
+            before = len(others)
+        sa.Store(store).collect()
+        assert len(leftovers(store)) == before
+        assert other.to_df(spark).count() == 100
+    return happened
+
+
+def test_executors_are_killed_and_a_task_runs_twice(cluster: Any, home: str, tmp_path: Path) -> None:
+    """Speculation has to be on from the start, and the other tests want none."""
+    folder = cluster.shared / "faulty"
+    folder.mkdir()
+    speculation = {"quantile": "0.1", "multiplier": "1.1", "interval": "100ms", "minTaskRuntime": "500ms"}
+    settings = {f"spark__speculation__{name}": value for name, value in speculation.items()}
+    with cluster.driver(tmp_path / "driver", spark__speculation="true", **settings) as driver:
+        happened = driver.run(share_with_faults, home, Faulty(folder))
+    assert happened == ["again", *[f"killed on {host}" for host in cluster.hosts], "slow"]

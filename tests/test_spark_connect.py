@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import shmarrow as sa
 from shmarrow import spark as sas
 
 pa = pytest.importorskip("pyarrow")
@@ -37,8 +38,15 @@ def use(spark: Any, made: Any) -> list[Any]:
 
 
 def broadcast_there(spark: Any, rows: int) -> Any:
-    with sas.broadcast(spark, np.arange(float(rows))) as made:
-        return made.name, repr(made), use(spark, made)
+    table = pa.table({"x": np.arange(rows)})
+    with sas.broadcast(spark, np.arange(float(rows))) as made, sas.share_table(spark, table, partitions=2) as frame:
+        found = use(spark, made)
+
+        def total(table: Any) -> Any:
+            numbers = table["x"].combine_chunks().to_numpy()
+            return {"total": [int(numbers.sum())], "file": [file_of(numbers)]}
+
+        return made.name, repr(made), found, frame.map(spark, total, "total long, file string").collect(), frame.name
 
 
 @pytest.mark.parametrize("elsewhere", [False, True])
@@ -46,12 +54,27 @@ def test_a_broadcast(connect: Any, connect_server: str, tmp_path: Path, elsewher
     from spark_lab import another_host, driver
 
     if not elsewhere:
-        name, said, rows = broadcast_there(connect, 1000)
+        name, said, rows, parts, frame = broadcast_there(connect, 1000)
         assert "InArtifacts" not in said
-        assert all(row["file"].startswith("/dev/shm/shmarrow-spark-") for row in rows)
+        assert all(row["file"].startswith("/dev/shm/shmarrow-spark-") for row in [*rows, *parts])
+        assert sum(row["total"] for row in parts) == sum(range(1000))
     else:
         with driver(tmp_path, connect_server, host=another_host(shared=[tmp_path])) as client:
-            name, said, rows = client.run(broadcast_there, 50_000)
+            name, said, rows, parts, frame = client.run(broadcast_there, 50_000)
         assert "InArtifacts" in said
         assert {os.path.basename(row["file"]) for row in rows} == {name}
+        assert sum(row["total"] for row in parts) == sum(range(50_000))
+        assert sorted(os.path.basename(row["file"]) for row in parts) == [f"{frame}-0000{i}-0" for i in range(2)]
     assert all(row["right"] for row in rows)
+
+
+def test_the_data_source_reads_and_writes(connect: Any, tmp_path: Path) -> None:
+    """Planned and read by processes of the server."""
+    rows = sa.record_batch({"id": [1, 2, 3], "v": [0.5, None, 2.5]})
+    with sa.ipc.new_file(tmp_path / "f.arrow", rows.schema) as writer:
+        writer.write_batch(rows)
+    df = connect.read.format("shmarrow").option("columns", "v,id").load(str(tmp_path / "f.arrow"))
+    assert [tuple(row) for row in df.collect()] == [(0.5, 1), (None, 2), (2.5, 3)]
+    df.write.format("shmarrow").mode("append").save(str(tmp_path / "written"))
+    back = connect.read.format("shmarrow").load(str(tmp_path / "written"))
+    assert sorted(back.collect(), key=lambda row: row["id"]) == df.collect()

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import itertools
 import os
+import re
 import signal
+import subprocess
 import sys
 import threading
 from collections.abc import Iterator, Sequence
@@ -18,6 +20,7 @@ from types import FrameType
 from typing import Any
 
 import pytest
+import spark_lab
 from lab import small_tmpfs
 from spark_lab import BATCH_ROWS, wait_until
 from store_check import check, leftovers
@@ -236,3 +239,76 @@ def test_no_room(spark: Any, other: None, tmp_path: Path) -> None:
             assert frame.read_all()["id"].to_pylist() == list(range(100_000))
             assert names_but(str(folder / "store"), frame) == []
         store.close()
+
+
+# --- drivers that end -------------------------------------------------------------------------------------------
+
+
+def share_and_forget(spark: Any, store: str) -> list[str]:
+    """Share a frame, which is never released; the names that are in the store then."""
+    sas.share(spark.range(0, 10, 1, 2), store)
+    return sa.Store(store).names()
+
+
+def test_a_driver_that_forgets_its_frames(
+    by_value: None, connect_server: str, home: str, other: None, tmp_path: Path
+) -> None:
+    others = sa.Store(home).names()
+    with spark_lab.driver(tmp_path / "first", connect_server) as first:
+        kept = set(first.run(share_and_forget, home)) - set(others)
+        assert len(kept) == 2
+        assert first.leave() == 0
+    with spark_lab.driver(tmp_path / "second", connect_server) as second:
+        names = set(second.run(share_and_forget, home)) - set(others)
+        assert len(names) == 2  # it collected what the first one had left
+        assert not names & kept
+    assert collected(home) == len(names)
+    assert sa.Store(home).names() == others
+
+
+def share_until_killed(spark: Any, store: str, held: Held) -> None:
+    import spark_driver
+
+    with pytest.raises(sa.StoreFull) as caught:
+        sas.share(spark.range(0, 1_000_000, 1, 2))
+    spark_driver.say((str(caught.value), os.listdir("/dev/shm"), sa.Store(sas.home.default_location()).names()))
+    spark_driver.say([handle.name for handle in sas.share(spark.range(0, 10, 1, 2), store).handles])
+    sas.share(spark.range(0, 8 * BATCH_ROWS, 1, 2), store, function=held, target_bytes=1)
+
+
+def test_a_driver_that_is_killed(spark: Any, tmp_path: Path) -> None:
+    """One with little shared memory; the store that it leaves things in is in a directory, where all see it."""
+    shared = tmp_path / "shared"
+    shared.mkdir()
+    store = str(shared / "store")
+    held = Held(shared / "held")
+    held.folder.mkdir()
+    with sas.share(spark.range(0, 100, 1, 2), store) as frame:
+        others = sa.Store(store).names()
+        host = spark_lab.another_host(shm=4 << 20, shared=[shared])
+        with spark_lab.driver(tmp_path / "driver", host=host) as driver:
+            driver.begin(share_until_killed, store, held)
+            message, entries, names = driver.hear()
+            assert re.search(
+                r"no room for \d+ bytes of .* in the store 'shm:shmarrow-spark-\d+'.*, \d+ free\)", message
+            )
+            assert (entries, names) == ([f"shmarrow-spark-{os.geteuid()}"], [])
+            forgotten = driver.hear()
+            wait_until(lambda: held.arrived() == ["0-0", "1-0"], "both tasks have begun to write")
+            assert len(names_but(store, frame)) == 3
+            assert collected(store) == 0  # it is alive
+            driver.kill()
+        assert set(forgotten) < set(names_but(store, frame))
+        assert collected(store) == 3
+        assert sa.Store(store).names() == others
+        assert len(leftovers(store)) == len(others)
+        check(store)
+        assert frame.read_all()["id"].to_pylist() == list(range(100))
+
+
+def collected(store: str) -> int:
+    """Run ``shmarrow gc``; how many objects it says that it removed."""
+    ran = subprocess.run([sys.executable, "-m", "shmarrow", "gc", store], capture_output=True, text=True, check=True)
+    found = re.search(r"^(\d+) objects and \d+ leftovers removed$", ran.stdout, re.MULTILINE)
+    assert found, ran.stdout
+    return int(found[1])

@@ -19,7 +19,7 @@ from shmarrow.spark import carriers
 from shmarrow.spark.carriers import InStore, mapping, open_first
 from shmarrow.spark.frame import SharedFrame
 from shmarrow.spark.handle import Handle
-from shmarrow.spark.home import home
+from shmarrow.spark.home import Home, home
 from shmarrow.spark.jobs import as_session
 from shmarrow.spark.sharing import parallelism
 from shmarrow.tables import Table
@@ -27,10 +27,14 @@ from shmarrow.tables import table as as_table
 from shmarrow.types.base import as_int
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from pyspark.sql import SparkSession
 
     from shmarrow.segment import Location
     from shmarrow.store import Store
+    from shmarrow.store.attach import Pin
+    from shmarrow.types import Schema
 
 SMALLEST = 1 << 20
 """Bytes that a partition has at least, unless it is told how many there are."""
@@ -59,15 +63,27 @@ class CarriedHandle(Handle):
         return found
 
 
-class CarriedFrame(SharedFrame):
-    """A frame whose partitions Spark has carried to its executors."""
+class DriverFrame(SharedFrame):
+    """The frame of a table, in the process that shared it; elsewhere it is a plain one.
+
+    It keeps the store from evicting the objects.
+    """
+
+    def __init__(self, home: Home, name: str, schema: Schema, handles: Sequence[Handle], pins: Sequence[Pin]) -> None:
+        super().__init__(home, name, schema, handles)
+        self._pins = pins
 
     def release(self) -> None:
         """Remove all objects, and what Spark carries. Who has one attached keeps it. Safe to call again."""
+        for pin in self._pins:
+            pin.release()
         super().release()
         for handle in self.handles:
             if isinstance(handle, CarriedHandle):
                 handle.carrier.destroy(False)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return SharedFrame, (self.home, self.name, self.schema, self.handles)
 
 
 def share_table(
@@ -122,22 +138,24 @@ def share_table(
     assert opened is not None
     name = f"frame-{os.urandom(8).hex()}"
     handles: list[Handle] = []
-    frame = SharedFrame(found, name, rows.schema, handles)
+    pins: list[Pin] = []
     try:
         for i in range(count):
             start, stop = i * rows.num_rows // count, (i + 1) * rows.num_rows // count
             part = rows if count == 1 else rows.slice(start, stop - start)
             each = opened.put(f"{name}/{i:05d}-0", part)
-            size = opened.info(each).nbytes
-            lies = (found.where, found.id, found.user)
-            handles.append(
-                Handle(*lies, each, stop - start, len(part.batches), size, i, 0, os.getpid(), host_name(), "")
+            pins.append(opened.pin(each))
+            at, size, pid, host = (
+                (found.where, found.id, found.user),
+                opened.attach(each).size,
+                os.getpid(),
+                host_name(),
             )
+            handles.append(Handle(*at, each, stop - start, len(part.batches), size, i, 0, pid, host, ""))
         if handles and not carriers.runs_here(session, found):
             ways = carriers.carry(session, opened, [handle.name for handle in handles])
-            carried = [CarriedHandle(**asdict(each), carrier=way) for each, way in zip(handles, ways, strict=True)]
-            return CarriedFrame(found, name, rows.schema, carried)
-        return SharedFrame(found, name, rows.schema, handles)
+            handles = [CarriedHandle(**asdict(each), carrier=way) for each, way in zip(handles, ways, strict=True)]
+        return DriverFrame(found, name, rows.schema, handles, pins)
     except BaseException:
-        frame.release()
+        DriverFrame(found, name, rows.schema, handles, pins).release()
         raise

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from shmarrow import types
@@ -181,13 +181,13 @@ def _column(schema: Schema, wanted: Field, options: ReadOptions, casting: Castin
 
 
 def batches_for(
-    batch: RecordBatch, columns: Sequence[Column], casting: Casting, schema: Any, sizes: Sizes
+    batches: Iterable[RecordBatch], columns: Sequence[Column], casting: Casting, schema: Any, sizes: Sizes
 ) -> Iterator[Any]:
-    """The rows of a batch as batches of pyarrow's that Spark takes, each of about as many bytes as ``sizes`` says.
+    """The rows of batches as batches of pyarrow's that Spark takes, each of about as many bytes as ``sizes`` says.
 
     Parameters
     ----------
-    batch : RecordBatch
+    batches : iterable of RecordBatch
         The rows, with all columns of the file.
     columns : sequence of Column
         How Spark's columns come from them.
@@ -203,14 +203,15 @@ def batches_for(
     InvalidData
         If values do not fit, or break the rules of their type.
     """
-    given = [None if each.at < 0 else batch.column(each.at) for each in columns]
-    start = 0
-    while start < batch.num_rows:
-        rows = min(sizes.rows, batch.num_rows - start)
-        made = [_values(column, each, casting, start, rows) for column, each in zip(given, columns, strict=True)]
-        fields = [each.field.with_type(array.type) for each, array in zip(columns, made, strict=True)]
-        start += rows
-        yield from sizes.cut(record_batch_as(RecordBatch(Schema(fields), rows, made), schema))
+    for batch in batches:
+        given = [None if each.at < 0 else batch.column(each.at) for each in columns]
+        start = 0
+        while start < batch.num_rows:
+            rows = min(sizes.rows, batch.num_rows - start)
+            made = [_values(column, each, casting, start, rows) for column, each in zip(given, columns, strict=True)]
+            fields = [each.field.with_type(array.type) for each, array in zip(columns, made, strict=True)]
+            start += rows
+            yield from sizes.cut(record_batch_as(RecordBatch(Schema(fields), rows, made), schema))
 
 
 def _values(column: Any, how: Column, casting: Casting, start: int, rows: int) -> Any:

@@ -22,7 +22,6 @@ from shmarrow.errors import InvalidArgument, ObjectNotFound, StorageError, shown
 from shmarrow.segment import SHM_DIRECTORY, SHM_SCHEME
 from shmarrow.segment.host import host_name
 from shmarrow.segment.location import resolve
-from shmarrow.spark.source.directory import STATE, data_files
 from shmarrow.spark.source.opening import Place
 from shmarrow.spark.source.read_options import ReadOptions
 
@@ -61,11 +60,15 @@ def _objects(options: ReadOptions) -> Iterator[Place]:
         yield from [Place(name, location) for name in found]
 
 
+_STATE = "_shmarrow"
+"""What every directory has that Spark has written; see ``directory.STATE``."""
 _SCHEME = re.compile(r"([a-zA-Z][a-zA-Z0-9+.-]+):/")
 
 
 def _local(path: str) -> str:
     """A path of this machine's, from one that may be a ``file:`` URL."""
+    if "\0" in path:
+        raise InvalidArgument(f"a path must not contain NUL, found {path!r}")
     found = _SCHEME.match(path)
     if not found:
         return os.path.expanduser(path)
@@ -108,7 +111,9 @@ def _is_visible(name: str) -> bool:
 
 
 def _in_directory(path: str, options: ReadOptions) -> Iterator[str]:
-    if os.path.isdir(os.path.join(path, STATE)):
+    if os.path.isdir(os.path.join(path, _STATE)):
+        from shmarrow.spark.source.directory import data_files  # which needs a lot that most reads do not
+
         for file in data_files(path):
             if not options.pattern or fnmatchcase(file.name, options.pattern):
                 yield os.path.join(path, file.name)

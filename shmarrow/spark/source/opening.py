@@ -17,7 +17,15 @@ from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 from shmarrow import ipc, segment
-from shmarrow.errors import DEFAULT_LIMITS, InvalidData, ObjectNotFound, StorageError, as_limits
+from shmarrow.errors import (
+    DEFAULT_LIMITS,
+    InvalidData,
+    ObjectNotFound,
+    ShmarrowError,
+    StorageError,
+    Unsupported,
+    as_limits,
+)
 from shmarrow.ipc.file.footer import MAGIC
 from shmarrow.segment import Segment
 from shmarrow.segment.host import boot_id, host_name
@@ -107,7 +115,7 @@ def opened(place: Place, trusted: bool = False, was: Seen | None = None) -> Iter
         limits = as_limits(DEFAULT_LIMITS, trusted)
         try:
             reader = (ipc.open_file if is_file or not found.size else ipc.open_stream)(found, limits=limits)
-        except InvalidData as error:
+        except (InvalidData, Unsupported) as error:
             raise _named(place, found, error) from None
         try:
             yield reader, found
@@ -117,7 +125,7 @@ def opened(place: Place, trusted: bool = False, was: Seen | None = None) -> Iter
             _check_unchanged(was, found)
 
 
-def _named(place: Place, found: Segment, error: InvalidData) -> InvalidData:
+def _named(place: Place, found: Segment, error: ShmarrowError) -> ShmarrowError:
     """The error with the name of an object of a store, which lies in a file with another name."""
     if place.store is None:
         return error

@@ -221,14 +221,12 @@ def _splits(files: Sequence[Listed], options: ReadOptions, scale: float) -> Iter
 
 def _pieces(file: Listed, scale: float, target: int) -> Iterator[tuple[Piece, int]]:
     """The parts of a file that tasks can read by themselves, with their bytes."""
-    opening = _OPENING
     for number, block in enumerate(file.blocks):
-        cost = int(block * scale) + opening
-        opening = 0
+        cost = int(block * scale)
         piece = Piece(file.seen, number, number + 1 if file.is_file else -1)
         parts = _parts(piece, -(-cost // target)) if file.is_file and cost >= 2 * target else [piece]
         for part in parts:
-            yield part, cost // len(parts)
+            yield part, cost // len(parts) + (0 if number else _OPENING // len(parts))
 
 
 def _parts(piece: Piece, count: int) -> list[Piece]:

@@ -89,7 +89,7 @@ _PARSERS: Parsers = {
     "columns": ("columns", _names),
     "mergeSchema": ("merge", flag),
     "maxPartitionBytes": ("split_bytes", size),
-    "maxBatchBytes": ("batch_bytes", size),
+    "batchBytes": ("batch_bytes", size),
     "lossy": ("lossy", _names),
     "unsupported": ("unsupported", _unsupported),
     "recursiveFileLookup": ("recursive", flag),

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
+from shmarrow.errors import ShmarrowError, prefixed
 from shmarrow.interchange.for_consumer import casting_for
 from shmarrow.interchange.pyarrow import schema_from_pyarrow
 from shmarrow.spark import types as spark
@@ -84,8 +85,8 @@ class ShmarrowReader(DataSourceReader):
         for piece in pieces:
             with opened(piece.file.place, options.trusted, piece.file) as (reader, _):
                 columns = columns_for(reader.schema, wanted, options, casting)
-                for batch in _batches(reader, piece):
-                    yield from batches_for(batch, columns, casting, self._schema, sizes)
+                batches = _batches(reader, piece)
+                yield from _named(piece, batches_for(batches, columns, casting, self._schema, sizes))
 
 
 def _batches(reader: Any, piece: Piece) -> Iterator[Any]:
@@ -95,3 +96,14 @@ def _batches(reader: Any, piece: Piece) -> Iterator[Any]:
     for number in range(piece.first, piece.stop):
         batch = reader.get_batch(number)
         yield batch if piece.rows is None else batch.slice(piece.rows[0], piece.rows[1] - piece.rows[0])
+
+
+def _named(piece: Piece, batches: Iterator[Any]) -> Iterator[Any]:
+    """Batches, whose errors name the file that they come from."""
+    place = str(piece.file.place)
+    try:
+        yield from batches
+    except ShmarrowError as error:
+        if place in str(error) or isinstance(error, OSError):
+            raise
+        raise prefixed(f"{place}: ", error) from None

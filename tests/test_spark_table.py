@@ -1,0 +1,120 @@
+"""Tables of the driver as shared frames, on one host; others are in ``test_spark_cluster.py`` and the like."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+import shmarrow as sa
+from shmarrow import spark as sas
+
+pa = pytest.importorskip("pyarrow")
+pd = pytest.importorskip("pandas")
+pytestmark = [pytest.mark.filterwarnings("ignore:PySpark does not yet:FutureWarning")]
+
+ROWS = 1_001
+
+
+@pytest.fixture
+def store(shm_name: str) -> Iterator[sa.Store]:
+    with sa.Store(shm_name) as made:
+        yield made
+        assert made.names() == []
+        made.destroy()
+
+
+def rows() -> Any:
+    numbers = np.arange(ROWS)
+    text = pa.array([None if i % 7 == 0 else f"n{i % 5}" for i in range(ROWS)])
+    return pa.table({"x": numbers, "s": text, "d": text.dictionary_encode()})
+
+
+def test_from_every_library(spark: Any, store: sa.Store) -> None:
+    pl = pytest.importorskip("polars")
+    expected = rows()
+    given = {
+        "ours": sa.table(expected),
+        "our batch": sa.record_batch(expected.combine_chunks().to_batches()[0]),
+        "chunked": pa.concat_tables([expected.slice(0, 10), expected.slice(10)]),
+        "batch": expected.combine_chunks().to_batches()[0],
+        "reader": expected.to_reader(100),
+    }
+    for name, value in given.items():
+        with sas.share_table(spark, value, store, partitions=3) as frame:
+            assert [handle.num_rows for handle in frame.handles] == [333, 334, 334], name
+            assert [handle.partition for handle in frame.handles] == [0, 1, 2]
+            assert frame.num_rows == ROWS
+            assert frame.read_all().to_pydict() == expected.to_pydict(), name
+            assert store.names() == [f"{frame.name}/{i:05d}-0" for i in range(3)]
+            assert frame.size == sum(each.nbytes for each in store.scan())
+        assert store.names() == []
+    frame = pl.DataFrame({"x": [1, None, 3], "s": ["a", "b", None]})
+    with sas.share_table(spark, frame, store) as shared:
+        assert len(shared) == 1  # less than a MiB
+        assert shared.read_all().to_pydict() == frame.to_dict(as_series=False)
+    frame = pd.DataFrame({"x": [1.5, 2.5]}, index=pd.Index(["a", "b"], name="key"))
+    with sas.share_table(spark, frame, store, partitions=2) as shared:
+        assert len(shared) == 2
+        assert shared.read_all().to_pandas().equals(frame)
+
+
+def test_how_rows_are_split(spark: Any, store: sa.Store) -> None:
+    def counts(table: Any, partitions: int | None = None) -> list[int]:
+        with sas.share_table(spark, table, store, partitions=partitions) as frame:
+            assert frame.schema.names == table.schema.names
+            assert frame.read_all().num_rows == table.num_rows
+            return [handle.num_rows for handle in frame.handles]
+
+    assert counts(pa.table({"x": np.zeros(1 << 18)})) == [1 << 17] * 2  # as many as tasks at a time
+    assert counts(pa.table({"x": np.zeros(3 << 16)})) == [3 << 16]
+    assert counts(pa.table({"x": [1, 2]}), 5) == [1, 1]
+    assert counts(pa.table({"x": pa.array([], pa.int64())}), 5) == []
+    assert counts(pa.RecordBatch.from_struct_array(pa.array([{}] * 5, pa.struct([]))), 2) == [2, 3]
+
+
+def test_what_is_refused(spark: Any, store: sa.Store, shm_name: str) -> None:
+    for value in (None, 1, "x", object(), pa.array([1]), np.ones(3)):
+        with pytest.raises((sa.InvalidType, sa.InvalidArgument)):
+            sas.share_table(spark, value, store)
+    for partitions in (0, -1, "2", 1.5):
+        with pytest.raises((sa.InvalidType, sa.InvalidArgument), match="partitions"):
+            sas.share_table(spark, rows(), store, partitions=partitions)  # type: ignore[arg-type]
+    with pytest.raises(sa.InvalidType, match="expected a SparkSession"):
+        sas.share_table(None, rows(), store)  # type: ignore[arg-type]
+    small = sa.Store(f"{shm_name}-small", capacity=1 << 19)
+    with pytest.raises(sa.StoreFull, match=r"524,?288"):
+        sas.share_table(spark, pa.table({"x": np.zeros(1 << 17)}), small, partitions=4)
+    assert small.names() == []
+    small.destroy()
+
+
+def test_workers_use_it_in_place(spark: Any, store: sa.Store) -> None:
+    expected = rows()
+    frame = sas.share_table(spark, expected, store, partitions=3)
+
+    def total(table: Any) -> Any:
+        from pathlib import Path
+
+        address = table.batches[0].column("x").to_numpy().__array_interface__["data"][0]
+        files = set()
+        for line in Path("/proc/self/maps").read_text().splitlines():
+            span, _, _, _, _, *path = line.split(maxsplit=5)
+            low, high = (int(each, 16) for each in span.split("-"))
+            if low <= address < high:
+                files |= set(path)
+        return {"total": [int(table["x"].to_numpy().sum())], "file": [files.pop()]}
+
+    found = frame.map(spark, total, "total long, file string").collect()
+    assert sum(row["total"] for row in found) == ROWS * (ROWS - 1) // 2
+    assert {row["file"] for row in found} == {store.info(name).path for name in store.names()}
+    attached = frame.attach(0)
+    assert type(pickle.loads(pickle.dumps(frame))) is sas.SharedFrame
+    frame.release()
+    frame.release()
+    assert attached["x"].to_pylist() == list(range(333))
+    with pytest.raises(sa.ObjectNotFound, match="3 of 3 partitions"):
+        frame.read_all()
