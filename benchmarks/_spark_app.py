@@ -87,6 +87,20 @@ def discard(batches: Batches) -> Batches:
     return iter(())
 
 
+def trim(rows: Iterable[int]) -> None:
+    """Give back the memory that allocators keep, which a later task would use again unseen."""
+    import ctypes
+    import gc
+    import time
+
+    import pyarrow as pa
+
+    gc.collect()
+    pa.default_memory_pool().release_unused()
+    ctypes.CDLL(None).malloc_trim(0)
+    time.sleep(0.3)  # so that each worker gets some of these tasks
+
+
 def pss() -> int:
     """Bytes of this process's memory, shared pages by the number of processes that have them."""
     with open("/proc/self/smaps_rollup") as file:
@@ -338,6 +352,7 @@ class Application:
             "discard": lambda: given.mapInArrow(discard, "nothing long").collect(),
         }[side]
         task()  # the imports
+        self.sc.parallelize(range(8), 8).foreachPartition(trim)
         before = {}
         for worker in self.workers():
             Path(f"/proc/{worker}/clear_refs").write_text("5")  # forget the peak so far

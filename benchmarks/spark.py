@@ -37,7 +37,7 @@ ROOT = Path(__file__).resolve().parent.parent
 WORKERS = 4
 FILES = 8
 MIB = 1 << 20
-FRESH = {"spark.python.worker.reuse": "false"}
+FRESH = {"spark.python.worker.reuse": "false", "spark.driver.memory": "3g"}
 DAEMON = {"spark.python.daemon.module": "shmarrow.spark.daemon"}
 
 ACCESS_PARTS = ("published", "access")
@@ -112,7 +112,7 @@ class Lab:
         self.rounds: int = page.options.rounds or (1 if page.quick else 3)
         self.size = (32 if page.quick else 256) * MIB
         self._stack = stack
-        # Spark's files are on a disk, where it keeps them elsewhere; the data are in memory, so that no disk is timed.
+        # Spark keeps its files on a disk, as it does by default. The data are in memory, so that no disk is timed.
         self._folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="shmarrow-bench-spark-")))
         self._environment = {
             **{key: value for key, value in os.environ.items() if key != "PYTHONDONTWRITEBYTECODE"},
