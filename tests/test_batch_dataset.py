@@ -112,6 +112,43 @@ def test_each_row_once_over_ranks(path: str, shuffle: bool, world: int) -> None:
     assert (seen == list(range(ROWS))) == (not shuffle and world == 1)
 
 
+@pytest.mark.parametrize("world", [1, 2, 3, 7, ROWS, ROWS + 3])
+def test_shares_of_ranks(path: str, world: int) -> None:
+    shares = [BatchDataset(path, columns=["x"], rank=rank, world_size=world) for rank in range(world)]
+    count = -(-ROWS // world)
+    found = [share[:]["x"].tolist() for share in shares]
+    assert {len(each) for each in found} == {count}
+    assert all(each == list(range(each[0], each[0] + count)) for each in found)
+    assert sorted({x for each in found for x in each}) == list(range(ROWS))
+    assert [each[0] for each in found] == sorted(each[0] for each in found)
+    if ROWS % world == 0:
+        assert [x for each in found for x in each] == list(range(ROWS))
+
+
+def test_a_share_is_a_view(path: str) -> None:
+    share = BatchDataset(path, rank=1, world_size=2)
+    assert len(ForkingPickler.dumps(share)) < 1000
+    loader = DataLoader(share, batch_size=100, shuffle=True, num_workers=2, collate_fn=collate)
+    assert sorted(xs(loader)) == list(range(ROWS // 2, ROWS))
+    nothing = BatchDataset(sa.table({"x": np.arange(0)}), rank=1, world_size=2)
+    assert len(nothing) == 0
+
+
+@pytest.mark.parametrize(
+    ("ranks", "message"),
+    [
+        ({"rank": 0}, "rank and world_size go together"),
+        ({"world_size": 2}, "rank and world_size go together"),
+        ({"rank": 2, "world_size": 2}, "rank 2 of 2: ranks are counted from 0"),
+        ({"rank": 0, "world_size": 0}, "world_size is at least 1"),
+        ({"rank": -1, "world_size": 2}, "rank is at least 0"),
+    ],
+)
+def test_ranks_that_are_none(path: str, ranks: dict[str, int], message: str) -> None:
+    with pytest.raises(sa.InvalidArgument, match=message):
+        BatchDataset(path, **ranks)
+
+
 def test_workers_change_nothing(path: str) -> None:
     """The batches of a rank, and their order, are the same for any number of workers."""
     data = IterableBatchDataset(path, 30, shuffle=True, seed=5, block_rows=8, mixed_blocks=4, rank=1, world_size=2)

@@ -157,16 +157,21 @@ class Columns:
     names: tuple[str, ...]
     types: tuple[str | None, ...]
 
-    def restore(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """A batch of Spark's with its own names; copies nothing."""
+    def restore(self, batches: Batches) -> Batches:
+        """Batches of Spark's, all of one schema, with their own names; copies nothing."""
         pa = partner()
-        if not self.names:
-            return batch.select([])
-        given = [
-            field.with_name(name) if type is None else field.with_name(name).with_metadata({SPARK_TYPE: type.encode()})
-            for field, name, type in zip(batch.schema, self.names, self.types, strict=True)
-        ]
-        return pa.RecordBatch.from_arrays(batch.columns, schema=pa.schema(given))
+        schema = None
+        for batch in batches:
+            if not self.names:
+                yield batch.select([])
+                continue
+            schema = schema or pa.schema(list(map(_restored, batch.schema, self.names, self.types)))
+            yield pa.RecordBatch.from_arrays(batch.columns, schema=schema)
+
+
+def _restored(field: pa.Field, name: str, type: str | None) -> pa.Field:
+    named = field.with_name(name)
+    return named if type is None else named.with_metadata({SPARK_TYPE: type.encode()})
 
 
 def _source(
@@ -291,7 +296,7 @@ class Task:
         if self.columns is None:
             assert self.function is not None
             return pyarrow_batches(self.function(partition))
-        restored = (self.columns.restore(batch) for batch in batches)
+        restored = self.columns.restore(batches)
         return restored if self.function is None else pyarrow_batches(self.function(restored))
 
     def _write(self, name: str, first: pa.RecordBatch, rest: Batches) -> tuple[Store, int, int]:
@@ -401,5 +406,5 @@ def _schema_without_rows(df: DataFrame, task: Task) -> Schema:
         for field in df.schema
     ]
     empty = pa.RecordBatch.from_pylist([], pa.schema(fields))
-    batch = next(iter(task.given(iter([empty]), 0)), None)
-    return schema_from_pyarrow((task.columns.restore(empty) if batch is None else batch).schema)
+    given = next(iter(task.given(iter([empty]), 0)), None)
+    return schema_from_pyarrow((next(task.columns.restore(iter([empty]))) if given is None else given).schema)
