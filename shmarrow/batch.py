@@ -20,7 +20,6 @@ from shmarrow.errors import InvalidArgument, InvalidData, InvalidType, counted, 
 from shmarrow.layout.array import Array
 from shmarrow.layout.making import check_slots
 from shmarrow.layout.memory import Indices, check_expansion, slice_bounds
-from shmarrow.naming import with_nulls
 from shmarrow.pickling import travels
 from shmarrow.types import DataType, Metadata, MetadataLike, Schema, as_metadata, struct
 
@@ -157,6 +156,7 @@ class RecordBatch(Columns[Array]):
         """
         from shmarrow.chunked import one_array
         from shmarrow.layout.struct import StructArray
+        from shmarrow.naming import with_nulls
 
         array = one_array(struct_array)
         if not isinstance(array, StructArray):
@@ -272,6 +272,8 @@ class RecordBatch(Columns[Array]):
 
         check_range(positions, valid, self.num_rows, "batch")
         columns = [column._take(positions, valid) for column in self.columns]
+        from shmarrow.naming import with_nulls
+
         schema = self._schema if valid is None or valid.all() else with_nulls(self._schema)
         return RecordBatch(schema, len(positions), columns, metadata=self.metadata)
 

@@ -18,8 +18,6 @@ import numpy as np
 from shmarrow import foreign
 from shmarrow.errors import CopyRequired, InvalidArgument, InvalidData, InvalidType, counted, not_expected, shown
 from shmarrow.layout.memory import range_of
-from shmarrow.layout.sizes import buffer_bytes
-from shmarrow.naming import by_name, checked_schema, common_length, fields_at, given_fields, renamed, several
 from shmarrow.types import DataType, Field, MetadataLike, Schema
 from shmarrow.types.field import is_field, own_field
 from shmarrow.types.schema import position
@@ -139,6 +137,8 @@ class Columns(Generic[Column]):
         InvalidType
             If an array cannot be cast to that type at all, or ``arrays`` is an ndarray that is not structured.
         """
+        from shmarrow.naming import checked_schema, common_length, given_fields, several
+
         if isinstance(arrays, np.ndarray) and arrays.dtype.names:
             names = arrays.dtype.names if names is None and schema is None else names
             arrays = [arrays[name] for name in arrays.dtype.names]
@@ -184,6 +184,8 @@ class Columns(Generic[Column]):
             If the mapping has a name that the schema does not have. The other errors are those of
             :meth:`from_arrays`.
         """
+        from shmarrow.naming import by_name, checked_schema
+
         if not isinstance(mapping, Mapping):
             raise InvalidType(f"expected a mapping of names to columns, found {mapping.__class__.__name__}")
         schema = None if schema is None else checked_schema(schema)
@@ -206,6 +208,8 @@ class Columns(Generic[Column]):
         InvalidType
             If a row is not a mapping.
         """
+        from shmarrow.naming import checked_schema, several
+
         schema = None if schema is None else checked_schema(schema)
         rows = several(mapping, "rows")
         for i, row in enumerate(rows):
@@ -252,6 +256,8 @@ class Columns(Generic[Column]):
 
     def get_total_buffer_size(self) -> int:
         """Bytes of all buffers of all columns, each once; see :meth:`Array.get_total_buffer_size`."""
+        from shmarrow.layout.sizes import buffer_bytes
+
         columns = [getattr(column, "chunks", [column]) for column in self.itercolumns()]
         return buffer_bytes(*[chunk for chunks in columns for chunk in chunks])
 
@@ -281,9 +287,13 @@ class Columns(Generic[Column]):
 
     def select(self, columns: Iterable[Key]) -> Self:
         """The columns at the positions or of the names given, in that order; builds and copies nothing."""
+        from shmarrow.naming import several
+
         return self._selected([self._schema.index_of(key) for key in several(columns, "positions and names")])
 
     def _selected(self, indices: Sequence[int]) -> Self:
+        from shmarrow.naming import fields_at
+
         return self._arranged(fields_at(self._schema, indices), indices, {})
 
     def drop_columns(self, columns: Iterable[Key] | Key) -> Self:
@@ -294,6 +304,8 @@ class Columns(Generic[Column]):
         FieldNotFound
             If a name is not there or stands there more than once.
         """
+        from shmarrow.naming import several
+
         keys = (columns,) if isinstance(columns, (str, int)) else several(columns, "positions and names")
         dropped = {self._schema.index_of(key) for key in keys}
         return self._selected([i for i in range(self.num_columns) if i not in dropped])
@@ -373,6 +385,8 @@ class Columns(Generic[Column]):
         InvalidType
             If a name, old or new, is no string.
         """
+        from shmarrow.naming import renamed
+
         if isinstance(names, Mapping):
             for old in names:
                 if not isinstance(old, str):
@@ -406,6 +420,8 @@ class Columns(Generic[Column]):
         InvalidType
             If there is no conversion between two types.
         """
+        from shmarrow.naming import checked_schema
+
         target = checked_schema(target_schema)
         if self._schema.names != target.names:
             raise InvalidArgument(

@@ -27,7 +27,10 @@ from shmarrow import spark as sas
 
 pa = pytest.importorskip("pyarrow")
 pd = pytest.importorskip("pandas")
-pytestmark = [pytest.mark.filterwarnings("ignore:PySpark does not yet:FutureWarning")]
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:PySpark does not yet:FutureWarning"),
+    pytest.mark.filterwarnings("ignore:Cannot infer the eval type:UserWarning"),
+]
 
 ROWS = 10_000
 

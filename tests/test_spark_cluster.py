@@ -285,3 +285,23 @@ def test_executors_are_killed_and_a_task_runs_twice(cluster: Any, home: str, tmp
     with cluster.driver(tmp_path / "driver", spark__speculation="true", **settings) as driver:
         happened = driver.run(share_with_faults, home, Faulty(folder))
     assert happened == ["again", *[f"killed on {host}" for host in cluster.hosts], "slow"]
+
+
+# --- writing ----------------------------------------------------------------------------------------------------
+
+
+def save(spark: Any, where: str) -> None:
+    spark.range(0, 8, 1, 4).mapInArrow(slowly, "id long").write.format("shmarrow").mode("append").save(where)
+
+
+def slowly(batches: Iterator[Any]) -> Iterator[Any]:
+    for batch in batches:
+        time.sleep(0.2)  # or one executor takes all tasks
+        yield batch
+
+
+def test_a_directory_is_written_by_both_hosts(two_hosts: Any, cluster: Any) -> None:
+    shared = cluster.shared / "written"
+    two_hosts.run(save, str(shared), timeout=120)
+    found = [pa.ipc.open_file(path.read_bytes()).read_all()["id"].to_pylist() for path in sorted(shared.glob("part-*"))]
+    assert found == [[0, 1], [2, 3], [4, 5], [6, 7]]

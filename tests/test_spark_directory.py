@@ -22,6 +22,8 @@ import shmarrow as sa
 pa = pytest.importorskip("pyarrow")
 pytest.importorskip("pyspark")  # the package of the data source imports it
 
+from shmarrow.spark.source import cleanup  # noqa: E402
+from shmarrow.spark.source import commit as c  # noqa: E402
 from shmarrow.spark.source import directory as d  # noqa: E402
 
 SCHEMA = sa.schema({"n": sa.int64()})
@@ -47,9 +49,9 @@ def write(folder: str, name: str, values: list[int], **columns: Any) -> d.DataFi
     return d.DataFile(name, os.path.getsize(path), len(table))
 
 
-def begun(where: str, files: list[list[int]], overwrite: bool = False) -> tuple[d.Job, list[d.DataFile]]:
+def begun(where: str, files: list[list[int]], overwrite: bool = False) -> tuple[c.Job, list[d.DataFile]]:
     """A job whose tasks have written files, one of an attempt that nobody names among them."""
-    job = d.begin(where, SCHEMA, overwrite)
+    job = c.begin(where, SCHEMA, overwrite)
     write(job.folder, "lost", [-1])
     return job, [write(job.folder, f"task-{i}", values) for i, values in enumerate(files)]
 
@@ -57,7 +59,7 @@ def begun(where: str, files: list[list[int]], overwrite: bool = False) -> tuple[
 def put(where: str, *files: list[int], overwrite: bool = False, **options: Any) -> d.Manifest:
     """A whole job."""
     job, written = begun(where, list(files), overwrite)
-    return d.commit(job, written, SCHEMA, overwrite=overwrite, **options)
+    return c.commit(job, written, SCHEMA, overwrite=overwrite, **options)
 
 
 def rows(where: str) -> list[int]:
@@ -116,7 +118,7 @@ def test_files_of_others_count_from_the_first_job_on(where: str) -> None:
         writer.write_batch(pa.record_batch({"n": pa.array([3])}))
     assert [file.name for file in d.data_files(where)] == ["a.feather", "b.arrow", "c"]
     before = tree(where)
-    d.abort(begun(where, [[4]])[0])
+    c.abort(begun(where, [[4]])[0])
     assert tree(where) == before
     put(where, [4])
     assert [(file.name[:4], file.rows) for file in d.data_files(where)] == [
@@ -138,18 +140,18 @@ def test_what_is_never_written_to(where: str, overwrite: bool, tmp_path: Path) -
         (tmp_path / name[:5]).mkdir()
         (tmp_path / name[:5] / name).write_text(text)
         with pytest.raises(sa.InvalidArgument, match=rf"cannot write to '.*': '{name}' is not an Arrow file: "):
-            d.begin(str(tmp_path / name[:5]), SCHEMA, overwrite)
+            c.begin(str(tmp_path / name[:5]), SCHEMA, overwrite)
         assert [path.name for path in (tmp_path / name[:5]).iterdir()] == [name]
     with pytest.raises(
         sa.InvalidArgument, match="it holds 'inner', which is not a file; pass a directory that has only"
     ):
-        d.begin(where, SCHEMA, overwrite)
+        c.begin(where, SCHEMA, overwrite)
     with pytest.raises(sa.InvalidArgument, match="expected a directory, found a file"):
-        d.begin(str(tmp_path / "notes" / "notes.txt"), SCHEMA, overwrite)
+        c.begin(str(tmp_path / "notes" / "notes.txt"), SCHEMA, overwrite)
     with sa.Store(tmp_path / "store"), pytest.raises(sa.InvalidArgument, match=r"store; shmarrow.spark.share\(df, "):
-        d.begin(str(tmp_path / "store"), SCHEMA, overwrite)
+        c.begin(str(tmp_path / "store"), SCHEMA, overwrite)
     with pytest.raises(sa.StorageError, match=r"cannot make '/proc/1/x/_shmarrow/job-"):
-        d.begin("/proc/1/x", SCHEMA, overwrite)
+        c.begin("/proc/1/x", SCHEMA, overwrite)
 
 
 @pytest.mark.parametrize(
@@ -160,6 +162,7 @@ def test_what_is_never_written_to(where: str, overwrite: bool, tmp_path: Path) -
         ("file:///a/b", "/a/b"),
         ("file:/a/b", "/a/b"),
         ("/a:b", "/a:b"),
+        ("file:///a%20b", "/a b"),
     ],
 )
 def test_paths(given: str, expected: str) -> None:
@@ -172,8 +175,8 @@ def test_paths(given: str, expected: str) -> None:
         (None, "call save"),
         ("", "call save"),
         ("shm:x", r"it names a store, .* shmarrow\.spark\.share\(df, 'shm:x'\)"),
-        ("s3://bucket/x", "'s3://bucket/x'; pass a path of a file system that is mounted"),
-        ("hdfs:/x", "'hdfs:/x'; pass a path"),
+        ("s3://bucket/x", "'s3://bucket/x': only files of mounted file systems can be used.* found the scheme 's3'"),
+        ("hdfs:/x", "found the scheme 'hdfs'"),
         ("/a\0b", "NUL"),
     ],
 )
@@ -193,8 +196,8 @@ def test_other_columns(where: str) -> None:
         with pytest.raises(
             sa.InvalidType, match=rf"cannot append to '.*', whose columns are those of 'part-.*: {message}"
         ):
-            d.begin(where, schema, False)
-        d.abort(d.begin(where, schema, True))
+            c.begin(where, schema, False)
+        c.abort(c.begin(where, schema, True))
     assert tree(where) == before
     assert rows(where) == [0]
 
@@ -205,7 +208,7 @@ def test_columns_that_differ_in_what_does_not_matter(where: str) -> None:
         items = sa.list_(sa.field(item, sa.struct([leaf]), nullable))
         return sa.schema([sa.field("a", sa.map_(sa.string(), items), nullable), sa.field("b", sa.string(), nullable)])
 
-    differences = d._differences
+    differences = c._differences
     assert differences(nested(True, "item"), nested(False, "element")) == []
     assert differences(
         sa.schema({"s": sa.struct({"x": sa.int8()})}), sa.schema({"s": sa.struct({"y": sa.int8()})})
@@ -222,16 +225,16 @@ def test_columns_that_differ_in_what_does_not_matter(where: str) -> None:
 def test_jobs_that_overlap(where: str) -> None:
     one, first = begun(where, [[1]])
     two, second = begun(where, [[2]])
-    other = d.begin(where, sa.schema({"m": sa.int8()}), False)
+    other = c.begin(where, sa.schema({"m": sa.int8()}), False)
     three, third = begun(where, [[3]], True)
-    d.commit(one, first, SCHEMA, overwrite=False)
-    d.commit(two, second, SCHEMA, overwrite=False)
+    c.commit(one, first, SCHEMA, overwrite=False)
+    c.commit(two, second, SCHEMA, overwrite=False)
     assert rows(where) == [1, 2]
     with pytest.raises(sa.InvalidType, match="column 'n' is missing; column 'm' is not there yet"):
-        d.commit(other, [], sa.schema({"m": sa.int8()}), overwrite=False)
-    d.abort(other)
+        c.commit(other, [], sa.schema({"m": sa.int8()}), overwrite=False)
+    c.abort(other)
     assert rows(where) == [1, 2]
-    d.commit(three, third, SCHEMA, overwrite=True)
+    c.commit(three, third, SCHEMA, overwrite=True)
     assert rows(where) == [3]
     assert {name for name in tree(where) if "job-" in name} == set()
 
@@ -240,16 +243,16 @@ def test_a_job_that_is_given_up(where: str) -> None:
     job, _ = begun(where, [[1]])
     assert rows(where) == []
     assert job.made == (os.path.dirname(where), where)
-    d.abort(job)
+    c.abort(job)
     assert not os.path.exists(os.path.dirname(where))
-    d.abort(job)
+    c.abort(job)
     assert not os.path.exists(os.path.dirname(where))
 
     put(where, [0])
     job, written = begun(where, [[1]])
-    d.abort(job)
+    c.abort(job)
     with pytest.raises(sa.ObjectNotFound, match=r"a task wrote it: is the directory on a file system that all hosts"):
-        d.commit(job, written, SCHEMA, overwrite=True)
+        c.commit(job, written, SCHEMA, overwrite=True)
     with pytest.raises(FileNotFoundError):
         write(job.folder, "late", [1])
     job, written = begun(where, [[1]])
@@ -257,16 +260,16 @@ def test_a_job_that_is_given_up(where: str) -> None:
         file.write(b"!")
     size = written[0].size
     with pytest.raises(sa.StorageError, match=f"gave it {size} bytes, found {size + 1}"):
-        d.commit(job, written, SCHEMA, overwrite=True)
-    d.abort(job)
+        c.commit(job, written, SCHEMA, overwrite=True)
+    c.abort(job)
     assert rows(where) == [0]
     assert tree(where) == {"part-00000", *STATE}
 
 
 def test_abort_after_the_commit_changes_nothing(where: str) -> None:
     job, written = begun(where, [[1], [2]])
-    d.commit(job, written, SCHEMA, overwrite=False)
-    d.abort(job)
+    c.commit(job, written, SCHEMA, overwrite=False)
+    c.abort(job)
     assert rows(where) == [1, 2]
 
 
@@ -274,7 +277,7 @@ CODE = """
 import sys
 sys.path.insert(0, tests)
 import test_spark_directory as t
-from shmarrow.spark.source import directory as d
+from shmarrow.spark.source import commit as c, directory as d
 """
 
 
@@ -352,7 +355,7 @@ ACT = """
 import pickle
 with open(f"{where}/_job", "rb") as file:
     job, written = pickle.load(file)
-d.commit(job, written, t.SCHEMA, overwrite=overwrite)
+c.commit(job, written, t.SCHEMA, overwrite=overwrite)
 """
 CHECK = """
 import os, pickle
@@ -365,7 +368,7 @@ assert found == new if not point else found in (old, new), (found, point)
 paths = [f"{where}/{name}" for name in ("a.arrow", "b.arrow")] if plain else []
 assert [d.open_data(path, t.values_of) for path in paths] == [[0], [1]][:len(paths)]  # planned before
 if aborted:
-    d.abort(job)
+    c.abort(job)
     assert t.rows(where) == found
     counts = {file.name for file in d.data_files(where)}
     assert {name for name in os.listdir(where) if name[0] not in "._"} == counts
@@ -379,7 +382,7 @@ assert set(os.listdir(f"{where}/_shmarrow")) <= {"lock", "manifest.json", "repla
 
 def dead() -> dict[str, Any]:
     """A process that has ended, as the owner of a job."""
-    code = "import json; from shmarrow.spark.source.directory import _driver, _process; import os; o = _driver();"
+    code = "import json; from shmarrow.spark.source.cleanup import driver, _process; import os; o = driver();"
     code += "print(json.dumps({**o, 'pid': os.getpid(), 'started': _process(os.getpid())[1]}))"
     found: dict[str, Any] = json.loads(subprocess.check_output([sys.executable, "-c", code]))
     return found
@@ -397,14 +400,14 @@ def test_a_commit_that_is_killed_at_any_line(where: str, overwrite: bool, aborte
     code = (
         CODE
         + """
-names = {**names, "t": t, "d": d}
+names = {**names, "t": t, "c": c, "d": d}
 for piece in (prepare, act, check):
     exec(piece, {**names, "point": ""})
 result = crash_points(prepare, act, check, names, under, first, step)
 """
     )
     points = lab.run(
-        code, timeout=200, prepare=PREPARE, act=ACT, check=CHECK, under="/source/directory.py", first=0, step=6,
+        code, timeout=200, prepare=PREPARE, act=ACT, check=CHECK, under="/shmarrow/spark/source/", first=0, step=8,
         names=names, tests=names["tests"],
     )  # fmt: skip
     assert len(points) > 10
@@ -428,7 +431,7 @@ def test_what_dead_drivers_left_is_removed_and_nothing_else(where: str) -> None:
     os.utime(jobs["old"].folder, (week, week))
     put(where, [2])
     assert {name for name, job in jobs.items() if os.path.exists(job.folder)} == {"far", "odd"}
-    d.commit(living, written, SCHEMA, overwrite=False)
+    c.commit(living, written, SCHEMA, overwrite=False)
     assert rows(where) == [0, 2, 1]
 
 
@@ -441,11 +444,11 @@ def locked(where: str) -> Iterator[None]:
 
 def test_a_lock_that_somebody_keeps(where: str, monkeypatch: pytest.MonkeyPatch) -> None:
     put(where, [0])
-    monkeypatch.setattr(d, "_LOCK_SECONDS", 0.05)
+    monkeypatch.setattr(cleanup, "_LOCK_SECONDS", 0.05)
     job, written = begun(where, [[1]])
     with locked(where), pytest.raises(sa.StorageError, match=r"another process has held the lock .* for 0\.05 s"):
-        d.commit(job, written, SCHEMA, overwrite=False)
-    d.commit(job, written, SCHEMA, overwrite=False)
+        c.commit(job, written, SCHEMA, overwrite=False)
+    c.commit(job, written, SCHEMA, overwrite=False)
     assert rows(where) == [0, 1]
 
 
@@ -459,9 +462,9 @@ def test_no_space_for_the_manifest(tmp_path: Path) -> None:
         with pytest.raises(
             sa.StoreFull, match=r"manifest\.json': No space left .* has 262144 bytes .* of which 0 are free"
         ):
-            d.commit(job, written, SCHEMA, overwrite=True)
+            c.commit(job, written, SCHEMA, overwrite=True)
         assert rows(where) == [0]
-        d.abort(job)
+        c.abort(job)
         assert rows(where) == [0]
         assert tree(where) == {"part-00000", *STATE}
 
@@ -517,7 +520,7 @@ def test_manifests_that_are_refused(tmp_path: Path, data: bytes) -> None:
     with pytest.raises(sa.InvalidData, match=r"manifest\.json' is no manifest: .*; remove it to read all files"):
         d.data_files(str(tmp_path))
     with pytest.raises(sa.InvalidData):
-        d.begin(str(tmp_path), SCHEMA, False)
+        c.begin(str(tmp_path), SCHEMA, False)
 
 
 def test_a_manifest_of_later_days(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,7 +14,6 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Self
 
 from shmarrow.bitmap import Mask
-from shmarrow.convert import kinds_of
 from shmarrow.errors import InvalidData, InvalidType, ShmarrowError, shown
 from shmarrow.layout.array import Array
 from shmarrow.layout.making import array_class, nulls
@@ -172,6 +171,7 @@ class ExtensionArray(Array, of=ExtensionType):
 
     @classmethod
     def from_pylist(cls, type: Any, values: Sequence[Any], valid: Mask | None) -> Self:
+        from shmarrow.convert import kinds_of
         from shmarrow.convert.python import exact_bytes
 
         items = converted(type, type.from_python, values)

@@ -7,13 +7,14 @@ tensors, tables, chunked arrays and :func:`shmarrow.array` theirs as soon as tho
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import ModuleType
 from typing import Any
 
 from shmarrow import foreign, import_hooks
 from shmarrow.batch import RecordBatch
 from shmarrow.columns import Columns
 from shmarrow.errors import ExportRefused, Unsupported
-from shmarrow.interchange import methods, picklers, tensors
+from shmarrow.interchange import methods, tensors
 from shmarrow.ipc import RecordBatchFileReader
 from shmarrow.layout import Array
 from shmarrow.types import DataType, Field, Schema
@@ -246,6 +247,24 @@ def _open_array_doors() -> None:
     read_interface("__arrow_array__", _array_from_arrow_array)
 
 
+_PICKLERS = {
+    "multiprocessing.reduction": "with_multiprocessing",
+    "joblib.externals.loky.backend.reduction": "with_loky",
+    "loky.backend.reduction": "with_loky",
+    "distributed.protocol.serialize": "with_distributed",
+}
+"""The functions of :mod:`shmarrow.interchange.picklers`, by the modules with the picklers that they register with."""
+
+
+def _register(name: str) -> Callable[[ModuleType], object]:
+    def then(module: ModuleType) -> None:
+        from shmarrow.interchange import picklers
+
+        getattr(picklers, name)(module)
+
+    return then
+
+
 def _open_arguments() -> None:
     from shmarrow.layout import arguments
 
@@ -329,7 +348,8 @@ for _method, _name in methods.NAMES.items():
     _method.__name__ = _method.__qualname__ = _name
 for _kind in ("type", "field", "schema", "array", "chunked_array", "record_batch", "table", "reader"):
     foreign.READERS[_kind] = _reader(_kind)
-picklers.install()
+for _module, _name in _PICKLERS.items():
+    import_hooks.when_imported(_module, _register(_name))
 import_hooks.when("layout.arguments", _open_arguments)
 import_hooks.when("build", _open_array_doors)
 import_hooks.when("chunked", _open_chunked_doors)

@@ -2,7 +2,8 @@
 
 Rules kept here:
 
-* nothing is imported for it: reducers are registered when somebody else imports the module that has the pickler;
+* nothing is imported for it, this file neither: reducers are registered when somebody else imports the module that has
+  the pickler, see ``interchange/__init__``;
 * what cannot travel as a handle is copied: an object in the memory of this process, or one whose name is gone;
 * unpickling a handle never raises: pools and executors unpickle in threads whose end is theirs. What cannot be opened
   arrives as an object that raises the error when it is used;
@@ -14,19 +15,10 @@ from __future__ import annotations
 from types import ModuleType
 from typing import Any
 
-from shmarrow import import_hooks
 from shmarrow.errors import ShmarrowError
 from shmarrow.pickling import add_pickler
 
 _LOOPBACK = ("tcp://127.", "tcp://[::1]", "tls://127.", "tls://[::1]")
-
-
-def install() -> None:
-    """Register handles with all picklers of this process, those that are imported later included."""
-    import_hooks.when_imported("multiprocessing.reduction", _with_multiprocessing)
-    import_hooks.when_imported("joblib.externals.loky.backend.reduction", _with_loky)
-    import_hooks.when_imported("loky.backend.reduction", _with_loky)
-    import_hooks.when_imported("distributed.protocol.serialize", _with_distributed)
 
 
 def reduced(value: Any) -> Any:
@@ -49,18 +41,22 @@ def _open(handle: Any) -> Any:
         return Gone(handle.kind, error)
 
 
-def _with_multiprocessing(module: ModuleType) -> None:
+def with_multiprocessing(module: ModuleType) -> None:
+    """Register handles with the pickler of multiprocessing."""
     add_pickler(module.ForkingPickler.register, reduced)
 
 
-def _with_loky(module: ModuleType) -> None:
+def with_loky(module: ModuleType) -> None:
+    """Register handles with the pickler of loky."""
     add_pickler(module.register, reduced)
 
 
 # --- distributed ------------------------------------------------------------------------------------------------
 
 
-def _with_distributed(module: ModuleType) -> None:
+def with_distributed(module: ModuleType) -> None:
+    """Register handles with the serializers of distributed."""
+
     def register(cls: type, _: Any) -> None:
         module.dask_serialize.register(cls, _serialized)
         module.dask_deserialize.register(cls, _deserialized)

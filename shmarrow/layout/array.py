@@ -36,7 +36,6 @@ from shmarrow.layout.hooks import LayoutHooks
 from shmarrow.layout.making import boolean_bits, check_slots, make_array, no_memory
 from shmarrow.layout.memory import range_of, slice_bounds
 from shmarrow.layout.preview import Budget, clip, preview_items
-from shmarrow.layout.sizes import buffer_bytes, referenced_bytes
 from shmarrow.layout.validation import has_required
 from shmarrow.pickling import packed, travels, unpacked
 from shmarrow.segment.mappings import own
@@ -128,10 +127,14 @@ class Array(LayoutHooks):
         InvalidData
             If offsets, run ends or type ids point outside of what they refer to.
         """
+        from shmarrow.layout.sizes import referenced_bytes
+
         return referenced_bytes(self)
 
     def get_total_buffer_size(self) -> int:
         """Bytes of all buffers, whatever the slice, children and dictionary included; each buffer once."""
+        from shmarrow.layout.sizes import buffer_bytes
+
         return buffer_bytes(self)
 
     def buffers(self) -> list[Buffer | None]:

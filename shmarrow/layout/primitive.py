@@ -15,7 +15,6 @@ import numpy as np
 
 from shmarrow import bitmap
 from shmarrow.bitmap import Mask
-from shmarrow.convert import kinds_of
 from shmarrow.errors import CopyRequired, InvalidData, counted
 from shmarrow.layout.array import Array
 from shmarrow.layout.making import check_slots, make_array
@@ -190,6 +189,7 @@ class PrimitiveArray(Array):
 
     @classmethod
     def from_pylist(cls, type: Any, values: Sequence[Any], valid: Mask | None) -> Self:
+        from shmarrow.convert import kinds_of
         from shmarrow.convert.python import from_python
 
         if type.descriptor.values == "bytes" and memoryview in kinds_of(values):

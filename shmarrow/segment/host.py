@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import _thread
 import platform
-import threading
 import time
 from contextlib import suppress
 from functools import cache
@@ -51,7 +51,7 @@ def in_memory(fd: int) -> bool:
     return hasattr(libc, "fstatfs") and libc.fstatfs(fd, status) == 0 and status[0] & 0xFFFFFFFF in (_TMPFS, _RAMFS)
 
 
-class _Allowance(threading.local):
+class _Allowance(_thread._local):
     """Bytes that a thread may still write before it looks again, and when it has to at the latest."""
 
     nbytes = 0

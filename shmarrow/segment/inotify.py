@@ -64,8 +64,10 @@ class Listener:
             os.close(fd)
 
     def __del__(self) -> None:
-        with suppress(OSError):
+        try:
             self.close()
+        except (OSError, TypeError, AttributeError):  # modules may be gone at the end of the interpreter
+            return
 
 
 def listen(file: int) -> Listener | None:

@@ -28,6 +28,7 @@ from contextlib import contextmanager, suppress
 from functools import partial
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from weakref import WeakValueDictionary
 
 import numpy as np
 
@@ -168,6 +169,10 @@ class InStore(NamedTuple):
 # --- files of Spark ---------------------------------------------------------------------------------------------
 
 
+_MAPPED: WeakValueDictionary[tuple[int, int], Bytes] = WeakValueDictionary()
+"""By device and inode, the files that are mapped: all objects in one take its room among the addresses once."""
+
+
 def _open_file(path: str, offset: int, size: int) -> Found:
     """A part of a file as an object; NotHere if there is no such file."""
     try:
@@ -177,9 +182,12 @@ def _open_file(path: str, offset: int, size: int) -> Found:
             if status.st_size < offset + size:
                 raise StorageError(
                     errno.EIO,
-                    f"{path!r} has {status.st_size:,} bytes, expected {offset + size:,}: it was not written whole",
+                    f"{path!r} was not written whole: expected {offset + size:,} bytes, found {status.st_size:,}",
                 )
-            data = map_file(fd, offset + size, path, status)[offset:]
+            identity = status.st_dev, status.st_ino
+            whole = _MAPPED.get(identity)
+            if whole is None:
+                whole = _MAPPED[identity] = map_file(fd, status.st_size, path, status)
         finally:
             os.close(fd)
     except FileNotFoundError:
@@ -188,7 +196,7 @@ def _open_file(path: str, offset: int, size: int) -> Found:
         raise
     except OSError as error:
         raise storage_error(error, "map", path) from None
-    return Found(Segment(path, path, data, status), partial(_is_same, path, (status.st_dev, status.st_ino)))
+    return Found(Segment(path, path, whole[offset : offset + size], status), partial(_is_same, path, identity))
 
 
 def _is_same(path: str, identity: tuple[int, int]) -> bool:

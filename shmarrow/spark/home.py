@@ -12,9 +12,9 @@ Rules kept here:
 
 from __future__ import annotations
 
+import _thread
 import errno
 import os
-import threading
 from typing import NamedTuple
 
 from shmarrow.errors import InvalidArgument, StorageError
@@ -27,7 +27,7 @@ LOCAL_DIRECTORIES = "SPARK_LOCAL_DIRS"
 """The environment variable in which Spark tells its workers where they may put files."""
 
 _stores: dict[Home, Store] = {}
-_mutex = threading.Lock()
+_mutex = _thread.allocate_lock()
 
 
 class Home(NamedTuple):
@@ -155,7 +155,7 @@ def for_workers(found: Home) -> str:
 
 def _after_fork() -> None:
     global _mutex
-    _mutex = threading.Lock()
+    _mutex = _thread.allocate_lock()
 
 
 os.register_at_fork(after_in_child=_after_fork)

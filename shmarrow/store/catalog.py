@@ -11,10 +11,10 @@ Rules kept here:
 
 from __future__ import annotations
 
+import _thread
 import errno
 import os
 import struct
-import threading
 import time
 from collections import deque
 from contextlib import suppress
@@ -77,7 +77,7 @@ class Catalog(Mapped):
     def __init__(self, directory: Directory) -> None:
         self.closed = False
         self._users = 1
-        self._gate = threading.RLock()
+        self._gate = _thread.RLock()
         self._spill: Directory | None = None
         super().__init__(directory)
         self.pins = Pins(self.pins_fd, directory.name)
@@ -140,7 +140,7 @@ class Catalog(Mapped):
 
     def after_fork(self) -> None:
         """Called in a forked child."""
-        self._gate = threading.RLock()
+        self._gate = _thread.RLock()
         self.owner = self.hits = self.misses = 0
         self.forked = True
         self.exclusive.after_fork()

@@ -11,9 +11,9 @@ All are record locks, see :mod:`shmarrow.segment.record_locks`. Rules kept here:
 
 from __future__ import annotations
 
+import _thread
 import errno
 import sys
-import threading
 import time
 from collections import deque
 from contextlib import suppress
@@ -45,11 +45,11 @@ class CommitLock:
 
     def after_fork(self) -> None:
         """A forked child has none of its parent's locks; another thread of the parent may have had the mutex."""
-        self._guard = threading.Lock()
+        self._guard = _thread.allocate_lock()
         self._reset()
 
     def _reset(self) -> None:
-        self._mutex = threading.RLock()  # one that knows its thread; nobody has it twice
+        self._mutex = _thread.RLock()  # one that knows its thread; nobody has it twice
         self._taken = False
         self._frame: FrameType | None = None
 
@@ -132,7 +132,7 @@ class Exclusive:
 
     def after_fork(self) -> None:
         """A forked child has none of its parent's locks."""
-        self._mutex = threading.Lock()
+        self._mutex = _thread.allocate_lock()
         self._threads: dict[int, int] = {}
 
     def acquire(self, start: int) -> bool:
@@ -140,7 +140,7 @@ class Exclusive:
         with self._mutex:
             if start in self._threads:
                 return False
-            self._threads[start] = threading.get_ident()
+            self._threads[start] = _thread.get_ident()
             try:
                 if try_lock(self.fd, start, True):
                     return True
@@ -167,7 +167,7 @@ class Exclusive:
 
     def mine(self, start: int) -> bool:
         """Whether this thread has it."""
-        return self._threads.get(start) == threading.get_ident()
+        return self._threads.get(start) == _thread.get_ident()
 
 
 class Pins:
@@ -176,7 +176,7 @@ class Pins:
     def __init__(self, fd: int, where: str) -> None:
         self._fd = fd
         self._where = where
-        self._mutex = threading.Lock()
+        self._mutex = _thread.allocate_lock()
         self._held: dict[int, int] = {}
         self._inherited: dict[int, int] = {}
         self._excluded: set[int] = set()
@@ -283,7 +283,7 @@ class Pins:
 
     def after_fork(self) -> None:
         """In a forked child: what its parent had attached, it holds the memory of, but keeps nobody from evicting."""
-        self._mutex = threading.Lock()
+        self._mutex = _thread.allocate_lock()
         self._excluded.clear()
         for slot, inherited in self._released:
             counts = self._inherited if inherited else self._held

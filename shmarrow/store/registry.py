@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import _thread
 import os
-import threading
 
 from shmarrow.segment import Location
 from shmarrow.store.catalog import Catalog
@@ -11,7 +11,7 @@ from shmarrow.store.directory import Directory, Trust, check_trust, open_directo
 from shmarrow.store.settings import Wanted
 
 _open: list[Catalog] = []
-_mutex = threading.RLock()
+_mutex = _thread.RLock()
 
 
 def open_catalog(where: Location, want: Wanted, trust: Trust, create: bool) -> Catalog:
@@ -52,7 +52,7 @@ def _shared(directory: Directory) -> Catalog:
 
 def _after_fork() -> None:
     global _mutex
-    _mutex = threading.RLock()
+    _mutex = _thread.RLock()
     for catalog in _open:
         catalog.after_fork()
 

@@ -18,7 +18,7 @@ import numpy as np
 from shmarrow import types
 from shmarrow.errors import CopyRequired, InvalidArgument, InvalidData, InvalidType, MissingExtra, shown
 from shmarrow.layout import Array
-from shmarrow.types import DataType, Metadata, from_numpy_dtype
+from shmarrow.types import DataType, Metadata
 from shmarrow.types.descriptors import parse_format
 from shmarrow.types.extension import ExtensionType
 
@@ -124,6 +124,8 @@ def element_of(dtype: DType) -> Element:
             f"Arrow has no type for {dtype}; view the array as real and imaginary parts in a last dimension of 2: "
             f"array.view('f{dtype.itemsize // 2}').reshape(*array.shape, 2)"
         )
+    from shmarrow.types.dtypes import from_numpy_dtype
+
     return Element(checked_type(from_numpy_dtype(dtype)))
 
 

@@ -13,7 +13,6 @@ import numpy as np
 from shmarrow.errors import InvalidArgument, InvalidType, shown
 from shmarrow.types.base import DataType, DType, as_int
 from shmarrow.types.descriptors import DATE_UNIT, INTERVAL_UNIT, PRECISION, TIME_UNIT, TypeDescriptor, simple_types
-from shmarrow.types.zones import zone_name
 
 if TYPE_CHECKING:
     from datetime import tzinfo
@@ -203,6 +202,8 @@ class TimestampType(_TimeLike, members=("Timestamp",)):
         if tz is not None and not isinstance(tz, str):
             if not hasattr(tz, "utcoffset"):
                 raise InvalidType(f"the time zone of a timestamp is a string or a tzinfo, found {type(tz).__name__}")
+            from shmarrow.types.zones import zone_name
+
             tz = zone_name(tz)
         self._set(tz=tz or None)
 

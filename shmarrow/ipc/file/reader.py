@@ -24,18 +24,15 @@ import numpy as np
 from shmarrow.batch import RecordBatch
 from shmarrow.errors import IndexOutOfRange, InvalidData, InvalidType, Limits
 from shmarrow.ipc.batch.decode import check_zero_copy, dictionary_body
-from shmarrow.ipc.batch.dictionaries import Dictionary, DictionaryBudget, add_dictionary
 from shmarrow.ipc.batch.header import Header
 from shmarrow.ipc.batch.open import decode_metadata, open_batch
 from shmarrow.ipc.file import known_files
 from shmarrow.ipc.file.footer import ROW_COUNTS, RowCounts, add_rows, decode_row_counts, read_footer
 from shmarrow.ipc.file.known_files import FileParts
-from shmarrow.ipc.file.ranges import SourceRange
 from shmarrow.ipc.flatbuffers.reader import Reader, TableView
 from shmarrow.ipc.flatbuffers.tables import ENUMS, STRUCTS
 from shmarrow.ipc.message.decode import Message, check_version, read_key_values
 from shmarrow.ipc.schema.cache import read_schema
-from shmarrow.naming import several
 from shmarrow.sources.base import Source
 from shmarrow.states import CLOSE, CLOSED, OPEN, READ, StateMachine, Transitions
 from shmarrow.types import Metadata, Schema, as_metadata
@@ -43,6 +40,7 @@ from shmarrow.types import Metadata, Schema, as_metadata
 if TYPE_CHECKING:
     import numpy.typing as npt
 
+    from shmarrow.ipc.batch.dictionaries import Dictionary
     from shmarrow.ipc.batch.projection import Projection
     from shmarrow.tables import RecordBatchReader, Table
 
@@ -98,7 +96,12 @@ class _File:
             (end, length, root, (first, count), _), self.schema = known
             footer = source.read(end, end + length)
             self.footer = TableView(Reader(footer, f"{source.name}: footer", limits), "Footer", *root)
-        self.data: Any = SourceRange(source, 0, end) if source.data is None else source.data[:end]
+        if source.data is None:
+            from shmarrow.ipc.file.ranges import SourceRange
+
+            self.data: Any = SourceRange(source, 0, end)
+        else:
+            self.data = source.data[:end]
         self.batches: npt.NDArray[Any] = np.ndarray(count, _BLOCK, footer, first) if count else _NO_BLOCKS
 
     def blocks(self, name: str) -> npt.NDArray[Any]:
@@ -177,7 +180,11 @@ class RecordBatchFileReader:
         self._source = source
         self._limits = limits
         self._zero_copy_only = zero_copy_only
-        self._arguments = None if included_fields is None else several(included_fields, "positions and names")
+        self._arguments: Any = None
+        if included_fields is not None:
+            from shmarrow.naming import several
+
+            self._arguments = several(included_fields, "positions and names")
         self._states = StateMachine(f"the reader of {source.name}", TRANSITIONS, shared=source.data is not None)
         try:
             self._file: _File | None = _File(source, limits)
@@ -367,7 +374,7 @@ class RecordBatchFileReader:
         )
 
 
-class _FileDictionaries(Mapping[int, Dictionary]):
+class _FileDictionaries(Mapping[int, "Dictionary"]):
     """The dictionaries of a file by id, read when the first one is asked for.
 
     Batches that outlive their reader hold it, so it holds the bytes and not the reader. Threads that read at the same
@@ -383,6 +390,8 @@ class _FileDictionaries(Mapping[int, Dictionary]):
         return self.__dict__.setdefault("_by_id", self._read_blocks()) if found is None else found
 
     def _read_blocks(self) -> Mapping[int, Dictionary]:
+        from shmarrow.ipc.batch.dictionaries import DictionaryBudget, add_dictionary
+
         file = self._file
         found: dict[int, Dictionary] = {}
         budget = DictionaryBudget(file.limits)

@@ -13,8 +13,6 @@ from __future__ import annotations
 import errno
 import glob
 import os
-import re
-import urllib.parse
 from collections.abc import Iterator
 from fnmatch import fnmatchcase
 
@@ -23,6 +21,7 @@ from shmarrow.segment import SHM_DIRECTORY, SHM_SCHEME
 from shmarrow.segment.host import host_name
 from shmarrow.segment.location import resolve
 from shmarrow.spark.source.opening import Place
+from shmarrow.spark.source.options import local
 from shmarrow.spark.source.read_options import ReadOptions
 
 
@@ -50,7 +49,7 @@ def _objects(options: ReadOptions) -> Iterator[Place]:
     from shmarrow.store import Store
 
     assert options.store is not None
-    location = options.store if options.store.startswith(SHM_SCHEME) else os.path.abspath(_local(options.store))
+    location = options.store if options.store.startswith(SHM_SCHEME) else os.path.abspath(local(options.store))
     with Store(location, create=False) as store:
         names = store.names()
     for wanted in options.paths:
@@ -62,22 +61,6 @@ def _objects(options: ReadOptions) -> Iterator[Place]:
 
 _STATE = "_shmarrow"
 """What every directory has that Spark has written; see ``directory.STATE``."""
-_SCHEME = re.compile(r"([a-zA-Z][a-zA-Z0-9+.-]+):/")
-
-
-def _local(path: str) -> str:
-    """A path of this machine's, from one that may be a ``file:`` URL."""
-    if "\0" in path:
-        raise InvalidArgument(f"a path must not contain NUL, found {path!r}")
-    found = _SCHEME.match(path)
-    if not found:
-        return os.path.expanduser(path)
-    parts = urllib.parse.urlsplit(path)
-    if parts.scheme.lower() != "file" or parts.netloc not in ("", "localhost"):
-        raise InvalidArgument(
-            f"{path!r}: only files of mounted file systems can be read, by their paths; found the scheme {found[1]!r}"
-        )
-    return urllib.parse.unquote(parts.path)
 
 
 def _files(given: str, options: ReadOptions) -> Iterator[str]:
@@ -87,7 +70,7 @@ def _files(given: str, options: ReadOptions) -> Iterator[str]:
         if "/" in given:
             resolve(given)  # says what a name is
     else:
-        path = os.path.abspath(_local(given))
+        path = os.path.abspath(local(given))
     if os.path.lexists(path):
         yield from _found(path, options, in_memory)
         return

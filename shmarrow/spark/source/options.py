@@ -1,8 +1,10 @@
-"""The options of ``spark.read.format("shmarrow")``, checked."""
+"""The options of the data source, checked: what reading and writing share."""
 
 from __future__ import annotations
 
+import os
 import re
+import urllib.parse
 from collections.abc import Callable, Mapping
 from difflib import get_close_matches
 from typing import Any
@@ -10,6 +12,7 @@ from typing import Any
 from shmarrow.errors import InvalidArgument, shown
 
 _UNITS = {"": 1, "b": 1, "k": 1 << 10, "kb": 1 << 10, "m": 1 << 20, "mb": 1 << 20, "g": 1 << 30, "gb": 1 << 30}
+_SCHEME = re.compile(r"([a-zA-Z][a-zA-Z0-9+.-]+):/")
 Parsers = Mapping[str, tuple[str, Callable[[str, str], Any]]]
 
 
@@ -51,3 +54,18 @@ def checked(given: Mapping[str, str], parsers: Parsers) -> tuple[dict[str, Any],
         if close:
             raise InvalidArgument(f"no option {name!r}; did you mean {known[close[0]]!r}?")
     return values, rest
+
+
+def local(path: str) -> str:
+    """A path of this machine's, from one that may be a ``file:`` URL."""
+    if "\0" in path:
+        raise InvalidArgument(f"a path must not contain NUL, found {path!r}")
+    found = _SCHEME.match(path)
+    if not found:
+        return os.path.expanduser(path)
+    parts = urllib.parse.urlsplit(path)
+    if parts.scheme.lower() != "file" or parts.netloc not in ("", "localhost"):
+        raise InvalidArgument(
+            f"{path!r}: only files of mounted file systems can be used, by their paths; found the scheme {found[1]!r}"
+        )
+    return urllib.parse.unquote(parts.path)

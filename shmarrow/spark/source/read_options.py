@@ -9,7 +9,7 @@ from typing import NamedTuple
 from shmarrow.errors import InvalidArgument, shown
 from shmarrow.spark.source.options import Parsers, checked, flag, size
 
-SPLIT_BYTES = 32 << 20
+SPLIT_BYTES = 64 << 20
 """The bytes that one task reads at most, where Blocks allow it."""
 BATCH_BYTES = 4 << 20
 """The bytes of a batch that Spark is sent at most, but for single rows."""

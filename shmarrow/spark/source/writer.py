@@ -30,8 +30,9 @@ from shmarrow.errors import InvalidArgument, InvalidData, MissingExtra, ObjectNo
 from shmarrow.interchange.pyarrow import partner, schema_from_pyarrow
 from shmarrow.ipc import IpcWriteOptions
 from shmarrow.segment.host import host_name
-from shmarrow.spark.source import directory
-from shmarrow.spark.source.directory import DataFile, Job
+from shmarrow.spark.source import commit
+from shmarrow.spark.source.commit import Job
+from shmarrow.spark.source.directory import DataFile, local_path
 from shmarrow.spark.source.options import checked, flag, size
 from shmarrow.types import Schema
 
@@ -108,12 +109,12 @@ def make_writer(options: Mapping[str, str], schema: st.StructType, overwrite: bo
     Unsupported
         If a column has a type that cannot be written.
     ShmarrowError
-        As :func:`shmarrow.spark.source.directory.begin`.
+        As :func:`shmarrow.spark.source.commit.begin`.
     """
     values, rest = checked(options, _PARSERS)
     target = arrow_schema(schema)
-    path = directory.local_path(rest.get("path"))
-    job = directory.begin(path, schema_from_pyarrow(target), overwrite)
+    path = local_path(rest.get("path"))
+    job = commit.begin(path, schema_from_pyarrow(target), overwrite)
     return Writer(job, target, overwrite, WriteOptions(**values))
 
 
@@ -161,7 +162,7 @@ class Writer(DataSourceArrowWriter):
         """One file of the job, with the first batch and as many others as it has room for."""
         path = os.path.join(self.job.folder, name)
         try:
-            sink = segment.create(path, overwrite=False, durable=self.options.durable)
+            sink = segment.create(path, mode=None, overwrite=False, durable=self.options.durable)
         except ObjectNotFound:
             raise self._no_place() from None
         rows = 0
@@ -191,7 +192,7 @@ class Writer(DataSourceArrowWriter):
         files = [file for task in tasks for file in task.files]
         if not files:  # no rows, and the columns are kept
             files = [self._write_file("empty", None, iter(()))]
-        directory.commit(
+        commit.commit(
             self.job,
             files,
             self.schema,
@@ -202,7 +203,7 @@ class Writer(DataSourceArrowWriter):
 
     def abort(self, messages: list[Any]) -> None:
         """Remove what the tasks have written."""
-        directory.abort(self.job)
+        commit.abort(self.job)
 
 
 # --- batches ----------------------------------------------------------------------------------------------------
