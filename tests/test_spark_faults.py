@@ -7,19 +7,19 @@ left of them, and what other applications have in the same store is all there. E
 
 from __future__ import annotations
 
-import itertools
 import os
 import re
-import signal
 import subprocess
 import sys
 import threading
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
+import numpy as np
 import pytest
+import spark_kills
 import spark_lab
 from lab import small_tmpfs
 from spark_lab import BATCH_ROWS, wait_until
@@ -61,11 +61,10 @@ def attempt() -> tuple[int, int]:
 
 
 class Killed:
-    """Kills processes that share a partition before another line of what shares or stores, from the first batch on.
+    """Kills processes that share a partition, from the first batch on, before another line of what shares or stores.
 
-    With ``each``, the worker forks a process for each ``each``-th line in turn, which goes on until it gets there, and
-    then goes on itself. Otherwise the worker is killed at its first attempt at partition ``i``, before line
-    ``points[i]``. None goes further than to its row about the partition, which Spark never sees.
+    With ``each``, these are forks of the worker, which goes on when all are dead. Otherwise the worker is killed at its
+    first attempt at partition ``i``, before line ``points[i]``.
     """
 
     def __init__(self, notes: Path, store: str, each: int = 0, points: Sequence[int] = ()) -> None:
@@ -75,51 +74,17 @@ class Killed:
         held = list(batches)
         partition, number = attempt()
         if self.each:
-            for point in itertools.count(0, self.each):
-                child = os.fork()
-                if child == 0:
-                    self._trace(point)
-                    break
-                status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-                assert status == -signal.SIGKILL, status
-                self._take_back(sum(batch.num_rows for batch in held))
-                if self.notes.read_text().endswith(" end\n"):
-                    break
+            spark_kills.killed_at_each_line(self.notes, self.each, lambda: self._take_back(held))
         elif number == 0:
-            self._trace(self.points[partition])
+            spark_kills.kill_at(self.notes, self.points[partition])
         yield from held
 
-    def _take_back(self, rows: int) -> None:
+    def _take_back(self, held: list[Any]) -> None:
         """What a process published is whole; the next one has its name, which no two attempts of Spark's have."""
         store = sa.Store(self.store)
-        (marker,) = [name for name in store.names() if name.count("/") == 0 and name.startswith("frame-")]
+        (marker,) = [name for name in store.names("frame-") if "/" not in name]
         for name in store.names(f"{marker}/"):
-            assert len(store.take(name)) == rows
-
-    def _trace(self, left: int) -> None:
-        counted = 0
-
-        def at(frame: FrameType, event: str, _: Any) -> Any:
-            nonlocal counted
-            counted += event == "line"
-            place = f"{Path(frame.f_code.co_filename).name}:{frame.f_lineno}"
-            end = event == "return" and frame.f_code.co_name == "__call__" and place.startswith("sharing.py")
-            if counted > left or end:
-                with open(self.notes, "a") as file:
-                    file.write(f"{counted} {place}{' end' if end else ''}\n")
-                os.kill(os.getpid(), signal.SIGKILL)
-            return at
-
-        def ours(frame: FrameType) -> bool:
-            path, function = frame.f_code.co_filename, frame.f_code.co_flags & 1  # not a module or a class
-            return bool(function) and ("/shmarrow/spark/" in path or "/shmarrow/store/" in path)
-
-        sys.settrace(lambda frame, event, _: at if ours(frame) else None)
-        frame: FrameType | None = sys._getframe()
-        while frame is not None:  # those that run already
-            if ours(frame):
-                frame.f_trace = at
-            frame = frame.f_back
+            assert len(store.take(name)) == sum(batch.num_rows for batch in held)
 
 
 def test_processes_killed_at_any_point(spark: Any, home: str, other: None, tmp_path: Path) -> None:
@@ -148,6 +113,47 @@ def test_workers_that_are_killed_are_tried_again(spark: Any, home: str, other: N
         assert names_but(home, frame) == others  # also of the one that was killed when it had published
         sa.Store(home).collect()
         assert len(leftovers(home)) == len(others) + 4
+
+
+class Asking:
+    """Asks for values in forks of the worker that are killed one line further each time, then in the worker."""
+
+    def __init__(self, folder: Path, broadcast: Any, once: Any) -> None:
+        self.folder, self.broadcast, self.once = folder, broadcast, once
+
+    def __call__(self, batches: Iterator[Any]) -> Iterator[Any]:
+        list(batches)
+        for name, value, after in [("broadcast", self.broadcast, None), ("once", self.once, self.once.destroy)]:
+            notes = self.folder / name
+            if spark_kills.killed_at_each_line(notes, 11, after):
+                _ = value.value
+                spark_kills.end(notes)
+        sums = [int(self.broadcast.value.sum()), int(self.once.value.sum())]
+        yield pa.RecordBatch.from_pydict({"sum": sums})
+
+
+def test_processes_killed_while_they_ask_for_values(spark: Any, home: str, other: None, tmp_path: Path) -> None:
+    def compute() -> Any:
+        with open(tmp_path / "computed", "a") as file:
+            file.write("once more\n")
+        return np.arange(100)
+
+    others = sa.Store(home).names()
+    with sas.broadcast(spark, np.arange(1_000), home) as broadcast:
+        once = sas.once("hundred", compute, home)
+        rows = spark.range(0, 1, 1, 1).mapInArrow(Asking(tmp_path, broadcast, once), "sum long").collect()
+        assert [row["sum"] for row in rows] == [sum(range(1_000)), sum(range(100))]
+        for name, files in [("broadcast", {"carriers.py"}), ("once", {"host_once.py", "publish.py"})]:
+            places = [line.split()[1] for line in (tmp_path / name).read_text().splitlines()]
+            assert files <= {place.split(":")[0] for place in places}
+        computed = (tmp_path / "computed").read_text()
+        assert int(once.value.sum()) == sum(range(100))
+        assert (tmp_path / "computed").read_text() == computed
+        once.destroy()
+    sa.Store(home).collect()
+    assert sa.Store(home).names() == others
+    assert len(leftovers(home)) == len(others)
+    check(home)
 
 
 # --- jobs that end before their tasks ---------------------------------------------------------------------------
@@ -272,8 +278,16 @@ def share_until_killed(spark: Any, store: str, held: Held) -> None:
     with pytest.raises(sa.StoreFull) as caught:
         sas.share(spark.range(0, 1_000_000, 1, 2))
     spark_driver.say((str(caught.value), os.listdir("/dev/shm"), sa.Store(sas.home.default_location()).names()))
-    spark_driver.say([handle.name for handle in sas.share(spark.range(0, 10, 1, 2), store).handles])
+    sas.share(spark.range(0, 10, 1, 2), store)
+    broadcast = sas.broadcast(spark, np.arange(10), store)
+    once = sas.once("ten", lambda: np.arange(10), store)
+    spark_driver.say(spark.range(0, 1, 1, 1).mapInArrow(partial(sums, broadcast, once), "sum long").collect()[0][0])
     sas.share(spark.range(0, 8 * BATCH_ROWS, 1, 2), store, function=held, target_bytes=1)
+
+
+def sums(broadcast: Any, once: Any, batches: Iterator[Any]) -> Iterator[Any]:
+    list(batches)
+    yield pa.RecordBatch.from_pydict({"sum": [sum(int(each.value.sum()) for each in (broadcast, once))]})
 
 
 def test_a_driver_that_is_killed(spark: Any, tmp_path: Path) -> None:
@@ -293,13 +307,13 @@ def test_a_driver_that_is_killed(spark: Any, tmp_path: Path) -> None:
                 r"no room for \d+ bytes of .* in the store 'shm:shmarrow-spark-\d+'.*, \d+ free\)", message
             )
             assert (entries, names) == ([f"shmarrow-spark-{os.geteuid()}"], [])
-            forgotten = driver.hear()
+            assert driver.hear() == 2 * sum(range(10))
             wait_until(lambda: held.arrived() == ["0-0", "1-0"], "both tasks have begun to write")
-            assert len(names_but(store, frame)) == 3
+            kinds = sorted(re.split("[-/]", name)[0] for name in names_but(store, frame))
+            assert kinds == ["broadcast", "frame", "frame", "frame", "once"]  # one of a frame is its marker
             assert collected(store) == 0  # it is alive
             driver.kill()
-        assert set(forgotten) < set(names_but(store, frame))
-        assert collected(store) == 3
+        assert len(names_but(store, frame)) == collected(store) == 5
         assert sa.Store(store).names() == others
         assert len(leftovers(store)) == len(others)
         check(store)
