@@ -38,7 +38,7 @@ NOT_NEEDED = {
 """Files and packages that only other uses need. The converter is one package more: all of it but its first file."""
 
 ALIEN = {
-    "asyncio", "copy", "threading", "email", "flatbuffers", "hashlib", "json", "lz4", "multiprocessing", "nanoarrow", "pandas",
+    "asyncio", "copy", "email", "flatbuffers", "hashlib", "json", "lz4", "multiprocessing", "nanoarrow", "pandas",
     "pyarrow", "pyspark", "random", "socket", "subprocess", "torch", "uuid", "zstandard",
 }  # fmt: skip
 """Packages of others, and of Python."""

@@ -213,7 +213,7 @@ def test_tasks_go_where_the_rows_are(two_hosts: Any, cluster: Any) -> None:
     assert "/blockmgr-" in folder
     there = cluster.root(cluster.hosts[1]) / folder.removeprefix("/")
     assert there.is_dir()
-    assert [path for path in there.rglob("*") if path.is_file() and path.stat().st_size > 80] == []
+    assert {path.name for path in there.rglob("*") if path.is_file()} <= {"commit", "control", "pins"}
 
 
 # --- executors that are killed, and tasks that run twice --------------------------------------------------------

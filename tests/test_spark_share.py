@@ -69,6 +69,7 @@ def test_every_type_survives(spark: Any, home: str) -> None:
             handle.size for handle in frame.handles
         ]
         assert frame.size == sum(handle.size for handle in frame.handles)
+        assert all(store.info(handle.name).protected for handle in frame.handles)  # never evicted
         assert os.getpid() not in {handle.pid for handle in frame.handles}
 
 

@@ -77,4 +77,4 @@ class SpillingSink(Sink):
 
 
 def _new(store: Store, name: str) -> SegmentWriter:
-    return store._publication(name, False, None).writer()
+    return store._publication(name, False, None, protect=True).writer()  # a frame is whole until it is released
