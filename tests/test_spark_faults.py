@@ -244,6 +244,12 @@ def test_no_room(spark: Any, other: None, tmp_path: Path) -> None:
                 sas.share(spark.range(0, 500_000, 1, 2), store)
             assert frame.read_all()["id"].to_pylist() == list(range(100_000))
             assert names_but(str(folder / "store"), frame) == []
+            with sas.share(spark.range(0, 500_000, 1, 2), store, on_disk=True) as spilled:
+                places = {handle.store for handle in spilled.handles}
+                assert any("/blockmgr-" in place for place in places), places
+                assert spilled.to_df(spark).selectExpr("count(*)", "sum(id)").collect() == [
+                    (500_000, sum(range(500_000)))
+                ]
         store.close()
 
 
