@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
@@ -22,9 +23,10 @@ if TYPE_CHECKING:
 
 
 class SharedFrame:
-    """The handles of one shared DataFrame; made by :func:`share`. As a context manager it releases at the end.
+    """The handles of one shared DataFrame; made by :func:`share`.
 
-    It can be pickled, and attached to wherever its handles can.
+    As a context manager it releases at the end, in the process that entered it. It can be pickled, and attached to
+    wherever its handles can.
 
     Attributes
     ----------
@@ -48,6 +50,7 @@ class SharedFrame:
         self.schema = schema
         self.handles = tuple(sorted(handles, key=lambda handle: handle.partition))
         self.spark_schema = spark_schema
+        self._entered = 0
 
     @property
     def num_rows(self) -> int:
@@ -222,12 +225,14 @@ class SharedFrame:
         return len(self.handles)
 
     def __enter__(self) -> Self:
+        self._entered = os.getpid()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.release()
+        if self._entered == os.getpid():  # a forked child that leaves the block releases nothing of its parent's
+            self.release()
 
     def __repr__(self) -> str:
         return f"<SharedFrame {self.name!r}, {len(self)} partitions, {self.num_rows} rows, {self.size} bytes>"

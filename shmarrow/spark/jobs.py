@@ -6,7 +6,7 @@ import errno
 import os
 import re
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 from shmarrow import errors
@@ -40,6 +40,23 @@ def worker_errors() -> Iterator[None]:
         if own is None:
             raise
         raise own from error
+
+
+@contextmanager
+def cancelled_with(spark: SparkSession, tag: str) -> Iterator[None]:
+    """Jobs that are cancelled when the block ends by an interrupt, which Spark itself would let run on."""
+    spark.addTag(tag)
+    try:
+        yield
+    except Exception:
+        raise
+    except BaseException:
+        with suppress(Exception):
+            spark.interruptTag(tag)
+        raise
+    finally:
+        with suppress(Exception):  # the session may be gone
+            spark.removeTag(tag)
 
 
 def raised_in_worker(error: BaseException) -> ShmarrowError | None:
