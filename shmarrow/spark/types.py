@@ -45,7 +45,7 @@ SPARK: dict[str, str | Callable[[Any], str]] = {
     "duration": "interval day to second",
     "month_interval": "integer",
 }
-"""Spark's name for each kind of type that ``for_consumer("spark")`` gives, but for nested ones.
+"""Spark's name for each kind of type that ``for_consumer("spark")`` gives, except nested ones.
 
 ``month_interval`` is a number of months: Spark's Arrow code has no year-month intervals."""
 

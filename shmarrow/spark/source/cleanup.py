@@ -3,8 +3,9 @@
 Rules kept here:
 
 * all of it happens under the lock of the directory;
-* a job is removed by others when its driver is known to be dead, or after a week without a change. Its tasks, if some
-  live after all, find no place for their files, and it is not committed.
+* a job is removed by others when its driver is known to be dead, or after a week in which none of its tasks has ended:
+  the process that commits may have been killed while the driver goes on. If the job lives after all, its tasks find no
+  place for their files, and it is not committed.
 """
 
 from __future__ import annotations
@@ -74,19 +75,20 @@ def _is_dead(folder: str) -> bool:
                 return True
             except PermissionError:
                 pass
-            return bool(_process(pid)[1] != owner["started"])
+            if _process(pid)[1] != owner["started"]:
+                return True
     with suppress(OSError):
         return time.time() - os.stat(folder).st_mtime > _ABANDONED_SECONDS
     return False
 
 
 def _machine() -> dict[str, str]:
-    """Within what a number stands for one process."""
+    """The scope in which a process id is unique."""
     return {"host": host_name(), "boot": boot_id(), "processes": os.readlink("/proc/self/ns/pid")}
 
 
 def driver() -> dict[str, Any]:
-    """The process that a job belongs to: the next one above Spark's Python processes, the driver's Java."""
+    """The process that a job belongs to: the closest ancestor that is not Spark's Python, which is the driver's JVM."""
     if sys.platform != "linux":
         return {}
     pid = os.getpid()

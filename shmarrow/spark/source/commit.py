@@ -20,6 +20,7 @@ import uuid
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from hashlib import blake2b
 from typing import Any
 
 from shmarrow.errors import (
@@ -61,11 +62,15 @@ class Job:
         32 hexadecimal digits.
     made : tuple of str
         The directories that did not exist before, from the outermost on.
+    checked : bytes
+        The fingerprint of the files of a directory without a manifest that were opened and fit the job; empty if there
+        were none.
     """
 
     directory: str
     id: str
     made: tuple[str, ...] = ()
+    checked: bytes = b""
 
     @property
     def folder(self) -> str:
@@ -101,8 +106,10 @@ def begin(directory: str, schema: Schema, overwrite: bool) -> Job:
         )
     if os.path.lexists(directory) and not os.path.isdir(directory):
         raise InvalidArgument(f"cannot write to {directory!r}: expected a directory, found a file")
+    checked = b""
     if os.path.isdir(directory):
-        _check(directory, _current(directory), schema, overwrite)
+        current, checked = _current(directory)
+        _check(directory, current, schema, overwrite)
     job = Job(directory, uuid.uuid4().hex)
     made: list[str] = []
     try:
@@ -113,7 +120,8 @@ def begin(directory: str, schema: Schema, overwrite: bool) -> Job:
         shutil.rmtree(job.folder, ignore_errors=True)
         _remove_empty(made)
         raise refused(error, "make", job.folder, job.folder) from None
-    return Job(directory, job.id, tuple([path for path in made if not path.startswith(os.path.join(directory, STATE))]))
+    outside = tuple([path for path in made if not path.startswith(os.path.join(directory, STATE))])
+    return Job(directory, job.id, outside, checked)
 
 
 def commit(
@@ -134,9 +142,10 @@ def commit(
     written : sequence of DataFile
         Files in the job's directory, in the order of their rows. Whatever else is there is removed.
     schema : Schema
-        That of the files.
+        That of the files, as given to :func:`begin`.
     overwrite : bool
-        Replace what counted before, also what was committed since the job began; False adds to it.
+        As given to :func:`begin`: replace what counted before, also what was committed since the job began; False adds
+        to it.
     keep_replaced : bool
         Keep the files that are replaced until the next overwrite, for readers that were planned before.
     durable : bool
@@ -158,8 +167,9 @@ def commit(
     """
     directory = job.directory
     with locked(directory):
-        before = _current(directory)
-        _check(directory, before, schema, overwrite)
+        before, found = _current(directory)
+        if not found or found != job.checked:  # others wait for the lock, and to open thousands of files takes seconds
+            _check(directory, before, schema, overwrite)
         for file in written:
             _check_written(job, file)
         try:
@@ -255,11 +265,11 @@ def _remove_empty(made: Sequence[str]) -> None:
 # --- what may be added to, or replaced --------------------------------------------------------------------------
 
 
-def _current(directory: str) -> Manifest:
-    """The manifest, or one of generation 0 that names all files of a directory without one."""
+def _current(directory: str) -> tuple[Manifest, bytes]:
+    """The manifest, or one of generation 0 that names all files of a directory without one, and their fingerprint."""
     manifest = read_manifest(directory)
     if manifest is not None:
-        return manifest
+        return manifest, b""
     entries = visible(directory)
     other = next((entry.name for entry in entries if not entry.is_file()), None)
     if other is not None:
@@ -267,7 +277,13 @@ def _current(directory: str) -> Manifest:
             f"cannot write to {directory!r}: it holds {other!r}, which is not a file; pass a directory that has only "
             "Arrow files, or a new one"
         )
-    return Manifest(0, tuple([DataFile(entry.name, entry.stat().st_size) for entry in entries]))
+    try:
+        found = [(entry.name, entry.stat()) for entry in entries]
+    except OSError as error:
+        raise refused(error, "look into", directory, directory) from None
+    known = repr([(name, status.st_size, status.st_mtime_ns, status.st_ino) for name, status in found])
+    files = tuple([DataFile(name, status.st_size) for name, status in found])
+    return Manifest(0, files), blake2b(known.encode(), digest_size=16).digest()
 
 
 def _check(directory: str, current: Manifest, schema: Schema, overwrite: bool) -> None:

@@ -4,7 +4,7 @@ Rules kept here:
 
 * only metadata is read: footers, and of streams the messages' prefixes; of one batch, the first, also as much as tells
   how large its columns are;
-* a Block is read by one task, but one that is larger than a whole split, whose rows are divided;
+* a Block is read by one task, except one that is larger than a split, whose rows are divided;
 * a split names its files as the plan has seen them, see ``opening``.
 """
 

@@ -12,7 +12,7 @@ from shmarrow.spark.source.options import Parsers, checked, flag, size
 SPLIT_BYTES = 64 << 20
 """The bytes that one task reads at most, where Blocks allow it."""
 BATCH_BYTES = 4 << 20
-"""The bytes of a batch that Spark is sent at most, but for single rows."""
+"""The most bytes of a batch that Spark is sent, except a single row that is larger."""
 
 
 class ReadOptions(NamedTuple):

@@ -40,7 +40,9 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 BATCH_BYTES = 4 << 20
-"""The bytes that the batches of a file have at most, but for single rows."""
+"""The most bytes that a batch of a file has, except a single row that is larger."""
+_HELD = 1 << 10
+"""The most batches that are held before they are joined: one of few rows takes more memory than its values."""
 SPARK_SCHEMA = b"shmarrow.spark"
 """The key of a file's metadata that has Spark's own schema, as JSON."""
 _CODECS = {"none": None, "uncompressed": None, "lz4": "lz4", "zstd": "zstd"}
@@ -210,18 +212,20 @@ class Writer(DataSourceArrowWriter):
 
 
 def rechunked(batches: Iterator[pa.RecordBatch], schema: pa.Schema, nbytes: int) -> Iterator[pa.RecordBatch]:
-    """The same rows with the types of a schema, in batches of about ``nbytes``, but for single rows that have more."""
+    """The same rows with the types of a schema, in batches of at most ``nbytes``; a larger row is a batch by itself."""
     held: list[pa.RecordBatch] = []
     total = 0
     for batch in batches:
         for piece in _pieces(batch, nbytes):
             if held and total + piece.nbytes > nbytes:
-                yield _joined(held)
+                yield from _joined(held)
                 held, total = [], 0
             held.append(_cast(piece, schema))
             total += piece.nbytes
+            if len(held) == _HELD:
+                held = _joined(held)
     if held:
-        yield _joined(held)
+        yield from _joined(held)
 
 
 def _pieces(batch: pa.RecordBatch, nbytes: int) -> Iterator[pa.RecordBatch]:
@@ -236,11 +240,12 @@ def _pieces(batch: pa.RecordBatch, nbytes: int) -> Iterator[pa.RecordBatch]:
     yield from _pieces(batch.slice(middle), nbytes)
 
 
-def _joined(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
+def _joined(batches: list[pa.RecordBatch]) -> list[pa.RecordBatch]:
+    """One batch, or as few as the offsets of its types reach."""
     if len(batches) == 1:
-        return batches[0]
-    (batch,) = partner().Table.from_batches(batches).combine_chunks().to_batches()
-    return batch
+        return batches
+    joined: list[pa.RecordBatch] = partner().Table.from_batches(batches).combine_chunks().to_batches()
+    return joined
 
 
 def _cast(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
