@@ -165,7 +165,9 @@ class Columns(Generic[Column]):
         try:
             column = cls._as_column(values, type)
             if isinstance(field, Field) and not field.nullable and field.type.layout != "null" and column.null_count:
-                raise InvalidData(f"expected no null, as the field is not nullable, found {column.null_count}")
+                raise InvalidData(
+                    f"expected no null, as the field is not nullable, found {counted(column.null_count, 'null')}"
+                )
             return column
         except (InvalidArgument, InvalidData, InvalidType) as error:
             raise error.__class__(f"column {shown(name)}: {error}") from None

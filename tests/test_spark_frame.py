@@ -262,6 +262,11 @@ def test_memory_outlives_its_names(spark: Any, home: str) -> None:
         assert len(frame.read_all()) == 100
     frame.release()
     assert store.names() == others
+    for index in (2, -3):
+        with pytest.raises(sa.IndexOutOfRange, match=f"partition {index} is out of range: the frame has 2"):
+            frame.attach(index)
+    with pytest.raises(sa.InvalidType):
+        frame.attach("a")  # type: ignore[arg-type]
     for wrong in ["", "other", f"{frame.name}0", frame.name[:-1]]:
         with pytest.raises(sa.InvalidArgument, match="16 hexadecimal digits, found"):
             sas.SharedFrame(frame.home, wrong, frame.schema, [])

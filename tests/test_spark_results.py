@@ -10,6 +10,7 @@ import decimal
 import pickle
 from collections.abc import Iterator
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import numpy as np
 import pytest
@@ -21,6 +22,7 @@ pytest.importorskip("pyspark")
 pd = pytest.importorskip("pandas")
 pl = pytest.importorskip("polars")
 
+from pyspark.sql import Row  # noqa: E402
 from pyspark.sql import types as st  # noqa: E402
 
 from shmarrow.spark.results import PIECE_BYTES, Fitting, batches_of, expected_by_spark, pyarrow_batches  # noqa: E402
@@ -88,7 +90,7 @@ def test_one_batch_is_held_at_a_time() -> None:
     [
         (5, "found int"),
         ("text", "found str"),
-        ([5], "found int"),
+        ([5], "found rows one by one, such as 5"),
         (np.arange(3), r"found numpy\.ndarray"),
         (pd.Series([1]), r"found pandas\.Series"),
         (pl.LazyFrame(ROWS), r"found polars\.LazyFrame; call \.collect\(\) first"),
@@ -201,6 +203,53 @@ def test_nulls_where_there_are_none(values: Any, type: Any) -> None:
         fitted(pa.table({"x": nothing}), ("x", type, False))
     with pytest.raises(sa.InvalidData, match=r"column 'x': expected no null"):
         fitted({"x": [None]}, ("x", type, False))
+
+
+def test_times_without_a_zone_are_not_taken_for_instants() -> None:
+    """Spark's own functions take them to be in the time zone of the session, which a worker is not told."""
+    at = dt.datetime(2020, 1, 1, 12)
+    instants = ("t", st.TimestampType())
+    for naive in (
+        pd.DataFrame({"t": [at]}),
+        pa.table({"t": pa.array([at], pa.timestamp("ns"))}),
+        {"t": np.array([at], "M8[us]")},
+        {"t": pd.Series([at])},
+    ):
+        with pytest.raises(
+            sa.InvalidType, match=r"column 't' has times without a time zone.*tz_localize.*timestamp_ntz"
+        ):
+            fitted(naive, instants)
+        assert fitted(naive, ("t", st.TimestampNTZType())).to_pydict() == {"t": [at]}
+    with pytest.raises(sa.InvalidType, match=r"column 't': .*which has no time zone"):
+        fitted({"t": [at]}, instants)
+    with pytest.raises(sa.InvalidType, match=r"column 't' has times without a time zone"):
+        fitted(pa.table({"t": [[at]]}), ("t", st.ArrayType(st.TimestampType())))
+    here = at.replace(tzinfo=ZoneInfo("Europe/Oslo"))
+    for localized in (pd.DataFrame({"t": [at]}), {"t": pd.Series([at])}):
+        localized["t"] = localized["t"].dt.tz_localize("Europe/Oslo")
+        assert fitted(localized, instants)["t"].to_pylist() == [here]
+    for zoned in ({"t": [here]}, pa.table({"t": pa.array([here], pa.timestamp("us", "Europe/Oslo"))})):
+        assert fitted(zoned, instants)["t"].to_pylist() == [here]
+    assert fitted({"t": [None]}, instants).to_pydict() == {"t": [None]}
+
+
+@pytest.mark.parametrize(
+    ("found", "message"),
+    [
+        ([(1, "x")], r"rows one by one, such as \(1, 'x'\): give a dict of columns"),
+        ([Row(n=1)], r"rows one by one, such as Row\(n=1\): give a dict of columns"),
+        (pd.Series([1]), r"found pandas\.Series; pass series\.to_frame\(\)"),
+    ],
+)
+def test_what_is_nearly_a_table(found: Any, message: str) -> None:
+    with pytest.raises(sa.InvalidType, match=message):
+        fitted(found, N)
+
+
+def test_hints_fit_what_a_function_can_do() -> None:
+    for values, type in [(pa.array([1.5]), st.LongType()), (pa.array([1], pa.timestamp("ns")), st.TimestampNTZType())]:
+        with pytest.raises(sa.InvalidData, match=r"round the values first, or declare another type$"):
+            fitted(pa.table({"x": values}), ("x", type))
 
 
 def test_large_batches_are_cut() -> None:

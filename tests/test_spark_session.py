@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -39,5 +40,24 @@ def test_without_java(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 def test_local_session_needs_a_worker() -> None:
-    with pytest.raises(sa.InvalidArgument, match="at least 1 worker, found 0"):
+    with pytest.raises(sa.InvalidArgument, match="workers must be at least 1, found 0"):
         sas.local_session(0)
+    for workers, config in [("2", None), (None, None), (1.5, None), (2, "spark.ui.enabled"), (2, [("a", "b")])]:
+        with pytest.raises(sa.InvalidType, match=r"workers|config must be a mapping of names to values, found"):
+            sas.local_session(workers, config)  # type: ignore[arg-type]
+
+
+def test_a_session_that_was_stopped(connect: Any, connect_server: str, home: str) -> None:
+    from spark_lab import connect_client
+
+    with sas.share(connect.range(0, 4, 1, 2), home) as frame, connect_client(connect_server) as session:
+        df = session.range(4)
+        session.stop()
+        for call in (
+            lambda: sas.share(df, home),
+            lambda: sas.share(session, home, function=lambda _: iter(())),
+            lambda: frame.map(session, lambda table: table, "id long"),
+            lambda: frame.to_df(session),
+        ):
+            with pytest.raises(sa.InvalidArgument, match="the Spark session has been stopped; pass one that runs"):
+                call()

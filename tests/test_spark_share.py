@@ -214,8 +214,16 @@ def renamed(batches: Iterator[Any]) -> Iterator[Any]:
 
 
 def test_batches_that_disagree(spark: Any, home: str) -> None:
-    with pytest.raises(sa.InvalidType, match="2 different schemas"):
+    with pytest.raises(sa.InvalidType, match=r"2 different schemas.*with partition 0, partition 1 has .*'c1'"):
         sas.share(spark.range(0, 2, 1, 2), home, function=renamed)
+    for source, function, message in [
+        (spark.range(1), "x", "function must be callable, found str"),
+        (spark, None, r"as share\(df\), or a session and function="),
+        (spark.sparkContext, None, r"takes a DataFrame of Spark, found pyspark.*SparkContext$"),
+        (pa.table({"a": [1]}), None, r"found pyarrow\.lib\.Table; share_table takes it"),
+    ]:
+        with pytest.raises(sa.InvalidType, match=message):
+            sas.share(source, home, function=function)
     with pytest.raises(sa.InvalidType, match=r"a batch has \(c1000: int64\), expected \(c0: int64\) as before"):
         sas.share(spark.range(0, 2 * BATCH_ROWS, 1, 1), home, function=renamed)
 
@@ -259,12 +267,12 @@ def test_parallelism_is_known_without_a_job(spark: Any, connect: Any) -> None:
 @pytest.mark.parametrize(
     ("source", "options", "message"),
     [
-        ("df", {"target_bytes": 0}, "target_bytes is at least 1, found 0"),
+        ("df", {"target_bytes": 0}, "target_bytes must be at least 1, found 0"),
         ("df", {"partitions": 2}, r"df\.repartition\(n\)"),
-        ("spark", {"function": rows_of, "partitions": 0}, "partitions is at least 1, found 0"),
+        ("spark", {"function": rows_of, "partitions": 0}, "partitions must be at least 1, found 0"),
         ("spark", {}, "there is nothing to share"),
         ("none", {}, "there is nothing to share"),
-        ("table", {}, r"found pyarrow\.Table; see share_table"),
+        ("table", {}, r"found pyarrow\.Table; share_table takes it"),
     ],
 )
 def test_wrong_arguments(spark: Any, home: str, source: str, options: dict[str, Any], message: str) -> None:

@@ -65,8 +65,17 @@ class SharedFrame:
         return sum(handle.size for handle in self.handles)
 
     def attach(self, index: int) -> Table:
-        """One of the partitions, by its place in ``handles``; see :meth:`Handle.attach`."""
-        return self.handles[index].attach()
+        """One of the partitions, by its place in ``handles``; see :meth:`Handle.attach`.
+
+        Raises
+        ------
+        IndexOutOfRange
+            If there is no such partition.
+        """
+        at = as_int(index, "index")
+        if not -len(self) <= at < len(self):
+            raise IndexOutOfRange(f"partition {at} is out of range: the frame has {len(self)}")
+        return self.handles[at].attach()
 
     def read_all(self) -> Table:
         """All partitions as one table over the shared memory; copies nothing.
@@ -208,7 +217,7 @@ class SharedFrame:
         return BatchDataset(self, columns=columns, transform=transform, rank=rank, world_size=world_size)
 
     def release(self) -> None:
-        """Remove all objects. Who has one attached keeps it. Safe to call again.
+        """Remove all objects. Processes that have them attached keep them. Safe to call again.
 
         Nothing else in its stores is touched. What lies on other hosts is removed by a job of the active classic
         session, which is given 10 seconds; otherwise it goes with the executors that wrote it.

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from shmarrow import errors
 from shmarrow.errors import (
+    InvalidArgument,
     InvalidType,
     MissingExtra,
     ObjectExists,
@@ -87,10 +88,13 @@ def is_connect(spark: SparkSession) -> bool:
 
 
 def as_session(value: Any) -> SparkSession:
-    """A session; InvalidType for anything else."""
+    """A session that runs; InvalidArgument for one that was stopped, InvalidType for anything else."""
     if not is_session(value):
         raise InvalidType(f"expected a SparkSession, found {full_name(value)}")
     session: SparkSession = value
+    context = None if is_connect(session) else session.sparkContext
+    if session.is_stopped if context is None else context._jsc is None:  # type: ignore[attr-defined]
+        raise InvalidArgument("the Spark session has been stopped; pass one that runs")
     return session
 
 

@@ -9,20 +9,22 @@ Rules kept here:
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 from shmarrow import foreign
 from shmarrow.batch import RecordBatch
-from shmarrow.errors import InvalidArgument, InvalidType, ShmarrowError, Unsupported, full_name, shown
+from shmarrow.errors import InvalidArgument, InvalidData, InvalidType, ShmarrowError, Unsupported, full_name, shown
 from shmarrow.inputs import from_frame
-from shmarrow.interchange.for_consumer import Stages, casting_for
+from shmarrow.interchange.for_consumer import _CAST_HINT, Stages, casting_for
 from shmarrow.interchange.pyarrow import partner, schema_from_pyarrow
 from shmarrow.layout.making import nulls
 from shmarrow.spark import types as spark_types
 from shmarrow.tables import RecordBatchReader, Table, rows_of, table
 from shmarrow.types import DataType, Schema
+from shmarrow.types.primitive import TimestampType
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -69,6 +71,11 @@ def batches_of(found: Any, from_columns: MakeTable = table) -> Iterator[RecordBa
         yield from table(found).batches
     elif isinstance(found, Iterable) and not _has_no_rows(found):
         for each in found:
+            if isinstance(each, (int, float, tuple)):  # a Row of Spark's is a tuple
+                raise InvalidType(
+                    f"expected from the function: {EXPECTED}; found rows one by one, such as {shown(each)}: give a "
+                    "dict of columns, such as {'a': [1, 2]}"
+                )
             yield from batches_of(each, from_columns)
     else:
         raise _unexpected(found)
@@ -96,7 +103,7 @@ _COLUMNS = {"numpy", "pandas", "polars", "torch", "shmarrow", "pyarrow"}
 
 
 def _unexpected(found: Any) -> InvalidType:
-    step = foreign.next_step(found)
+    step = "; pass series.to_frame()" if full_name(found) == "pandas.Series" else foreign.next_step(found)
     return InvalidType(f"expected from the function: {EXPECTED}; found {full_name(found)}{step}")
 
 
@@ -153,6 +160,10 @@ class Fitting:
     def _from_columns(self, columns: Mapping[Any, Any]) -> Table:
         """A dict of columns: values without a type become what Spark was told."""
         self._check_names([name if isinstance(name, str) else shown(name) for name in columns])
+        for field in self.wanted:
+            values = columns[field.name]
+            if _has_zone(field.type) and hasattr(values, "dtype"):  # objects without a zone are refused anyway
+                _check_zones(table({"x": values[:0]}).schema.field(0).type, field.type, f"column {shown(field.name)}")
         return Table.from_pydict(columns, self.wanted)
 
     def _check_names(self, names: list[str]) -> None:
@@ -187,6 +198,7 @@ class Fitting:
     def _stages_for(self, type: DataType, target: DataType, where: str) -> Stages:
         """Through which types values become what Spark wants; ``final`` has a cast to that."""
         refused: ShmarrowError | None = None
+        _check_zones(type, target, where)
         try:
             stages = self._casting.stages(type, where)
             if _castable(stages.final, target):
@@ -195,19 +207,27 @@ class Fitting:
             refused = error
         if _castable(type, target):
             return Stages(type, type, type)
-        raise refused or InvalidType(
-            f"{where}: {type} has no exact cast to {target}, which the schema makes it in Spark"
-        )
+        if refused is not None:
+            raise Unsupported(_LOSSY.sub("; cast the column first", str(refused))) from None
+        raise InvalidType(f"{where}: {type} has no exact cast to {target}, which the schema makes it in Spark")
 
     def _fitted(self, batch: RecordBatch) -> pa.RecordBatch:
+        try:
+            cast: pa.RecordBatch = self._cast(batch).to_pyarrow()
+        except InvalidData as error:
+            text = _LOSSY.sub("", _CAST_HINT.sub("", str(error)))
+            advice = "" if text == str(error) else "; round the values first, or declare another type"
+            raise InvalidData(f"{text}{advice}") from None
+        return cast.rename_columns(numbered_names(cast.num_columns)) if self.by_position else cast
+
+    def _cast(self, batch: RecordBatch) -> RecordBatch:
         columns = []
         for i, stages in zip(self._places, self._stages, strict=True):
             where = f"column {shown(batch.schema.field(i).name)}: "
             columns.append(self._casting.column(batch.column(i), stages, where))
         fields = [field.with_type(column.type) for field, column in zip(self.wanted, columns, strict=True)]
         made = RecordBatch(Schema([field.with_nullable(True) for field in fields]), batch.num_rows, columns)
-        cast: pa.RecordBatch = made.cast(self.wanted).to_pyarrow()
-        return cast.rename_columns(numbered_names(len(columns))) if self.by_position else cast
+        return made.cast(self.wanted)
 
 
 def numbered_names(count: int) -> list[str]:
@@ -217,6 +237,28 @@ def numbered_names(count: int) -> list[str]:
 
 def _listed(names: Iterable[str]) -> str:
     return ", ".join(map(repr, names)) or "none"
+
+
+def _check_zones(type: DataType, target: DataType, where: str) -> None:
+    """Refuse what would become instants in UTC, whatever the time zone of the session is."""
+    if _is_timestamp(type) and _is_timestamp(target) and type.tz is None and target.tz is not None:
+        raise InvalidType(
+            f"{where} has times without a time zone, and becomes instants: localize it, as with "
+            "series.dt.tz_localize('Europe/Oslo'), or declare it timestamp_ntz"
+        )
+    for mine, wanted in zip(type.fields, target.fields, strict=False):
+        _check_zones(mine.type, wanted.type, where)
+
+
+def _has_zone(type: DataType) -> bool:
+    return (_is_timestamp(type) and type.tz is not None) or any(_has_zone(field.type) for field in type.fields)
+
+
+def _is_timestamp(type: DataType) -> TypeGuard[TimestampType]:
+    return isinstance(type, TimestampType)
+
+
+_LOSSY = re.compile(r"; lossy='.*$", re.DOTALL)
 
 
 def _castable(type: DataType, target: DataType) -> bool:
@@ -250,6 +292,8 @@ def struct_type(spark: Any, schema: Any) -> Any:
         except PySparkException as error:
             said = str(error).strip().partition("\n")[0]
             raise InvalidArgument(f"schema {shown(schema)}: Spark cannot parse it: {said}") from None
+    if isinstance(found, StructType) and not found.names:
+        raise InvalidType("schema: expected at least one column, found none")
     if not isinstance(found, StructType):
         found = full_name(schema) if found is schema else f"{schema!r}, which is the type {found.simpleString()}"
         raise InvalidType(

@@ -16,7 +16,8 @@ import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from shmarrow.errors import InvalidArgument, MissingExtra
+from shmarrow.errors import InvalidArgument, InvalidType, MissingExtra, full_name
+from shmarrow.types.base import as_int
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -45,9 +46,14 @@ def local_session(workers: int = 2, config: Mapping[str, str] | None = None) -> 
     ------
     MissingExtra
         If pyspark is not installed, or there is no Java that it runs on.
+    InvalidArgument, InvalidType
+        If ``workers`` is not a positive int, or ``config`` is not a mapping.
     """
+    workers = as_int(workers, "workers")
     if workers < 1:
-        raise InvalidArgument(f"Spark needs at least 1 worker, found {workers}")
+        raise InvalidArgument(f"workers must be at least 1, found {workers}")
+    if config is not None and not isinstance(config, Mapping):
+        raise InvalidType(f"config must be a mapping of names to values, found {full_name(config)}")
     try:
         from pyspark.sql import SparkSession
     except ImportError as error:

@@ -15,7 +15,7 @@ import errno
 import os
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import astuple, dataclass, fields
 from typing import TYPE_CHECKING, Any
@@ -30,12 +30,21 @@ from shmarrow.segment.host import host_name
 from shmarrow.spark.frame import SharedFrame
 from shmarrow.spark.handle import MANIFEST, Handle
 from shmarrow.spark.home import Home, home
-from shmarrow.spark.jobs import active_session, cancelled_with, executor_host, is_connect, is_session, worker_errors
+from shmarrow.spark.jobs import (
+    active_session,
+    as_session,
+    cancelled_with,
+    executor_host,
+    is_connect,
+    is_session,
+    worker_errors,
+)
 from shmarrow.spark.results import pyarrow_batches
 from shmarrow.spark.spilling import SpillingSink
 from shmarrow.store import Store
 from shmarrow.types import DataType, Schema
 from shmarrow.types.base import as_int
+from shmarrow.types.schema import difference
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -73,7 +82,7 @@ def share(
     function : callable, optional
         With a DataFrame: applied to the batches of a partition before they are shared, as with ``mapInArrow``; it takes
         an iterator of ``pyarrow.RecordBatch`` and gives another. With a session: takes the number of a partition and
-        gives its batches. What it gives never passes through Spark, so it may have types that Spark has not,
+        gives its batches. What it gives never passes through Spark, so it may have types that Spark lacks,
         dictionaries among them.
     partitions : int, optional
         With a session: how many partitions there are; by default as many as Spark runs tasks at once.
@@ -105,9 +114,11 @@ def share(
     """
     target_bytes = as_int(target_bytes, "target_bytes")
     if target_bytes < 1:
-        raise InvalidArgument(f"target_bytes is at least 1, found {target_bytes}")
-    found = home(store)
+        raise InvalidArgument(f"target_bytes must be at least 1, found {target_bytes}")
+    if function is not None and not callable(function):
+        raise InvalidType(f"function must be callable, found {full_name(function)}")
     df, columns, spark_schema = _source(source, function, partitions)
+    found = home(store)
     name = f"frame-{os.urandom(8).hex()}"
     task = Task(found, name, columns, function, target_bytes, bool(on_disk))
     mine = found.store()
@@ -116,10 +127,9 @@ def share(
     try:
         with worker_errors(), cancelled_with(df.sparkSession, name):
             rows = df.mapInArrow(task, f"{MANIFEST}, schema binary").collect()
-        schemas = {bytes(row["schema"]) for row in rows}
-        if len(schemas) > 1:
-            raise InvalidType(f"the partitions have {len(schemas)} different schemas, expected one for all")
-        schema = _read_schema(schemas.pop()) if schemas else _schema_without_rows(df, task)
+        schema = _one_schema({bytes(row["schema"]): row["partition"] for row in rows})
+        if schema is None:
+            schema = _schema_without_rows(df, task)
         kept = [Handle(*[row[field.name] for field in fields(Handle)]) for row in rows]
         return SharedFrame(found, name, schema, kept, spark_schema)
     except BaseException:
@@ -182,14 +192,20 @@ def _source(
     """The DataFrame that workers get, the columns to restore, and Spark's schema of what is shared, if it has one."""
     if source is None or is_session(source):
         if function is None:
-            raise InvalidType("there is nothing to share: pass a DataFrame, or a function that makes the rows")
-        session: Any = active_session() if source is None else source
+            raise InvalidType(
+                "there is nothing to share: pass a DataFrame alone, as share(df), or a session and function=..., which "
+                "makes the rows"
+            )
+        session: Any = active_session() if source is None else as_session(source)
         count = as_int(partitions, "partitions") if partitions is not None else parallelism(session)
         if count < 1:
-            raise InvalidArgument(f"partitions is at least 1, found {count}")
+            raise InvalidArgument(f"partitions must be at least 1, found {count}")
         return session.range(0, count, 1, count), None, None
     if not hasattr(source, "mapInArrow"):
-        raise InvalidType(f"share takes a DataFrame of Spark, found {full_name(source)}; see share_table for others")
+        other = full_name(source).partition(".")[0] in ("pandas", "polars", "pyarrow", "shmarrow")
+        step = "; share_table takes it" if other else ""
+        raise InvalidType(f"share takes a DataFrame of Spark, found {full_name(source)}{step}")
+    as_session(source.sparkSession)  # type: ignore[union-attr]
     if partitions is not None:
         raise InvalidArgument("partitions is for a function without a DataFrame; df.repartition(n) has n partitions")
     df, columns = numbered(source)  # type: ignore[arg-type]
@@ -333,7 +349,7 @@ class Task:
         """Give up when the job has ended, as far as this process can see that."""
         home = self.home.driver_store()
         if home is not None and self.frame not in home:
-            raise ObjectNotFound(errno.ENOENT, f"cannot share {self.frame!r}: its job has ended in the meantime")
+            raise ObjectNotFound(errno.ENOENT, f"cannot share {self.frame!r}: its job has already ended")
 
 
 _ON_DISK = "which puts what has no room into a file in Spark's local directory"
@@ -394,6 +410,19 @@ def _has_dictionary(type: DataType) -> bool:
 
 
 # --- on the driver ----------------------------------------------------------------------------------------------
+
+
+def _one_schema(found: Mapping[bytes, int]) -> Schema | None:
+    """The schema of all partitions, of which those that have each are given; None if there are none."""
+    if not found:
+        return None
+    (first, *others), (one, *rest) = map(_read_schema, found), found.values()
+    if others:
+        raise InvalidType(
+            f"the partitions have {len(found)} different schemas, expected one for all: compared with partition {one}, "
+            f"partition {rest[0]} has {'other metadata' if others[0].equals(first) else difference(others[0], first)}"
+        )
+    return first
 
 
 def _read_schema(raw: bytes) -> Schema:

@@ -222,9 +222,6 @@ def open_directory(where: Location, want: Wanted, trust: Trust, create: bool) ->
     except BaseException as error:
         gone = fd >= 0 and not os.fstat(fd).st_nlink
         None if fd < 0 else os.close(fd)
-        if made:
-            with suppress(OSError):  # where somebody else has begun to make a store in it, that one goes on
-                os.rmdir(path)
         if not isinstance(error, OSError) or isinstance(error, StorageError):
             raise
         if gone:
@@ -236,6 +233,9 @@ def open_directory(where: Location, want: Wanted, trust: Trust, create: bool) ->
             found = "a symbolic link; pass the directory that it leads to" if link else "another file in its path"
             error = OSError(errno.ENOTDIR, f"expected a directory, found {found}")
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            if made:
+                with suppress(OSError):  # where somebody else has begun to make a store in it, that one goes on
+                    os.rmdir(path)
             raise _no_room(error, name, path) from None
         raise storage_error(error, "open the store", name) from None
 
@@ -438,13 +438,15 @@ def _is_empty(directory: Directory) -> bool:
     text = f"expected a store or an empty directory, found {counted(len(others), 'other file')}, such as {others[0]!r}"
     if len(found) > len(others) and all(map(p.is_object, others)):
         text = "its control file is missing, and the objects cannot be found without it; remove the directory"
-    elif ".shmarrow" in others or _begins(f"/proc/self/fd/{directory.fd}/{others[0]}", b"ARROW1"):
+    elif ".shmarrow" in others:
         text = (
             f"{text}, of a store of shmarrow's first design; this version reads none: its objects are Arrow files, "
             "which put_file puts into a new store"
         )
     else:
         text += "; a store has a directory of its own"
+        if _begins(f"/proc/self/fd/{directory.fd}/{others[0]}", b"ARROW1"):
+            text += ", into which put_file puts Arrow files such as this one"
     raise StorageError(errno.ENOTEMPTY, f"cannot make {directory.name!r} a store: {text}")
 
 

@@ -282,7 +282,7 @@ class Store:
         options : IpcWriteOptions, optional
             Compression and alignment.
         protect : bool
-            Never evict it.
+            Never evict it before it expires or its owner is gone.
         if_generation : int, optional
             Replace only the object of this generation, as given by :meth:`info`, also without ``overwrite``; 0: only if
             there is none.
