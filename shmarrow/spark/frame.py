@@ -8,8 +8,8 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from shmarrow.batch import RecordBatch
-from shmarrow.errors import IndexOutOfRange, ObjectNotFound, StorageError
-from shmarrow.spark.handle import Handle
+from shmarrow.errors import IndexOutOfRange, InvalidArgument, ObjectNotFound, StorageError, shown
+from shmarrow.spark.handle import Handle, delete_frame, is_frame
 from shmarrow.spark.home import Home
 from shmarrow.tables import Table
 from shmarrow.types import Schema
@@ -45,6 +45,8 @@ class SharedFrame:
     def __init__(
         self, home: Home, name: str, schema: Schema, handles: Iterable[Handle], spark_schema: str | None = None
     ) -> None:
+        if not is_frame(name):
+            raise InvalidArgument(f"the name of a frame is frame-, then 16 hexadecimal digits, found {shown(name)}")
         self.home = home
         self.name = name
         self.schema = schema
@@ -208,13 +210,13 @@ class SharedFrame:
     def release(self) -> None:
         """Remove all objects. Who has one attached keeps it. Safe to call again.
 
-        What lies on other hosts is removed by a job of the active classic session, which is given 10 seconds; otherwise
-        it goes with the executors that wrote it.
+        Nothing else in its stores is touched. What lies on other hosts is removed by a job of the active classic
+        session, which is given 10 seconds; otherwise it goes with the executors that wrote it.
         """
         here = {handle.home.driver_store() for handle in self.handles} | {self.home.driver_store()}
         for store in here - {None}:
             assert store is not None
-            store.delete(prefix=self.name)
+            delete_frame(store, self.name)
         elsewhere = [handle for handle in self.handles if not handle.is_here]
         if elsewhere:
             from shmarrow.spark.mapping import release_elsewhere

@@ -45,18 +45,23 @@ def worker_errors() -> Iterator[None]:
 @contextmanager
 def cancelled_with(spark: SparkSession, tag: str) -> Iterator[None]:
     """Jobs that are cancelled when the block ends by an interrupt, which Spark itself would let run on."""
-    spark.addTag(tag)
+    if is_connect(spark):
+        add, cancel, remove = spark.addTag, spark.interruptTag, spark.removeTag
+    else:  # tags of a session belong to a thread of the JVM, and an interrupt ends the connection to that one
+        context: Any = spark.sparkContext
+        add, cancel, remove = context.addJobTag, context.cancelJobsWithTag, context.removeJobTag
+    add(tag)
     try:
         yield
     except Exception:
         raise
     except BaseException:
         with suppress(Exception):
-            spark.interruptTag(tag)
+            cancel(tag)
         raise
     finally:
         with suppress(Exception):  # the session may be gone
-            spark.removeTag(tag)
+            remove(tag)
 
 
 def raised_in_worker(error: BaseException) -> ShmarrowError | None:
