@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from shmarrow.codecs import decode
 from shmarrow.errors import InvalidArgument, InvalidData
 from shmarrow.segment.host import host_name
-from shmarrow.spark import carriers
+from shmarrow.spark.cargo import Cargo, Carried
 from shmarrow.spark.carriers import InStore, mapping, open_first
 from shmarrow.spark.frame import SharedFrame
 from shmarrow.spark.handle import Handle
@@ -46,8 +46,8 @@ class CarriedHandle(Handle):
 
     Attributes
     ----------
-    carrier : Carrier
-        Leads to that file.
+    carrier : Carrier or None
+        Leads to that file, if there is one.
     """
 
     carrier: Any
@@ -56,7 +56,7 @@ class CarriedHandle(Handle):
         """As :meth:`Handle.attach`, on hosts of executors, too."""
         what = f"partition {self.partition}, {self.name!r}"
         with mapping(what, self.size):
-            segment = open_first(what, [InStore(self.home, self.name), self.carrier]).segment
+            segment = open_first(what, [InStore(self.home, self.name), *filter(None, [self.carrier])]).segment
             found = decode(segment)
         if not isinstance(found, Table):
             raise InvalidData(f"{what}, is a {type(found).__name__}, not a table")
@@ -69,18 +69,26 @@ class DriverFrame(SharedFrame):
     It keeps the store from evicting the objects.
     """
 
-    def __init__(self, home: Home, name: str, schema: Schema, handles: Sequence[Handle], pins: Sequence[Pin]) -> None:
+    def __init__(
+        self,
+        home: Home,
+        name: str,
+        schema: Schema,
+        handles: Sequence[Handle],
+        pins: Sequence[Pin],
+        cargo: Cargo | None = None,
+    ) -> None:
         super().__init__(home, name, schema, handles)
         self._pins = pins
+        self._cargo = cargo
 
     def release(self) -> None:
         """Remove all objects, and what Spark carries. Who has one attached keeps it. Safe to call again."""
         for pin in self._pins:
             pin.release()
         super().release()
-        for handle in self.handles:
-            if isinstance(handle, CarriedHandle):
-                handle.carrier.destroy(False)
+        if self._cargo is not None and self._cargo.is_mine:
+            self._cargo.destroy(False)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return SharedFrame, (self.home, self.name, self.schema, self.handles)
@@ -152,10 +160,10 @@ def share_table(
                 host_name(),
             )
             handles.append(Handle(*at, each, stop - start, len(part.batches), size, i, 0, pid, host, ""))
-        if handles and not carriers.runs_here(session, found):
-            ways = carriers.carry(session, opened, [handle.name for handle in handles])
-            handles = [CarriedHandle(**asdict(each), carrier=way) for each, way in zip(handles, ways, strict=True)]
-        return DriverFrame(found, name, rows.schema, handles, pins)
+        cargo = Cargo(session, found, [handle.name for handle in handles]) if handles else None
+        if cargo is not None and cargo.carriers():
+            handles = [CarriedHandle(**asdict(each), carrier=Carried(cargo, i)) for i, each in enumerate(handles)]
+        return DriverFrame(found, name, rows.schema, handles, pins, cargo)
     except BaseException:
         DriverFrame(found, name, rows.schema, handles, pins).release()
         raise

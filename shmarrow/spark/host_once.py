@@ -19,7 +19,7 @@ from shmarrow.codecs import decode
 from shmarrow.errors import InvalidArgument, InvalidType, ObjectNotFound, shown
 from shmarrow.spark.carriers import mapping
 from shmarrow.spark.held import MISSING, drop, held, hold
-from shmarrow.spark.home import LOCAL_DIRECTORIES, OWNER, Home, home, local_store, of_daemon
+from shmarrow.spark.home import OWNER, Home, home, local_store, of_daemon
 from shmarrow.spark.state_dict import as_given, as_stored
 from shmarrow.store import Store
 from shmarrow.store.attach import StoredSegment, live
@@ -78,7 +78,8 @@ class Once:
             store = daemon.driver_store()
             if store is not None:
                 return store, f"once/{daemon.id[:16]}-{daemon.owner}/{self.name}"
-        return local_store(os.environ[LOCAL_DIRECTORIES].split(",")[0]), f"once/{self.name}"
+        why = f"once({self.name!r}) was called in a worker, whose executor has its values"
+        return local_store(why), f"once/{self.name}"
 
     def _open(self, store: Store, name: str, key: tuple[str, str]) -> Any:
         with mapping(f"the value of once({self.name!r})"):
@@ -98,7 +99,8 @@ class Once:
     def destroy(self) -> None:
         """Remove the value on this host; who asks for it again computes it again. Who has it keeps it.
 
-        On other hosts it stays until the application ends.
+        On other hosts it stays until the application ends. A process that is computing it meanwhile, or waits for that,
+        is not disturbed: the value is there again when it is done.
         """
         store, name = self._place()
         drop((store.id, name))
