@@ -187,7 +187,7 @@ def test_what_is_never_written_to(where: str, overwrite: bool, tmp_path: Path) -
         ("file:///a/b", "/a/b"),
         ("file:/a/b", "/a/b"),
         ("/a:b", "/a:b"),
-        ("file:///a%20b", "/a b"),
+        ("file:///a%20b#c?d", "/a%20b#c?d"),
     ],
 )
 def test_paths(given: str, expected: str) -> None:
