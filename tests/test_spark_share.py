@@ -220,7 +220,7 @@ def test_batches_that_disagree(spark: Any, home: str) -> None:
         (spark.range(1), "x", "function must be callable, found str"),
         (spark, None, r"as share\(df\), or a session and function="),
         (spark.sparkContext, None, r"takes a DataFrame of Spark, found pyspark.*SparkContext$"),
-        (pa.table({"a": [1]}), None, r"found pyarrow\.lib\.Table; share_table takes it"),
+        (pa.table({"a": [1]}), None, r"found pyarrow\.Table; share_table takes it"),
     ]:
         with pytest.raises(sa.InvalidType, match=message):
             sas.share(source, home, function=function)
