@@ -321,6 +321,10 @@ def test_what_is_refused(spark: Any, store: sa.Store, tmp_path: Path) -> None:
     for session in (None, 1, spark.sparkContext, type(spark)):
         with pytest.raises(sa.InvalidType, match="expected a SparkSession, found"):
             sas.broadcast(session, 1.0, store)
+    with pytest.raises(sa.InvalidType, match=r"DataFrame of Spark: share\(df\)"):
+        sas.broadcast(spark, spark.range(1), store)
+    with pytest.raises(sa.InvalidType, match="takes no session"):
+        sas.once(spark, "x", lambda: 1)  # type: ignore[arg-type]
     small = sa.Store(tmp_path / "small", capacity=100_000)
     with pytest.raises(sa.StoreFull, match=r"100,?000") as raised:
         sas.broadcast(spark, np.zeros(20_000), small)
@@ -370,6 +374,8 @@ def test_a_worker_keeps_what_it_attached_until_it_is_destroyed(spark: Any, store
     for made, call in ((one, "unpersist"), (travelled, "unpersist"), (travelled, "destroy")):
         with pytest.raises((sa.ObjectNotFound, sa.InvalidArgument), match=made.name):
             getattr(made, call)()
+    with pytest.raises(sa.ObjectNotFound, match="was destroyed"), one:
+        pass
     # What was destroyed is forgotten as soon as another one comes.
     for made in (other, last):
         assert one.name not in run(made)[3]
@@ -404,7 +410,7 @@ print(made.value.sum(), made.value.flags.writeable, "pyspark" in sys.modules, "p
                 assert made.value is found
                 assert made.value[-1] == ROWS - 1
                 assert pickle.loads(pickle.dumps(made)).value is found
-                with pytest.raises(sa.InvalidArgument, match="in the process that made it"):
+                with pytest.raises(sa.InvalidArgument, match=r"call destroy\(\) on the driver, on the object"):
                     made.destroy()
                 status = 0
             finally:
@@ -439,6 +445,7 @@ def test_a_number_of_another_session(spark: Any, store: sa.Store) -> None:
     """Spark's numbers begin again with each session, so an old pickle has that of another broadcast."""
     from shmarrow.spark.cargo import carry
     from shmarrow.spark.carriers import InBroadcast
+    from shmarrow.spark.host_broadcast import HostBroadcast
 
     for name, value in {"a": 1.0, "b": 2.0, "c": 3.0}.items():
         store.put(name, np.full(ROWS, value))
@@ -458,6 +465,8 @@ def test_a_number_of_another_session(spark: Any, store: sa.Store) -> None:
     for said in (one, two, three, four):
         assert said.endswith("is another broadcast: the session that carried it was stopped")
     unsent = InBroadcast(1 << 40, 64, 64, b"t" * 16)
+    with pytest.raises(sa.StorageError, match="nothing carries it here"):
+        HostBroadcast("x", 1, ()).value  # noqa: B018
     assert "Spark did not send its broadcast 1099511627776" in open_all([unsent], 0)[0]
     for each in (first, second, third, small):
         each.destroy(True)
@@ -500,12 +509,18 @@ def test_workers_without_a_directory(monkeypatch: pytest.MonkeyPatch) -> None:
     from shmarrow.spark.host_once import Once
 
     made = Once("v", lambda: 1, None)  # as once() gives it in a worker
+    with pytest.raises(sa.StorageError, match=r"once\('v'\) was made in a Spark worker.*call once\(\) on the driver"):
+        made.value  # noqa: B018
+    pytest.importorskip("pyspark")
+    from pyspark import SparkFiles
+
+    monkeypatch.setattr(SparkFiles, "_is_running_on_worker", True)
     far = Home("shm:of-another-host", "0" * 32, 1, os.geteuid())
     for given in (None, "", "relative", "relative,/tmp"):
         monkeypatch.delenv("SPARK_LOCAL_DIRS", raising=False)
         if given is not None:
             monkeypatch.setenv("SPARK_LOCAL_DIRS", given)
-        with pytest.raises(sa.StorageError, match=r"once\('v'\) was called in a worker.*SPARK_LOCAL_DIRS.*no absolute"):
+        with pytest.raises(sa.StorageError, match=r"was made in a Spark worker.*SPARK_LOCAL_DIRS.*no absolute"):
             made.value  # noqa: B018
         with pytest.raises(sa.StorageError, match=r"'shm:of-another-host' of the driver is not visible.*no absolute"):
             far.store()

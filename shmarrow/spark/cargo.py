@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from shmarrow.buffer import Bytes
-from shmarrow.errors import StorageError
+from shmarrow.errors import InvalidType, StorageError
 from shmarrow.segment import Segment
 from shmarrow.spark.carriers import BEFORE, Carrier, Found, InArtifacts, InBroadcast, NotHere
 from shmarrow.spark.home import Home
@@ -138,6 +138,15 @@ class Carried:
 
 def _alone(carrier: Carrier | None) -> Carrier | None:
     return carrier
+
+
+def check_collected(value: object) -> None:
+    """Refuse a DataFrame of Spark, which has an Arrow stream too, but would come from the workers to the driver."""
+    if any(each.__name__ == "DataFrame" and each.__module__.startswith("pyspark.") for each in type(value).__mro__):
+        raise InvalidType(
+            "this is a DataFrame of Spark: share(df) keeps its rows on the workers; pass df.toArrow() to collect it "
+            "first"
+        )
 
 
 def is_stopped(session: SparkSession) -> bool:

@@ -89,7 +89,8 @@ def open_first(what: str, carriers: Iterable[Carrier]) -> Found:
             return carrier.open()
         except NotHere as reason:
             reasons.append(str(reason))
-    raise StorageError(errno.EREMOTE, f"cannot reach {what} from this process: {'; '.join(reasons)}")
+    why = "; ".join(reasons) or "nothing carries it here"
+    raise StorageError(errno.EREMOTE, f"cannot reach {what} from this process: {why}")
 
 
 @contextmanager
@@ -140,15 +141,16 @@ class InStore(NamedTuple):
         except ObjectNotFound:
             raise ObjectNotFound(
                 errno.ENOENT,
-                f"there is no {self.name!r} any more in the store {self.home.where!r}: it was destroyed, or the driver "
-                "that made it has ended",
+                f"there is no {self.name!r} any more in the store {self.home.where!r}: it was destroyed or "
+                "released, or the driver that made it has ended. DataFrames are computed when they are asked for: "
+                "collect or write them before that",
             ) from None
 
     def unpersist(self, blocking: bool) -> None:
         """There is only the one object."""
 
     def destroy(self, blocking: bool) -> None:
-        """Remove the object; those who have it attached keep it."""
+        """Remove the object; processes that have it attached keep it."""
         store = self.home.driver_store()
         if store is not None:
             with suppress(ObjectNotFound):

@@ -13,9 +13,10 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from shmarrow.codecs import decode
-from shmarrow.errors import InvalidArgument, InvalidData
+from shmarrow.errors import InvalidArgument, InvalidData, InvalidType, full_name, shown
+from shmarrow.inputs import from_frame
 from shmarrow.segment.host import host_name
-from shmarrow.spark.cargo import Cargo, Carried
+from shmarrow.spark.cargo import Cargo, Carried, check_collected
 from shmarrow.spark.carriers import InStore, mapping, open_first
 from shmarrow.spark.frame import SharedFrame
 from shmarrow.spark.handle import Handle
@@ -83,7 +84,7 @@ class DriverFrame(SharedFrame):
         self._cargo = cargo
 
     def release(self) -> None:
-        """Remove all objects, and what Spark carries. Who has one attached keeps it. Safe to call again."""
+        """Remove all objects, and what Spark carries. Processes that have one attached keep it. Safe to call again."""
         for pin in self._pins:
             pin.release()
         super().release()
@@ -92,6 +93,16 @@ class DriverFrame(SharedFrame):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return SharedFrame, (self.home, self.name, self.schema, self.handles)
+
+
+def _rows(table: Any) -> Table:
+    if isinstance(table, Table):
+        return table
+    if full_name(table) == "pandas.DataFrame":
+        # As in Spark: an index without a name is no column.
+        named = any(name is not None for name in table.index.names)
+        return from_frame(Table, table, preserve_index=None if named else False)
+    return as_table(table)
 
 
 def share_table(
@@ -105,7 +116,7 @@ def share_table(
         A classic session, or one of Spark Connect.
     table : object
         A table, record batch or reader of this package or of pyarrow, a data frame of pandas or polars, or anything
-        with an Arrow stream. The index of a pandas DataFrame is kept as :meth:`Table.from_pandas` keeps it. The rows
+        with an Arrow stream. The index of a pandas DataFrame is kept as columns if it has a name, as in Spark. The rows
         are copied once, into the store.
     store : str, PathLike or Store, optional
         Where the objects lie on the driver's host; by default in the user's store for Spark, in shared memory.
@@ -127,7 +138,7 @@ def share_table(
     Raises
     ------
     InvalidType
-        If ``spark`` is no session, or ``table`` no table.
+        If ``spark`` is no session, or ``table`` no table, or a DataFrame of Spark, which :func:`share` takes.
     InvalidArgument
         If ``partitions`` is less than 1.
     StoreFull
@@ -136,8 +147,11 @@ def share_table(
     session = as_session(spark)
     count = None if partitions is None else as_int(partitions, "partitions")
     if count is not None and count < 1:
-        raise InvalidArgument(f"partitions is at least 1, found {count}")
-    rows = table if isinstance(table, Table) else as_table(table)
+        raise InvalidArgument(f"partitions must be at least 1, found {count}")
+    if isinstance(store, int):
+        raise InvalidType(f"store is a location or a Store, found {shown(store)}; use partitions={store}")
+    check_collected(table)
+    rows = _rows(table)
     if count is None:
         count = max(min(parallelism(session), rows.nbytes // SMALLEST), 1)
     count = min(count, rows.num_rows)

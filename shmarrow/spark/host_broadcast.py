@@ -76,9 +76,12 @@ class HostBroadcast:
         found = held(self.name)
         return self._open() if found is MISSING else found
 
+    def _gone(self) -> ObjectNotFound:
+        return ObjectNotFound(errno.ENOENT, f"the broadcast {self.name!r} was destroyed")
+
     def _open(self) -> Any:
         if self._destroyed:
-            raise ObjectNotFound(errno.ENOENT, f"the broadcast {self.name!r} was destroyed")
+            raise self._gone()
         with mapping(f"the broadcast {self.name!r}", self.size):
             found = open_first(f"the broadcast {self.name!r}", self._carriers)
             value = as_given(decode(found.segment))
@@ -103,7 +106,9 @@ class HostBroadcast:
         self._on_driver("unpersist").cargo.unpersist(blocking)
 
     def destroy(self, blocking: bool = False) -> None:
-        """Remove it everywhere. Who has the value keeps it; later accesses raise ObjectNotFound. Safe to call again.
+        """Remove it everywhere. Processes that have the value keep it; later accesses raise ObjectNotFound.
+
+        Safe to call again.
 
         Parameters
         ----------
@@ -126,10 +131,11 @@ class HostBroadcast:
 
     def _on_driver(self, what: str) -> _Driver:
         if self._destroyed:
-            raise ObjectNotFound(errno.ENOENT, f"the broadcast {self.name!r} was destroyed")
+            raise self._gone()
         if self._driver is None or not self._driver.cargo.is_mine:
             raise InvalidArgument(
-                f"{what} the broadcast {self.name!r} in the process that made it, by the object there"
+                f"cannot {what} the broadcast {self.name!r} here: call {what}() on the driver, on the object that "
+                "broadcast() returned"
             )
         return self._driver
 
@@ -144,6 +150,8 @@ class HostBroadcast:
         return self._carriers
 
     def __enter__(self) -> Self:
+        if self._destroyed:
+            raise self._gone()
         return self
 
     def __exit__(
@@ -205,7 +213,7 @@ def broadcast(spark: SparkSession, value: Any, store: Location | Store | None = 
     Raises
     ------
     InvalidType
-        If ``spark`` is no session, or a store cannot keep such a value.
+        If ``spark`` is no session, or a store cannot keep such a value, such as a DataFrame of Spark.
     StoreFull
         If there is no room in the store.
 
@@ -214,12 +222,13 @@ def broadcast(spark: SparkSession, value: Any, store: Location | Store | None = 
     Tensors of torch that lie in shared memory must not be written to: torch has no read-only tensors, and the process
     would be killed. ``clone`` them, or copy them to a GPU, before training.
     """
-    from shmarrow.spark.cargo import Cargo
+    from shmarrow.spark.cargo import Cargo, check_collected
     from shmarrow.spark.carriers import InStore
     from shmarrow.spark.home import home
     from shmarrow.spark.jobs import as_session
 
     session = as_session(spark)
+    check_collected(value)
     lies = home(store)
     opened = lies.driver_store()
     assert opened is not None
