@@ -425,7 +425,7 @@ class Cluster:
             "SPARK_SCALA_VERSION": "2.13",
             "SPARK_LOCAL_IP": host,
             "SPARK_LOCAL_DIRS": str(self._folder / f"{host}-local"),
-            "SPARK_DAEMON_JAVA_OPTS": JAVA,
+            "SPARK_DAEMON_JAVA_OPTS": f"{JAVA} -Dspark.worker.timeout=600",  # a slow host does not lose its worker
             "SPARK_DAEMON_MEMORY": "192m",
             _MARK: self._mark,
         }

@@ -46,7 +46,7 @@ def block_at(number: int, field: int) -> int:
 # --- files that are none, or not whole ------------------------------------------------------------------------------
 
 BAD_FILES: dict[str, tuple[bytes, str]] = {
-    "empty": (b"", r"expected an Arrow file, found an empty one"),
+    "empty": (b"", r"expected an Arrow file, found an empty file"),
     "short": (b"ARROW1\0\0ARROW1", r"an Arrow file has at least 18 bytes, found 14"),
     "text": (b"what is this" * 10, r"expected an Arrow file, found text$"),
     "a stream": (STREAM, r"expected an Arrow file, found an Arrow stream; ipc\.open_stream reads it"),
@@ -457,7 +457,7 @@ def test_a_file_that_shrinks_under_its_name(tmp_path: Path) -> None:
     with pytest.raises(sa.InvalidData, match="truncated"):
         sa.ipc.open_file(path)
     os.truncate(path, 0)
-    with pytest.raises(sa.InvalidData, match="found an empty one"):
+    with pytest.raises(sa.InvalidData, match="found an empty file"):
         sa.ipc.open_file(path)
 
 

@@ -146,7 +146,7 @@ FORMS: dict[str, tuple[Callable[[], Any], str]] = {
     "file as bundle": (lambda: sa.load_tensors(FILE), "not a bundle of tensors; open it with ipc.open_file"),
     "truncated": (lambda: sa.ipc.open_file(FILE[:-20]), "the file is truncated, or its writer was not closed"),
     "very short": (lambda: sa.ipc.open_file(FILE[:14]), "truncated: an Arrow file has at least 18 bytes, found 14"),
-    "empty": (lambda: sa.ipc.open_file(b""), "expected an Arrow file, found an empty one"),
+    "empty": (lambda: sa.ipc.open_file(b""), "expected an Arrow file, found an empty file"),
     "anything": (lambda: sa.ipc.open_file(b"\x01" * 50), "expected an Arrow file, which starts with b'ARROW1'"),
     "any stream": (lambda: sa.ipc.open_stream(b"\xfe" * 50), "expected an Arrow message at 0, found b'\\xfe"),
 }

@@ -321,6 +321,10 @@ def test_what_is_refused(spark: Any, store: sa.Store, tmp_path: Path) -> None:
     for session in (None, 1, spark.sparkContext, type(spark)):
         with pytest.raises(sa.InvalidType, match="expected a SparkSession, found"):
             sas.broadcast(session, 1.0, store)
+    with pytest.raises(sa.InvalidType, match=r"DataFrame of Spark: share\(df\)"):
+        sas.broadcast(spark, spark.range(1), store)
+    with pytest.raises(sa.InvalidType, match="takes no session"):
+        sas.once(spark, "x", lambda: 1)  # type: ignore[arg-type]
     small = sa.Store(tmp_path / "small", capacity=100_000)
     with pytest.raises(sa.StoreFull, match=r"100,?000") as raised:
         sas.broadcast(spark, np.zeros(20_000), small)
@@ -370,6 +374,8 @@ def test_a_worker_keeps_what_it_attached_until_it_is_destroyed(spark: Any, store
     for made, call in ((one, "unpersist"), (travelled, "unpersist"), (travelled, "destroy")):
         with pytest.raises((sa.ObjectNotFound, sa.InvalidArgument), match=made.name):
             getattr(made, call)()
+    with pytest.raises(sa.ObjectNotFound, match="was destroyed"), one:
+        pass
     # What was destroyed is forgotten as soon as another one comes.
     for made in (other, last):
         assert one.name not in run(made)[3]
@@ -393,14 +399,24 @@ print(made.value.sum(), made.value.flags.writeable, "pyspark" in sys.modules, "p
             said.stderr
         )
         found = made.value
-        pid = os.fork()
+        assert made._driver is not None
+        with made._driver.cargo._lock:  # as of a thread that the child does not have
+            pid = os.fork()
         if not pid:
             status = 1
             try:
-                status = 0 if made.value is found and made.value[-1] == ROWS - 1 else 2
+                with pytest.raises(SystemExit), made:  # as if it were forked in the block
+                    sys.exit(1)
+                assert made.value is found
+                assert made.value[-1] == ROWS - 1
+                assert pickle.loads(pickle.dumps(made)).value is found
+                with pytest.raises(sa.InvalidArgument, match=r"call destroy\(\) on the driver, on the object"):
+                    made.destroy()
+                status = 0
             finally:
                 os._exit(status)
         assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+        assert store.names() == [made.name]
         kept: list[Any] = []
         fresh = pickle.loads(pickle.dumps(made))
         threads = [threading.Thread(target=lambda: kept.append(fresh.value)) for _ in range(8)]
@@ -409,6 +425,108 @@ print(made.value.sum(), made.value.flags.writeable, "pyspark" in sys.modules, "p
         for thread in threads:
             thread.join()
         assert [each is found for each in kept] == [True] * 8
+
+
+def open_all(ways: Any, _: Any) -> list[Any]:
+    """The sums of what carriers lead to, or why they lead nowhere."""
+    from shmarrow.codecs import decode
+    from shmarrow.spark.carriers import NotHere
+
+    found: list[Any] = []
+    for way in (pickle.loads(each) if isinstance(each, bytes) else each for each in ways):
+        try:
+            found.append(float(np.asarray(decode(way.open().segment)).sum()))
+        except NotHere as reason:
+            found.append(str(reason))
+    return found
+
+
+def test_a_number_of_another_session(spark: Any, store: sa.Store) -> None:
+    """Spark's numbers begin again with each session, so an old pickle has that of another broadcast."""
+    from shmarrow.spark.cargo import carry
+    from shmarrow.spark.carriers import InBroadcast
+    from shmarrow.spark.host_broadcast import HostBroadcast
+
+    for name, value in {"a": 1.0, "b": 2.0, "c": 3.0}.items():
+        store.put(name, np.full(ROWS, value))
+    store.put("d", np.arange(3.0))
+    first, second, third, small = (
+        *carry(spark, store, ["a", "b"]),
+        *carry(spark, store, ["c"]),
+        *carry(spark, store, ["d"]),
+    )
+    now = [third.number, small.number]
+    old = [InBroadcast(number, each.offset, each.size, each.token) for number in now for each in (first, second)]
+    ways = [first, second, third, small, *map(pickle.dumps, old)]
+    files = [Path(each.broadcast._path) for each in (first, third, small)]
+    assert [path.exists() for path in files] == [True] * 3
+    *right, one, two, three, four = spark.sparkContext.parallelize([0], 1).map(partial(open_all, ways)).collect()[0]
+    assert right == [ROWS, 2 * ROWS, 3 * ROWS, 3]
+    for said in (one, two, three, four):
+        assert said.endswith("is another broadcast: the session that carried it was stopped")
+    unsent = InBroadcast(1 << 40, 64, 64, b"t" * 16)
+    with pytest.raises(sa.StorageError, match="nothing carries it here"):
+        HostBroadcast("x", 1, ()).value  # noqa: B018
+    assert "Spark did not send its broadcast 1099511627776" in open_all([unsent], 0)[0]
+    for each in (first, second, third, small):
+        each.destroy(True)
+    assert [path.exists() for path in files] == [False] * 3
+    store.clear()
+
+
+# --- where objects live -----------------------------------------------------------------------------------------
+
+
+def test_homes_let_go_and_collect(shm_name: str) -> None:
+    from shmarrow.spark.home import Home, home
+
+    def descriptors() -> int:
+        return len(os.listdir("/proc/self/fd"))
+
+    lies = home(shm_name)
+    store = lies.driver_store()
+    assert store is not None
+    code = "import sys, numpy, shmarrow as sa; sa.Store(sys.argv[1], owned=True).put('left', numpy.zeros(9))"
+    for _ in range(2):  # the second time it is open here already
+        subprocess.run([sys.executable, "-c", code, shm_name], env={**os.environ, "PYTHONPATH": str(ROOT)}, check=True)
+        assert store.names() == ["left"]
+        assert home(shm_name) == lies
+        assert store.names() == []
+    before = descriptors()
+    for i in range(10):
+        other = home(f"{shm_name}-{i}").driver_store()
+        assert other is not None
+        other.put("x", np.arange(9.0))
+        other.destroy()
+        del other
+        assert Home(lies.where, lies.id, 1000 + i, lies.user).driver_store() is not None
+    assert descriptors() <= before + 5  # the last one goes when another one comes
+    store.destroy()
+
+
+def test_workers_without_a_directory(monkeypatch: pytest.MonkeyPatch) -> None:
+    from shmarrow.spark.home import OWNER, Home
+    from shmarrow.spark.host_once import Once
+
+    made = Once("v", lambda: 1, None)  # as once() gives it in a worker
+    with pytest.raises(sa.StorageError, match=r"once\('v'\) was made in a Spark worker.*call once\(\) on the driver"):
+        made.value  # noqa: B018
+    pytest.importorskip("pyspark")
+    from pyspark import SparkFiles
+
+    monkeypatch.setattr(SparkFiles, "_is_running_on_worker", True)
+    far = Home("shm:of-another-host", "0" * 32, 1, os.geteuid())
+    for given in (None, "", "relative", "relative,/tmp"):
+        monkeypatch.delenv("SPARK_LOCAL_DIRS", raising=False)
+        if given is not None:
+            monkeypatch.setenv("SPARK_LOCAL_DIRS", given)
+        with pytest.raises(sa.StorageError, match=r"was made in a Spark worker.*SPARK_LOCAL_DIRS.*no absolute"):
+            made.value  # noqa: B018
+        with pytest.raises(sa.StorageError, match=r"'shm:of-another-host' of the driver is not visible.*no absolute"):
+            far.store()
+    monkeypatch.setenv(OWNER, "x")
+    with pytest.raises(sa.InvalidArgument, match=r"SHMARROW_SPARK_OWNER is 'x', which is not what"):
+        made.value  # noqa: B018
 
 
 def limited(made: Any, _: Any) -> str:

@@ -97,10 +97,15 @@ def broadcast_twice(spark: Any) -> Any:
         files = [row["file"] for row in runs[0] if row["rows"] > 10]
         gone = spark.sparkContext.parallelize(range(2), 2).barrier().mapPartitions(partial(there_are, files)).collect()
         runs.append(run_broadcasts(spark, *both))
+        large.unpersist()
+        runs.append(run_broadcasts(spark, *both))
+        copies = [path for path in Path(spark.sparkContext._temp_dir).iterdir() if path.stat().st_size > 400_000]
+        assert len(copies) == 1  # on the driver's disk
         store = home().driver_store()
         assert store is not None
         paths = {each.size: store.info(each.name).path for each in both}
         travels = pickle.dumps(large)
+    assert not copies[0].exists()
     errors = []
     for each in (large, pickle.loads(travels)):
         with pytest.raises(Exception) as raised:  # noqa: PT011  (Spark's, with the text of ours)
@@ -120,7 +125,7 @@ def test_a_broadcast_is_mapped_on_both_hosts(two_hosts: Any, cluster: Any) -> No
         assert all(row["right"] and row["same"] and row["aligned"] for row in run)
         assert {row["file"] for row in run if row["host"] == here} == set(paths)
     # There it is Spark's own file, which a worker keeps mapped from one job to the next.
-    first, second, third = ([row for row in run if row["host"] == there and row["rows"] > 10] for run in runs)
+    first, second, third, _ = ([row for row in run if row["host"] == there and row["rows"] > 10] for run in runs)
     assert all(re.search(r"/blockmgr-[^/]*/../broadcast_\d+_python$", row["file"]) for row in first)
     assert {row["place"] for row in first} == {row["place"] for row in second}
     assert sorted(map(sum, left)) == [0, 1]  # unpersist removed it, and the driver's object stayed
@@ -172,15 +177,49 @@ def test_a_table_of_the_driver_and_values_made_once(two_hosts: Any, cluster: Any
 def encrypted(spark: Any) -> Any:
     with pytest.warns(UserWarning, match=r"spark\.io\.encryption\.enabled"):
         made = sas.broadcast(spark, np.arange(50_000.0))
+    with pytest.warns(UserWarning, match=r"spark\.io\.encryption\.enabled"):
+        frame = sas.share_table(spark, sa.table({"x": np.arange(9_000)}), partitions=3)
     rows = run_broadcasts(spark, made)
-    made.destroy()
-    return rows
+    return rows, *again(spark, made, frame)
 
 
-def test_with_encryption_workers_have_copies_of_their_own(cluster: Any, tmp_path: Path) -> None:
+def again(spark: Any, made: Any, frame: Any) -> Any:
+    """What tasks find of a broadcast and a table in the next session of the driver, which does not encrypt."""
+    from pyspark import SparkConf
+    from pyspark.sql import SparkSession
+
+    settings = {**dict(spark.sparkContext.getConf().getAll()), "spark.io.encryption.enabled": "false"}
+    for name in ("spark.app.id", "spark.driver.port"):
+        settings.pop(name, None)
+    spark.stop()
+    following = SparkSession.builder.config(conf=SparkConf(False).setAll(list(settings.items()))).getOrCreate()
+    try:
+        rows = run_broadcasts(following, made)
+
+        def look(partition: int, rows: Any) -> Iterator[Any]:
+            tables = map(frame.attach, range(len(frame)))
+            yield os.environ["SPARK_LOCAL_IP"], [int(table["x"].to_numpy().sum()) for table in tables]
+
+        totals = following.sparkContext.parallelize(range(2), 2).barrier().mapPartitionsWithIndex(look).collect()
+        frame.release()
+        made.destroy()
+        return rows, totals
+    finally:
+        following.stop()
+
+
+def test_encryption_and_another_session(cluster: Any, tmp_path: Path) -> None:
+    """With encryption workers on other hosts have copies of their own. The next session carries the same again."""
     settings = {"spark__io__encryption__enabled": "true"}
     with cluster.driver(tmp_path / "driver", **settings) as driver:
-        rows = driver.run(encrypted, timeout=180)
+        rows, later, totals = driver.run(encrypted, timeout=180)
+    assert all(row["right"] and row["same"] for row in later)
+    assert {(row["host"], "/broadcast_" in row["file"]) for row in later} == {
+        (cluster.hosts[0], False),
+        (cluster.hosts[1], True),
+    }
+    expected = [sum(range(i * 3_000, (i + 1) * 3_000)) for i in range(3)]
+    assert dict(totals) == dict.fromkeys(cluster.hosts, expected)
     assert {row["host"] for row in rows} == set(cluster.hosts)
     assert all(row["right"] and row["same"] for row in rows)
     mapped = {(row["host"], row["file"].startswith("/")) for row in rows}

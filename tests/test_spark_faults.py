@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 import subprocess
 import sys
 import threading
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -212,6 +214,36 @@ def test_a_job_that_is_cancelled(
     (tmp_path / "go").touch()  # for workers that go on: nothing that they publish stays
     wait_until(lambda: len(leftovers(home)) == len(others), "the tasks that were cancelled end")
     assert names_but(home) == others
+    check(home)
+
+
+@pytest.mark.skipif(threading.current_thread() is not threading.main_thread(), reason="signals go to the main thread")
+@pytest.mark.parametrize("kind", ["spark", "connect"])
+def test_a_job_that_is_interrupted(
+    kind: str, request: pytest.FixtureRequest, home: str, other: None, tmp_path: Path
+) -> None:
+    """By Ctrl-C, without the handler of a classic session, which cancels all jobs."""
+    session, held, others = request.getfixturevalue(kind), Held(tmp_path), sa.Store(home).names()
+
+    def interrupt() -> None:
+        with suppress(AssertionError):
+            wait_until(lambda: held.arrived() == ["0-0", "1-0"], "both tasks have begun to write")
+        os.kill(os.getpid(), signal.SIGINT)
+
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    thread = threading.Thread(target=interrupt)
+    thread.start()
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            sas.share(session.range(0, 8 * BATCH_ROWS, 1, 2), home, function=held, target_bytes=1)
+    finally:
+        signal.signal(signal.SIGINT, before)
+        thread.join()
+    assert held.arrived() == ["0-0", "1-0"]
+    assert names_but(home) == others
+    assert session.range(0, 4, 1, 2).count() == 4  # which waits for ever while the tasks of that job hold both cores
+    assert not (tmp_path / "go").exists()
+    wait_until(lambda: len(leftovers(home)) == len(others), "the tasks that were cancelled end")
     check(home)
 
 

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 from conftest import SHM
+from store_check import ended, forked
 
 import shmarrow as sa
 from shmarrow import spark as sas
@@ -252,9 +253,19 @@ def test_a_plain_process_attaches_when_spark_is_done(spark: Any, home: str, tmp_
 def test_memory_outlives_its_names(spark: Any, home: str) -> None:
     frame = sas.share(spark.range(100), home)
     table = frame.read_all()
+    store = sa.Store(home)
+    others = ["frame", f"{frame.name}0", f"{frame.name}0/00000-0", "other"]
+    for name in others:
+        store.put(name, b"")
+    with frame:  # a child that leaves the block removes nothing
+        ended(forked(lambda: frame.__exit__(None, None, None)))
+        assert len(frame.read_all()) == 100
     frame.release()
-    frame.release()
-    assert sa.Store(home).names() == []
+    assert store.names() == others
+    for wrong in ["", "other", f"{frame.name}0", frame.name[:-1]]:
+        with pytest.raises(sa.InvalidArgument, match="16 hexadecimal digits, found"):
+            sas.SharedFrame(frame.home, wrong, frame.schema, [])
+    store.clear()
     assert sum(table["id"].to_pylist()) == sum(range(100))
     with pytest.raises(sa.ObjectNotFound, match=f"partition 0, .*released.*process {frame.handles[0].pid} on host"):
         frame.attach(0)

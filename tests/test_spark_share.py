@@ -6,6 +6,7 @@ Rules kept here: expected values are Spark's own or written down; nothing is lef
 from __future__ import annotations
 
 import os
+import weakref
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,9 @@ from spark_lab import BATCH_ROWS
 
 import shmarrow as sa
 from shmarrow import spark as sas
-from shmarrow.spark.sharing import parallelism
+from shmarrow.ipc.file.writer import RecordBatchFileWriter
+from shmarrow.spark.sharing import OVERHEAD, parallelism, rechunked
+from shmarrow.spark.spilling import SpillingSink
 
 pa = pytest.importorskip("pyarrow")
 pytestmark = [
@@ -99,13 +102,56 @@ def test_intervals_of_months(spark: Any, home: str) -> None:
 
 def test_batches_are_put_together_and_aligned(spark: Any, home: str) -> None:
     df = spark.range(0, 5 * BATCH_ROWS, 1, 1)  # 5 batches of 8 bytes a row
-    for target_bytes, batches in [(1, 5), (2 * 8 * BATCH_ROWS, 3), (1 << 20, 1)]:
+    for target_bytes, batches in [(1, 5), (2 * (8 * BATCH_ROWS + OVERHEAD), 3), (1 << 20, 1)]:
         with sas.share(df, home, target_bytes=target_bytes) as frame:
             table = frame.attach(0)
             assert frame.handles[0].num_record_batches == len(table.batches) == batches
             assert np.concatenate([batch["id"].to_numpy() for batch in table.batches]).tolist() == [*range(5_000)]
             buffers = [buffer for batch in table.batches for buffer in batch["id"].buffers() if buffer is not None]
             assert {buffer.address % 64 for buffer in buffers} == {0}
+
+
+def test_many_small_batches_are_held_within_bounds() -> None:
+    def made(count: int, rows: int) -> Iterator[Any]:
+        return (pa.record_batch({"n": pa.array([i] * rows, pa.int64())}) for i in range(count))
+
+    before = pa.total_allocated_bytes()
+    most, found = 0, []
+    for batch in rechunked(next(made(1, 0)), made(20_000, 1), 1 << 20):
+        most = max(most, pa.total_allocated_bytes() - before)
+        found += batch["n"].to_pylist()
+        assert batch.num_rows <= (1 << 20) // OVERHEAD
+    assert found == list(range(20_000))
+    assert most < 2 << 20
+    assert list(rechunked(next(made(1, 0)), made(1_000, 0), 1)) == []
+    alive: list[weakref.ref[Any]] = []
+
+    def watched() -> Iterator[Any]:
+        for batch in made(1_000, 0):
+            alive.append(weakref.ref(batch))
+            yield batch
+
+    assert [batch.num_rows for batch in rechunked(next(made(1, 3)), watched(), 1 << 20)] == [3]
+    assert len(alive) == 1_000
+    assert sum(each() is not None for each in alive) <= 2
+
+
+def test_nothing_is_published_when_the_job_has_ended(home: str) -> None:
+    """Also not for a moment: a worker that is killed before it looks leaves nothing."""
+    store = sa.Store(home)
+    batch = sa.record_batch({"n": np.arange(1_000)})
+    for target in ("frame/0", "frame/1"):
+        store.put("frame", b"")
+        writer = RecordBatchFileWriter(SpillingSink(target, store, None, "frame"), batch.schema, None)
+        writer.write_batch(batch)
+        store.delete("frame")
+        with store.watch() as watch:
+            with pytest.raises(
+                sa.ObjectNotFound, match=f"cannot put '{target}' .*'frame', which it belongs to, is gone"
+            ):
+                writer.close()
+            assert (watch.names, watch.get(0)) == ([], None)
+    assert store.collect().drafts == 0
 
 
 def encoded(batches: Iterator[Any]) -> Iterator[Any]:
@@ -194,7 +240,7 @@ def test_what_has_no_room_in_the_store(spark: Any, home: str) -> None:
     with sas.share(df, store, target_bytes=1 << 18, on_disk=True) as frame:
         (handle,) = frame.handles
         assert handle.size > 8 * 250_000
-        assert handle.num_record_batches == 8
+        assert handle.num_record_batches == -(-250 // ((1 << 18) // (8 * BATCH_ROWS + OVERHEAD)))
         assert store.names() == []
         local = sa.Store(handle.store)
         assert Path(local.path).parent.name.startswith("blockmgr-")

@@ -163,7 +163,7 @@ def test_directories_globs_and_shared_memory(spark: Any, tmp_path: Path, shm_nam
     assert names(tmp_path / "[12].arrow") == ["3.txt"]
     write(shm_name, {"name": ["shm"]})
     assert names(shm_name) == names(shm_name[:-1] + "?") == ["shm"]
-    with pytest.raises(sa.StorageError, match=r"holds directories, the first is 'sub'.*recursiveFileLookup"):
+    with pytest.raises(sa.StorageError, match=r"contains directories \(the first is 'sub'\); .*recursiveFileLookup"):
         names(tmp_path)
 
 
@@ -285,6 +285,23 @@ def test_rows_that_grow_when_they_are_cast_are_sent_in_pieces(tmp_path: Path) ->
     assert max(batch.nbytes for batch in batches) <= 200 * 1024
 
 
+def test_large_values_of_dictionaries_are_repeated_for_a_few_rows_at_a_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    values = sa.array(["x" * 300_000]).dictionary_encode()
+    column = sa.DictionaryArray.from_arrays(sa.array([0] * 1_000, "int8"), values.dictionary)
+    made = source(write(tmp_path / "f", {"d": column}))
+    reader = made.reader(made.schema())
+    sizes = [(batch.num_rows, batch.nbytes) for split in reader.partitions() for batch in reader.read(split)]
+    assert sum(rows for rows, _ in sizes) == 1_000
+    assert max(nbytes for _, nbytes in sizes) < 5 << 20
+    monkeypatch.setattr(sa.layout.repeats, "REPEATED_BYTES", 0)  # more than 4 values are too many now
+    found = [batch.column("d") for split in reader.partitions() for batch in reader.read(split)]
+    assert sum(map(len, found)) == 1_000
+    assert max(map(len, found)) == 4
+    assert found[-1].to_pylist() == ["x" * 300_000] * len(found[-1])
+
+
 def test_values_stay_in_the_mapped_file(tmp_path: Path) -> None:
     path = write(tmp_path / "f", {**NUMBERS, "z": sa.array([1, 2, 3, 4], sa.timestamp("us", "Asia/Tokyo"))})
     made = source(path)
@@ -313,6 +330,17 @@ def test_errors_of_the_plan_and_of_tasks_reach_the_driver(spark: Any, tmp_path: 
     assert [row["u"] for row in df.collect()] == ["1", '"a"', "2", '"b"', "3"]
     with pytest.raises(AnalysisException, match=r"ObjectNotFound: cannot read: there is no '/no/such/file' on host"):
         read(spark, "/no/such/file")
+    for name, said in (
+        (b"x\xff.arrow", r"x\\(x|udc)ff\.arrow"),
+        (b"nl\nshmarrow.errors.StoreFull: forged\x1b[31m.arrow", r"nl\\nshmarrow\.errors\.StoreFull: forged\\x1b\[31m"),
+    ):
+        folder = tempfile.mkdtemp(dir=tmp_path)
+        Path(folder, os.fsdecode(name)).write_text("no Arrow file")
+        with pytest.raises(
+            AnalysisException,
+            match=rf"shmarrow\.errors\.InvalidData: .*/{said}.*: expected an Arrow message at 0, found text",
+        ):
+            read(spark, folder)
 
 
 def cut_short(path: Path) -> None:
@@ -333,7 +361,7 @@ PLANNED = {
     "two fields of a name": (
         of_type(sa.list_(TWICE), []), {}, sa.Unsupported, r"/f: 2 fields of column 'c' are named 'x'"
     ),
-    "empty": (lambda path: path.touch(), {}, sa.InvalidData, r"/f: expected an Arrow file, found an empty one"),
+    "empty": (lambda path: path.touch(), {}, sa.InvalidData, r"/f: expected an Arrow file, found an empty file"),
     "cut short": (cut_short, {}, sa.InvalidData, r"/f: the file is truncated"),
     "no Arrow": (lambda path: path.write_bytes(b"PAR1" * 9), {}, sa.InvalidData, r"/f.*Parquet"),
     "unsupported": (
@@ -373,7 +401,13 @@ def test_what_is_wrong_is_said_when_the_schema_is_made(name: str, tmp_path: Path
     ("path", "kind", "said"),
     [
         ("hdfs://host/x", sa.InvalidArgument, "only files of mounted file systems .* found the scheme 'hdfs'"),
-        ("file://host/x", sa.InvalidArgument, "only files of mounted file systems"),
+        ("file://host/x", sa.InvalidArgument, "only files of mounted file systems.* 'file' and the host 'host'"),
+        ("file://[::1/x", sa.InvalidArgument, "only files of mounted file systems"),
+        ("file:///tmp/a%00b", sa.ObjectNotFound, "there is no 'file:///tmp/a%00b'"),
+        ("/tmp/\ud800", sa.InvalidArgument, r"'/tmp/\\ud800' cannot be encoded as a path"),
+        ("shm:", sa.InvalidArgument, "NAME has 1 to 254 bytes"),
+        ("shm:.", sa.InvalidArgument, "NAME has 1 to 254 bytes"),
+        ("shm:..", sa.InvalidArgument, "NAME has 1 to 254 bytes"),
         ("shm:no-such-object", sa.ObjectNotFound, "there is no 'shm:no-such-object' on host"),
         ("shm:a/b", sa.InvalidArgument, "NAME has 1 to 254 bytes and no '/'"),
         ("/no/*/match", sa.ObjectNotFound, r"nothing matches '/no/\*/match'"),

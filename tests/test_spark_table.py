@@ -56,6 +56,9 @@ def test_from_every_library(spark: Any, store: sa.Store) -> None:
     with sas.share_table(spark, frame, store) as shared:
         assert len(shared) == 1  # less than a MiB
         assert shared.read_all().to_pydict() == frame.to_dict(as_series=False)
+    frame = pd.DataFrame({"x": [1.5, 2.5]}, index=["a", "b"])
+    with sas.share_table(spark, frame, store) as shared:
+        assert shared.read_all().to_pydict() == {"x": [1.5, 2.5]}
     frame = pd.DataFrame({"x": [1.5, 2.5]}, index=pd.Index(["a", "b"], name="key"))
     with sas.share_table(spark, frame, store, partitions=2) as shared:
         assert len(shared) == 2
@@ -83,6 +86,10 @@ def test_what_is_refused(spark: Any, store: sa.Store, shm_name: str) -> None:
     for partitions in (0, -1, "2", 1.5):
         with pytest.raises((sa.InvalidType, sa.InvalidArgument), match="partitions"):
             sas.share_table(spark, rows(), store, partitions=partitions)  # type: ignore[arg-type]
+    with pytest.raises(sa.InvalidType, match=r"DataFrame of Spark: share\(df\)"):
+        sas.share_table(spark, spark.range(1), store)
+    with pytest.raises(sa.InvalidType, match="use partitions=4"):
+        sas.share_table(spark, rows(), 4)  # type: ignore[arg-type]
     with pytest.raises(sa.InvalidType, match="expected a SparkSession"):
         sas.share_table(None, rows(), store)  # type: ignore[arg-type]
     small = sa.Store(f"{shm_name}-small", capacity=1 << 19)

@@ -330,6 +330,11 @@ def test_what_spark_refuses_by_itself(spark: Any, where: str) -> None:
         ("a int, a string", sa.InvalidArgument, "the DataFrame has two fields named 'a'; rename one"),
         ("a array<struct<b int, b int>>", sa.InvalidArgument, "column 'a', elements has two fields named 'b'"),
         ("a int, b interval year to month", sa.Unsupported, r"column 'b' is interval year to month.* number of months"),
+        (
+            "a struct<nul\0x int>",
+            sa.InvalidArgument,
+            r"column 'a' has a field named 'nul\\x00x'; Arrow's names end at NUL",
+        ),
         ("a map<int, struct<c interval year>>", sa.Unsupported, r"'a', values, field 'c' is .* a number of years"),
     ],
 )
@@ -346,6 +351,7 @@ def schema_of(ddl: str) -> Any:
         {
             "": [],
             "a int, a string": [st.StructField("a", st.IntegerType()), st.StructField("a", st.StringType())],
+            "a struct<nul\0x int>": [st.StructField("a", st.StructType([st.StructField("nul\0x", st.IntegerType())]))],
             "a array<struct<b int, b int>>": [
                 st.StructField("a", st.ArrayType(st.StructType([st.StructField("b", st.IntegerType())] * 2)))
             ],

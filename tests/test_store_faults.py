@@ -5,6 +5,7 @@ What is promised stands in docs/store.md, beside the test here that shows it.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import gc
 import multiprocessing
@@ -75,6 +76,62 @@ def test_a_full_file_system(tmp_path: Path) -> None:
         store.delete("a0")
         store.put("again", batch(1, 15_000))
         assert len(leftovers(store.name)) == number
+
+
+def fill_up(path: Path) -> None:
+    with path.open("wb", 0) as file, contextlib.suppress(OSError):
+        while file.write(bytes(4096)):
+            pass
+
+
+@pytest.mark.skipif(not ROOT, reason="only root can mount a small tmpfs")
+def test_a_full_file_system_has_room_where_owners_are_gone(tmp_path: Path) -> None:
+    def own(where: str) -> None:
+        sa.Store(where, owned=True).put("orphan", np.zeros(5 << 20, "u1"), protect=True)
+
+    with mounted(tmp_path / "small", *SMALL) as directory:
+        where, fill = str(directory / "s"), directory / "fill"
+        for eviction in ("none", "lru"):
+            with sa.Store(where) as store:
+                store.configure(eviction=eviction)
+                ended(forked(lambda: own(where)))
+                store.put("large", np.ones(5 << 20, "u1"))
+                assert store.names() == ["large"]
+                store.delete("large")
+                ended(forked(lambda: own(where)))
+                fill_up(fill)
+                store.put("small", np.ones(300_000, "u1"))
+                assert store.names() == ["small"]
+                ended(forked(lambda: (fill.unlink(), own(where))))
+                fill_up(fill)
+                with store.writer("stream", batch(0, 1).schema) as writer:
+                    writer.write(batch(0, 1000))
+                assert store.names() == ["small", "stream"]
+                assert intact(store.get("stream"))
+                store.clear()
+                fill.unlink()
+
+
+@pytest.mark.skipif(not ROOT, reason="only root can mount a small tmpfs")
+def test_a_new_store_on_a_full_file_system(tmp_path: Path) -> None:
+    with mounted(tmp_path / "small", "-t", "tmpfs", "-o", "size=64k,mode=0700", "tmpfs") as directory:
+        (directory / "fill").write_bytes(bytes(40_000))
+        (directory / "mine").mkdir()
+        for where in (directory / "new", directory / "mine"):
+            with pytest.raises(
+                sa.StoreFull,
+                match=rf"no room for the catalog of the new store {str(where)!r}: "
+                r"\d+ bytes are needed, 24576 are free in .*; .*make it larger",
+            ):
+                sa.Store(where)
+        assert sorted(os.listdir(directory)) == ["fill", "mine"]
+        assert os.listdir(directory / "mine") == []
+        os.remove(directory / "fill")
+        for size in ("40k", "200k"):
+            subprocess.run(["mount", "-o", f"remount,size={size}", directory], check=True)
+            with pytest.raises(sa.StoreFull) if size == "40k" else contextlib.nullcontext():
+                sa.Store(directory / "new").put("a", b"1")
+        assert sa.Store(directory / "new").get("a") == b"1"
 
 
 @pytest.mark.skipif(not ROOT, reason="only root can mount a small tmpfs")

@@ -411,6 +411,20 @@ def test_orphans_are_evicted_first(where: str) -> None:
         store.put("newer", block())
         assert store.names() == ["new", "newer"]
 
+        def own_protected() -> None:
+            sa.Store(where, owned=True).put("orphan", block(), protect=True)
+
+        for eviction in ("none", "lru"):
+            store.configure(eviction=eviction)
+            store.clear()
+            store.put("kept", block(), protect=True)
+            ended(forked(own_protected))
+            store.put("new", block(), protect=True)
+            assert store.names() == ["kept", "new"]
+            with pytest.raises(sa.StoreFull):
+                store.put("more", block())
+            assert store.names() == ["kept", "new"]
+
 
 def test_a_function_that_makes_a_store_of_its_own_owns_for_the_process(where: str) -> None:
     def put() -> None:

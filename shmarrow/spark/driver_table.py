@@ -13,9 +13,10 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from shmarrow.codecs import decode
-from shmarrow.errors import InvalidArgument, InvalidData
+from shmarrow.errors import InvalidArgument, InvalidData, InvalidType, full_name, shown
+from shmarrow.inputs import from_frame
 from shmarrow.segment.host import host_name
-from shmarrow.spark import carriers
+from shmarrow.spark.cargo import Cargo, Carried, check_collected
 from shmarrow.spark.carriers import InStore, mapping, open_first
 from shmarrow.spark.frame import SharedFrame
 from shmarrow.spark.handle import Handle
@@ -46,8 +47,8 @@ class CarriedHandle(Handle):
 
     Attributes
     ----------
-    carrier : Carrier
-        Leads to that file.
+    carrier : Carrier or None
+        Leads to that file, if there is one.
     """
 
     carrier: Any
@@ -56,7 +57,7 @@ class CarriedHandle(Handle):
         """As :meth:`Handle.attach`, on hosts of executors, too."""
         what = f"partition {self.partition}, {self.name!r}"
         with mapping(what, self.size):
-            segment = open_first(what, [InStore(self.home, self.name), self.carrier]).segment
+            segment = open_first(what, [InStore(self.home, self.name), *filter(None, [self.carrier])]).segment
             found = decode(segment)
         if not isinstance(found, Table):
             raise InvalidData(f"{what}, is a {type(found).__name__}, not a table")
@@ -69,21 +70,39 @@ class DriverFrame(SharedFrame):
     It keeps the store from evicting the objects.
     """
 
-    def __init__(self, home: Home, name: str, schema: Schema, handles: Sequence[Handle], pins: Sequence[Pin]) -> None:
+    def __init__(
+        self,
+        home: Home,
+        name: str,
+        schema: Schema,
+        handles: Sequence[Handle],
+        pins: Sequence[Pin],
+        cargo: Cargo | None = None,
+    ) -> None:
         super().__init__(home, name, schema, handles)
         self._pins = pins
+        self._cargo = cargo
 
     def release(self) -> None:
-        """Remove all objects, and what Spark carries. Who has one attached keeps it. Safe to call again."""
+        """Remove all objects, and what Spark carries. Processes that have one attached keep it. Safe to call again."""
         for pin in self._pins:
             pin.release()
         super().release()
-        for handle in self.handles:
-            if isinstance(handle, CarriedHandle):
-                handle.carrier.destroy(False)
+        if self._cargo is not None and self._cargo.is_mine:
+            self._cargo.destroy(False)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return SharedFrame, (self.home, self.name, self.schema, self.handles)
+
+
+def _rows(table: Any) -> Table:
+    if isinstance(table, Table):
+        return table
+    if full_name(table) == "pandas.DataFrame":
+        # As in Spark: an index without a name is no column.
+        named = any(name is not None for name in table.index.names)
+        return from_frame(Table, table, preserve_index=None if named else False)
+    return as_table(table)
 
 
 def share_table(
@@ -97,7 +116,7 @@ def share_table(
         A classic session, or one of Spark Connect.
     table : object
         A table, record batch or reader of this package or of pyarrow, a data frame of pandas or polars, or anything
-        with an Arrow stream. The index of a pandas DataFrame is kept as :meth:`Table.from_pandas` keeps it. The rows
+        with an Arrow stream. The index of a pandas DataFrame is kept as columns if it has a name, as in Spark. The rows
         are copied once, into the store.
     store : str, PathLike or Store, optional
         Where the objects lie on the driver's host; by default in the user's store for Spark, in shared memory.
@@ -119,7 +138,7 @@ def share_table(
     Raises
     ------
     InvalidType
-        If ``spark`` is no session, or ``table`` no table.
+        If ``spark`` is no session, or ``table`` no table, or a DataFrame of Spark, which :func:`share` takes.
     InvalidArgument
         If ``partitions`` is less than 1.
     StoreFull
@@ -128,8 +147,11 @@ def share_table(
     session = as_session(spark)
     count = None if partitions is None else as_int(partitions, "partitions")
     if count is not None and count < 1:
-        raise InvalidArgument(f"partitions is at least 1, found {count}")
-    rows = table if isinstance(table, Table) else as_table(table)
+        raise InvalidArgument(f"partitions must be at least 1, found {count}")
+    if isinstance(store, int):
+        raise InvalidType(f"store is a location or a Store, found {shown(store)}; use partitions={store}")
+    check_collected(table)
+    rows = _rows(table)
     if count is None:
         count = max(min(parallelism(session), rows.nbytes // SMALLEST), 1)
     count = min(count, rows.num_rows)
@@ -152,10 +174,10 @@ def share_table(
                 host_name(),
             )
             handles.append(Handle(*at, each, stop - start, len(part.batches), size, i, 0, pid, host, ""))
-        if handles and not carriers.runs_here(session, found):
-            ways = carriers.carry(session, opened, [handle.name for handle in handles])
-            handles = [CarriedHandle(**asdict(each), carrier=way) for each, way in zip(handles, ways, strict=True)]
-        return DriverFrame(found, name, rows.schema, handles, pins)
+        cargo = Cargo(session, found, [handle.name for handle in handles]) if handles else None
+        if cargo is not None and cargo.carriers():
+            handles = [CarriedHandle(**asdict(each), carrier=Carried(cargo, i)) for i, each in enumerate(handles)]
+        return DriverFrame(found, name, rows.schema, handles, pins, cargo)
     except BaseException:
         DriverFrame(found, name, rows.schema, handles, pins).release()
         raise

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from shmarrow.batch import RecordBatch
-from shmarrow.errors import IndexOutOfRange, ObjectNotFound, StorageError
-from shmarrow.spark.handle import Handle
+from shmarrow.errors import IndexOutOfRange, InvalidArgument, ObjectNotFound, StorageError, shown
+from shmarrow.spark.handle import Handle, delete_frame, is_frame
 from shmarrow.spark.home import Home
 from shmarrow.tables import Table
 from shmarrow.types import Schema
@@ -22,9 +23,10 @@ if TYPE_CHECKING:
 
 
 class SharedFrame:
-    """The handles of one shared DataFrame; made by :func:`share`. As a context manager it releases at the end.
+    """The handles of one shared DataFrame; made by :func:`share`.
 
-    It can be pickled, and attached to wherever its handles can.
+    As a context manager it releases at the end, in the process that entered it. It can be pickled, and attached to
+    wherever its handles can.
 
     Attributes
     ----------
@@ -43,11 +45,14 @@ class SharedFrame:
     def __init__(
         self, home: Home, name: str, schema: Schema, handles: Iterable[Handle], spark_schema: str | None = None
     ) -> None:
+        if not is_frame(name):
+            raise InvalidArgument(f"the name of a frame is frame-, then 16 hexadecimal digits, found {shown(name)}")
         self.home = home
         self.name = name
         self.schema = schema
         self.handles = tuple(sorted(handles, key=lambda handle: handle.partition))
         self.spark_schema = spark_schema
+        self._entered = 0
 
     @property
     def num_rows(self) -> int:
@@ -205,13 +210,13 @@ class SharedFrame:
     def release(self) -> None:
         """Remove all objects. Who has one attached keeps it. Safe to call again.
 
-        What lies on other hosts is removed by a job of the active classic session, which is given 10 seconds; otherwise
-        it goes with the executors that wrote it.
+        Nothing else in its stores is touched. What lies on other hosts is removed by a job of the active classic
+        session, which is given 10 seconds; otherwise it goes with the executors that wrote it.
         """
         here = {handle.home.driver_store() for handle in self.handles} | {self.home.driver_store()}
         for store in here - {None}:
             assert store is not None
-            store.delete(prefix=self.name)
+            delete_frame(store, self.name)
         elsewhere = [handle for handle in self.handles if not handle.is_here]
         if elsewhere:
             from shmarrow.spark.mapping import release_elsewhere
@@ -222,12 +227,14 @@ class SharedFrame:
         return len(self.handles)
 
     def __enter__(self) -> Self:
+        self._entered = os.getpid()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.release()
+        if self._entered == os.getpid():  # a forked child that leaves the block releases nothing of its parent's
+            self.release()
 
     def __repr__(self) -> str:
         return f"<SharedFrame {self.name!r}, {len(self)} partitions, {self.num_rows} rows, {self.size} bytes>"

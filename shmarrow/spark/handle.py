@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import errno
+import re
+from contextlib import suppress
 from dataclasses import dataclass, fields
 
 from shmarrow.errors import InvalidData, ObjectNotFound, StorageError
 from shmarrow.segment.host import host_name
 from shmarrow.spark.home import Home
+from shmarrow.store import Store
 from shmarrow.tables import Table
 
 
@@ -101,6 +104,18 @@ class Handle:
         if not isinstance(found, Table):
             raise InvalidData(f"partition {self.partition}, {self.name!r}, is a {type(found).__name__}, not a table")
         return found
+
+
+def is_frame(name: object) -> bool:
+    """Whether this is what a frame can be called."""
+    return isinstance(name, str) and re.fullmatch("frame-[0-9a-f]{16}", name) is not None
+
+
+def delete_frame(store: Store, name: str) -> None:
+    """Remove all objects of a frame from a store, and nothing else."""
+    store.delete(prefix=f"{name}/")
+    with suppress(ObjectNotFound):
+        store.delete(name)  # the marker, if its job has not ended
 
 
 MANIFEST = ", ".join(f"{field.name} {'string' if field.type == 'str' else 'long'}" for field in fields(Handle))

@@ -15,18 +15,23 @@ from __future__ import annotations
 import _thread
 import errno
 import os
+from contextlib import suppress
 from typing import NamedTuple
 
-from shmarrow.errors import InvalidArgument, StorageError
+from shmarrow.errors import InvalidArgument, ShmarrowError, StorageError
 from shmarrow.segment import Location
 from shmarrow.store import Store
+from shmarrow.store.directory import locate
 
 OWNER = "SHMARROW_SPARK_OWNER"
 """The environment variable in which a daemon tells its workers where they put objects that it owns."""
 LOCAL_DIRECTORIES = "SPARK_LOCAL_DIRS"
 """The environment variable in which Spark tells its workers where they may put files."""
 
-_stores: dict[Home, Store] = {}
+_MOST = 64
+"""Stores that a process keeps open for the next use."""
+_stores: dict[tuple[str, str, int], Store] = {}
+"""Open stores, by location, id and owner."""
 _mutex = _thread.allocate_lock()
 
 
@@ -53,11 +58,11 @@ class Home(NamedTuple):
     def driver_store(self) -> Store | None:
         """The store, if this process sees it; None if it is on another host, or this user may not use it."""
         with _mutex:
-            store = _stores.get(self)
+            store = _stores.get(self[:3])
             if store is None:
-                store = _stores[self] = self._open()  # type: ignore[assignment]  # None is not found again
-                if store is None:
-                    del _stores[self]
+                store = self._open()
+                if store is not None:
+                    _keep(self[:3], store)
             return store
 
     def _open(self) -> Store | None:
@@ -91,14 +96,7 @@ class Home(NamedTuple):
         StorageError
             If this process is no Python worker of Spark's.
         """
-        directory = os.environ.get(LOCAL_DIRECTORIES, "").split(",")[0]
-        if not directory:
-            raise StorageError(
-                errno.EREMOTE,
-                f"the store {self.where!r} of the driver is not visible in this process, which is not a Python worker "
-                "of Spark's; call it on the driver's host, as the driver's user",
-            )
-        return local_store(directory)
+        return local_store(f"the store {self.where!r} of the driver is not visible in this process")
 
 
 def home(store: Location | Store | None = None) -> Home:
@@ -115,13 +113,25 @@ def home(store: Location | Store | None = None) -> Home:
         If the directory of the store cannot be made, or is not to be trusted.
     """
     with _mutex:
-        opened = store if isinstance(store, Store) else Store(default_location() if store is None else store)
+        opened = store if isinstance(store, Store) else _opened(store)
         where = opened.name if opened.name.startswith("shm:") else opened.path
         found = Home(where, opened.id, opened.owner(), os.stat(opened.path).st_uid)
-        if found not in _stores:
-            opened.collect()
-            _stores[found] = Store(where, owned=found.owner, trust=found.user, create=False)
+        opened.collect()
+        if found[:3] not in _stores:
+            _keep(found[:3], Store(where, owned=found.owner, trust=found.user, create=False))
         return found
+
+
+def _opened(where: Location | None) -> Store:
+    if where is not None:
+        return Store(where)
+    try:
+        return Store(default_location())
+    except StorageError as error:
+        whose = ""
+        with suppress(OSError):
+            whose = f" (its directory belongs to user {os.stat(locate(default_location())[1]).st_uid})"
+        raise type(error)(error.errno, f"{error.strerror}{whose}; the argument store= chooses another store") from None
 
 
 def default_location() -> str:
@@ -129,14 +139,47 @@ def default_location() -> str:
     return f"shm:shmarrow-spark-{os.geteuid()}"
 
 
-def local_store(directory: str) -> Store:
-    """A store in one of Spark's local directories, which Spark removes with the executor."""
+def local_store(why: str) -> Store:
+    """In a Python worker: a store in Spark's local directory, which Spark removes with the executor.
+
+    Parameters
+    ----------
+    why : str
+        Why it is needed, for the error.
+
+    Raises
+    ------
+    StorageError
+        If this process is no Python worker of Spark's.
+    """
+    directory = os.environ.get(LOCAL_DIRECTORIES, "").split(",")[0]
+    if not os.path.isabs(directory):
+        raise StorageError(
+            errno.EREMOTE,
+            f"{why}, and {LOCAL_DIRECTORIES}, where Spark tells its Python workers a directory, has no absolute path "
+            f"but {directory!r}; use it on the driver's host, as the driver's user, or in a Python worker",
+        )
     where = os.path.join(directory, f"shmarrow-{os.geteuid()}")
-    key = Home(where, "", 0, os.geteuid())
+    key = where, "", 0
     with _mutex:
         if key not in _stores:
-            _stores[key] = Store(where)
+            _keep(key, Store(where))
         return _stores[key]
+
+
+def _keep(key: tuple[str, str, int], store: Store) -> None:
+    """Keep a store open; those that were destroyed are closed, and the oldest where there are too many."""
+    for other, found in list(_stores.items()):
+        if len(_stores) >= _MOST or not _exists(found):
+            del _stores[other]
+    _stores[key] = store
+
+
+def _exists(store: Store) -> bool:
+    try:
+        return store._catalog.exists
+    except (OSError, ShmarrowError):  # closed, as by a forked child that closed all descriptors
+        return False
 
 
 def of_daemon(text: str) -> Home:
@@ -145,7 +188,10 @@ def of_daemon(text: str) -> Home:
         where, identity, owner, user = text.split("\n")
         return Home(where, identity, int(owner), int(user))
     except ValueError:
-        raise InvalidArgument(f"the environment variable {OWNER} was not set by shmarrow's daemon: {text!r}") from None
+        raise InvalidArgument(
+            f"{OWNER} is {text!r}, which is not what shmarrow.spark.daemon sets; remove it from the environment of the "
+            "executors"
+        ) from None
 
 
 def for_workers(found: Home) -> str:

@@ -13,10 +13,8 @@ from __future__ import annotations
 
 import errno
 import os
-from functools import partial
-from threading import Lock
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from shmarrow.codecs import decode
 from shmarrow.errors import InvalidArgument, ObjectNotFound
@@ -25,11 +23,10 @@ from shmarrow.spark.held import MISSING, drop, held, hold
 from shmarrow.spark.state_dict import as_given, as_stored
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
     from pyspark.sql import SparkSession
 
     from shmarrow.segment import Location
+    from shmarrow.spark.cargo import Cargo
     from shmarrow.store import Store
     from shmarrow.store.attach import Pin
 
@@ -49,9 +46,10 @@ class HostBroadcast:
 
     Notes
     -----
-    Thread safety: any thread may use it. A forked child may use its parent's.
+    Thread safety: any thread may use it. A forked child may use its parent's, which only the parent can destroy.
 
     Any pickle carries it to other processes on the driver's host; to other hosts only that of Spark's functions does.
+    When the session is stopped, functions of the next one carry it there again.
     """
 
     def __init__(self, name: str, size: int, carriers: tuple[Carrier, ...], destroyed: bool = False) -> None:
@@ -78,9 +76,12 @@ class HostBroadcast:
         found = held(self.name)
         return self._open() if found is MISSING else found
 
+    def _gone(self) -> ObjectNotFound:
+        return ObjectNotFound(errno.ENOENT, f"the broadcast {self.name!r} was destroyed")
+
     def _open(self) -> Any:
         if self._destroyed:
-            raise ObjectNotFound(errno.ENOENT, f"the broadcast {self.name!r} was destroyed")
+            raise self._gone()
         with mapping(f"the broadcast {self.name!r}", self.size):
             found = open_first(f"the broadcast {self.name!r}", self._carriers)
             value = as_given(decode(found.segment))
@@ -90,7 +91,7 @@ class HostBroadcast:
         """Remove the copies that executors have; a function that uses it again has Spark carry it there again.
 
         The object in the driver's store stays, as do copies that came by Spark Connect. Functions that were given to
-        Spark before, such as those of a DataFrame, may find no copy any more.
+        Spark before, such as those of a DataFrame, fail on other hosts once it was carried again.
 
         Parameters
         ----------
@@ -102,15 +103,12 @@ class HostBroadcast:
         InvalidArgument
             If this is not the driver.
         """
-        driver = self._on_driver("unpersist")
-        with driver.lock:
-            for carrier in driver.carried:
-                carrier.unpersist(blocking)
-            # A worker that comes later may be sent to the file that was removed; only a new one is sure to be there.
-            self._carriers = driver.ways(())
+        self._on_driver("unpersist").cargo.unpersist(blocking)
 
     def destroy(self, blocking: bool = False) -> None:
-        """Remove it everywhere. Who has the value keeps it; later accesses raise ObjectNotFound. Safe to call again.
+        """Remove it everywhere. Processes that have the value keep it; later accesses raise ObjectNotFound.
+
+        Safe to call again.
 
         Parameters
         ----------
@@ -125,19 +123,19 @@ class HostBroadcast:
         if self._destroyed:
             return
         driver = self._on_driver("destroy")
-        with driver.lock:
-            self._destroyed = True
-            drop(self.name)
-            driver.pin.release()
-            for carrier in (*driver.carried, driver.origin):
-                carrier.destroy(blocking)
+        self._destroyed = True
+        drop(self.name)
+        driver.pin.release()
+        driver.cargo.destroy(blocking)
+        driver.origin.destroy(blocking)
 
     def _on_driver(self, what: str) -> _Driver:
         if self._destroyed:
-            raise ObjectNotFound(errno.ENOENT, f"the broadcast {self.name!r} was destroyed")
-        if self._driver is None:
+            raise self._gone()
+        if self._driver is None or not self._driver.cargo.is_mine:
             raise InvalidArgument(
-                f"{what} the broadcast {self.name!r} in the process that made it, by the object there"
+                f"cannot {what} the broadcast {self.name!r} here: call {what}() on the driver, on the object that "
+                "broadcast() returned"
             )
         return self._driver
 
@@ -147,30 +145,27 @@ class HostBroadcast:
     def _travelling(self) -> tuple[Carrier, ...]:
         """The ways to the object, for a function that Spark is about to send."""
         driver = self._driver
-        if driver is None:
-            return self._carriers
-        with driver.lock:
-            if self._destroyed:
-                return ()
-            if driver.carry is not None and len(self._carriers) == 1:
-                driver.carried += (new := driver.carry())
-                self._carriers = driver.ways(new)
-            return self._carriers
+        if driver is not None:
+            self._carriers = () if self._destroyed else (driver.origin, *driver.cargo.carriers())
+        return self._carriers
 
     def __enter__(self) -> Self:
+        if self._destroyed:
+            raise self._gone()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.destroy()
+        if self._driver is None or self._driver.cargo.is_mine:  # a child that was forked in the block destroys nothing
+            self.destroy()
 
     def __repr__(self) -> str:
         how = ", ".join([type(carrier).__name__ for carrier in self._carriers])
         return f"<HostBroadcast {self.name!r}, {self.size:,} bytes, {'destroyed' if self._destroyed else how}>"
 
 
-class _Driver:
+class _Driver(NamedTuple):
     """What the process that made a broadcast has of it.
 
     Attributes
@@ -179,23 +174,13 @@ class _Driver:
         The object.
     pin : Pin
         Keeps it where it is.
-    carry : callable or None
+    cargo : Cargo
         Has Spark carry it to other hosts, if there may be any.
-    carried : list of Carrier
-        All that Spark has carried it by.
-    lock : threading.Lock
-        Held while any of this changes.
     """
 
-    def __init__(self, origin: Carrier, pin: Pin, carry: Callable[[], list[Carrier]] | None) -> None:
-        self.origin = origin
-        self.pin = pin
-        self.carry = carry
-        self.carried: list[Carrier] = []
-        self.lock = Lock()
-
-    def ways(self, carried: Sequence[Carrier]) -> tuple[Carrier, ...]:
-        return (self.origin, *carried)
+    origin: Carrier
+    pin: Pin
+    cargo: Cargo
 
 
 def broadcast(spark: SparkSession, value: Any, store: Location | Store | None = None) -> HostBroadcast:
@@ -228,7 +213,7 @@ def broadcast(spark: SparkSession, value: Any, store: Location | Store | None = 
     Raises
     ------
     InvalidType
-        If ``spark`` is no session, or a store cannot keep such a value.
+        If ``spark`` is no session, or a store cannot keep such a value, such as a DataFrame of Spark.
     StoreFull
         If there is no room in the store.
 
@@ -237,21 +222,22 @@ def broadcast(spark: SparkSession, value: Any, store: Location | Store | None = 
     Tensors of torch that lie in shared memory must not be written to: torch has no read-only tensors, and the process
     would be killed. ``clone`` them, or copy them to a GPU, before training.
     """
-    from shmarrow.spark import carriers
+    from shmarrow.spark.cargo import Cargo, check_collected
+    from shmarrow.spark.carriers import InStore
     from shmarrow.spark.home import home
     from shmarrow.spark.jobs import as_session
 
     session = as_session(spark)
+    check_collected(value)
     lies = home(store)
     opened = lies.driver_store()
     assert opened is not None
     name = opened.put(f"broadcast-{os.urandom(8).hex()}", as_stored(value))
-    origin = carriers.InStore(lies, name)
+    origin = InStore(lies, name)
     try:
         pin = opened.pin(name)  # or the store could evict it
-        carry = None if carriers.runs_here(session, lies) else partial(carriers.carry, session, opened, [name])
         made = HostBroadcast(name, opened.attach(name).size, (origin,))
-        made._driver = _Driver(origin, pin, carry)
+        made._driver = _Driver(origin, pin, Cargo(session, lies, [name]))
         made._travelling()
         return made
     except BaseException:

@@ -8,6 +8,7 @@ Rules kept here:
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 from collections.abc import Callable
@@ -16,10 +17,10 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from shmarrow.codecs import decode
-from shmarrow.errors import InvalidArgument, InvalidType, ObjectNotFound, shown
+from shmarrow.errors import InvalidArgument, InvalidType, ObjectNotFound, StorageError, shown
 from shmarrow.spark.carriers import mapping
 from shmarrow.spark.held import MISSING, drop, held, hold
-from shmarrow.spark.home import LOCAL_DIRECTORIES, OWNER, Home, home, local_store, of_daemon
+from shmarrow.spark.home import OWNER, Home, home, local_store, of_daemon
 from shmarrow.spark.state_dict import as_given, as_stored
 from shmarrow.store import Store
 from shmarrow.store.attach import StoredSegment, live
@@ -73,12 +74,18 @@ class Once:
         """Where the value lies on this host."""
         if self._home is not None:
             return self._home.store(), f"once/{self._home.id[:16]}-{self._home.owner}/{self.name}"
+        if not _in_worker():
+            raise StorageError(
+                errno.EREMOTE,
+                f"once({self.name!r}) was made in a Spark worker and belongs to its executor; call once() on the "
+                "driver to use it here",
+            )
         if OWNER in os.environ:
             daemon = of_daemon(os.environ[OWNER])
             store = daemon.driver_store()
             if store is not None:
                 return store, f"once/{daemon.id[:16]}-{daemon.owner}/{self.name}"
-        return local_store(os.environ[LOCAL_DIRECTORIES].split(",")[0]), f"once/{self.name}"
+        return local_store(f"once({self.name!r}) was made in a Spark worker"), f"once/{self.name}"
 
     def _open(self, store: Store, name: str, key: tuple[str, str]) -> Any:
         with mapping(f"the value of once({self.name!r})"):
@@ -96,9 +103,10 @@ class Once:
         return as_stored(self._function())
 
     def destroy(self) -> None:
-        """Remove the value on this host; who asks for it again computes it again. Who has it keeps it.
+        """Remove the value on this host; the next process that asks computes it again. Who has it keeps it.
 
-        On other hosts it stays until the application ends.
+        On other hosts it stays until the application ends. A process that is computing it meanwhile, or waits for that,
+        is not disturbed: the value is there again when it is done.
         """
         store, name = self._place()
         drop((store.id, name))
@@ -145,10 +153,13 @@ def once(name: str, function: Callable[[], Any], store: Location | Store | None 
     -----
     Called in a worker, values belong to its executor: all workers of the executor share them.
     """
+    if not isinstance(name, str):
+        from shmarrow.spark.jobs import is_session
+
+        hint = "; once(name, function) takes no session" if is_session(name) else ""
+        raise InvalidType(f"the name of a value is a string, found {shown(name)}{hint}")
     if not callable(function):
         raise InvalidType(f"once calls a function that gives the value, found {shown(function)}")
-    if not isinstance(name, str):
-        raise InvalidType(f"the name of a value is a string, found {shown(name)}")
     if not 0 < len(name.encode(errors="surrogatepass")) <= 200:
         raise InvalidArgument(f"the name of a value has 1 to 200 bytes in UTF-8, found {shown(name)}")
     if not _in_worker():

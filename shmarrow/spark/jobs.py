@@ -6,7 +6,7 @@ import errno
 import os
 import re
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 from shmarrow import errors
@@ -40,6 +40,28 @@ def worker_errors() -> Iterator[None]:
         if own is None:
             raise
         raise own from error
+
+
+@contextmanager
+def cancelled_with(spark: SparkSession, tag: str) -> Iterator[None]:
+    """Jobs that are cancelled when the block ends by an interrupt, which Spark itself would let run on."""
+    if is_connect(spark):
+        add, cancel, remove = spark.addTag, spark.interruptTag, spark.removeTag
+    else:  # tags of a session belong to a thread of the JVM, and an interrupt ends the connection to that one
+        context: Any = spark.sparkContext
+        add, cancel, remove = context.addJobTag, context.cancelJobsWithTag, context.removeJobTag
+    add(tag)
+    try:
+        yield
+    except Exception:
+        raise
+    except BaseException:
+        with suppress(Exception):
+            cancel(tag)
+        raise
+    finally:
+        with suppress(Exception):  # the session may be gone
+            remove(tag)
 
 
 def raised_in_worker(error: BaseException) -> ShmarrowError | None:

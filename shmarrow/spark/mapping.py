@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 from shmarrow.errors import InvalidType, full_name
 from shmarrow.interchange.for_consumer import casting_for
 from shmarrow.spark import types as spark_types
-from shmarrow.spark.handle import Handle
+from shmarrow.spark.handle import Handle, delete_frame
 from shmarrow.spark.jobs import as_session, executor_host, is_connect
 from shmarrow.spark.results import Fitting, expected_by_spark, numbered_names, struct_type
 from shmarrow.tables import Table
@@ -187,7 +187,7 @@ def _carried(struct: StructType) -> tuple[StructType, list[str]]:
 # --- releasing --------------------------------------------------------------------------------------------------
 
 
-def release_elsewhere(handles: Sequence[Handle], prefix: str) -> None:
+def release_elsewhere(handles: Sequence[Handle], name: str) -> None:
     """Remove objects on other hosts, by a job of the active session, as far as it can be had within some seconds."""
     stores = {(handle.store, handle.store_id, handle.address): handle for handle in handles if handle.address}
     if not stores or "pyspark" not in sys.modules:
@@ -200,9 +200,7 @@ def release_elsewhere(handles: Sequence[Handle], prefix: str) -> None:
 
     def release() -> None:
         with suppress(Exception):  # the session may be stopped, and with the executors go their files
-            _numbers(spark, list(stores.values())).mapInArrow(
-                Removal(tuple(stores.values()), prefix), "n int"
-            ).collect()
+            _numbers(spark, list(stores.values())).mapInArrow(Removal(tuple(stores.values()), name), "n int").collect()
 
     thread = threading.Thread(target=release, name="shmarrow-release", daemon=True)
     thread.start()
@@ -217,12 +215,12 @@ class Removal:
     """What a worker does to release what is in stores of its host."""
 
     handles: tuple[Handle, ...]
-    prefix: str
+    name: str
 
     def __call__(self, batches: Batches) -> Batches:
         for batch in batches:
             for number in batch.column(0).to_pylist():
                 store = self.handles[number].home.driver_store()
                 if store is not None:
-                    store.delete(prefix=self.prefix)
+                    delete_frame(store, self.name)
         return iter(())

@@ -4,8 +4,8 @@ Rules kept here:
 
 * an attempt of a task publishes under a name that no other attempt has, so retried and speculative tasks never meet.
   Spark returns the row of one attempt for each partition; what the others published is removed when the job is done;
-* the frame's marker is in the store for as long as its job runs. An attempt that published and does not find it takes
-  its object back, so nothing is left over, whichever comes first, also of a job that failed or was cancelled;
+* the frame's marker is in the store for as long as its job runs, and nothing is published there without it. An attempt
+  that does not find it any more ends, also one of a job that failed or was cancelled;
 * a worker holds one batch of ``target_bytes``, not a partition.
 """
 
@@ -30,7 +30,7 @@ from shmarrow.segment.host import host_name
 from shmarrow.spark.frame import SharedFrame
 from shmarrow.spark.handle import MANIFEST, Handle
 from shmarrow.spark.home import Home, home
-from shmarrow.spark.jobs import active_session, executor_host, is_connect, is_session, worker_errors
+from shmarrow.spark.jobs import active_session, cancelled_with, executor_host, is_connect, is_session, worker_errors
 from shmarrow.spark.results import pyarrow_batches
 from shmarrow.spark.spilling import SpillingSink
 from shmarrow.store import Store
@@ -45,6 +45,8 @@ if TYPE_CHECKING:
     Function = Callable[[Any], Iterable[pa.RecordBatch]]
 
 TARGET_BYTES = 4 << 20
+OVERHEAD = 1536
+"""Bytes of memory that a batch of pyarrow's takes beside its values, about."""
 SPARK_TYPE = b"shmarrow:spark_type"
 """The key in the metadata of a field that keeps a type of Spark's that the Arrow type does not tell."""
 
@@ -109,10 +111,10 @@ def share(
     name = f"frame-{os.urandom(8).hex()}"
     task = Task(found, name, columns, function, target_bytes, bool(on_disk))
     mine = found.store()
-    mine.put(name, b"")
+    mine.put(name, b"", protect=True)  # also from eviction: the job is over when it is gone
     kept: list[Handle] = []
     try:
-        with worker_errors():
+        with worker_errors(), cancelled_with(df.sparkSession, name):
             rows = df.mapInArrow(task, f"{MANIFEST}, schema binary").collect()
         schemas = {bytes(row["schema"]) for row in rows}
         if len(schemas) > 1:
@@ -266,6 +268,7 @@ class Task:
 
         context = TaskContext.get()
         assert context is not None  # it runs in a task
+        self._check_wanted()
         partition, attempt = context.partitionId(), context.taskAttemptId()
         given = iter(self.given(batches, partition))
         first = next(given, None)
@@ -273,7 +276,12 @@ class Task:
             return
         name = f"{self.frame}/{partition:05d}-{attempt}"
         store, rows, count = self._write(name, first, given)
-        self._check_wanted(store, name)
+        if store is not self.home.driver_store():  # it was published whether or not the job goes on
+            try:
+                self._check_wanted()
+            except ObjectNotFound:
+                store.delete(name)
+                raise
         found = (
             name,
             rows,
@@ -307,6 +315,7 @@ class Task:
             options = IpcWriteOptions(emit_dictionary_deltas=True)
             with RecordBatchFileWriter(sink, schema_from_pyarrow(first.schema), options) as writer:
                 for batch in rechunked(first, rest, self.target_bytes):
+                    self._check_wanted()
                     writer.write_batch(RecordBatch.from_pyarrow(batch))
                     rows, count = rows + batch.num_rows, count + 1
         except StoreFull as error:
@@ -316,16 +325,15 @@ class Task:
         return sink.store, rows, count
 
     def _sink(self, name: str) -> SpillingSink:
-        store = self.home.store()
-        return SpillingSink(name, store, self.home.local_store if self.on_disk else None)
+        seen = self.home.driver_store() is not None
+        other = self.home.local_store if self.on_disk else None
+        return SpillingSink(name, self.home.store(), other, self.frame if seen else None)
 
-    def _check_wanted(self, store: Store, name: str) -> None:
-        """Take a published object back when the job has ended in the meantime."""
+    def _check_wanted(self) -> None:
+        """Give up when the job has ended, as far as this process can see that."""
         home = self.home.driver_store()
         if home is not None and self.frame not in home:
-            with suppress(ObjectNotFound):
-                store.delete(name)
-            raise ObjectNotFound(errno.ENOENT, f"cannot share {name!r}: its job has ended in the meantime")
+            raise ObjectNotFound(errno.ENOENT, f"cannot share {self.frame!r}: its job has ended in the meantime")
 
 
 _ON_DISK = "which puts what has no room into a file in Spark's local directory"
@@ -335,6 +343,7 @@ _NAMES = [field.name for field in fields(Handle)]
 def rechunked(first: pa.RecordBatch, rest: Batches, target_bytes: int) -> Batches:
     """The rows of batches of one schema, in batches of at most ``target_bytes`` where none had more before.
 
+    What is held until then counts with the memory that a batch takes beside its values; empty ones are left out.
     Where columns have dictionaries, the dictionary of each batch begins with that of the one before it.
     """
     coded = any(_has_dictionary(field.type) for field in schema_from_pyarrow(first.schema))
@@ -342,14 +351,18 @@ def rechunked(first: pa.RecordBatch, rest: Batches, target_bytes: int) -> Batche
     held: list[pa.RecordBatch] = []
     size = 0
     for batch in _checked(first, rest):
-        if held and size + batch.nbytes > target_bytes:
+        if not batch.num_rows:
+            continue
+        nbytes = batch.nbytes + OVERHEAD
+        if held and size + nbytes > target_bytes:
             for each in _combined(held, last):
                 yield each
                 last = [each.slice(0, 0)] if coded else []
             held, size = [], 0
         held.append(batch)
-        size += batch.nbytes
-    yield from _combined(held, last)
+        size += nbytes
+    if held:
+        yield from _combined(held, last)
 
 
 def _checked(first: pa.RecordBatch, rest: Batches) -> Batches:

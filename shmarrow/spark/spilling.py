@@ -28,6 +28,8 @@ class SpillingSink(Sink):
         Where it is put if there is room.
     other : callable, optional
         Gives the store where it is put otherwise.
+    beside : str, optional
+        The name of an object of ``store``: nothing is published there when that one is gone.
 
     Attributes
     ----------
@@ -37,12 +39,12 @@ class SpillingSink(Sink):
 
     __slots__ = ("_other", "_writer", "store")
 
-    def __init__(self, name: str, store: Store, other: Callable[[], Store] | None) -> None:
+    def __init__(self, name: str, store: Store, other: Callable[[], Store] | None, beside: str | None = None) -> None:
         super().__init__(name)
         self._other = other
         self.store = store
         try:
-            self._writer = _new(store, name)
+            self._writer = _new(store, name, beside)
         except StoreFull:  # it has as many objects as it can have
             if other is None:
                 raise
@@ -76,5 +78,6 @@ class SpillingSink(Sink):
         self._writer.discard()
 
 
-def _new(store: Store, name: str) -> SegmentWriter:
-    return store._publication(name, False, None, protect=True).writer()  # a frame is whole until it is released
+def _new(store: Store, name: str, beside: str | None = None) -> SegmentWriter:
+    # Protected, as a frame is whole until it is released.
+    return store._publication(name, False, None, protect=True, beside=beside).writer()

@@ -123,10 +123,13 @@ class Catalog(Mapped):
     def retire(self) -> bool:
         """Close it if it is not needed by stores, watches, drafts, arrays or a change, nor owns objects; whether it is.
 
+        In a store that was destroyed nobody owns anything.
+
         A forked child that closed its descriptors closes nothing.
         """
         with self._gate:
-            needed = self._users > 0 or self.owner or self.exclusive or not self.inherited
+            owns = self.owner and not self.closed and self.exists
+            needed = self._users > 0 or owns or self.exclusive or not self.inherited
             if self.closed or needed or not self.lock.pause():
                 return self.closed
             try:

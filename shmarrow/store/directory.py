@@ -16,8 +16,9 @@ import os
 import re
 import stat
 import time
-from collections.abc import Callable, Iterable
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
+from functools import partial
 from typing import TypeAlias, TypeVar
 
 from shmarrow.errors import (
@@ -26,6 +27,7 @@ from shmarrow.errors import (
     InvalidType,
     ObjectNotFound,
     StorageError,
+    StoreFull,
     Unsupported,
     counted,
     shown,
@@ -48,6 +50,7 @@ _OPEN_FILE = os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
 _JOURNAL = p.HEADER["journal"][0]
 _UNFINISHED = re.compile(rf"({CONTROL}|{PINS}|{COMMIT})\.[0-9a-f]{{16}}")
 _PATIENCE, _PAUSE = 1.0, 0.002
+_CONTROL_SIZE = p.SLOTS + FIRST_SLOTS * p.SLOT_SIZE
 
 
 def as_trust(trust: Trust) -> bool | tuple[int, ...]:
@@ -200,11 +203,13 @@ def open_directory(where: Location, want: Wanted, trust: Trust, create: bool) ->
             "use a directory on a disk"
         )
     fd = -1
+    made = False
     try:
         if create and not os.path.lexists(path):
             with suppress(FileExistsError):
                 os.makedirs(os.path.dirname(path), exist_ok=True)
                 os.mkdir(path, 0o700)
+                made = True
         fd = os.open(path, _OPEN_DIRECTORY)
         directory = Directory(name, path, fd, trusted)
         check_trust(directory, 0o022)  # of who else may write to it, once it is known whom the store is for
@@ -217,6 +222,9 @@ def open_directory(where: Location, want: Wanted, trust: Trust, create: bool) ->
     except BaseException as error:
         gone = fd >= 0 and not os.fstat(fd).st_nlink
         None if fd < 0 else os.close(fd)
+        if made:
+            with suppress(OSError):  # where somebody else has begun to make a store in it, that one goes on
+                os.rmdir(path)
         if not isinstance(error, OSError) or isinstance(error, StorageError):
             raise
         if gone:
@@ -227,6 +235,8 @@ def open_directory(where: Location, want: Wanted, trust: Trust, create: bool) ->
             link = os.path.islink(path)
             found = "a symbolic link; pass the directory that it leads to" if link else "another file in its path"
             error = OSError(errno.ENOTDIR, f"expected a directory, found {found}")
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise _no_room(error, name, path) from None
         raise storage_error(error, "open the store", name) from None
 
 
@@ -263,6 +273,18 @@ def check_trust(directory: Directory, mode: int, control_fd: int = -1) -> None:
         errno.EPERM,
         f"cannot open the store {directory.name!r}: {reason}; that user could plant or replace objects; choose another "
         "directory, or say whom to trust: trust=USER, or trust=True for anybody",
+    )
+
+
+def _no_room(error: OSError, name: str, path: str) -> StoreFull:
+    """The error where the file system has no room for a new store."""
+    folder = os.path.dirname(path)
+    status = os.statvfs(folder)
+    return StoreFull(
+        error.errno or errno.ENOSPC,
+        f"no room for the catalog of the new store {name!r}: {_CONTROL_SIZE} bytes are needed, "
+        f"{status.f_bavail * status.f_frsize} are free in {folder}, and {status.f_favail} inodes; delete files there, "
+        "run `shmarrow gc STORE` for other stores, or make it larger",
     )
 
 
@@ -319,8 +341,11 @@ def _create(directory: Directory, want: Wanted) -> None:
         return
     eviction = want.eviction or default_eviction(want.capacity)
     settings = Settings(want.capacity, mode, eviction, bool(want.durable), want.spill)
-    _new_locks(directory, mode)
-    if not _new_file(directory, CONTROL, mode, pack_header(settings), p.SLOTS + FIRST_SLOTS * p.SLOT_SIZE):
+    with _new_file(directory, CONTROL, mode, pack_header(settings), _CONTROL_SIZE) as control:
+        # Nothing is linked before all have their blocks: on a full file system nothing is left.
+        _new_locks(directory, mode)
+        created = control(CONTROL)
+    if not created:
         with suppress(OSError):  # somebody else was faster, perhaps with another mode
             _set_modes(directory, os.stat(CONTROL, dir_fd=directory.fd).st_mode & 0o777)
     directory.sync()
@@ -333,8 +358,12 @@ def _writers_only(mode: int) -> int:
 
 def _new_locks(directory: Directory, mode: int) -> None:
     """Make the files of locks, where they are missing."""
-    _new_file(directory, PINS, mode, bytes(8), 8)
-    _new_file(directory, COMMIT, _writers_only(mode), b"", 0)
+    with (
+        _new_file(directory, PINS, mode, bytes(8), 8) as pins,
+        _new_file(directory, COMMIT, _writers_only(mode), b"", 0) as commit,
+    ):
+        pins(PINS)
+        commit(COMMIT)
 
 
 def _check_complete(directory: Directory) -> None:
@@ -364,8 +393,9 @@ def _set_modes(directory: Directory, mode: int) -> None:
                 os.chmod(file, bits, dir_fd=directory.fd)
 
 
-def _new_file(directory: Directory, file: str, mode: int, data: bytes, size: int) -> bool:
-    """Make a file that has its name, mode and bytes at once; False if there is one of this name by then."""
+@contextmanager
+def _new_file(directory: Directory, file: str, mode: int, data: bytes, size: int) -> Iterator[Callable[[str], bool]]:
+    """Make a file that has its mode and bytes, and what gives it its name: False if there is one by then."""
     temp = ""
     fd = open_unnamed(".", dir_fd=directory.fd)
     if fd is None:
@@ -379,14 +409,18 @@ def _new_file(directory: Directory, file: str, mode: int, data: bytes, size: int
         os.fchmod(fd, mode)
         if data:
             os.fsync(fd)  # a control file without its header would be no store for anybody
-        source = temp or f"/proc/self/fd/{fd}"
-        os.link(source, file, src_dir_fd=directory.fd, dst_dir_fd=directory.fd, follow_symlinks=True)
-    except FileExistsError:
-        return False
+        yield partial(_linked, directory, temp or f"/proc/self/fd/{fd}")
     finally:
         os.close(fd)
         if temp:
             directory.unlink(temp)
+
+
+def _linked(directory: Directory, source: str, file: str) -> bool:
+    try:
+        os.link(source, file, src_dir_fd=directory.fd, dst_dir_fd=directory.fd, follow_symlinks=True)
+    except FileExistsError:
+        return False
     return True
 
 

@@ -18,7 +18,7 @@ import numpy as np
 
 from shmarrow.buffer import U1
 from shmarrow.codecs.encode import Encoded
-from shmarrow.errors import GenerationChanged, ObjectExists, StorageError, StoreFull, storage_error
+from shmarrow.errors import GenerationChanged, ObjectExists, ObjectNotFound, StorageError, StoreFull, storage_error
 from shmarrow.segment import SegmentWriter
 from shmarrow.segment.files import pwrite_all
 from shmarrow.segment.host import allows_memory
@@ -45,7 +45,8 @@ class PutOptions(NamedTuple):
     """How an object is put: the arguments of :meth:`Store.put`, checked.
 
     ``expires`` is by the clock of this boot and by that of the wall, in nanoseconds; 0 for never. ``owner`` is an
-    owner's number, 0 for nobody and :data:`THIS_PROCESS` for the number that this process has or gets.
+    owner's number, 0 for nobody and :data:`THIS_PROCESS` for the number that this process has or gets. ``beside`` is
+    the name of another object: if that is not there at the moment of publishing, nothing is published.
     """
 
     overwrite: bool = False
@@ -53,6 +54,7 @@ class PutOptions(NamedTuple):
     owner: int = 0
     protect: bool = False
     if_generation: int | None = None
+    beside: bytes | None = None
 
 
 class Publication:
@@ -73,7 +75,7 @@ class Publication:
         return self._name.decode()
 
     def _check(self, found: Entry | None) -> None:
-        """Refuse to replace an object that is not to be replaced."""
+        """Refuse to replace an object that is not to be replaced, or to publish one that nobody waits for any more."""
         generation = 0 if found is None or found.expired else found.generation
         expected, where = self._options.if_generation, self._catalog.directory.name
         if expected is None:
@@ -89,6 +91,12 @@ class Publication:
                 errno.EEXIST,
                 f"{self.name!r} in the store {where!r} is not the object that was to be replaced: expected generation "
                 f"{expected}, and {now}; read it again",
+            )
+        beside = self._options.beside
+        if beside is not None and self._catalog.find(beside) is None:
+            raise ObjectNotFound(
+                errno.ENOENT,
+                f"cannot put {self.name!r} into the store {where!r}: {beside.decode()!r}, which it belongs to, is gone",
             )
 
     # --- the file ---
@@ -164,7 +172,7 @@ class Publication:
             except OSError as error:
                 if error.errno not in _FULL:
                     raise
-                self._space.make_free(round_up(size) - os.fstat(fd).st_blocks * 512, self.name, error)
+                self._space.make_free(round_up(size) - os.fstat(fd).st_blocks * 512, self.name)
 
     # --- room ---
 
@@ -173,7 +181,12 @@ class Publication:
         capacity = self._catalog.settings.capacity
         if capacity is not None and size > capacity:
             raise self._space.full(self.name, size, "that is more than the capacity")
-        if size > DRAFT_SIZE and size > self._reserved:
+        more = size - writer.size
+        if size <= DRAFT_SIZE:
+            if more > self._catalog.directory.free():
+                with suppress(StoreFull):  # they may lie in a block that is there already
+                    self._space.check_memory(more, self.name)
+        elif size > self._reserved:
             more = self._reserved + (self._reserved >> 3)
             if more > size:
                 with suppress(StoreFull):

@@ -120,7 +120,7 @@ class Space:
     def _still(self, candidate: Candidate) -> Entry | None:
         """The object of a candidate, if it has not been used since, nor replaced."""
         found = self._catalog.entry(candidate.slot)
-        if found is None or found.generation != candidate.generation or found.flags & (p.PROTECTED | p.SPILLED):
+        if found is None or found.generation != candidate.generation or found.flags & p.SPILLED or self._stays(found):
             return None
         return found if self._catalog.used(found.slot) == candidate.used or found.expired else None
 
@@ -221,7 +221,7 @@ class Space:
         parts = []
         for part in self._catalog.snapshot("used", "allocated", "expires", "flags", "owner"):
             over = self._over(part)
-            may = ((part["flags"] & (p.SPILLED | p.PROTECTED)) == 0) & (lru | over)
+            may = ((part["flags"] & p.SPILLED) == 0) & (over | (lru & ((part["flags"] & p.PROTECTED) == 0)))
             if len(pinned):
                 may &= ~np.isin(part["slot"], pinned)
             order = np.where(over, 0, part["used"])
@@ -261,13 +261,14 @@ class Space:
     # --- the file system ---
 
     def check_memory(self, nbytes: int, name: str) -> None:
-        """Evict until the file system and the memory of this process's control groups have room, or raise StoreFull."""
+        """Evict until the file system and the memory of this process's control groups have room, or raise StoreFull.
+
+        Where nothing is evicted, what has expired or whose owner is gone is removed all the same.
+        """
         for _ in range(_TRIES):
             short = nbytes - self.free() if nbytes > 0 else 0
             if short <= 0:
                 return
-            if not self._catalog.evicts:
-                break
             self.release(short, name, nbytes)
         raise self.full(name, nbytes, "there is not that much free")
 
@@ -281,10 +282,8 @@ class Space:
         short = max(self._short(nbytes) if nbytes > 0 else 0, nbytes - self.free())
         return self.release(short, needed=nbytes) if short > 0 else []
 
-    def make_free(self, nbytes: int, name: str, error: OSError) -> None:
+    def make_free(self, nbytes: int, name: str) -> None:
         """Evict because the file system has no room."""
-        if not self._catalog.evicts:
-            raise self.full(name, nbytes, error.strerror or "the file system is full")
         self.release(max(nbytes - self.free(), 1), name, nbytes)
 
     def full(self, name: str, nbytes: int, reason: str, evicting: bool = False) -> StoreFull:
@@ -300,7 +299,10 @@ class Space:
         elif free < catalog.directory.free():
             advice = ", or raise the memory limit of the control group that this process is in"
         else:
-            advice = f", or make the file system of {catalog.directory.path} larger"
+            advice = (
+                ", run `shmarrow gc STORE` for other stores there, or make the file system of "
+                f"{catalog.directory.path} larger"
+            )
         return StoreFull(
             errno.ENOSPC,
             f"{what} the store {catalog.directory.name!r}: "
@@ -329,11 +331,7 @@ class Space:
                 found = catalog.entry(entry.slot)
                 if found is None or (found.generation, found.file) != (entry.generation, entry.file):
                     return False
-                if (
-                    found.flags & p.PROTECTED
-                    or not catalog.pins.exclude(entry.slot)
-                    or catalog.pins.inherited(entry.slot)
-                ):
+                if self._stays(found) or not catalog.pins.exclude(entry.slot) or catalog.pins.inherited(entry.slot):
                     return False
                 transaction = Transaction(catalog)
                 if copy < 0:
@@ -393,6 +391,10 @@ class Space:
     def _is_over(self, entry: Entry) -> bool:
         """Whether an object has expired, or has an owner that is gone."""
         return entry.expired or (entry.owner != 0 and self._catalog.owner_of(entry.owner) is None)
+
+    def _stays(self, entry: Entry) -> bool:
+        """Whether an object is never evicted: a protected one, until it expires or its owner is gone."""
+        return bool(entry.flags & p.PROTECTED) and not self._is_over(entry)
 
     # --- collecting ---
 

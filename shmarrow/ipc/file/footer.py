@@ -61,7 +61,7 @@ def _no_file(name: str, data: Bytes, limits: Limits) -> InvalidData:
 
     head = data[: formats.HEAD].tobytes()
     if not head:
-        return InvalidData(f"{name}: expected an Arrow file, found an empty one")
+        return InvalidData(f"{name}: expected an Arrow file, found an empty file")
     found = _message(data, limits) if head[:4] == CONTINUATION else formats.recognized(head)
     if found:
         return InvalidData(f"{name}: expected an Arrow file, found {found}")

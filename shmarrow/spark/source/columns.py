@@ -10,13 +10,14 @@ Rules kept here:
 from __future__ import annotations
 
 import json
+import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from shmarrow import types
 from shmarrow.batch import RecordBatch
-from shmarrow.errors import FieldNotFound, InvalidType, ShmarrowError, Unsupported, shown
+from shmarrow.errors import FieldNotFound, InvalidType, LimitExceeded, ShmarrowError, Unsupported, shown
 from shmarrow.interchange.for_consumer import Casting, Stages
 from shmarrow.interchange.pyarrow import record_batch_as
 from shmarrow.layout.making import nulls
@@ -27,6 +28,8 @@ from shmarrow.types import Field, Schema
 _INSTEAD = '; .option("unsupported", "drop") leaves the column out, and "string" reads it as JSON text'
 _FIRST_ROWS = 1 << 13
 """The rows of the first batch that Spark is sent, from which follows how many bytes a row has."""
+_FIRST_MADE = 8
+"""As many where columns are made anew: values of a dictionary, which many rows refer to, may be large."""
 
 
 # --- what a file has for Spark ----------------------------------------------------------------------------------
@@ -202,13 +205,26 @@ def batches_for(
     ------
     InvalidData
         If values do not fit, or break the rules of their type.
+    LimitExceeded
+        If the values of a single row are too large.
     """
+    anew = any(each.stages is not None or each.text or each.cast for each in columns)
+    most = _FIRST_MADE if anew else sys.maxsize
     for batch in batches:
         given = [None if each.at < 0 else batch.column(each.at) for each in columns]
         start = 0
         while start < batch.num_rows:
-            rows = min(sizes.rows, batch.num_rows - start)
-            made = [_values(column, each, casting, start, rows) for column, each in zip(given, columns, strict=True)]
+            rows = min(sizes.rows, batch.num_rows - start, most)
+            try:
+                made = [
+                    _values(column, each, casting, start, rows) for column, each in zip(given, columns, strict=True)
+                ]
+            except LimitExceeded:
+                if rows == 1:
+                    raise
+                most = rows // 2
+                continue
+            most *= 8
             fields = [each.field.with_type(array.type) for each, array in zip(columns, made, strict=True)]
             start += rows
             yield from sizes.cut(record_batch_as(RecordBatch(Schema(fields), rows, made), schema))

@@ -102,7 +102,10 @@ def local_path(text: str | None) -> str:
         If it is missing, or names something else than a path of a mounted file system.
     """
     if not text:
-        raise InvalidArgument("expected the path of a directory, found none: call save(path), or set the option 'path'")
+        raise InvalidArgument(
+            "expected the path of a directory, found none: call save(path), or set the option 'path'; Spark does not "
+            "pass the path of a catalog table to Python sources"
+        )
     if text.startswith(segment.SHM_SCHEME):
         raise InvalidArgument(
             f"cannot write to {text!r}: it names a store, and Spark writes directories; "

@@ -66,9 +66,7 @@ _STATE = "_shmarrow"
 def _files(given: str, options: ReadOptions) -> Iterator[str]:
     in_memory = given.startswith(SHM_SCHEME)
     if in_memory:
-        path = f"{SHM_DIRECTORY}/{given.removeprefix(SHM_SCHEME)}"
-        if "/" in given:
-            resolve(given)  # says what a name is
+        _, path = resolve(given)
     else:
         path = os.path.abspath(local(given))
     if os.path.lexists(path):
@@ -124,8 +122,8 @@ def _in_directory(path: str, options: ReadOptions) -> Iterator[str]:
     if inner and not options.recursive:
         raise StorageError(
             errno.EISDIR,
-            f"{path!r} holds directories, the first is {os.path.basename(inner[0])!r}: "
-            '.option("recursiveFileLookup", "true") reads what is in them, too',
+            f"{path!r} contains directories (the first is {os.path.basename(inner[0])!r}); set "
+            '.option("recursiveFileLookup", "true") to read them as well',
         )
     for each in inner:
         yield from _in_directory(each, options)

@@ -2,8 +2,8 @@
 
 Rules kept here:
 
-* a task opens what the plan has seen, or nothing: size, both ends of the bytes and, on the host of the plan, the time
-  of change have to be the same. What was changed or replaced meanwhile is an error, never other rows;
+* a task opens what the plan has seen: size, both ends of the bytes and, on the host of the plan, the time of change
+  have to be the same, else it is an error. Inodes are not compared: not every file system keeps them;
 * after its rows are read they are looked at again, so that rows of a file that is overwritten in place do not count.
 """
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import urllib.parse
 from collections.abc import Callable, Mapping
 from difflib import get_close_matches
 from typing import Any
@@ -57,15 +56,25 @@ def checked(given: Mapping[str, str], parsers: Parsers) -> tuple[dict[str, Any],
 
 
 def local(path: str) -> str:
-    """A path of this machine's, from one that may be a ``file:`` URL."""
+    """A path of this machine's, from one that may be a ``file:`` URI.
+
+    As in all of Spark, nothing in a URI is decoded: ``%``, ``#`` and ``?`` are characters of names.
+    """
     if "\0" in path:
         raise InvalidArgument(f"a path must not contain NUL, found {path!r}")
+    try:
+        os.fsencode(path)
+    except UnicodeEncodeError as error:
+        raise InvalidArgument(f"{path!r} cannot be encoded as a path: {error}") from None
     found = _SCHEME.match(path)
     if not found:
         return os.path.expanduser(path)
-    parts = urllib.parse.urlsplit(path)
-    if parts.scheme.lower() != "file" or parts.netloc not in ("", "localhost"):
+    rest = path[len(found[1]) + 1 :]
+    host, _, name = rest[2:].partition("/") if rest.startswith("//") else ("", "", rest)
+    if found[1].lower() != "file" or host not in ("", "localhost"):
+        at = f" and the host {host!r}" if host else ""
         raise InvalidArgument(
-            f"{path!r}: only files of mounted file systems can be used, by their paths; found the scheme {found[1]!r}"
+            f"{path!r}: only files of mounted file systems can be used, by their paths; found the scheme "
+            f"{found[1]!r}{at}"
         )
-    return urllib.parse.unquote(parts.path)
+    return "/" + name.lstrip("/")

@@ -15,6 +15,7 @@ from shmarrow.interchange.for_consumer import casting_for
 from shmarrow.interchange.pyarrow import schema_from_pyarrow
 from shmarrow.spark import types as spark
 from shmarrow.spark.source.columns import Sizes, batches_for, columns_for
+from shmarrow.spark.source.messages import sendable
 from shmarrow.spark.source.opening import opened
 from shmarrow.spark.source.read_options import ReadOptions, read_options
 
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from shmarrow.spark.source.plan import Piece
 
 
+@sendable()
 def schema_of(given: Mapping[str, str]) -> StructType:
     """The Spark schema of all files of a read together, from their footers.
 
@@ -45,6 +47,7 @@ def schema_of(given: Mapping[str, str]) -> StructType:
     return StructType.fromJson(planned_schema(read_options(given)))
 
 
+@sendable()
 def reader_of(given: Mapping[str, str], schema: StructType) -> DataSourceReader:
     """What plans and reads the columns of a schema."""
     return ShmarrowReader(read_options(given), spark.arrow_schema(schema))
@@ -65,6 +68,7 @@ class ShmarrowReader(DataSourceReader):
         self._options = options
         self._schema = schema
 
+    @sendable()
     def partitions(self) -> list[InputPartition]:
         """The splits: each has about as many bytes as the option ``maxPartitionBytes`` says."""
         from shmarrow.spark.source.plan import planned_splits
@@ -75,7 +79,8 @@ class ShmarrowReader(DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         """The batches of one split, as pyarrow's; columns that Spark takes as they are lie in the mapped files."""
-        return self._read(partition.value)
+        with sendable():
+            yield from self._read(partition.value)
 
     def _read(self, pieces: tuple[Piece, ...]) -> Iterator[Any]:
         options = self._options

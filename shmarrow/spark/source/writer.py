@@ -33,6 +33,7 @@ from shmarrow.segment.host import host_name
 from shmarrow.spark.source import commit
 from shmarrow.spark.source.commit import Job
 from shmarrow.spark.source.directory import DataFile, local_path
+from shmarrow.spark.source.messages import sendable
 from shmarrow.spark.source.options import checked, flag, size
 from shmarrow.types import Schema
 
@@ -92,6 +93,7 @@ _PARSERS = {
 """The options by the names that Spark's users know, with the attribute that each sets and what reads it."""
 
 
+@sendable()
 def make_writer(options: Mapping[str, str], schema: st.StructType, overwrite: bool) -> Writer:
     """What Spark sends to its workers, for one write; called where Spark plans it.
 
@@ -142,6 +144,7 @@ class Writer(DataSourceArrowWriter):
         """The schema of the files."""
         return schema_from_pyarrow(self.target)
 
+    @sendable()
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
         """Write the rows of one partition; runs in a task."""
         context = TaskContext.get()
@@ -188,6 +191,7 @@ class Writer(DataSourceArrowWriter):
             "file system that all hosts with workers share",
         )
 
+    @sendable()
     def commit(self, messages: list[Any]) -> None:
         """Make what the tasks have written count; runs where Spark planned the write."""
         tasks = sorted(messages, key=lambda message: message.partition)
@@ -203,6 +207,7 @@ class Writer(DataSourceArrowWriter):
             durable=self.options.durable,
         )
 
+    @sendable()
     def abort(self, messages: list[Any]) -> None:
         """Remove what the tasks have written."""
         commit.abort(self.job)
@@ -298,6 +303,9 @@ def _check_names(type: st.StructType, where: str) -> None:
     if len(set(names)) < len(names):
         twice = next(name for i, name in enumerate(names) if name in names[:i])
         raise InvalidArgument(f"{where} has two fields named {twice!r}; rename one of them")
+    broken = next((name for name in names if "\0" in name), None)
+    if broken is not None:
+        raise InvalidArgument(f"{where} has a field named {broken!r}; Arrow's names end at NUL, so rename it")
 
 
 def _check_type(type: st.DataType, where: str) -> None:
