@@ -6,7 +6,7 @@ So nothing is imported here before the source is used.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 from pyspark.sql.datasource import DataSource
 
@@ -40,3 +40,18 @@ class DefaultSource(DataSource):
         from shmarrow.spark.source.writer import make_writer
 
         return make_writer(self.options, schema, overwrite)
+
+    def streamReader(self, schema: StructType) -> NoReturn:
+        """Refuse to read a stream."""
+        from shmarrow.errors import Unsupported
+
+        raise Unsupported('format("shmarrow") cannot be read as a stream; read what is there with spark.read')
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> NoReturn:
+        """Refuse to write a stream, and say what can."""
+        from shmarrow.errors import Unsupported
+
+        raise Unsupported(
+            'format("shmarrow") cannot be written as a stream; write each of its batches: df.writeStream.foreachBatch('
+            'lambda batch, _: batch.write.format("shmarrow").mode("append").save(path))'
+        )

@@ -22,7 +22,7 @@ import shmarrow as sa
 pa = pytest.importorskip("pyarrow")
 pytest.importorskip("pyspark")  # the package of the data source imports it
 
-from shmarrow.spark.source import cleanup  # noqa: E402
+from shmarrow.spark.source import checks, cleanup  # noqa: E402
 from shmarrow.spark.source import commit as c  # noqa: E402
 from shmarrow.spark.source import directory as d  # noqa: E402
 
@@ -140,8 +140,8 @@ def test_a_commit_opens_only_files_that_came_or_changed_since_the_job_began(
     os.makedirs(where)
     write(where, "a", [0])
     opened: list[str] = []
-    schema_of = c._schema_of
-    monkeypatch.setattr(c, "_schema_of", lambda path: opened.append(os.path.basename(path)) or schema_of(path))
+    schema_of = checks.schema_of
+    monkeypatch.setattr(checks, "schema_of", lambda path: opened.append(os.path.basename(path)) or schema_of(path))
     job, written = begun(where, [[1]], overwrite)
     other, others = begun(where, [[2]], overwrite)
     late, _ = begun(where, [[3]], overwrite)
@@ -168,7 +168,7 @@ def test_what_is_never_written_to(where: str, overwrite: bool, tmp_path: Path) -
             c.begin(str(tmp_path / name[:5]), SCHEMA, overwrite)
         assert [path.name for path in (tmp_path / name[:5]).iterdir()] == [name]
     with pytest.raises(
-        sa.InvalidArgument, match="it holds 'inner', which is not a file; pass a directory that has only"
+        sa.InvalidArgument, match="it contains 'inner', which is not a file; pass a directory that has only"
     ):
         c.begin(where, SCHEMA, overwrite)
     with pytest.raises(sa.InvalidArgument, match="expected a directory, found a file"):
@@ -233,7 +233,7 @@ def test_columns_that_differ_in_what_does_not_matter(where: str) -> None:
         items = sa.list_(sa.field(item, sa.struct([leaf]), nullable))
         return sa.schema([sa.field("a", sa.map_(sa.string(), items), nullable), sa.field("b", sa.string(), nullable)])
 
-    differences = c._differences
+    differences = checks.differences
     assert differences(nested(True, "item"), nested(False, "element")) == []
     assert differences(
         sa.schema({"s": sa.struct({"x": sa.int8()})}), sa.schema({"s": sa.struct({"y": sa.int8()})})
@@ -433,7 +433,7 @@ result = crash_points(prepare, act, check, names, under, first, step)
 """
     )
     points = lab.run(
-        code, timeout=200, prepare=PREPARE, act=ACT, check=CHECK, under="/shmarrow/spark/source/c", first=0, step=7,
+        code, timeout=200, prepare=PREPARE, act=ACT, check=CHECK, under="/shmarrow/spark/source/", first=0, step=16,
         names=names, tests=names["tests"],
     )  # fmt: skip
     assert len(points) > 10
@@ -461,6 +461,77 @@ def test_what_dead_drivers_left_is_removed_and_nothing_else(where: str) -> None:
     assert {name for name, job in jobs.items() if os.path.exists(job.folder)} == {"far", "odd"}
     c.commit(living, written, SCHEMA, overwrite=False)
     assert rows(where) == [0, 2, 1]
+
+
+@pytest.mark.parametrize(
+    "owner", [b"fifo", b"link", b"{", b"[]", b'{"pid": 4611686018427387904}', b"[" * 5000, b" " * 5000]
+)
+def test_owners_that_make_no_sense(where: str, owner: bytes) -> None:
+    put(where, [0])
+    job, written = begun(where, [[1]])
+    path = Path(job.folder, "owner.json")
+    if owner.startswith(b"{"):
+        owner = json.dumps({**json.loads(path.read_text()), "pid": 1 << 62}).encode() if len(owner) > 1 else owner
+    path.unlink()
+    if owner == b"fifo":
+        os.mkfifo(path)  # to open it for reading waits for who writes
+    elif owner == b"link":
+        path.symlink_to("/dev/zero")
+    else:
+        path.write_bytes(owner)
+    put(where, [2])
+    assert os.path.exists(job.folder)
+    c.commit(job, written, SCHEMA, overwrite=False)
+    assert rows(where) == [0, 2, 1]
+    assert tree(where) == {"part-00000", *STATE}
+
+
+@pytest.mark.parametrize("link", ["_shmarrow", "_shmarrow/replaced", "_shmarrow/job-1"])
+def test_links_to_other_directories(where: str, tmp_path: Path, link: str) -> None:
+    job, written = begun(where, [[0]])
+    other = tmp_path / "other"
+    (other / "replaced").mkdir(parents=True)
+    for folder in (other, other / "replaced"):
+        write(str(folder), f"part-00000-{HEX}.arrow", [7])
+        (folder / "owner.json").write_text(json.dumps(dead()))
+    kept = tree(str(other))
+    if link == "_shmarrow":
+        os.rename(f"{where}/_shmarrow", f"{where}/_moved")
+    os.symlink(other, f"{where}/{link}")
+    if link == "_shmarrow/job-1":
+        c.commit(job, written, SCHEMA, overwrite=True)
+        assert rows(where) == [0]
+    else:
+        message = rf"cannot use '{where}/{link}': expected a directory, found a symbolic link"
+        for act in (
+            lambda: c.commit(job, written, SCHEMA, overwrite=True),
+            lambda: c.begin(where, SCHEMA, True),
+            *([lambda: c.abort(job), lambda: d.data_files(where)] if link == "_shmarrow" else []),
+        ):
+            with pytest.raises(sa.StorageError, match=message):
+                act()
+    assert tree(str(other)) == kept
+
+
+def test_what_others_have_placed_where_all_may_write(tmp_path: Path) -> None:
+    lab.needs_root("to give files to another user")
+    where = str(tmp_path)
+    job, written = begun(where, [[0]])
+    os.chown(f"{where}/_shmarrow", lab.NOBODY, lab.NOBODY)
+    os.chmod(where, 0o1777)
+    for act in (lambda: c.begin(where, SCHEMA, True), lambda: c.commit(job, written, SCHEMA, overwrite=True)):
+        with pytest.raises(
+            sa.StorageError, match=rf"cannot write by '{where}/_shmarrow': it belongs to user 65534, who"
+        ):
+            act()
+    os.chmod(where, 0o775)  # the owner of the directory says who may write
+    c.commit(job, written, SCHEMA, overwrite=True)
+    os.chmod(f"{where}/_shmarrow", 0o777)
+    os.chown(f"{where}/_shmarrow", 0, 0)
+    os.chown(f"{where}/_shmarrow/manifest.json", lab.NOBODY, -1)
+    with pytest.raises(sa.StorageError, match=r"cannot write by '.*manifest\.json': it belongs to user 65534"):
+        put(where, [1])
+    assert rows(where) == [0]  # whoever may write decides what readers see
 
 
 @contextmanager
@@ -529,7 +600,8 @@ GOOD: dict[str, Any] = {"version": 1, "generation": 1, "files": [FILE], "replace
                 {"version": "1"}, {"version": True}, {"version": -1},
                 {"generation": -1}, {"generation": 1.5}, {"generation": 1 << 63}, {"generation": None},
                 {"files": None}, {"files": 3}, {"files": [3]}, {"files": [[]]}, {"files": [FILE, FILE]},
-                {"replaced": None}, {"replaced": [3]}, {"replaced": ["a.arrow"]}, {"replaced": ["../x"]},
+                {"replaced": None}, {"replaced": "abc"}, {"replaced": [3]},
+                {"files": {}}, {"files": [{"name": "a"}]}, {"replaced": ["a.arrow"]}, {"replaced": ["../x"]},
                 *[
                     {"files": [{**FILE, **wrong}]}
                     for wrong in (
@@ -545,7 +617,9 @@ GOOD: dict[str, Any] = {"version": 1, "generation": 1, "files": [FILE], "replace
 def test_manifests_that_are_refused(tmp_path: Path, data: bytes) -> None:
     (tmp_path / "_shmarrow").mkdir()
     (tmp_path / "_shmarrow" / "manifest.json").write_bytes(data)
-    with pytest.raises(sa.InvalidData, match=r"manifest\.json' is no manifest: .*; remove it to read all files"):
+    with pytest.raises(
+        sa.InvalidData, match=r"manifest\.json' is not a valid manifest: .*; remove it, and all visible files count"
+    ):
         d.data_files(str(tmp_path))
     with pytest.raises(sa.InvalidData):
         c.begin(str(tmp_path), SCHEMA, False)
@@ -559,17 +633,59 @@ def test_a_manifest_of_later_days(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         sa.Unsupported, match=r"manifest\.json': the manifest has version 2, expected 1; update shmarrow"
     ):
         d.data_files(str(tmp_path))
-    monkeypatch.setattr(d, "_MANIFEST_BYTES", 10)
+    monkeypatch.setattr(d, "MANIFEST_BYTES", 10)
     with pytest.raises(sa.LimitExceeded, match="has more than 10 bytes"):
         d.data_files(str(tmp_path))
     manifest.unlink()
     os.mkfifo(manifest)
-    with pytest.raises(sa.InvalidData, match="no regular file"):
+    with pytest.raises(sa.InvalidData, match="expected a regular file"):
         d.data_files(str(tmp_path))
     manifest.unlink()
+    manifest.mkdir()
+    with pytest.raises(sa.InvalidData, match="expected a regular file"):
+        d.data_files(str(tmp_path))
+    manifest.rmdir()
     manifest.symlink_to("/etc/passwd")
     with pytest.raises(sa.StorageError, match=r"cannot open .*symbolic"):
         d.data_files(str(tmp_path))
+
+
+def test_manifests_that_would_do_harm(where: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    put(where, [0])
+    path = Path(where, "_shmarrow", "manifest.json")
+    good = json.loads(path.read_text())
+    important = Path(where, "important.txt")
+    important.write_text("Buy milk")
+    write(where, "old.arrow", [9])
+
+    path.write_text(json.dumps({**good, "replaced": ["important.txt", "old.arrow"]}))
+    put(where, [1])
+    put(where, [2])
+    assert important.read_text() == "Buy milk"
+    assert rows(where) == [0, 1, 2]
+    assert os.listdir(f"{where}/_shmarrow/replaced") == ["old.arrow"]
+
+    good = json.loads(path.read_text())
+    listed = {"name": "important.txt", "size": 8, "rows": None}
+    path.write_text(json.dumps({**good, "files": [*good["files"], listed], "replaced": []}))
+    with pytest.raises(sa.InvalidArgument, match=r"'important\.txt' is not an Arrow file"):
+        put(where, [3], overwrite=True)
+    assert important.read_text() == "Buy milk"
+
+    job, written = begun(where, [[4]])
+    before = {**good, "generation": (1 << 63) - 1}
+    path.write_text(json.dumps(before))
+    for act in (lambda: c.begin(where, SCHEMA, True), lambda: c.commit(job, written, SCHEMA, overwrite=False)):
+        with pytest.raises(sa.InvalidData, match=r"has generation 9223372036854775807.*; remove the manifest, and all"):
+            act()
+    assert json.loads(path.read_text()) == before
+
+    path.write_text(json.dumps(good))
+    monkeypatch.setattr(d, "MANIFEST_BYTES", path.stat().st_size + 20)
+    with pytest.raises(sa.LimitExceeded, match=r"it would have 4 files, whose manifest has \d+ bytes, and \d+ are acc"):
+        c.commit(job, written, SCHEMA, overwrite=False)
+    c.abort(job)
+    assert rows(where) == [0, 1, 2]
 
 
 def test_names_of_any_bytes(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ job would show no more.
 
 from __future__ import annotations
 
+import gzip
 import os
 import re
 import tempfile
@@ -163,6 +164,10 @@ def test_directories_globs_and_shared_memory(spark: Any, tmp_path: Path, shm_nam
     assert names(tmp_path / "[12].arrow") == ["3.txt"]
     write(shm_name, {"name": ["shm"]})
     assert names(shm_name) == names(shm_name[:-1] + "?") == ["shm"]
+    (tmp_path / "sub").rename(tmp_path / "a=1")
+    with pytest.raises(sa.StorageError, match=r"the values in names such as 'a=1' do not become columns"):
+        names(tmp_path)
+    (tmp_path / "a=1").rename(tmp_path / "sub")
     with pytest.raises(sa.StorageError, match=r"contains directories \(the first is 'sub'\); .*recursiveFileLookup"):
         names(tmp_path)
 
@@ -175,6 +180,7 @@ def test_objects_of_stores(spark: Any, shm_name: str) -> None:
         df = read(spark, ["day/*"], store=shm_name)
         assert [row["x"] for row in df.collect()] == [1, None, 3]
         assert rows_of(source("day/2", store=store.path)) == [{"x": 3}]
+        assert rows_of(source("day", store=shm_name)) == [{"x": 1}, {"x": None}, {"x": 3}]
         with pytest.raises(sa.ObjectNotFound, match=rf"the store '{shm_name}' has no object 'night/\*'"):
             source("night/*", store=shm_name).schema()
         with pytest.raises(sa.InvalidArgument, match=r"is a store: give it as .option\(\"store\", ...\)"):
@@ -230,7 +236,9 @@ def test_rows_without_columns_and_files_without_rows(spark: Any, tmp_path: Path)
     (tmp_path / "folder").mkdir()
     (tmp_path / "folder" / "_SUCCESS").touch()
     folder = str(tmp_path / "folder")
-    with pytest.raises(sa.InvalidType, match=r"no file to read in '.*folder', so no schema: give one with .schema"):
+    with pytest.raises(
+        sa.InvalidType, match=r"there are no files in '.*folder' to take a schema from; give one with .schema"
+    ):
         source(folder).schema()
     assert spark.read.format("shmarrow").schema("a int").load(folder).collect() == []
 
@@ -363,7 +371,18 @@ PLANNED = {
     ),
     "empty": (lambda path: path.touch(), {}, sa.InvalidData, r"/f: expected an Arrow file, found an empty file"),
     "cut short": (cut_short, {}, sa.InvalidData, r"/f: the file is truncated"),
-    "no Arrow": (lambda path: path.write_bytes(b"PAR1" * 9), {}, sa.InvalidData, r"/f.*Parquet"),
+    "no Arrow": (
+        lambda path: path.write_bytes(b"PAR1" * 9), {}, sa.InvalidData,
+        r"/f.* found a Parquet file; spark\.read\.parquet\(path\)",
+    ),
+    "compressed": (
+        lambda path: path.write_bytes(gzip.compress(b"x")), {}, sa.InvalidData,
+        r"/f.* found gzip data; decompress it first$",
+    ),
+    "CSV": (
+        lambda path: path.write_text("a,b\n1,2\n"), {}, sa.InvalidData,
+        r"/f.* found text, such as CSV; spark.read.csv\(path\) reads it$",
+    ),
     "unsupported": (
         of_type(sa.month_day_nano_interval(), None), {}, sa.Unsupported,
         r"/f: column 'c': Spark has no type for month_day_nano_interval; .option\(\"unsupported\", \"drop\"\)",
@@ -373,14 +392,20 @@ PLANNED = {
     ),
     "lossy": (of_type(sa.int8()), {"lossy": "decimals"}, sa.InvalidArgument, r"lossy='decimals': .*did you mean"),
     "no column": (of_type(sa.int8()), {"columns": "a,c"}, sa.FieldNotFound, r"/f has no column 'a', .* are 'c'"),
+    "dropped column": (
+        of_type(sa.month_day_nano_interval(), None), {"columns": "c", "unsupported": "drop"}, sa.Unsupported,
+        "column 'c' is dropped, as Spark has no type for it",
+    ),
+    "no columns": (of_type(sa.int8()), {"columns": " , "}, sa.InvalidArgument, r"must be names .* found ' , '"),
+    "columns twice": (of_type(sa.int8()), {"columns": "c,c"}, sa.InvalidArgument, r"none twice; found 'c,c'"),
     "other case": (of_type(sa.int8()), {"columns": "C"}, sa.FieldNotFound, r"no column 'C'.*did you mean 'c'\?"),
     "misspelt": (of_type(sa.int8()), {"colums": "c"}, sa.InvalidArgument, r"no option 'colums'; did .* 'columns'"),
     "size": (
         of_type(sa.int8()), {"maxPartitionBytes": "many"}, sa.InvalidArgument,
-        r"option 'maxPartitionBytes' is a number of bytes .*found 'many'",
+        r"option 'maxPartitionBytes' must be a number of bytes .*found 'many'",
     ),
-    "flag": (of_type(sa.int8()), {"trusted": "yes"}, sa.InvalidArgument, r"'trusted' is true or false, found 'yes'"),
-    "choice": (of_type(sa.int8()), {"unsupported": "x"}, sa.InvalidArgument, r"is error, drop or string, found 'x'"),
+    "flag": (of_type(sa.int8()), {"trusted": "yes"}, sa.InvalidArgument, r"must be true or false, found 'yes'"),
+    "choice": (of_type(sa.int8()), {"unsupported": "x"}, sa.InvalidArgument, r"must be error, drop or string"),
     "metadata": (
         lambda path: write(path, sa.record_batch([[1]], sa.schema([
             sa.field("c", sa.int64(), metadata={"SPARK::metadata::json": "{"})
@@ -403,7 +428,7 @@ def test_what_is_wrong_is_said_when_the_schema_is_made(name: str, tmp_path: Path
         ("hdfs://host/x", sa.InvalidArgument, "only files of mounted file systems .* found the scheme 'hdfs'"),
         ("file://host/x", sa.InvalidArgument, "only files of mounted file systems.* 'file' and the host 'host'"),
         ("file://[::1/x", sa.InvalidArgument, "only files of mounted file systems"),
-        ("file:///tmp/a%00b", sa.ObjectNotFound, "there is no 'file:///tmp/a%00b'"),
+        ("file:///tmp/a%00b", sa.ObjectNotFound, "there is no '/tmp/a%00b'"),
         ("/tmp/\ud800", sa.InvalidArgument, r"'/tmp/\\ud800' cannot be encoded as a path"),
         ("shm:", sa.InvalidArgument, "NAME has 1 to 254 bytes"),
         ("shm:.", sa.InvalidArgument, "NAME has 1 to 254 bytes"),
@@ -433,7 +458,9 @@ def test_schemas_that_a_file_does_not_fit(tmp_path: Path) -> None:
 
     assert "column 'n' may hold nulls, but the schema that was given says" in refused("n", LongType(), False)
     assert "items of column 'd' may hold nulls" in refused("d", ArrayType(LongType(), False))
-    assert f"{path}: column 'n': the schema that was given makes it string" in refused("n", StringType())
+    assert f"{path}: column 'n': the given schema wants string, the file has int64, which has" in refused(
+        "n", StringType()
+    )
     assert f"{path}: it has no column 'N', its columns are 'n', 'd', 's', 'i'; did you mean 'n'?" in refused(
         "N", LongType()
     )
@@ -442,6 +469,35 @@ def test_schemas_that_a_file_does_not_fit(tmp_path: Path) -> None:
     assert rows_of(source(path), narrow) == [{"i": 1, "n": 2**40}, {"i": 2, "n": None}]
     with pytest.raises(sa.InvalidData, match=r"/f: column 'n': .*1099511627776"):
         rows_of(source(path), StructType().add("n", "integer"))
+
+
+def test_times_with_and_without_a_zone_are_not_mixed(tmp_path: Path) -> None:
+    from pyspark.sql.types import ArrayType, StructType, TimestampNTZType, TimestampType
+
+    plain, zoned = sa.timestamp("us"), sa.timestamp("us", "Europe/Oslo")
+    made = source(write(tmp_path / "f", {
+        "t": sa.array([0], plain), "z": sa.array([0], zoned), "l": sa.array([[0]], sa.list_(plain)),
+        "n": sa.array([None]), "d": sa.array([0], sa.date32()),
+    }))  # fmt: skip
+    for name, kind, said in (
+        ("t", TimestampType(), r"column 't' has no time zone in the file, .*: declare it timestamp_ntz, and let Spark"),
+        ("l", ArrayType(TimestampType()), "column 'l' has no time zone in the file"),
+        ("d", TimestampType(), r"column 'd' has no time zone in the file, .*: declare it date, and"),
+        ("z", TimestampNTZType(), r"column 'z' has a time zone in the file, .*: declare it timestamp, and let Spark"),
+    ):
+        with pytest.raises(sa.InvalidType, match=said):
+            made.reader(StructType().add(name, kind)).partitions()
+    kinds = StructType().add("t", TimestampNTZType()).add("z", TimestampType()).add("n", TimestampType())
+    (row,) = rows_of(made, kinds)
+    assert (str(row["t"]), row["z"].timestamp(), row["n"]) == ("1970-01-01 00:00:00", 0.0, None)
+
+
+def test_streams_are_refused_with_what_to_do_instead(spark: Any, tmp_path: Path) -> None:
+    with pytest.raises(sa.Unsupported, match=r"cannot be read as a stream; .* spark\.read"):
+        source(tmp_path).streamReader(None)
+    rate = spark.readStream.format("rate").load().writeStream.format("shmarrow")
+    with pytest.raises(Exception, match=r"Unsupported: .*cannot be written as a stream; .*foreachBatch\("):
+        rate.option("checkpointLocation", str(tmp_path / "c")).start(str(tmp_path / "out")).awaitTermination(60)
 
 
 def planned(path: Any) -> Any:

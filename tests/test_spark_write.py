@@ -366,14 +366,14 @@ def schema_of(ddl: str) -> Any:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({}, "expected the path of a directory, found none: call save"),
+        ({}, "expected the path of a directory, found none: call save.*CREATE TABLE"),
         ({"path": "shm:x"}, "names a store"),
         (
             {"path": "x", "compression": "gzip"},
-            "option 'compression' is one of none, uncompressed, lz4, zstd, found 'gzip'",
+            "option 'compression' must be one of none, uncompressed, lz4, zstd, found 'gzip'",
         ),
-        ({"path": "x", "batchBytes": "-1"}, "option 'batchBytes' is a number of bytes"),
-        ({"path": "x", "durable": "yes"}, "option 'durable' is true or false, found 'yes'"),
+        ({"path": "x", "batchBytes": "-1"}, "option 'batchBytes' must be a number of bytes"),
+        ({"path": "x", "durable": "yes"}, "option 'durable' must be true or false, found 'yes'"),
         ({"path": "x", "compresion": "lz4"}, "no option 'compresion'; did you mean 'compression'"),
     ],
 )

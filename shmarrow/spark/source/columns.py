@@ -23,7 +23,7 @@ from shmarrow.interchange.pyarrow import record_batch_as
 from shmarrow.layout.making import nulls
 from shmarrow.spark import types as spark
 from shmarrow.spark.source.read_options import ReadOptions
-from shmarrow.types import Field, Schema
+from shmarrow.types import DataType, Field, Schema
 
 _INSTEAD = '; .option("unsupported", "drop") leaves the column out, and "string" reads it as JSON text'
 _FIRST_ROWS = 1 << 13
@@ -172,15 +172,30 @@ def _column(schema: Schema, wanted: Field, options: ReadOptions, casting: Castin
         raise InvalidType(f"{where}: expected values for Spark's {wanted.type}, found {field.type}") from None
     cast = not spark.same_layout(stages.final, wanted.type)
     if cast:
+        _check_zones(stages.final, wanted.type, where)
         try:
             nulls(0, stages.final).cast(wanted.type)
         except ShmarrowError:
             raise InvalidType(
-                f"{where}: the schema that was given makes it {wanted.type} in Arrow, found {field.type}, which has no "
-                "exact cast to that"
+                f"{where}: the given schema wants {wanted.type}, the file has {field.type}, which has no exact cast to "
+                "it"
             ) from None
     nothing = all(each == field.type for each in stages)
     return Column(wanted, index, None if nothing else stages, cast=cast)
+
+
+def _check_zones(found: DataType, wanted: DataType, where: str) -> None:
+    """Refuse casts between times with a zone and without: they would take UTC, where Spark takes its session's zone."""
+    zoned = [isinstance(each, types.TimestampType) and each.tz is not None for each in (found, wanted)]
+    timed = [isinstance(each, types.TimestampType) or each == types.date32() for each in (found, wanted)]
+    if all(timed) and zoned[0] != zoned[1]:
+        instead = "timestamp" if zoned[0] else "timestamp_ntz" if isinstance(found, types.TimestampType) else "date"
+        raise InvalidType(
+            f"{where} has {'a' if zoned[0] else 'no'} time zone in the file, where it is {found}: declare it "
+            f"{instead}, and let Spark cast it, in the time zone of its session"
+        )
+    for a, b in zip(found.fields, wanted.fields, strict=False):
+        _check_zones(a.type, b.type, where)
 
 
 def batches_for(

@@ -15,37 +15,29 @@ from __future__ import annotations
 import errno
 import json
 import os
-import shutil
 import uuid
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
-from hashlib import blake2b
-from typing import Any
 
-from shmarrow.errors import (
-    InvalidArgument,
-    InvalidData,
-    InvalidType,
-    ObjectNotFound,
-    StorageError,
-    Unsupported,
-)
-from shmarrow.ipc import open_file, open_stream
+from shmarrow.errors import InvalidArgument, ObjectNotFound, StorageError
 from shmarrow.segment.files import sync_directory
 from shmarrow.segment.location import refused
-from shmarrow.spark.source.cleanup import JOB, LOCK, OWNER, driver, locked, remove, tidy
+from shmarrow.spark.source.checks import check, current, fingerprint
+from shmarrow.spark.source.cleanup import JOB, LOCK, OWNER, check_replaced, driver, locked, remove, tidy
 from shmarrow.spark.source.directory import (
     MANIFEST,
     STATE,
+    UNFINISHED,
     DataFile,
     Manifest,
+    encoded,
     read_manifest,
-    visible,
     write_manifest,
 )
+from shmarrow.spark.source.guarded import opened_directory
 from shmarrow.store.protocol import CONTROL
-from shmarrow.types import ListType, MapType, Schema, StructType
+from shmarrow.types import Schema
 
 _TRIES = 100
 
@@ -63,8 +55,7 @@ class Job:
     made : tuple of str
         The directories that did not exist before, from the outermost on.
     checked : bytes
-        The fingerprint of the files of a directory without a manifest that were opened and fit the job; empty if there
-        were none.
+        The fingerprint of the files that were there, and opened, when the job began.
     """
 
     directory: str
@@ -73,9 +64,14 @@ class Job:
     checked: bytes = b""
 
     @property
+    def name(self) -> str:
+        """That of its directory in ``_shmarrow``."""
+        return JOB + self.id
+
+    @property
     def folder(self) -> str:
         """Where the attempts of its tasks write."""
-        return os.path.join(self.directory, STATE, JOB + self.id)
+        return os.path.join(self.directory, STATE, self.name)
 
 
 def begin(directory: str, schema: Schema, overwrite: bool) -> Job:
@@ -106,22 +102,17 @@ def begin(directory: str, schema: Schema, overwrite: bool) -> Job:
         )
     if os.path.lexists(directory) and not os.path.isdir(directory):
         raise InvalidArgument(f"cannot write to {directory!r}: expected a directory, found a file")
-    checked = b""
-    if os.path.isdir(directory):
-        current, checked = _current(directory)
-        _check(directory, current, schema, overwrite)
-    job = Job(directory, uuid.uuid4().hex)
     made: list[str] = []
+    job = Job(directory, uuid.uuid4().hex)
     try:
-        _make(job.folder, made)
-        with open(os.path.join(job.folder, OWNER), "w", encoding="utf-8") as file:
-            json.dump(driver(), file)
+        checked = _check(job, schema, overwrite) if os.path.isdir(directory) else b""
+        _make_folder(job, made)
     except OSError as error:
-        shutil.rmtree(job.folder, ignore_errors=True)
-        _remove_empty(made)
-        raise refused(error, "make", job.folder, job.folder) from None
-    outside = tuple([path for path in made if not path.startswith(os.path.join(directory, STATE))])
-    return Job(directory, job.id, outside, checked)
+        with suppress(OSError), opened_directory(os.path.join(directory, STATE)) as state:
+            remove(state, job.name)
+        _remove_empty([*made, os.path.join(directory, STATE)])
+        raise _own(error, "make", job.folder) from None
+    return Job(directory, job.id, tuple(made), checked)
 
 
 def commit(
@@ -166,33 +157,35 @@ def commit(
         If the file system refuses something, or another process holds the lock for more than a minute.
     """
     directory = job.directory
-    with locked(directory):
-        before, found = _current(directory)
-        if not found or found != job.checked:  # others wait for the lock, and to open thousands of files takes seconds
-            _check(directory, before, schema, overwrite)
-        for file in written:
-            _check_written(job, file)
+    with locked(directory) as state:
+        before = current(directory, state)
+        if fingerprint(directory, before, overwrite) != job.checked:  # others wait: thousands of files take seconds
+            check(directory, before, schema, overwrite)
         try:
-            if before.generation == 0:
-                write_manifest(directory, before, durable)
-            tidy(directory, before, True, job.folder)
-            files = []
-            for number, file in enumerate(written):
-                name = f"part-{number:05d}-{job.id}.arrow"
-                os.rename(os.path.join(job.folder, file.name), os.path.join(directory, name))
-                files.append(DataFile(name, file.size, file.rows))
+            with _written(job, state, written) as folder:
+                files = [
+                    DataFile(f"part-{number:05d}-{job.id}.arrow", file.size, file.rows)
+                    for number, file in enumerate(written)
+                ]
+                if overwrite:
+                    after = Manifest(before.generation + 1, tuple(files), tuple([file.name for file in before.files]))
+                else:
+                    after = Manifest(before.generation + 1, (*before.files, *files), before.replaced)
+                data = encoded(directory, after)
+                if before.generation == 0:
+                    write_manifest(directory, state, encoded(directory, before), durable)
+                tidy(directory, state, before, True, job.name)
+                for file, named in zip(written, files, strict=True):
+                    os.rename(file.name, os.path.join(directory, named.name), src_dir_fd=folder)
             if durable:
                 sync_directory(directory)
-            if overwrite:
-                after = Manifest(before.generation + 1, tuple(files), tuple([file.name for file in before.files]))
-            else:
-                after = Manifest(before.generation + 1, (*before.files, *files), before.replaced)
-            write_manifest(directory, after, durable)
+            write_manifest(directory, state, data, durable)
         except OSError as error:
             raise _own(error, "commit to", directory) from None
         with suppress(OSError):  # it is committed; what cannot be removed now is left to the next commit
-            tidy(directory, after, keep_replaced or not overwrite, job.folder)
-        remove(job.folder)
+            checked = {file.name for file in before.files} if overwrite else ()
+            tidy(directory, state, after, keep_replaced or not overwrite, job.name, checked)
+        remove(state, job.name)
     return after
 
 
@@ -202,39 +195,83 @@ def abort(job: Job) -> None:
     Safe to call again, and after a commit, which it completes if it was interrupted.
     """
     directory = job.directory
-    state = os.path.join(directory, STATE)
-    remove(job.folder)
-    with suppress(ObjectNotFound), locked(directory):
-        manifest = read_manifest(directory)
+    path = os.path.join(directory, STATE)
+    with suppress(OSError), opened_directory(path) as state:
+        remove(state, job.name)  # before the lock, so that its tasks end soon
+    with suppress(ObjectNotFound), locked(directory) as state:
+        manifest = read_manifest(directory, state, writing=True)
         try:
             if manifest is not None:
-                tidy(directory, manifest, True, job.folder)
+                tidy(directory, state, manifest, True, job.name)
             if manifest is not None and manifest.generation == 0:
-                os.unlink(os.path.join(state, MANIFEST))
-            if os.listdir(state) == [LOCK]:
-                os.unlink(os.path.join(state, LOCK))
-                os.rmdir(state)
+                os.unlink(MANIFEST, dir_fd=state)
+            if set(os.listdir(state)) <= {LOCK, UNFINISHED}:
+                for name in os.listdir(state):
+                    os.unlink(name, dir_fd=state)
+                with suppress(OSError):  # another job has begun
+                    os.rmdir(path)
         except OSError as error:
             raise _own(error, "clean up in", directory) from None
     _remove_empty(job.made)
 
 
-def _check_written(job: Job, file: DataFile) -> None:
-    path = os.path.join(job.folder, file.name)
+@contextmanager
+def _written(job: Job, state: int, written: Sequence[DataFile]) -> Iterator[int]:
+    """The directory of a job, open, in which the files are that its tasks have written."""
+    path = job.folder
     try:
-        size = os.stat(path).st_size
-    except OSError as error:
-        raise refused(
-            error, "commit", path, path, "a task wrote it: is the directory on a file system that all hosts share?"
-        ) from None
-    if size != file.size:
-        raise StorageError(
-            errno.EIO, f"cannot commit {path!r}: the task that wrote it gave it {file.size} bytes, found {size}"
-        )
+        with opened_directory(path, state) as folder:
+            for file in written:
+                path = os.path.join(job.folder, file.name)
+                size = os.stat(file.name, dir_fd=folder, follow_symlinks=False).st_size
+                if size != file.size:
+                    raise StorageError(
+                        errno.EIO,
+                        f"cannot commit {path!r}: the task that wrote it gave it {file.size} bytes, found {size}",
+                    )
+            yield folder
+    except FileNotFoundError as error:
+        if isinstance(error, StorageError):
+            raise
+        hint = "a task wrote it: is the directory on a file system that all hosts share?"
+        raise refused(error, "commit", path, path, hint) from None
 
 
 def _own(error: OSError, action: str, directory: str) -> StorageError:
     return error if isinstance(error, StorageError) else refused(error, action, directory, directory)
+
+
+def _check(job: Job, schema: Schema, overwrite: bool) -> bytes:
+    """See that a job can be expected to be committed; the fingerprint of the files that were looked into."""
+    directory = job.directory
+    with ExitStack() as opened:
+        state = None
+        with suppress(FileNotFoundError):
+            state = opened.enter_context(opened_directory(os.path.join(directory, STATE), writing=True))
+        if state is not None:
+            check_replaced(directory, state)
+        found = current(directory, state)
+        known = fingerprint(directory, found, overwrite)
+        check(directory, found, schema, overwrite)
+    return known
+
+
+def _make_folder(job: Job, made: list[str]) -> None:
+    """Make the directory of a job, and those that it is in; adds those outside of ``_shmarrow`` to ``made``."""
+    path = os.path.join(job.directory, STATE)
+    for _ in range(_TRIES):  # others may remove what is empty
+        _make_parents(job.directory, made)
+        with suppress(FileNotFoundError):
+            with suppress(FileExistsError):
+                os.mkdir(path)
+            with opened_directory(path, writing=True) as state:
+                os.mkdir(job.name, dir_fd=state)
+                with opened_directory(job.folder, state) as folder:
+                    fd = os.open(OWNER, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666, dir_fd=folder)
+                    with open(fd, "w", encoding="utf-8") as file:
+                        json.dump(driver(), file)
+                return
+    raise OSError(errno.ENOENT, os.strerror(errno.ENOENT))
 
 
 def _make(path: str, made: list[str]) -> None:
@@ -260,96 +297,3 @@ def _remove_empty(made: Sequence[str]) -> None:
     for path in reversed(made):
         with suppress(OSError):
             os.rmdir(path)
-
-
-# --- what may be added to, or replaced --------------------------------------------------------------------------
-
-
-def _current(directory: str) -> tuple[Manifest, bytes]:
-    """The manifest, or one of generation 0 that names all files of a directory without one, and their fingerprint."""
-    manifest = read_manifest(directory)
-    if manifest is not None:
-        return manifest, b""
-    entries = visible(directory)
-    other = next((entry.name for entry in entries if not entry.is_file()), None)
-    if other is not None:
-        raise InvalidArgument(
-            f"cannot write to {directory!r}: it holds {other!r}, which is not a file; pass a directory that has only "
-            "Arrow files, or a new one"
-        )
-    try:
-        found = [(entry.name, entry.stat()) for entry in entries]
-    except OSError as error:
-        raise refused(error, "look into", directory, directory) from None
-    known = repr([(name, status.st_size, status.st_mtime_ns, status.st_ino) for name, status in found])
-    files = tuple([DataFile(name, status.st_size) for name, status in found])
-    return Manifest(0, files), blake2b(known.encode(), digest_size=16).digest()
-
-
-def _check(directory: str, current: Manifest, schema: Schema, overwrite: bool) -> None:
-    """See that the files of a job can be added to those that count, or replace them.
-
-    All files that a job has committed have one schema. Of others, each is opened, as what is no Arrow file must be
-    neither added to nor removed.
-    """
-    for file in current.files if current.generation == 0 else current.files[:1]:
-        if overwrite and current.generation:
-            continue
-        path = os.path.join(directory, file.name)
-        try:
-            found = _schema_of(path)
-        except (InvalidData, Unsupported) as error:
-            raise InvalidArgument(
-                f"cannot write to {directory!r}: {file.name!r} is not an Arrow file: {error}"
-            ) from None
-        differences = [] if overwrite else _differences(found, schema)
-        if differences:
-            raise InvalidType(
-                f"cannot append to {directory!r}, whose columns are those of {file.name!r}: {'; '.join(differences)}. "
-                "Nothing was changed: cast or select the columns, or overwrite"
-            )
-
-
-def _schema_of(path: str) -> Schema:
-    try:
-        with open_file(path) as reader:
-            return reader.schema
-    except InvalidData as error:
-        try:
-            with open_stream(path) as stream:
-                return stream.schema
-        except InvalidData:
-            raise error from None
-
-
-def _differences(found: Schema, given: Schema) -> list[str]:
-    """What keeps rows of one schema from being added to those of another; nullability does not."""
-    if given.names != found.names and sorted(given.names) == sorted(found.names):
-        return [f"the order of the columns is {given.names}, expected {found.names}"]
-    known, new = ({field.name: field.type for field in schema} for schema in (found, given))
-    return [
-        *[f"column {name!r} is missing" for name in known if name not in new],
-        *[f"column {name!r} is not there yet" for name in new if name not in known],
-        *[
-            f"column {name!r} is {new[name]}, expected {type}"
-            for name, type in known.items()
-            if name in new and not _alike(type, new[name])
-        ],
-    ]
-
-
-def _alike(a: Any, b: Any) -> bool:
-    """Whether types differ at most in nullability, at any depth, and in the names of a list's or a map's children."""
-    if a == b:
-        return True
-    if a.__class__ is not b.__class__ or a.__class__ not in (ListType, MapType, StructType):
-        return False
-    named = a.__class__ is StructType
-    return len(a.fields) == len(b.fields) and all(
-        (x.name == y.name or not named) and _alike(x.type, y.type)
-        for x, y in zip(*[_children(type) for type in (a, b)], strict=True)
-    )
-
-
-def _children(type: Any) -> Sequence[Any]:
-    return (type.key_field, type.item_field) if isinstance(type, MapType) else type.fields

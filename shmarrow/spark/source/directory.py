@@ -19,9 +19,11 @@ from __future__ import annotations
 import errno
 import json
 import os
+import re
 import stat
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from shmarrow import segment
@@ -30,20 +32,27 @@ from shmarrow.errors import (
     InvalidData,
     LimitExceeded,
     ObjectNotFound,
-    ShmarrowError,
+    StorageError,
     Unsupported,
     prefixed,
     shown,
 )
 from shmarrow.segment.location import refused
+from shmarrow.spark.source.guarded import check_owner, opened_directory, read_file
 from shmarrow.spark.source.options import local
 
 R = TypeVar("R")
 
 STATE = "_shmarrow"
 MANIFEST, REPLACED = "manifest.json", "replaced"
+UNFINISHED = ".manifest.json"
+"""The manifest while it is written."""
+PART = re.compile(r"part-\d{5,}-[0-9a-f]{32}\.arrow")
+"""The names of files that jobs have committed."""
 VERSION = 1
-_MANIFEST_BYTES = 1 << 28
+MOST = (1 << 63) - 1
+"""The largest of all numbers in a manifest."""
+MANIFEST_BYTES = 1 << 25
 
 
 @dataclass(frozen=True)
@@ -93,7 +102,10 @@ def local_path(text: str | None) -> str:
         If it is missing, or names something else than a path of a mounted file system.
     """
     if not text:
-        raise InvalidArgument("expected the path of a directory, found none: call save(path), or set the option 'path'")
+        raise InvalidArgument(
+            "expected the path of a directory, found none: call save(path), or set the option 'path'; Spark does not "
+            "pass the path of a catalog table to Python sources"
+        )
     if text.startswith(segment.SHM_SCHEME):
         raise InvalidArgument(
             f"cannot write to {text!r}: it names a store, and Spark writes directories; "
@@ -104,38 +116,65 @@ def local_path(text: str | None) -> str:
     return os.path.abspath(local(text))
 
 
-def read_manifest(directory: str) -> Manifest | None:
+def read_manifest(directory: str, state: int | None = None, writing: bool = False) -> Manifest | None:
     """The manifest of a directory; None if it has none.
+
+    Parameters
+    ----------
+    directory : str
+        Its path.
+    state : int, optional
+        Its ``_shmarrow``, open.
+    writing : bool
+        Whether the manifest decides what is changed.
 
     Raises
     ------
     InvalidData
         If it is damaged, or names anything but files in the directory.
+    LimitExceeded
+        If it has more than 32 MiB.
     Unsupported
         If a later version wrote it.
     StorageError
-        If it cannot be read.
+        If it cannot be read, or is a link; to write, also if somebody else has placed it in a directory that all may
+        write.
     """
     path = os.path.join(directory, STATE, MANIFEST)
     try:
-        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+        if state is None:
+            with opened_directory(os.path.join(directory, STATE)) as state:
+                data, found = read_file(MANIFEST, state, MANIFEST_BYTES)
+        else:
+            data, found = read_file(MANIFEST, state, MANIFEST_BYTES)
+            if writing:
+                check_owner(path, found, os.fstat(state))
     except (FileNotFoundError, NotADirectoryError):
         return None
+    except StorageError:
+        raise
+    except LimitExceeded as error:
+        raise prefixed(f"cannot read {path!r}: ", error) from None
     except OSError as error:
+        if error.errno == errno.EINVAL:
+            raise _invalid(path, str(error.strerror)) from None
         raise refused(error, "open", path, path) from None
-    with open(fd, "rb") as file:
-        if not stat.S_ISREG(os.fstat(fd).st_mode):
-            raise InvalidData(f"{path!r} is no manifest: it is no regular file")
-        data = file.read(_MANIFEST_BYTES + 1)
-    if len(data) > _MANIFEST_BYTES:
-        raise LimitExceeded(f"the manifest {path!r} has more than {_MANIFEST_BYTES} bytes")
     try:
-        return _decoded(json.loads(data))
+        value = json.loads(data)
+    except RecursionError:
+        raise _invalid(path, "it is nested too deeply") from None
+    except ValueError as error:
+        raise _invalid(path, f"it is not JSON: {error}") from None
+    try:
+        return _decoded(value)
     except Unsupported as error:
         raise prefixed(f"{path!r}: ", error) from None
-    except (ValueError, TypeError, KeyError, RecursionError) as error:
-        reason = f"{type(error).__name__}: {error}" if not isinstance(error, ShmarrowError) else error
-        raise InvalidData(f"{path!r} is no manifest: {reason}; remove it to read all files, or overwrite") from None
+    except InvalidData as error:
+        raise _invalid(path, str(error)) from None
+
+
+def _invalid(path: str, reason: str) -> InvalidData:
+    return InvalidData(f"{path!r} is not a valid manifest: {reason}; remove it, and all visible files count")
 
 
 def data_files(directory: str) -> list[DataFile]:
@@ -192,12 +231,19 @@ def open_data(path: str, open: Callable[[str], R]) -> R:
 
 
 def _decoded(value: Any) -> Manifest:
+    _expect(value, dict, ("version",), "the manifest")
     version = value["version"]
     if not is_count(version):
         raise InvalidData(f"expected a version, found {shown(version)}")
     if version != VERSION:
         raise Unsupported(f"the manifest has version {version}, expected {VERSION}; update shmarrow")
-    files = [DataFile(_name(file["name"]), file["size"], file["rows"]) for file in value["files"]]
+    _expect(value, dict, ("version", "generation", "files", "replaced"), "the manifest")
+    _expect(value["files"], list, (), "files")
+    _expect(value["replaced"], list, (), "replaced")
+    files = []
+    for file in value["files"]:
+        _expect(file, dict, ("name", "size", "rows"), "a file")
+        files.append(DataFile(_name(file["name"]), file["size"], file["rows"]))
     names = {file.name for file in files}
     if len(names) < len(files):
         raise InvalidData("it names a file twice")
@@ -205,21 +251,37 @@ def _decoded(value: Any) -> Manifest:
         if not is_count(file.size) or not (file.rows is None or is_count(file.rows)):
             raise InvalidData(f"{file.name!r} has {shown(file.size)} bytes and {shown(file.rows)} rows")
     replaced = tuple([_name(name) for name in value["replaced"]])
-    if not is_count(value["generation"]) or not names.isdisjoint(replaced):
-        raise InvalidData(f"generation {shown(value['generation'])}, or a file that counts and was replaced")
+    if not is_count(value["generation"]):
+        raise InvalidData(f"expected a generation, found {shown(value['generation'])}")
+    if not names.isdisjoint(replaced):
+        raise InvalidData("a file counts and was replaced")
     return Manifest(value["generation"], tuple(files), replaced)
+
+
+def _expect(value: Any, kind: type[Any], keys: tuple[str, ...], what: str) -> None:
+    if isinstance(value, kind) and all(key in value for key in keys):
+        return
+    wanted = f"an object with {', '.join(keys)}" if kind is dict else "an array"
+    if isinstance(value, dict):
+        found = f"one with {shown(sorted(value)[:9])}" if kind is dict else "an object"
+    else:
+        found = f"an array of {len(value)} values" if isinstance(value, list) else shown(value)
+    raise InvalidData(f"expected {what} to be {wanted}, found {found}")
 
 
 def is_count(value: Any) -> bool:
     """Whether something that was read is a number of things."""
-    return type(value) is int and 0 <= value < 1 << 63
+    return type(value) is int and 0 <= value <= MOST
 
 
 def _name(name: Any) -> str:
     """A name from a manifest, if it is that of a visible file in the directory itself."""
     if not isinstance(name, str) or not name or name[0] in "._" or "/" in name or "\0" in name:
         raise InvalidData(f"expected the name of a file in the directory, found {shown(name)}")
-    os.fsencode(name)  # UnicodeEncodeError for what no name can be
+    try:
+        os.fsencode(name)
+    except UnicodeError:
+        raise InvalidData(f"expected the name of a file in the directory, found {shown(name)}") from None
     return name
 
 
@@ -232,9 +294,48 @@ def visible(directory: str) -> list[os.DirEntry[str]]:
         raise refused(error, "list", directory, directory) from None
 
 
-def write_manifest(directory: str, manifest: Manifest, durable: bool) -> None:
-    """Replace the manifest, all at once."""
-    data = json.dumps({"version": VERSION, **asdict(manifest)}, indent=1).encode()
+def encoded(directory: str, manifest: Manifest) -> bytes:
+    """A manifest as it is stored.
+
+    Raises
+    ------
+    LimitExceeded
+        If it is larger than what is read.
+    """
+    files = [vars(file) for file in manifest.files]
+    data = json.dumps({"version": VERSION, **vars(manifest), "files": files}).encode()
+    if len(data) > MANIFEST_BYTES:
+        raise LimitExceeded(
+            f"cannot write to {directory!r}: it would have {len(manifest.files)} files, whose manifest has {len(data)} "
+            f"bytes, and {MANIFEST_BYTES} are accepted; write fewer, larger files, or to another directory"
+        )
+    return data
+
+
+def write_manifest(directory: str, state: int, data: bytes, durable: bool) -> None:
+    """Replace the manifest, all at once; under the lock of the directory, whose ``_shmarrow`` is open as ``state``."""
     path = os.path.join(directory, STATE, MANIFEST)
-    with segment.create(path, mode=None, overwrite=True, durable=durable) as writer:
-        writer.write([data])
+    try:
+        with suppress(FileNotFoundError):
+            os.unlink(UNFINISHED, dir_fd=state)  # of a process that was killed
+        fd = os.open(UNFINISHED, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666, dir_fd=state)
+        try:
+            with open(fd, "wb") as file:
+                with suppress(FileNotFoundError):
+                    before = os.stat(MANIFEST, dir_fd=state, follow_symlinks=False)
+                    os.fchmod(fd, stat.S_IMODE(before.st_mode) & 0o666)
+                    with suppress(OSError):  # as those may who have the privilege
+                        os.fchown(fd, before.st_uid, before.st_gid)
+                file.write(data)
+                file.flush()
+                if durable:
+                    os.fsync(fd)
+            os.rename(UNFINISHED, MANIFEST, src_dir_fd=state, dst_dir_fd=state)
+        except OSError:
+            with suppress(OSError):
+                os.unlink(UNFINISHED, dir_fd=state)
+            raise
+        if durable:
+            os.fsync(state)
+    except OSError as error:
+        raise refused(error, "write", path, path) from None

@@ -39,7 +39,11 @@ def places(options: ReadOptions) -> list[Place]:
     """
     if not options.paths:
         said = "the names of objects" if options.store else "a path"
-        raise InvalidArgument(f'nothing to read: give {said}, as in spark.read.format("shmarrow").load("...")')
+        raise InvalidArgument(
+            f'nothing to read: give {said}, as in spark.read.format("shmarrow").load("..."). Spark does not pass the '
+            "path of a table that CREATE TABLE has made: use CREATE TEMPORARY VIEW name USING shmarrow OPTIONS (path "
+            "'...')"
+        )
     if options.store is not None:
         return list(_objects(options))
     return [Place(where) for path in options.paths for where in _files(path, options)]
@@ -54,6 +58,8 @@ def _objects(options: ReadOptions) -> Iterator[Place]:
         names = store.names()
     for wanted in options.paths:
         found = [wanted] if wanted in names else [name for name in names if fnmatchcase(name, wanted)]
+        if not found:  # what is in a directory of that name, such as the partitions of a shared frame
+            found = [name for name in names if name.startswith(f"{wanted}/")]
         if not found:
             raise ObjectNotFound(errno.ENOENT, f"the store {location!r} has no object {shown(wanted)}")
         yield from [Place(name, location) for name in found]
@@ -74,7 +80,8 @@ def _files(given: str, options: ReadOptions) -> Iterator[str]:
         return
     matches = sorted(each for each in glob.glob(path) if _is_visible(os.path.basename(each)))
     if not matches:
-        at = f"nothing matches {given!r}" if glob.has_magic(path) else f"there is no {given!r}"
+        at = given if in_memory else path
+        at = f"nothing matches {at!r}" if glob.has_magic(path) else f"there is no {at!r}"
         raise ObjectNotFound(errno.ENOENT, f"cannot read: {at} on host {host_name()!r}, where Spark plans the query")
     for each in matches:
         yield from _found(each, options, in_memory)
@@ -120,10 +127,12 @@ def _in_directory(path: str, options: ReadOptions) -> Iterator[str]:
         elif not options.pattern or fnmatchcase(entry.name, options.pattern):
             yield entry.path
     if inner and not options.recursive:
+        keyed = next((name for name in map(os.path.basename, inner) if "=" in name), None)
+        lost = "" if keyed is None else f" (the values in names such as {keyed!r} do not become columns)"
         raise StorageError(
             errno.EISDIR,
             f"{path!r} contains directories (the first is {os.path.basename(inner[0])!r}); set "
-            '.option("recursiveFileLookup", "true") to read them as well',
+            f'.option("recursiveFileLookup", "true") to read them as well{lost}',
         )
     for each in inner:
         yield from _in_directory(each, options)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -31,6 +32,14 @@ from shmarrow.segment import Segment
 from shmarrow.segment.host import boot_id, host_name
 
 _HEAD, _TAIL = 1 << 12, 1 << 16
+_SPARK = {
+    "a Parquet file": "spark.read.parquet",
+    "an ORC file": "spark.read.orc",
+    "JSON text": "spark.read.json",
+    "text, such as CSV": "spark.read.csv",
+}
+"""What reads other formats in Spark, by what messages call them."""
+_PYTHON = re.compile(r"pass [\w.]+\(path\)")
 _stores: dict[str, Any] = {}
 """The stores that this process reads from; they stay open, so that opening one again costs nothing."""
 
@@ -126,10 +135,14 @@ def opened(place: Place, trusted: bool = False, was: Seen | None = None) -> Iter
 
 
 def _named(place: Place, found: Segment, error: ShmarrowError) -> ShmarrowError:
-    """The error with the name of an object of a store, which lies in a file with another name."""
-    if place.store is None:
-        return error
-    return error.__class__(str(error).replace(found.name, str(place), 1))
+    """The error with what Spark's users can do, and the name of an object of a store, whose file has another."""
+    said = str(error)
+    for name, reader in _SPARK.items():
+        head, known, _ = said.partition(f"found {name}; ")
+        if known:
+            said = f"{head}{known}{reader}(path) reads it"
+    said = _PYTHON.sub("decompress it first", said)
+    return error.__class__(said if place.store is None else said.replace(found.name, str(place), 1))
 
 
 def _attach(place: Place, was: Seen | None) -> Segment:
@@ -172,7 +185,7 @@ def _compare(was: Seen, now: Seen) -> None:
     same = (was.size, was.ends) == (now.size, now.ends)
     if same and (was.boot != now.boot or was.changed == now.changed):
         return
-    what = f"it had {was.size} bytes and has {now.size}" if was.size != now.size else "its content is another one"
+    what = f"it had {was.size} bytes and has {now.size}" if was.size != now.size else "its content differs"
     raise StorageError(
         errno.ESTALE,
         f"{was.place} was changed after the query was planned on host {was.host!r}: {what}; run the query again",

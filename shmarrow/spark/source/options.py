@@ -19,7 +19,7 @@ def flag(name: str, text: str) -> bool:
     """An option that is true or false."""
     found = {"true": True, "false": False}.get(text.strip().lower())
     if found is None:
-        raise InvalidArgument(f"option {name!r} is true or false, found {shown(text)}")
+        raise InvalidArgument(f"option {name!r} must be true or false, found {shown(text)}")
     return found
 
 
@@ -28,7 +28,7 @@ def size(name: str, text: str) -> int:
     found = re.fullmatch(r"\s*(\d{1,18})\s*([a-z]*)\s*", text.lower())
     size = int(found[1]) * _UNITS.get(found[2], 0) if found else 0
     if not size:
-        raise InvalidArgument(f"option {name!r} is a number of bytes such as 33554432 or 32m, found {shown(text)}")
+        raise InvalidArgument(f"option {name!r} must be a number of bytes such as 33554432 or 32m, found {shown(text)}")
     return size
 
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, NamedTuple
 
-from shmarrow.errors import InvalidType, ShmarrowError, prefixed, shown
+from shmarrow.errors import InvalidType, ShmarrowError, Unsupported, prefixed, shown
 from shmarrow.interchange.for_consumer import casting_for
 from shmarrow.ipc import RecordBatchFileReader
 from shmarrow.spark import types as spark
@@ -80,19 +80,24 @@ def planned_schema(options: ReadOptions) -> dict[str, Any]:
     ------
     InvalidType
         If files do not have the same columns, or not of the same types.
+    FieldNotFound, Unsupported
+        If a column that was asked for is in none of them, or Spark has no type for it.
     """
     casting = casting_for("spark", options.lossy)
     files = places(options)
     if not files:
         raise InvalidType(
-            f"no file to read in {', '.join(map(repr, options.paths))}, so no schema: give one with .schema(...)"
+            f"there are no files in {', '.join(map(repr, options.paths))} to take a schema from; give one with "
+            ".schema(...)"
         )
     merged: dict[str, dict[str, Any]] = {}
     first = None
     known: dict[Schema, list[dict[str, Any]]] = {}
+    present: dict[str, Any] = {}
     for place in files:
         with opened(place) as (reader, _):
             schema = reader.schema
+        present.update(dict.fromkeys(schema.names))
         fields = known.get(schema)
         if fields is None:
             try:
@@ -104,7 +109,9 @@ def planned_schema(options: ReadOptions) -> dict[str, Any]:
     if options.columns is not None:
         for name in options.columns:
             if name not in merged:
-                raise no_column(name, schema.names, str(place))
+                if name in present:
+                    raise Unsupported(f"column {shown(name)} is dropped, as Spark has no type for it")
+                raise no_column(name, list(present), str(first) if len(files) == 1 else "what is read")
         merged = {name: merged[name] for name in options.columns}
     return {"type": "struct", "fields": list(merged.values())}
 
@@ -122,7 +129,7 @@ def _merge(
         missing = next((name for name in merged if name not in found), None)
         said = f"has no column {shown(missing)}, which {first} has"
         if missing is None:
-            said = f"has a column {shown(next(name for name in found if name not in merged))}, which {first} has not"
+            said = f"has a column {shown(next(name for name in found if name not in merged))}, which {first} lacks"
         raise InvalidType(
             f'{place} {said}; .option("mergeSchema", "true") reads all columns of all files, with nulls where one is '
             "missing"
@@ -134,7 +141,7 @@ def _merge(
         elif not spark.same_type(field["type"], other["type"]):
             raise InvalidType(
                 f"{place}: column {shown(name)} is {spark.shown_type(other['type'])} in Spark, and "
-                f"{spark.shown_type(field['type'])} in {first}: files that are read together have the same types"
+                f"{spark.shown_type(field['type'])} in {first}: files that are read together must have the same types"
             )
         else:
             merged[name] = spark.merged_field(field, other)

@@ -59,11 +59,19 @@ class ReadOptions(NamedTuple):
 
 def _names(name: str, text: str) -> tuple[str, ...]:
     """Names with commas between them, or a JSON list of them."""
-    if text.lstrip().startswith("["):
-        found = _json_names(text)
-        if found is not None:
-            return found
     return tuple(part for part in (part.strip() for part in text.split(",")) if part)
+
+
+def _columns(name: str, text: str) -> tuple[str, ...]:
+    """The names of columns: at least one, and none twice."""
+    found = _json_names(text) if text.lstrip().startswith("[") else None
+    found = _names(name, text) if found is None else found
+    if not found or len(set(found)) < len(found):
+        raise InvalidArgument(
+            f"option {name!r} must be names with commas between them, or a JSON list of names: at least one, and none "
+            f"twice; found {shown(text)}"
+        )
+    return found
 
 
 def _json_names(text: str) -> tuple[str, ...] | None:
@@ -76,7 +84,7 @@ def _json_names(text: str) -> tuple[str, ...] | None:
 
 def _unsupported(name: str, text: str) -> str:
     if text.lower() not in ("error", "drop", "string"):
-        raise InvalidArgument(f"option {name!r} is error, drop or string, found {shown(text)}")
+        raise InvalidArgument(f"option {name!r} must be error, drop or string, found {shown(text)}")
     return text.lower()
 
 
@@ -86,7 +94,7 @@ def _as_is(name: str, text: str) -> str:
 
 _PARSERS: Parsers = {
     "store": ("store", _as_is),
-    "columns": ("columns", _names),
+    "columns": ("columns", _columns),
     "mergeSchema": ("merge", flag),
     "maxPartitionBytes": ("split_bytes", size),
     "batchBytes": ("batch_bytes", size),

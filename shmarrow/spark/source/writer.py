@@ -76,7 +76,7 @@ class WriteOptions(NamedTuple):
 
 def _codec(name: str, text: str) -> str | None:
     if text.lower() not in _CODECS:
-        raise InvalidArgument(f"option {name!r} is one of {', '.join(_CODECS)}, found {shown(text)}")
+        raise InvalidArgument(f"option {name!r} must be one of {', '.join(_CODECS)}, found {shown(text)}")
     codec = _CODECS[text.lower()]
     if codec is not None and find_spec(_PACKAGES[codec]) is None:
         raise MissingExtra(f"option {name!r} is {codec}: pip install 'shmarrow[{codec}]' on the driver and the workers")
@@ -117,7 +117,12 @@ def make_writer(options: Mapping[str, str], schema: st.StructType, overwrite: bo
     """
     values, rest = checked(options, _PARSERS)
     target = arrow_schema(schema)
-    path = local_path(rest.get("path"))
+    if not rest.get("path"):
+        raise InvalidArgument(
+            "expected the path of a directory, found none: call save(path), or set the option 'path'; Spark does not "
+            "pass the path of a table that CREATE TABLE has made"
+        )
+    path = local_path(rest["path"])
     job = commit.begin(path, schema_from_pyarrow(target), overwrite)
     return Writer(job, target, overwrite, WriteOptions(**values))
 
