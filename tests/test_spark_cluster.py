@@ -252,7 +252,11 @@ def test_tasks_go_where_the_rows_are(two_hosts: Any, cluster: Any) -> None:
     assert "/blockmgr-" in folder
     there = cluster.root(cluster.hosts[1]) / folder.removeprefix("/")
     assert there.is_dir()
-    assert {path.name for path in there.rglob("*") if path.is_file()} <= {"commit", "control", "pins"}
+
+    def is_empty() -> bool:
+        return {path.name for path in there.rglob("*") if path.is_file()} <= {"commit", "control", "pins"}
+
+    spark_lab.wait_until(is_empty, "the job that releases them ends, also after release() has stopped waiting for it")
 
 
 # --- executors that are killed, and tasks that run twice --------------------------------------------------------

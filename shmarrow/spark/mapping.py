@@ -10,6 +10,7 @@ Rules kept here:
 
 from __future__ import annotations
 
+import errno
 import json
 import sys
 import threading
@@ -19,7 +20,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from shmarrow.errors import InvalidType, full_name
+from shmarrow.errors import InvalidType, StorageError, full_name
 from shmarrow.interchange.for_consumer import casting_for
 from shmarrow.spark import types as spark_types
 from shmarrow.spark.handle import Handle, delete_frame
@@ -221,6 +222,7 @@ class Removal:
         for batch in batches:
             for number in batch.column(0).to_pylist():
                 store = self.handles[number].home.driver_store()
-                if store is not None:
-                    delete_frame(store, self.name)
+                if store is None:  # Spark tries it again, and has other hosts to choose from
+                    raise StorageError(errno.EREMOTE, f"the store of {self.name!r} is not on this host")
+                delete_frame(store, self.name)
         return iter(())
