@@ -147,7 +147,6 @@ def test_demo_shows_what_is_so(nothing_left: dict[str, str], flights_by_airport:
     ("step", "number", "status"),
     [
         ("starting Spark", signal.SIGINT, 130),
-        ("put the flights into shared memory", signal.SIGINT, 130),
         ("hands an array", signal.SIGTERM, 143),
     ],
 )
