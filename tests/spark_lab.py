@@ -224,13 +224,14 @@ def another_host(shm: int = 64 << 20, shared: Sequence[Path] = ()) -> list[str]:
     """The beginning of a command that runs as if on another host, or a skipped test.
 
     It has a ``/dev/shm`` of so many bytes and a ``/tmp`` of its own, both empty; only the folders in ``shared`` are
-    those of this host.
+    those of this host, and this project and its Python, which may lie under ``/tmp``, too.
     """
     command = _unshare()
     if isinstance(command, str):
         pytest.skip(f"cannot give a process mounts of its own here: {command}")
     # What is hidden with /tmp is reached through the descriptors that the shell has opened before.
-    numbered = [(number, shlex.quote(str(path))) for number, path in enumerate(shared, 3)]
+    programs = [path for path in map(Path, (ROOT, sys.prefix, sys.base_prefix)) if path.is_relative_to("/tmp")]
+    numbered = [(number, shlex.quote(str(path))) for number, path in enumerate([*shared, *programs], 3)]
     keep = [f"exec {number}<{path}" for number, path in numbered]
     bind = [f"mkdir -p {path}\nmount -c --bind /proc/self/fd/{number} {path}" for number, path in numbered]
     mounts = [
