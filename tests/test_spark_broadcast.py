@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 import pytest
 from conftest import ROOT
+from spark_maps import file_of
 
 import shmarrow as sa
 from shmarrow import spark as sas
@@ -41,17 +42,6 @@ def store(shm_name: str) -> Iterator[sa.Store]:
         yield made
         assert made.names() == []
         made.destroy()
-
-
-def file_of(array: Any) -> str:
-    """The file that an array lies in, as the kernel tells it; empty for private memory."""
-    address = array.__array_interface__["data"][0]
-    for line in Path("/proc/self/maps").read_text().splitlines():
-        span, _, _, _, _, *path = line.split(maxsplit=5)
-        low, high = (int(each, 16) for each in span.split("-"))
-        if low <= address < high and path:
-            return path[0]
-    return ""
 
 
 # --- every kind of function -------------------------------------------------------------------------------------

@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 import spark_lab
 from spark_lab import BATCH_ROWS
+from spark_maps import file_of
 from store_check import leftovers
 
 import shmarrow as sa
@@ -52,17 +53,6 @@ def test_the_hosts_share_no_memory(two_hosts: Any, cluster: Any) -> None:
 
 
 # --- broadcasts -------------------------------------------------------------------------------------------------
-
-
-def file_of(array: Any) -> str:
-    """The file that an array lies in, as the kernel tells it; empty for private memory."""
-    address = array.__array_interface__["data"][0]
-    for line in Path("/proc/self/maps").read_text().splitlines():
-        span, _, _, _, _, *path = line.split(maxsplit=5)
-        low, high = (int(each, 16) for each in span.split("-"))
-        if low <= address < high and path:
-            return path[0]
-    return ""
 
 
 def use_broadcasts(broadcasts: Any, partition: int, _: Any) -> Iterator[Any]:
