@@ -103,7 +103,7 @@ class Once:
         return as_stored(self._function())
 
     def destroy(self) -> None:
-        """Remove the value on this host; the next process that asks computes it again. Who has it keeps it.
+        """Remove the value on this host; the next process that asks computes it again. Processes that have it keep it.
 
         On other hosts it stays until the application ends. A process that is computing it meanwhile, or waits for that,
         is not disturbed: the value is there again when it is done.
