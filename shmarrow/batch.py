@@ -308,9 +308,9 @@ class RecordBatch(Columns[Array]):
             If it is not an int.
         """
         if max_chunksize is not None and not isinstance(max_chunksize, (int, np.integer)):
-            raise InvalidType(f"max_chunksize is an int, found {shown(max_chunksize)}")
+            raise InvalidType(f"max_chunksize must be an int, found {shown(max_chunksize)}")
         if max_chunksize is not None and max_chunksize < 1:
-            raise InvalidArgument(f"max_chunksize is at least 1, found {shown(max_chunksize)}")
+            raise InvalidArgument(f"max_chunksize must be at least 1, found {shown(max_chunksize)}")
         if max_chunksize is None or self.num_rows <= max_chunksize:
             return [self]
         return [self.slice(start, max_chunksize) for start in range(0, self.num_rows, max_chunksize)]

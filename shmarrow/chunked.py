@@ -140,9 +140,9 @@ class ChunkedArray:
         try:
             number = as_index(i)
         except TypeError:
-            raise InvalidType(f"expected the number of a chunk, an int, found {shown(i)}") from None
+            raise InvalidType(f"expected a chunk number, an int, found {shown(i)}") from None
         if not 0 <= number < len(self.chunks):
-            raise IndexOutOfRange(f"no chunk {shown(number)}: there are {len(self.chunks)}")
+            raise IndexOutOfRange(f"chunk {shown(number)} is out of range: the number of chunks is {len(self.chunks)}")
         found: Array = self.chunks[number]
         return found
 

@@ -392,7 +392,7 @@ class Columns(Generic[Column]):
         if isinstance(names, Mapping):
             for old in names:
                 if not isinstance(old, str):
-                    raise InvalidType(f"columns are renamed by their names, which are strings, found {shown(old)}")
+                    raise InvalidType(f"columns are renamed by their names, which must be strings, found {shown(old)}")
             new = {self._schema.index_of(old): name for old, name in names.items()}
             names = [new.get(i, name) for i, name in enumerate(self._schema.names)]
         return self._with_schema(renamed(self._schema, names))
@@ -518,7 +518,7 @@ class Columns(Generic[Column]):
             ``dtype``.
         """
         if copy is False:
-            raise CopyRequired("columns lie apart in memory, so an ndarray of all of them has to be a copy")
+            raise CopyRequired("columns are separate in memory, so one ndarray of all of them requires a copy")
         result = as_matrix(self.schema.names, self.columns, self.num_rows)
         from shmarrow.convert.ndarray import as_dtype
 

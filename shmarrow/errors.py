@@ -321,9 +321,9 @@ DEFAULT_LIMITS = Limits()
 def as_limits(limits: Any, trusted: bool = False) -> Limits:
     """The limits that a call was given, with trust if it was asked for; InvalidType for anything else."""
     if not isinstance(limits, Limits):
-        raise InvalidType(f"limits are a shmarrow.Limits, found {shown(limits)}")
+        raise InvalidType(f"limits must be a shmarrow.Limits, found {shown(limits)}")
     if not isinstance(trusted, bool):
-        raise InvalidType(f"trusted is True or False, found {shown(trusted)}")
+        raise InvalidType(f"trusted must be True or False, found {shown(trusted)}")
     return Limits(**{**limits._values(), "trusted": True}) if trusted and not limits.trusted else limits
 
 

@@ -44,7 +44,7 @@ def made_from(
     assert not isinstance(names, Schema)
     if isinstance(data, Mapping):
         if names is not None:
-            raise InvalidArgument("a mapping has its own names; expected no others")
+            raise InvalidArgument("a mapping already has names; pass no others")
         return kind.from_pydict(data, schema, metadata)
     if hasattr(data, "read_all") and isinstance(getattr(data, "schema", None), Schema):
         data = data.read_all()
@@ -65,11 +65,11 @@ def made_from(
             raise InvalidType(f"expected arrays, found {full_name(rows)} in a {full_name(data)}; {step}")
         return kind.from_arrays(data, names, schema, metadata)
     if names is not None:
-        raise InvalidArgument("a data frame has its own names; expected no others")
+        raise InvalidArgument("a data frame already has names; pass no others")
     if frame:
         return from_frame(kind, data, schema, metadata)
     if schema is not None and metadata is not None:
-        raise InvalidArgument("a schema has its own metadata; expected one or the other")
+        raise InvalidArgument("a schema already has metadata; pass one or the other")
     if isinstance(data, kind):
         found = data
     elif isinstance(data, Columns):

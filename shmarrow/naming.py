@@ -77,7 +77,7 @@ def renamed(schema: Schema, names: Sequence[str]) -> Schema:
     if set(map(type, names)) != {str}:
         for name in names:
             if not isinstance(name, str):
-                raise InvalidType(f"the name of a column is a string, found {shown(name)}")
+                raise InvalidType(f"the name of a column must be a string, found {shown(name)}")
     if len(names) != len(schema):
         raise InvalidArgument(f"expected {counted(len(schema), 'name')}, one for each column, found {len(names)}")
     return Schema(metadata=schema.metadata, source=_RenamedFields(schema, names))
@@ -129,7 +129,7 @@ def given_fields(
         found = "both" if names is not None else "neither"
         raise InvalidArgument(f"arrays need either names or a schema, found {found}{hint}")
     if schema is not None and metadata is not None:
-        raise InvalidArgument("a schema has its own metadata; expected one or the other")
+        raise InvalidArgument("a schema already has metadata; pass one or the other")
     given: Sequence[Field | str] = several(names or (), "names") if schema is None else checked_schema(schema).fields
     if len(given) != len(columns):
         what = "names" if schema is None else "fields"
@@ -152,7 +152,7 @@ def common_length(columns: Sequence[Any], schema: Schema) -> int:
     lengths = {len(column) for column in columns}
     if len(lengths) > 1:
         found = ", ".join(f"{schema.field(i).name!r}: {len(column)}" for i, column in enumerate(columns[:20]))
-        raise InvalidArgument(f"the columns of a batch have one length, found {found}")
+        raise InvalidArgument(f"the columns of a batch must have the same length, found {found}")
     return lengths.pop() if lengths else 0
 
 

@@ -82,7 +82,9 @@ class Table(Columns[ChunkedArray]):
             schema, whole = items[0].schema, "the first batch"
         for i, batch in enumerate(items):
             if not batch.schema.equals(schema):
-                raise InvalidType(f"batch {i} has other fields than {whole}: {difference(batch.schema, schema)}")
+                raise InvalidType(
+                    f"the fields of batch {i} differ from those of {whole}: {difference(batch.schema, schema)}"
+                )
         return cls(schema, items)
 
     @classmethod
@@ -410,7 +412,7 @@ class _Batches(RecordBatchReader):
                 batch = own_batch(next(self._batches), "a shmarrow.RecordBatch")
                 if not batch._schema.equals(self.schema):
                     text = difference(batch.schema, self.schema)
-                    raise InvalidType(f"a batch has other fields than the reader: {text}")
+                    raise InvalidType(f"the fields of a batch differ from the reader's: {text}")
             except StopIteration:
                 states.go(END)
                 raise
@@ -487,9 +489,9 @@ def table(
     if found is None:
         return made_from(Table, data, names, schema, metadata)
     if names is not None:
-        raise InvalidArgument("record batches have their own names; expected no others")
+        raise InvalidArgument("record batches already have names; pass no others")
     if schema is not None and metadata is not None:
-        raise InvalidArgument("a schema has its own metadata; expected one or the other")
+        raise InvalidArgument("a schema already has metadata; pass one or the other")
     own, batches = found
     result = Table.from_batches(batches, own or (None if batches else schema))
     if schema is not None:
@@ -551,7 +553,9 @@ def concat_tables(tables: Iterable[Table], promote_options: str = "none") -> Tab
         found = tuple([_in_schema(item, schema) for item in found])
     for i, item in enumerate(found):
         if not item._schema.equals(schema):
-            raise InvalidType(f"table {i} has other fields than the first: {difference(item.schema, schema)}")
+            raise InvalidType(
+                f"the fields of table {i} differ from those of the first: {difference(item.schema, schema)}"
+            )
     return Table(schema, [batch for item in found for batch in item.batches])
 
 

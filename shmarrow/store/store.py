@@ -510,14 +510,14 @@ class Store:
         """
         timeout, lock = as_timeout(timeout), p.NAME_LOCKS + self._catalog.hash(as_name(name))
         if not callable(function):
-            raise InvalidType(f"get_or_put calls a function that gives the object, found {shown(function)}")
+            raise InvalidType(f"get_or_put needs a function that returns the object, found {shown(function)}")
         self._options(False, expire_after, protect, None)
         computing = self._catalog.exclusive
         with suppress(ObjectNotFound):
             return self.get(name)
         self._catalog.check_writable()
         if computing.mine(lock):
-            raise InvalidArgument(f"the function that computes {name!r} asks for it itself, by get_or_put")
+            raise InvalidArgument(f"the function that computes {name!r} requests it itself through get_or_put")
         with self._waiting(timeout) as waiting:
             while True:
                 try:
