@@ -31,7 +31,7 @@ class ColumnSource(Protocol):
     """Supplies the columns of a record batch on demand. Methods may be called from any thread."""
 
     def column(self, index: int) -> Any:
-        """Return the column at position ``i``, counted from 0."""
+        """Return the column at position ``index``, counted from 0."""
 
     def columns(self, indices: Sequence[int] | None = None) -> list[Any]:
         """Return several columns, or all; faster than one by one if they are fetched or decompressed."""
