@@ -485,8 +485,8 @@ class Store:
     ) -> Stored:
         """Return an object, computing and putting it if missing; of concurrent callers, only one computes it.
 
-        If that caller fails or is killed, the next waiting caller computes it. If another process puts an object of this
-        name meanwhile, all callers get that object.
+        If that caller fails or is killed, the next waiting caller computes it. If another process puts an object of
+        this name meanwhile, all callers get that object.
 
         Parameters
         ----------
@@ -542,8 +542,8 @@ class Store:
     def get(self, name: str, *, timeout: float | None = 0, trusted: bool = False) -> Stored:
         """Return an object without copying; its arrays view the store's memory and keep the object attached.
 
-        Objects from pyarrow come back as the RecordBatch, Table, Array, ChunkedArray, Tensor or SparseTensor of this
-        package, Series from pandas or polars as an Array. Chunked arrays keep their chunks. ndarrays come back in native
+        Objects from pyarrow come back as the RecordBatch, Table, Array, ChunkedArray, Tensor or SparseTensor of
+        this package, Series from pandas or polars as an Array. Chunked arrays keep their chunks. ndarrays come back in native
         byte order.
 
         Parameters
@@ -572,7 +572,7 @@ class Store:
             found.close()
 
     def __getitem__(self, name: str) -> Stored:
-        """Return an object like :meth:`get`, without waiting; ``ObjectNotFound`` for an unknown name is also a ``KeyError``."""
+        """Return an object like :meth:`get`, without waiting; an unknown name raises a ``KeyError``, too."""
         return self.get(name)
 
     @_operation
@@ -924,8 +924,8 @@ class Store:
     def close(self) -> None:
         """Close the store; closing twice is allowed.
 
-        Its objects remain, arrays obtained from it stay valid, and ownership does not change. Drafts, writers and watches
-        keep working. A thread waiting for an object gets :class:`Closed`.
+        Its objects remain, arrays obtained from it stay valid, and ownership does not change. Drafts, writers and
+        watches keep working. A thread waiting for an object gets :class:`Closed`.
         """
         self._closed = True
         if not self._running:
