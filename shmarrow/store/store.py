@@ -543,8 +543,8 @@ class Store:
         """Return an object without copying; its arrays view the store's memory and keep the object attached.
 
         Objects from pyarrow come back as the RecordBatch, Table, Array, ChunkedArray, Tensor or SparseTensor of
-        this package, Series from pandas or polars as an Array. Chunked arrays keep their chunks. ndarrays come back in native
-        byte order.
+        this package, Series from pandas or polars as an Array. Chunked arrays keep their chunks. ndarrays come back in
+        native byte order.
 
         Parameters
         ----------
