@@ -22,7 +22,7 @@ tests/peers/node_modules: tests/peers/package.json
 		>/dev/null 2>&1 && touch node_modules) || echo 'shmarrow: npm could not install what tests/peers/package.json names'
 
 test: .venv/installed tests/peers/node_modules ## all tests, on all processors
-	@tools/programs.sh java flatc || true
+	@tools/programs.sh java flatc chromium || true
 	@$(BIN)/pytest -n auto --dist loadfile --no-loadscope-reorder
 
 .venv-lowest/installed: pyproject.toml tools/venv.sh tools/lowest.py

@@ -57,7 +57,7 @@ def test_program_keeps_line_numbers() -> None:
 @pytest.mark.timeout(240)
 def test_page(page: Path, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     code = program(page.read_text(encoding="utf-8"))
-    script = tmp_path / f"{page.stem}.py"
+    script = tmp_path / f"page-{page.stem}.py"  # no name of a module that the page imports
     script.write_text(code, encoding="utf-8")
     command, environment = [sys.executable, script.name], dict(os.environ)
     if re.search(r"^\s*(import|from) (pyspark|shmarrow\.spark)\b", code, re.MULTILINE):
