@@ -111,12 +111,14 @@ html_theme_options = {
         "color-brand-content": "#0b6e75",
         "color-brand-visited": "#5b4a9c",
         "color-api-name": "#0b6e75",
+        "color-api-pre-name": "#5f6b7a",
     },
     "dark_css_variables": {
         "color-brand-primary": "#5cc8cf",
         "color-brand-content": "#6fd3d9",
         "color-brand-visited": "#b6a7f0",
         "color-api-name": "#6fd3d9",
+        "color-api-pre-name": "#9aa6b2",
     },
 }
 
