@@ -166,7 +166,7 @@ def attach(where: Location, *, owners: Container[int] | None = None) -> Segment:
         If ``where`` is not a proper name.
     """
     name, path = resolve(where)
-    # shm_open follows no links either: in a directory that all may write, a link is someone's trap.
+    # shm_open follows no links either: in a directory that anyone may write to, a link is someone's trap.
     return attach_path(name, path, path != name, owners)
 
 

@@ -117,10 +117,10 @@ def is_planted(path: str, found: os.stat_result) -> bool:
 
 
 def check_trusted_link(path: str, link: os.stat_result) -> None:
-    """Refuse to follow a link that somebody else has placed in a directory that all may write, as Linux does."""
+    """Refuse to follow a link that somebody else has placed in a directory that anyone may write to, as Linux does."""
     if is_planted(path, link):
         raise PermissionError(
-            errno.EACCES, f"the symbolic link {path!r} is user {link.st_uid}'s, in a directory that all may write"
+            errno.EACCES, f"the symbolic link {path!r} is user {link.st_uid}'s, in a directory that anyone may write to"
         )
 
 

@@ -64,7 +64,7 @@ def as_trust(trust: Trust) -> bool | tuple[int, ...]:
             raise TypeError
     except (TypeError, KeyError, ValueError):
         raise InvalidArgument(
-            f"trust is True, False, or users of this machine by name or number, found {shown(trust)}"
+            f"trust must be True, False, or users of this machine by name or number, found {shown(trust)}"
         ) from None
     return found
 
@@ -272,7 +272,7 @@ def check_trust(directory: Directory, mode: int, control_fd: int = -1) -> None:
     raise StorageError(
         errno.EPERM,
         f"cannot open the store {directory.name!r}: {reason}; that user could plant or replace objects; choose another "
-        "directory, or say whom to trust: trust=USER, or trust=True for anybody",
+        "directory, or pass trust=USER, or trust=True to trust anyone",
     )
 
 
