@@ -1,4 +1,4 @@
-"""How batches, tables, schemas and stores are shown: a short table as text, and the same as HTML.
+"""Previews of batches, tables, schemas and stores, as text and HTML tables.
 
 Rules kept here:
 

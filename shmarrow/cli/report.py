@@ -17,7 +17,7 @@ INTERRUPTED = 130  # what shells say of a program that Ctrl-C ended: 128 + SIGIN
 _IN_A_SHELL = (
     ("delete that object first, or pass overwrite=True", "remove that object with shmarrow rm, or pass --overwrite"),
     ("unlink it first, or pass overwrite=True", "remove it first, or pass --overwrite"),
-    ("say whom to trust: trust=USER, or trust=True for anybody", "pass --trust to accept it"),
+    ("pass trust=USER, or trust=True to trust anyone", "pass --trust to accept it"),
 )
 """What messages tell programs to do, and how that is done in a shell."""
 

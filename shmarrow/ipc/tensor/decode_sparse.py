@@ -54,7 +54,7 @@ def _read_coo(index: Any, shape: Shape, count: int, body: Bytes, where: str) -> 
     given = index["indicesStrides"]
     strides = row_major((count, len(shape)), dtype.itemsize) if given is None else tuple(given.tolist())
     if len(strides) != 2:
-        raise InvalidData(f"{where}: the coordinates are a matrix, found {len(strides)} strides")
+        raise InvalidData(f"{where}: the coordinates must be a matrix, found {len(strides)} strides")
     check_reach((count, len(shape)), strides, dtype.itemsize, end - offset, f"{where}: the coordinates")
     indices = np.ndarray((count, len(shape)), dtype, body, offset, strides if count else None)
     return SparseCOOTensor, ((indices,), (index["isCanonical"],))
@@ -63,7 +63,7 @@ def _read_coo(index: Any, shape: Shape, count: int, body: Bytes, where: str) -> 
 def _read_csx(index: Any, shape: Shape, count: int, body: Bytes, where: str) -> _Index:
     axis = index["compressedAxis"]
     if axis not in _AXES:
-        raise InvalidData(f"{where}: the compressed axis is one of {sorted(_AXES)}, found {axis}")
+        raise InvalidData(f"{where}: the compressed axis must be one of {sorted(_AXES)}, found {axis}")
     if len(shape) != 2:
         raise InvalidData(f"{where}: a compressed matrix has two dimensions, found the shape {shape}")
     starts, nodes = _int_type(index["indptrType"], where), _int_type(index["indicesType"], where)
