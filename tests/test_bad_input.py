@@ -56,7 +56,7 @@ BAD_FILES: dict[str, tuple[bytes, str]] = {
         rf"the file is truncated, .*: expected b'ARROW1' at its end, \[{len(FILE) - 7}, {len(FILE) - 1}\), found b'",
     ),
     "cut in the middle": (FILE[: len(FILE) // 2], r"the file is truncated, .*: expected b'ARROW1' at its end"),
-    "a footer size of 0": (changed(FILE, len(FILE) - 10, "<i", 0), r"the footer says that it has 0 bytes, but only \d+ are"),
+    "a footer size of 0": (changed(FILE, len(FILE) - 10, "<i", 0), r"the footer declares 0 bytes, but only \d+ are"),
     "a negative footer size": (
         changed(FILE, len(FILE) - 10, "<i", -5),
         rf"the footer declares -5 bytes, but only {len(FILE) - 18} are available",
