@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT))
+sys.path[:0] = [str(ROOT), str(ROOT / "docs" / "_extensions")]
 
 import shmarrow  # noqa: E402
 
@@ -22,7 +22,7 @@ copyright = author
 version = release = shmarrow.__version__
 REPOSITORY = "https://github.com/shmarrow/shmarrow"
 
-extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx_copybutton"]
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx_copybutton", "reference"]
 exclude_patterns = ["README.md"]
 needs_sphinx = "8.1"
 nitpicky = False
@@ -57,11 +57,20 @@ def _add_toctrees(app: Any, docname: str, source: list[str]) -> None:
 
 # --- the reference ---
 
+DOCUMENTED_ELSEWHERE = (
+    *("Array", "ExtensionArray", "ListArray", "ListViewArray", "DataType", "ExtensionType", "FixedWidthType"),
+    *("BinaryType", "EncodedType", "ListType", "ListViewType", "SparseTensor", "SparseMatrix", "RecordBatchReader"),
+    *("RecordBatchFileWriter", "object", "tuple", "dict", "ndarray", "Mapping", "Protocol", "Generic", "Exception"),
+    *("BaseException", "BufferError", "FileExistsError", "FileNotFoundError", "ImportError", "IndexError", "KeyError"),
+    *("LookupError", "NotImplementedError", "OSError", "TypeError", "ValueError", "Dataset", "IterableDataset"),
+)
+"""Bases whose members are not repeated in the classes derived from them: they are on their own, or not ours."""
+
 autodoc_default_options = {
     "members": True,
     "undoc-members": True,
     "show-inheritance": True,
-    "inherited-members": "object",
+    "inherited-members": ", ".join(DOCUMENTED_ELSEWHERE),
     "member-order": "groupwise",
 }
 autodoc_typehints = "signature"
@@ -72,6 +81,7 @@ python_maximum_signature_line_length = 100
 toc_object_entries_show_parents = "hide"
 napoleon_google_docstring = False
 napoleon_use_rtype = False
+napoleon_use_ivar = True
 napoleon_use_param = True
 napoleon_preprocess_types = False
 default_role = "code"
@@ -101,12 +111,14 @@ html_theme_options = {
         "color-brand-content": "#0b6e75",
         "color-brand-visited": "#5b4a9c",
         "color-api-name": "#0b6e75",
+        "color-api-pre-name": "#5f6b7a",
     },
     "dark_css_variables": {
         "color-brand-primary": "#5cc8cf",
         "color-brand-content": "#6fd3d9",
         "color-brand-visited": "#b6a7f0",
         "color-api-name": "#6fd3d9",
+        "color-api-pre-name": "#9aa6b2",
     },
 }
 

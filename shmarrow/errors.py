@@ -33,7 +33,7 @@ class LimitExceeded(InvalidData):
 
 
 class Unsupported(ShmarrowError, NotImplementedError):
-    """Legal Arrow that shmarrow does not handle."""
+    """Legal Arrow that shmarrow does not handle, or something that this platform does not offer."""
 
 
 class InvalidArgument(ShmarrowError, ValueError):

@@ -15,6 +15,7 @@ import errno
 import os
 import re
 import stat
+import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
@@ -35,7 +36,7 @@ from shmarrow.errors import (
 )
 from shmarrow.segment import SHM_DIRECTORY, SHM_SCHEME, Location, is_location
 from shmarrow.segment.files import open_unnamed, sync_directory
-from shmarrow.segment.location import decoded
+from shmarrow.segment.location import check_shm, decoded
 from shmarrow.store import protocol as p
 from shmarrow.store.protocol import COMMIT, CONTROL, MAGIC, PINS
 from shmarrow.store.settings import FIRST_SLOTS, Settings, Wanted, check_spill, default_eviction, destroyed, pack_header
@@ -149,17 +150,17 @@ def locate(where: Location) -> tuple[str, str]:
     ------
     InvalidArgument, InvalidType
         If no store can be there.
+    Unsupported
+        On a platform other than Linux.
     """
+    if sys.platform != "linux":
+        raise Unsupported(f"cannot open the store {shown(where)}: stores need Linux, whose record locks they use")
     if not is_location(where):
         raise InvalidType(f"a store is in a directory or at {SHM_SCHEME}NAME, found {shown(where)}")
     name = decoded(where)
     if name.startswith(SHM_SCHEME):
         short = name[len(SHM_SCHEME) :]
-        if not os.path.isdir(SHM_DIRECTORY):
-            raise Unsupported(
-                f"cannot open {name!r}: on this machine shared memory objects are not files in {SHM_DIRECTORY}; use a "
-                "directory"
-            )
+        check_shm(name)
         if not short or {"/", "\0"}.intersection(short) or short[0] == "." or len(os.fsencode(short)) > SHM_NAME_MAX:
             raise InvalidArgument(
                 f"expected {SHM_SCHEME}NAME, where NAME has 1 to {SHM_NAME_MAX} bytes, no '/' and no NUL, and does not "
