@@ -17,7 +17,7 @@ import shmarrow as sa
 from shmarrow.cli import schemas
 from shmarrow.cli.measure import ALIGNED, Measured, measure, row_total
 from shmarrow.cli.report import print_fields, print_json, reporting, show_table, size_text
-from shmarrow.cli.targets import Target, add_target, kind_of, open_bytes, stored
+from shmarrow.cli.targets import Target, add_target, open_bytes, refuse_others, stored
 from shmarrow.errors import DEFAULT_LIMITS, counted, printable
 from shmarrow.ipc.schema.decode import FieldLayout, encoded_fields
 
@@ -55,12 +55,14 @@ def inspect_arguments(parser: argparse.ArgumentParser) -> None:
 def inspect(arguments: argparse.Namespace) -> int:
     """Describe an Arrow object."""
     with open_bytes(arguments.target, arguments.trust) as (name, source):
-        kind = kind_of(source.data, name)
-        found = {"target": arguments.target, "kind": kind, "bytes": len(source.data)}
-        if kind in ("file", "stream"):
-            from shmarrow.xray import Overview
+        refuse_others(name, source.data)
+        from shmarrow.xray import Overview
 
-            found |= facts(Overview(source, DEFAULT_LIMITS), arguments.exact)
+        overview = Overview(source, DEFAULT_LIMITS)
+        kind = overview.kind
+        found = {"target": arguments.target, "kind": kind, "bytes": overview.size}
+        if kind in ("file", "stream"):
+            found |= facts(overview, arguments.exact)
         else:
             found["tensors"] = schemas.tensors(Target(name, kind, source, source.data))
     found["stored"] = _stored(arguments)

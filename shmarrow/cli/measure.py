@@ -166,7 +166,7 @@ def _one(found: Overview, number: int) -> Iterator[tuple[Any, Any, Any]]:
         batch = found.batch(number)
         counts = iter(batch.variadic)
         repeats = [next(counts, 0) if leaf.variadic else 1 for leaf in found.columns]
-        owners = np.repeat(np.arange(len(repeats)), np.clip(repeats, 0, len(batch.buffers)))
+        owners = np.repeat(np.arange(len(repeats)), np.array(repeats, np.int64).clip(0, len(batch.buffers)))
         if len(owners) != len(batch.buffers) or len(batch.nodes) != len(found.nodes):
             yield None, None, None
             return

@@ -166,12 +166,9 @@ def kind_of(data: Bytes, name: str) -> str:
     InvalidData
         If they are none.
     """
-    head = data[:HEAD].tobytes()
-    if not head:
-        raise sa.InvalidData(f"{name} is empty: expected an Arrow file, a stream or a tensor")
-    if head.startswith(MAGIC):
+    refuse_others(name, data)
+    if data[: len(MAGIC)].tobytes() == MAGIC:
         return "bundle" if _is_bundle(data) else "file"
-    _refuse(name, head)
     found = read_message(data, 0, name)
     kind = "" if found is None else found[0].kind
     return {"Tensor": "tensor", "SparseTensor": "sparse tensor"}.get(kind, "stream")
@@ -187,8 +184,16 @@ def _is_bundle(data: Bytes) -> bool:
         return False  # whoever reads the file says what is wrong with it
 
 
+def refuse_others(name: str, data: Bytes) -> None:
+    """Refuse bytes that are not Arrow's where their format is recognized; the error says what reads it."""
+    head = data[:HEAD].tobytes()
+    if not head:
+        raise sa.InvalidData(f"{name} is empty: expected an Arrow file, a stream or a tensor")
+    if not head.startswith(MAGIC):
+        _refuse(name, head)
+
+
 def _refuse(name: str, head: bytes) -> None:
-    """Refuse another format, and say what reads it."""
     what = recognized(head)
     if not what or head[:4] == b"\xff\xff\xff\xff":
         return
