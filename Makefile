@@ -22,7 +22,7 @@ tests/peers/node_modules: tests/peers/package.json
 		>/dev/null 2>&1 && touch node_modules) || echo 'shmarrow: npm could not install what tests/peers/package.json names'
 
 test: .venv/installed tests/peers/node_modules ## all tests, on all processors
-	@tools/programs.sh java flatc || true
+	@tools/programs.sh java flatc chromium || true
 	@$(BIN)/pytest -n auto --dist loadfile --no-loadscope-reorder
 
 .venv-lowest/installed: pyproject.toml tools/venv.sh tools/lowest.py
@@ -51,15 +51,10 @@ bench: .venv/installed ## every row beside every installed peer: benchmarks/resu
 bench-quick: .venv/installed ## the same with smaller data and fewer rounds, without Spark, in three minutes
 	@$(BIN)/python benchmarks/run.py --quick
 
-docs: .venv/installed ## write what docs/ has from the code, and run every example of the README, the guide, docstrings
-	@$(BIN)/python tests/support.py
-	@$(BIN)/python tests/filemap.py
-	@$(BIN)/python tests/casts.py
-	@$(BIN)/python tests/consumers.py
-	@$(BIN)/python tests/api.py
-	@$(BIN)/python tests/tools_page.py
-	@$(BIN)/python tests/spark_types.py
-	@$(BIN)/pytest tests/test_docs.py
+docs: .venv/installed ## write the generated pages, and build the guide and the reference in build/docs
+	@for page in support filemap casts consumers api tools_page spark_types; do $(BIN)/python tests/$$page.py || exit 1; done
+	@$(BIN)/python -m sphinx -W --keep-going -q -j 2 -b html -d build/doctrees docs build/docs
+	@echo 'build/docs/index.html'
 
 clean: ## remove all that the other targets made
 	@rm -rf .venv .venv-lowest tests/peers/node_modules build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -28,21 +28,21 @@ if TYPE_CHECKING:
 
 
 class ColumnSource(Protocol):
-    """Where a record batch gets columns that it does not have yet. Any thread may call it at any time."""
+    """Supplies the columns of a record batch on demand. Methods may be called from any thread."""
 
     def column(self, index: int) -> Any:
-        """The column at a position from 0."""
+        """Return the column at position ``index``, counted from 0."""
 
     def columns(self, indices: Sequence[int] | None = None) -> list[Any]:
-        """Several columns, or all: faster than one by one where they are fetched or decompressed."""
+        """Return several columns, or all; faster than one by one if they are fetched or decompressed."""
 
     def at_hand(self, index: int) -> bool:
-        """Whether :meth:`column` takes neither a fetch nor a large decompression, so that it can be shown unasked."""
+        """Whether :meth:`column` needs neither a fetch nor a large decompression, so that a preview may show it."""
         return True
 
 
 class ColumnView:
-    """A source over the columns of a batch: some or all of them, cut to a range of rows.
+    """A source over selected columns of a batch, sliced to a range of rows.
 
     Parameters
     ----------
@@ -147,7 +147,9 @@ class RecordBatch(Columns[Array]):
 
     @classmethod
     def from_struct_array(cls, struct_array: Any) -> RecordBatch:
-        """The fields of structs as columns, null where the struct is; copies only what gets more nulls.
+        """Make a batch from the fields of a struct array.
+
+        A null struct becomes a row of nulls; only columns that gain nulls are copied.
 
         Raises
         ------
@@ -167,7 +169,7 @@ class RecordBatch(Columns[Array]):
     # --- columns ---
 
     def column(self, i: Key) -> Array:
-        """A column by position or by name; made at the first call, copied never.
+        """Return a column by position or name. It is built on first use and never copied.
 
         Raises
         ------
@@ -189,11 +191,11 @@ class RecordBatch(Columns[Array]):
 
     @property
     def columns(self) -> list[Array]:
-        """All columns, as a new list."""
+        """All columns, in a new list."""
         return self._columns_at(None)
 
     def _columns_at(self, indices: Sequence[int] | None) -> list[Any]:
-        """The columns at some positions, or all; those that are missing are built together."""
+        """Return the columns at some positions, or all; columns not built yet are built together."""
         built, source = self._columns, self._source
         wanted = range(len(self._schema)) if indices is None else indices
         if source is not None:
@@ -205,18 +207,18 @@ class RecordBatch(Columns[Array]):
         return [built[i] for i in wanted]
 
     def _at_hand(self, index: int) -> bool:
-        """Whether a column is built, or takes neither a fetch nor a large decompression to build."""
+        """Whether a column is built already, or can be built without a fetch or a large decompression."""
         return index in self._columns or self._source is None or self._source.at_hand(index)
 
     @property
     def nbytes(self) -> int:
-        """Bytes that the rows take in all columns; see :attr:`Array.nbytes`."""
+        """Bytes occupied by the rows in all columns; see :attr:`Array.nbytes`."""
         return sum([column.nbytes for column in self.columns])
 
     # --- other batches ---
 
     def slice(self, offset: int = 0, length: int | None = None) -> RecordBatch:
-        """The rows from ``offset`` on, ``length`` of them or as many as there are; builds and copies nothing.
+        """Return up to ``length`` rows starting at ``offset``; builds and copies nothing.
 
         Beyond the end there are none.
 
@@ -231,7 +233,7 @@ class RecordBatch(Columns[Array]):
         return self._view(self._schema, None, offset, length)
 
     def _with_schema(self, schema: Schema) -> RecordBatch:
-        """The same columns under other fields or metadata; both batches share what they have built."""
+        """Return the same columns under another schema; both batches share the columns built so far."""
         made = RecordBatch(schema, self.num_rows, source=self._source)
         made.metadata, made._columns = self.metadata, self._columns
         return made
@@ -244,7 +246,7 @@ class RecordBatch(Columns[Array]):
         length: int,
         new: Mapping[int, Any] | None = None,
     ) -> RecordBatch:
-        """The columns at ``indices`` cut to rows; those of ``new``, at their places, are as long already."""
+        """Return the columns at ``indices``, sliced to a range of rows; columns in ``new`` have that length already."""
         base, source = self, self._source
         own = {} if new is None else dict(new)
         if source.__class__ is ColumnView:
@@ -280,7 +282,7 @@ class RecordBatch(Columns[Array]):
     _rows = _gathered
 
     def drop_null(self) -> RecordBatch:
-        """The rows that have no null in any column; a copy of those rows.
+        """Return the rows without nulls, as a copy.
 
         Raises
         ------
@@ -298,7 +300,9 @@ class RecordBatch(Columns[Array]):
         return self if complete is None else self._rows(np.flatnonzero(complete), None)
 
     def to_batches(self, max_chunksize: int | None = None) -> list[RecordBatch]:
-        """The batch itself, on request in pieces of at most ``max_chunksize`` rows; builds and copies nothing.
+        """Return the batch in a list, split into pieces of at most ``max_chunksize`` rows if given.
+
+        Builds and copies nothing.
 
         Raises
         ------
@@ -308,21 +312,23 @@ class RecordBatch(Columns[Array]):
             If it is not an int.
         """
         if max_chunksize is not None and not isinstance(max_chunksize, (int, np.integer)):
-            raise InvalidType(f"max_chunksize is an int, found {shown(max_chunksize)}")
+            raise InvalidType(f"max_chunksize must be an int, found {shown(max_chunksize)}")
         if max_chunksize is not None and max_chunksize < 1:
-            raise InvalidArgument(f"max_chunksize is at least 1, found {shown(max_chunksize)}")
+            raise InvalidArgument(f"max_chunksize must be at least 1, found {shown(max_chunksize)}")
         if max_chunksize is None or self.num_rows <= max_chunksize:
             return [self]
         return [self.slice(start, max_chunksize) for start in range(0, self.num_rows, max_chunksize)]
 
     def to_struct_array(self) -> StructArray:
-        """The rows as structs, without a copy."""
+        """Return the rows as a struct array, without copying."""
         from shmarrow.layout.struct import StructArray
 
         return StructArray._made(struct(self.schema.fields), self.num_rows, [None], 0, 0, self.columns)
 
     def to_structured_array(self) -> np.ndarray[Any, np.dtype[np.void]]:
-        """The rows as a structured ndarray of shape (num_rows,), a field for each column; a copy, made by columns.
+        """Return the rows as a structured ndarray of shape (num_rows,) with a field per column.
+
+        A copy, made column by column.
 
         A field has the dtype of ``column.to_numpy(zero_copy_only=False)``: integers with nulls are float64, strings
         Python objects. Structs are nested records, fixed-size lists subarrays.
@@ -341,7 +347,7 @@ class RecordBatch(Columns[Array]):
     # --- Python values ---
 
     def to_pylist(self) -> list[dict[str, Any]]:
-        """A dict of Python values for each row; of columns with the same name the last."""
+        """Return a dict of Python values per row. If column names repeat, the last column wins."""
         names = self.schema.names
         if not names:
             check_expansion(self.num_rows, "rows without columns")
@@ -352,7 +358,7 @@ class RecordBatch(Columns[Array]):
     # --- comparing, checking, showing ---
 
     def equals(self, other: Any, check_metadata: bool = False) -> bool:
-        """Same schema, and columns that are equal; on request the metadata too, those of the schema and the batch.
+        """Compare schema and values, and with ``check_metadata`` the metadata of schema and batch.
 
         Raises
         ------
@@ -364,7 +370,7 @@ class RecordBatch(Columns[Array]):
         return super().equals(other, check_metadata)
 
     def validate(self, full: bool = False) -> None:
-        """Check every column, by structure or with ``full`` by value; see :meth:`Array.validate`.
+        """Check the structure of every column, and with ``full`` all values; see :meth:`Array.validate`.
 
         Raises
         ------
@@ -399,7 +405,7 @@ def record_batch(
     schema: Schema | None = None,
     metadata: MetadataLike | None = None,
 ) -> RecordBatch:
-    """A record batch from a mapping of names to values, from arrays with names or a schema, or from a data frame.
+    """Make a record batch from a mapping of names to values, from arrays with names or a schema, or from a data frame.
 
     The arguments and errors are those of :func:`shmarrow.table`.
     """

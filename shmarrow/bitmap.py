@@ -1,4 +1,4 @@
-"""Validity bitmaps: one bit a slot, least significant bit first, 1 for valid (columnar format, "Validity bitmaps").
+"""Validity bitmaps: one bit per slot, least significant bit first, 1 for valid (columnar format, "Validity bitmaps").
 
 Rules kept here: a bitmap is a ``uint8`` ndarray; functions take the bit offset of the first slot and the number of
 slots, touch only the bytes in between, and never read past ``bytes_for(offset + length)``.
@@ -25,12 +25,12 @@ _WORD = np.dtype("<u8")
 
 
 def bytes_for(length: int) -> int:
-    """Bytes that ``length`` bits take."""
+    """Return the number of bytes for ``length`` bits."""
     return (length + 7) >> 3
 
 
 def unpack(bitmap: Bytes, offset: int, length: int) -> Mask:
-    """The bits as a bool ndarray of shape (length,); a copy."""
+    """Unpack bits to a bool ndarray of shape (length,); a copy."""
     first = offset >> 3
     skip = offset & 7
     bits = np.unpackbits(bitmap[first : bytes_for(offset + length)], count=skip + length, bitorder="little")
@@ -38,12 +38,12 @@ def unpack(bitmap: Bytes, offset: int, length: int) -> Mask:
 
 
 def pack(mask: Mask) -> Bytes:
-    """A bitmap of ``bytes_for(len(mask))`` bytes from an array of truth values; a copy."""
+    """Pack booleans into a bitmap of ``bytes_for(len(mask))`` bytes; a copy."""
     return np.packbits(mask, bitorder="little")
 
 
 def realign(bitmap: Bytes, offset: int, length: int) -> Bytes:
-    """The same bits from bit 0 on; a view when ``offset`` is a multiple of 8, else a copy with zeros behind them."""
+    """Shift the bits to start at bit 0; a view if ``offset`` is a multiple of 8, else a zero-padded copy."""
     if not offset & 7:
         return bitmap[offset >> 3 : bytes_for(offset + length)]
     return _at(0, bitmap, offset, length)
@@ -66,7 +66,7 @@ def _at(place: int, bitmap: Bytes | None, offset: int, length: int) -> Bytes:
 
 
 def join(parts: Sequence[tuple[Bytes | None, int, int]]) -> Bytes:
-    """Runs of bits one after another, each of a bitmap, an offset and a length; a copy. None is a bitmap of ones."""
+    """Concatenate runs of bits, each given as a bitmap, an offset and a length; a copy. None is a bitmap of ones."""
     total = sum([length for _, _, length in parts])
     if total < _SMALL * len(parts):
         masks = [np.ones(size, np.bool_) if bits is None else unpack(bits, at, size) for bits, at, size in parts]
@@ -86,7 +86,7 @@ def ones(length: int) -> Bytes:
 
 
 def inverted(bitmap: Bytes, length: int) -> Bytes:
-    """The opposite of each bit; a copy."""
+    """Invert each bit; a copy."""
     return _ended(~bitmap, length)
 
 
@@ -98,7 +98,7 @@ def _ended(bitmap: Bytes, length: int) -> Bytes:
 
 
 def count(bitmap: Bytes, offset: int, length: int) -> int:
-    """How many of the bits are set."""
+    """Count the set bits."""
     if length <= 0:
         return 0
     end = offset + length
@@ -117,7 +117,7 @@ def count(bitmap: Bytes, offset: int, length: int) -> int:
 
 
 def same(left: Bytes, left_offset: int, right: Bytes, right_offset: int, length: int) -> bool:
-    """Whether two runs of as many bits are the same; copies nothing where both start at the same bit of a byte."""
+    """Whether two runs of bits are equal; copies nothing if both start at the same bit within a byte."""
     if length <= 0:
         return True
     if (left_offset ^ right_offset) & 7:
@@ -134,11 +134,11 @@ def same(left: Bytes, left_offset: int, right: Bytes, right_offset: int, length:
 
 
 def bits_at(bitmap: Bytes, positions: npt.NDArray[np.int64]) -> Mask:
-    """The bits at positions, as a bool ndarray of their shape."""
+    """Return the bits at positions, as a bool ndarray of the same shape."""
     bits: Mask = (bitmap[positions >> 3] >> (positions & 7).astype(np.uint8) & 1).view(np.bool_)
     return bits
 
 
 def get(bitmap: Bytes, index: int) -> bool:
-    """One bit."""
+    """Return one bit."""
     return bool(bitmap[index >> 3] >> (index & 7) & 1)

@@ -1,4 +1,4 @@
-"""A read-only run of bytes and its owner; alignment and padding.
+"""Read-only byte buffers and their owners; alignment and padding.
 
 Rules kept here:
 
@@ -27,12 +27,12 @@ U1 = np.dtype("u1")
 
 
 def padded(size: int, alignment: int = ALIGNMENT) -> int:
-    """The smallest multiple of ``alignment`` (a power of two) that is not below ``size``."""
+    """Round ``size`` up to a multiple of ``alignment``, a power of two."""
     return (size + alignment - 1) & -alignment
 
 
 def as_bytes(source: Any) -> Bytes:
-    """View any object with the buffer protocol as a read-only ``uint8`` ndarray, copying nothing.
+    """View any object with the buffer protocol as a read-only ``uint8`` ndarray, without copying.
 
     Raises
     ------
@@ -59,7 +59,7 @@ def as_bytes(source: Any) -> Bytes:
 
 
 class Buffer(np.ndarray[Any, np.dtype[np.uint8]]):
-    """A read-only run of bytes, as ``Array.buffers()`` hands it out; a view, never a copy.
+    """A read-only buffer, as returned by ``Array.buffers()``; a view, never a copy.
 
     It is a ``uint8`` ndarray of shape (nbytes,) and supports the buffer protocol. The memory lives as long as the
     buffer does.
@@ -71,5 +71,5 @@ class Buffer(np.ndarray[Any, np.dtype[np.uint8]]):
         return int(self.ctypes.data)
 
     def to_pybytes(self) -> bytes:
-        """A copy of the bytes."""
+        """Return a copy of the bytes."""
         return self.tobytes()

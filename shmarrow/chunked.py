@@ -1,4 +1,4 @@
-"""Chunked arrays: a column in several arrays of one type.
+"""Chunked arrays: a column made of several arrays of one type.
 
 Rules kept here:
 
@@ -51,7 +51,7 @@ Slice = slice
 
 @travels
 class ChunkedArray:
-    """A column in several arrays of one type; indexing goes through all of them.
+    """A column made of several arrays (chunks) of one type; indices run over all chunks.
 
     Attributes
     ----------
@@ -87,11 +87,11 @@ class ChunkedArray:
         self._starts = starts_of([len(chunk) for chunk in self.chunks], "chunks")
 
     def _each(self, change: Callable[[Any], Any], type: DataType | None = None) -> ChunkedArray:
-        """Each chunk changed by itself, to values of the type given, or of the same."""
+        """Apply a function to each chunk; the result has the given type, or the same."""
         return ChunkedArray([change(chunk) for chunk in self.chunks], self.type if type is None else type)
 
     def _mapped(self, change: Callable[[Any], Any]) -> Iterator[Any]:
-        """What a function makes of each chunk; its errors name the slots of the column."""
+        """Apply a function to each chunk; slot numbers in errors refer to the whole column."""
         for chunk, start in zip(self.chunks, self._starts.tolist(), strict=False):
             try:
                 yield change(chunk)
@@ -99,7 +99,7 @@ class ChunkedArray:
                 raise moved(error, lambda place: Place((start + place[0], *place[1:]))) from None  # noqa: B023
 
     def _cut_like(self, whole: Any) -> ChunkedArray:
-        """An array of this length in chunks as long as these."""
+        """Split an array of this length into chunks of the same lengths."""
         starts = self._starts.tolist()
         parts = [whole.slice(start, len(chunk)) for start, chunk in zip(starts, self.chunks, strict=False)]
         return ChunkedArray(parts, whole.type)
@@ -116,19 +116,22 @@ class ChunkedArray:
 
     @property
     def nbytes(self) -> int:
-        """Bytes that the slots of all chunks take; see :attr:`Array.nbytes`."""
+        """Bytes occupied by the slots of all chunks; see :attr:`Array.nbytes`."""
         return sum([chunk.nbytes for chunk in self.chunks])
 
     def get_total_buffer_size(self) -> int:
-        """Bytes of all buffers of all chunks, each once; see :meth:`Array.get_total_buffer_size`."""
+        """Return the bytes of all buffers of all chunks, counting shared buffers once.
+
+        See :meth:`Array.get_total_buffer_size`.
+        """
         return buffer_bytes(*self.chunks)
 
     def length(self) -> int:
-        """Number of slots, as ``len()``."""
+        """Return the number of slots, like ``len()``."""
         return len(self)
 
     def chunk(self, i: SupportsIndex) -> Array:
-        """One of the arrays, by number from 0.
+        """Return the chunk at position ``i``, counted from 0.
 
         Raises
         ------
@@ -140,18 +143,18 @@ class ChunkedArray:
         try:
             number = as_index(i)
         except TypeError:
-            raise InvalidType(f"expected the number of a chunk, an int, found {shown(i)}") from None
+            raise InvalidType(f"expected a chunk number, an int, found {shown(i)}") from None
         if not 0 <= number < len(self.chunks):
-            raise IndexOutOfRange(f"no chunk {shown(number)}: there are {len(self.chunks)}")
+            raise IndexOutOfRange(f"chunk {shown(number)} is out of range: the number of chunks is {len(self.chunks)}")
         found: Array = self.chunks[number]
         return found
 
     def iterchunks(self) -> Iterator[Array]:
-        """The arrays one after another."""
+        """Iterate over the chunks."""
         return iter(self.chunks)
 
     def pieces(self, cuts: npt.NDArray[np.int64]) -> Iterator[Array]:
-        """The arrays between positions that rise from 0 to the end; the ends of all chunks are among them."""
+        """Return the arrays between increasing positions from 0 to the end, which include all chunk boundaries."""
         numbers = np.searchsorted(self._starts, cuts[:-1], "right") - 1
         offsets, lengths = cuts[:-1] - self._starts[numbers], np.diff(cuts)
         for number, offset, length in zip(numbers.tolist(), offsets.tolist(), lengths.tolist(), strict=True):
@@ -159,18 +162,18 @@ class ChunkedArray:
             yield chunk if length == len(chunk) else chunk.slice(offset, length)
 
     def combine_chunks(self) -> Array:
-        """One array; a copy if there is more than one chunk."""
+        """Return the values as one array; a copy if there is more than one chunk."""
         joined: Array = concat_arrays(self.chunks) if self.chunks else nulls(0, self.type)
         return joined
 
     # --- values ---
 
     def to_pylist(self) -> list[Any]:
-        """The values as Python objects, None for null; a copy."""
+        """Return the values as a list of Python objects, None for null."""
         return [value for values in self._mapped(lambda chunk: chunk.to_pylist()) for value in values]
 
     def to_numpy(self, zero_copy_only: bool = False, writable: bool = False) -> npt.NDArray[Any]:
-        """The values as one ndarray of shape (length,); a copy unless there is one chunk that needs none.
+        """Return the values as an ndarray of shape (length,); a copy unless a single chunk can be viewed.
 
         The dtype is that of one array with the same values, also where chunks by themselves would have several, as
         those of integers with nulls and without. See :meth:`Array.to_numpy`.
@@ -192,7 +195,7 @@ class ChunkedArray:
         return whole
 
     def to_masked_array(self) -> np.ma.MaskedArray[Any, Any]:
-        """The values and their nulls as one masked ndarray; copied unless there is one chunk.
+        """Return the values and nulls as a masked ndarray; a copy if there is more than one chunk.
 
         See :meth:`Array.to_masked_array`.
 
@@ -204,7 +207,7 @@ class ChunkedArray:
         return self.combine_chunks().to_masked_array()
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> npt.NDArray[Any]:
-        """The values as an ndarray, see :meth:`to_numpy`; numbers and times that do not fit ``dtype`` are refused.
+        """Return the values as an ndarray; see :meth:`to_numpy`. Raises if a number or time does not fit ``dtype``.
 
         Raises
         ------
@@ -219,17 +222,17 @@ class ChunkedArray:
         return as_dtype(result, dtype, copy) if dtype is not None or copy else result
 
     def is_null(self, *, nan_is_null: bool = False) -> ChunkedArray:
-        """True for null slots, in chunks of :class:`BooleanArray`; see :meth:`Array.is_null`."""
+        """Return True for null slots, as chunks of :class:`BooleanArray`; see :meth:`Array.is_null`."""
         return self._each(lambda chunk: chunk.is_null(nan_is_null=nan_is_null), bool_())
 
     def is_valid(self) -> ChunkedArray:
-        """True for slots that are not null, in chunks of :class:`BooleanArray`; see :meth:`Array.is_valid`."""
+        """Return True for valid slots, as chunks of :class:`BooleanArray`; see :meth:`Array.is_valid`."""
         return self._each(lambda chunk: chunk.is_valid(), bool_())
 
     # --- selecting ---
 
     def slice(self, offset: int = 0, length: int | None = None) -> ChunkedArray:
-        """The values from ``offset`` on, ``length`` of them or as many as there are; copies nothing.
+        """Return up to ``length`` values starting at ``offset``; copies nothing.
 
         Beyond the end there are none.
 
@@ -244,7 +247,7 @@ class ChunkedArray:
         return ChunkedArray(cut(self.chunks, self._starts, offset, length), self.type)
 
     def take(self, indices: Any) -> ChunkedArray:
-        """The slots at ``indices``, in that order, in one chunk; a copy of those slots.
+        """Return the slots at ``indices``, in that order, as one chunk; a copy.
 
         The arguments and errors are those of :meth:`Array.take`; indices may be a chunked array too.
         """
@@ -257,7 +260,7 @@ class ChunkedArray:
         return ChunkedArray([found if places.back is None else found._take(places.back, places.valid)], self.type)
 
     def filter(self, mask: Any, null_selection_behavior: str = "drop") -> ChunkedArray:
-        """The slots where ``mask`` is True, in the same chunks but for those that have none; a copy.
+        """Return the slots where ``mask`` is True, chunk by chunk; empty chunks are dropped. A copy.
 
         The arguments and errors are those of :meth:`Array.filter`; the mask may be a chunked array too, in any chunks.
         """
@@ -266,34 +269,36 @@ class ChunkedArray:
         return ChunkedArray(parts, self.type)
 
     def drop_null(self) -> ChunkedArray:
-        """The slots that are not null, in the same chunks."""
+        """Return the valid slots, chunk by chunk."""
         return self._each(lambda chunk: chunk.drop_null())
 
     def fill_null(self, fill_value: Any) -> ChunkedArray:
-        """The same chunks with nulls replaced; see :meth:`Array.fill_null`."""
+        """Replace nulls, chunk by chunk; see :meth:`Array.fill_null`."""
         return self._each(lambda chunk: chunk.fill_null(fill_value))
 
     # --- other forms ---
 
     def cast(self, target_type: DataType | str, safe: bool = True) -> ChunkedArray:
-        """The same values as another type, in the same chunks; see :meth:`Array.cast`."""
+        """Cast the values to another type, chunk by chunk; see :meth:`Array.cast`."""
         target = as_type(target_type)
         if not self.chunks and target != self.type:
             nulls(0, self.type).cast(target, safe)  # whether there is a cast at all
         return ChunkedArray(self._mapped(lambda chunk: chunk.cast(target, safe)), target)
 
     def unique(self) -> Array:
-        """The distinct values as one array, in the order of their first appearance; see :meth:`Array.unique`."""
+        """Return the distinct values as one array, in order of first appearance; see :meth:`Array.unique`."""
         return self.combine_chunks().unique()
 
     def dictionary_encode(self, null_encoding: str = "mask") -> ChunkedArray:
-        """The same chunks as indices into one dictionary of all values; see :meth:`Array.dictionary_encode`."""
+        """Encode all chunks with one common dictionary; see :meth:`Array.dictionary_encode`."""
         if self.type.layout == "dictionary":
             return self
         return self._cut_like(self.combine_chunks().dictionary_encode(null_encoding=null_encoding))
 
     def unify_dictionaries(self) -> ChunkedArray:
-        """The same chunks with one dictionary for all, at any depth of the type; the same object where there is none.
+        """Give all chunks one common dictionary, at any depth of the type.
+
+        Returns the same object if nothing is dictionary-encoded.
 
         Raises
         ------
@@ -303,7 +308,7 @@ class ChunkedArray:
         return self if len(self.chunks) < 2 else ChunkedArray(_unified(self.chunks), self.type)
 
     def flatten(self) -> list[ChunkedArray]:
-        """A column for each field of structs, null where the struct is; a list of this one if it is not of structs."""
+        """Return a column per struct field, null where the struct is null; for other types, a list with this column."""
         if self.type.layout != "struct" or self.type.array_class is not None:
             return [self]
         parts = [chunk.flatten() for chunk in self.chunks]
@@ -320,7 +325,7 @@ class ChunkedArray:
                 raise type(error)(f"chunk {i}: {error}") from None
 
     def equals(self, other: Any) -> bool:
-        """Same type and same values, whatever the chunks.
+        """Compare type and values, regardless of chunk boundaries.
 
         Raises
         ------
@@ -375,7 +380,7 @@ class ChunkedArray:
 
 
 def chunked_array(arrays: Any, type: DataType | str | None = None) -> ChunkedArray:
-    """A chunked array over arrays of one type, without a copy; or over lists of values, each of which is a chunk.
+    """Make a chunked array from arrays of one type, without copying, or from lists of values, one chunk per list.
 
     Parameters
     ----------
@@ -414,7 +419,7 @@ def chunked_array(arrays: Any, type: DataType | str | None = None) -> ChunkedArr
 
 
 def one_array(values: Any) -> Any:
-    """The values of a chunked array as one array; anything else as it is."""
+    """Combine a chunked array into one array; return anything else unchanged."""
     return values.combine_chunks() if isinstance(values, ChunkedArray) else values
 
 
@@ -422,7 +427,7 @@ def one_array(values: Any) -> Any:
 
 
 def _unified(arrays: Iterable[Any]) -> list[Any]:
-    """The same arrays of one type, with one dictionary for all wherever the type has one."""
+    """Unify the dictionaries of arrays of one type, at any depth."""
     arrays = list(arrays)
     type = arrays[0].type
     if type.layout == "dictionary" and type.array_class is None and type.value_type.layout != "dictionary":

@@ -1,4 +1,4 @@
-"""What record batches and tables have in common: named columns of one length.
+"""The base of record batches and tables: named columns of equal length.
 
 Rules kept here:
 
@@ -35,7 +35,7 @@ Column = TypeVar("Column", bound="Array | ChunkedArray")
 
 
 class Columns(Generic[Column]):
-    """Columns of one length under a schema; the base of :class:`RecordBatch` and :class:`Table`."""
+    """Columns of equal length under a schema; the base of :class:`RecordBatch` and :class:`Table`."""
 
     __slots__ = ()
     _schema: Schema
@@ -50,16 +50,16 @@ class Columns(Generic[Column]):
     # --- what a batch and a table do in their own way ---
 
     def column(self, i: Key) -> Column:
-        """A column by position or by name."""
+        """Return a column by position or name."""
         raise NotImplementedError
 
     @property
     def columns(self) -> list[Column]:
-        """All columns, as a new list."""
+        """All columns, in a new list."""
         raise NotImplementedError
 
     def slice(self, offset: int = 0, length: int | None = None) -> Self:
-        """The rows from ``offset`` on, ``length`` of them or as many as there are; builds and copies nothing.
+        """Return up to ``length`` rows starting at ``offset``; builds and copies nothing.
 
         Beyond the end there are none.
 
@@ -74,33 +74,33 @@ class Columns(Generic[Column]):
 
     @classmethod
     def _as_column(cls, values: Any, type: DataType | None) -> Any:
-        """Values as a column, of the type given or their own."""
+        """Convert values to a column of the given type, or of their own."""
         raise NotImplementedError
 
     @classmethod
     def _one_column(cls, values: Any) -> Any:
-        """Values that are to be one column beside others; a table refuses those that may be meant as chunks."""
+        """Convert values to one of several columns; a table rejects values that could be meant as chunks."""
         return values
 
     @classmethod
     def _over(cls, schema: Schema, columns: Sequence[Any], num_rows: int) -> Self:
-        """Columns that have been checked."""
+        """Make an object over columns that have been checked."""
         raise NotImplementedError
 
     def _with_schema(self, schema: Schema) -> Self:
-        """The same columns under other fields or metadata."""
+        """Return the same columns under another schema."""
         raise NotImplementedError
 
     def _arranged(self, schema: Schema, indices: Sequence[int], new: Mapping[int, Any]) -> Self:
-        """The columns at ``indices``, without building them; where ``new`` has a column for a place, that one."""
+        """Return the columns at ``indices`` without building them; ``new`` overrides some places."""
         raise NotImplementedError
 
     def _rows(self, positions: npt.NDArray[np.int64], valid: npt.NDArray[np.bool_] | None) -> Self:
-        """The rows at positions that rise, null where they are not valid."""
+        """Return the rows at increasing positions, null where not valid."""
         raise NotImplementedError
 
     def _gathered(self, positions: npt.NDArray[np.int64], valid: npt.NDArray[np.bool_] | None) -> Self:
-        """The rows at positions in any order, null where they are not valid."""
+        """Return the rows at positions in any order, null where not valid."""
         raise NotImplementedError
 
     # --- making them ---
@@ -113,7 +113,7 @@ class Columns(Generic[Column]):
         schema: Schema | None = None,
         metadata: MetadataLike | None = None,
     ) -> Self:
-        """Columns with their names or their schema; copies nothing that is an array already.
+        """Make an object from columns and their names or schema; arrays are not copied.
 
         Parameters
         ----------
@@ -155,12 +155,12 @@ class Columns(Generic[Column]):
 
     @classmethod
     def from_struct_array(cls, struct_array: Any) -> Self:
-        """The fields of structs as columns, null where the struct is."""
+        """Make an object from the fields of a struct array, null where the struct is null."""
         raise NotImplementedError
 
     @classmethod
     def _named_column(cls, values: Any, field: Field | str) -> Any:
-        """Values as the column of a field, or with a name; errors say which column."""
+        """Convert values to the column of a field or name; errors name the column."""
         name, type = (field.name, field.type) if isinstance(field, Field) else (field, None)
         try:
             column = cls._as_column(values, type)
@@ -176,7 +176,7 @@ class Columns(Generic[Column]):
     def from_pydict(
         cls, mapping: Mapping[str, Any], schema: Schema | None = None, metadata: MetadataLike | None = None
     ) -> Self:
-        """Columns from a mapping of their names to arrays or values; a schema is matched by name.
+        """Make an object from a mapping of names to arrays or values; a schema is matched by name.
 
         Raises
         ------
@@ -198,7 +198,7 @@ class Columns(Generic[Column]):
     def from_pylist(
         cls, mapping: Sequence[Mapping[str, Any]], schema: Schema | None = None, metadata: MetadataLike | None = None
     ) -> Self:
-        """Columns from rows as dicts; a missing key is null.
+        """Make an object from rows given as dicts; a missing key becomes null.
 
         Without a schema the first row names the columns.
 
@@ -233,7 +233,7 @@ class Columns(Generic[Column]):
 
     @property
     def schema(self) -> Schema:
-        """Names and types of the columns."""
+        """Names, types and metadata of the columns."""
         return self._schema.detach()
 
     @property
@@ -248,23 +248,26 @@ class Columns(Generic[Column]):
 
     @property
     def column_names(self) -> list[str]:
-        """The names of the columns in order, as a new list."""
+        """The column names in order, in a new list."""
         return self.schema.names
 
     def itercolumns(self) -> Iterator[Column]:
-        """The columns one after another."""
+        """Iterate over the columns."""
         for i in range(self.num_columns):
             yield self.column(i)
 
     def get_total_buffer_size(self) -> int:
-        """Bytes of all buffers of all columns, each once; see :meth:`Array.get_total_buffer_size`."""
+        """Return the bytes of all buffers of all columns, counting shared buffers once.
+
+        See :meth:`Array.get_total_buffer_size`.
+        """
         from shmarrow.layout.sizes import buffer_bytes
 
         columns = [getattr(column, "chunks", [column]) for column in self.itercolumns()]
         return buffer_bytes(*[chunk for chunks in columns for chunk in chunks])
 
     def field(self, i: Key) -> Field:
-        """The field of a column, by position or by name; the errors of :meth:`Schema.field`."""
+        """Return the field of a column, by position or name. Errors as :meth:`Schema.field`."""
         return self.schema.field(i)
 
     def __len__(self) -> int:
@@ -277,7 +280,7 @@ class Columns(Generic[Column]):
     def __getitem__(self, key: Key) -> Column: ...
 
     def __getitem__(self, key: Key | Slice) -> Self | Column:
-        """A column by position or name, or rows by slice."""
+        """Return a column by position or name, or rows by slice."""
         if isinstance(key, slice):
             start, stop, step = range_of(key, self.num_rows)
             if step != 1:
@@ -288,7 +291,7 @@ class Columns(Generic[Column]):
     # --- other columns ---
 
     def select(self, columns: Iterable[Key]) -> Self:
-        """The columns at the positions or of the names given, in that order; builds and copies nothing."""
+        """Select columns by position or name, in that order; builds and copies nothing."""
         from shmarrow.naming import several
 
         return self._selected([self._schema.index_of(key) for key in several(columns, "positions and names")])
@@ -299,7 +302,7 @@ class Columns(Generic[Column]):
         return self._arranged(fields_at(self._schema, indices), indices, {})
 
     def drop_columns(self, columns: Iterable[Key] | Key) -> Self:
-        """All columns but those of the names, or at the positions, given; builds and copies nothing.
+        """Drop columns by position or name; builds and copies nothing.
 
         Raises
         ------
@@ -315,12 +318,12 @@ class Columns(Generic[Column]):
     drop = drop_columns
 
     def remove_column(self, i: int) -> Self:
-        """All columns but the one at position ``i``, which is not negative; builds and copies nothing."""
+        """Drop the column at position ``i``, which must not be negative; builds and copies nothing."""
         i = position(i, self.num_columns)
         return self._selected([other for other in range(self.num_columns) if other != i])
 
     def add_column(self, i: int, field_: Field | str, column: Any) -> Self:
-        """The same columns with one more before position ``i``, which may be the end; builds none of the others.
+        """Insert a column before position ``i``, which may be the end; the other columns are not built.
 
         Parameters
         ----------
@@ -348,11 +351,11 @@ class Columns(Generic[Column]):
         return self._arranged(self._schema.insert(i, field), indices, {i: made})
 
     def append_column(self, field_: Field | str, column: Any) -> Self:
-        """The same columns with one more at the end; see :meth:`add_column`."""
+        """Append a column; see :meth:`add_column`."""
         return self.add_column(self.num_columns, field_, column)
 
     def set_column(self, i: int, field_: Field | str, column: Any) -> Self:
-        """The same columns with another one at position ``i``; the arguments and errors of :meth:`add_column`."""
+        """Replace the column at position ``i``. Arguments and errors as :meth:`add_column`."""
         i = position(i, self.num_columns)
         field, made = self._new(field_, column)
         indices = [*range(i), -1, *range(i + 1, self.num_columns)]
@@ -371,7 +374,7 @@ class Columns(Generic[Column]):
         return made, column
 
     def rename_columns(self, names: Sequence[str] | Mapping[str, str]) -> Self:
-        """The same columns under other names; builds and copies nothing.
+        """Rename the columns; builds and copies nothing.
 
         Parameters
         ----------
@@ -392,17 +395,17 @@ class Columns(Generic[Column]):
         if isinstance(names, Mapping):
             for old in names:
                 if not isinstance(old, str):
-                    raise InvalidType(f"columns are renamed by their names, which are strings, found {shown(old)}")
+                    raise InvalidType(f"columns are renamed by their names, which must be strings, found {shown(old)}")
             new = {self._schema.index_of(old): name for old, name in names.items()}
             names = [new.get(i, name) for i, name in enumerate(self._schema.names)]
         return self._with_schema(renamed(self._schema, names))
 
     def replace_schema_metadata(self, metadata: MetadataLike | None = None) -> Self:
-        """The same columns with other metadata in the schema; builds and copies nothing."""
+        """Replace the schema's metadata; builds and copies nothing."""
         return self._with_schema(self._schema.with_metadata(metadata))
 
     def cast(self, target_schema: Schema, safe: bool = True) -> Self:
-        """The same columns in the types of another schema, whose metadata and nullability the result has.
+        """Cast the columns to the types of another schema; the result has its metadata and nullability.
 
         Columns that have their type already are not built.
 
@@ -442,7 +445,7 @@ class Columns(Generic[Column]):
         return self._arranged(target, [-1 if i in new else i for i in range(self.num_columns)], new)
 
     def flatten(self) -> Self:
-        """The columns with structs replaced by their fields, as ``struct.field``; a field is null where its struct is.
+        """Replace each struct column by its fields, named ``struct.field``; a field is null where its struct is null.
 
         Columns of other types are not built.
         """
@@ -461,7 +464,7 @@ class Columns(Generic[Column]):
     # --- other rows ---
 
     def take(self, indices: Any) -> Self:
-        """The rows at ``indices``, in that order; a copy. A null index gives a row of nulls.
+        """Return the rows at ``indices``, in that order; a copy. A null index gives a row of nulls.
 
         Raises
         ------
@@ -478,7 +481,7 @@ class Columns(Generic[Column]):
         return self._gathered(*checked_positions(one_array(indices)))
 
     def filter(self, mask: Any, null_selection_behavior: str = "drop") -> Self:
-        """The rows where ``mask`` is True; a copy of those rows.
+        """Return the rows where ``mask`` is True; a copy.
 
         Parameters
         ----------
@@ -503,11 +506,11 @@ class Columns(Generic[Column]):
     # --- values ---
 
     def to_pydict(self) -> dict[str, list[Any]]:
-        """A list of Python values for each column, by name; of columns with the same name the last."""
+        """Return a list of Python values per column, by name. If names repeat, the last column wins."""
         return {name: column.to_pylist() for name, column in zip(self.schema.names, self.columns, strict=True)}
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> npt.NDArray[Any]:
-        """The values as an ndarray of shape (rows, columns); a copy.
+        """Return the values as an ndarray of shape (rows, columns); a copy.
 
         Numbers are converted exactly to a common dtype; columns without one become Python values.
 
@@ -518,14 +521,14 @@ class Columns(Generic[Column]):
             ``dtype``.
         """
         if copy is False:
-            raise CopyRequired("columns lie apart in memory, so an ndarray of all of them has to be a copy")
+            raise CopyRequired("columns are separate in memory, so one ndarray of all of them requires a copy")
         result = as_matrix(self.schema.names, self.columns, self.num_rows)
         from shmarrow.convert.ndarray import as_dtype
 
         return as_dtype(result, dtype, None)
 
     def equals(self, other: Any, check_metadata: bool = False) -> bool:
-        """Same schema and same values, whatever the batches; on request the same metadata too.
+        """Compare schema and values, regardless of batch boundaries, and with ``check_metadata`` the metadata.
 
         Raises
         ------
@@ -560,7 +563,7 @@ class Columns(Generic[Column]):
 
 
 def as_matrix(names: Sequence[str], columns: Sequence[Any], num_rows: int) -> npt.NDArray[Any]:
-    """Columns as an ndarray of shape (rows, columns); see :meth:`Columns.__array__`."""
+    """Convert columns to an ndarray of shape (rows, columns); see :meth:`Columns.__array__`."""
     parts = [column.to_numpy(zero_copy_only=False) for column in columns]
     dtypes = {part.dtype for part in parts}
     if all(part.ndim == 1 and part.dtype.kind in "biuf" for part in parts):

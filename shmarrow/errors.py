@@ -1,4 +1,4 @@
-"""The exceptions of shmarrow, and :class:`Limits`, what a reader accepts.
+"""The exceptions of shmarrow, and the :class:`Limits` of readers.
 
 Rules kept here:
 
@@ -22,26 +22,26 @@ class ShmarrowError(Exception):
 
 
 class InvalidData(ShmarrowError, ValueError):
-    """Bytes that break the Arrow format, or values that break their type's rules."""
+    """Bytes that violate the Arrow format, or values that violate the rules of their type."""
 
 
 class LimitExceeded(InvalidData):
-    """Well-formed input, or an operation, that would take memory out of proportion.
+    """Well-formed input, or an operation, that would need a disproportionate amount of memory.
 
     That is more than :class:`Limits` allows, or more than 2**24 values from slots that occupy no memory.
     """
 
 
 class Unsupported(ShmarrowError, NotImplementedError):
-    """Legal Arrow that shmarrow does not handle."""
+    """Legal Arrow that shmarrow does not handle, or something that this platform does not offer."""
 
 
 class InvalidArgument(ShmarrowError, ValueError):
-    """An argument whose value makes no sense for the call."""
+    """An argument with an invalid value."""
 
 
 class InvalidType(ShmarrowError, TypeError):
-    """An argument, or a Python value, of a type that the call cannot take."""
+    """An argument or Python value of an unsupported type."""
 
 
 class IndexOutOfRange(ShmarrowError, IndexError):
@@ -49,29 +49,29 @@ class IndexOutOfRange(ShmarrowError, IndexError):
 
 
 class FieldNotFound(ShmarrowError, KeyError):
-    """A column or field name that is not there, or that stands there more than once."""
+    """A column or field name that is missing or ambiguous."""
 
     __str__ = Exception.__str__  # KeyError would print the repr of the message
 
 
 class CopyRequired(ShmarrowError, ValueError):
-    """Zero copy was asked for, and these data cannot be handed out without one."""
+    """Zero-copy access was requested, but the data cannot be provided without a copy."""
 
 
 class ExportRefused(CopyRequired, BufferError):
-    """Memory that a consumer asked for in place, and that cannot be handed to it as it is."""
+    """Memory that a consumer requested in place, but that cannot be exported to it."""
 
 
 class Closed(ShmarrowError, ValueError):
-    """A reader, writer or segment used after it was closed."""
+    """A reader, writer or segment was used after it was closed."""
 
 
 class Failed(ShmarrowError, ValueError):
-    """A reader, writer or decoder used after an error in the middle of a message; names that first error."""
+    """A reader, writer or decoder was used after an error in the middle of a message; quotes that first error."""
 
 
 class MissingExtra(ShmarrowError, ImportError):
-    """An optional package is needed and is not installed; the message names the extra to install."""
+    """A required optional package is not installed; the message names the extra to install."""
 
 
 class StorageError(ShmarrowError, OSError):
@@ -82,23 +82,23 @@ class StorageError(ShmarrowError, OSError):
 
 
 class ObjectNotFound(StorageError, FileNotFoundError, KeyError):
-    """No object of this name; for ``store[name]`` a ``KeyError``, too."""
+    """No object has this name; ``store[name]`` raises it as a ``KeyError`` as well."""
 
 
 class ObjectExists(StorageError, FileExistsError):
-    """The name is taken; published objects are not overwritten unless asked."""
+    """The name is taken; published objects are only replaced on request."""
 
 
 class GenerationChanged(ObjectExists):
-    """The object that was to be replaced is not the one that was expected."""
+    """The object to replace is not the expected one."""
 
 
 class StoreFull(StorageError):
-    """No space left to place an object."""
+    """There is not enough space for an object."""
 
 
 class Place(tuple[Any, ...]):
-    """Where a value is, in a message: its slot, and how to get from there to the value, such as ``"item 3"``."""
+    """The location of a value, for messages: its slot and the path from there, such as ``"item 3"``."""
 
     __slots__ = ()
 
@@ -111,26 +111,26 @@ T = TypeVar("T")
 
 
 def placed(kind: type[E], *parts: Any) -> E:
-    """An error whose message is made of pieces; those that are places can be changed with :func:`moved`."""
+    """An error whose message is built from parts; :func:`moved` relocates the parts that are places."""
     error = kind("".join(map(str, parts)))
     error._parts = parts
     return error
 
 
 def moved(error: E, move: Callable[[Place], Place]) -> E:
-    """The error of a part, with its places as those of the whole; the same error where it names none."""
+    """Translate the places in an error of a part to the whole; an error without places is returned unchanged."""
     if not error._parts:
         return error
     return placed(type(error), *[move(part) if isinstance(part, Place) else part for part in error._parts])
 
 
 def prefixed(prefix: str, error: E) -> E:
-    """The error with something said in front of it."""
+    """Return the error with a prefix to its message."""
     return placed(type(error), prefix, *(error._parts or (error,)))
 
 
 def iterated(values: Iterable[T], expected: str) -> Iterator[T]:
-    """The iterator of an argument; InvalidType where it has none, as an ndarray without dimensions has."""
+    """Return the iterator of an argument; InvalidType if it is not iterable, such as a 0-d ndarray."""
     try:
         return iter(values)
     except TypeError:
@@ -138,12 +138,12 @@ def iterated(values: Iterable[T], expected: str) -> Iterator[T]:
 
 
 def counted(number: int, noun: str) -> str:
-    """A number of things for messages: ``1 null``, ``2 nulls``."""
+    """Format a count for messages: ``1 null``, ``2 nulls``."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def shown(value: object, length: int = 80) -> str:
-    """A value as messages show it: the first characters of its repr, or what it is where that fails.
+    """Format a value for messages: the first characters of its repr, or its type if repr fails.
 
     The repr of an integer of more than 4,300 digits fails, and so may that of any object that a caller passes.
     """
@@ -156,19 +156,19 @@ def shown(value: object, length: int = 80) -> str:
 
 
 def printable(text: str) -> str:
-    """A text for a terminal: control characters, and others that show nothing or change the rest, as escapes."""
+    """Escape control, invisible and bidirectional characters, for output to a terminal."""
     return text if text.isprintable() else "".join([c if c.isprintable() else repr(c)[1:-1] for c in text])
 
 
 def full_name(value: object) -> str:
-    """The type of a value for error messages, with its package, as ``RecordBatch`` may be pyarrow's."""
+    """Return the type of a value with its package, for error messages: ``RecordBatch`` may be pyarrow's."""
     kind = type(value)
     package = kind.__module__.partition(".")[0]
     return printable(kind.__qualname__ if package == "builtins" else f"{package}.{kind.__qualname__}")
 
 
 def not_expected(expected: str, value: object) -> InvalidType:
-    """The error for a value of another type than the one of ours that was expected."""
+    """Make the error for a value that is not of the expected shmarrow type."""
     found = full_name(value)
     bases = [base.__name__ for base in type(value).__mro__] if found.startswith("pyarrow.") else []
     kind = next((base for base in bases if base in _CONVERTED), None)
@@ -181,7 +181,7 @@ _CONVERTED = ("RecordBatch", "Table", "Schema", "Field", "DataType", "Array", "C
 
 
 def not_an_index(what: str, key: object) -> InvalidType:
-    """The error for what is neither an int nor a slice."""
+    """Make the error for an index that is neither an int nor a slice."""
     return InvalidType(
         f"{what} is indexed by int or slice, found {type(key).__name__}; "
         "take(indices) gives the slots at positions, filter(mask) those where a mask is True"
@@ -189,7 +189,7 @@ def not_an_index(what: str, key: object) -> InvalidType:
 
 
 def storage_error(error: OSError, action: str, where: str, hint: str = "") -> StorageError:
-    """Turn an ``OSError`` into the shmarrow error that fits its errno.
+    """Convert an ``OSError`` to the shmarrow error that matches its errno.
 
     Parameters
     ----------
@@ -215,7 +215,7 @@ def storage_error(error: OSError, action: str, where: str, hint: str = "") -> St
 
 
 class Settings:
-    """Named values, fixed when they are made, and compared by value.
+    """Immutable named values, compared by value.
 
     What ``dataclass(frozen=True, slots=True)`` gives; that takes a millisecond of every import for each class.
     """
@@ -235,7 +235,7 @@ class Settings:
         return {name: getattr(self, name) for name in self.__slots__}
 
     def replace(self, **changes: Any) -> Self:
-        """The same values but for some."""
+        """Return a copy with some values replaced."""
         return type(self)(**{**self._values(), **changes})
 
     def __setattr__(self, name: str, value: Any) -> None:
@@ -261,7 +261,7 @@ def _remake(kind: type[Settings], values: dict[str, Any]) -> Settings:
 
 
 class Limits(Settings):
-    """What a reader accepts before it refuses input with :class:`LimitExceeded`.
+    """Limits of a reader, beyond which it rejects input with :class:`LimitExceeded`.
 
     Each of them bounds memory or time that hostile input could ask for out of proportion to its size.
 
@@ -319,11 +319,11 @@ DEFAULT_LIMITS = Limits()
 
 
 def as_limits(limits: Any, trusted: bool = False) -> Limits:
-    """The limits that a call was given, with trust if it was asked for; InvalidType for anything else."""
+    """Return the limits of a call, with ``trusted`` applied; InvalidType for anything else."""
     if not isinstance(limits, Limits):
-        raise InvalidType(f"limits are a shmarrow.Limits, found {shown(limits)}")
+        raise InvalidType(f"limits must be a shmarrow.Limits, found {shown(limits)}")
     if not isinstance(trusted, bool):
-        raise InvalidType(f"trusted is True or False, found {shown(trusted)}")
+        raise InvalidType(f"trusted must be True or False, found {shown(trusted)}")
     return Limits(**{**limits._values(), "trusted": True}) if trusted and not limits.trusted else limits
 
 

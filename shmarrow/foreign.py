@@ -1,4 +1,4 @@
-"""Objects of other libraries with Arrow's PyCapsule interface, wherever one of ours is expected.
+"""Accept other libraries' objects with the Arrow PyCapsule interface wherever ours are expected.
 
 Rules kept here:
 
@@ -41,17 +41,17 @@ _NEXT_STEP = {
 
 
 def has_schema(obj: Any) -> bool:
-    """Whether an object of another library tells its type by ``__arrow_c_schema__``."""
+    """Whether another library's object exports its type by ``__arrow_c_schema__``."""
     return _has(obj, SCHEMA)
 
 
 def has_data(obj: Any) -> bool:
-    """Whether an object of another library gives an array or a stream."""
+    """Whether another library's object exports an array or a stream."""
     return _has(obj, STREAM) or _has(obj, ARRAY)
 
 
 def has_stream(obj: Any) -> bool:
-    """Whether an object of another library gives a stream."""
+    """Whether another library's object exports a stream."""
     return _has(obj, STREAM)
 
 
@@ -61,7 +61,7 @@ def _has(obj: Any, method: str) -> bool:
 
 
 def read(kind: str, obj: Any) -> Any:
-    """One of our objects over the memory of another library's: a ``type``, ``field``, ``schema``, ``array`` and so on.
+    """Import another library's object, without copying, as a ``type``, ``field``, ``schema``, ``array`` and so on.
 
     Raises
     ------
@@ -76,7 +76,7 @@ def read(kind: str, obj: Any) -> Any:
 
 
 def comparable(obj: Any, kind: Any, name: str) -> Any:
-    """What an ``equals`` compares with: an object of class ``kind``, or one of another library read as one.
+    """Return the operand of ``equals`` as a ``kind``, importing another library's object.
 
     Raises
     ------
@@ -96,7 +96,7 @@ def comparable(obj: Any, kind: Any, name: str) -> Any:
 
 
 def next_step(obj: Any) -> str:
-    """What a message adds for an object that has to be asked for its data first; empty for any other."""
+    """Return the hint for an object that must be asked for its data first; empty for any other."""
     names = [full_name(obj), *[base.__name__ for base in type(obj).__mro__]]
     found = next((_NEXT_STEP[name] for name in names if name in _NEXT_STEP), "")
     return f"; {found}" if found else ""

@@ -1,4 +1,4 @@
-"""What happens when a part of the package, or another package, is first imported.
+"""Callbacks for the first import of a part of the package, or of another package.
 
 ``import shmarrow`` loads what reading and writing batches needs. Tensors, bundles and the store come when one of their
 names is asked for; this is how a part that is loaded late still meets the parts that stand below it. Modules of other
@@ -20,19 +20,19 @@ _WAITING: dict[str, Callable[[], object]] = {}
 
 
 def when(part: str, then: Callable[[], object]) -> None:
-    """Call ``then`` once, as soon as a part is imported."""
+    """Call ``then`` once, when a part is imported."""
     _WAITING[part] = then
 
 
 def arrived(part: str) -> None:
-    """Say that a part is imported; its own last line."""
+    """Mark a part as imported; called by its last line."""
     then = _WAITING.pop(part, None)
     if then is not None:
         then()
 
 
 def when_imported(module: str, then: Callable[[ModuleType], object]) -> None:
-    """Call ``then`` with a module of another package: now if it is imported already, else right after it is.
+    """Call ``then`` with a module of another package: now if it is already imported, else right after its import.
 
     An exception in ``then`` is one of the ``import`` statement that ran it, so it must not fail.
     """

@@ -1,4 +1,4 @@
-"""What record batches and tables are made of: mappings, sequences of arrays, data frames, and batches themselves."""
+"""The inputs of record batches and tables: mappings, sequences of arrays, data frames and batches."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ C = TypeVar("C", bound=Columns[Any])
 
 
 def as_column(values: Any, type: DataType | None) -> Any:
-    """Values as an array or a chunked array; those that are one keep their type, others get the one given."""
+    """Convert values to an array or a chunked array; these keep their type, other values get the given one."""
     return values if isinstance(values, ChunkedArray) else as_array(values, "a column", type)
 
 
@@ -34,7 +34,7 @@ def made_from(
     schema: Schema | None,
     metadata: MetadataLike | None,
 ) -> C:
-    """A batch or a table from what :func:`shmarrow.table` takes, but for batches."""
+    """Make a batch or a table from any input of :func:`shmarrow.table` except batches."""
     own = as_schema(names)
     if own is not None:
         if schema is not None:
@@ -44,7 +44,7 @@ def made_from(
     assert not isinstance(names, Schema)
     if isinstance(data, Mapping):
         if names is not None:
-            raise InvalidArgument("a mapping has its own names; expected no others")
+            raise InvalidArgument("a mapping already has names; pass no others")
         return kind.from_pydict(data, schema, metadata)
     if hasattr(data, "read_all") and isinstance(getattr(data, "schema", None), Schema):
         data = data.read_all()
@@ -65,11 +65,11 @@ def made_from(
             raise InvalidType(f"expected arrays, found {full_name(rows)} in a {full_name(data)}; {step}")
         return kind.from_arrays(data, names, schema, metadata)
     if names is not None:
-        raise InvalidArgument("a data frame has its own names; expected no others")
+        raise InvalidArgument("a data frame already has names; pass no others")
     if frame:
         return from_frame(kind, data, schema, metadata)
     if schema is not None and metadata is not None:
-        raise InvalidArgument("a schema has its own metadata; expected one or the other")
+        raise InvalidArgument("a schema already has metadata; pass one or the other")
     if isinstance(data, kind):
         found = data
     elif isinstance(data, Columns):
@@ -82,7 +82,7 @@ def made_from(
 
 
 def _instead(data: Any) -> str:
-    """What to do with something that has no columns, as the end of a message; empty where nothing is known."""
+    """Return the hint for an object without columns, to end a message; empty if there is none."""
     if isinstance(data, (str, PathLike)):
         return "; shmarrow.ipc.open_file(path).read_all() reads an Arrow file"
     if hasattr(type(data), "read"):
@@ -91,14 +91,14 @@ def _instead(data: Any) -> str:
 
 
 def _is_column(data: Any) -> bool:
-    """Whether data are the values of one column: an array, a tensor or a series."""
+    """Whether ``data`` is a single column: an array, a tensor or a series."""
     if isinstance(data, (Array, ChunkedArray)) or full_name(data) in ("pandas.Series", "pandas.Index"):
         return True
     return hasattr(type(data), "__dlpack__") and not isinstance(data, np.ndarray)
 
 
 def _has_columns(item: Any) -> bool:
-    """Whether an item is a data frame, a table or a batch, of any library."""
+    """Whether an item is a data frame, a table or a batch of any library."""
     return isinstance(item, Columns) or (hasattr(type(item), "columns") and not isinstance(item, type))
 
 
@@ -111,7 +111,7 @@ def from_frame(
     preserve_index: bool | None = None,
     columns: Sequence[Any] | None = None,
 ) -> C:
-    """A batch or a table from a pandas DataFrame, with the metadata from which pandas restores it."""
+    """Make a batch or a table from a pandas DataFrame, with the metadata from which pandas restores it."""
     from shmarrow.build import array
     from shmarrow.build.frames import KEY, check_no_duplicates, read_frame
     from shmarrow.build.pandas import with_extension

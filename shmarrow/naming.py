@@ -1,4 +1,4 @@
-"""Names and columns: how names, mappings and schemas are matched with what they name."""
+"""Match names, mappings and schemas with columns."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ T = TypeVar("T")
 
 
 class _RenamedFields:
-    """The fields of a schema under other names, which are checked when they are asked for.
+    """The fields of a schema under other names, checked on access.
 
     See :class:`~shmarrow.types.schema.FieldSource`.
     """
@@ -54,7 +54,7 @@ class _RenamedFields:
 
 
 def several(values: Iterable[T], what: str) -> tuple[T, ...]:
-    """An argument that has to be a list; InvalidType for a string, which would be read letter by letter."""
+    """Return a list argument as a tuple; InvalidType for a string, which would be iterated by character."""
     if not hasattr(values, "__iter__") and hasattr(values, "schema"):
         raise InvalidType(f"expected a list of {what}, found one {full_name(values)}")
     if isinstance(values, (str, bytes)) or not hasattr(values, "__iter__"):
@@ -64,7 +64,7 @@ def several(values: Iterable[T], what: str) -> tuple[T, ...]:
 
 
 def renamed(schema: Schema, names: Sequence[str]) -> Schema:
-    """The same fields under other names; parses no field.
+    """Rename the fields, without parsing them.
 
     Raises
     ------
@@ -77,19 +77,19 @@ def renamed(schema: Schema, names: Sequence[str]) -> Schema:
     if set(map(type, names)) != {str}:
         for name in names:
             if not isinstance(name, str):
-                raise InvalidType(f"the name of a column is a string, found {shown(name)}")
+                raise InvalidType(f"the name of a column must be a string, found {shown(name)}")
     if len(names) != len(schema):
         raise InvalidArgument(f"expected {counted(len(schema), 'name')}, one for each column, found {len(names)}")
     return Schema(metadata=schema.metadata, source=_RenamedFields(schema, names))
 
 
 def fields_at(schema: Schema, indices: Sequence[int]) -> Schema:
-    """The fields of a schema at some positions, with its metadata."""
+    """Select fields of a schema by position, keeping its metadata."""
     return Schema([schema.field(i) for i in indices], schema.metadata)
 
 
 def by_name(mapping: Mapping[str, Any], schema: Schema | None) -> tuple[list[str], list[Any]]:
-    """The names and the columns of a mapping, in the order of the schema where there is one.
+    """Return the names and columns of a mapping, in schema order if a schema is given.
 
     Raises
     ------
@@ -115,7 +115,7 @@ def by_name(mapping: Mapping[str, Any], schema: Schema | None) -> tuple[list[str
 def given_fields(
     columns: Sequence[Any], names: Sequence[str] | None, schema: Schema | None, metadata: MetadataLike | None
 ) -> Sequence[Field | str]:
-    """A field or a name for each column, whichever is given.
+    """Return a field or a name per column, whichever is given.
 
     Raises
     ------
@@ -129,7 +129,7 @@ def given_fields(
         found = "both" if names is not None else "neither"
         raise InvalidArgument(f"arrays need either names or a schema, found {found}{hint}")
     if schema is not None and metadata is not None:
-        raise InvalidArgument("a schema has its own metadata; expected one or the other")
+        raise InvalidArgument("a schema already has metadata; pass one or the other")
     given: Sequence[Field | str] = several(names or (), "names") if schema is None else checked_schema(schema).fields
     if len(given) != len(columns):
         what = "names" if schema is None else "fields"
@@ -138,7 +138,7 @@ def given_fields(
 
 
 def checked_schema(schema: Any) -> Schema:
-    """A schema, of any library, or a mapping of names to types; InvalidType for anything else."""
+    """Convert any library's schema, or a mapping of names to types; InvalidType for anything else."""
     found = as_schema(schema)
     if found is None and isinstance(schema, Mapping):
         return Schema(schema)
@@ -148,16 +148,16 @@ def checked_schema(schema: Any) -> Schema:
 
 
 def common_length(columns: Sequence[Any], schema: Schema) -> int:
-    """The one length of columns; InvalidArgument where they differ."""
+    """Return the common length of columns; InvalidArgument if they differ."""
     lengths = {len(column) for column in columns}
     if len(lengths) > 1:
         found = ", ".join(f"{schema.field(i).name!r}: {len(column)}" for i, column in enumerate(columns[:20]))
-        raise InvalidArgument(f"the columns of a batch have one length, found {found}")
+        raise InvalidArgument(f"the columns of a batch must have the same length, found {found}")
     return lengths.pop() if lengths else 0
 
 
 def with_nulls(schema: Schema) -> Schema:
-    """The same fields, all nullable."""
+    """Make all fields nullable."""
     if all(field.nullable for field in schema):
         return schema
     return Schema([field.with_nullable(True) for field in schema], schema.metadata)

@@ -1,4 +1,4 @@
-"""Pickling: which classes other processes get handles of, and buffers that protocol 5 passes out of band.
+"""Pickling: classes that are passed to other processes as handles, and out-of-band buffers of protocol 5.
 
 Rules kept here:
 
@@ -24,7 +24,7 @@ _PICKLERS: list[tuple[Register, Callable[[Any], Any]]] = []
 
 
 def travels(cls: C) -> C:
-    """Let instances of a class travel as handles between processes; a decorator."""
+    """Pass instances of a class between processes as handles; a decorator."""
     _CLASSES.append(cls)
     for register, reduce in _PICKLERS:
         register(cls, reduce)
@@ -32,7 +32,7 @@ def travels(cls: C) -> C:
 
 
 def add_pickler(register: Register, reduce: Callable[[Any], Any]) -> None:
-    """Register a reducer for all classes that travel, those that are still to come included.
+    """Register a reducer for all classes passed as handles, including those defined later.
 
     Parameters
     ----------
@@ -47,10 +47,10 @@ def add_pickler(register: Register, reduce: Callable[[Any], Any]) -> None:
 
 
 def packed(data: Bytes, protocol: int) -> PickleBuffer | bytes:
-    """A run of bytes as a pickle of this protocol holds it: since protocol 5, out of band where that is asked for."""
+    """Pickle a buffer; from protocol 5 on, out of band if requested."""
     return PickleBuffer(data.data) if protocol >= 5 else data.tobytes()
 
 
 def unpacked(data: Any) -> Bytes:
-    """The bytes of :func:`packed`, read-only, without a copy."""
+    """Return the bytes of :func:`packed`, read-only, without copying."""
     return as_bytes(data)

@@ -1,4 +1,4 @@
-"""Positions in several parts: where the slots of a column lie in its chunks, and the rows of a table in its batches."""
+"""Map positions in a whole to its parts: slots of a column to chunks, rows of a table to batches."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _MOST = (1 << 63) - 1
 
 
 def starts_of(lengths: list[int], parts: str) -> npt.NDArray[np.int64]:
-    """Where each part starts in the whole, and its end, of shape (n + 1,).
+    """Return the start of each part in the whole, and the end, of shape (n + 1,).
 
     Raises
     ------
@@ -32,7 +32,7 @@ def starts_of(lengths: list[int], parts: str) -> npt.NDArray[np.int64]:
 
 
 def cut(parts: Sequence[Any], starts: npt.NDArray[np.int64], offset: int, length: int) -> list[Any]:
-    """The parts of a slice of arrays or batches, which start at ``starts``; empty parts are left out."""
+    """Slice arrays or batches that start at ``starts``; empty parts are dropped."""
     if not length:
         return []
     end = offset + length
@@ -45,12 +45,12 @@ def cut(parts: Sequence[Any], starts: npt.NDArray[np.int64], offset: int, length
 
 
 def _within(part: Any, start: int, end: int) -> Any:
-    """A part from one slot to another; itself where that is all of it."""
+    """Slice a part; returns the part itself if the slice covers it."""
     return part if not start and end == len(part) else part.slice(start, end - start)
 
 
 class Places(NamedTuple):
-    """Where slots lie in several parts.
+    """The locations of slots in several parts.
 
     Attributes
     ----------
@@ -68,7 +68,7 @@ class Places(NamedTuple):
 
 
 def check_range(positions: Indices, valid: Mask | None, length: int, what: str) -> Indices:
-    """The positions that are valid; IndexOutOfRange if one of them is negative or beyond the end."""
+    """Check valid positions; IndexOutOfRange if one is negative or beyond the end."""
     wanted = positions if valid is None else positions[valid]
     if len(wanted) and not (int(wanted.min()) >= 0 and int(wanted.max()) < length):
         raise no_index(wanted, length, what, "value" if what == "column" else "row")
@@ -76,7 +76,7 @@ def check_range(positions: Indices, valid: Mask | None, length: int, what: str) 
 
 
 def places(starts: npt.NDArray[np.int64], positions: Indices, valid: Mask | None, what: str) -> Places:
-    """Where positions in the whole lie in parts that start at ``starts``; IndexOutOfRange if one is beyond the end."""
+    """Locate positions in parts that start at ``starts``; IndexOutOfRange if one is beyond the end."""
     wanted = check_range(positions, valid, int(starts[-1]), what)
     numbers = np.searchsorted(starts, wanted, "right") - 1
     back: Indices | None = None
@@ -97,7 +97,10 @@ def places(starts: npt.NDArray[np.int64], positions: Indices, valid: Mask | None
 def sorted_places(
     starts: npt.NDArray[np.int64], positions: Indices, valid: Mask | None
 ) -> Iterator[tuple[int, Indices, Mask | None]]:
-    """The part, the positions in it and their validity, for positions that rise; parts without any are left out."""
+    """Group increasing positions by part.
+
+    The part, the positions in it and their validity; unused parts are skipped.
+    """
     bounds = np.searchsorted(positions, starts).tolist()
     for i in np.flatnonzero(np.diff(bounds)).tolist():
         rows = slice(bounds[i], bounds[i + 1])

@@ -1,4 +1,4 @@
-"""States of readers, writers and decoders: a table of transitions for each, and where one object stands in its table.
+"""State machines of readers, writers and decoders: a transition table for each, and the current state of an object.
 
 Rules kept here:
 
@@ -47,7 +47,7 @@ SEQUENTIAL: Transitions = {
 
 
 class StateMachine:
-    """Where one object stands in its table of transitions.
+    """The current state of one object in its transition table.
 
     Parameters
     ----------
@@ -78,7 +78,7 @@ class StateMachine:
         self.failure = ""
 
     def go(self, event: str) -> None:
-        """Move on to the state that an event leads to.
+        """Apply an event.
 
         Raises
         ------
@@ -95,26 +95,26 @@ class StateMachine:
         self.state = state
 
     def fail(self, error: BaseException) -> None:
-        """Move on after an error, where the state allows for one, and remember the first."""
+        """Apply the event ``FAIL``, if the state accepts it, and remember the first error."""
         state = self._table[self.state].get(FAIL)
         if state is not None:
             self.failure = self.failure or f"{type(error).__name__}: {error}"
             self.state = state
 
     def refusal(self) -> ShmarrowError:
-        """The error to raise for an event that the state does not accept."""
+        """Make the error for an event that the state does not accept."""
         if self.failure:
             return Failed(f"{self._what} failed before and cannot go on; the first error was {self.failure}")
         return Closed(f"{self._what} is {self.state}")
 
     @property
     def inherited(self) -> bool:
-        """Whether this is a forked child's copy of an object that belongs to its parent."""
+        """Whether this object was inherited by a forked child from its parent."""
         return self._pid != 0 and os.getpid() != self._pid
 
 
 def fork_safe_lock() -> _thread.RLock:
-    """A reentrant lock that a fork waits for, so that the child finds it free and what it guards whole.
+    """Return a reentrant lock that a fork waits for, so that the child finds it free and the guarded state consistent.
 
     For what a whole process shares: the handlers that it registers stay for the life of the process.
     """
@@ -125,7 +125,7 @@ def fork_safe_lock() -> _thread.RLock:
 
 
 class Turn:
-    """A lock for one operation at a time, which its own thread cannot take again in the middle of an operation.
+    """A non-reentrant lock for one operation at a time.
 
     Threads wait for each other. A signal handler, or a callback of a file object, runs in the middle of whatever its
     thread does: it must neither wait for itself nor put one message into another.
@@ -159,12 +159,12 @@ class Turn:
 
     @property
     def interrupted(self) -> bool:
-        """Whether the calling thread is in the middle of an operation already."""
+        """Whether the calling thread is already in the middle of an operation."""
         return self._busy and self._lock._is_owned()  # type: ignore[attr-defined]
 
 
 class NotCopied:
-    """Objects that cannot be pickled or copied, as their copy would share a position, a descriptor or a lock."""
+    """A mixin for objects that cannot be pickled or copied, as a copy would share a position, descriptor or lock."""
 
     __slots__ = ()
 

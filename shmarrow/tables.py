@@ -1,4 +1,4 @@
-"""Tables: record batches one after another; their columns are chunked, one chunk a batch.
+"""Tables: sequences of record batches; each column has one chunk per batch.
 
 Nothing is copied until somebody asks for one array over all chunks.
 """
@@ -31,7 +31,7 @@ from shmarrow.types.schema import as_schema, difference
 
 @travels
 class Table(Columns[ChunkedArray]):
-    """Record batches of one schema, one after another.
+    """A sequence of record batches with one schema.
 
     Attributes
     ----------
@@ -64,7 +64,7 @@ class Table(Columns[ChunkedArray]):
 
     @classmethod
     def from_batches(cls, batches: Iterable[RecordBatch], schema: Schema | None = None) -> Table:
-        """A table over batches of one schema; copies nothing.
+        """Make a table over batches of one schema; copies nothing.
 
         Raises
         ------
@@ -82,7 +82,9 @@ class Table(Columns[ChunkedArray]):
             schema, whole = items[0].schema, "the first batch"
         for i, batch in enumerate(items):
             if not batch.schema.equals(schema):
-                raise InvalidType(f"batch {i} has other fields than {whole}: {difference(batch.schema, schema)}")
+                raise InvalidType(
+                    f"the fields of batch {i} differ from those of {whole}: {difference(batch.schema, schema)}"
+                )
         return cls(schema, items)
 
     @classmethod
@@ -116,7 +118,10 @@ class Table(Columns[ChunkedArray]):
 
     @classmethod
     def from_struct_array(cls, struct_array: Any) -> Table:
-        """The fields of structs, in an array or in chunks, as columns; see :meth:`RecordBatch.from_struct_array`."""
+        """Make a table from the fields of a struct array or chunked array.
+
+        See :meth:`RecordBatch.from_struct_array`.
+        """
         if not isinstance(struct_array, ChunkedArray):
             return cls._of([RecordBatch.from_struct_array(struct_array)])
         chunks = struct_array.chunks or [nulls(0, struct_array.type)]
@@ -124,7 +129,7 @@ class Table(Columns[ChunkedArray]):
 
     @classmethod
     def _of(cls, batches: Sequence[RecordBatch]) -> Table:
-        """Batches whose fields differ in what is nullable at most."""
+        """Make a table of batches whose fields differ at most in nullability."""
         schema = batches[0]._schema
         if any(not batch._schema.equals(schema) for batch in batches[1:]):
             schema = with_nulls(schema)
@@ -133,11 +138,11 @@ class Table(Columns[ChunkedArray]):
 
     @property
     def nbytes(self) -> int:
-        """Bytes that the rows take in all columns of all batches; see :attr:`Array.nbytes`."""
+        """Bytes occupied by the rows in all columns and batches; see :attr:`Array.nbytes`."""
         return sum([batch.nbytes for batch in self.batches])
 
     def column(self, i: Key) -> ChunkedArray:
-        """A column by position or by name; copies nothing. Errors as :meth:`RecordBatch.column`."""
+        """Return a column by position or name; copies nothing. Errors as :meth:`RecordBatch.column`."""
         index = self._schema.index_of(i)
         return ChunkedArray([batch.column(index) for batch in self.batches], self.schema.field(index).type)
 
@@ -147,7 +152,7 @@ class Table(Columns[ChunkedArray]):
         return [self.column(i) for i in range(self.num_columns)]
 
     def to_batches(self, max_chunksize: int | None = None) -> list[RecordBatch]:
-        """The batches, on request in pieces of at most ``max_chunksize`` rows; builds and copies nothing.
+        """Return the batches, split into pieces of at most ``max_chunksize`` rows if given; builds and copies nothing.
 
         The errors are those of :meth:`RecordBatch.to_batches`.
         """
@@ -156,23 +161,26 @@ class Table(Columns[ChunkedArray]):
         return [piece for batch in self.batches for piece in batch.to_batches(max_chunksize)]
 
     def to_reader(self, max_chunksize: int | None = None) -> RecordBatchReader:
-        """A reader over the batches, on request in pieces of at most ``max_chunksize`` rows; copies nothing."""
+        """Return a reader over the batches, split into pieces of at most ``max_chunksize`` rows if given.
+
+        Copies nothing.
+        """
         return RecordBatchReader.from_batches(self.schema, self.to_batches(max_chunksize))
 
     def to_struct_array(self, max_chunksize: int | None = None) -> ChunkedArray:
-        """The rows as structs, a chunk for each batch of :meth:`to_batches`; copies nothing."""
+        """Return the rows as structs, one chunk per batch of :meth:`to_batches`; copies nothing."""
         chunks = [batch.to_struct_array() for batch in self.to_batches(max_chunksize)]
         return ChunkedArray(chunks, struct(self.schema.fields))
 
     def combine_chunks(self) -> Table:
-        """A table of at most one batch; a copy if there was more than one."""
+        """Return a table of at most one batch; a copy if there was more than one."""
         if len(self.batches) <= 1:
             return self
         columns = [column.combine_chunks() for column in self.columns]
         return Table(self.schema, [RecordBatch(self.schema, self.num_rows, columns)])
 
     def slice(self, offset: int = 0, length: int | None = None) -> Table:
-        """The rows from ``offset`` on, ``length`` of them or as many as there are; builds and copies nothing.
+        """Return up to ``length`` rows starting at ``offset``; builds and copies nothing.
 
         Beyond the end there are none.
 
@@ -182,7 +190,7 @@ class Table(Columns[ChunkedArray]):
         return Table(self._schema, cut(self.batches, self._starts, offset, length))
 
     def unify_dictionaries(self) -> Table:
-        """The same table with one dictionary for all batches in each column that has some, at any depth of its type.
+        """Give each dictionary-encoded column one dictionary for all batches, at any depth of its type.
 
         Columns without dictionaries are not built. The errors are those of :meth:`ChunkedArray.unify_dictionaries`.
         """
@@ -191,7 +199,7 @@ class Table(Columns[ChunkedArray]):
         return self._arranged(self._schema, [-1 if i in new else i for i in range(self.num_columns)], new)
 
     def drop_null(self) -> Table:
-        """The rows that have no null in any column, in the same batches; a copy of those rows."""
+        """Return the rows without nulls, batch by batch; a copy."""
         return Table(self._schema, [batch.drop_null() for batch in self.batches])
 
     def _with_schema(self, schema: Schema) -> Table:
@@ -230,7 +238,7 @@ class Table(Columns[ChunkedArray]):
         return Table(schema, [RecordBatch(schema, len(positions), columns)])
 
     def to_pylist(self) -> list[dict[str, Any]]:
-        """A dict of Python values for each row; of columns with the same name the last."""
+        """Return a dict of Python values per row. If column names repeat, the last column wins."""
         return [row for batch in self.batches for row in batch.to_pylist()]
 
     def validate(self, full: bool = False) -> None:
@@ -246,17 +254,17 @@ class Table(Columns[ChunkedArray]):
 
 
 def _cuts(starts: Sequence[Any]) -> Any:
-    """Where any of several columns has a chunk that starts or ends, of dtype int64, rising."""
+    """Return the chunk boundaries of several columns, increasing, as int64."""
     return np.unique(np.concatenate(starts))
 
 
 def has_dictionary(type: DataType) -> bool:
-    """Whether a type, or one of its children at any depth, is dictionary-encoded."""
+    """Whether a type is dictionary-encoded, or one of its children at any depth."""
     return type.layout == "dictionary" or any(has_dictionary(field.type) for field in type.fields)
 
 
 def _empty_table(schema: Schema) -> Table:
-    """A table of the schema without rows."""
+    """Make a table of the schema without rows."""
     return Table(schema)
 
 
@@ -264,14 +272,14 @@ Schema.empty_table = _empty_table
 
 
 def rows_of(data: Any) -> RecordBatchReader:
-    """A reader over rows of any library, for code that goes through them once; the errors of :meth:`from_stream`."""
+    """Make a reader over the rows of any library's object, for one pass. Errors as :meth:`from_stream`."""
     if full_name(data) == "pandas.DataFrame":
         data = table(data)
     return RecordBatchReader.from_stream(data)
 
 
 def own_batch(batch: Any, expected: str) -> RecordBatch:
-    """A record batch of any library as ours; InvalidType for anything else."""
+    """Convert any library's record batch to ours; InvalidType for anything else."""
     if isinstance(batch, RecordBatch):
         return batch
     if not foreign.has_data(batch):
@@ -281,7 +289,7 @@ def own_batch(batch: Any, expected: str) -> RecordBatch:
 
 
 class RecordBatchReader:
-    """Batches of one schema, one after another; the base of all readers of streams.
+    """An iterator over batches of one schema; the base of all stream readers.
 
     Attributes
     ----------
@@ -294,7 +302,7 @@ class RecordBatchReader:
 
     @staticmethod
     def from_batches(schema: Schema, batches: Iterable[RecordBatch]) -> RecordBatchReader:
-        """A reader over batches, which are taken from the iterable when they are read.
+        """Make a reader over an iterable of batches, which is consumed as the reader advances.
 
         Raises
         ------
@@ -305,7 +313,7 @@ class RecordBatchReader:
 
     @staticmethod
     def from_stream(data: Any, schema: Schema | None = None) -> RecordBatchReader:
-        """A reader over the rows of any object with ``__arrow_c_stream__`` or ``__arrow_c_array__``.
+        """Make a reader over the rows of any object with ``__arrow_c_stream__`` or ``__arrow_c_array__``.
 
         A batch is asked for when it is read, and shares the memory of the object.
 
@@ -342,7 +350,7 @@ class RecordBatchReader:
         return mapped_batches(schema, reader, lambda batch: batch.cast(schema), reader.close)
 
     def read_next_batch(self) -> RecordBatch:
-        """The next batch.
+        """Return the next batch.
 
         Raises
         ------
@@ -358,7 +366,7 @@ class RecordBatchReader:
         raise NotImplementedError
 
     def _fail(self, error: BaseException) -> None:
-        """Note that a batch that was read cannot be used, so that no later call goes on without it."""
+        """Record that a batch could not be used, so that no later call silently skips it."""
         raise NotImplementedError
 
     def __iter__(self) -> Iterator[RecordBatch]:
@@ -368,11 +376,11 @@ class RecordBatchReader:
         return self.read_next_batch()
 
     def read_all(self) -> Table:
-        """All batches that are left, as a table."""
+        """Read all remaining batches into a table."""
         return Table(self.schema, list(self))
 
     def close(self) -> None:
-        """Release the source; batches that were handed out stay. A second call does nothing."""
+        """Release the source. Batches already read stay valid; closing twice is allowed."""
         raise NotImplementedError
 
     def _repr_html_(self) -> str:
@@ -388,7 +396,7 @@ class RecordBatchReader:
 
 
 class _Batches(RecordBatchReader):
-    """A reader over batches that are there already, or that an iterator makes.
+    """A reader over batches from a list or an iterator.
 
     Thread safety: threads may share a reader; each batch goes to one of them.
     """
@@ -410,7 +418,7 @@ class _Batches(RecordBatchReader):
                 batch = own_batch(next(self._batches), "a shmarrow.RecordBatch")
                 if not batch._schema.equals(self.schema):
                     text = difference(batch.schema, self.schema)
-                    raise InvalidType(f"a batch has other fields than the reader: {text}")
+                    raise InvalidType(f"the fields of a batch differ from the reader's: {text}")
             except StopIteration:
                 states.go(END)
                 raise
@@ -439,7 +447,7 @@ def mapped_batches(
     change: Callable[[RecordBatch], RecordBatch],
     close: Callable[[], None] | None = None,
 ) -> RecordBatchReader:
-    """A reader of batches that are changed as they are read; ``close`` is called when it is closed."""
+    """Make a reader that applies a function to each batch; closing it calls ``close``."""
     return _Batches(schema, map(change, batches), close or (lambda: None))
 
 
@@ -449,7 +457,7 @@ def table(
     schema: Schema | None = None,
     metadata: MetadataLike | None = None,
 ) -> Table:
-    """A table from a mapping of names to values, from arrays, from a data frame, or from record batches.
+    """Make a table from a mapping of names to values, from arrays, a data frame, or record batches.
 
     Parameters
     ----------
@@ -487,9 +495,9 @@ def table(
     if found is None:
         return made_from(Table, data, names, schema, metadata)
     if names is not None:
-        raise InvalidArgument("record batches have their own names; expected no others")
+        raise InvalidArgument("record batches already have names; pass no others")
     if schema is not None and metadata is not None:
-        raise InvalidArgument("a schema has its own metadata; expected one or the other")
+        raise InvalidArgument("a schema already has metadata; pass one or the other")
     own, batches = found
     result = Table.from_batches(batches, own or (None if batches else schema))
     if schema is not None:
@@ -498,7 +506,7 @@ def table(
 
 
 def _batches_of(data: Any) -> tuple[Schema | None, Sequence[RecordBatch]] | None:
-    """The schema, where one is known, and the record batches that data are; None where they are none."""
+    """Return the schema, if known, and the record batches of ``data``; None if it is not record batches."""
     if isinstance(data, RecordBatch):
         return data.schema, [data]
     if isinstance(data, Table):
@@ -509,7 +517,7 @@ def _batches_of(data: Any) -> tuple[Schema | None, Sequence[RecordBatch]] | None
 
 
 def _is_batch(item: Any) -> bool:
-    """Whether an item is a record batch, of any library, and no column."""
+    """Whether an item is a record batch of any library, not a column."""
     return isinstance(item, RecordBatch) or (foreign.has_data(item) and type(item).__name__ == "RecordBatch")
 
 
@@ -517,7 +525,7 @@ def _is_batch(item: Any) -> bool:
 
 
 def concat_tables(tables: Iterable[Table], promote_options: str = "none") -> Table:
-    """Tables one after another; copies nothing but columns that are cast.
+    """Concatenate tables; only columns that are cast are copied.
 
     Parameters
     ----------
@@ -551,12 +559,14 @@ def concat_tables(tables: Iterable[Table], promote_options: str = "none") -> Tab
         found = tuple([_in_schema(item, schema) for item in found])
     for i, item in enumerate(found):
         if not item._schema.equals(schema):
-            raise InvalidType(f"table {i} has other fields than the first: {difference(item.schema, schema)}")
+            raise InvalidType(
+                f"the fields of table {i} differ from those of the first: {difference(item.schema, schema)}"
+            )
     return Table(schema, [batch for item in found for batch in item.batches])
 
 
 def _own_table(rows: Any) -> Table:
-    """A table or a batch of any library as a table of ours; InvalidType for anything else."""
+    """Convert any library's table or batch to our table; InvalidType for anything else."""
     if isinstance(rows, Table):
         return rows
     if isinstance(rows, RecordBatch):
@@ -568,7 +578,7 @@ def _own_table(rows: Any) -> Table:
 
 
 def _in_schema(table: Table, schema: Schema) -> Table:
-    """A table with the columns of a schema, by name; those that it does not have are null."""
+    """Match a table to a schema by name; missing columns become null."""
     names = [name for name in schema.names if name in table._schema]
     result = table.select(names)
     fields = {field.name: field for field in schema}
@@ -580,7 +590,7 @@ def _in_schema(table: Table, schema: Schema) -> Table:
 
 
 def concat_batches(recordbatches: Iterable[RecordBatch]) -> RecordBatch:
-    """Batches of the same fields as one; a copy, but a single one comes back as it is.
+    """Concatenate batches of the same fields into one; a copy, unless there is only one.
 
     Raises
     ------

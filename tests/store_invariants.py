@@ -21,7 +21,7 @@ def _walk(slots: list[dict[str, Any]], head: int, what: str) -> list[int]:
     """The slots of a list, whose links are slot numbers and one."""
     found: list[int] = []
     while head:
-        assert head <= len(slots), f"{what} leads to slot {head - 1} of {len(slots)}"
+        assert head <= len(slots), f"{what} refers to slot {head - 1} of {len(slots)}"
         assert head - 1 not in found, f"{what} has a cycle at slot {head - 1}"
         found.append(head - 1)
         head = slots[head - 1]["next"]

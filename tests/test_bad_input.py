@@ -56,14 +56,14 @@ BAD_FILES: dict[str, tuple[bytes, str]] = {
         rf"the file is truncated, .*: expected b'ARROW1' at its end, \[{len(FILE) - 7}, {len(FILE) - 1}\), found b'",
     ),
     "cut in the middle": (FILE[: len(FILE) // 2], r"the file is truncated, .*: expected b'ARROW1' at its end"),
-    "a footer size of 0": (changed(FILE, len(FILE) - 10, "<i", 0), r"the footer says that it has 0 bytes, but \d+ are"),
+    "a footer size of 0": (changed(FILE, len(FILE) - 10, "<i", 0), r"the footer declares 0 bytes, but only \d+ are"),
     "a negative footer size": (
         changed(FILE, len(FILE) - 10, "<i", -5),
-        rf"the footer says that it has -5 bytes, but {len(FILE) - 18} are there",
+        rf"the footer declares -5 bytes, but only {len(FILE) - 18} are available",
     ),
     "a footer size beyond the file": (
         changed(FILE, len(FILE) - 10, "<i", len(FILE)),
-        rf"the footer says that it has {len(FILE)} bytes, but {len(FILE) - 18} are there",
+        rf"the footer declares {len(FILE)} bytes, but only {len(FILE) - 18} are available",
     ),
     "a footer that points outside": (
         changed(FILE, FOOTER, "<I", 1 << 30),
@@ -93,8 +93,8 @@ BAD_BLOCKS: dict[str, tuple[int, str, Any, str]] = {
     "in the middle of a message": (0, "<q", 16, r"batch 1"),
     "a negative body": (16, "<q", -64, r"batch 1 needs"),
     "a body that is too long": (16, "<q", 1 << 40, r"batch 1 needs .* but the footer starts at"),
-    "another body": (16, "<q", 64, r"the footer says 64 bytes of body, the message \d+"),
-    "other metadata": (8, "<i", 8, r"the footer says 8 bytes of metadata, the message \d+"),
+    "another body": (16, "<q", 64, r"the footer declares 64 bytes of body, the message \d+"),
+    "other metadata": (8, "<i", 8, r"the footer declares 8 bytes of metadata, the message \d+"),
     "negative metadata": (8, "<i", -8, r"batch 1 needs \[\d+, \d+\), -8 bytes of it metadata"),
 }
 
@@ -185,20 +185,20 @@ BAD_STREAMS: dict[str, tuple[bytes, type[Exception], str]] = {
     "cut metadata": (
         STREAM[:100],
         sa.InvalidData,
-        r"the metadata at 0 need .* there are 100 bytes|92 of 184 bytes are",
+        r"the metadata at 0 needs .* there are 100 bytes|92 of 184 bytes are",
     ),
     "cut body": (STREAM[: _FIRST.body + 10], sa.InvalidData, r"there are 458 bytes|1718 of 1728 bytes are missing"),
     "a negative size": (
         b"\xff\xff\xff\xff" + struct.pack("<i", -8),
         sa.InvalidData,
-        r"the message at 0 says that its metadata has -8 bytes",
+        r"the message at 0 declares -8 bytes of metadata",
     ),
     "a negative body": (
         wire.stream_from(
             [_SCHEMA, changed(_FIRST.data, _FIRST.data.index(struct.pack("<q", _FIRST.message.body_length)), "<q", -64)]
         ),
         sa.InvalidData,
-        r"the message says that its body has -64 bytes",
+        r"the message declares a body of -64 bytes",
     ),
     "a tensor": (
         wire.stream_from([_SCHEMA, wire.message("Tensor", {"type": ("Bool", {}), "shape": []})]),

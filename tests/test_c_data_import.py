@@ -326,9 +326,11 @@ def test_a_structure_is_moved_out_of_its_capsule(read: Callable[[Any], Any]) -> 
     left = np.frombuffer(ctypes.string_at(pointer(given.capsules[1], b"arrow_array"), ARRAY.itemsize), ARRAY)
     assert left["release"][0] == 0
     for again in (sa.array, sa.record_batch):
-        with pytest.raises(sa.InvalidData, match="ArrowSchema is released already; each capsule can be imported once"):
+        with pytest.raises(
+            sa.InvalidData, match="ArrowSchema has already been released; each capsule can be imported once"
+        ):
             again(given)
-    with pytest.raises(sa.InvalidData, match="ArrowArray is released already; each capsule can be imported once"):
+    with pytest.raises(sa.InvalidData, match="ArrowArray has already been released; each capsule can be imported once"):
         array_from_capsules(peer.type.__arrow_c_schema__(), given.capsules[1])
     del peer, given
     gc.collect()
@@ -338,7 +340,7 @@ def test_a_structure_is_moved_out_of_its_capsule(read: Callable[[Any], Any]) -> 
     assert pa.total_allocated_bytes() == before
     taken = Same(pa.array([{"x": 1}]))
     assert pa.array(taken).to_pylist() == [{"x": 1}]
-    with pytest.raises(sa.InvalidData, match="released already"):
+    with pytest.raises(sa.InvalidData, match="already been released"):
         read(taken)
 
 
@@ -547,7 +549,7 @@ def deep(levels: int) -> int:
 
 
 WRONG: dict[str, tuple[int, int, type[Exception], str]] = {
-    "schema-released": (schema(b"i", release=0), NUMBERS, sa.InvalidData, "ArrowSchema is released already"),
+    "schema-released": (schema(b"i", release=0), NUMBERS, sa.InvalidData, "ArrowSchema has already been released"),
     "format-null": (schema(None), NUMBERS, sa.InvalidData, "expected a format string"),
     "format-unknown": (schema(b"x!"), NUMBERS, sa.Unsupported, "'x!'"),
     "format-bytes": (schema(b"\xff"), NUMBERS, sa.InvalidData, "not UTF-8"),
@@ -563,7 +565,7 @@ WRONG: dict[str, tuple[int, int, type[Exception], str]] = {
     "list-without-child": (schema(b"+l"), NUMBERS, sa.Unsupported, "child"),
     "deep": (deep(200), NUMBERS, sa.LimitExceeded, "levels"),
     "dictionary-of-floats": (schema(b"g", dictionary=TEXT), NUMBERS, sa.InvalidData, "dictionary"),
-    "released": (INT, array(2, [None, i4(5, 6)], release=0), sa.InvalidData, "ArrowArray is released already"),
+    "released": (INT, array(2, [None, i4(5, 6)], release=0), sa.InvalidData, "ArrowArray has already been released"),
     "length-negative": (INT, array(-1, [None, i4(5)]), sa.InvalidData, "found -1"),
     "offset-negative": (INT, array(1, [None, i4(5)], offset=-1), sa.InvalidData, "-1"),
     "length-overflow": (INT, array((1 << 63) - 1, [None, i4(5)], offset=9), sa.InvalidData, "length"),
@@ -617,7 +619,7 @@ def test_batches_that_break_the_rules() -> None:
 
 def test_streams_that_break_the_rules() -> None:
     made = np.zeros(1, STREAM)
-    with pytest.raises(sa.InvalidData, match="released already"):
+    with pytest.raises(sa.InvalidData, match="already been released"):
         open_c_stream(capsule(at(made), b"arrow_array_stream"))
     made["release"] = 1
     with pytest.raises(sa.InvalidData, match="get_schema or get_next is NULL"):

@@ -393,7 +393,7 @@ def test_nulls_in_dictionaries_and_distinct_values() -> None:
     assert masked.dictionary_encode(index_type="int8").type == sa.dictionary("int8", "string")
     assert sa.nulls(3).unique().to_pylist() == [None]
     assert masked.unique().to_pylist() == array.run_end_encode().unique().to_pylist() == [None, "b", "a"]
-    with pytest.raises(sa.InvalidArgument, match="null_encoding is 'mask' or 'encode', found 'int8'"):
+    with pytest.raises(sa.InvalidArgument, match="null_encoding must be 'mask' or 'encode', found 'int8'"):
         array.dictionary_encode("int8")
 
 

@@ -489,7 +489,7 @@ def test_planted_pipes_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture
     os.chown(shared / "link.csv", 4321, 4321, follow_symlinks=False)
     for name in ("pipe.csv", "link.csv"):
         assert convert(source, shared / name) == 1
-        assert "it is user 4321's, in a directory that all may write" in capsys.readouterr().err
+        assert "it is user 4321's, in a directory that anyone may write to" in capsys.readouterr().err
 
 
 def _anonymous(pid: int) -> int:

@@ -252,19 +252,19 @@ def test_all_null_columns_before_their_dictionary() -> None:
     schema, dictionary, nothing, something = wire.messages(stream(batch([None, None], words), batch([0, None], words)))
     data = wire.stream_from([schema, nothing, dictionary, something])
     assert values(data, peer=False) == [[None, None], ["a", None]]  # pyarrow wants dictionaries first
-    with pytest.raises(sa.InvalidData, match="its dictionary, id 0, has not come before it"):
+    with pytest.raises(sa.InvalidData, match="its dictionary, id 0, does not precede it"):
         next(sa.ipc.open_stream(wire.stream_from([schema, something, dictionary]))).column(0)
-    with pytest.raises(sa.InvalidData, match="its dictionary, id 0, has not come before it"):
+    with pytest.raises(sa.InvalidData, match="its dictionary, id 0, does not precede it"):
         next(sa.ipc.open_stream(wire.stream_from([schema, something]))).column(0)
 
 
 def test_a_delta_with_nothing_to_add_to() -> None:
     parts = wire.messages(stream(batch([0], ["a"]), batch([1], ["a", "b"]), options=DELTAS))
     schema, _, _, delta, second = parts
-    with pytest.raises(sa.InvalidData, match="a delta for dictionary 0, which has not come before it"):
+    with pytest.raises(sa.InvalidData, match="a delta for dictionary 0, which does not precede it"):
         list(sa.ipc.open_stream(wire.stream_from([schema, delta, second])))
     data = wire.file_from(parts, {"fields": [FIELD]}, [3], [4])
-    with pytest.raises(sa.InvalidData, match="a delta for dictionary 0, which has not come before it"):
+    with pytest.raises(sa.InvalidData, match="a delta for dictionary 0, which does not precede it"):
         sa.ipc.open_file(data).get_batch(0).column(0)
 
 

@@ -1,7 +1,8 @@
 """Every example runs: the ``python`` blocks of README.md and of the guide, and the docstrings of the package.
 
 The blocks of one file run in order, in one namespace, in a process and a folder of their own, and at the line numbers
-that they have in the file, so that a traceback leads to the example.
+that they have in the file, so that a traceback leads to the example. A ``text`` block that directly follows a
+``python`` block shows what that one prints.
 """
 
 from __future__ import annotations
@@ -16,8 +17,8 @@ import sys
 from pathlib import Path
 
 import pytest
+import spark_lab
 from conftest import ROOT, remove_shm, shm_entries
-from spark_lab import JAVA
 
 import shmarrow
 
@@ -33,16 +34,20 @@ runpy.run_path(sys.argv[1], run_name="__main__")
 """Runs a page with a store for Spark that is no other application's, and is removed with the test."""
 
 
-def program(page: str) -> str:
-    """The ``python`` blocks of a page, with a blank line for every line that is not in one."""
+END = "\x1d"
+"""What a page prints after each of its blocks when its output is compared."""
+
+
+def program(page: str, end: str = "") -> str:
+    """The ``python`` blocks of a page, with blank lines for all other lines; ``end`` follows each block."""
     lines = []
     indent = None
     for line in page.splitlines():
         fence = re.fullmatch(r"( *)```(.*)", line)
         if fence:
             opens = indent is None and fence[2] == "python"
+            lines.append("" if indent is None else end)
             indent = len(fence[1]) if opens else None
-            lines.append("")
         else:
             lines.append("" if indent is None else line[indent:])
     return "\n".join(lines) + "\n"
@@ -53,17 +58,25 @@ def test_program_keeps_line_numbers() -> None:
     assert program(page).splitlines() == ["", "", "a = 1", "", "", "", "", "", "if a:", "    c = 2", ""]
 
 
+def shown_output(page: str) -> dict[int, str]:
+    """What a page shows as the output of its ``python`` blocks, by the number of the block."""
+    blocks = re.findall(r"^```python\n.*?^```$(?:\n\n```text\n(.*?)^```$)?", page, re.MULTILINE | re.DOTALL)
+    return {number: text for number, text in enumerate(blocks) if text}
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
 @pytest.mark.timeout(240)
 def test_page(page: Path, tmp_path: Path, request: pytest.FixtureRequest) -> None:
-    code = program(page.read_text(encoding="utf-8"))
-    script = tmp_path / f"{page.stem}.py"
+    text = page.read_text(encoding="utf-8")
+    shown = shown_output(text)
+    code = program(text, f"print({END!r}, end='', flush=True)" if shown else "")
+    script = tmp_path / f"page-{page.stem}.py"  # no name of a module that the page imports
     script.write_text(code, encoding="utf-8")
     command, environment = [sys.executable, script.name], dict(os.environ)
     if re.search(r"^\s*(import|from) (pyspark|shmarrow\.spark)\b", code, re.MULTILINE):
         request.getfixturevalue("java")
         command = [sys.executable, "-c", WITH_SPARK, script.name, request.getfixturevalue("shm_name")]
-        environment["JAVA_TOOL_OPTIONS"] = JAVA
+        environment |= spark_lab.variables()
     before = shm_entries()
     ran = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=220, env=environment)
     named = tuple(re.findall(r"shm:([\w.-]+)", code))
@@ -72,6 +85,9 @@ def test_page(page: Path, tmp_path: Path, request: pytest.FixtureRequest) -> Non
         remove_shm(name)
     assert ran.returncode == 0, f"{page.name} failed:\n{ran.stderr}"
     assert not left, f"{page.name} leaves in shared memory: {left}"
+    printed = ran.stdout.split(END)
+    for number, expected in shown.items():
+        assert printed[number] == expected, f"{page.name}: block {number + 1} prints something else"
 
 
 def test_tests_that_pages_name_exist() -> None:

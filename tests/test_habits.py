@@ -54,7 +54,7 @@ def test_a_time_zone_may_be_a_tzinfo(zone: dt.tzinfo) -> None:
 
 
 def test_a_time_zone_that_is_none() -> None:
-    with pytest.raises(sa.InvalidType, match="the time zone of a timestamp is a string or a tzinfo, found int"):
+    with pytest.raises(sa.InvalidType, match="the time zone of a timestamp must be a string or a tzinfo, found int"):
         sa.timestamp("s", 3)  # type: ignore[arg-type]
     with pytest.raises(sa.InvalidType, match="has no name in Arrow"):
         sa.timestamp("s", dt.timezone(dt.timedelta(seconds=1)))
@@ -151,7 +151,7 @@ WRONG |= {
     "take text": (
         lambda: sa.array([1]).take("a"),
         sa.InvalidType,
-        "indices are integers, found 'a'",
+        "indices must be integers, found 'a'",
     ),
     "take beyond": (
         lambda: sa.array([1, 2, 3, 4]).take([0, 5]),
@@ -207,7 +207,7 @@ WRONG |= {
     "batches with other fields": (
         lambda: sa.concat_batches([BATCH, sa.record_batch({"b": [1]})]),
         sa.InvalidType,
-        "batch 1 has other fields than the first batch: missing: column 'a'; not expected: column 'b'",
+        "the fields of batch 1 differ from those of the first batch: missing: column 'a'; not expected: column 'b'",
     ),
 }
 

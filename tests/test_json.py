@@ -698,13 +698,16 @@ BAD: list[tuple[Callable[[Any], None], str]] = [
     (put("batches", {}), "the document.batches: expected an array, found an object of 0"),
     (put("schema.fields[1]", None), "schema.fields[1]: expected an object, found None"),
     (put("schema.fields[1].name", 5), "schema.fields[1].name: expected a string, found 5"),
-    (put("schema.fields[1].name", "\ud800"), "schema.fields[1].name: the text '\\ud800' has no UTF-8 form"),
+    (put("schema.fields[1].name", "\ud800"), "schema.fields[1].name: the text '\\ud800' cannot be encoded as UTF-8"),
     (drop("schema.fields[1]", "nullable"), "schema.fields[1]: expected a member 'nullable'"),
     (
         put("schema.fields[0].type.name", "int128"),
         "schema.fields[0].type.name: expected one of null, int, floatingpoint,",
     ),
-    (put("schema.fields[0].type.bitWidth", 24), "schema.fields[0].type: an integer has 8, 16, 32 or 64 bits, found 24"),
+    (
+        put("schema.fields[0].type.bitWidth", 24),
+        "schema.fields[0].type: an integer must have 8, 16, 32 or 64 bits, found 24",
+    ),
     (put("schema.fields[0].type.isSigned", 1), "schema.fields[0].type.isSigned: expected true or false, found 1"),
     (put("schema.fields[5].children", []), "schema.fields[5].type: the number of child fields of list is 1, found 0"),
     (
@@ -720,7 +723,7 @@ BAD: list[tuple[Callable[[Any], None], str]] = [
     (put("schema.fields[0].metadata", [{"key": "a"}]), "schema.fields[0].metadata[0]: expected a member 'value'"),
     (
         put("schema.fields[6].dictionary.indexType", {"name": "utf8"}),
-        "schema.fields[6].dictionary.indexType: the index type of a dictionary is an integer, found string",
+        "schema.fields[6].dictionary.indexType: the index type of a dictionary must be an integer, found string",
     ),
     (put("schema.fields[6].dictionary.id", 3), f"{COLUMN}[6]: its dictionary, id 3, is not among [0]"),
     (put("dictionaries[0].id", "0"), "dictionaries[0].id: expected an integer, found '0'"),
@@ -768,7 +771,7 @@ BAD: list[tuple[Callable[[Any], None], str]] = [
     (put(f"{COLUMN}[5].children[0].children[0].DATA", []), f"{COLUMN}[5].children[0].children[0].DATA: expected 1"),
     (put(f"{COLUMN}[8].DATA[1]", "3435"), f"{COLUMN}[8].DATA[1]: expected 3 bytes, found 2"),
     (put("schema.fields[8].type.byteWidth", (1 << 31) - 1), f"{COLUMN}[8].DATA[0]: expected 2147483647 bytes, found 3"),
-    (put("schema.fields[8].type.byteWidth", 1 << 31), "schema.fields[8].type: the width of a fixed-size binary is"),
+    (put("schema.fields[8].type.byteWidth", 1 << 31), "schema.fields[8].type: the width of a fixed-size binary must"),
     (put(f"{COLUMN}[9].DATA[0]", {"months": 1}), f"{COLUMN}[9].DATA[0]: expected a member 'days'"),
     (put(f"{COLUMN}[9].DATA[0].days", 1 << 40), f"{COLUMN}[9].DATA.days[0]: expected a number from -2147483648 to"),
 ]
@@ -804,11 +807,11 @@ def test_a_dictionary_within_itself_is_refused() -> None:
 
 
 NOT_JSON = {
-    "empty": (b"", "no JSON document: Expecting value: line 1 column 1"),
-    "cut": (b'{"schema": {"fields": [', "no JSON document: "),
-    "no UTF-8": (b'{"schema": "\xff"}', "no JSON document: "),
+    "empty": (b"", "not a JSON document: Expecting value: line 1 column 1"),
+    "cut": (b'{"schema": {"fields": [', "not a JSON document: "),
+    "no UTF-8": (b'{"schema": "\xff"}', "not a JSON document: "),
     "an array": (b"[]", "the document: expected an object, found an array of 0"),
-    "a number of many digits": (b'{"batches": %s}' % (b"9" * 5000), "no JSON document: "),
+    "a number of many digits": (b'{"batches": %s}' % (b"9" * 5000), "not a JSON document: "),
     "a cut gzip": (gzip.compress(b"{}" * 1000)[:-12], "its gzip compression ends"),
     "a broken gzip": (gzip.compress(b"{}")[:10] + b"\xff" * 20, "its gzip compression is broken"),
     "gzip and then something else": (gzip.compress(b"{}") + b"{}", "its gzip compression is broken"),

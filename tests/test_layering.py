@@ -54,6 +54,7 @@ ORDER = (
     "codecs",
     "store",
     "interchange",
+    "xray",
     "torch",
     "spark",
     "cli",

@@ -164,10 +164,10 @@ def test_metadata_stay_with_the_batch() -> None:
 def test_arguments_of_derived_batches(make: Callable[[], Any]) -> None:
     rows = make()
     for wrong in (lambda: rows.slice(0, -1), lambda: rows.column("a").slice(0, -1)):
-        with pytest.raises(sa.InvalidArgument, match=r"length of a slice is at least 0, found -1"):
+        with pytest.raises(sa.InvalidArgument, match=r"length of a slice must be at least 0, found -1"):
             wrong()
     for wrong in (lambda: rows.slice(-1), lambda: rows.column("a").slice(-1)):
-        with pytest.raises(sa.IndexOutOfRange, match="the offset of a slice is at least 0, found -1"):
+        with pytest.raises(sa.IndexOutOfRange, match="the offset of a slice must be at least 0, found -1"):
             wrong()
     assert rows.slice(3).num_rows == rows.slice(4).num_rows == len(rows.column("a").slice(4)) == 0
     assert rows.slice(1, 100).column("a").to_pylist() == [2, 3]
@@ -295,7 +295,7 @@ def test_tables_from_chunks_are_checked() -> None:
         sa.Table.from_arrays([empty], schema=sa.schema([("a", sa.int8())]))
     with pytest.raises(sa.InvalidType, match="no cast from"):
         sa.Table.from_arrays([sa.ChunkedArray([sa.array([{"x": 1}])])], schema=sa.schema([("a", sa.int8())]))
-    with pytest.raises(sa.InvalidArgument, match=r"one length, found 'a': 2, 'b': 1"):
+    with pytest.raises(sa.InvalidArgument, match=r"the same length, found 'a': 2, 'b': 1"):
         sa.Table.from_arrays([sa.ChunkedArray([sa.array([1, 2])]), sa.array([1])], names=["a", "b"])
     table = sa.Table.from_arrays(
         [sa.ChunkedArray([sa.array([1, 2], "int8"), sa.array([3], "int8")]), [4.0, 5.0, 6.0]],

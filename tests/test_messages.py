@@ -175,7 +175,7 @@ PLACES: dict[str, tuple[Any, type[Exception], str]] = {
     "shm": ("shm:nobody-made-this", sa.ObjectNotFound, "cannot attach to 'shm:nobody-made-this'.*never published"),
     "a directory": (".", sa.InvalidArgument, "expected a file, and '.' is a directory; pass a file in it"),
     "a folder": ("folder", sa.StorageError, "found a directory; pass one of the files in it;"),
-    "number": (5, sa.InvalidType, "a source is a path, a shm: name, a Segment, a file object, .*, found int"),
+    "number": (5, sa.InvalidType, "a source must be a path, a shm: name, a Segment, a file object, .*, found int"),
     "nothing": (None, sa.InvalidType, "found NoneType"),
     "table": (TABLE, sa.InvalidType, "found shmarrow.Table"),
     "objects": (np.array([None]), sa.InvalidType, "an ndarray of object, which holds references"),
@@ -235,23 +235,23 @@ CALLS: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     "options as a dict": (
         lambda: sa.ipc.new_file(io.BytesIO(), BATCH.schema, {}),
         T,
-        "options are a shmarrow.ipc.IpcWriteOptions, found dict",
+        "options must be a shmarrow.ipc.IpcWriteOptions, found dict",
     ),
-    "codec": (lambda: Options("snappy"), A, "compression is one of (None, 'lz4', 'zstd'), found 'snappy'"),
+    "codec": (lambda: Options("snappy"), A, "compression must be one of (None, 'lz4', 'zstd'), found 'snappy'"),
     "level of lz4": (lambda: Options("lz4", 100), A, "compression_level of lz4 is -65536 to 16, found 100"),
     "level of zstd": (lambda: Options("zstd", 23), A, "compression_level of zstd is -131072 to 22, found 23"),
     "level of none": (lambda: Options(None, 3), A, "compression_level 3 needs a compression, found None"),
-    "alignment": (lambda: Options(alignment=24), A, "alignment is a power of two of at least 8, found 24"),
-    "limits": (lambda: sa.ipc.open_file(FILE, limits=5), T, "limits are a shmarrow.Limits, found 5"),
+    "alignment": (lambda: Options(alignment=24), A, "alignment must be a power of two of at least 8, found 24"),
+    "limits": (lambda: sa.ipc.open_file(FILE, limits=5), T, "limits must be a shmarrow.Limits, found 5"),
     # readers
-    "batch by text": (lambda: file().get_batch("0"), T, "the number of a batch is an int, found str"),
-    "batch by float": (lambda: file().get_batch(1.0), T, "the number of a batch is an int, found float"),
+    "batch by text": (lambda: file().get_batch("0"), T, "the number of a batch must be an int, found str"),
+    "batch by float": (lambda: file().get_batch(1.0), T, "the number of a batch must be an int, found float"),
     "batch beyond": (lambda: file().get_batch(5), R, "no batch 5: "),
-    "slice of a reader": (lambda: file()[0:1], T, "the number of a batch is an int, found slice"),
+    "slice of a reader": (lambda: file()[0:1], T, "the number of a batch must be an int, found slice"),
     "stream by text": (
         lambda: sa.ipc.open_stream(STREAM).get_batch("0"),
         T,
-        "the number of a batch is an int, found str",
+        "the number of a batch must be an int, found str",
     ),
     "one included": (
         lambda: sa.ipc.open_file(FILE, included_fields="id"),
@@ -292,7 +292,11 @@ CALLS: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
         "the batch does not fit the writer's schema: missing: columns 'a', 'id'; not expected: column 'z'",
     ),
     "schema as a number": (lambda: sa.ipc.new_file(io.BytesIO(), 5), T, "expected a shmarrow.Schema, found int"),
-    "sink": (lambda: sa.ipc.new_file(5, BATCH.schema), T, "a sink is a path, a shm: name or a file object, found int"),
+    "sink": (
+        lambda: sa.ipc.new_file(5, BATCH.schema),
+        T,
+        "a sink must be a path, a shm: name or a file object, found int",
+    ),
     "mode": (
         lambda: sa.ipc.new_file("x", BATCH.schema, mode="w"),
         A,
@@ -378,8 +382,8 @@ CALLS: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     "short column": (lambda: BATCH.append_column("x", [1]), A, "column 'x' has 1 value, expected 3"),
     "numbers as mask": (lambda: COLUMN.filter([1, 2, 3]), T, "a mask holds truth values, found int64"),
     "short mask": (lambda: COLUMN.filter([True]), A, "the mask has the shape (1,), expected (3,)"),
-    "take text": (lambda: COLUMN.take("a"), T, "indices are integers, found 'a'"),
-    "float slice": (lambda: BATCH.slice(1.5), T, "a slice has ints, found offset 1.5"),
+    "take text": (lambda: COLUMN.take("a"), T, "indices must be integers, found 'a'"),
+    "float slice": (lambda: BATCH.slice(1.5), T, "a slice takes ints, found offset 1.5"),
     # handing out
     "numpy with nulls": (
         lambda: sa.array([1, None]).to_numpy(),
@@ -396,7 +400,7 @@ CALLS: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     "number as name": (
         lambda: sa.save_tensors({1: np.eye(2)}, io.BytesIO()),
         T,
-        "the name of a tensor is a string, found 1",
+        "the name of a tensor must be a string, found 1",
     ),
     "arguments reversed": (
         lambda: sa.save_tensors(io.BytesIO(), {"a": np.eye(2)}),
@@ -421,15 +425,15 @@ def test_a_mistake_says_what_to_do(case: str, tmp_path: Path, monkeypatch: pytes
     assert list(tmp_path.iterdir()) == []
 
 
-NOT_STORED = "a store takes a RecordBatch, a Table, a data frame, an Array, a Series, a ChunkedArray, a tensor"
+NOT_STORED = "a store accepts a RecordBatch, a Table, a data frame, an Array, a Series, a ChunkedArray, a tensor"
 STORE: dict[str, tuple[Callable[[Any], Any], type[Exception], str]] = {
     "timeout as text": (
         lambda s: s.get("x", timeout="1"),
         A,
-        "timeout is a number of seconds from 0 to 1000000000, or None, found '1'",
+        "timeout must be a number of seconds from 0 to 1000000000, or None, found '1'",
     ),
     "timeout nan": (lambda s: s.get("x", timeout=float("nan")), A, "found nan"),
-    "name as int": (lambda s: s.get(5), T, "the name of an object is a str, found 5"),
+    "name as int": (lambda s: s.get(5), T, "the name of an object must be a str, found 5"),
     "missing name": (lambda s: s.get("y"), sa.ObjectNotFound, "no object 'y' in the store"),
     "taken": (lambda s: s.put("x", BATCH), sa.ObjectExists, "the name 'x' is taken"),
     "number": (lambda s: s.put("q", 5j), T, NOT_STORED),
@@ -440,17 +444,17 @@ STORE: dict[str, tuple[Callable[[Any], Any], type[Exception], str]] = {
         T,
         "a store keeps a mapping as a bundle of tensors, found list for 'a': put shmarrow.table(mapping)",
     ),
-    "evict": (lambda s: s.evict("1"), T, "nbytes is an int, found '1'"),
-    "reserve": (lambda s: s.reserve(None), T, "nbytes is an int, found None"),
+    "evict": (lambda s: s.evict("1"), T, "nbytes must be an int, found '1'"),
+    "reserve": (lambda s: s.reserve(None), T, "nbytes must be an int, found None"),
     "expiry": (
         lambda s: s.put("q", BATCH, expire_after="1"),
         A,
-        "an object expires after 0 or more seconds, found '1'",
+        "the expiry time must be at least 0 seconds, found '1'",
     ),
     "capacity": (
         lambda s: sa.Store(s.name, capacity="1GB"),
         T,
-        "capacity is a number of bytes, an int, found '1GB'",
+        "capacity must be a number of bytes, an int, found '1GB'",
     ),
     "eviction": (lambda s: sa.Store(s.name, eviction="fifo"), A, "found 'fifo'"),
 }

@@ -34,6 +34,7 @@ import pytest
 from conftest import mounted
 from store_check import ended, forked
 
+import shmarrow
 from shmarrow import errors, segment
 from shmarrow.segment import attach, create, unlink
 
@@ -521,17 +522,36 @@ def test_any_program_sees_shared_memory(shm: Place) -> None:
         attach(shm("theirs"))
 
 
-def test_where_shared_memory_is_not_files(shm: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    put(shm("a"), b"hello")
-    monkeypatch.setattr("shmarrow.segment.attached.SHM_IS_FILES", False)
-    monkeypatch.setattr("shmarrow.segment.writer.SHM_IS_FILES", False)
-    assert attach(shm("a")).data.tobytes() == b"hello"
-    with pytest.raises(errors.Unsupported, match="use a path"):
-        create(shm("b"))
-    unlink(shm("a"))
-    for call in (attach, unlink):
-        with pytest.raises(errors.ObjectNotFound, match="never published"):
-            call(shm("a"))
+def python(code: str) -> str:
+    """What a fresh interpreter prints."""
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    return found.stdout.strip()
+
+
+def test_without_dev_shm_names_of_shared_memory_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("shmarrow.segment.location._HAS_SHM", False)
+    monkeypatch.setattr("shmarrow.segment.location.SHM_DIRECTORY", str(tmp_path / "none"))
+    for call in (attach, create, unlink, shmarrow.Store):
+        with pytest.raises(errors.Unsupported, match=r"^cannot use 'shm:a': .*mount a tmpfs.* use a path instead$"):
+            call("shm:a")
+    put(str(tmp_path / "a"), b"hello")
+    assert attach(tmp_path / "a").data.tobytes() == b"hello"
+
+
+def test_stores_are_refused_on_other_platforms(tmp_path: Path) -> None:
+    found = python(
+        "import sys; sys.platform = 'darwin'; import shmarrow\n"
+        f"try: shmarrow.Store({str(tmp_path)!r})\n"
+        "except shmarrow.Unsupported as error: print(error)"
+    )
+    assert found == f"cannot open the store {str(tmp_path)!r}: stores need Linux, whose record locks they use"
+
+
+def test_windows_is_refused_at_import() -> None:
+    found = python(
+        "import sys; sys.modules['fcntl'] = None\ntry: import shmarrow\nexcept ImportError as error: print(error)"
+    )
+    assert found == "shmarrow needs Linux: Windows lacks POSIX file locks and shared memory; use WSL 2"
 
 
 def test_attaching_changes_nothing(place: Place) -> None:

@@ -484,8 +484,8 @@ def test_what_cannot_be_read(tmp_path: Path) -> None:
             (string, sa.InvalidType, "binary file"),
             (writing, sa.InvalidType, "for writing only"),
             (closed, sa.Closed, "closed"),
-            (5, sa.InvalidType, "a source is a path, .* found int"),
-            (None, sa.InvalidType, "a source is a path, .* found NoneType"),
+            (5, sa.InvalidType, "a source must be a path, .* found int"),
+            (None, sa.InvalidType, "a source must be a path, .* found NoneType"),
             (tmp_path, sa.StorageError, "directory"),
         ):
             for read in (sa.ipc.open_file, sa.ipc.open_stream, sa.ipc.read_tensor):

@@ -128,7 +128,7 @@ def test_spark_connect(connect: Any, home: str) -> None:
         assert [row.id for row in frame.to_df(connect).collect()] == list(range(6))
         with pytest.raises(sa.InvalidArgument, match=r"schema 'n lon': Spark cannot parse it"):
             frame.map(connect, len, "n lon")
-        with pytest.raises(Exception, match=r"InvalidType: the function gave the columns 'id'; the schema has 'n'"):
+        with pytest.raises(Exception, match=r"InvalidType: the function returned the columns 'id'; the schema has 'n'"):
             frame.map(connect, lambda table: table, "n long").collect()
 
 

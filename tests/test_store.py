@@ -113,7 +113,7 @@ def test_names_of_dimensions_come_back(store: sa.Store) -> None:
 
 
 def test_what_has_no_kind_is_refused(store: sa.Store) -> None:
-    with pytest.raises(sa.InvalidType, match=r"a store takes a RecordBatch, .*, found object"):
+    with pytest.raises(sa.InvalidType, match=r"a store accepts a RecordBatch, .*, found object"):
         store.put("x", object())
     with pytest.raises(sa.InvalidType):
         store.put("x", np.array([object()]))

@@ -24,7 +24,7 @@ def test_arguments_are_checked_first(tmp_path: Path) -> None:
     with sa.Store(tmp_path / "store") as store:
         store.put("x", 1)
         cases: list[tuple[Callable[[], Any], type[Exception], str]] = [
-            (lambda: store.put("x", 2, 60), sa.InvalidType, "overwrite is True or False, found 60"),
+            (lambda: store.put("x", 2, 60), sa.InvalidType, "overwrite must be True or False, found 60"),
             (lambda: store.put("y", 2, protect="no"), sa.InvalidType, "protect is True or False"),
             (lambda: store.protect("x", on="no"), sa.InvalidType, "on is True or False"),
             (lambda: store.rename("x", "y", overwrite=1), sa.InvalidType, "overwrite is"),
@@ -32,7 +32,7 @@ def test_arguments_are_checked_first(tmp_path: Path) -> None:
             (lambda: sa.Store(tmp_path, create="no"), sa.InvalidType, "create is True or False"),
             (lambda: store.get("x", trusted="no"), sa.InvalidType, "trusted is True or False"),
             (lambda: store.wait("x", any="no"), sa.InvalidType, "any is True or False"),
-            (lambda: store.put("y", 1, if_generation=True), sa.InvalidType, "if_generation is an int, found True"),
+            (lambda: store.put("y", 1, if_generation=True), sa.InvalidType, "if_generation must be an int, found True"),
             (
                 lambda: store.put("y", 1, if_generation=-1),
                 sa.InvalidArgument,
@@ -40,14 +40,14 @@ def test_arguments_are_checked_first(tmp_path: Path) -> None:
             ),
             (lambda: store.evict(-1), sa.InvalidArgument, "nbytes is not negative, found -1"),
             (lambda: store.reserve(-1), sa.InvalidArgument, "nbytes is not negative, found -1"),
-            (lambda: store.evict(1.5), sa.InvalidType, "nbytes is an int, found 1.5"),
+            (lambda: store.evict(1.5), sa.InvalidType, "nbytes must be an int, found 1.5"),
             (lambda: store.wait(5), sa.InvalidType, "expected the names of objects, found 5"),
             (lambda: store.get_many(None), sa.InvalidType, "found None"),
-            (lambda: store.get_many([1]), sa.InvalidType, "the name of an object is a str, found 1"),
+            (lambda: store.get_many([1]), sa.InvalidType, "the name of an object must be a str, found 1"),
             (lambda: store.put_many(3), sa.InvalidType, r"expected a mapping, or \(name, object\) pairs"),
             (lambda: store.put_many(["ab"]), sa.InvalidType, r"\(name, object\) pairs, found 'ab'"),
             (lambda: store.get_or_put("x", 5), sa.InvalidType, "calls a function .* found 5"),
-            (lambda: store.names("\ud800"), sa.InvalidArgument, "prefix .* has no UTF-8 form"),
+            (lambda: store.names("\ud800"), sa.InvalidArgument, "prefix .* cannot be encoded as UTF-8"),
             (lambda: store.get("x", None), TypeError, "positional"),
         ]
         for timeout in ("x", -1, NAN, True, [], 2e9):

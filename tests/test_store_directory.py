@@ -187,12 +187,12 @@ def test_settings_that_no_store_has(tmp_path: Path, shm_name: str) -> None:
         ({"capacity": 0}, sa.InvalidArgument, r"from 1 to 2\*\*63 - 1, found 0"),
         ({"capacity": -5}, sa.InvalidArgument, "found -5"),
         ({"capacity": 1 << 63}, sa.InvalidArgument, "found 9223372036854775808"),
-        ({"capacity": "1G"}, sa.InvalidType, "capacity is a number of bytes, an int, found '1G'"),
+        ({"capacity": "1G"}, sa.InvalidType, "capacity must be a number of bytes, an int, found '1G'"),
         ({"capacity": 1.5}, sa.InvalidType, "found 1.5"),
         ({"capacity": True}, sa.InvalidType, "found True"),
         ({"eviction": "fifo"}, sa.InvalidArgument, "'lru' or 'none', found 'fifo'"),
         ({"eviction": np.zeros(2)}, sa.InvalidArgument, "'lru' or 'none', found array"),
-        ({"durable": 1}, sa.InvalidType, "durable is a bool, found 1"),
+        ({"durable": 1}, sa.InvalidType, "durable must be a bool, found 1"),
         *[
             ({"spill": spill}, sa.InvalidArgument, "spill is the path of a directory on a disk")
             for spill in ("", "a\0b", "/tmp/\udcff", "shm:x", "s3://b/x", "x" * 256, "/".join("x" * 600))

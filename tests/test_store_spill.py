@@ -272,7 +272,7 @@ def test_the_directory_is_checked(tmp_path: Path, store: sa.Store, spill: Path) 
     """
     assert lab.run(code, where=store.name) == [0]
     folder.rename(tmp_path / "real")
-    assert "is not there; mount its disk" in lab.run(code, where=store.name)
+    assert "does not exist; mount its disk" in lab.run(code, where=store.name)
     folder.symlink_to(tmp_path / "real")
     assert "open the spill directory" in lab.run(code, where=store.name)
     folder.unlink()

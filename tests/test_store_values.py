@@ -383,13 +383,13 @@ WITH_NULLS = {
 @pytest.mark.parametrize("name", WITH_NULLS)
 def test_nulls_become_no_tensor(store: sa.Store, name: str, tmp_path: Path) -> None:
     value = WITH_NULLS[name]
-    with pytest.raises(sa.CopyRequired, match="tensor 'a': a tensor has no nulls, and the column has 1"):
+    with pytest.raises(sa.CopyRequired, match="tensor 'a': a tensor cannot hold nulls, and the column has 1"):
         store.put("x", {"a": value})
-    with pytest.raises(sa.CopyRequired, match="tensor 'a': a tensor has no nulls, and the column has 1"):
+    with pytest.raises(sa.CopyRequired, match="tensor 'a': a tensor cannot hold nulls, and the column has 1"):
         sa.save_tensors({"a": value}, tmp_path / "bundle")
-    with pytest.raises(sa.CopyRequired, match="a tensor has no nulls, and the column has 1"):
+    with pytest.raises(sa.CopyRequired, match="a tensor cannot hold nulls, and the column has 1"):
         sa.Tensor.from_numpy(value)
-    with pytest.raises(sa.CopyRequired, match="a tensor has no nulls, and the column has 1"):
+    with pytest.raises(sa.CopyRequired, match="a tensor cannot hold nulls, and the column has 1"):
         sa.SparseCOOTensor.from_numpy(value, [[0], [1]], (2,))
     assert store.names() == []
     assert list(tmp_path.glob("bundle*")) == []

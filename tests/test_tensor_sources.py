@@ -343,7 +343,7 @@ def test_an_offsets_buffer_of_odd_size(size: int) -> None:
 
 
 def test_names_that_no_file_can_hold() -> None:
-    """Text with surrogates has no form in UTF-8: it is refused when it is saved, and is in no bundle."""
+    """Text with surrogates cannot be encoded as UTF-8: it is refused when it is saved, and is in no bundle."""
     with pytest.raises(sa.InvalidArgument, match="UTF-8"):
         sa.save_tensors({"a\ud800": ARRAYS[0]}, io.BytesIO())
     sink = io.BytesIO()

@@ -73,7 +73,7 @@ def wide(number: int, size: int) -> Physical:
 
 
 VALUES = [
-    Broken("offset-goes-back", sa.string(), strings([0, 3, 1, 4], text("abcd")), "offset 2 goes back from 3 to 1"),
+    Broken("offset-goes-back", sa.string(), strings([0, 3, 1, 4], text("abcd")), "offset 2 decreases from 3 to 1"),
     Broken("offset-goes-back-large", sa.large_binary(), strings([0, 3, 1, 4], text("abcd"), "q"), "back from 3 to 1"),
     Broken("offset-beyond-the-data", sa.binary(), strings([0, 9, 4], text("abcd")), "back from 9 to 4"),
     Broken("offset-negative-inside", sa.binary(), strings([0, -1, 3], text("abcd")), "back from 0 to -1"),
@@ -107,19 +107,19 @@ VALUES = [
         "list-offset-goes-back",
         sa.list_(sa.int8()),
         Physical(2, [None, pack("i", 0, 2, 1)], 0, [INT8S]),
-        "offset 2 goes back from 2 to 1",
+        "offset 2 decreases from 2 to 1",
     ),
     Broken(
         "list-offset-beyond",
         sa.large_list(sa.int8()),
         Physical(2, [None, pack("q", 0, 1 << 62, 3)], 0, [INT8S]),
-        "goes back from 4611686018427387904 to 3",
+        "decreases from 4611686018427387904 to 3",
     ),
     Broken(
         "map-offset-goes-back",
         MAP,
         Physical(2, [None, pack("i", 0, 2, 1)], 0, [Physical(3, [None], 0, [INT8S, INT8S])]),
-        "offset 2 goes back from 2 to 1",
+        "offset 2 decreases from 2 to 1",
     ),
     Broken(
         "list-view-beyond", sa.list_view(sa.int8()), list_view([0, 2], [1, 2]), "slot 1 holds 2 values from 2 on, of 3"
@@ -139,22 +139,22 @@ VALUES = [
     Broken("type-id-negative", SPARSE, union("03 ff 07"), "slot 1 has type id -1"),
     Broken("type-id-unknown-dense", DENSE, union("03 07 00", [0, 0, 1]), "slot 2 has type id 0"),
     Broken(
-        "union-offset-beyond", DENSE, union("03 07 07", [0, 0, 3]), "slot 2 leads to slot 3 of child 1, which has 3"
+        "union-offset-beyond", DENSE, union("03 07 07", [0, 0, 3]), "slot 2 refers to slot 3 of child 1, which has 3"
     ),
-    Broken("union-offset-negative", DENSE, union("03 07 07", [0, -1, 0]), "slot 1 leads to slot -1 of child 1"),
-    Broken("union-offset-goes-back", DENSE, union("03 07 07", [0, 1, 0]), "go back from 1 to 0"),
+    Broken("union-offset-negative", DENSE, union("03 07 07", [0, -1, 0]), "slot 1 refers to slot -1 of child 1"),
+    Broken("union-offset-goes-back", DENSE, union("03 07 07", [0, 1, 0]), "decrease from 1 to 0"),
     Broken("run-end-0", sa.run_end_encoded(sa.int16(), sa.int8()), runs([0, 2, 3], 3), "the first run ends at 0"),
     Broken(
         "run-end-negative", sa.run_end_encoded(sa.int16(), sa.int8()), runs([-5, 2, 3], 3), "the first run ends at -5"
     ),
     Broken(
-        "run-end-repeats", sa.run_end_encoded(sa.int16(), sa.int8()), runs([1, 1, 3], 3), "does not rise: 1 and then 1"
+        "run-end-repeats", sa.run_end_encoded(sa.int16(), sa.int8()), runs([1, 1, 3], 3), "does not increase: 1, then 1"
     ),
     Broken(
         "run-end-goes-back",
         sa.run_end_encoded(sa.int16(), sa.int8()),
         runs([2, 1, 3], 3),
-        "does not rise: 2 and then 1",
+        "does not increase: 2, then 1",
     ),
     Broken(
         "index-beyond",

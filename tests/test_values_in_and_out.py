@@ -79,7 +79,7 @@ def test_a_field_is_nullable_unless_it_says_no() -> None:
     ids=["field", "with_nullable", "schema", "dictionary", "from_arrays", "map_"],
 )
 def test_what_is_yes_or_no_is_a_truth_value(make: Any, what: str, wrong: Any) -> None:
-    with pytest.raises(sa.InvalidType, match=f"{what} is True or False, found"):
+    with pytest.raises(sa.InvalidType, match=f"{what} must be True or False, found"):
         make(wrong)
 
 
@@ -98,7 +98,7 @@ NUMBERS = {
 @pytest.mark.parametrize("wrong", [5.0, -1.0, True, "5", None, [5]], ids=repr)
 def test_a_number_in_a_type_is_an_int(name: str, wrong: Any) -> None:
     make, what = NUMBERS[name]
-    with pytest.raises(sa.InvalidType, match=f"{what} is an int, found"):
+    with pytest.raises(sa.InvalidType, match=f"{what} must be an int, found"):
         make(wrong)
 
 
@@ -119,8 +119,8 @@ def test_type_codes_are_a_list(codes: Any) -> None:
 # --- other arguments ----------------------------------------------------------------------------------------------
 
 RUNS: dict[str, tuple[Any, Any, str]] = {
-    "falling": ([2, 1], [1, 2], "run end 1 does not rise: 2 and then 1"),
-    "equal": ([2, 2], [1, 2], "run end 1 does not rise: 2 and then 2"),
+    "falling": ([2, 1], [1, 2], "run end 1 does not increase: 2, then 1"),
+    "equal": ([2, 2], [1, 2], "run end 1 does not increase: 2, then 2"),
     "zero": ([0, 2], [1, 2], "the first run ends at 0, expected at least 1"),
     "negative": ([-1, 2], [1, 2], "the first run ends at -1, expected at least 1"),
     "more values": ([2], [1, 2], "1 run ends for 2 values, expected one for each"),
@@ -145,9 +145,9 @@ def test_runs_that_keep_the_rules_are_those_of_pyarrow() -> None:
 def test_columns_are_renamed_by_strings_to_strings(kind: str) -> None:
     rows = MAKERS[kind]({"a": [1], "b": [2]})
     for names in ([1, "x"], ["x", None], {"a": 1}):
-        with pytest.raises(sa.InvalidType, match="the name of a column is a string, found"):
+        with pytest.raises(sa.InvalidType, match="the name of a column must be a string, found"):
             rows.rename_columns(names)
-    with pytest.raises(sa.InvalidType, match="columns are renamed by their names, which are strings, found 0"):
+    with pytest.raises(sa.InvalidType, match="columns are renamed by their names, which must be strings, found 0"):
         rows.rename_columns({0: "x"})
     assert rows.rename_columns([np.str_("x"), "y"]).to_pydict() == {"x": [1], "y": [2]}
     assert rows.rename_columns({"b": "a", "a": "b"}).to_pydict() == {"b": [1], "a": [2]}

@@ -48,7 +48,7 @@ def test_a_string_is_no_list_of_columns(call: Callable[[], Any]) -> None:
 
 def test_a_file_reader_is_not_sliced() -> None:
     reader: Any = sa.ipc.open_file(FILE)
-    with pytest.raises(sa.InvalidType, match="the number of a batch is an int, found slice"):
+    with pytest.raises(sa.InvalidType, match="the number of a batch must be an int, found slice"):
         reader[0:1]
     assert reader[-1].equals(BATCH)
 
@@ -88,7 +88,7 @@ def test_files_and_streams_are_told_apart() -> None:
 @pytest.mark.parametrize("options", ["lz4", {"compression": "lz4"}, IpcWriteOptions, pa.ipc.IpcWriteOptions()])
 def test_options_of_another_type(options: Any) -> None:
     for make in (sa.ipc.new_file, sa.ipc.new_stream):
-        with pytest.raises(sa.InvalidType, match=r"options are a shmarrow\.ipc\.IpcWriteOptions, found"):
+        with pytest.raises(sa.InvalidType, match=r"options must be a shmarrow\.ipc\.IpcWriteOptions, found"):
             make(io.BytesIO(), BATCH.schema, options)
 
 
@@ -117,7 +117,7 @@ def test_limits_of_another_type(limits: Any) -> None:
         lambda: sa.ipc.read_tensors(STREAM, limits=limits),
         lambda: sa.load_tensors(FILE, limits=limits),
     ):
-        with pytest.raises(sa.InvalidType, match=r"limits are a shmarrow\.Limits, found"):
+        with pytest.raises(sa.InvalidType, match=r"limits must be a shmarrow\.Limits, found"):
             call()
     with pytest.raises(sa.InvalidArgument, match="depth must be an int"):
         sa.Limits(depth=True)

@@ -27,7 +27,7 @@ def _loss(rule: Rule) -> str:
 
 def table(name: str, consumer: Consumer) -> Iterator[str]:
     """The rules of a consumer."""
-    yield from ("", f"### {consumer.title}: `for_consumer({name!r})`", "")
+    yield from ("", f"## {consumer.title}: `for_consumer({name!r})`", "")
     yield from ("| types | become | what may be lost |", "| --- | --- | --- |")
     for rule in consumer.rules:
         yield f"| {_types(rule)} | {rule.shown or 'refused'} | {_loss(rule)} |"

@@ -1,6 +1,6 @@
 """Print the lowest version of each package that pyproject.toml allows, as constraints for pip: ``NAME==VERSION``.
 
-``python tools/lowest.py EXTRA...`` prints those of the core and of these extras.
+``python tools/lowest.py NAME...`` prints those of the core and of the named extras and dependency groups.
 """
 
 from __future__ import annotations
@@ -11,12 +11,13 @@ import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
-PROJECT = tomllib.loads(Path(__file__).parent.parent.joinpath("pyproject.toml").read_text(encoding="utf-8"))["project"]
+PYPROJECT = tomllib.loads(Path(__file__).parent.parent.joinpath("pyproject.toml").read_text(encoding="utf-8"))
+PROJECT = PYPROJECT["project"]
 REQUIREMENT = re.compile(r"([A-Za-z0-9._-]+)(?:\[[a-z,]*\])?(?:[>=]=([0-9.]+))?(?:,.*)?")
 
 
 def lowest(requirements: list[str]) -> Iterator[str]:
-    """The constraint of each requirement; what names an extra of shmarrow itself has none."""
+    """The constraint of each requirement; a reference to an extra of shmarrow itself has none."""
     for requirement in requirements:
         found = REQUIREMENT.fullmatch(requirement)
         if found is None or (found[2] is None and found[1] != PROJECT["name"]):
@@ -25,9 +26,9 @@ def lowest(requirements: list[str]) -> Iterator[str]:
             yield f"{found[1]}=={found[2]}"
 
 
-def main(extras: list[str]) -> None:
-    optional = PROJECT["optional-dependencies"]
-    for requirements in (PROJECT["dependencies"], *(optional[extra] for extra in extras)):
+def main(names: list[str]) -> None:
+    lists = PROJECT["optional-dependencies"] | PYPROJECT["dependency-groups"]
+    for requirements in (PROJECT["dependencies"], *(lists[name] for name in names)):
         for constraint in lowest(requirements):
             print(constraint)
 

@@ -1,6 +1,7 @@
 #!/bin/sh
-# Looks for programs that pip cannot bring, by name: java (17 or newer, for Spark) and flatc (an oracle for tests).
-# What is missing comes from Debian's packages when run as root; else one line says what to install, and exit is 1.
+# Looks for programs that pip cannot install, by name: java (17 or newer, for Spark), flatc (which tests compare with)
+# and chromium (in which tests open HTML pages). As root, installs Debian's packages of those that are missing; otherwise
+# prints one line for each, which says what to install, and exits with status 1.
 set -u
 
 java_found() {
@@ -13,10 +14,15 @@ flatc_found() {
     command -v flatc >/dev/null
 }
 
+chromium_found() {
+    command -v chromium >/dev/null || command -v chromium-browser >/dev/null || command -v google-chrome >/dev/null
+}
+
 packages_of() {
     case $1 in
         java) echo 'openjdk-17-jre-headless openjdk-21-jre-headless openjdk-25-jre-headless' ;;
         flatc) echo 'flatbuffers-compiler' ;;
+        chromium) echo 'chromium' ;;
     esac
 }
 
@@ -24,10 +30,11 @@ wants() {
     case $1 in
         java) echo 'Spark needs Java 17 or newer, on PATH or in JAVA_HOME; install it' ;;
         flatc) echo 'the comparison with flatc needs flatc on PATH; install it' ;;
+        chromium) echo 'the tests of HTML pages need Chromium on PATH; install it' ;;
     esac
 }
 
-# Debian releases differ in the Java that they carry: the first package that there is will do.
+# Debian releases differ in their versions of Java: the first package that exists is installed.
 install_one_of() {
     [ "$(id -u)" -eq 0 ] && command -v apt-get >/dev/null || return 1
     printf 'shmarrow: installing one of Debian'\''s packages %s\n' "$*"

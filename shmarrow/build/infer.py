@@ -192,7 +192,9 @@ def _moments(values: Sequence[Any], kinds: set[Any]) -> DataType:
     classes = {kind for kind in kinds if issubclass(kind, dt.datetime)}
     dates = any(issubclass(kind, dt.date) for kind in kinds - classes)
     if dates and (classes or units - {"D"}):
-        raise InvalidType("no type takes dates and moments: a date is not the moment at midnight; give the type")
+        raise InvalidType(
+            "no single type fits dates and timestamps: a date is not the moment at midnight; give the type"
+        )
     if not classes:
         if not units and not dates:
             return types.null()

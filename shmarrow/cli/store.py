@@ -224,7 +224,7 @@ def put(arguments: argparse.Namespace) -> int:
         arguments.wrong_usage("what comes from standard input has no name: expected --name NAME")
     name = Path(arguments.file.removeprefix(segment.SHM_SCHEME)).stem if arguments.name is None else arguments.name
     if not name:
-        arguments.wrong_usage("the name of an object has 1 to 255 bytes, found none: expected --name NAME")
+        arguments.wrong_usage("the name of an object must have 1 to 255 bytes, found none: expected --name NAME")
     with ExitStack() as stack:
         source = _source(arguments.file, stack)
         try:

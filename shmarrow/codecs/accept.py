@@ -42,7 +42,7 @@ def accepted(value: Any) -> Any:
         raise
     except Exception as error:  # what an object of any class says of itself when it is asked for its attributes
         said = f", which raises {type(error).__name__}: {error}"
-        raise InvalidType(f"a store takes data, found {full_name(value)}{said}{_instead(value)}") from error
+        raise InvalidType(f"a store accepts data, found {full_name(value)}{said}{_instead(value)}") from error
     return read()
 
 
@@ -54,7 +54,7 @@ def _reader(value: Any, name: str) -> Callable[[], Any]:
         return partial(foreign.read, "record_batch", value)
     step = "" if foreign.has_data(value) else foreign.next_step(value)
     if step:
-        raise InvalidType(f"a store takes data, found {name}{step}")
+        raise InvalidType(f"a store accepts data, found {name}{step}")
     if is_column(value) and (name.endswith(("Array", "Series")) or not foreign.has_stream(value)) and _is_long(value):
         _check_index(value)
         return (
@@ -67,7 +67,7 @@ def _reader(value: Any, name: str) -> Callable[[], Any]:
     except InvalidType as error:
         reason = f": {error}" if may_be_tensor(value) and "found" not in str(error) else ""
         raise InvalidType(
-            "a store takes a RecordBatch, a Table, a data frame, an Array, a Series, a ChunkedArray, a tensor, an "
+            "a store accepts a RecordBatch, a Table, a data frame, an Array, a Series, a ChunkedArray, a tensor, an "
             "ndarray, a mapping of names to tensors, bytes, a str, a number or a bool, found "
             f"{name}{reason}{_instead(value)}"
         ) from None
@@ -136,7 +136,7 @@ def check_mapping(value: Mapping[Any, Any]) -> None:
 def check_ndarray(value: Any) -> None:
     """Refuse an ndarray with nulls, or of elements that no tensor has."""
     if isinstance(value, (str, bytes)):
-        raise InvalidType(f"a store takes data, found {full_name(value)}{_instead(value)}")
+        raise InvalidType(f"a store accepts data, found {full_name(value)}{_instead(value)}")
     if _has_no_tensor(value.dtype) or isinstance(value, np.ma.MaskedArray):
         raise InvalidType(
             f"a store keeps an ndarray as a tensor, which has numbers and no nulls, found {full_name(value)} of "

@@ -127,7 +127,7 @@ def header_of(segment: Segment) -> tuple[DenseHeader | SparseHeader | Message, i
     start, size = prefix
     end = start + size
     if end > len(data):
-        raise InvalidData(f"{name}: the metadata at 0 need [{start}, {end}) but there are {len(data)} bytes")
+        raise InvalidData(f"{name}: the metadata at 0 needs [{start}, {end}) but there are {len(data)} bytes")
     return read_header(data[start:end], name, DEFAULT_LIMITS), end
 
 

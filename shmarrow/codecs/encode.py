@@ -202,7 +202,7 @@ def _scalar(value: Any, options: IpcWriteOptions) -> Encoded:
         try:
             text = value.encode()
         except UnicodeEncodeError as error:
-            raise InvalidArgument(f"text that has no form in UTF-8: {error.reason} at {error.start}") from None
+            raise InvalidArgument(f"text that cannot be encoded as UTF-8: {error.reason} at {error.start}") from None
         buffers = [np.array([0, len(text)]), np.frombuffer(text, U1) if text else EMPTY]
     elif kind == "float":
         buffers = [np.array([value])]
@@ -211,7 +211,7 @@ def _scalar(value: Any, options: IpcWriteOptions) -> Encoded:
     elif 0 <= value < 1 << 64:
         type, buffers = larger[0], [np.array([value], np.uint64)]
     else:
-        raise InvalidArgument(f"an int is kept from -2**63 to 2**64 - 1, found {shown(value)}; put str(value)")
+        raise InvalidArgument(f"an int must be from -2**63 to 2**64 - 1, found {shown(value)}; put str(value)")
     column = make_array(type, 1, [None, *[each.view(U1) for each in buffers]], 0)
     return _batch(RecordBatch(_SCHEMAS[type], 1, [column]), options, kind)
 

@@ -25,7 +25,7 @@ class Bool8Type(ExtensionType):
     def __init__(self, storage_type: DataType | None = None) -> None:
         super().__init__(types.int8() if storage_type is None else storage_type)
         if self.storage_type != types.int8():
-            raise InvalidArgument(f"{self.extension_name}: the storage is int8, found {storage_type}")
+            raise InvalidArgument(f"{self.extension_name}: the storage must be int8, found {storage_type}")
 
     def to_python(self, value: Any) -> Any:
         return value != 0
@@ -54,7 +54,9 @@ class Bool8Array(ExtensionArray, of=Bool8Type):
         if not len(values) or int(values.view(np.uint8).max()) <= 1:
             return values.view(np.bool_)  # type: ignore[no-any-return]
         if zero_copy_only:
-            raise CopyRequired(f"{self._type}: bytes other than 0 and 1 are no numpy bools; pass zero_copy_only=False")
+            raise CopyRequired(
+                f"{self._type}: bytes other than 0 and 1 are not valid numpy bools; pass zero_copy_only=False"
+            )
         return values != 0  # type: ignore[no-any-return]
 
     @classmethod

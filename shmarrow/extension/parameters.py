@@ -27,7 +27,7 @@ def parameters_of(what: str, serialized: bytes) -> dict[str, Any]:
     except (ValueError, RecursionError) as error:
         raise InvalidArgument(f"{what}: the parameters {serialized[:80]!r} are not JSON: {error}") from None
     if not isinstance(found, dict):
-        raise InvalidArgument(f"{what}: the parameters are a JSON object, found {shown(serialized[:80])}")
+        raise InvalidArgument(f"{what}: the parameters must be a JSON object, found {shown(serialized[:80])}")
     return found
 
 
@@ -42,7 +42,7 @@ def as_json(parameters: dict[str, Any]) -> bytes:
 def checked_text(what: str, name: str, value: Any) -> str:
     """A parameter that is a string with a UTF-8 form."""
     if not isinstance(value, str):
-        raise InvalidArgument(f"{what}: {name} is a string, found {shown(value)}")
+        raise InvalidArgument(f"{what}: {name} must be a string, found {shown(value)}")
     try:
         value.encode()
     except UnicodeEncodeError as error:
@@ -53,7 +53,7 @@ def checked_text(what: str, name: str, value: Any) -> str:
 def children_of(what: str, storage_type: DataType) -> dict[str, DataType]:
     """The types of a struct's fields by their names."""
     if not isinstance(storage_type, types.StructType):
-        raise InvalidArgument(f"{what}: the storage is a struct, found {storage_type}")
+        raise InvalidArgument(f"{what}: the storage must be a struct, found {storage_type}")
     found = {field.name: field.type for field in storage_type.fields}
     if len(found) != len(storage_type.fields):
         raise InvalidArgument(f"{what}: the storage has two fields of one name: {storage_type}")

@@ -93,7 +93,7 @@ class FixedShapeTensorType(_TensorType):
         self.dim_names = _dim_names(what, dim_names, len(self.shape))
         self.permutation = _permutation(what, permutation, len(self.shape))
         if not isinstance(storage_type, types.FixedSizeListType):
-            raise InvalidArgument(f"{what}: the storage is a fixed-size list, found {storage_type}")
+            raise InvalidArgument(f"{what}: the storage must be a fixed-size list, found {storage_type}")
         if math.prod(self.shape) != storage_type.list_size:
             raise InvalidArgument(
                 f"{what}: tensors of the shape {list(self.shape)[:64]} have {math.prod(self.shape)} elements, "
@@ -403,7 +403,7 @@ def variable_shape_tensor(
 
 def _sizes(what: str, name: str, sizes: Any, null: bool = False) -> tuple[Any, ...]:
     if not isinstance(sizes, (list, tuple)):
-        raise InvalidArgument(f"{what}: {name} is a list of sizes, found {shown(sizes)}")
+        raise InvalidArgument(f"{what}: {name} must be a list of sizes, found {shown(sizes)}")
     _check_ndim(what, len(sizes))
     for size in sizes:
         whole = isinstance(size, (int, np.integer)) and not isinstance(size, bool) and 0 <= size < 1 << 31
@@ -414,16 +414,18 @@ def _sizes(what: str, name: str, sizes: Any, null: bool = False) -> tuple[Any, .
 
 def _check_ndim(what: str, ndim: int) -> None:
     if ndim > _MOST_DIMENSIONS:
-        raise Unsupported(f"{what}: a tensor of {ndim} dimensions; up to {_MOST_DIMENSIONS} can be had as an ndarray")
+        raise Unsupported(
+            f"{what}: a tensor of {ndim} dimensions; up to {_MOST_DIMENSIONS} can be converted to an ndarray"
+        )
 
 
 def _dim_names(what: str, names: Any, ndim: int) -> tuple[str, ...] | None:
     if names is None:
         return None
     if not isinstance(names, (list, tuple)) or not all(isinstance(name, str) for name in names):
-        raise InvalidArgument(f"{what}: dim_names is a list of strings, found {shown(names)}")
+        raise InvalidArgument(f"{what}: dim_names must be a list of strings, found {shown(names)}")
     if len(names) != ndim:
-        raise InvalidArgument(f"{what}: {ndim} dimensions have as many names, found {len(names)}")
+        raise InvalidArgument(f"{what}: {ndim} dimensions need as many names, found {len(names)}")
     for name in names:
         checked_text(what, "a dimension's name", name)
     return tuple(names)

@@ -140,7 +140,7 @@ def _parse(data: Bytes, name: str, limits: Limits) -> Any:
     except RecursionError:
         raise LimitExceeded(f"{name}: its arrays and objects nest deeper than Python's recursion limit") from None
     except ValueError as error:  # JSON's own errors, text that is no UTF-8, numbers of too many digits
-        raise InvalidData(f"{name}: no JSON document: {error}") from None
+        raise InvalidData(f"{name}: not a JSON document: {error}") from None
 
 
 def _inflated(data: bytes, name: str, limits: Limits) -> bytes:

@@ -215,5 +215,5 @@ def _encodable(text: str, where: str, errors: str = "strict") -> str:
     try:
         text.encode(errors=errors)
     except UnicodeEncodeError as error:
-        raise InvalidData(f"{where}: the text {shown(text)} has no UTF-8 form: {error.reason}") from None
+        raise InvalidData(f"{where}: the text {shown(text)} cannot be encoded as UTF-8: {error.reason}") from None
     return text

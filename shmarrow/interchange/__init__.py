@@ -318,7 +318,7 @@ def _only_chunk(column: Any) -> Any:
     """The array of a column in one chunk, or in none."""
     if column.num_chunks > 1:
         step = "use combine_chunks(), which copies them, or one chunk() at a time"
-        raise ExportRefused(f"a tensor lies in one piece, and the column has {column.num_chunks} chunks; {step}")
+        raise ExportRefused(f"a tensor is contiguous, but the column has {column.num_chunks} chunks; {step}")
     return column.combine_chunks()
 
 

@@ -331,7 +331,7 @@ def schema_pandas_metadata(self: Schema) -> dict[str, Any] | None:
     except (ValueError, RecursionError) as error:
         raise InvalidData(f"the metadata {shown(KEY)} are not JSON: {error}") from None
     if not isinstance(found, dict):
-        raise InvalidData(f"the metadata {shown(KEY)} are a JSON object, found {shown(found)}")
+        raise InvalidData(f"the metadata {shown(KEY)} must be a JSON object, found {shown(found)}")
     return found
 
 

@@ -90,7 +90,7 @@ def _read_header(data: Bytes, where: str, limits: Limits) -> tuple[dict[str, Any
     (length,) = _LENGTH.unpack(data[: _LENGTH.size].tobytes())
     if length > len(data) - _LENGTH.size:
         raise InvalidData(
-            f"{where}: the header says that it has {length} bytes, but {len(data) - _LENGTH.size} are there"
+            f"{where}: the header declares {length} bytes, but only {len(data) - _LENGTH.size} are available"
         )
     if length > limits.metadata_bytes:
         raise LimitExceeded(
@@ -100,16 +100,16 @@ def _read_header(data: Bytes, where: str, limits: Limits) -> tuple[dict[str, Any
     try:
         header = json.loads(data[_LENGTH.size : start].tobytes().decode(), object_pairs_hook=_without_twins)
     except (ValueError, RecursionError) as error:
-        raise InvalidData(f"{where}: the header is no JSON object of distinct names: {error}") from None
+        raise InvalidData(f"{where}: the header is not a JSON object of distinct names: {error}") from None
     if not isinstance(header, dict):
-        raise InvalidData(f"{where}: the header is a JSON object, found {type(header).__name__}")
+        raise InvalidData(f"{where}: the header must be a JSON object, found {type(header).__name__}")
     return header, start
 
 
 def _without_twins(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     made = dict(pairs)
     if len(made) < len(pairs):
-        raise ValueError("a name stands twice")
+        raise ValueError("a name occurs twice")
     return made
 
 

@@ -258,7 +258,7 @@ class Draft(NotCopied):
         """
         column = self._column(path)
         if not column.field.nullable or not LISTING[column.type.layout].has_validity:
-            raise InvalidArgument(f"column {path!r} ({column.field}) can have no nulls")
+            raise InvalidArgument(f"column {path!r} ({column.field}) cannot hold nulls")
         with self._lock:
             if "validity" not in column.arrays:
                 size = self._reserved + padded(bitmap.bytes_for(column.length))
@@ -387,7 +387,7 @@ def new_draft(
         If the name is taken, and not to be replaced.
     """
     if not is_location(where):
-        raise InvalidType(f"a draft is filled in a file: expected a path or shm:NAME, found {full_name(where)}")
+        raise InvalidType(f"a draft is created in a file: expected a path or shm:NAME, found {full_name(where)}")
     sink: Any = open_sink(where, overwrite=overwrite, mode=mode, durable=durable)
     return Draft(sink.writer, schema, num_rows, bytes)
 
@@ -405,7 +405,7 @@ def _columns(path: str, field: Field, length: int) -> Iterator[_Column]:
     column = _Column(path, field, length)
     if column.type.layout not in _FILLED:
         raise Unsupported(
-            f"column {path!r}: {field.type} is not filled in place, as its size is known only from its values; "
+            f"column {path!r}: {field.type} cannot be filled in place, as its size depends on its values; "
             "write a record batch instead"
         )
     if length > LONGEST:

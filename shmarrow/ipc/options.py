@@ -79,7 +79,7 @@ class IpcWriteOptions(Settings):
         }
         for name, allowed in choices.items():
             if not isinstance(getattr(self, name), (str, type(None))) or getattr(self, name) not in allowed:
-                raise InvalidArgument(f"{name} is one of {allowed}, found {shown(getattr(self, name))}")
+                raise InvalidArgument(f"{name} must be one of {allowed}, found {shown(getattr(self, name))}")
         if self.compression is not None and self.metadata_version == "V4":
             raise InvalidArgument(
                 "compression needs metadata_version V5: readers of V4 take compressed buffers for raw"
@@ -105,7 +105,7 @@ class IpcWriteOptions(Settings):
                     f"compression_level of {self.compression} is {least} to {most}, found {shown(level)}"
                 )
         if self.alignment < 8 or self.alignment & (self.alignment - 1):
-            raise InvalidArgument(f"alignment is a power of two of at least 8, found {self.alignment}")
+            raise InvalidArgument(f"alignment must be a power of two of at least 8, found {self.alignment}")
         if not 0 <= self.min_space_savings <= 1:
             raise InvalidArgument(f"min_space_savings lies between 0 and 1, found {self.min_space_savings}")
 
@@ -122,5 +122,5 @@ def as_options(options: IpcWriteOptions | None) -> IpcWriteOptions:
         return DEFAULT_OPTIONS
     if not isinstance(options, IpcWriteOptions):
         hint = f"; pass IpcWriteOptions(compression={options!r})" if options in ("lz4", "zstd") else ""
-        raise InvalidType(f"options are a shmarrow.ipc.IpcWriteOptions, found {full_name(options)}{hint}")
+        raise InvalidType(f"options must be a shmarrow.ipc.IpcWriteOptions, found {full_name(options)}{hint}")
     return options

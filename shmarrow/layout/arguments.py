@@ -95,7 +95,7 @@ def exact_integers(values: Any, dtype: np.dtype[Any], what: str) -> npt.NDArray[
     if isinstance(values, Array):
         if values.null_count or values.type.layout != "primitive":
             raise InvalidType(
-                f"{what} are integers that are not null, found {values.type}, {counted(values.null_count, 'null')}"
+                f"{what} must be integers that are not null, found {values.type}, {counted(values.null_count, 'null')}"
             )
         values = values.values  # type: ignore[attr-defined]
     refuse_type(values, what)
@@ -104,7 +104,7 @@ def exact_integers(values: Any, dtype: np.dtype[Any], what: str) -> npt.NDArray[
     except (TypeError, ValueError, OverflowError) as error:
         raise InvalidType(f"{what} are integers: {error}") from None
     if given.dtype.kind not in "iu" and given.size:
-        raise InvalidType(f"{what} are integers, found {given.dtype}")
+        raise InvalidType(f"{what} must be integers, found {given.dtype}")
     if given.ndim != 1:
         raise InvalidArgument(f"{what} have one dimension, found the shape {given.shape}")
     if given.dtype != dtype and given.size:
@@ -167,19 +167,19 @@ def checked_positions(indices: Any) -> tuple[Indices, Mask | None]:
                 f"an index of {shown(max(indices, key=abs))} is beyond what an array can have"
             ) from None
         except (TypeError, ValueError) as error:
-            raise InvalidType(f"indices are integers, found {indices.__class__.__name__}: {error}") from None
+            raise InvalidType(f"indices must be integers, found {indices.__class__.__name__}: {error}") from None
     if values.dtype.kind == "b":
         raise InvalidType(
-            "indices are positions, found truth values; filter(mask) gives the slots where a mask is True"
+            "indices must be positions, found truth values; filter(mask) gives the slots where a mask is True"
         )
     if isinstance(indices, (str, bytes)):
-        raise InvalidType(f"indices are integers, found {shown(indices)}")
+        raise InvalidType(f"indices must be integers, found {shown(indices)}")
     if values.ndim != 1:
         raise InvalidArgument(f"indices have the shape (n,), found {values.shape}")
     if not len(values):
         return np.empty(0, np.int64), None
     if values.dtype.kind not in "iu":
-        raise InvalidType(f"indices are integers, found {values.dtype}")
+        raise InvalidType(f"indices must be integers, found {values.dtype}")
     if values.dtype.kind == "u" and int(values.max()) >= 1 << 63:
         raise IndexOutOfRange(f"an index of {int(values.max())} is beyond what an array can have")
     return values.astype(np.int64, copy=False), known

@@ -323,7 +323,7 @@ def join_bytes(type: Any, values: Sequence[Any], valid: Mask | None) -> tuple[by
             if len(data) != len(text):
                 known = [value.encode() for value in known]
         except UnicodeEncodeError as error:
-            raise InvalidData(f"{type}: text with lone surrogates has no UTF-8 form: {error}") from None
+            raise InvalidData(f"{type}: text with lone surrogates cannot be encoded as UTF-8: {error}") from None
     else:
         kinds = kinds_of(known)
         if not all(issubclass(kind, (bytes, bytearray, memoryview)) for kind in kinds):

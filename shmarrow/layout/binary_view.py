@@ -154,7 +154,7 @@ class BinaryViewArray(Array):
             if 0 <= index < len(sizes)
             else f"of buffer {index} of {len(sizes)}"
         )
-        raise InvalidData(f"{self._type}: the view at {slot} wants bytes [{start}, {start + length}) {found}")
+        raise InvalidData(f"{self._type}: the view at {slot} refers to bytes [{start}, {start + length}) {found}")
 
     def _bytes(self, index: int, most: int = MAX) -> tuple[bytes, int]:
         """The first bytes of a slot's value, and how many it has."""

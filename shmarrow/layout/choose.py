@@ -100,7 +100,7 @@ def choose(type: Any, values: Sequence[Any]) -> npt.NDArray[np.int64]:
 
 
 def _refuse(type: Any, value: Any) -> None:
-    raise InvalidType(f"{type}: no child takes {shown(value)} of type {value.__class__.__name__} without changing it")
+    raise InvalidType(f"{type}: no child can hold {shown(value)} of type {value.__class__.__name__} exactly")
 
 
 def _takes_all(type: Any, kind: Any) -> bool:

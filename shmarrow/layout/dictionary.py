@@ -340,7 +340,7 @@ class DictionaryArray(Array):
         """
         keys, values = as_array(indices, "indices"), as_array(dictionary, "a dictionary")
         if keys.type.descriptor.values != "integer":
-            raise InvalidType(f"indices are integers, found {keys.type}")
+            raise InvalidType(f"indices must be integers, found {keys.type}")
         missing = None if mask is None else checked_mask(mask, len(keys))
         if from_pandas:
             missing = keys.values == -1 if missing is None else missing | (keys.values == -1)
@@ -367,7 +367,7 @@ def encode(
     from shmarrow.layout.codes import codes_of
 
     if null_encoding not in ("mask", "encode"):
-        raise InvalidArgument(f"null_encoding is 'mask' or 'encode', found {shown(null_encoding)}")
+        raise InvalidArgument(f"null_encoding must be 'mask' or 'encode', found {shown(null_encoding)}")
     type = DictionaryType("int32" if index_type is None else index_type, array.type, ordered)
     codes, first = codes_of(array, null_encoding == "encode")
     _check_reach(type, len(first))

@@ -156,7 +156,7 @@ class MapArray(ListArray):
         wanted = (None, None) if made is None else (made.key_field.type, made.item_field.type)
         parts = [as_array(keys, "keys", wanted[0]), as_array(items, "items", wanted[1])]
         if len(parts[0]) != len(parts[1]):
-            raise InvalidData(f"maps have as many items as keys, found {len(parts[0])} keys and {len(parts[1])} items")
+            raise InvalidData(f"maps need as many items as keys, found {len(parts[0])} keys and {len(parts[1])} items")
         if parts[0].null_count:
             raise InvalidData(f"the keys of maps are not null, found {counted(parts[0].null_count, 'null')}")
         made = made or map_(parts[0].type, parts[1].type)

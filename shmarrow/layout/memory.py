@@ -151,15 +151,15 @@ def slice_bounds(offset: int, length: int | None, total: int) -> tuple[int, int]
     try:
         offset, length = index(offset), None if length is None else index(length)
     except TypeError:
-        raise InvalidType(f"a slice has ints, found offset {shown(offset)} and length {shown(length)}") from None
+        raise InvalidType(f"a slice takes ints, found offset {shown(offset)} and length {shown(length)}") from None
     if offset < 0:
-        raise IndexOutOfRange(f"the offset of a slice is at least 0, found {shown(offset)}")
+        raise IndexOutOfRange(f"the offset of a slice must be at least 0, found {shown(offset)}")
     offset = min(offset, total)
     rest = total - offset
     if length is None or length > rest:
         return offset, rest
     if length < 0:
-        raise InvalidArgument(f"the length of a slice is at least 0, found {shown(length)}")
+        raise InvalidArgument(f"the length of a slice must be at least 0, found {shown(length)}")
     return offset, length
 
 

@@ -69,7 +69,7 @@ def structured_array(names: Sequence[str], columns: Sequence[Any], length: int) 
     parts = [_part(column) for column in columns]
     fields = [(name, part.dtype, part.shape[1:]) for name, part in zip(names, parts, strict=True)]
     if len({*names, ""}) <= len(names):
-        raise InvalidArgument(f"a structured array has a distinct name for each field, found {list(names)}")
+        raise InvalidArgument(f"a structured array needs a distinct name for each field, found {list(names)}")
     try:
         made = np.empty(length, np.dtype(fields))
     except MemoryError:

@@ -44,7 +44,7 @@ def checked_offsets(array: Any, size: int, unit: str) -> npt.NDArray[Any]:
         back = part[1:] < part[:-1]
         if back.any():
             i = start + int(back.argmax())
-            raise InvalidData(f"{array.type}: offset {i + 1} goes back from {int(offsets[i])} to {int(offsets[i + 1])}")
+            raise InvalidData(f"{array.type}: offset {i + 1} decreases from {int(offsets[i])} to {int(offsets[i + 1])}")
     return offsets
 
 

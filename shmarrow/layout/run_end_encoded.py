@@ -65,7 +65,7 @@ class RunEndEncodedArray(Array):
         last = _find(ends, self._offset + self._length, "left")
         window = ends[first : last + 1].astype(np.int64)
         if last >= min(len(ends), len(self.values)) or (np.diff(window) <= 0).any() or int(window[0]) <= self._offset:
-            raise InvalidData(f"{self._type}: the run ends do not rise up to slot {self._offset + self._length}")
+            raise InvalidData(f"{self._type}: the run ends do not increase up to slot {self._offset + self._length}")
         return first, np.minimum(window - self._offset, self._length)
 
     def decode(self) -> Array:
@@ -135,7 +135,7 @@ class RunEndEncodedArray(Array):
     def _run_of(self, index: int) -> int:
         run = _find(self._ends(), self._offset + index, "right")
         if run >= len(self.values):
-            raise InvalidData(f"{self._type}: no run holds slot {self._offset + index}")
+            raise InvalidData(f"{self._type}: no run contains slot {self._offset + index}")
         return run
 
     def _value(self, index: int) -> Any:
@@ -214,7 +214,7 @@ class RunEndEncodedArray(Array):
             if back.any():
                 i = start + int(back.argmax())
                 raise InvalidData(
-                    f"{self._type}: run end {i + 1} does not rise: {int(ends[i])} and then {int(ends[i + 1])}"
+                    f"{self._type}: run end {i + 1} does not increase: {int(ends[i])}, then {int(ends[i + 1])}"
                 )
 
     def _referenced(self, live: Mask | None) -> Iterator[tuple[Field | None, Any, Mask | None]]:

@@ -31,7 +31,7 @@ def selection(mask: Any, length: int, null_selection_behavior: str = "drop") -> 
     """
     if null_selection_behavior not in _BEHAVIORS:
         raise InvalidArgument(
-            f"null_selection_behavior is 'drop' or 'emit_null', found {shown(null_selection_behavior)}"
+            f"null_selection_behavior must be 'drop' or 'emit_null', found {shown(null_selection_behavior)}"
         )
     mask = unmasked(mask)
     if not isinstance(mask, np.ndarray) or mask.dtype == object:
@@ -63,7 +63,7 @@ def fill_null(array: Any, fill_value: Any) -> Any:
     values = as_array(fill_value if whole else [fill_value], "a value to fill in", None if whole else array.type)
     values = values.cast(array.type)
     if whole and len(values) != len(array):
-        raise InvalidArgument(f"{len(values)} values to fill in for {len(array)} slots")
+        raise InvalidArgument(f"{len(values)} replacement values for {len(array)} slots")
     missing = array._logical_nulls()
     if missing is None or not missing.any():
         return array

@@ -232,7 +232,9 @@ class StructArray(Array):
             ]
         lengths = {len(child) for child in children} or {0 if mask is None else len(mask)}
         if len(lengths) > 1:
-            raise InvalidData(f"{made}: children of one struct have one length, found {sorted(lengths)[:8]}")
+            raise InvalidData(
+                f"{made}: the children of a struct must have the same length, found {sorted(lengths)[:8]}"
+            )
         length = lengths.pop()
         validity, count = masked_validity(mask, length)
         result: Self = make_array(made, length, [validity], count, 0, children)

@@ -76,7 +76,7 @@ class UnionArray(Array):
         child, at = self._children[number], int(self.offsets[index]) if self._dense else self._offset + index
         if not 0 <= at < len(child):
             raise InvalidData(
-                f"{self._type}: slot {index} leads to slot {at} of child {number}, which has {len(child)}"
+                f"{self._type}: slot {index} refers to slot {at} of child {number}, which has {len(child)}"
             )
         return child, at
 
@@ -286,14 +286,14 @@ class UnionArray(Array):
         back = at[1:] < at[:-1]
         if back.any():
             i = int(back.argmax())
-            raise InvalidData(f"{self._type}: the offsets into a child go back from {int(at[i])} to {int(at[i + 1])}")
+            raise InvalidData(f"{self._type}: the offsets into a child decrease from {int(at[i])} to {int(at[i + 1])}")
 
     def _check_within(self, at: npt.NDArray[Any], slots: Indices, number: int) -> None:
         size = len(self._children[number])
         if int(at.min()) < 0 or int(at.max()) >= size:
             wrong = int(((at < 0) | (at >= size)).argmax())
             raise InvalidData(
-                f"{self._type}: slot {int(slots[wrong])} leads to slot {int(at[wrong])} of child {number}, "
+                f"{self._type}: slot {int(slots[wrong])} refers to slot {int(at[wrong])} of child {number}, "
                 f"which has {size}"
             )
 
@@ -460,7 +460,7 @@ class UnionArray(Array):
             if made.mode != mode:
                 raise InvalidType(f"expected a {mode} union, found {made}")
             if names is not None or codes is not None:
-                raise InvalidArgument(f"{made}: the type has names and type ids; expected no others")
+                raise InvalidArgument(f"{made}: the type already has names and type ids; pass no others")
             if len(children) != len(made.fields):
                 raise InvalidArgument(f"{made}: {len(made.fields)} fields for {len(children)} children")
             wanted = [field.type for field in made.fields]

@@ -1,8 +1,8 @@
 """Where bytes live: a mapped file, or a POSIX shared memory object; create, attach, seal, unlink.
 
 A location is a path, or ``shm:NAME``, the shared memory object that any program opens as ``shm_open("/NAME")``. On
-Linux that object is the file ``/dev/shm/NAME``, so both kinds go through the same few system calls. Elsewhere shared
-memory objects take no ``pwritev`` and no ``link``: they can be attached and unlinked, not published.
+Linux that object is the file ``/dev/shm/NAME``, so both kinds use the same few system calls. Other platforms have no
+such files, and ``shm:`` names raise `Unsupported` there.
 
 ``location`` says what a name means and why one was refused, ``attached`` how a published object is mapped, ``writer``
 how one is written and published, ``files`` how a file is made, filled, named and removed; each opens with the rules

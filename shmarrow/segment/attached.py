@@ -12,7 +12,6 @@ Rules kept here:
 from __future__ import annotations
 
 import errno
-import fcntl
 import os
 import stat
 import time
@@ -21,16 +20,18 @@ from typing import Any, Self
 
 import numpy as np
 
+try:
+    import fcntl
+except ImportError:  # the first module of `import shmarrow` that Windows does not have
+    raise ImportError("shmarrow needs Linux: Windows lacks POSIX file locks and shared memory; use WSL 2") from None
+
 from shmarrow.buffer import U1, Bytes
 from shmarrow.errors import Closed, ObjectNotFound, StorageError
 from shmarrow.segment.location import (
-    SHM_IS_FILES,
     Location,
     became_smaller,
     is_shm,
     not_regular,
-    posix_calls,
-    posix_name,
     refused,
     resolve,
 )
@@ -166,7 +167,7 @@ def attach(where: Location, *, owners: Container[int] | None = None) -> Segment:
         If ``where`` is not a proper name.
     """
     name, path = resolve(where)
-    # shm_open follows no links either: in a directory that all may write, a link is someone's trap.
+    # shm_open follows no links either: in a directory that anyone may write to, a link is someone's trap.
     return attach_path(name, path, path != name, owners)
 
 
@@ -246,10 +247,6 @@ def read_whole(fd: int, size: int, name: str) -> Bytes:
 
 def _open_object(name: str, path: str, flags: int) -> tuple[int, os.stat_result]:
     """Open a published object, lock it against eviction; its descriptor and what it is."""
-    if not SHM_IS_FILES and is_shm(name):
-        with posix_calls() as posix_ipc:
-            fd = posix_ipc.SharedMemory(posix_name(name), read_only=True).fd
-        return fd, os.fstat(fd)
     while True:
         fd = os.open(path, flags)
         try:

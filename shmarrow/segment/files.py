@@ -25,13 +25,9 @@ from zlib import crc32
 from shmarrow.buffer import Bytes
 from shmarrow.segment.attached import MAX_CALL_BYTES, O_ATTACH, lock_shared
 from shmarrow.segment.location import (
-    SHM_IS_FILES,
     TEMP_PREFIX,
     Location,
     check_removable,
-    is_shm,
-    posix_calls,
-    posix_name,
     refused,
     resolve,
 )
@@ -177,10 +173,6 @@ def unlink(where: Location) -> None:
     """
     name, path = resolve(where)
     try:
-        if is_shm(name) and not SHM_IS_FILES:
-            with posix_calls() as posix_ipc:
-                posix_ipc.unlink_shared_memory(posix_name(name))
-            return
         check_removable(os.lstat(path))
         os.unlink(path)
     except OSError as error:

@@ -2,9 +2,8 @@
 
 Rules kept here:
 
-* on Linux the shared memory object NAME is the file ``/dev/shm/NAME``, so :func:`resolve` makes a path of every
-  location, and all that follows works on files. Where :data:`SHM_IS_FILES` is false, as on macOS, an object can be
-  attached and unlinked through :func:`posix_calls`, and not published;
+* on Linux the shared memory object NAME is the file ``/dev/shm/NAME``, so :func:`resolve` turns every location into a
+  path, and everything else works on files. Where there is no such directory, as on macOS, ``shm:`` names are refused;
 * no name from outside starts with :data:`TEMP_PREFIX`: such names are for files that are not objects yet;
 * an error says what was tried with which name, and gives the numbers that explain why it failed.
 """
@@ -14,19 +13,17 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
-from typing import Any
+from contextlib import suppress
 
-from shmarrow.errors import InvalidArgument, InvalidType, ObjectExists, StorageError, storage_error
+from shmarrow.errors import InvalidArgument, InvalidType, ObjectExists, StorageError, Unsupported, storage_error
 
 Location = str | os.PathLike[str]
 
 SHM_SCHEME = "shm:"
 SHM_DIRECTORY = "/dev/shm"
 SHM_NAME_MAX = 254
-SHM_IS_FILES = os.path.isdir(SHM_DIRECTORY)
 TEMP_PREFIX = ".shmarrow-"
+_HAS_SHM = os.path.isdir(SHM_DIRECTORY)  # asked once, as opening an object takes microseconds
 
 
 def is_location(source: object) -> bool:
@@ -43,7 +40,15 @@ def decoded(where: Location) -> str:
 
 
 def resolve(where: Location) -> tuple[str, str]:
-    """The name and the path of a location, checked."""
+    """The name and the path of a location, checked.
+
+    Raises
+    ------
+    InvalidArgument, InvalidType
+        If it is not a proper name.
+    Unsupported
+        For ``shm:NAME`` without ``/dev/shm``.
+    """
     if not is_location(where):
         raise InvalidType(f"expected a path or {SHM_SCHEME}NAME, found {type(where).__name__}")
     try:
@@ -77,30 +82,29 @@ def resolve(where: Location) -> tuple[str, str]:
             f"expected {SHM_SCHEME}NAME, where NAME has 1 to {SHM_NAME_MAX} bytes and no '/', is not '.' or '..' and "
             f"does not start with {TEMP_PREFIX!r}, found {name!r}, whose NAME has {size} bytes"
         )
+    if not _HAS_SHM:
+        check_shm(name)
     return name, f"{SHM_DIRECTORY}/{last}"
+
+
+def check_shm(name: str) -> None:
+    """Refuse a name of shared memory where that is not a directory of files.
+
+    Raises
+    ------
+    Unsupported
+        If there is no ``/dev/shm``.
+    """
+    if not os.path.isdir(SHM_DIRECTORY):
+        raise Unsupported(
+            f"cannot use {name!r}: there is no directory {SHM_DIRECTORY}; on Linux, mount a tmpfs there; other "
+            "platforms have no shared memory objects that are files, so use a path instead"
+        )
 
 
 def is_shm(name: str) -> bool:
     """Whether a name is that of a shared memory object."""
     return name.startswith(SHM_SCHEME)
-
-
-def posix_name(name: str) -> str:
-    """What ``shm_open`` calls a shared memory object."""
-    return "/" + name[len(SHM_SCHEME) :]
-
-
-@contextmanager
-def posix_calls() -> Iterator[Any]:
-    """The module posix_ipc, whose own errors leave as the ``OSError`` that they stand for."""
-    import posix_ipc  # not where shared memory objects are files, as on Linux
-
-    try:
-        yield posix_ipc
-    except posix_ipc.ExistentialError:
-        raise OSError(errno.ENOENT, os.strerror(errno.ENOENT)) from None
-    except posix_ipc.PermissionsError:
-        raise OSError(errno.EACCES, os.strerror(errno.EACCES)) from None
 
 
 def check_removable(found: os.stat_result) -> None:
@@ -117,10 +121,10 @@ def is_planted(path: str, found: os.stat_result) -> bool:
 
 
 def check_trusted_link(path: str, link: os.stat_result) -> None:
-    """Refuse to follow a link that somebody else has placed in a directory that all may write, as Linux does."""
+    """Refuse to follow a link that somebody else has placed in a directory that anyone may write to, as Linux does."""
     if is_planted(path, link):
         raise PermissionError(
-            errno.EACCES, f"the symbolic link {path!r} is user {link.st_uid}'s, in a directory that all may write"
+            errno.EACCES, f"the symbolic link {path!r} is user {link.st_uid}'s, in a directory that anyone may write to"
         )
 
 

@@ -25,7 +25,7 @@ from typing import Any, Concatenate, NoReturn, ParamSpec, Protocol, Self, TypeVa
 import numpy as np
 
 from shmarrow.buffer import U1, Bytes, as_bytes
-from shmarrow.errors import Closed, InvalidArgument, InvalidType, StorageError, Unsupported
+from shmarrow.errors import Closed, InvalidArgument, InvalidType, StorageError
 from shmarrow.segment.attached import lock_shared
 from shmarrow.segment.files import (
     link_temp,
@@ -38,8 +38,6 @@ from shmarrow.segment.files import (
     sync_directory,
 )
 from shmarrow.segment.location import (
-    SHM_DIRECTORY,
-    SHM_IS_FILES,
     Location,
     check_removable,
     check_trusted_link,
@@ -117,14 +115,9 @@ def create(
     StorageError
         If the directory is missing or does not permit it.
     Unsupported
-        For ``shm:NAME`` where shared memory objects are not files in ``/dev/shm``, as on macOS.
+        For ``shm:NAME`` without ``/dev/shm``, as on macOS.
     """
     name, path = resolve(where)
-    if is_shm(name) and not SHM_IS_FILES:
-        raise Unsupported(
-            f"cannot create {name!r}: on this machine shared memory objects are not files in {SHM_DIRECTORY}, and "
-            "cannot be published whole; use a path"
-        )
     if mode is not None and (not isinstance(mode, int) or not 0 <= mode <= 0o777):
         raise InvalidArgument(f"mode must be None or permission bits from 0 to 0o777, found {mode!r}")
     try:

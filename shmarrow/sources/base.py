@@ -108,7 +108,9 @@ class Source:
         return Closed(f"{self.name} is closed; open it again")
 
     def __reduce__(self) -> NoReturn:
-        raise InvalidType(f"what reads {self.name} cannot be copied or pickled; pass its name on, and open that again")
+        raise InvalidType(
+            f"the reader of {self.name} cannot be copied or pickled; pass its name on, and open that again"
+        )
 
 
 def name_of(file: Any) -> str:

@@ -54,7 +54,7 @@ def open_buffer(source: Any, sequential: bool) -> Source:
         else:
             hint = "; open it first, by a with block" if hasattr(source, "__enter__") else ""
         raise InvalidType(
-            "a source is a path, a shm: name, a Segment, a file object, a socket or bytes, "
+            "a source must be a path, a shm: name, a Segment, a file object, a socket or bytes, "
             f"found {full_name(source)}{hint}"
         ) from None
     data = as_bytes(source)

@@ -108,7 +108,7 @@ class Sink:
         """Give up: nothing is published. Safe to call again, and after :meth:`finish`."""
 
     def __reduce__(self) -> NoReturn:
-        raise InvalidType(f"what writes to {self.name} cannot be copied or pickled")
+        raise InvalidType(f"the writer of {self.name} cannot be copied or pickled")
 
 
 class SegmentSink(Sink):
@@ -218,6 +218,6 @@ def open_sink(
             )
         )
     if not (hasattr(sink, "write") or hasattr(sink, "sendall")):
-        raise InvalidType(f"a sink is a path, a shm: name or a file object, found {type(sink).__name__}")
+        raise InvalidType(f"a sink must be a path, a shm: name or a file object, found {type(sink).__name__}")
     check_file(sink, "wb")
     return FileSink(sink)

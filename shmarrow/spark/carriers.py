@@ -141,7 +141,7 @@ class InStore(NamedTuple):
         except ObjectNotFound:
             raise ObjectNotFound(
                 errno.ENOENT,
-                f"there is no {self.name!r} any more in the store {self.home.where!r}: it was destroyed or "
+                f"{self.name!r} is no longer in the store {self.home.where!r}: it was destroyed or "
                 "released, or the driver that made it has ended. DataFrames are computed when they are asked for: "
                 "collect or write them before that",
             ) from None
@@ -223,7 +223,7 @@ class InBroadcast:
             # Spark has decrypted it, so it is in the memory of this process.
             value = broadcast._value if isinstance(broadcast._value, bytes) else b""
             if self.token not in value[max(self.offset - BEFORE, 0) : self.offset]:
-                raise NotHere(f"{name} is another one: {_STOPPED}")
+                raise NotHere(f"{name} is a different broadcast: {_STOPPED}")
             data = np.frombuffer(value, np.uint8)[self.offset : self.offset + self.size]
             segment = Segment(name, name, data, os.stat_result([0] * 10))
             return Found(segment, partial(_is_loaded, self.number, broadcast))
@@ -287,7 +287,7 @@ class InArtifacts(NamedTuple):
     def open(self) -> Found:
         module = sys.modules.get("pyspark.core.files")
         if module is None or not module.SparkFiles._is_running_on_worker:
-            raise NotHere("this process is no Python worker of Spark's, which has the files of the session")
+            raise NotHere("this process is not a Spark Python worker, which has the files of the session")
         return _open_file(module.SparkFiles.get(self.name), 0, self.size)
 
     def unpersist(self, blocking: bool) -> None:

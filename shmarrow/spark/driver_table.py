@@ -149,7 +149,7 @@ def share_table(
     if count is not None and count < 1:
         raise InvalidArgument(f"partitions must be at least 1, found {count}")
     if isinstance(store, int):
-        raise InvalidType(f"store is a location or a Store, found {shown(store)}; use partitions={store}")
+        raise InvalidType(f"store must be a location or a Store, found {shown(store)}; use partitions={store}")
     check_collected(table)
     rows = _rows(table)
     if count is None:

@@ -93,7 +93,7 @@ class Handle:
         except ObjectNotFound:
             raise ObjectNotFound(
                 errno.ENOENT,
-                f"partition {self.partition}, {self.name!r}, is not in the store {self.store!r} any more: it was "
+                f"partition {self.partition}, {self.name!r}, is no longer in the store {self.store!r}: it was "
                 f"released, or the process that owned it has ended; process {self.pid} on host {self.host!r} wrote it. "
                 "DataFrames are computed when they are asked for: collect or write them before release()",
             ) from None

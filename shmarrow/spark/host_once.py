@@ -157,11 +157,11 @@ def once(name: str, function: Callable[[], Any], store: Location | Store | None 
         from shmarrow.spark.jobs import is_session
 
         hint = "; once(name, function) takes no session" if is_session(name) else ""
-        raise InvalidType(f"the name of a value is a string, found {shown(name)}{hint}")
+        raise InvalidType(f"the name of a value must be a string, found {shown(name)}{hint}")
     if not callable(function):
-        raise InvalidType(f"once calls a function that gives the value, found {shown(function)}")
+        raise InvalidType(f"once needs a function that returns the value, found {shown(function)}")
     if not 0 < len(name.encode(errors="surrogatepass")) <= 200:
-        raise InvalidArgument(f"the name of a value has 1 to 200 bytes in UTF-8, found {shown(name)}")
+        raise InvalidArgument(f"the name of a value must have 1 to 200 bytes in UTF-8, found {shown(name)}")
     if not _in_worker():
         return Once(name, function, home(store))
     if store is not None:

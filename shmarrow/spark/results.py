@@ -178,7 +178,7 @@ class Fitting:
         }
         said = "; ".join(f"{verb} {_listed(found)}" for verb, found in problems.items() if found)
         raise InvalidType(
-            f"the function gave the columns {_listed(names)}; the schema has {_listed(wanted)}: it {said}"
+            f"the function returned the columns {_listed(names)}; the schema has {_listed(wanted)}: it {said}"
         )
 
     def _prepare(self, schema: Schema) -> None:

@@ -96,9 +96,9 @@ def _metadata(field: Field, where: str) -> dict[str, Any]:
     try:
         found = json.loads(raw)
     except (ValueError, RecursionError) as error:
-        raise InvalidData(f"{where}: the metadata {METADATA.decode()!r} are no JSON: {error}") from None
+        raise InvalidData(f"{where}: the metadata {METADATA.decode()!r} are not JSON: {error}") from None
     if not isinstance(found, dict):
-        raise InvalidData(f"{where}: the metadata {METADATA.decode()!r} are no JSON object: {shown(found)}")
+        raise InvalidData(f"{where}: the metadata {METADATA.decode()!r} are not a JSON object: {shown(found)}")
     return found
 
 

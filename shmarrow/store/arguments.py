@@ -20,11 +20,11 @@ _FOREVER = 10**9
 def as_name(name: object) -> bytes:
     """The name of an object as the catalog has it; InvalidArgument or InvalidType if it cannot be one."""
     if not isinstance(name, str):
-        raise InvalidType(f"the name of an object is a str, found {shown(name)}")
+        raise InvalidType(f"the name of an object must be a str, found {shown(name)}")
     coded = utf8(name, "the name of an object")
     if not 0 < len(coded) <= NAME_MAX or b"\0" in coded:
         raise InvalidArgument(
-            f"the name of an object has 1 to {NAME_MAX} bytes and no NUL, found {shown(name)} of {len(coded)}"
+            f"the name of an object must have 1 to {NAME_MAX} bytes and no NUL, found {shown(name)} of {len(coded)}"
         )
     return coded
 
@@ -40,7 +40,7 @@ def as_names(names: str | Iterable[str]) -> list[str]:
 def as_prefix(prefix: object) -> str:
     """What names begin with."""
     if not isinstance(prefix, str):
-        raise InvalidType(f"prefix is a str, found {shown(prefix)}")
+        raise InvalidType(f"prefix must be a str, found {shown(prefix)}")
     return prefix if prefix.isascii() else utf8(prefix, "prefix").decode()
 
 
@@ -57,7 +57,7 @@ def as_owned(owned: Any) -> bool | int:
     if not isinstance(owned, (int, np.integer)) or isinstance(owned, bool):
         return as_bool(owned, "owned", False)
     if not 0 < owned < OWNER_LOCKS:
-        raise InvalidArgument(f"owned is True, False or a number that Store.owner() gave, found {owned}")
+        raise InvalidArgument(f"owned must be True, False or a number that Store.owner() gave, found {owned}")
     return int(owned)
 
 
@@ -74,7 +74,9 @@ def as_timeout(timeout: Any) -> float | None:
     if timeout is None:
         return None
     if not _is_number(timeout) or not 0 <= timeout <= _FOREVER:
-        raise InvalidArgument(f"timeout is a number of seconds from 0 to {_FOREVER}, or None, found {shown(timeout)}")
+        raise InvalidArgument(
+            f"timeout must be a number of seconds from 0 to {_FOREVER}, or None, found {shown(timeout)}"
+        )
     return float(timeout)
 
 
@@ -83,7 +85,7 @@ def as_expiry(seconds: Any) -> tuple[int, int]:
     if seconds is None:
         return 0, 0
     if not _is_number(seconds) or not seconds >= 0:
-        raise InvalidArgument(f"an object expires after 0 or more seconds, found {shown(seconds)}")
+        raise InvalidArgument(f"the expiry time must be at least 0 seconds, found {shown(seconds)}")
     if seconds > _FOREVER:
         return 0, 0
     span = int(seconds * 1e9)

@@ -15,6 +15,7 @@ import errno
 import os
 import re
 import stat
+import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
@@ -35,7 +36,7 @@ from shmarrow.errors import (
 )
 from shmarrow.segment import SHM_DIRECTORY, SHM_SCHEME, Location, is_location
 from shmarrow.segment.files import open_unnamed, sync_directory
-from shmarrow.segment.location import decoded
+from shmarrow.segment.location import check_shm, decoded
 from shmarrow.store import protocol as p
 from shmarrow.store.protocol import COMMIT, CONTROL, MAGIC, PINS
 from shmarrow.store.settings import FIRST_SLOTS, Settings, Wanted, check_spill, default_eviction, destroyed, pack_header
@@ -64,7 +65,7 @@ def as_trust(trust: Trust) -> bool | tuple[int, ...]:
             raise TypeError
     except (TypeError, KeyError, ValueError):
         raise InvalidArgument(
-            f"trust is True, False, or users of this machine by name or number, found {shown(trust)}"
+            f"trust must be True, False, or users of this machine by name or number, found {shown(trust)}"
         ) from None
     return found
 
@@ -149,17 +150,17 @@ def locate(where: Location) -> tuple[str, str]:
     ------
     InvalidArgument, InvalidType
         If no store can be there.
+    Unsupported
+        On a platform other than Linux.
     """
+    if sys.platform != "linux":
+        raise Unsupported(f"cannot open the store {shown(where)}: stores need Linux, whose record locks they use")
     if not is_location(where):
         raise InvalidType(f"a store is in a directory or at {SHM_SCHEME}NAME, found {shown(where)}")
     name = decoded(where)
     if name.startswith(SHM_SCHEME):
         short = name[len(SHM_SCHEME) :]
-        if not os.path.isdir(SHM_DIRECTORY):
-            raise Unsupported(
-                f"cannot open {name!r}: on this machine shared memory objects are not files in {SHM_DIRECTORY}; use a "
-                "directory"
-            )
+        check_shm(name)
         if not short or {"/", "\0"}.intersection(short) or short[0] == "." or len(os.fsencode(short)) > SHM_NAME_MAX:
             raise InvalidArgument(
                 f"expected {SHM_SCHEME}NAME, where NAME has 1 to {SHM_NAME_MAX} bytes, no '/' and no NUL, and does not "
@@ -272,7 +273,7 @@ def check_trust(directory: Directory, mode: int, control_fd: int = -1) -> None:
     raise StorageError(
         errno.EPERM,
         f"cannot open the store {directory.name!r}: {reason}; that user could plant or replace objects; choose another "
-        "directory, or say whom to trust: trust=USER, or trust=True for anybody",
+        "directory, or pass trust=USER, or trust=True to trust anyone",
     )
 
 

@@ -180,7 +180,7 @@ class Publication:
         """Reserve room for an object that is about to have ``size`` bytes, and for some more where it grows."""
         capacity = self._catalog.settings.capacity
         if capacity is not None and size > capacity:
-            raise self._space.full(self.name, size, "that is more than the capacity")
+            raise self._space.full(self.name, size, "it exceeds the capacity")
         more = size - writer.size
         if size <= DRAFT_SIZE:
             if more > self._catalog.directory.free():

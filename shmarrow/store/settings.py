@@ -61,9 +61,9 @@ def wanted(
 ) -> Wanted:
     """Check settings one by one; InvalidArgument or InvalidType if one cannot be a setting."""
     if eviction is not None and not (isinstance(eviction, str) and eviction in EVICTIONS):
-        raise InvalidArgument(f"eviction is 'lru' or 'none', found {shown(eviction)}")
+        raise InvalidArgument(f"eviction must be 'lru' or 'none', found {shown(eviction)}")
     if durable is not None and not isinstance(durable, bool):
-        raise InvalidType(f"durable is a bool, found {shown(durable)}")
+        raise InvalidType(f"durable must be a bool, found {shown(durable)}")
     return Wanted(
         None if capacity is None else _capacity(capacity),
         None if mode is None else _mode(mode),
@@ -88,9 +88,9 @@ def _integer(value: Any) -> int | None:
 def _capacity(value: Any) -> int:
     found = int(value) if isinstance(value, float) and value.is_integer() else _integer(value)
     if found is None:
-        raise InvalidType(f"capacity is a number of bytes, an int, found {shown(value)}")
+        raise InvalidType(f"capacity must be a number of bytes, an int, found {shown(value)}")
     if not 1 <= found < 1 << 63:
-        raise InvalidArgument(f"capacity is a number of bytes from 1 to 2**63 - 1, found {shown(value)}")
+        raise InvalidArgument(f"capacity must be a number of bytes from 1 to 2**63 - 1, found {shown(value)}")
     return found
 
 
@@ -132,7 +132,7 @@ def check_spill(spill: str, store: str) -> None:
         If it is; or there is another file in its path; or this user may not write there.
     """
     if spill.startswith(SHM_DIRECTORY + "/") and store.startswith(SHM_DIRECTORY + "/"):
-        raise InvalidArgument(f"spill is a directory on a disk, found {spill!r}, in shared memory like the store")
+        raise InvalidArgument(f"spill must be a directory on a disk, found {spill!r}, in shared memory like the store")
     if os.path.commonpath([spill, store]) == store:
         raise InvalidArgument(f"the spill directory {spill!r} is in the store itself; give it one on another disk")
     there = spill

@@ -153,7 +153,7 @@ class Space:
         catalog = self._catalog
         capacity = catalog.settings.capacity
         if capacity is not None and nbytes > capacity:
-            raise self.full(name, nbytes, "that is more than the capacity")
+            raise self.full(name, nbytes, "it exceeds the capacity")
         deadline = time.monotonic() + _PATIENCE
         before: list[int] = []
         while not self.has_room(nbytes):
@@ -167,7 +167,7 @@ class Space:
                 before = now
                 time.sleep(_WHILE)
             if time.monotonic() > deadline and not self.has_room(nbytes):
-                raise self.full(name, nbytes, "others put objects as fast as room is made")
+                raise self.full(name, nbytes, "other processes fill the space as fast as it is freed")
 
     def release(self, short: int, name: str = "", needed: int = 0, anything: bool = False) -> list[str]:
         """Evict or spill objects of ``short`` bytes or more, those used longest ago; their names.
@@ -270,7 +270,7 @@ class Space:
             if short <= 0:
                 return
             self.release(short, name, nbytes)
-        raise self.full(name, nbytes, "there is not that much free")
+        raise self.full(name, nbytes, "not enough space is free")
 
     def free(self) -> int:
         """Bytes that can be written here."""

@@ -38,7 +38,10 @@ def open_spill(store: Directory, settings: Settings, store_id: bytes, make: bool
         If it is not there, cannot be opened, is another store's, or is not to be trusted.
     """
     if settings.spill is None:
-        raise StorageError(errno.ENOENT, f"the store {store.name!r} is damaged: an object was spilled, and nowhere to")
+        raise StorageError(
+            errno.ENOENT,
+            f"the store {store.name!r} is damaged: an object was spilled, but no spill directory is recorded",
+        )
     path = os.path.join(settings.spill, store_id.hex())
     if make and not os.path.isdir(path):
         check_spill(settings.spill, store.path)
@@ -48,7 +51,7 @@ def open_spill(store: Directory, settings: Settings, store_id: bytes, make: bool
         fd = os.open(path, _OPEN_DIRECTORY)
     except FileNotFoundError:
         remedy = f"delete what was spilled to it, and open the store with spill={settings.spill!r}"
-        raise _refused(store, path, f"it is not there; mount its disk, or, if it was removed, {remedy}") from None
+        raise _refused(store, path, f"it does not exist; mount its disk, or, if it was removed, {remedy}") from None
     except PermissionError:
         raise _refused(store, path, "this user may not read it, or search a directory that it is in") from None
     except OSError as error:

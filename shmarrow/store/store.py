@@ -89,52 +89,51 @@ def _operation(method: Callable[Concatenate[Store, P], R]) -> Callable[Concatena
 
 
 class Store:
-    """Named objects in shared memory or in a directory; any process that may read them can open them by name.
+    """A store of named objects in shared memory or a directory, open to any process with read permission.
 
     Parameters
     ----------
     where : str or PathLike
-        ``shm:NAME``: the directory ``/dev/shm/NAME`` in shared memory. Or the path of a directory of the store's own:
-        it is made if it is not there, and refused if it has other files.
+        ``shm:NAME`` for the directory ``/dev/shm/NAME`` in shared memory, or the path of a directory, which is created
+        if missing and must not contain other files.
     capacity : int, optional
-        The most bytes that all objects may take, as blocks of the file system.
+        Maximum total size of all objects in bytes, counted in blocks of the file system.
     mode : int, optional
-        Permissions: 0600, the default, lets nobody else in, 0640 lets the group read, 0660 lets it write. Published
-        objects are never writable.
+        Permission bits: 0600 (default) is private, 0640 lets the group read, 0660 lets it write. Published objects
+        are never writable.
     eviction : str, optional
-        ``"lru"``: where there is no room, the objects that were used longest ago are removed, unless somebody has them
-        attached. ``"none"``: only orphaned and expired objects are removed. By default ``"lru"`` where there is a
-        capacity.
+        ``"lru"`` removes the least recently used objects that are not attached when space runs out. ``"none"`` removes
+        only orphaned and expired objects. Defaults to ``"lru"`` if a capacity is set.
     durable : bool, optional
-        Every change is on the disk before the call returns, and survives a crash of the machine.
+        Write every change to disk before the call returns, so that it survives a crash of the machine.
     spill : str or PathLike, optional
-        A directory on a disk. What would be evicted moves there instead, and is found there.
+        A directory on disk. Objects are moved there instead of being evicted, and remain accessible.
     owned : bool or int
-        What is put through this object belongs to the process: when it has ended, however it did, its objects may be
-        collected. A number, as :meth:`owner` gives in another process: it belongs to that process.
+        True makes this process the owner of the objects put through this instance: they may be collected once it has
+        ended, for whatever reason. A number from another process's :meth:`owner` makes that process the owner.
     trust : bool, int, str, or several of these
-        A user, by number or name, whose directory and files are accepted as well as your own and root's. True: accept
-        anybody's, and a directory that others may write to.
+        Users, by number or name, whose directories and files are accepted besides your own and root's. True accepts
+        any user's, and directories that others may write to.
     create : bool
-        Create the store if there is none.
+        Create the store if it does not exist.
 
     Raises
     ------
     InvalidArgument
-        If the store has other settings than those that are given. Capacity, mode, eviction, durable and spill belong to
-        the store: they are set when it is created, and need not be given again; :meth:`configure` changes them.
+        If a given setting differs from the store's. Capacity, mode, eviction, durable and spill are stored when the
+        store is created and need not be repeated; :meth:`configure` changes them.
     ObjectNotFound
-        If there is no store, and ``create`` is False.
+        If the store does not exist and ``create`` is False.
     StorageError
-        If the directory cannot be made or read, is not to be trusted, or is neither a store nor empty.
+        If the directory cannot be created or read, is not trusted, or is neither a store nor empty.
 
     Notes
     -----
-    Thread safety: threads and forked children may share a store; each operation is as atomic as between processes. A
-    pickled store is opened again where it arrives, with ``owned`` and ``trust``.
+    Thread safety: threads and forked children may share a store; operations are atomic between threads as they are
+    between processes. Unpickling reopens the store with the same ``owned`` and ``trust``.
 
-    Names are strings of 1 to 255 bytes in UTF-8 without NUL. ``/`` in them means nothing to the store; a prefix selects
-    objects.
+    Names are strings of 1 to 255 bytes in UTF-8 without NUL. ``/`` has no special meaning; objects can be
+    selected by prefix.
 
     Examples
     --------
@@ -189,22 +188,22 @@ class Store:
 
     @property
     def name(self) -> str:
-        """Where the store is, as it was given."""
+        """The location of the store, as given."""
         return self._name
 
     @property
     def path(self) -> str:
-        """The directory that it is in."""
+        """The directory of the store."""
         return self._path
 
     @property
     def capacity(self) -> int | None:
-        """The most bytes that all objects may take."""
+        """Maximum total size of all objects in bytes; None if unlimited."""
         return self.settings.capacity
 
     @property
     def id(self) -> str:
-        """32 hexadecimal digits that no other store has: what two processes compare to see that they have one store."""
+        """A unique id of 32 hexadecimal digits; two processes use the same store if their ids are equal."""
         return self._catalog.store_id.hex()
 
     @property
@@ -220,7 +219,7 @@ class Store:
         eviction: str | None = _UNCHANGED,
         spill: Location | None = _UNCHANGED,
     ) -> None:
-        """Change settings of the store; what is not given stays as it is.
+        """Change settings of the store; settings not given are kept.
 
         Other processes see the new settings when they next change or reopen the store. Nothing is evicted before the
         next object is put.
@@ -228,11 +227,11 @@ class Store:
         Parameters
         ----------
         capacity : int or None
-            The most bytes that all objects may take; None for no limit.
+            Maximum total size of all objects in bytes; None for no limit.
         eviction : str or None
-            ``"lru"`` or ``"none"``; None for what the capacity gives.
+            ``"lru"`` or ``"none"``; None for the default that follows from the capacity.
         spill : str, PathLike or None
-            The spill directory; None for none. It cannot change while objects are there.
+            The spill directory, or None. It cannot change while it contains objects.
         """
         catalog = self._catalog
         given = {"capacity": capacity, "eviction": eviction, "spill": spill}
@@ -261,31 +260,30 @@ class Store:
         protect: bool = False,
         if_generation: int | None = None,
     ) -> str:
-        """Place an object; it becomes visible only when complete.
+        """Put an object into the store; it becomes visible only when complete.
 
         Parameters
         ----------
         name : str or None
-            Its name; None makes one up.
+            Its name; None generates one.
         obj : object
             A RecordBatch, Table, Array, ChunkedArray, Tensor or SparseTensor; an ndarray; bytes, str, int, float or
             bool; a mapping of names to tensors, which becomes a bundle. Objects of other libraries with the Arrow
-            PyCapsule interface become what they are: a record batch or an array becomes that, a Series an Array, and
-            data frames, queries and readers, which are read to their end, become tables. The values are copied once,
-            into place.
+            PyCapsule interface are converted: record batches and arrays to ours, a Series to an Array, and data
+            frames, queries and readers (which are read to the end) to tables. The values are copied once.
         overwrite : bool
-            Replace an object of this name. Who has the old one keeps it whole. The new one has its own protection and
-            expiry.
+            Replace an existing object of this name. Existing readers keep the old version. Protection and expiry are
+            not inherited.
         expire_after : float, optional
-            Seconds after which the object is not found any more, and may be collected. Setting the clock changes
-            nothing about it.
+            Seconds after which the object can no longer be found and may be collected. Changes of the wall clock have
+            no effect.
         options : IpcWriteOptions, optional
             Compression and alignment.
         protect : bool
-            Never evict it before it expires or its owner is gone.
+            Never evict it before it expires or its owner has ended.
         if_generation : int, optional
-            Replace only the object of this generation, as given by :meth:`info`, also without ``overwrite``; 0: only if
-            there is none.
+            Replace the object only if it has this generation, as returned by :meth:`info`; implies ``overwrite``. 0
+            requires that the name is free.
 
         Returns
         -------
@@ -295,15 +293,15 @@ class Store:
         Raises
         ------
         ObjectExists
-            If the name is taken, and is not to be overwritten.
+            If the name is taken and ``overwrite`` is False.
         GenerationChanged
-            If the object that there is has another generation.
+            If the existing object has another generation.
         StoreFull
-            If there is no room, and not enough can be evicted.
+            If there is not enough space, and not enough can be evicted.
         InvalidType
-            If a store cannot keep all values, or the type, of such an object.
+            If the store cannot represent the type or all values of the object.
         CopyRequired
-            If an array in a mapping of tensors has nulls, which no tensor has.
+            If an array in a mapping of tensors has nulls, which tensors cannot hold.
         """
         from shmarrow.codecs.encode import encode
 
@@ -312,7 +310,7 @@ class Store:
         return publication.name
 
     def __setitem__(self, name: str, obj: Any) -> None:
-        """Place an object, or replace the one of this name."""
+        """Put an object, replacing an existing one."""
         self.put(name, obj, overwrite=True)
 
     @_operation
@@ -325,7 +323,7 @@ class Store:
         options: IpcWriteOptions | None = None,
         protect: bool = False,
     ) -> list[str]:
-        """Place several objects, one after another; their names. What was placed before an error stays.
+        """Put several objects, one by one, and return their names. After an error, objects already put remain.
 
         Parameters
         ----------
@@ -349,23 +347,23 @@ class Store:
         expire_after: float | None = None,
         progress: Callable[[int], None] | None = None,
     ) -> str:
-        """Place an object that lies in a file already, byte for byte.
+        """Copy an Arrow file, stream or tensor into the store, byte for byte.
 
         Parameters
         ----------
         name : str or None
-            Its name; None makes one up.
+            Its name; None generates one.
         source : path or ``shm:NAME``
-            A file, a stream or a tensor of Arrow's.
+            An Arrow file, stream or tensor message.
         overwrite, expire_after
             As for :meth:`put`.
         progress : callable, optional
-            Is told how many bytes are copied, after each of many pieces.
+            Called repeatedly with the number of bytes copied so far.
 
         Raises
         ------
         InvalidData
-            If it is none of Arrow's.
+            If it is not an Arrow file, stream or tensor.
         """
         from shmarrow.codecs.describe import describe
 
@@ -390,27 +388,27 @@ class Store:
         overwrite: bool = False,
         expire_after: float | None = None,
     ) -> Draft:
-        """Room for a record batch, whose columns are filled in place: nothing is copied.
+        """Allocate a record batch in the store, whose columns are filled in place without copying.
 
         Parameters
         ----------
         name : str or None
-            Its name; None makes one up, see :attr:`Draft.name`.
+            Its name; None generates one, see :attr:`Draft.name`.
         schema : Schema
-            Its fields: fixed-width types, strings and bytes, structs and fixed-size lists of these.
+            Fields of fixed-width types, strings and binary, and structs and fixed-size lists of these.
         num_rows : int
-            Its rows.
+            Number of rows.
         bytes : mapping of str to int, optional
-            For each column of strings or bytes, how many bytes all its values have together.
+            For each string or binary column, the total size of its values in bytes.
         overwrite, expire_after
             As for :meth:`put`.
 
         Raises
         ------
         StoreFull
-            If there is no room; the space is reserved before a column is handed out.
+            If there is not enough space; it is reserved before any column is returned.
         Unsupported
-            If a column's size is known only from its values.
+            If the size of a column depends on its values.
         """
         from shmarrow.ipc.draft import Draft
 
@@ -432,7 +430,7 @@ class Store:
         expire_after: float | None = None,
         options: IpcWriteOptions | None = None,
     ) -> RecordBatchFileWriter:
-        """A writer of batches whose number is not known: one table, published when the writer is closed.
+        """Return a writer of record batches, which are published as one table when it is closed.
 
         Raises
         ------
@@ -485,39 +483,39 @@ class Store:
         options: IpcWriteOptions | None = None,
         protect: bool = False,
     ) -> Stored:
-        """An object, which is computed and put if it is not there; of all who ask for it at once, one computes it.
+        """Return an object, computing and putting it if missing; of concurrent callers, only one computes it.
 
-        If that one fails or is killed, the next one who waits computes it. If somebody else puts one of this name
-        meanwhile, that one is what all of them get.
+        If that caller fails or is killed, the next waiting caller computes it. If another process puts an object of
+        this name meanwhile, all callers get that object.
 
         Parameters
         ----------
         name : str
             Its name.
         function : callable
-            Gives the object; called without arguments.
+            Returns the object; called without arguments.
         timeout : float, optional
-            Seconds to wait for whoever computes it; None waits forever.
+            Seconds to wait for another caller to compute it; None waits forever.
         expire_after, options, protect
-            As for :meth:`put`. What has expired at once is returned as ``function`` gave it.
+            As for :meth:`put`. An object that expires immediately is returned as computed.
 
         Raises
         ------
         ObjectNotFound
-            If another one still computes it when the time is over.
+            If another caller is still computing it when the timeout expires.
         InvalidArgument
-            If ``function`` asks for the same name by this method, which would wait for itself.
+            If ``function`` calls this method with the same name, which would deadlock.
         """
         timeout, lock = as_timeout(timeout), p.NAME_LOCKS + self._catalog.hash(as_name(name))
         if not callable(function):
-            raise InvalidType(f"get_or_put calls a function that gives the object, found {shown(function)}")
+            raise InvalidType(f"get_or_put needs a function that returns the object, found {shown(function)}")
         self._options(False, expire_after, protect, None)
         computing = self._catalog.exclusive
         with suppress(ObjectNotFound):
             return self.get(name)
         self._catalog.check_writable()
         if computing.mine(lock):
-            raise InvalidArgument(f"the function that computes {name!r} asks for it itself, by get_or_put")
+            raise InvalidArgument(f"the function that computes {name!r} requests it itself through get_or_put")
         with self._waiting(timeout) as waiting:
             while True:
                 try:
@@ -538,34 +536,34 @@ class Store:
                 if not waiting.wait(0.02):
                     raise self._missing([name], timeout)
 
-    # --- having ---
+    # --- getting ---
 
     @_operation
     def get(self, name: str, *, timeout: float | None = 0, trusted: bool = False) -> Stored:
-        """An object, as it was put; its arrays lie in the store, and keep it attached for as long as they live.
+        """Return an object without copying; its arrays view the store's memory and keep the object attached.
 
-        What came from pyarrow is the RecordBatch, Table, Array, ChunkedArray, Tensor or SparseTensor of this package,
-        what came from pandas or polars an Array. A chunked array comes in the chunks that it had. ndarrays come in the
-        byte order of the machine.
+        Objects from pyarrow come back as the RecordBatch, Table, Array, ChunkedArray, Tensor or SparseTensor of
+        this package, Series from pandas or polars as an Array. Chunked arrays keep their chunks. ndarrays come back in
+        native byte order.
 
         Parameters
         ----------
         name : str
             Its name.
         timeout : float or None
-            Seconds to wait for it to be published; 0, the default, does not wait, None waits forever.
+            Seconds to wait for the object to be published; 0 (default) does not wait, None waits forever.
         trusted : bool
-            True hands its arrays to other libraries without checking their values first, as
-            :func:`shmarrow.ipc.open_file` says. Only for a store that nobody but your own code writes to.
+            True exports its arrays to other libraries without checking their values first; see
+            :func:`shmarrow.ipc.open_file`. Only for stores that only your own code writes to.
 
         Raises
         ------
         ObjectNotFound
-            If there is none of this name, or none came in time.
+            If there is no object of this name, or none was published in time.
         StorageError
-            If the store was destroyed meanwhile.
+            If the store has been destroyed.
         Closed
-            If the store is closed, also by another thread while this waits.
+            If the store is closed, also by another thread during the wait.
         """
         found = self._attach(name, timeout)
         try:
@@ -574,12 +572,12 @@ class Store:
             found.close()
 
     def __getitem__(self, name: str) -> Stored:
-        """What :meth:`get` gives without waiting; the ``ObjectNotFound`` for an unknown name is a ``KeyError``, too."""
+        """Return an object like :meth:`get`, without waiting; an unknown name raises a ``KeyError``, too."""
         return self.get(name)
 
     @_operation
     def attach(self, name: str, *, timeout: float | None = 0) -> Segment:
-        """The bytes of an object; the parameters and errors are those of :meth:`get`."""
+        """Map the bytes of an object. Parameters and errors as :meth:`get`."""
         return self._attach(name, timeout)
 
     def _attach(self, name: str, timeout: float | None) -> StoredSegment:
@@ -601,12 +599,12 @@ class Store:
 
     @_operation
     def get_many(self, names: Iterable[str], *, timeout: float | None = 0) -> dict[str, Stored]:
-        """Several objects by their names, as :meth:`get`; the time is for all of them together.
+        """Return several objects by name, like :meth:`get`; the timeout applies to all together.
 
         Raises
         ------
         ObjectNotFound
-            If one is not there, or does not come in time; it names all that are missing.
+            If any are missing when the timeout expires; names them all.
         """
         checked = as_names(names)
         self.wait(checked, timeout=timeout)
@@ -614,7 +612,7 @@ class Store:
 
     @_operation
     def take(self, name: str, *, timeout: float | None = 0) -> Stored:
-        """Get an object and delete it: of all who take it, one has it. Parameters and errors are as for :meth:`get`."""
+        """Get an object and delete it; only one of several callers gets it. Parameters and errors as :meth:`get`."""
         seconds = as_timeout(timeout)
         end = None if seconds is None else time.monotonic() + seconds
         while True:
@@ -629,7 +627,7 @@ class Store:
 
     @_operation
     def wait(self, names: str | Iterable[str], *, timeout: float | None = None, any: bool = False) -> list[str]:
-        """Wait until objects are there.
+        """Wait until objects are published.
 
         Parameters
         ----------
@@ -638,17 +636,17 @@ class Store:
         timeout : float, optional
             Seconds to wait; None waits forever.
         any : bool
-            Wait for one of them only.
+            Return as soon as one of them is there.
 
         Returns
         -------
         list of str
-            Which of them are there, in the order given.
+            The names that exist, in the order given.
 
         Raises
         ------
         ObjectNotFound
-            If they are not there in time; it names those that are missing.
+            If the timeout expires; names the missing objects.
         StorageError, Closed
             As for :meth:`get`.
         """
@@ -667,12 +665,12 @@ class Store:
 
     @_operation
     def pin(self, name: str) -> Pin:
-        """Keep an object where it is, without having its arrays: it is neither evicted nor spilled until released.
+        """Pin an object, so that it is neither evicted nor spilled until the pin is released.
 
         Raises
         ------
         ObjectNotFound
-            If there is none of this name.
+            If there is no object of this name.
         """
         found = pin_entry(self._catalog, as_name(name))
         if found is None:
@@ -689,7 +687,7 @@ class Store:
             return False
 
     def names(self, prefix: str = "") -> list[str]:
-        """The names of all objects, sorted; only those that begin with ``prefix``."""
+        """Return the sorted names of all objects, or of those that start with ``prefix``."""
         return sorted(self._names(prefix))
 
     @_operation
@@ -701,13 +699,13 @@ class Store:
 
     @_operation
     def scan(self, prefix: str = "") -> Iterator[Found]:
-        """All objects with their sizes and times, in no order; nothing is opened, pinned or locked."""
+        """Iterate over all objects with their sizes and times, unordered; nothing is opened, pinned or locked."""
         from shmarrow.store.info import found_objects
 
         return found_objects(self._catalog, as_prefix(prefix))
 
     def __iter__(self) -> Iterator[str]:
-        """The names of all objects, in no order."""
+        """Iterate over the names of all objects, unordered."""
         return self._names()
 
     @_operation
@@ -719,12 +717,12 @@ class Store:
 
     @_operation
     def info(self, name: str) -> ObjectInfo:
-        """What is known of an object; this does not count as a use, and pins nothing.
+        """Describe an object; does not count as a use and pins nothing.
 
         Raises
         ------
         ObjectNotFound
-            If there is none of this name.
+            If there is no object of this name.
         """
         from shmarrow.codecs.describe import describe
         from shmarrow.store.info import object_info
@@ -740,14 +738,14 @@ class Store:
 
     @_operation
     def stats(self) -> Stats:
-        """How much the store holds, how much room there is, and who has what attached."""
+        """Return usage, free space, and the processes that have objects attached."""
         from shmarrow.store.info import statistics
 
         return statistics(self._catalog, self._space)
 
     @_operation
     def watch(self, prefix: str = "") -> Watch:
-        """What is published and deleted from now on, by any process; see :class:`Watch`."""
+        """Watch what any process publishes and deletes from now on; see :class:`Watch`."""
         from shmarrow.store.watch import Watch
 
         return Watch(self._catalog, as_prefix(prefix))
@@ -759,19 +757,19 @@ class Store:
     @overload
     def delete(self, *, prefix: str) -> int: ...
     def delete(self, name: str | None = None, *, prefix: str | None = None) -> int | None:
-        """Remove an object's name, or those of all objects that begin with ``prefix``.
+        """Delete an object, or all objects whose names start with ``prefix``.
 
-        Who has one attached keeps it; its memory comes back when the last of them is done.
+        Processes that have it attached keep it; its memory is freed when the last one detaches.
 
         Returns
         -------
         int or None
-            How many objects had the prefix; None where a name was given.
+            The number of objects deleted by prefix; None if a name was given.
 
         Raises
         ------
         ObjectNotFound
-            If there is none of this name.
+            If there is no object of this name.
         """
         if (name is None) == (prefix is None):
             raise InvalidArgument("delete takes a name or a prefix; clear() deletes all objects")
@@ -781,7 +779,7 @@ class Store:
         return None
 
     def __delitem__(self, name: str) -> None:
-        """Remove an object's name, as :meth:`delete`."""
+        """Delete an object; see :meth:`delete`."""
         self.delete(name)
 
     @_operation
@@ -801,14 +799,14 @@ class Store:
 
     @_operation
     def rename(self, name: str, new_name: str, overwrite: bool = False) -> None:
-        """Give an object another name, at once: nobody sees it under both or none.
+        """Rename an object atomically: it is never visible under both names or neither.
 
         Raises
         ------
         ObjectNotFound
-            If there is none of this name.
+            If there is no object of this name.
         ObjectExists
-            If the new name is taken, and is not to be overwritten.
+            If the new name is taken and ``overwrite`` is False.
         """
         old, new, overwrite = as_name(name), as_name(new_name), as_bool(overwrite, "overwrite", False)
         with self._changing(old) as (found, transaction):
@@ -825,12 +823,12 @@ class Store:
 
     @_operation
     def expire_after(self, name: str, seconds: float | None) -> None:
-        """Have an object expire so many seconds from now: it is not found any more, and may be collected; None: never.
+        """Let an object expire ``seconds`` from now, after which it may be collected; None for never.
 
         Raises
         ------
         ObjectNotFound
-            If there is none of this name.
+            If there is no object of this name.
         """
         expires, wall = as_expiry(seconds)
         with self._changing(as_name(name)) as (found, transaction):
@@ -838,12 +836,12 @@ class Store:
 
     @_operation
     def protect(self, name: str, on: bool = True) -> None:
-        """Never evict an object, or allow it again with ``on=False``.
+        """Exempt an object from eviction, or with ``on=False`` allow it again.
 
         Raises
         ------
         ObjectNotFound
-            If there is none of this name.
+            If there is no object of this name.
         """
         flag = p.PROTECTED if as_bool(on, "on", True) else 0
         with self._changing(as_name(name)) as (found, transaction):
@@ -851,7 +849,7 @@ class Store:
 
     @contextmanager
     def _changing(self, name: bytes) -> Iterator[tuple[Entry, Transaction]]:
-        """Hold the lock, and commit what the block notes about the object of a name."""
+        """Hold the lock during a block that changes an object, then commit."""
         catalog = self._catalog
         with catalog.locked():
             catalog.check_exists()
@@ -864,23 +862,23 @@ class Store:
 
     @_operation
     def reserve(self, nbytes: int) -> list[str]:
-        """Make room for objects of so many bytes, by evicting others; nobody else is kept from using it.
+        """Make space for ``nbytes`` by evicting objects; the space is not reserved for the caller.
 
         Returns
         -------
         list of str
-            The names of the objects that were removed.
+            The names of the evicted objects.
 
         Raises
         ------
         StoreFull
-            If not enough can be evicted; nothing is removed then.
+            If not enough can be evicted; then nothing is evicted.
         """
         return self._space.reserve(as_count(nbytes, "nbytes"))
 
     @_operation
     def evict(self, nbytes: int) -> list[str]:
-        """Remove objects of ``nbytes`` bytes or more, those used longest ago, that nobody has attached.
+        """Evict at least ``nbytes`` of objects that are not attached, least recently used first.
 
         Returns
         -------
@@ -890,27 +888,27 @@ class Store:
         Raises
         ------
         StoreFull
-            If not enough can be evicted; nothing is removed then.
+            If not enough can be evicted; then nothing is evicted.
         """
         return self._space.release(as_count(nbytes, "nbytes"), anything=True)
 
     @_operation
     def collect(self) -> Collected:
-        """Remove what nobody needs: objects whose owner is gone or whose time is over, and what killed processes left.
+        """Remove orphaned and expired objects, and leftovers of killed processes.
 
-        What anybody has attached stays until the next time.
+        Attached objects are kept until the next call.
         """
         return self._space.collect()
 
     def clear(self) -> None:
-        """Remove all objects. Who has one attached keeps it."""
+        """Delete all objects; processes that have one attached keep it."""
         self._delete_all("")
 
     @_operation
     def owner(self) -> int:
-        """The number of this process as an owner of objects, the same until it ends; a forked child has another.
+        """Return the owner number of this process, constant until it ends; a forked child has another.
 
-        Other processes, which put objects through ``Store(..., owned=number)``, give them to this one.
+        Other processes can put objects on behalf of this one through ``Store(..., owned=number)``.
         """
         catalog = self._catalog
         catalog.check_writable()
@@ -921,20 +919,20 @@ class Store:
                 transaction.commit()
             return number
 
-    # --- the end ---
+    # --- closing ---
 
     def close(self) -> None:
-        """Close the store; safe to call again.
+        """Close the store; closing twice is allowed.
 
-        Its objects remain, arrays obtained from it stay valid, and objects owned by this process stay owned. Drafts,
-        writers and watches go on. Another thread that waits for an object gets :class:`Closed`.
+        Its objects remain, arrays obtained from it stay valid, and ownership does not change. Drafts, writers and
+        watches keep working. A thread waiting for an object gets :class:`Closed`.
         """
         self._closed = True
         if not self._running:
             self._let_go()
 
     def _let_go(self) -> None:
-        """The last of all calls gives the catalog back, once."""
+        """Release the catalog when the last running call has returned, once."""
         with suppress(IndexError):
             self._held.pop()
             for listeners in self._listeners:
@@ -944,12 +942,12 @@ class Store:
 
     @_operation
     def destroy(self) -> None:
-        """Remove the store with all its objects, and its directory; close it. Who has an object attached keeps it.
+        """Remove the store, its objects and its directory, and close it; attached objects stay valid.
 
         Raises
         ------
         StorageError
-            If the directory has other files: they stay, and so does it, but the store and its objects are gone.
+            If the directory has other files: these and the directory stay, but the store and its objects are removed.
         """
         try:
             self._catalog.destroy()
@@ -1012,5 +1010,5 @@ class Store:
 
 
 def _reopen(where: str, owned: bool | int, trust: Trust) -> Store:
-    """A store that was pickled."""
+    """Reopen a pickled store."""
     return Store(where, owned=owned, trust=trust, create=False)

@@ -145,7 +145,7 @@ class SparseCOOTensor(SparseTensor):
         for axis, size in enumerate(self.shape):
             check_range(self.indices[:, axis], size, f"the coordinates in dimension {axis}")
         if self.is_canonical and not self._is_sorted():
-            raise InvalidData("the coordinates are said to be canonical, but they are not sorted or one stands twice")
+            raise InvalidData("the coordinates are flagged as canonical, but are unsorted or contain duplicates")
 
     def _is_sorted(self) -> bool:
         """Whether the coordinates, which lie in the shape, rise from each value to the next."""

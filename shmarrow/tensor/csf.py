@@ -74,7 +74,7 @@ class SparseCSFTensor(SparseTensor):
                 f"found {len(indices)}, {len(indptr)} and {tuple(axis_order)}"
             )
         if len(indices[-1]) != len(storage):
-            raise InvalidData(f"CSF of {len(storage)} values has as many leaves, found {len(indices[-1])}")
+            raise InvalidData(f"CSF of {len(storage)} values needs as many leaves, found {len(indices[-1])}")
         for level, starts in enumerate(indptr):
             if len(starts) != len(indices[level]) + 1:
                 raise InvalidData(
@@ -186,7 +186,7 @@ class SparseCSFTensor(SparseTensor):
     def _sort_order(cls, ndim: int, order: Any) -> tuple[int, ...]:
         axes = tuple(range(ndim)) if order is None else tuple([int(axis) for axis in order])
         if sorted(axes) != list(range(ndim)):
-            raise InvalidArgument(f"the order of {ndim} axes is a permutation of them, found {axes}")
+            raise InvalidArgument(f"the order of {ndim} axes must be a permutation of them, found {axes}")
         return axes
 
     @classmethod

@@ -124,7 +124,7 @@ class SparseMatrix(SparseTensor):
     @classmethod
     def _sort_order(cls, ndim: int, order: Any) -> tuple[int, ...]:
         if ndim != 2:
-            raise InvalidArgument(f"the form {cls.form} is for two dimensions, found {ndim}; use COO or CSF")
+            raise InvalidArgument(f"the form {cls.form} is two-dimensional, found {ndim}; use COO or CSF")
         return (0, 1) if cls.axis == 0 else (1, 0)
 
     @classmethod

@@ -358,7 +358,7 @@ class Tensor:
         order = axes or tuple(range(self.ndim))[::-1]
         if sorted(order) != list(range(self.ndim)):
             raise InvalidArgument(
-                f"the axes of a tensor of {self.ndim} dimensions are a permutation of theirs, found {axes}"
+                f"the axes of a tensor of {self.ndim} dimensions must be a permutation of theirs, found {axes}"
             )
         names = tuple([self.dim_names[axis] for axis in order]) if self.dim_names else ()
         return Tensor(self.storage.transpose(order), self._element, names, self.metadata)
@@ -379,7 +379,7 @@ def as_dim_names(names: Iterable[str] | None, ndim: int) -> DimNames:
     given = tuple(names) if not isinstance(names, str) else (names,)
     for name in given:
         if not isinstance(name, str):
-            raise InvalidType(f"the name of a dimension is a string, found {shown(name)}")
+            raise InvalidType(f"the name of a dimension must be a string, found {shown(name)}")
     if given and len(given) != ndim:
         raise InvalidArgument(f"{ndim} dimensions need {ndim} names, found {len(given)}: {', '.join(given)}")
     return given if any(given) else ()
@@ -512,7 +512,7 @@ class Exposed:
     def __init__(self, array: NDArray, element: Element) -> None:
         if not array.flags.aligned:
             raise ExportRefused(
-                f"elements of {array.itemsize} bytes lie at no multiples of that; take a copy: to_numpy().copy()"
+                f"elements of {array.itemsize} bytes are not aligned to their size; take a copy: to_numpy().copy()"
             )
         self.array = array if array.flags.writeable else np.asarray(_Alias(array))
         self.element = element

@@ -189,7 +189,7 @@ def element_values(storage: NDArray, element: Element) -> NDArray:
 def checked_bools(array: NDArray) -> NDArray:
     """An array whose bools, if it has any, are bytes of 0 and 1."""
     if array.dtype.kind == "b" and array.size and array.view(np.uint8).max() > 1:
-        raise InvalidData(f"a bool is a byte of 0 or 1, found {int(array.view(np.uint8).max())}")
+        raise InvalidData(f"a bool must be a byte of 0 or 1, found {int(array.view(np.uint8).max())}")
     return array
 
 
@@ -223,7 +223,7 @@ def as_ndarray(value: Any) -> NDArray:
 
     column = array(value, from_pandas=False)
     if column.null_count:
-        raise CopyRequired(f"a tensor has no nulls, and the column has {column.null_count}; replace them first")
+        raise CopyRequired(f"a tensor cannot hold nulls, and the column has {column.null_count}; replace them first")
     values: NDArray = column.to_numpy(zero_copy_only=True)
     return values
 
@@ -261,7 +261,7 @@ def from_wire(type: DataType, metadata: Metadata | None, where: str) -> tuple[El
     if meant is None:
         return element, metadata
     if meant.dtype.itemsize != dtype.itemsize or not isinstance(type, types.IntType):
-        raise InvalidData(f"{where}: the elements travel as {type}, which does not hold {name!r}, what they stand for")
+        raise InvalidData(f"{where}: the elements are stored as {type}, which cannot represent {name!r}")
     left = {key: value for key, value in metadata.items() if key != ELEMENT_KEY}
     return meant, left or None
 

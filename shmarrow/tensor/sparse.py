@@ -275,7 +275,7 @@ class SparseTensor:
         except MemoryError:
             raise LimitExceeded(
                 f"a dense tensor of shape {self.shape} takes {prod(self.shape) * self.storage.itemsize} bytes, "
-                f"more than there is memory; {self.non_zero_length} elements of it are not zero"
+                f"more than the available memory; {self.non_zero_length} elements of it are not zero"
             ) from None
         if _has_twice(flat):
             np.add.at(self._numbers(dense), flat, self._numbers(self.storage))
@@ -395,7 +395,7 @@ def values_of(data: Any, type: DataType | None) -> tuple[NDArray, Element]:
     if storage.ndim == 2 and storage.shape[1] == 1:
         storage = storage[:, 0]
     if storage.ndim != 1:
-        raise InvalidArgument(f"the values are an array of shape (non-zeros,), found {storage.shape}")
+        raise InvalidArgument(f"the values must be an array of shape (non-zeros,), found {storage.shape}")
     return np.ascontiguousarray(storage), element
 
 
@@ -403,7 +403,7 @@ def index_of(values: Any, what: str) -> NDArray:
     """A caller's index, of integers in the byte order of the format."""
     index = as_ndarray(values)
     if index.dtype.kind not in "iu":
-        raise InvalidType(f"{what} are integers, found {index.dtype}")
+        raise InvalidType(f"{what} must be integers, found {index.dtype}")
     index = index.astype(index.dtype.newbyteorder("<"), copy=False)
     return index.copy() if min(index.strides, default=0) < 0 else index
 
@@ -412,7 +412,7 @@ def flat_index(values: Any, what: str) -> NDArray:
     """A caller's index of one dimension, without gaps."""
     index = index_of(values, what)
     if index.ndim != 1:
-        raise InvalidArgument(f"{what} is an array of one dimension, found the shape {index.shape}")
+        raise InvalidArgument(f"{what} must be an array of one dimension, found the shape {index.shape}")
     return np.ascontiguousarray(index)
 
 
@@ -442,7 +442,7 @@ def check_rising(indptr: NDArray, what: str) -> None:
     back = indptr[1:] < indptr[:-1]
     if back.any():
         at = int(back.argmax())
-        raise InvalidData(f"{what} goes back from {int(indptr[at])} to {int(indptr[at + 1])} at {at + 1}")
+        raise InvalidData(f"{what} decreases from {int(indptr[at])} to {int(indptr[at + 1])} at {at + 1}")
 
 
 # --- finding and counting ---------------------------------------------------------------------------------------
@@ -471,7 +471,7 @@ def index_dtype(index_type: IndexType, largest: int, default: str | None = None)
         return np.dtype(default or ("<i4" if largest < 1 << 31 else "<i8"))
     type = as_type(index_type)
     if not isinstance(type, IntType):
-        raise InvalidType(f"the type of an index is an integer, found {type}")
+        raise InvalidType(f"the type of an index must be an integer, found {type}")
     if largest > np.iinfo(type.storage).max:
         raise InvalidArgument(f"an index of {type} holds values up to {np.iinfo(type.storage).max}, needed: {largest}")
     return type.storage
@@ -484,7 +484,7 @@ def counted(index: NDArray, size: int) -> NDArray:
         np.cumsum(np.bincount(index, minlength=size), out=indptr[1:])
     except (MemoryError, ValueError):
         raise LimitExceeded(
-            f"an indptr over {size} slices takes {8 * (size + 1)} bytes, more than there is memory"
+            f"an indptr over {size} slices takes {8 * (size + 1)} bytes, more than the available memory"
         ) from None
     return indptr
 

@@ -113,14 +113,14 @@ class BatchDataset(Dataset[Any]):  # type: ignore[misc]
             text = f"row {shown(index)} is out of range: the data set has {counted(len(self), 'row')}"
             raise IndexOutOfRange(text) from None
         except TypeError:
-            raise InvalidType(f"rows are chosen by int, slice or a sequence of ints, found {shown(index)}") from None
+            raise InvalidType(f"rows are selected by int, slice or a sequence of ints, found {shown(index)}") from None
         found = row_of(tensors_of(self.table, self._tensors, range(row, row + 1)), 0)
         return found if self.transform is None else self.transform(found)
 
     def _positions(self, index: Any) -> Any:
         positions, valid = checked_positions(index)
         if valid is not None and not valid.all():
-            raise InvalidType("the numbers of rows hold a null")
+            raise InvalidType("the row counts contain a null")
         if len(positions) and not 0 <= int(positions.min()) <= int(positions.max()) < len(self):
             row = next(int(row) for row in (positions.min(), positions.max()) if not 0 <= row < len(self))
             raise IndexOutOfRange(f"row {row} is out of range: the data set has {counted(len(self), 'row')}")

@@ -47,7 +47,7 @@ Column = int | str
 def table_of(source: Any, names: str | Iterable[str] | None, columns: Iterable[Column] | None) -> Table:
     """All rows of a source, see :class:`shmarrow.torch.BatchDataset`."""
     if names is not None and not isinstance(source, Store):
-        raise InvalidArgument(f"names are those of objects in a store, and the source is a {full_name(source)}")
+        raise InvalidArgument(f"names select objects of a store, but the source is a {full_name(source)}")
     tables = list(_tables(source, names))
     if not tables:
         raise InvalidArgument("the source is empty: expected at least one table, batch or file")
@@ -200,7 +200,7 @@ def row_of(batch: Mapping[str, Any], row: int) -> dict[str, Any]:
 def checked_count(value: Any, what: str, least: int) -> int:
     """An integer argument."""
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
-        raise InvalidType(f"{what} is an int, found {shown(value)}")
+        raise InvalidType(f"{what} must be an int, found {shown(value)}")
     if value < least:
-        raise InvalidArgument(f"{what} is at least {least}, found {value}")
+        raise InvalidArgument(f"{what} must be at least {least}, found {value}")
     return int(value)

@@ -235,17 +235,17 @@ def as_metadata(metadata: MetadataLike | None) -> Metadata | None:
     InvalidType
         If a key or value is neither a string nor bytes.
     InvalidArgument
-        If a string has no UTF-8 form.
+        If a string cannot be encoded as UTF-8.
     """
     if metadata is None or type(metadata) is FrozenMetadata:
         return metadata or None
     if not isinstance(metadata, Mapping):
-        raise InvalidType(f"metadata are a mapping of strings or bytes, found {type(metadata).__name__}")
+        raise InvalidType(f"metadata must be a mapping of strings or bytes, found {type(metadata).__name__}")
     result = {}
     for key, value in metadata.items():
         pair = [utf8(part, "metadata") if isinstance(part, str) else part for part in (key, value)]
         if not all(isinstance(part, bytes) for part in pair):
-            raise InvalidType(f"metadata are strings or bytes, found {shown(key)}: {value!r}")
+            raise InvalidType(f"metadata must be strings or bytes, found {shown(key)}: {value!r}")
         result[pair[0]] = pair[1]
     return FrozenMetadata(result) if result else None
 
@@ -258,7 +258,7 @@ def as_bool(value: Any, what: str, default: bool) -> bool:
         return default
     if isinstance(value, np.bool_):
         return bool(value)
-    raise InvalidType(f"{what} is True or False, found {shown(value)}")
+    raise InvalidType(f"{what} must be True or False, found {shown(value)}")
 
 
 def as_int(value: Any, what: str) -> int:
@@ -270,7 +270,7 @@ def as_int(value: Any, what: str) -> int:
             raise TypeError
         return index(value)
     except TypeError:
-        raise InvalidType(f"{what} is an int, found {shown(value)}") from None
+        raise InvalidType(f"{what} must be an int, found {shown(value)}") from None
 
 
 def utf8(value: str, what: str) -> bytes:
@@ -285,7 +285,7 @@ def utf8(value: str, what: str) -> bytes:
         return value.encode()
     except UnicodeEncodeError as error:
         raise InvalidArgument(
-            f"{what} {shown(value)} has no UTF-8 form: {error.reason} at position {error.start}"
+            f"{what} {shown(value)} cannot be encoded as UTF-8: {error.reason} at position {error.start}"
         ) from None
 
 

@@ -196,7 +196,7 @@ def register_extension_type(cls: type[ExtensionType]) -> None:
         raise InvalidType(f"expected a subclass of ExtensionType, found {shown(cls)}")
     name = cls.extension_name
     if not isinstance(name, str) or not name:
-        raise InvalidArgument(f"{cls.__name__}.extension_name is a string that is not empty, found {shown(name)}")
+        raise InvalidArgument(f"{cls.__name__}.extension_name must be a string that is not empty, found {shown(name)}")
     with _LOCK:
         if name.encode() in _REGISTRY:
             raise InvalidArgument(f"the extension name {name!r} is taken; unregister_extension_type({name!r}) frees it")

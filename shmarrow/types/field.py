@@ -37,7 +37,7 @@ class Field:
     InvalidType
         If the name is not a string, or ``nullable`` neither a bool nor None, which stands for True.
     InvalidArgument
-        If the name has no UTF-8 form.
+        If the name cannot be encoded as UTF-8.
     """
 
     __slots__ = ("metadata", "name", "nullable", "type")
@@ -52,7 +52,7 @@ class Field:
 
     def __init__(self, name: str, type: DataType, nullable: bool = True, metadata: MetadataLike | None = None) -> None:
         if not isinstance(name, str):
-            raise InvalidType(f"the name of a field is a string, found {shown(name)}")
+            raise InvalidType(f"the name of a field must be a string, found {shown(name)}")
         if not name.isascii():
             utf8(name, "the field name")
         _set_name(self, name)
@@ -210,7 +210,7 @@ def field(
     InvalidType
         If an argument is of another class.
     InvalidArgument
-        If no type has that name, or the name of the field has no UTF-8 form.
+        If no type has that name, or the name of the field cannot be encoded as UTF-8.
     """
     if type is None and (isinstance(name, Field) or foreign.has_schema(name)):
         return own_field(name)

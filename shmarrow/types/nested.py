@@ -86,7 +86,9 @@ class FixedSizeListType(_ListLike, members=("FixedSizeList",)):
         super().__init__(value)
         list_size = as_int(list_size, "the size of a fixed-size list")
         if not 0 <= list_size < 1 << 31:
-            raise InvalidArgument(f"the size of a fixed-size list is an int32 of at least 0, found {shown(list_size)}")
+            raise InvalidArgument(
+                f"the size of a fixed-size list must be an int32 of at least 0, found {shown(list_size)}"
+            )
         self._set(list_size=list_size)
 
     def _key(self) -> tuple[Any, ...]:
@@ -132,7 +134,7 @@ class MapType(DataType, members=("Map",)):
 
     def __init__(self, entries: Field, keys_sorted: bool = False) -> None:
         if not isinstance(entries.type, StructType) or len(entries.type.fields) != 2:
-            raise InvalidArgument(f"the entries of a map are a struct of two fields, found {entries.type}")
+            raise InvalidArgument(f"the entries of a map must be a struct of two fields, found {entries.type}")
         self._set(fields=(entries,), keys_sorted=as_bool(keys_sorted, "keys_sorted", False))
 
     @property
@@ -177,16 +179,16 @@ class UnionType(DataType, members=("Union",)):
 
     def __init__(self, mode: str, fields: FieldsLike, type_codes: Sequence[int] | None = None) -> None:
         if mode not in UNION_MODE.values:
-            raise InvalidArgument(f"the mode of a union is 'sparse' or 'dense', found {shown(mode)}")
+            raise InvalidArgument(f"the mode of a union must be 'sparse' or 'dense', found {shown(mode)}")
         self._set(mode=mode, fields=as_fields(fields))
         given = range(len(self.fields)) if type_codes is None else type_codes
         if isinstance(given, (str, bytes)) or not hasattr(given, "__iter__"):
             raise InvalidType(
-                f"each type code of a union is an int, expected a list of them, found {shown(type_codes)}"
+                f"each type code of a union must be an int, expected a list of them, found {shown(type_codes)}"
             )
         codes = tuple([as_int(code, "a type code of a union") for code in given])
         if len(codes) != len(self.fields):
-            raise InvalidArgument(f"a union of {len(self.fields)} fields has as many type codes, found {len(codes)}")
+            raise InvalidArgument(f"a union of {len(self.fields)} fields needs as many type codes, found {len(codes)}")
         if len(set(codes)) != len(codes) or not all(0 <= code <= 127 for code in codes):
             raise InvalidArgument(f"the type codes of a union are distinct numbers from 0 to 127, found {shown(codes)}")
         self._set(type_codes=codes)
@@ -219,7 +221,7 @@ class DictionaryType(EncodedType, members=("DictionaryEncoding",)):
     def __init__(self, index_type: DataType | str, value_type: DataType | str, ordered: bool = False) -> None:
         index = as_type(index_type)
         if not isinstance(index, IntType):
-            raise InvalidArgument(f"the index type of a dictionary is an integer, found {index}")
+            raise InvalidArgument(f"the index type of a dictionary must be an integer, found {index}")
         ordered = as_bool(ordered, "ordered", False)
         self._set(index_type=index, value_type=as_type(value_type), ordered=ordered, storage=index.storage)
 
@@ -236,7 +238,7 @@ class RunEndEncodedType(EncodedType, members=("RunEndEncoded",)):
     def __init__(self, run_ends: Field | DataType | str, values: Field | DataType | str) -> None:
         ends = run_ends if isinstance(run_ends, Field) else Field("run_ends", as_type(run_ends), nullable=False)
         if not isinstance(ends.type, IntType) or not ends.type.signed or ends.type.bits == 8:
-            raise InvalidArgument(f"run ends are int16, int32 or int64, found {ends.type}")
+            raise InvalidArgument(f"run ends must be int16, int32 or int64, found {ends.type}")
         self._set(fields=(ends, as_field(values, "values")))
 
     @property

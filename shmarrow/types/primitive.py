@@ -81,7 +81,7 @@ class IntType(FixedWidthType, members=("Int",)):
 
     def __init__(self, bits: int, signed: bool) -> None:
         if bits not in (8, 16, 32, 64):
-            raise InvalidArgument(f"an integer has 8, 16, 32 or 64 bits, found {bits}")
+            raise InvalidArgument(f"an integer must have 8, 16, 32 or 64 bits, found {bits}")
         self._set(bits=bits, signed=signed)
         self._set_dtypes()
 
@@ -104,7 +104,7 @@ class FloatType(FixedWidthType, members=("FloatingPoint",)):
 
     def __init__(self, bits: int) -> None:
         if bits not in PRECISION.values:
-            raise InvalidArgument(f"a floating point number has 16, 32 or 64 bits, found {bits}")
+            raise InvalidArgument(f"a floating point number must have 16, 32 or 64 bits, found {bits}")
         self._set(bits=bits)
         self._set_dtypes()
 
@@ -124,15 +124,15 @@ class DecimalType(FixedWidthType, members=("Decimal",)):
 
     def __init__(self, bits: int, precision: int, scale: int = 0) -> None:
         if bits not in self.MAX_PRECISION:
-            raise InvalidArgument(f"a decimal has 32, 64, 128 or 256 bits, found {shown(bits)}")
+            raise InvalidArgument(f"a decimal must have 32, 64, 128 or 256 bits, found {shown(bits)}")
         precision = as_int(precision, "the precision of a decimal")
         scale = as_int(scale, "the scale of a decimal")
         if not 1 <= precision <= self.MAX_PRECISION[bits]:
             raise InvalidArgument(
-                f"decimal{bits} has a precision of 1 to {self.MAX_PRECISION[bits]}, found {shown(precision)}"
+                f"decimal{bits} must have a precision of 1 to {self.MAX_PRECISION[bits]}, found {shown(precision)}"
             )
         if not -(1 << 31) <= scale < 1 << 31:
-            raise InvalidArgument(f"the scale of a decimal is an int32, found {shown(scale)}")
+            raise InvalidArgument(f"the scale of a decimal must be an int32, found {shown(scale)}")
         self._set(bits=bits, precision=precision, scale=scale)
         self._set_dtypes()
 
@@ -149,7 +149,7 @@ class DateType(FixedWidthType, members=("Date",)):
 
     def __init__(self, unit: str) -> None:
         if unit not in DATE_UNIT.values:
-            raise InvalidArgument(f"the unit of a date is 'day' or 'ms', found {shown(unit)}")
+            raise InvalidArgument(f"the unit of a date must be 'day' or 'ms', found {shown(unit)}")
         self._set(unit=unit)
         self._set_dtypes()
 
@@ -166,7 +166,7 @@ class _TimeLike(FixedWidthType, abstract=True):
 
     def __init__(self, unit: str) -> None:
         if unit not in TIME_UNIT.values:
-            raise InvalidArgument(f"a time unit is one of s, ms, us, ns, found {shown(unit)}")
+            raise InvalidArgument(f"a time unit must be one of s, ms, us, ns, found {shown(unit)}")
         self._set(unit=unit)
         self._set_dtypes()
 
@@ -201,7 +201,9 @@ class TimestampType(_TimeLike, members=("Timestamp",)):
         super().__init__(unit)
         if tz is not None and not isinstance(tz, str):
             if not hasattr(tz, "utcoffset"):
-                raise InvalidType(f"the time zone of a timestamp is a string or a tzinfo, found {type(tz).__name__}")
+                raise InvalidType(
+                    f"the time zone of a timestamp must be a string or a tzinfo, found {type(tz).__name__}"
+                )
             from shmarrow.types.zones import zone_name
 
             tz = zone_name(tz)
@@ -230,7 +232,7 @@ class IntervalType(FixedWidthType, members=("Interval",)):
     def __init__(self, unit: str) -> None:
         if unit not in INTERVAL_UNIT.values:
             units = ", ".join(INTERVAL_UNIT.values)
-            raise InvalidArgument(f"the unit of an interval is one of {units}, found {shown(unit)}")
+            raise InvalidArgument(f"the unit of an interval must be one of {units}, found {shown(unit)}")
         self._set(unit=unit)
         self._set_dtypes()
 
@@ -248,7 +250,9 @@ class FixedSizeBinaryType(FixedWidthType, members=("FixedSizeBinary",)):
     def __init__(self, width: int) -> None:
         width = as_int(width, "the width of a fixed-size binary")
         if not 0 <= width < 1 << 31:
-            raise InvalidArgument(f"the width of a fixed-size binary is an int32 of at least 0, found {shown(width)}")
+            raise InvalidArgument(
+                f"the width of a fixed-size binary must be an int32 of at least 0, found {shown(width)}"
+            )
         self._set(width=width)
         self._set_dtypes()
 

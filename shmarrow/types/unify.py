@@ -66,7 +66,7 @@ def unify_schemas(schemas: Iterable[Schema], *, promote_options: str = "default"
         If fields of one name have no common type.
     """
     if promote_options not in ("default", "permissive"):
-        raise InvalidArgument(f"promote_options is 'default' or 'permissive', found {shown(promote_options)}")
+        raise InvalidArgument(f"promote_options must be 'default' or 'permissive', found {shown(promote_options)}")
     found = []
     for given in iterated(schemas, "a list of shmarrow.Schema"):
         schema = as_schema(given)

@@ -125,7 +125,7 @@ def lay_out(root: Any) -> Tree:
 
     tree = np.zeros(len(nodes), ARRAY)
     tree["length"] = [each._length for each in nodes]
-    tree["offset"] = [each._offset if each._length else 0 for each in nodes]  # pyarrow wants bytes before an offset
+    tree["offset"] = [each._offset if each._length else 0 for each in nodes]  # pyarrow refers to bytes before an offset
     tree["n_buffers"] = n_buffers
     is_dictionary = np.array([each._dictionary is not None for each in nodes])
     tree["n_children"] = n_children = np.array([len(each._children) for each in nodes])

@@ -74,7 +74,9 @@ class CArray(NamedTuple):
             raise InvalidData(f"{_name(type)}: expected an ArrowArray, found NULL")
         found = cls._make(_STRUCT.unpack(_BLOCK.from_address(address)))
         if not found.release:
-            raise InvalidData(f"{_name(type)}: the ArrowArray is released already; each capsule can be imported once")
+            raise InvalidData(
+                f"{_name(type)}: the ArrowArray has already been released; each capsule can be imported once"
+            )
         length, nulls, offset = found[:3]
         if length < 0 or offset < 0 or length + offset > LONGEST:
             raise InvalidData(f"{_name(type)}: expected a length and an offset of at least 0, found {length}, {offset}")

@@ -63,7 +63,7 @@ class CSchema(NamedTuple):
             raise InvalidData("expected an ArrowSchema, found NULL")
         found = cls._make(_STRUCT.unpack(_BLOCK.from_address(address)))
         if not found.release:
-            raise InvalidData("the ArrowSchema is released already; each capsule can be imported once")
+            raise InvalidData("the ArrowSchema has already been released; each capsule can be imported once")
         if not found.format:
             raise InvalidData("expected a format string in the ArrowSchema, found NULL")
         return found

@@ -58,7 +58,9 @@ class CStream:
             raise InvalidType(f"{what} does not give an Arrow array: {error}") from None
         get_schema, get_next, last_error, release, _ = self._members()
         if not release:
-            raise InvalidData(f"{what}: the ArrowArrayStream is released already; each capsule can be imported once")
+            raise InvalidData(
+                f"{what}: the ArrowArrayStream has already been released; each capsule can be imported once"
+            )
         if not (get_schema and get_next):
             raise InvalidData(f"{what}: the ArrowArrayStream lacks a function: get_schema or get_next is NULL")
         self.what = what

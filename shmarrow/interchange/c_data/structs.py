@@ -111,7 +111,7 @@ def move(capsule: Any, name: str) -> Any:
     at[-2] = 0
     if not release:
         kind = "ArrowSchema" if name == "arrow_schema" else "ArrowArray"
-        raise InvalidData(f"the {kind} is released already; each capsule can be imported once")
+        raise InvalidData(f"the {kind} has already been released; each capsule can be imported once")
     ctypes.memmove(target, at, ctypes.sizeof(words))
     target[-2] = release
     return made

@@ -287,11 +287,11 @@ class _SinkFile(io.RawIOBase):
 
 
 def _refuse_planted(name: str) -> None:
-    """Refuse to write into what somebody else has placed, in a directory that all may write, for us to write into."""
+    """Refuse to write to a file that another user planted in a directory that anyone may write to."""
     for path in (name, os.path.realpath(name)):
         found = os.lstat(path)
         if is_planted(path, found):
-            error = OSError(errno.EACCES, f"it is user {found.st_uid}'s, in a directory that all may write")
+            error = OSError(errno.EACCES, f"it is user {found.st_uid}'s, in a directory that anyone may write to")
             raise storage_error(error, "write to", name, "write to a file, or to a pipe of your own")
 
 

@@ -72,12 +72,12 @@ class Decompressor:
         total, most = sum([size for size in claims if size > 0]), self._limits.decompressed_bytes
         if total > most:
             raise LimitExceeded(
-                f"compressed buffers {column[0][0]} to {column[-1][0]} say that they hold {total} bytes, "
+                f"compressed buffers {column[0][0]} to {column[-1][0]} declare {total} bytes, "
                 f"more than Limits.decompressed_bytes = {most}"
             )
         if at_most is not None and total > at_most + 8 * len(column):
             raise LimitExceeded(
-                f"compressed buffers {column[0][0]} to {column[-1][0]} say that they hold {total} bytes, "
+                f"compressed buffers {column[0][0]} to {column[-1][0]} declare {total} bytes, "
                 f"more than the {at_most} that are left of Limits.dictionary_bytes = {self._limits.dictionary_bytes}"
             )
         return claims
@@ -88,10 +88,10 @@ class Decompressor:
             raise InvalidData(f"compressed buffer {index} needs 8 bytes for its length but has {len(data)}")
         size: int = _LENGTH.unpack_from(data.data, 0)[0]
         if size < -1:
-            raise InvalidData(f"compressed buffer {index} says that it holds {size} bytes")
+            raise InvalidData(f"compressed buffer {index} declares {size} bytes")
         if size > _MOST_RATIO[self._codec] * (len(data) + 64):
             raise InvalidData(
-                f"compressed buffer {index}: {len(data)} bytes of {self._codec} cannot hold the {size} that it says"
+                f"compressed buffer {index}: {len(data)} bytes of {self._codec} cannot hold the {size} it declares"
             )
         return size
 

@@ -471,7 +471,7 @@ class BufferCursor:
         if found is None:
             if all_null:
                 return nulls(0, wire.type.value_type)
-            raise InvalidData(f"{wire.type}: its dictionary, id {wire.dictionary_id}, has not come before it")
+            raise InvalidData(f"{wire.type}: its dictionary, id {wire.dictionary_id}, does not precede it")
         values: Array = found.array(wire.values)
         return values
 
@@ -480,7 +480,7 @@ def header_of(table: TableView, version: int, body_length: int, where: str) -> H
     """What a RecordBatch table says of rows, nodes and buffers."""
     length = table["length"]
     if length < 0:
-        raise InvalidData(f"{where}: the batch says that it has {length} rows")
+        raise InvalidData(f"{where}: the batch declares {length} rows")
     return Header(version, length, _pairs(table["nodes"]), _pairs(table["buffers"]), body_length)
 
 
@@ -519,5 +519,5 @@ def check_zero_copy(batch: RecordBatch, name: str) -> None:
     source = batch._source
     if isinstance(source, ArrayLoader) and source.copies:
         raise CopyRequired(
-            f"{name} {source.copies}, so its columns cannot be had without a copy; open it without zero_copy_only"
+            f"{name} {source.copies}, so its columns cannot be read without a copy; open it without zero_copy_only"
         )

@@ -170,5 +170,5 @@ def add_dictionary(
     """
     before = known.get(id) if delta else None
     if delta and before is None:
-        raise InvalidData(f"{where}: a delta for dictionary {id}, which has not come before it")
+        raise InvalidData(f"{where}: a delta for dictionary {id}, which does not precede it")
     known[id] = Dictionary(id, body, before, budget)

@@ -41,7 +41,7 @@ def decode_metadata(metadata: Bytes, where: str, limits: Limits) -> Header | Mes
     if prefix is None:
         return None
     if sum(prefix) != size:
-        raise InvalidData(f"{where}: the footer says {size} bytes of metadata, the message {sum(prefix)}")
+        raise InvalidData(f"{where}: the footer declares {size} bytes of metadata, the message {sum(prefix)}")
     return parse_metadata(metadata[prefix[0] :], where, limits)
 
 

@@ -45,7 +45,9 @@ def read_footer(source: Source, limits: Limits) -> tuple[int, Bytes]:
         )
     start = size - END.size - length
     if length <= 0 or start < HEAD:
-        raise InvalidData(f"{name}: the footer says that it has {length} bytes, but {size - END.size - HEAD} are there")
+        raise InvalidData(
+            f"{name}: the footer declares {length} bytes, but only {size - END.size - HEAD} are available"
+        )
     if length > limits.metadata_bytes:
         raise LimitExceeded(
             f"{name}: a footer of {length} bytes, more than Limits.metadata_bytes = {limits.metadata_bytes}"

@@ -134,7 +134,7 @@ class _File:
             raise InvalidData(f"{where}: its block leads to an end of stream at {offset}")
         if message.body_length != body_length:
             raise InvalidData(
-                f"{where}: the footer says {body_length} bytes of body, the message {message.body_length}"
+                f"{where}: the footer declares {body_length} bytes of body, the message {message.body_length}"
             )
         end = body + body_length
         return message, data.part(body, end) if self.ranged else data[body:end]
@@ -274,7 +274,7 @@ class RecordBatchFileReader:
         try:
             number = range(count)[as_index(index)]
         except TypeError:
-            raise InvalidType(f"the number of a batch is an int, found {type(index).__name__}") from None
+            raise InvalidType(f"the number of a batch must be an int, found {type(index).__name__}") from None
         except IndexError:
             raise IndexOutOfRange(f"no batch {index}: {file.name} has {count}") from None
         return self._read(file, self.dictionaries, number)
@@ -412,7 +412,7 @@ class _FileDictionaries(Mapping[int, "Dictionary"]):
                 raise InvalidData(f"{where} is a {kind} message, expected a DictionaryBatch")
             content, id, delta = dictionary_body(message, body, self._schema, all_of_them, file.name, file.limits)
             if id in found and not delta:
-                raise InvalidData(f"{where} replaces dictionary {id}; a file holds one of each id, and deltas")
+                raise InvalidData(f"{where} replaces dictionary {id}; a file has one dictionary per id, and deltas")
             add_dictionary(found, id, content, delta, where, budget)
         return found
 

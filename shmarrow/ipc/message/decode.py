@@ -58,10 +58,10 @@ def parse_metadata(metadata: Bytes, where: str, limits: Limits = DEFAULT_LIMITS)
     check_version(version, where)
     kind, header = table["header"]
     if header is None:
-        raise InvalidData(f"{where}: the message has no header of a known kind, found {kind}")
+        raise InvalidData(f"{where}: the message header has an unknown kind, found {kind}")
     body_length = table["bodyLength"]
     if body_length < 0:
-        raise InvalidData(f"{where}: the message says that its body has {body_length} bytes")
+        raise InvalidData(f"{where}: the message declares a body of {body_length} bytes")
     return Message(kind, header, version, body_length, table, metadata)
 
 
@@ -86,7 +86,7 @@ def read_message(data: Bytes, offset: int, where: str, limits: Limits = DEFAULT_
     start = offset + prefix[0]
     end = start + prefix[1]
     if end > len(data):
-        raise InvalidData(f"{where}: the metadata at {offset} need [{start}, {end}) but there are {len(data)} bytes")
+        raise InvalidData(f"{where}: the metadata at {offset} needs [{start}, {end}) but there are {len(data)} bytes")
     message = parse_metadata(data[start:end], where, limits)
     if message.body_length > len(data) - end:
         raise InvalidData(

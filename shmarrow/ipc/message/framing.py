@@ -69,7 +69,7 @@ def read_prefix(data: Any, offset: int, where: str, limits: Limits = DEFAULT_LIM
     if prefix == 4 and not _is_plausible(data, offset, size):
         raise not_a_message(data, offset, where)
     if size < 0:
-        raise InvalidData(f"{where}: the message at {offset} says that its metadata has {size} bytes")
+        raise InvalidData(f"{where}: the message at {offset} declares {size} bytes of metadata")
     if size > limits.metadata_bytes:
         raise LimitExceeded(
             f"{where}: the message at {offset} has {size} bytes of metadata, "

@@ -68,7 +68,7 @@ def parse_field(table: TableView, limits: Limits, depth: int = 0) -> FieldLayout
     children = tuple([parse_field(child, limits, depth + 1) for child in table["children"]])
     kind, type_table = table["type"]
     if type_table is None:
-        raise InvalidData(f"field {name!r} has no type that is known, found {kind}")
+        raise InvalidData(f"field {name!r} has an unknown type, found {kind}")
     try:
         type = read_type(kind, type_table, tuple([child.field for child in children]))
     except InvalidArgument as error:

@@ -543,7 +543,7 @@ def lazy_schema(table: TableView, borrowed: bool = False) -> LazySchema:
         unknown = features[(features < 0) | (features > max(ENUMS["Feature"].values()))]
         if len(unknown):
             known = ", ".join([f"{number} ({name})" for name, number in ENUMS["Feature"].items()])
-            raise Unsupported(f"{reader.where}: the schema makes use of feature number {unknown[0]}; known are {known}")
+            raise Unsupported(f"{reader.where}: the schema uses unknown feature number {unknown[0]}; known are {known}")
     slot = table.offset_of("fields")
     first, count = reader.vector_at(slot, 4, "Schema", "fields") if slot else (0, 0)
     big = endianness == ENUMS["Endianness"]["Big"]

@@ -41,7 +41,7 @@ def _read(parameter: Parameter, value: Any) -> Any:
     kind = parameter.kind
     if isinstance(kind, Enumeration):
         if not 0 <= value < len(kind.values):
-            raise InvalidData(f"{kind.name} is one of {list(kind.numbers.values())}, found {value}")
+            raise InvalidData(f"{kind.name} must be one of {list(kind.numbers.values())}, found {value}")
         return kind.values[value]
     if kind == "string":
         return text(value, parameter.slot) if value else None

@@ -101,7 +101,7 @@ class StreamState:
             return SchemaEvent(self.schema)
         if message.kind not in ("RecordBatch", "DictionaryBatch"):
             raise Unsupported(
-                f"{self.where}: a {message.kind} message in a stream of record batches; ipc.read_tensors finds it"
+                f"{self.where}: a {message.kind} message in a stream of record batches; ipc.read_tensors reads it"
             )
         if self.schema is None:
             raise InvalidData(f"{self.where}: the stream begins with a {message.kind}, expected a Schema")

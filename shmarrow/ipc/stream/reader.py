@@ -181,7 +181,7 @@ class _Index:
         body = offset + prefix[0] + prefix[1]
         if body > len(data):
             raise InvalidData(
-                f"{self.name}: the metadata at {offset} need [{offset + prefix[0]}, {body}) "
+                f"{self.name}: the metadata at {offset} needs [{offset + prefix[0]}, {body}) "
                 f"but there are {len(data)} bytes"
             )
         message = decode_metadata(data[offset:body], self.name, self.limits)
@@ -350,7 +350,7 @@ def batch_number(index: SupportsIndex) -> int:
     try:
         return as_index(index)
     except TypeError:
-        raise InvalidType(f"the number of a batch is an int, found {type(index).__name__}") from None
+        raise InvalidType(f"the number of a batch must be an int, found {type(index).__name__}") from None
 
 
 def reopened(opener: str, source: Source, limits: Limits, **arguments: Any) -> tuple[Any, ...]:

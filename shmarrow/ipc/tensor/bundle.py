@@ -138,20 +138,18 @@ def _checked(
     made = {}
     for name, value in tensors.items():
         if not isinstance(name, str):
-            raise InvalidType(f"the name of a tensor is a string, found {shown(name)}")
+            raise InvalidType(f"the name of a tensor must be a string, found {shown(name)}")
         try:
             name.encode()
         except UnicodeEncodeError as error:
-            raise InvalidArgument(f"the name {name!r} of a tensor has no form in UTF-8: {error.reason}") from None
+            raise InvalidArgument(f"the name {name!r} of a tensor cannot be encoded as UTF-8: {error.reason}") from None
         try:
             made[name] = as_tensor(value)
         except (CopyRequired, InvalidData, InvalidType) as error:
             raise type(error)(f"tensor {name!r}: {error}") from None
     given = as_metadata(metadata) or {}
     if BUNDLE_KEY in given:
-        raise InvalidArgument(
-            f"the key {BUNDLE_KEY.decode()!r} in the metadata is what makes a file a bundle; leave it out"
-        )
+        raise InvalidArgument(f"the key {BUNDLE_KEY.decode()!r} in the metadata marks a file as a bundle; leave it out")
     return made, {**given, BUNDLE_KEY: BUNDLE_VERSION}
 
 
@@ -269,7 +267,7 @@ class Bundle(Mapping[str, Tensor | SparseTensor]):
             If its message breaks the format, or is not what the index says.
         """
         if not isinstance(name, str):
-            raise FieldNotFound(f"{self._name}: the names of tensors are strings, found {shown(name)}")
+            raise FieldNotFound(f"{self._name}: the names of tensors must be strings, found {shown(name)}")
         index = self._index()
         row = index.find(name)
         if row is None:
@@ -286,7 +284,7 @@ class Bundle(Mapping[str, Tensor | SparseTensor]):
         index = self._index()
         order = index.by_name.tolist()
         if sorted(order) != list(range(index.length)):
-            raise InvalidData(f"{self._name}: the order of names is no permutation of {index.length} rows")
+            raise InvalidData(f"{self._name}: the order of names is not a permutation of {index.length} rows")
         for before, after in pairwise(map(index.name, order)):
             if before >= after:
                 raise InvalidData(f"{self._name}: the names {before!r} and {after!r} are not in order, or the same")

@@ -29,7 +29,7 @@ def element_of(message: Message, where: str) -> tuple[Element, Metadata | None]:
     """What the elements are, and the metadata that do not say so."""
     kind, table = message.header["type"]
     if table is None:
-        raise InvalidData(f"{where} has no type that is known, found {kind}")
+        raise InvalidData(f"{where} has an unknown type, found {kind}")
     if kind in NESTED:
         raise InvalidData(f"{where}: a tensor has elements of a fixed number of bytes, found {kind}")
     try:
@@ -69,7 +69,7 @@ def buffer_range(buffer: Any, size: int, what: str) -> tuple[int, int]:
 def check_reach(shape: Shape, strides: Shape, itemsize: int, length: int, what: str) -> None:
     """Check that no element of a view leaves its buffer."""
     if strides and min(strides) < 0:
-        raise InvalidData(f"{what}: strides are at least 0, found {strides}")
+        raise InvalidData(f"{what}: strides must be at least 0, found {strides}")
     if 0 not in shape:
         reach = sum([(size - 1) * stride for size, stride in zip(shape, strides, strict=True)]) + itemsize
         if reach > length:

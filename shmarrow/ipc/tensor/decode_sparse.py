@@ -54,7 +54,7 @@ def _read_coo(index: Any, shape: Shape, count: int, body: Bytes, where: str) -> 
     given = index["indicesStrides"]
     strides = row_major((count, len(shape)), dtype.itemsize) if given is None else tuple(given.tolist())
     if len(strides) != 2:
-        raise InvalidData(f"{where}: the coordinates are a matrix, found {len(strides)} strides")
+        raise InvalidData(f"{where}: the coordinates must be a matrix, found {len(strides)} strides")
     check_reach((count, len(shape)), strides, dtype.itemsize, end - offset, f"{where}: the coordinates")
     indices = np.ndarray((count, len(shape)), dtype, body, offset, strides if count else None)
     return SparseCOOTensor, ((indices,), (index["isCanonical"],))
@@ -63,7 +63,7 @@ def _read_coo(index: Any, shape: Shape, count: int, body: Bytes, where: str) -> 
 def _read_csx(index: Any, shape: Shape, count: int, body: Bytes, where: str) -> _Index:
     axis = index["compressedAxis"]
     if axis not in _AXES:
-        raise InvalidData(f"{where}: the compressed axis is one of {sorted(_AXES)}, found {axis}")
+        raise InvalidData(f"{where}: the compressed axis must be one of {sorted(_AXES)}, found {axis}")
     if len(shape) != 2:
         raise InvalidData(f"{where}: a compressed matrix has two dimensions, found the shape {shape}")
     starts, nodes = _int_type(index["indptrType"], where), _int_type(index["indicesType"], where)
@@ -89,7 +89,7 @@ def _read_csf(index: Any, shape: Shape, count: int, body: Bytes, where: str) -> 
         )
     ptrs = [] if ptr_buffers is None else ptr_buffers.tolist()
     levels = node_buffers.tolist()
-    if _counts_elements(ptrs, levels, count):
+    if counts_elements(ptrs, levels, count):
         sizes = [length for _, length in levels]
     else:
         sizes = _csf_sizes(ptrs, levels, starts, nodes, count, body, where)
@@ -104,7 +104,7 @@ def _read_csf(index: Any, shape: Shape, count: int, body: Bytes, where: str) -> 
     return SparseCSFTensor, ((indptr, indices, order.tolist()), ())
 
 
-def _counts_elements(ptrs: list[tuple[int, int]], levels: list[tuple[int, int]], count: int) -> bool:
+def counts_elements(ptrs: list[tuple[int, int]], levels: list[tuple[int, int]], count: int) -> bool:
     """Whether the lengths of an index's buffers are numbers of elements, as Arrow C++ writes them.
 
     In bytes they cannot look like that, but where elements take one, and then both mean the same.

@@ -209,7 +209,7 @@ def new_tensor(
     try:
         dims = tuple([index(size) for size in shape])
     except TypeError as error:
-        raise InvalidType(f"a shape is a sequence of integers, found {shown(shape)}: {error}") from None
+        raise InvalidType(f"a shape must be a sequence of integers, found {shown(shape)}: {error}") from None
     if order not in ("C", "F") or any(size < 0 for size in dims) or len(dims) > MAX_DIMENSIONS:
         raise InvalidArgument(
             f"expected at most {MAX_DIMENSIONS} dimensions of 0 or more elements in the order 'C' or 'F', "

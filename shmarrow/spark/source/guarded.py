@@ -4,7 +4,7 @@ Rules kept here:
 
 * no link is followed, nothing that is not what it has to be is read, and opening never waits, as it would for a FIFO;
 * names are looked up in directories that are open, so what is replaced meanwhile leads nowhere else;
-* whoever writes does not go by what another user has placed in a directory that all may write.
+* whoever writes does not go by what another user has placed in a directory that anyone may write to.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def _is_link(name: str, within: int | None) -> bool:
 
 
 def check_owner(path: str, found: os.stat_result, parent: os.stat_result) -> None:
-    """Refuse what somebody else than root or its owner has placed in a directory that all may write."""
+    """Refuse what somebody else than root or its owner has placed in a directory that anyone may write to."""
     if parent.st_mode & stat.S_IWOTH and found.st_uid not in (os.geteuid(), 0, parent.st_uid):
         raise StorageError(
             errno.EACCES,

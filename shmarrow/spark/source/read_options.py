@@ -132,5 +132,5 @@ def _paths(given: Mapping[str, str]) -> tuple[str, ...]:
         return (given["path"],) if "path" in given else ()
     found = _json_names(several)
     if found is None:
-        raise InvalidArgument(f"option 'paths' is a JSON list of paths, found {shown(several)}")
+        raise InvalidArgument(f"option 'paths' must be a JSON list of paths, found {shown(several)}")
     return (given["path"], *found) if "path" in given else found

@@ -79,7 +79,7 @@ def _codec(name: str, text: str) -> str | None:
         raise InvalidArgument(f"option {name!r} must be one of {', '.join(_CODECS)}, found {shown(text)}")
     codec = _CODECS[text.lower()]
     if codec is not None and find_spec(_PACKAGES[codec]) is None:
-        raise MissingExtra(f"option {name!r} is {codec}: pip install 'shmarrow[{codec}]' on the driver and the workers")
+        raise MissingExtra(f"option {name!r} is {codec}: pip install {_PACKAGES[codec]} on the driver and the workers")
     return codec
 
 

@@ -1,0 +1,131 @@
+"""What the reference adds to autodoc: links from plain code such as ``sa.Store``, and attributes described once.
+
+* Inline code in the guide that names a public object, such as ``sa.ipc.open_file``, becomes a link to its entry, so the
+  Markdown sources need no roles.
+* Types in signatures and parameter lists are written as in the code, ``Schema`` or ``shmarrow.types.schema.Schema``;
+  they lead to the public entry.
+* The section "Attributes" of a class describes its members: each text moves to the entry of its member.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from typing import Any
+
+from docutils import nodes
+from sphinx import addnodes
+from sphinx.transforms.post_transforms import SphinxPostTransform
+
+_CODE = re.compile(r"(?:sa|shmarrow)((?:\.\w+)+)(?:\(.*\))?")
+_WORD = re.compile(r"\w+")
+_FIELD = re.compile(r"Alias for field number \d+")
+_TOP_LEVEL = frozenset({"class", "exception", "function", "data", "module"})
+
+Text = tuple[str, list[str]]
+
+
+class PublicNames(SphinxPostTransform):
+    """Point references to the public entries; runs before references are resolved."""
+
+    default_priority = 5
+
+    def run(self, **arguments: Any) -> None:
+        """Change one document."""
+        objects = self.env.get_domain("py").data["objects"]
+        short = self._short_names(objects)
+        for node in list(self.document.findall(nodes.literal)):
+            found = _CODE.fullmatch(node.astext())
+            if found and "shmarrow" + found[1] in objects and not _inside_reference(node):
+                node.replace_self(self._link("shmarrow" + found[1], node.deepcopy()))
+        for node in list(self.document.findall(addnodes.pending_xref)):
+            if node.get("refdomain") == "py" and _WORD.fullmatch(node["reftarget"]):
+                self._settle(node, objects, short)
+
+    def _short_names(self, objects: dict[str, Any]) -> dict[str, str]:
+        """Public top-level names without their modules; those of the package itself win."""
+        names: dict[str, str] = {}
+        for full, entry in objects.items():
+            if not entry.aliased and entry.objtype in _TOP_LEVEL:
+                name = full.rpartition(".")[2]
+                if full == f"shmarrow.{name}" or name not in names:
+                    names[name] = full
+        return names
+
+    def _settle(self, node: addnodes.pending_xref, objects: dict[str, Any], short: dict[str, str]) -> None:
+        """Decide where a name without dots leads, or that it is only a word."""
+        name, module, cls = node["reftarget"], node.get("py:module"), node.get("py:class")
+        here = [f"{module}.{cls}.{name}"] if cls and node["reftype"] in ("meth", "attr", "obj") else []
+        for full in (*here, f"{module}.{name}", short.get(name)):
+            if full in objects:
+                node["reftarget"] = full
+                break
+        else:
+            node.attributes.update({"py:module": None, "py:class": None})
+        node.attributes.pop("refspecific", None)  # it would search all entries that end in this name
+
+    def _link(self, target: str, content: nodes.Node) -> addnodes.pending_xref:
+        return addnodes.pending_xref(
+            "", content, refdomain="py", reftype="obj", reftarget=target, refdoc=self.env.docname, refwarn=False
+        )
+
+
+def _inside_reference(node: nodes.Node) -> bool:
+    parent = node.parent
+    while parent is not None:
+        if isinstance(parent, (nodes.reference, addnodes.pending_xref, nodes.title, addnodes.desc_signature)):
+            return True
+        parent = parent.parent
+    return False
+
+
+def split_attributes(lines: list[str]) -> tuple[list[str], dict[str, Text]]:
+    """A numpy-style docstring without its section "Attributes", and the type and text of each attribute in it."""
+    starts = [i for i, line in enumerate(lines[:-1]) if line == "Attributes" and set(lines[i + 1]) == {"-"}]
+    if not starts:
+        return lines, {}
+    start = starts[0]
+    end = next(
+        (i for i in range(start + 2, len(lines) - 1) if lines[i] and lines[i + 1] and set(lines[i + 1]) == {"-"}),
+        len(lines),
+    )
+    found: dict[str, Text] = {}
+    text: list[str] = []
+    for line in lines[start + 2 : end]:
+        if line and not line.startswith(" "):
+            names, _, kind = line.partition(" : ")
+            text = []
+            found.update({name: (kind.strip(), text) for name in names.split(", ")})
+        else:
+            text.append(line.strip())
+    return lines[:start] + lines[end:], found
+
+
+_DESCRIBED: dict[str, dict[str, Text]] = {}
+"""The attributes that docstrings of classes describe, by the class; filled before its members are documented."""
+
+
+def describe_members(app: Any, what: str, name: str, obj: Any, options: Any, lines: list[str]) -> None:
+    """Move the texts of "Attributes" to the entries of the members."""
+    if what in ("class", "exception"):
+        rest, found = split_attributes(lines)
+        members = {each for each in found if hasattr(obj, each) or each in _annotated(obj)}
+        _DESCRIBED[name] = {each: found[each] for each in members}
+        if found and members == found.keys():
+            lines[:] = rest
+    elif what in ("attribute", "property"):
+        owner, _, member = name.rpartition(".")
+        text = _DESCRIBED.get(owner, {}).get(member)
+        if text and (not "".join(lines).strip() or _FIELD.match(lines[0])):
+            lines[:] = [*text[1], *(["", f"*{text[0]}*"] if text[0] and not text[1] else [])]
+
+
+def _annotated(obj: Any) -> set[str]:
+    return {name for cls in inspect.getmro(obj) for name in inspect.get_annotations(cls)}
+
+
+def setup(app: Any) -> dict[str, Any]:
+    """Connect the hooks; the texts move before napoleon rewrites the sections."""
+    app.add_post_transform(PublicNames)
+    app.connect("autodoc-process-docstring", describe_members, priority=400)
+    return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}

@@ -1,0 +1,67 @@
+"""What the footer's blocks tell without following them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from shmarrow.ipc.file.footer import HEAD
+from shmarrow.xray.model import Finding
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+_MOST = 20
+"""Findings of one kind that are listed; the last one tells how many more there are."""
+_WRITE_AGAIN = "write the file again with a correct writer"
+
+
+def check_blocks(dictionaries: npt.NDArray[np.int64], batches: npt.NDArray[np.int64], end: int) -> tuple[Finding, ...]:
+    """Check that blocks are within the file, aligned, apart and in order.
+
+    Parameters
+    ----------
+    dictionaries, batches : int64 ndarrays of shape (n, 3)
+        Offset, metadata length and body length.
+    end : int
+        Where the footer starts.
+    """
+    blocks = np.concatenate([dictionaries, batches])
+    found: list[Finding] = []
+
+    def name(row: int) -> str:
+        many = len(dictionaries)
+        return f"dictionary batch {row}" if row < many else f"record batch {row - many}"
+
+    def report(rows: npt.NDArray[np.int64], severity: str, text: str, remedy: str) -> None:
+        for number, row in enumerate(rows[:_MOST].tolist()):
+            start, metadata, body = blocks[row].tolist()
+            stop = start + max(metadata, 0) + max(body, 0)
+            low, high = max(min(start, end), 0), max(min(stop, end), 0)
+            more = f"; and {len(rows) - _MOST} more" if number == _MOST - 1 < len(rows) - 1 else ""
+            place = f"[{start}, {stop})"
+            found.append(Finding(low, max(low, high), severity, f"{name(row)}: {text.format(place)}{more}", remedy))
+
+    start, metadata, body = blocks.T
+    bad = (start < HEAD) | (metadata < 8) | (body < 0) | (start > end) | (metadata > end - start)
+    bad |= body > end - start - metadata
+    report(
+        np.flatnonzero(bad), "error", f"the block {{}} is not within the file's messages, [{HEAD}, {end})", _WRITE_AGAIN
+    )
+    good = np.flatnonzero(~bad)
+    odd = good[(start[good] & 7 != 0) | (metadata[good] & 7 != 0)]
+    report(odd, "warning", "the message {} or its body is not aligned to 8 bytes", "readers have to copy its buffers")
+    order = good[np.argsort(start[good], kind="stable")]
+    ends = start[order] + metadata[order] + body[order]
+    if len(order) > 1:
+        reach = np.maximum.accumulate(ends[:-1])
+        over = order[1:][start[order[1:]] < reach]
+        report(over, "warning", "the message {} overlaps another one", "one of the footer's blocks is wrong, or shared")
+    rows = batches[:, 0]
+    if len(rows) > 1 and (back := np.flatnonzero(rows[1:] < rows[:-1])).size:
+        row = int(back[0]) + 1
+        text = f"the footer lists record batch {row} after one that is behind it in the file"
+        at = max(min(int(rows[row]), end), 0)
+        found.append(Finding(at, at, "note", text, "none is needed; batches are read in the footer's order"))
+    return tuple(found)

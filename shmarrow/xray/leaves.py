@@ -1,0 +1,128 @@
+"""The buffers of a record batch, in order, and what each of them is ("Buffer Listing for Each Layout")."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from shmarrow.ipc.schema.decode import FieldLayout
+from shmarrow.layout.listing import LISTING
+
+CHAPTERS = {
+    "null": "Null Layout",
+    "bool": "Fixed-size Primitive Layout",
+    "primitive": "Fixed-size Primitive Layout",
+    "binary": "Variable-size Binary Layout",
+    "large_binary": "Variable-size Binary Layout",
+    "binary_view": "Variable-size Binary View Layout",
+    "list": "List Layout",
+    "large_list": "List Layout",
+    "map": "List Layout",
+    "list_view": "ListView Layout",
+    "large_list_view": "ListView Layout",
+    "fixed_size_list": "Fixed-Size List Layout",
+    "struct": "Struct Layout",
+    "sparse_union": "Sparse Union",
+    "dense_union": "Dense Union",
+    "dictionary": "Dictionary-encoded Layout",
+    "run_end_encoded": "Run-End Encoded Layout",
+}
+"""The chapter of Columnar.rst for each layout."""
+
+
+class Leaf(NamedTuple):
+    """One buffer of a record batch.
+
+    Attributes
+    ----------
+    path : str
+        The field that it belongs to, with its parents: ``"x"``, ``"l.item"``.
+    buffer : str
+        ``"validity"``, ``"values"``, ``"indices"`` (of a dictionary), ``"offsets"``, ``"sizes"``, ``"type_ids"``,
+        ``"views"`` or ``"data"``.
+    column : int
+        The position of the top-level column; -1 for the values of a dictionary.
+    node : int
+        The position of the field's node in the batch.
+    type : str
+        The type of the field as it is stored, such as ``"int64"``.
+    bits : int
+        Bits that a slot takes; -1 where the number of bytes does not depend on the slots.
+    extra : int
+        Slots beyond the field's length: 1 for offsets.
+    chapter : str
+        Chapter of the specification.
+    variadic : bool
+        Whether a batch may have any number of such buffers, as views have data buffers. Then the leaf stands for all of
+        them in :attr:`Overview.columns`.
+    """
+
+    path: str
+    buffer: str
+    column: int
+    node: int
+    type: str
+    bits: int
+    extra: int
+    chapter: str
+    variadic: bool = False
+
+
+class Node(NamedTuple):
+    """One field node of a record batch: its path, column, type and whether its layout has a validity bitmap."""
+
+    path: str
+    column: int
+    type: str
+    has_validity: bool
+
+
+def fields_below(wires: Iterable[FieldLayout]) -> Iterator[tuple[int, str, FieldLayout]]:
+    """Fields in the order of a batch's nodes: the top-level column, the path and the field."""
+    for column, wire in enumerate(wires):
+        stack = [(wire.field.name, wire)]
+        while stack:
+            path, each = stack.pop()
+            yield column, path, each
+            stack += [(f"{path}.{child.field.name}", child) for child in reversed(each.children)]
+
+
+def type_name(wire: FieldLayout) -> str:
+    """A short name of a stored type; of nested types the layout alone, as their children have names of their own."""
+    return wire.type.layout if wire.children else str(wire.type)
+
+
+def leaves_of(wires: Iterable[FieldLayout], v4: bool, dictionary: bool = False) -> Iterator[Leaf]:
+    """The buffers of a batch with these columns.
+
+    Parameters
+    ----------
+    wires : iterable of FieldLayout
+        How the columns are stored.
+    v4 : bool
+        Whether the metadata version is V4, where unions have a validity bitmap.
+    dictionary : bool
+        Whether it is the batch of a dictionary's values.
+    """
+    for node, (number, path, wire) in enumerate(fields_below(wires)):
+        column = -1 if dictionary else number
+        type = wire.type
+        layout = LISTING[type.layout]
+        name, chapter = type_name(wire), f"Columnar.rst, {CHAPTERS[type.layout]}"
+        if v4 and layout.v4_validity:
+            yield Leaf(path, "validity", column, node, name, 1, 0, "Columnar.rst, Validity bitmaps")
+        for spec in layout.buffers:
+            bits = 8 * type.byte_width if spec.bits == 0 else spec.bits
+            where = "Columnar.rst, Validity bitmaps" if spec.role == "validity" else chapter
+            if type.layout == "dictionary" and spec.role == "values":
+                yield Leaf(path, "indices", column, node, str(type.index_type), bits, spec.extra, where)
+            else:
+                yield Leaf(path, spec.role, column, node, name, bits, spec.extra, where)
+        if layout.variadic:
+            yield Leaf(path, "data", column, node, name, -1, 0, "Columnar.rst, Variadic buffers", True)
+
+
+def nodes_of(wires: Iterable[FieldLayout]) -> Iterator[Node]:
+    """The field nodes of a batch with these columns."""
+    for column, path, wire in fields_below(wires):
+        yield Node(path, column, type_name(wire), LISTING[wire.type.layout].has_validity)

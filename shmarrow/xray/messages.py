@@ -1,0 +1,159 @@
+"""Messages found and read as far as an overview needs it: where each is, and a record batch's nodes and buffers."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from shmarrow.buffer import Bytes
+from shmarrow.errors import InvalidData, Limits, ShmarrowError
+from shmarrow.ipc.batch.decode import header_of
+from shmarrow.ipc.flatbuffers.reader import Reader, TableView
+from shmarrow.ipc.flatbuffers.tables import UNIONS
+from shmarrow.ipc.message.decode import Message, parse_metadata
+from shmarrow.ipc.message.framing import read_prefix
+
+MEMBERS = UNIONS["MessageHeader"]
+SCHEMA, DICTIONARY, BATCH, TENSOR, SPARSE = range(1, 6)
+"""The kinds of messages by the tags of the union."""
+NO_MESSAGES = np.empty((0, 4), np.int64)
+
+
+class Messages(NamedTuple):
+    """What a scan of messages found.
+
+    Attributes
+    ----------
+    rows : int64 ndarray, shape (n, 4)
+        Offset, metadata length with its prefix, body length and kind of each message.
+    end : int
+        Where the next message would start.
+    marker : int
+        Bytes of the end-of-stream marker at ``end``; 0 where there is none.
+    problem : str
+        Why the scan stopped before its end.
+    """
+
+    rows: Any
+    end: int
+    marker: int
+    problem: str
+
+
+def scan(data: Bytes, start: int, stop: int, limits: Limits, most: int | None = None) -> Messages:
+    """Find messages one after the other.
+
+    Parameters
+    ----------
+    data : uint8 ndarray
+        The object.
+    start, stop : int
+        Where the first message starts, and what no message may reach beyond.
+    limits : Limits
+        Bounds on what is accepted.
+    most : int, optional
+        Stop after so many messages.
+    """
+    found: list[tuple[int, int, int, int]] = []
+    at, view = start, data[:stop].data
+    while at < stop and (most is None or len(found) < most):
+        try:
+            prefix = read_prefix(view, at, "", limits)
+            if prefix is None:
+                marker = 8 if bytes(view[at : at + 4]) == b"\xff\xff\xff\xff" else 4
+                return Messages(_rows(found), at, marker, "")
+            length = sum(prefix)
+            if at + length > stop:
+                raise InvalidData(f"metadata up to {at + length}, beyond the end at {stop}")
+            kind, body = _kind_and_body(data[at + prefix[0] : at + length])
+            if body < 0 or body > stop - at - length:
+                raise InvalidData(f"a body of {body} bytes, where {stop - at - length} are left")
+        except ShmarrowError as error:
+            return Messages(_rows(found), at, 0, str(error).removeprefix(": ") or type(error).__name__)
+        found.append((at, length, body, kind))
+        at += length + body
+    return Messages(_rows(found), at, 0, "")
+
+
+def _rows(found: list[tuple[int, int, int, int]]) -> Any:
+    return np.array(found, np.int64).reshape(-1, 4)
+
+
+def _kind_and_body(metadata: Bytes) -> tuple[int, int]:
+    """The kind of a message and the length of its body."""
+    table = Reader(metadata, "the metadata").root("Message")
+    at = table.reader.slot("Message", table.position, table.offsets, 1, 1)
+    kind = int(metadata[at]) if at else 0
+    if not 0 < kind <= len(MEMBERS):
+        raise InvalidData(f"a message with a header of type {kind}, expected 1 to {len(MEMBERS)}")
+    return kind, table["bodyLength"]
+
+
+class Batch(NamedTuple):
+    """What the message of a record batch or a dictionary says.
+
+    Attributes
+    ----------
+    message : Message
+        The message.
+    table : TableView
+        Its RecordBatch table.
+    rows : int
+        The number of rows.
+    nodes : int64 ndarray, shape (n, 2)
+        Length and null count of each field node.
+    buffers : int64 ndarray, shape (m, 2)
+        Offset in the body, and length, of each buffer.
+    variadic : tuple of int
+        How many data buffers each view has.
+    codec : int or None
+        The compression codec.
+    body : int
+        Where the body starts in the object.
+    """
+
+    message: Message
+    table: TableView
+    rows: int
+    nodes: Any
+    buffers: Any
+    variadic: tuple[int, ...]
+    codec: int | None
+    body: int
+
+
+def read_batch(data: Bytes, offset: int, length: int, where: str, limits: Limits) -> Batch:
+    """Read the metadata of a record batch or dictionary message at ``offset``.
+
+    Raises
+    ------
+    InvalidData
+        If it is another message, or breaks the format.
+    """
+    if offset < 0 or length < 8 or offset + length > len(data):
+        raise InvalidData(f"{where}: its block is [{offset}, {offset + length}), of {len(data)} bytes")
+    prefix = read_prefix(data[offset : offset + length].data, 0, where, limits)
+    if prefix is None or sum(prefix) > length:
+        raise InvalidData(f"{where}: the metadata at {offset} do not fit the {length} bytes that its block gives them")
+    message = parse_metadata(data[offset + prefix[0] : offset + length], where, limits)
+    return batch_of(message, offset + length, where)
+
+
+def batch_of(message: Message, body: int, where: str) -> Batch:
+    """What a record batch or dictionary message says whose body starts at ``body``."""
+    table = message.header["data"] if message.kind == "DictionaryBatch" else message.header
+    if table is None or message.kind not in ("DictionaryBatch", "RecordBatch"):
+        raise InvalidData(f"{where}: expected a RecordBatch message, found {message.kind}")
+    header = header_of(table, message.version, message.body_length, where)
+    counts, codec = table["variadicBufferCounts"], table["compression"]
+    return Batch(
+        message,
+        table,
+        header.length,
+        header.nodes,
+        header.buffers,
+        () if counts is None else tuple(counts.tolist()),
+        None if codec is None else codec["codec"],
+        body,
+    )

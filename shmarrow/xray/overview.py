@@ -1,0 +1,338 @@
+"""What can be said of an object without reading every message: kind, schema, where the batches are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from shmarrow.buffer import Bytes
+from shmarrow.errors import DEFAULT_LIMITS, IndexOutOfRange, InvalidData, Limits, ShmarrowError, Unsupported, as_limits
+from shmarrow.ipc.file.footer import HEAD, MAGIC, ROW_COUNTS, decode_row_counts, read_footer
+from shmarrow.ipc.flatbuffers.reader import Reader
+from shmarrow.ipc.flatbuffers.tables import ENUMS
+from shmarrow.ipc.message.decode import parse_metadata, read_key_values
+from shmarrow.ipc.message.framing import CONTINUATION, not_a_message, read_prefix
+from shmarrow.ipc.schema.cache import read_schema
+from shmarrow.ipc.schema.decode import FieldLayout
+from shmarrow.ipc.tensor import BUNDLE_KEY
+from shmarrow.sources import formats
+from shmarrow.sources.base import Source
+from shmarrow.types import Metadata, Schema
+from shmarrow.xray.batches import BatchTable
+from shmarrow.xray.checks import check_blocks
+from shmarrow.xray.leaves import Leaf, Node, leaves_of, nodes_of
+from shmarrow.xray.messages import BATCH, DICTIONARY, NO_MESSAGES, SCHEMA, SPARSE, TENSOR, Batch, read_batch, scan
+from shmarrow.xray.model import Finding
+from shmarrow.xray.target import open_target
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+_VERSIONS = {number: name for name, number in ENUMS["MetadataVersion"].items()}
+_CODECS = {number: name for name, number in ENUMS["CompressionType"].items()}
+_KINDS = {SCHEMA: "stream", TENSOR: "tensor", SPARSE: "sparse tensor"}
+
+
+class Overview:
+    """An Arrow object as far as its footer, or the prefixes of its messages, tell; made by :func:`overview`.
+
+    Attributes
+    ----------
+    name : str
+        The location that it was opened from.
+    kind : str
+        ``"file"``, ``"stream"``, ``"tensor"``, ``"sparse tensor"`` or ``"bundle"``.
+    size : int
+        Bytes of the object.
+    data : uint8 ndarray of shape (size,)
+        Its bytes, read-only: a view of the mapping.
+    version : str or None
+        The metadata version, such as ``"V5"``; None where no message could be read.
+    endianness : str
+        ``"little"`` or ``"big"``.
+    schema : Schema or None
+        None for tensors, and where it cannot be read.
+    metadata : mapping of bytes to bytes or None
+        The footer's own metadata.
+    blocks : int64 ndarray of shape (n, 3)
+        Offset, metadata length with prefix, and body length of each record batch, in the order of the footer or stream.
+    dictionaries : int64 ndarray of shape (m, 3)
+        The same of each dictionary batch.
+    messages : int64 ndarray of shape (k, 4)
+        Offset, metadata length, body length and header type (as numbered by the union MessageHeader) of each message
+        that a stream or a tensor has; of a file only the schema message at its start, and where the footer is missing,
+        those before the cut.
+    footer : tuple of int or None
+        Start and end of a file's footer.
+    compression : str or None
+        The codec of the first record batch: ``"LZ4_FRAME"`` or ``"ZSTD"``.
+    findings : tuple of Finding
+        What can be found without reading every message.
+
+    Notes
+    -----
+    Thread safety: immutable; threads may share it. It keeps the object mapped.
+    """
+
+    def __init__(self, source: Source, limits: Limits) -> None:
+        data = source.data
+        assert data is not None
+        self.name = source.name
+        self.data: Bytes = data
+        self.size = len(data)
+        self.limits = limits
+        self.version: str | None = None
+        self.endianness = "little"
+        self.schema: Schema | None = None
+        self.metadata: Metadata | None = None
+        self.blocks: npt.NDArray[np.int64] = np.empty((0, 3), np.int64)
+        self.dictionaries: npt.NDArray[np.int64] = np.empty((0, 3), np.int64)
+        self.messages: npt.NDArray[np.int64] = NO_MESSAGES
+        self.footer: tuple[int, int] | None = None
+        self.compression: str | None = None
+        self._location = source.location
+        self._identity = source.identity
+        self.source = source
+        self._version = 4
+        findings: list[Finding] = []
+        if data[: len(MAGIC)].tobytes() == MAGIC:
+            self.kind = "file"
+            self._open_file(findings)
+        else:
+            self.kind = "stream"
+            self._open_stream(findings)
+        self._open_first()
+        self.findings = tuple(findings)
+
+    # --- opening ---
+
+    def _open_file(self, findings: list[Finding]) -> None:
+        limits, size = self.limits, self.size
+        try:
+            start, footer = read_footer(self.source, limits)
+            self.footer = start, start + len(footer)
+            self._read_footer(start, footer, findings)
+        except ShmarrowError as error:
+            where = self.footer or (max(size - 10, 0), size)
+            message = str(error).removeprefix(f"{self.name}: ")
+            remedy = "write the file again; the messages before the cut can be read as a stream from byte 8 on"
+            findings.append(Finding(*where, "error", message, remedy))
+        end = size if self.footer is None else self.footer[0]
+        self.messages = scan(self.data, HEAD, end, limits, most=1).rows
+        if self.footer is None:
+            self._list_messages(HEAD, findings)
+        self._read_schema(findings)
+        findings += check_blocks(self.dictionaries, self.blocks, end)
+
+    def _read_footer(self, start: int, footer: Bytes, findings: list[Finding]) -> None:
+        where = f"{self.name}: footer"
+        reader = Reader(footer, where, self.limits)
+        root = reader.root("Footer")
+        self.blocks, self.dictionaries = (
+            np.empty((0, 3), np.int64)
+            if (found := root[name]) is None
+            else np.stack([found[each].astype(np.int64) for each in found.dtype.names], axis=1)
+            for name in ("recordBatches", "dictionaries")
+        )
+        self.metadata = read_key_values(root["custom_metadata"], reader.operation())
+        if BUNDLE_KEY in (self.metadata or {}):
+            self.kind = "bundle"
+        table = root["schema"]
+        if table is None:
+            raise InvalidData("the footer has no schema")
+        self._take_schema(table, where, True)
+
+    def _open_stream(self, findings: list[Finding]) -> None:
+        head = self.data[: formats.HEAD].tobytes()
+        if not head:
+            raise InvalidData(f"{self.name}: expected Arrow data, found an empty object")
+        self._list_messages(0, findings)
+        if not len(self.messages):
+            prefix = read_prefix(self.data.data, 0, self.name, self.limits)
+            if prefix is not None and head[:4] != CONTINUATION:
+                raise not_a_message(self.data, 0, self.name)
+        else:
+            self.kind = _KINDS.get(int(self.messages[0, 3]), "stream")
+        self._read_schema(findings)
+
+    def _list_messages(self, start: int, findings: list[Finding]) -> None:
+        """Find all messages by their prefixes."""
+        found = scan(self.data, start, self.size, self.limits)
+        rows = self.messages = found.rows
+        self.blocks, self.dictionaries = rows[rows[:, 3] == BATCH, :3], rows[rows[:, 3] == DICTIONARY, :3]
+        if found.problem:
+            remedy = "read the messages before it as a stream, and write the object again"
+            findings.append(Finding(found.end, self.size, "error", f"no message: {found.problem}", remedy))
+
+    def _read_schema(self, findings: list[Finding]) -> None:
+        """The schema in the first message, where there is no footer."""
+        rows = self.messages
+        if self.schema is not None or not len(rows) or rows[0, 3] != SCHEMA:
+            return
+        start, length = rows[0, :2].tolist()
+        try:
+            prefix, _ = read_prefix(self.data.data, start, self.name, self.limits) or (0, 0)
+            where = f"{self.name}: schema message"
+            message = parse_metadata(self.data[start + prefix : start + length], where, self.limits)
+            self._take_schema(message.header, where, False)
+        except ShmarrowError as error:
+            message_ = str(error).removeprefix(f"{self.name}: ")
+            findings.append(Finding(start, start + length, "error", message_, "write the object again"))
+
+    def _take_schema(self, table: Any, where: str, footer: bool) -> None:
+        self.endianness = "big" if table["endianness"] == ENUMS["Endianness"]["Big"] else "little"
+        schema = read_schema(table.reader.data, table.position, where, self.limits, self.source.mapped, footer)
+        _ = schema.source.wires()  # type: ignore[union-attr]  # every field is of a known type
+        self.schema = schema.detach()
+
+    def _open_first(self) -> None:
+        """The version, from the first message that can be read, and the codec, from the first record batch."""
+        for offset, length, *_ in [*self.messages[:1].tolist(), *self.blocks[:1].tolist()]:
+            try:
+                if not 0 <= offset <= self.size - length:
+                    continue
+                prefix = read_prefix(self.data.data, offset, "", self.limits)
+                if prefix is not None:
+                    message = parse_metadata(self.data[offset + prefix[0] : offset + sum(prefix)], "", self.limits)
+                    self._version = message.version
+                    self.version = self.version or _VERSIONS.get(message.version)
+                    codec = message.header["compression"] if message.kind == "RecordBatch" else None
+                    if codec is not None:
+                        self.compression = _CODECS.get(codec["codec"], f"codec {codec['codec']}")
+            except ShmarrowError:
+                continue  # the walk tells what is wrong with it
+
+    # --- columns ---
+
+    @property
+    def wires(self) -> list[FieldLayout]:
+        """How each column is stored; empty where there is no schema."""
+        return [] if self.schema is None else self.schema.source.wires()  # type: ignore[union-attr]
+
+    @cached_property
+    def columns(self) -> tuple[Leaf, ...]:
+        """One leaf for each buffer of a batch, in order; one for all data buffers of a view."""
+        return tuple(leaves_of(self.wires, self._version == ENUMS["MetadataVersion"]["V4"]))
+
+    @cached_property
+    def nodes(self) -> tuple[Node, ...]:
+        """The field nodes of a batch, in order."""
+        return tuple(nodes_of(self.wires))
+
+    @property
+    def regular(self) -> bool:
+        """Whether all batches have the same number of buffers: no column is a view."""
+        return not any(leaf.variadic for leaf in self.columns)
+
+    # --- batches ---
+
+    @cached_property
+    def _table(self) -> BatchTable:
+        location, identity = self._location, self._identity
+        return BatchTable(self.data, self.blocks, self.name, self.limits, location, identity)
+
+    def _range(self, first: int, last: int | None) -> tuple[int, int]:
+        count = len(self.blocks)
+        stop = count if last is None else last
+        if not 0 <= first <= stop <= count:
+            raise IndexOutOfRange(f"{self.name}: expected batches within 0 to {count}, found [{first}, {stop})")
+        return first, stop
+
+    def batch(self, index: int) -> Batch:
+        """What the message of one record batch says.
+
+        Raises
+        ------
+        InvalidData
+            If its message breaks the format.
+        """
+        first, _ = self._range(index, index + 1)
+        offset, length, _ = self.blocks[first].tolist()
+        return read_batch(self.data, offset, length, f"{self.name}: record batch {first}", self.limits)
+
+    def leaves(self, batch: Batch) -> tuple[Leaf, ...]:
+        """The buffers of one batch; each data buffer of a view is one leaf."""
+        return tuple(_expanded(self.columns, batch.variadic))
+
+    def buffers(self, first: int = 0, last: int | None = None) -> npt.NDArray[np.int64]:
+        """Where the buffers of batches [first, last) are, in whole arrays.
+
+        Returns
+        -------
+        int64 ndarray of shape (last - first, number of buffers, 2)
+            The absolute offset and the length of each buffer, in the order of :attr:`columns`.
+
+        Raises
+        ------
+        InvalidData
+            If a message breaks the format, or has another number of buffers than the schema says.
+        Unsupported
+            If a column is a view, so that batches differ in their number of buffers; use :meth:`batch`.
+        """
+        if not self.regular:
+            raise Unsupported(f"{self.name}: batches with views have lists of buffers of their own; use batch(index)")
+        return self._table.buffers(*self._range(first, last), len(self.columns))
+
+    def field_nodes(self, first: int = 0, last: int | None = None) -> npt.NDArray[np.int64]:
+        """Length and null count of each field node of batches [first, last).
+
+        Returns
+        -------
+        int64 ndarray of shape (last - first, number of nodes, 2)
+        """
+        return self._table.nodes(*self._range(first, last), len(self.nodes))
+
+    def rows(self, first: int = 0, last: int | None = None) -> npt.NDArray[np.int64]:
+        """The number of rows of batches [first, last): from the footer where shmarrow wrote it, else from each message.
+
+        Returns
+        -------
+        int64 ndarray of shape (last - first,)
+        """
+        first, last = self._range(first, last)
+        hint = (self.metadata or {}).get(ROW_COUNTS)
+        counts = None if hint is None else decode_row_counts(hint, len(self.blocks))
+        if counts is not None:
+            numbers = np.array(counts, np.int64).reshape(-1, 2)
+            return np.repeat(numbers[:, 1], numbers[:, 0])[first:last]
+        return self._table.rows(first, last)
+
+    def __repr__(self) -> str:
+        return f"<Overview of the {self.kind} {self.name!r}, {self.size} bytes, {len(self.blocks)} batches>"
+
+
+def _expanded(leaves: tuple[Leaf, ...], variadic: tuple[int, ...]) -> Iterator[Leaf]:
+    counts = iter(variadic)
+    for leaf in leaves:
+        if leaf.variadic:
+            for number in range(next(counts, 0)):
+                yield leaf._replace(buffer=f"data {number}", variadic=False)
+        else:
+            yield leaf
+
+
+def overview(target: Any, *, limits: Limits = DEFAULT_LIMITS, trust: bool = False) -> Overview:
+    """Look at an object without reading all of it: of a file its footer and first messages, of a stream its prefixes.
+
+    Parameters
+    ----------
+    target : path, ``shm:NAME``, ``shm:STORE/NAME``, ``DIRECTORY/NAME`` of a store, Segment or bytes-like
+        What to look at. Paths and objects are mapped; nothing is copied.
+    limits : Limits, optional
+        Bounds on what is accepted.
+    trust : bool
+        Accept a store that other users own or may write to.
+
+    Raises
+    ------
+    ObjectNotFound
+        If there is no such file or object.
+    InvalidData
+        If it is not Arrow data. What is wrong with an Arrow object is among its findings.
+    """
+    if isinstance(target, Overview):
+        return target
+    return Overview(open_target(target, trust), as_limits(limits))

@@ -1,0 +1,65 @@
+"""What is looked at: bytes, a path, ``shm:NAME``, or an object of a store."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from shmarrow.errors import ObjectNotFound
+from shmarrow.segment import SHM_SCHEME, is_location
+from shmarrow.sources import open_source
+from shmarrow.sources.base import Source
+
+
+def open_target(target: Any, trust: bool = False) -> Source:
+    """Map a target, or view its bytes; nothing is copied.
+
+    Parameters
+    ----------
+    target : path, ``shm:NAME``, ``shm:STORE/NAME``, ``DIRECTORY/NAME`` of a store, Segment or bytes-like
+        What to look at. A file of that path comes before an object of a store.
+    trust : bool
+        Accept a store that other users own or may write to.
+
+    Raises
+    ------
+    ObjectNotFound
+        If there is no such file or object.
+    StorageError
+        If the operating system does not give the bytes.
+    """
+    if not is_location(target):
+        return open_source(target)
+    name = os.fspath(target)
+    name = name if isinstance(name, str) else os.fsdecode(name)
+    if not (name.startswith(SHM_SCHEME) and "/" in name):
+        try:
+            return open_source(name)
+        except ObjectNotFound:
+            found = _in_store(name, trust)
+            if found is None:
+                raise
+            return found
+    found = _in_store(name, trust)
+    return open_source(name) if found is None else found
+
+
+def _in_store(name: str, trust: bool) -> Source | None:
+    """The object ``STORE/NAME``; None where no part of the name is a store."""
+    from shmarrow.store import Store
+    from shmarrow.store.arguments import as_name
+    from shmarrow.store.attach import read_entry
+    from shmarrow.store.protocol import CONTROL
+
+    shared = name.startswith(SHM_SCHEME)
+    at = name.find("/") if shared else name.rfind("/")
+    while at > 0:
+        where, key = name[:at], name[at + 1 :]
+        if key and (shared or os.path.isfile(os.path.join(where, CONTROL))):
+            with Store(where, trust=trust, create=False) as store:
+                found = read_entry(store._catalog, as_name(key))
+                if found is None:
+                    raise store._missing([key])
+                return open_source(found[1])
+        at = -1 if shared else name.rfind("/", 0, at)
+    return None

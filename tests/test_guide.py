@@ -1,0 +1,202 @@
+"""The guide and the reference: built once by Sphinx, without warnings or dead links, with the whole public API."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import inspect
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+import pytest
+from conftest import ROOT
+
+NEEDS = ("sphinx", "furo", "myst_parser", "sphinx_copybutton")
+MISSING = [name for name in NEEDS if importlib.util.find_spec(name) is None]
+pytestmark = pytest.mark.skipif(bool(MISSING), reason=f"the guide is built with {', '.join(MISSING)}")
+
+MODULES = (
+    "shmarrow",
+    "shmarrow.codecs",
+    "shmarrow.extension",
+    "shmarrow.ipc",
+    "shmarrow.segment",
+    "shmarrow.spark",
+    "shmarrow.store",
+    "shmarrow.tensor",
+    "shmarrow.testing",
+    "shmarrow.torch",
+    "shmarrow.types",
+    "shmarrow.xray",
+)
+"""The public modules."""
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of the HTML pages."""
+    out = tmp_path_factory.mktemp("guide")
+    command = [sys.executable, "-m", "sphinx", "-q", "-j", "2", "-b", "html", "-d", str(out / "trees")]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    ran = subprocess.run(
+        [*command, str(ROOT / "docs"), str(out / "html")], capture_output=True, text=True, timeout=400, env=environment
+    )
+    assert ran.returncode == 0, ran.stderr
+    (out / "warnings").write_text(ran.stderr, encoding="utf-8")
+    return out / "html"
+
+
+@pytest.mark.timeout(420)
+def test_it_builds_without_warnings(built: Path) -> None:
+    assert (built.parent / "warnings").read_text(encoding="utf-8") == ""
+
+
+# --- links ---
+
+
+class Page(HTMLParser):
+    """The anchors of a page, and what it refers to."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.anchors: set[str] = set()
+        self.links: list[str] = []
+        self.loaded: list[str] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
+        found = {name: value for name, value in attributes if value is not None}
+        self.anchors.update(found[name] for name in ("id", "name") if name in found)
+        if tag in ("a", "area") and "href" in found:
+            self.links.append(found["href"])
+        elif tag == "link" and found.get("rel") in ("stylesheet", "icon", "preload"):
+            self.loaded.append(found["href"])
+        elif "src" in found:
+            self.loaded.append(found["src"])
+
+
+@pytest.fixture(scope="module")
+def pages(built: Path) -> dict[Path, Page]:
+    found = {path: Page(path.read_text(encoding="utf-8")) for path in built.rglob("*.html")}
+    assert len(found) > 30
+    return found
+
+
+def dead(pages: dict[Path, Page], path: Path, link: str) -> bool:
+    """Whether a link within the guide leads to no file, or to no anchor of it."""
+    parts = urlsplit(link)
+    if parts.scheme or parts.netloc:
+        return False
+    target = (path.parent / unquote(parts.path)).resolve() if parts.path else path
+    if target.is_dir():
+        target /= "index.html"
+    if not target.is_file():
+        return True
+    return bool(parts.fragment) and target in pages and unquote(parts.fragment) not in pages[target].anchors
+
+
+def test_dead_links_are_recognised(tmp_path: Path) -> None:
+    page = tmp_path / "a.html"
+    page.write_text('<p id="here"><a href="b.html">')
+    pages = {page: Page(page.read_text())}
+    links = ["#here", "a.html#here", "https://example.com/none", "b.html", "#there", "a.html#there"]
+    assert [dead(pages, page, link) for link in links] == [False, False, False, True, True, True]
+
+
+def test_every_link_leads_somewhere(pages: dict[Path, Page]) -> None:
+    found = [f"{path.name}: {link}" for path, page in pages.items() for link in page.links if dead(pages, path, link)]
+    assert found == []
+    assert sum(len(page.links) for page in pages.values()) > 1000
+
+
+def test_pages_load_nothing_from_the_network(pages: dict[Path, Page]) -> None:
+    remote = {link for page in pages.values() for link in page.loaded if urlsplit(link).netloc}
+    assert remote == set()
+    assert not [
+        f"{path.name}: {link}" for path, page in pages.items() for link in page.loaded if dead(pages, path, link)
+    ]
+
+
+def test_every_page_is_in_the_sidebar(built: Path, pages: dict[Path, Page]) -> None:
+    """Sphinx warns of pages that no toctree has; this holds that the toctrees come from the lists of the index."""
+    index = pages[built / "index.html"]
+    listed = {(built / unquote(urlsplit(link).path)).resolve() for link in index.links if not urlsplit(link).scheme}
+    sources = {path.relative_to(ROOT / "docs") for path in (ROOT / "docs").rglob("*.md")}
+    top = {built / path.with_suffix(".html") for path in sources if path.parts[0] != "reference"}
+    assert sorted(path.name for path in top - listed) == ["index.html"]
+
+
+# --- the reference ---
+
+
+@pytest.fixture(scope="module")
+def inventory(built: Path) -> set[str]:
+    """The names of all Python objects that the reference describes."""
+    from sphinx.util.inventory import InventoryFile
+
+    with (built / "objects.inv").open("rb") as file:
+        found = InventoryFile.load(file, "", lambda base, path: path)
+    return {name for kind, names in found.items() if kind.startswith("py:") for name in names}
+
+
+def public_names(module: Any) -> list[str]:
+    """The public names of a module; those of its own package where it has no ``__all__``."""
+    if hasattr(module, "__all__"):
+        return list(module.__all__)
+    ours = f"{module.__name__}."
+    return [
+        name
+        for name in dir(module)
+        if not name.startswith("_") and getattr(getattr(module, name), "__module__", "").startswith(ours)
+    ]
+
+
+def public() -> Iterator[tuple[str, Any]]:
+    """Each public object by its name, once for each module that has it."""
+    for name in MODULES:
+        if importlib.util.find_spec(name) is None:
+            continue
+        module = importlib.import_module(name)
+        for each in public_names(module):
+            value = getattr(module, each)
+            if not inspect.ismodule(value):
+                yield f"{name}.{each}", value
+
+
+def names_of(value: Any, name: str, all_names: dict[int, list[str]]) -> list[str]:
+    """All public names of the same object: ``shmarrow.Limits`` is ``shmarrow.ipc.Limits``, too."""
+    return all_names[id(value)] if callable(value) else [name]
+
+
+def test_every_public_name_and_member_is_described(inventory: set[str]) -> None:
+    everything = list(public())
+    names: dict[int, list[str]] = {}
+    for name, value in everything:
+        names.setdefault(id(value), []).append(name)
+
+    def described(name: str, value: Any) -> bool:
+        return any(each in inventory for each in names_of(value, name, names))
+
+    missing = [name for name, value in everything if not described(name, value)]
+    members = 0
+    for name, value in everything:
+        if not inspect.isclass(value):
+            continue
+        for member in dir(value):
+            owner = next((cls for cls in value.__mro__ if member in cls.__dict__), None)
+            if member.startswith("_") or owner is None or not owner.__module__.startswith("shmarrow"):
+                continue
+            members += 1
+            places = [*names_of(value, name, names), *names.get(id(owner), [])]
+            places += [full for cls in value.__mro__ for full in names.get(id(cls), [])]
+            if not any(f"{place}.{member}" in inventory for place in places):
+                missing.append(f"{name}.{member}")
+    assert sorted(missing) == []
+    assert members > 1000
+    assert len(everything) > 300
