@@ -1,8 +1,8 @@
 """Every example runs: the ``python`` blocks of README.md and of the guide, and the docstrings of the package.
 
 The blocks of one file run in order, in one namespace, in a process and a folder of their own, and at the line numbers
-that they have in the file, so that a traceback leads to the example. A ``text`` block that directly follows a ``python``
-block shows what that one prints.
+that they have in the file, so that a traceback leads to the example. A ``text`` block that directly follows a
+``python`` block shows what that one prints.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ END = "\x1d"
 
 
 def program(page: str, end: str = "") -> str:
-    """The ``python`` blocks of a page, with a blank line for every line that is not in one; ``end`` follows each block."""
+    """The ``python`` blocks of a page, with blank lines for all other lines; ``end`` follows each block."""
     lines = []
     indent = None
     for line in page.splitlines():
