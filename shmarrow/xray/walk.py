@@ -49,8 +49,8 @@ def walk(
 ) -> Iterator[Region]:
     """Explain every byte of an object, in order of their start.
 
-    The regions cover all bytes. They do not overlap, but for those of the kind ``"overlap"``, whose bytes belong to an
-    earlier region too. Messages are read one at a time, when their turn comes.
+    The regions cover all bytes. They do not overlap, but for those of the kind ``"overlap"``, whose bytes another
+    region explains, too. Messages are read one at a time, when their turn comes.
 
     Parameters
     ----------
