@@ -19,6 +19,7 @@ from covering import covered, find, kinds
 
 import shmarrow as sa
 from shmarrow import xray
+from shmarrow.cli import main
 from shmarrow.ipc.flatbuffers import builder
 from shmarrow.ipc.flatbuffers.tables import STRUCTS
 
@@ -190,35 +191,41 @@ found = xray.overview(path)
 regions = list(xray.summary(found))
 taken = time.process_time() - began
 assert found.size > 1 << 40 and len(found.blocks) == 100_000, found
+assert not found.findings, found.findings
 assert len(regions) < 40 and regions[-1].end == found.size
-assert found.rows(0, 1).tolist() == found.rows(99_999, 100_000).tolist() == [1000]
-assert found.rows().sum() == 100_000_000
+assert found.rows(0, 1).tolist() == found.rows(99_999, 100_000).tolist() == [700_000]
+assert found.rows().sum() == 70_000_000_000
 print(taken, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10)
 """
 
 
-def sparse_file(path: Path, count: int = 100_000, stride: int = 11 << 20) -> None:
+def sparse_file(path: Path, count: int = 100_000) -> None:
     """A file of over 1 TB that takes some pages: a few messages at both ends, and holes between."""
-    batch = forms.numbers(1000)
-    data = forms.file_of(batch)
-    ((start, metadata, body),) = wire.blocks_of(data)["recordBatches"]
+    schema = forms.write("stream-plain", [], forms.numbers(0).schema)[:-8]
+    start, rows = 8 + len(schema), 700_000
+    buffers = [(0, 0), (0, 8 * rows), (0, 0), (8 * rows, 8 * rows)]
+    body = 16 * rows
+    header = wire.batch_header(rows, [(rows, 0)] * 2, buffers)
+    message = wire.framed(
+        builder.encode("Message", {"version": 4, "header": ("RecordBatch", header), "bodyLength": body})
+    )
     blocks = np.zeros(count, STRUCTS["Block"])
-    blocks["offset"] = start + np.arange(count) * stride
-    blocks["metaDataLength"], blocks["bodyLength"] = metadata, body
+    blocks["offset"] = start + np.arange(count) * (len(message) + body)
+    blocks["metaDataLength"], blocks["bodyLength"] = len(message), body
     fields = [
         {"name": "i", "type": ("Int", {"bitWidth": 64, "is_signed": True})},
         {"name": "f", "type": ("FloatingPoint", {"precision": 2})},
     ]
-    rows = [{"key": "shmarrow:row_counts", "value": f"{count}*1000"}]
+    counts = [{"key": "shmarrow:row_counts", "value": f"{count}*{rows}"}]
     footer = builder.encode(
-        "Footer", {"version": 4, "schema": {"fields": fields}, "recordBatches": blocks, "custom_metadata": rows}
+        "Footer", {"version": 4, "schema": {"fields": fields}, "recordBatches": blocks, "custom_metadata": counts}
     )
     with path.open("wb") as file:
-        file.write(data[:start])
-        for number in (*range(20), *range(count - 20, count)):
-            file.seek(start + number * stride)
-            file.write(data[start : start + metadata])
-        file.seek(start + count * stride)
+        file.write(b"ARROW1\0\0" + schema)
+        for number in (*range(1000), *range(count - 20, count)):
+            file.seek(start + number * (len(message) + body))
+            file.write(message)
+        file.seek(start + count * (len(message) + body))
         file.write(footer + struct.pack("<i6s", len(footer), b"ARROW1"))
 
 
@@ -231,3 +238,71 @@ def test_a_terabyte(tmp_path: Path) -> None:
     assert found.returncode == 0, found.stderr
     seconds, mebibytes = map(float, found.stdout.split())
     assert (seconds < 1, mebibytes < 200) == (True, True), found.stdout
+
+
+# --- the command ------------------------------------------------------------------------------------------------
+
+
+def run(capsys: pytest.CaptureFixture[str], *words: object) -> tuple[int, str, str]:
+    """The exit status, output and errors of ``shmarrow xray``."""
+    status = main(["xray", *map(str, words)])
+    return status, *capsys.readouterr()
+
+
+@pytest.fixture
+def two(tmp_path: Path) -> Path:
+    path = tmp_path / "two.arrow"
+    path.write_bytes(TWO)
+    return path
+
+
+def test_command_overview(capsys: pytest.CaptureFixture[str], two: Path) -> None:
+    status, text, errors = run(capsys, two)
+    assert (status, errors) == (0, "")
+    assert f"{len(TWO)} bytes" in text
+    assert [line.split()[-1] for line in text.splitlines() if line.startswith(("i ", "f "))] == ["64", "64"]
+    whole = json.loads(run(capsys, two, "--json")[1])
+    assert [each["what"] for each in whole["regions"]] == [
+        "magic string 'ARROW1' and padding", "schema", "record batch 0", "record batch 1", "end of stream", "footer",
+        "size of the footer", "magic string 'ARROW1'",
+    ]  # fmt: skip
+    assert (whole["batches"], whole["findings"], whole["size"]) == (2, [], len(TWO))
+
+
+def test_command_regions(capsys: pytest.CaptureFixture[str], two: Path) -> None:
+    for words, options in (
+        (["--all"], {"elements": True}),
+        (["--batch", "1"], {"batches": 1}),
+        (["--batch", "0:"], {"batches": slice(0, None)}),
+        (["--range", "0x10:64"], {"start": 16, "stop": 64}),
+    ):
+        expected = list(xray.walk(TWO, **options))  # type: ignore[arg-type]
+        lines = run(capsys, two, *words)[1].splitlines()
+        assert [line.split("\t")[:4] for line in lines] == [[str(e[0]), str(e[1]), e[2], e[3]] for e in expected]
+        found = json.loads(run(capsys, two, *words, "--json")[1])
+        assert [Region(**each) for each in found["regions"]] == expected
+
+
+def test_command_findings(capsys: pytest.CaptureFixture[str], two: Path) -> None:
+    two.write_bytes(changed(TWO, 6, b"xy"))
+    status, text, _ = run(capsys, two, "--range", "0:10")
+    assert status == 0
+    assert text.splitlines()[-1].startswith("warning\t6:8\tfile: 2 bytes that nothing refers to")
+    found = json.loads(run(capsys, two, "--all", "--json")[1])
+    assert [(each["start"], each["end"], each["severity"]) for each in found["findings"]] == [(6, 8, "warning")]
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--batch", "x"], "--batch expects numbers as in 3 or 0:10, found 'x'"),
+        (["--range", "7"], "--range expects A:B, found '7'"),
+        (["--batch", "0", "--range", "0:1"], "--batch and --range cannot be combined"),
+        (["--batch", "2"], "expected a batch from 0 to 1, found 2"),
+        (["--range", "9:3"], "expected a range within its"),
+    ],
+)
+def test_command_mistakes(capsys: pytest.CaptureFixture[str], two: Path, words: list[str], message: str) -> None:
+    status, text, errors = run(capsys, two, *words)
+    assert status in (1, 2)
+    assert (text, message in errors) == ("", True), errors
