@@ -3,6 +3,7 @@
     python benchmarks/report.py results.json                                # report.html beside it
     python benchmarks/report.py results.json --picture docs/pictures/performance.svg
     python benchmarks/report.py results.json --markdown "^opening.few"      # a table of rows
+    python benchmarks/report.py results.json --readme docs/pictures/peers.svg   # the README's plot; prints its table
 
 The page works without a network and without scripts; a script only adds the search box.
 """
@@ -21,15 +22,15 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
-from harness import plots
+from harness import front, plots
 from harness.figures import show, size, times
 from harness.tables import losses, markdown, missed
 
-README_PLOTS = (
+GUIDE_PLOTS = (
     "Open a file and read one column, file seen before",
     "Hand a tensor to another process",
 )
-"""The two plots of ``docs/pictures/performance.svg``."""
+"""The plots of ``docs/pictures/performance.svg``."""
 
 SHOWN = 25
 """Rows of the list of losses that are shown before it is unfolded."""
@@ -261,7 +262,7 @@ box.addEventListener("input", () => {
 
 
 def picture(results: Mapping[str, Any]) -> str:
-    """The plots of the README as one SVG file.
+    """The plots of the guide as one SVG file.
 
     Raises
     ------
@@ -273,7 +274,7 @@ def picture(results: Mapping[str, Any]) -> str:
     note = (
         f"{machine['cores']} cores, {machine['python']}, pyarrow {machine['versions'].get('pyarrow')}; logarithmic axes"
     )
-    return plots.picture([known[title] for title in README_PLOTS], note)
+    return plots.picture([known[title] for title in GUIDE_PLOTS], note)
 
 
 def main(words: Sequence[str]) -> int:
@@ -282,10 +283,11 @@ def main(words: Sequence[str]) -> int:
     parser.add_argument(
         "--html", type=Path, metavar="OUT", help="report.html beside the results, if nothing is asked for"
     )
-    parser.add_argument("--picture", type=Path, metavar="OUT", help="the two plots of the README, as an SVG file")
+    parser.add_argument("--picture", type=Path, metavar="OUT", help="two of the plots, as an SVG file for the guide")
     parser.add_argument(
         "--markdown", metavar="REGEX", help="print a table of rows whose `suite.part: name` contains this"
     )
+    parser.add_argument("--readme", type=Path, metavar="OUT", help="the README's plot, an SVG file; prints its table")
     arguments = parser.parse_args(words)
     try:
         results = json.loads(arguments.results.read_text())
@@ -301,7 +303,10 @@ def main(words: Sequence[str]) -> int:
         print(markdown(results["rows"], pattern=arguments.markdown))
     if arguments.picture is not None:
         arguments.picture.write_text(picture(results))
-    if arguments.html is not None or (arguments.picture is None and arguments.markdown is None):
+    if arguments.readme is not None:
+        arguments.readme.write_text(front.picture(results))
+        print(front.table(results["rows"]))
+    if arguments.html is not None or not (arguments.picture or arguments.readme or arguments.markdown is not None):
         (arguments.html or arguments.results.with_name("report.html")).write_text(page(results))
     return 0
 
