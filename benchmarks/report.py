@@ -24,7 +24,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 from harness import front, plots
 from harness.figures import show, size, times
-from harness.tables import losses, markdown, missed
+from harness.tables import losses, markdown, missed, uncertain
 
 GUIDE_PLOTS = (
     "Open a file and read one column, file seen before",
@@ -127,13 +127,14 @@ def _losses(worse: Sequence[tuple[float, str, Mapping[str, Any]]]) -> Iterator[s
 
 def _loss_table(worse: Sequence[tuple[float, str, Mapping[str, Any]]]) -> Iterator[str]:
     yield '<div class="scroll"><table class="losses"><thead>'
-    yield "<tr><th>what<th class=n>shmarrow<th>peer<th><th class=n>peer / shmarrow</tr></thead><tbody>\n"
+    yield "<tr><th>what<th class=n>shmarrow<th>peer<th><th class=n>peer / shmarrow<th></tr></thead><tbody>\n"
     for ratio, peer, row in worse:
         unit = row["unit"]
         yield (
             f'<tr><td><a href="#{row["group"]}">{escape(row["group"])}</a> {escape(row["name"])}'
             f"<td class=n>{show(row['ours'], unit)}<td>{escape(peer)}<td class=n>{show(row['peers'][peer], unit)}"
-            f"<td class=n>{times(ratio)}</tr>\n"
+            f"<td class=n>{times(ratio)}"
+            f"<td class=doubt>{'within the spread' if uncertain(row, peer) else ''}</tr>\n"
         )
     yield "</tbody></table></div>\n"
 
@@ -162,7 +163,7 @@ def _table(rows: Sequence[Mapping[str, Any]], *, grouped: bool = False) -> Itera
     yield "</tbody></table></div>\n"
 
 
-BAR, LINE = 200, 14
+BAR, LINE = 164, 14
 
 
 def _at(ratio: float) -> float:
@@ -226,8 +227,8 @@ th, td { text-align: left; padding: 6px 12px; vertical-align: top; border-bottom
 tr:last-child td { border-bottom: 0; } tbody tr:hover { background: color-mix(in srgb, var(--grid) 45%, transparent); }
 .rows { table-layout: fixed; min-width: 1100px; }
 .rows th:nth-child(2), .rows th:nth-child(4), .rows th:nth-child(6) { width: 8%; }
-.rows th:nth-child(3) { width: 12%; } .rows th:nth-child(5) { width: 224px; }
-.rows th:nth-child(7) { width: 12%; } .rows th:nth-child(8) { width: 11%; }
+.rows th:nth-child(3) { width: 11%; } .rows th:nth-child(5) { width: 188px; }
+.rows th:nth-child(7) { width: 10%; } .rows th:nth-child(8) { width: 9.5%; }
 summary { cursor: pointer; color: var(--c0); padding: 8px 0; }
 th { font-weight: 600; color: var(--dim); white-space: nowrap; }
 td small { display: block; color: var(--dim); }
