@@ -17,8 +17,8 @@ import sys
 from pathlib import Path
 
 import pytest
+import spark_lab
 from conftest import ROOT, remove_shm, shm_entries
-from spark_lab import JAVA
 
 import shmarrow
 
@@ -76,7 +76,7 @@ def test_page(page: Path, tmp_path: Path, request: pytest.FixtureRequest) -> Non
     if re.search(r"^\s*(import|from) (pyspark|shmarrow\.spark)\b", code, re.MULTILINE):
         request.getfixturevalue("java")
         command = [sys.executable, "-c", WITH_SPARK, script.name, request.getfixturevalue("shm_name")]
-        environment["JAVA_TOOL_OPTIONS"] = JAVA
+        environment |= spark_lab.variables()
     before = shm_entries()
     ran = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=220, env=environment)
     named = tuple(re.findall(r"shm:([\w.-]+)", code))

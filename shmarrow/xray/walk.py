@@ -17,16 +17,16 @@ from shmarrow.ipc.message.decode import parse_metadata
 from shmarrow.ipc.message.framing import CONTINUATION, read_prefix
 from shmarrow.xray.body import Body
 from shmarrow.xray.flat import Flat, padding
-from shmarrow.xray.leaves import leaves_of
-from shmarrow.xray.messages import BATCH, DICTIONARY, SCHEMA, SPARSE, TENSOR, batch_of, scan
+from shmarrow.xray.leaves import expanded, leaves_of
+from shmarrow.xray.messages import BATCH, DICTIONARY, SCHEMA, SPARSE, TENSOR, batch_of, kind_and_body, scan
 from shmarrow.xray.model import Finding, Region
 from shmarrow.xray.overview import Overview, overview
 from shmarrow.xray.tiles import EXAMINED, Report, zeros
 
-_FILE = "Columnar.rst, IPC File Format"
+FILE = "Columnar.rst, IPC File Format"
 _STREAM = "Columnar.rst, IPC Streaming Format"
-_MESSAGE = "Columnar.rst, Encapsulated message format"
-_NAMES = {
+MESSAGE = "Columnar.rst, Encapsulated message format"
+NAMES = {
     SCHEMA: "schema",
     DICTIONARY: "dictionary batch",
     BATCH: "record batch",
@@ -117,7 +117,7 @@ def _selected(batches: Any, count: int, name: str) -> range:
     return range(index, index + 1)
 
 
-class _Part(NamedTuple):
+class Part(NamedTuple):
     """A message of an object: where it is, its kind, and its number among those of its kind."""
 
     start: int
@@ -125,6 +125,30 @@ class _Part(NamedTuple):
     body: int
     kind: int
     number: int
+
+
+def parts_of(found: Overview, end: int) -> tuple[Any, Any]:
+    """All messages that are known of, as rows of :class:`Part` in order; and the ends of all up to each."""
+    listed = found.footer is not None
+    rows = []
+    for blocks, kind in ((found.dictionaries, DICTIONARY), (found.blocks, BATCH)):
+        numbers = np.arange(len(blocks))
+        rows.append(np.column_stack([blocks, np.full(len(blocks), kind), numbers]))
+    messages = found.messages
+    others = messages if listed else messages[~np.isin(messages[:, 3], (DICTIONARY, BATCH))]
+    if listed and len(blocks_at := np.concatenate([found.dictionaries, found.blocks])):
+        others = others[~np.isin(others[:, 0], blocks_at[:, 0])]
+    rows.append(np.column_stack([others, np.arange(len(others))]))
+    made = np.concatenate(rows).astype(np.int64)
+    start, metadata, body = made[:, 0], made[:, 1], made[:, 2]
+    good = (start >= 0) & (metadata >= 8) & (body >= 0) & (start <= end) & (metadata <= end - start)
+    good &= body <= end - start - metadata
+    if listed:
+        good &= start >= HEAD
+    made = made[good]
+    made = made[np.lexsort((-(made[:, 1] + made[:, 2]), made[:, 0]))]
+    ends = made[:, :3].sum(axis=1)
+    return made, np.maximum.accumulate(ends) if len(ends) else ends
 
 
 class _Walk:
@@ -149,26 +173,26 @@ class _Walk:
         for number in chosen:
             start, metadata, body = self._overview.blocks[number].tolist()
             if self._is_within(start, metadata, body):
-                yield from self._message(_Part(start, metadata, body, BATCH, number))
+                yield from self._message(Part(start, metadata, body, BATCH, number))
 
     def regions(self, first: int, last: int) -> Iterator[Region]:
         """The regions of the whole object, or of what matters to [first, last)."""
         found = self._overview
         at = 0
         if found.kind in ("file", "bundle"):
-            yield Region(0, len(MAGIC), "magic", f"magic string {MAGIC.decode()!r}", "file", _FILE, MAGIC.decode())
+            yield Region(0, len(MAGIC), "magic", f"magic string {MAGIC.decode()!r}", "file", FILE, MAGIC.decode())
             if len(MAGIC) < found.size:
                 end = min(HEAD, found.size)
-                yield padding(self._data, len(MAGIC), end, "file", _FILE, self._report)
+                yield padding(self._data, len(MAGIC), end, "file", FILE, self._report)
             at = min(HEAD, found.size)
         end = found.size if found.footer is None else found.footer[0]
-        parts, ends = self._parts(end)
+        parts, ends = parts_of(found, end)
         begin = int(np.searchsorted(ends, first, "right"))
         if begin:
             at = max(at, int(ends[begin - 1]))
         row = begin
         while row < len(parts):
-            part = _Part(*parts[row].tolist())
+            part = Part(*parts[row].tolist())
             if part.start >= last:
                 end = min(end, part.start)
                 break
@@ -188,38 +212,14 @@ class _Walk:
     def _overlaps(self, parts: Any, end: int) -> Iterator[Region]:
         """Regions of messages that begin within another one, which ends at ``end``."""
         for row in parts:
-            part = _Part(*row.tolist())
+            part = Part(*row.tolist())
             label = self._label(part)
-            yield Region(part.start, min(sum(part[:3]), end), "overlap", f"{label} overlaps another", label, _FILE)
+            yield Region(part.start, min(sum(part[:3]), end), "overlap", f"{label} overlaps another", label, FILE)
 
     def _is_within(self, start: int, metadata: int, body: int) -> bool:
         footer = self._overview.footer
         end = self._overview.size if footer is None else footer[0]
         return start >= 0 and metadata >= 8 and body >= 0 and start <= end - metadata and body <= end - start - metadata
-
-    def _parts(self, end: int) -> tuple[Any, Any]:
-        """All messages that are known of, as rows of :class:`_Part` in order; and the ends of all up to each."""
-        found = self._overview
-        listed = found.footer is not None
-        rows = []
-        for blocks, kind in ((found.dictionaries, DICTIONARY), (found.blocks, BATCH)):
-            numbers = np.arange(len(blocks))
-            rows.append(np.column_stack([blocks, np.full(len(blocks), kind), numbers]))
-        messages = found.messages
-        others = messages if listed else messages[~np.isin(messages[:, 3], (DICTIONARY, BATCH))]
-        if listed and len(blocks_at := np.concatenate([found.dictionaries, found.blocks])):
-            others = others[~np.isin(others[:, 0], blocks_at[:, 0])]
-        rows.append(np.column_stack([others, np.arange(len(others))]))
-        made = np.concatenate(rows).astype(np.int64)
-        start, metadata, body = made[:, 0], made[:, 1], made[:, 2]
-        good = (start >= 0) & (metadata >= 8) & (body >= 0) & (start <= end) & (metadata <= end - start)
-        good &= body <= end - start - metadata
-        if listed:
-            good &= start >= HEAD
-        made = made[good]
-        made = made[np.lexsort((-(made[:, 1] + made[:, 2]), made[:, 0]))]
-        ends = made[:, :3].sum(axis=1)
-        return made, np.maximum.accumulate(ends) if len(ends) else ends
 
     def _footer(self, start: int, end: int) -> Iterator[Region]:
         found = self._overview
@@ -227,8 +227,8 @@ class _Walk:
             self._data, start, end, "Footer", "footer", found.limits, self._elements, self._report
         ).regions()
         stop = end + END.size - len(MAGIC)
-        yield Region(end, stop, "size", "size of the footer", "file", _FILE, end - start)
-        yield Region(stop, found.size, "magic", f"magic string {MAGIC.decode()!r}", "file", _FILE, MAGIC.decode())
+        yield Region(end, stop, "size", "size of the footer", "file", FILE, end - start)
+        yield Region(stop, found.size, "magic", f"magic string {MAGIC.decode()!r}", "file", FILE, MAGIC.decode())
 
     # --- between messages ---
 
@@ -248,10 +248,19 @@ class _Walk:
                 run = ((at + run) & ~7) - at  # the first byte of a size may be zero
             if run > 0:
                 stop = end if run >= EXAMINED else at + run
-                yield padding(data, at, stop, path, _MESSAGE, self._report)
+                yield padding(data, at, stop, path, MESSAGE, self._report)
                 at = stop
                 continue
             messages = None if self._ended and path == "stream" else scan(data, at, end, found.limits)
+            if messages is not None and not len(messages.rows) and self._is_bare_schema(at, end):
+                text = "the schema message has no prefix, so the file cannot be read as a stream"
+                self._report(
+                    Finding(at, end, "note", text, "none for readers of files, which take the footer's schema")
+                )
+                yield from Flat(
+                    data, at, end, "Message", "schema", found.limits, self._elements, self._report
+                ).regions()
+                return
             if messages is None or not len(messages.rows):
                 reason = messages.problem if messages is not None else "they follow the end of the stream"
                 text = f"{counted(end - at, 'byte')} that nothing refers to: {reason}"
@@ -260,14 +269,23 @@ class _Walk:
                 yield Region(at, end, "gap", f"{counted(end - at, 'byte')} that nothing refers to", path, "", raw)
                 return
             for row in messages.rows.tolist():
-                part = _Part(row[0], row[1], row[2], row[3], self._extra)
+                part = Part(row[0], row[1], row[2], row[3], self._extra)
                 self._extra += 1
-                if found.kind == "file" and found.footer is not None:
+                if found.kind == "file" and found.footer is not None and part.kind != SCHEMA:
                     text = f"{self._label(part)} at {part.start} is not listed in the footer"
                     remedy = "readers of the file do not see it; open it as a stream from byte 8 on"
                     self._report(Finding(part.start, sum(part[:3]), "note", text, remedy))
                 yield from self._message(part)
             at = messages.end
+
+    def _is_bare_schema(self, start: int, end: int) -> bool:
+        """Whether the first message of a file is a FlatBuffer without a prefix, as polars writes it."""
+        if start != HEAD:
+            return False
+        try:
+            return kind_and_body(self._data[start:end])[0] == SCHEMA
+        except ShmarrowError:
+            return False
 
     def _marker(self, start: int, end: int) -> int:
         """Bytes of the end-of-stream marker at ``start``; 0 where there is none."""
@@ -278,8 +296,8 @@ class _Walk:
 
     # --- a message ---
 
-    def _label(self, part: _Part) -> str:
-        name = _NAMES.get(part.kind, "message")
+    def _label(self, part: Part) -> str:
+        name = NAMES.get(part.kind, "message")
         if part.kind in (TENSOR, SPARSE) and (own := self._tensor_names().get(part.start)) is not None:
             return f"{name} {own!r}"
         return name if part.kind == SCHEMA else f"{name} {part.number}"
@@ -299,7 +317,7 @@ class _Walk:
                     self._names = {}  # the walk of the index says what is wrong with it
         return self._names
 
-    def _message(self, part: _Part) -> Iterator[Region]:
+    def _message(self, part: Part) -> Iterator[Region]:
         start, body = part.start, part.start + part.metadata
         end = body + part.body
         label, data, limits = self._label(part), self._data, self._overview.limits
@@ -316,7 +334,7 @@ class _Walk:
         regions = Flat(data, flat, flat + size, "Message", label, limits, self._elements, self._report).regions()
         yield from regions
         if flat + size < body:
-            yield padding(data, flat + size, body, label, _MESSAGE, self._report)
+            yield padding(data, flat + size, body, label, MESSAGE, self._report)
         if body == end:
             return
         made = Body(data, body, end, label, self._report)
@@ -329,17 +347,17 @@ class _Walk:
 
     def _refused(self, start: int, end: int, label: str, error: ShmarrowError) -> Iterator[Region]:
         self._report(Finding(start, end, "error", _named(label, error), _WRITE_AGAIN))
-        yield Region(start, end, "unknown", f"{label}, which cannot be read", label, _MESSAGE)
+        yield Region(start, end, "unknown", f"{label}, which cannot be read", label, MESSAGE)
 
     def _prefix(self, start: int, prefix: int, size: int, label: str) -> Iterator[Region]:
         what = "message prefix: " + ("continuation marker and " if prefix == 8 else "") + "size of the metadata"
         if not self._elements or prefix == 4:
-            yield Region(start, start + prefix, "prefix", what, label, _MESSAGE, size)
+            yield Region(start, start + prefix, "prefix", what, label, MESSAGE, size)
             return
-        yield Region(start, start + 4, "prefix", "continuation marker", label, _MESSAGE, CONTINUATION.hex())
-        yield Region(start + 4, start + 8, "prefix", "size of the metadata", label, _MESSAGE, size)
+        yield Region(start, start + 4, "prefix", "continuation marker", label, MESSAGE, CONTINUATION.hex())
+        yield Region(start + 4, start + 8, "prefix", "size of the metadata", label, MESSAGE, size)
 
-    def _body(self, part: _Part, made: Body, flat: int, size: int, label: str) -> Iterator[Region]:
+    def _body(self, part: Part, made: Body, flat: int, size: int, label: str) -> Iterator[Region]:
         """The regions of a message's body."""
         found = self._overview
         body = part.start + part.metadata
@@ -359,7 +377,7 @@ class _Walk:
         if id not in wires:
             return made.batch(batch, ())
         v4 = message.version == ENUMS["MetadataVersion"]["V4"]
-        return made.batch(batch, leaves_of([wires[id]], v4, dictionary=True))
+        return made.batch(batch, expanded(leaves_of([wires[id]], v4, dictionary=True), batch.variadic))
 
 
 def _start(region: Region) -> int:
