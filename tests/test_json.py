@@ -771,7 +771,7 @@ BAD: list[tuple[Callable[[Any], None], str]] = [
     (put(f"{COLUMN}[5].children[0].children[0].DATA", []), f"{COLUMN}[5].children[0].children[0].DATA: expected 1"),
     (put(f"{COLUMN}[8].DATA[1]", "3435"), f"{COLUMN}[8].DATA[1]: expected 3 bytes, found 2"),
     (put("schema.fields[8].type.byteWidth", (1 << 31) - 1), f"{COLUMN}[8].DATA[0]: expected 2147483647 bytes, found 3"),
-    (put("schema.fields[8].type.byteWidth", 1 << 31), "schema.fields[8].type: the width of a fixed-size binary must be"),
+    (put("schema.fields[8].type.byteWidth", 1 << 31), "schema.fields[8].type: the width of a fixed-size binary must"),
     (put(f"{COLUMN}[9].DATA[0]", {"months": 1}), f"{COLUMN}[9].DATA[0]: expected a member 'days'"),
     (put(f"{COLUMN}[9].DATA[0].days", 1 << 40), f"{COLUMN}[9].DATA.days[0]: expected a number from -2147483648 to"),
 ]

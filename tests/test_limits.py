@@ -50,7 +50,7 @@ def test_decompressed_bytes_are_counted_by_column(how: str, codec: str) -> None:
     """A batch of many columns may hold more than the limit; one column with its children may not, however it is had."""
     data = file_of({f"c{i}": numbers(i) for i in range(20)}, codec)
     assert ASKED[how](opened(data, decompressed_bytes=SIZE)).to_pylist()[:1] == [1]
-    with pytest.raises(sa.LimitExceeded, match=rf"declare {SIZE} bytes, more than Limits.decompressed_bytes = {SIZE - 1}"):
+    with pytest.raises(sa.LimitExceeded, match=rf"declare {SIZE} bytes, more than .*decompressed_bytes = {SIZE - 1}"):
         ASKED[how](opened(data, decompressed_bytes=SIZE - 1))
     pairs = pa.StructArray.from_arrays([numbers(0), numbers(1)], ["x", "y"])
     data = file_of({"a": numbers(0), "b": pairs}, codec)
