@@ -36,23 +36,23 @@ def test_arguments_are_checked_first(tmp_path: Path) -> None:
             (
                 lambda: store.put("y", 1, if_generation=-1),
                 sa.InvalidArgument,
-                "if_generation is not negative, found -1",
+                "if_generation must not be negative, found -1",
             ),
-            (lambda: store.evict(-1), sa.InvalidArgument, "nbytes is not negative, found -1"),
-            (lambda: store.reserve(-1), sa.InvalidArgument, "nbytes is not negative, found -1"),
+            (lambda: store.evict(-1), sa.InvalidArgument, "nbytes must not be negative, found -1"),
+            (lambda: store.reserve(-1), sa.InvalidArgument, "nbytes must not be negative, found -1"),
             (lambda: store.evict(1.5), sa.InvalidType, "nbytes must be an int, found 1.5"),
             (lambda: store.wait(5), sa.InvalidType, "expected the names of objects, found 5"),
             (lambda: store.get_many(None), sa.InvalidType, "found None"),
             (lambda: store.get_many([1]), sa.InvalidType, "the name of an object must be a str, found 1"),
             (lambda: store.put_many(3), sa.InvalidType, r"expected a mapping, or \(name, object\) pairs"),
             (lambda: store.put_many(["ab"]), sa.InvalidType, r"\(name, object\) pairs, found 'ab'"),
-            (lambda: store.get_or_put("x", 5), sa.InvalidType, "calls a function .* found 5"),
+            (lambda: store.get_or_put("x", 5), sa.InvalidType, "needs a function .* found 5"),
             (lambda: store.names("\ud800"), sa.InvalidArgument, "prefix .* cannot be encoded as UTF-8"),
             (lambda: store.get("x", None), TypeError, "positional"),
         ]
         for timeout in ("x", -1, NAN, True, [], 2e9):
             for method in (store.get, store.attach, store.take, store.wait):
-                cases.append((lambda m=method, t=timeout: m("x", timeout=t), sa.InvalidArgument, "timeout must be a number"))
+                cases.append((lambda m=method, t=timeout: m("x", timeout=t), sa.InvalidArgument, "timeout must be"))
             if timeout != 2e9:
                 cases.append((lambda t=timeout: store.expire_after("x", t), sa.InvalidArgument, "at least 0 seconds"))
         for call, error, message in cases:

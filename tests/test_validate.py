@@ -74,7 +74,7 @@ def wide(number: int, size: int) -> Physical:
 
 VALUES = [
     Broken("offset-goes-back", sa.string(), strings([0, 3, 1, 4], text("abcd")), "offset 2 decreases from 3 to 1"),
-    Broken("offset-goes-back-large", sa.large_binary(), strings([0, 3, 1, 4], text("abcd"), "q"), "decreases from 3 to 1"),
+    Broken("offset-goes-back-large", sa.large_binary(), strings([0, 3, 1, 4], text("abcd"), "q"), "from 3 to 1"),
     Broken("offset-beyond-the-data", sa.binary(), strings([0, 9, 4], text("abcd")), "decreases from 9 to 4"),
     Broken("offset-negative-inside", sa.binary(), strings([0, -1, 3], text("abcd")), "decreases from 0 to -1"),
     Broken("utf8-no-character", sa.string(), strings([0, 2, 3], text(b"ab\xff")), "slot 1 is not UTF-8"),
