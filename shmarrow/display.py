@@ -49,16 +49,21 @@ _Row = tuple[Any, int]
 
 def columns_text(data: Any) -> str:
     """A batch or a table as text, at most as wide as the terminal."""
+    return "\n".join([title(data), *table_lines(data)])
+
+
+def table_lines(data: Any, most: int = ROWS) -> list[str]:
+    """The rows of a batch or a table as lines under a header, at most as wide as the terminal, and so many of them."""
     width = shutil.get_terminal_size((100, 24)).columns
-    rows, gap = _rows(data)
+    rows, gap = _rows(data, most)
     shown, left_out = _fitting(data, rows, max(width, 20))
     if gap:
         for column in shown:
-            column.cells.insert(ROWS // 2, _GAP)
-    found = [title(data), *_grid(shown)]
+            column.cells.insert((most + 1) // 2, _GAP)
+    found = list(_grid(shown))
     if left_out:
         found.append(f"columns {left_out} are not shown: they would have to be fetched or decompressed")
-    return "\n".join(found)
+    return found
 
 
 def columns_html(data: Any) -> str:
@@ -98,9 +103,9 @@ def _ends(count: int, most: int) -> tuple[range, range]:
     return range(most - half), range(count - half, count)
 
 
-def _rows(data: Any) -> tuple[list[_Row], bool]:
+def _rows(data: Any, most: int = ROWS) -> tuple[list[_Row], bool]:
     """The rows that are shown, each in its batch; and whether rows are left out after the first half."""
-    front, back = _ends(data.num_rows, ROWS)
+    front, back = _ends(data.num_rows, most)
     found = []
     for part in (front, back):
         if part:

@@ -211,9 +211,14 @@ def by_value(request: pytest.FixtureRequest) -> Iterator[None]:
         yield
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def spark(by_value: None, spark_session: Any) -> Any:
-    """A classic Spark session on this machine: two tasks at a time, each of which may fail once."""
+    """A classic Spark session on this machine: two tasks at a time, each of which may fail once.
+
+    Spark looks for data sources of Python in the active session of the Java thread that serves the calling thread, and
+    py4j starts another Java thread where it has lost a connection.
+    """
+    spark_session._jvm.org.apache.spark.sql.classic.SparkSession.setActiveSession(spark_session._jsparkSession)
     return spark_session
 
 
@@ -240,34 +245,6 @@ def connect(by_value: None, connect_session: Any, monkeypatch: pytest.MonkeyPatc
 
     monkeypatch.setenv(CONNECT, "1")
     return connect_session
-
-
-@pytest.fixture(scope="session")
-def cluster_session(java: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    """The only cluster of this process; tests take ``cluster`` or ``two_hosts``."""
-    pytest.importorskip("pyspark")
-    from spark_lab import cluster
-
-    with cluster(tmp_path_factory.mktemp("cluster")) as made:
-        yield made
-
-
-@pytest.fixture(scope="module")
-def cluster(by_value: None, cluster_session: Any) -> Any:
-    """A :class:`spark_lab.Cluster` of two hosts, for tests that end drivers or change how they run."""
-    return cluster_session
-
-
-@pytest.fixture(scope="session")
-def cluster_driver(cluster_session: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    with cluster_session.driver(tmp_path_factory.mktemp("two-hosts")) as made:
-        yield made
-
-
-@pytest.fixture(scope="module")
-def two_hosts(by_value: None, cluster_driver: Any) -> Any:
-    """A :class:`spark_lab.Driver` with an executor of one core on each of two hosts; all tests share it."""
-    return cluster_driver
 
 
 @pytest.fixture

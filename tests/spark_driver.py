@@ -13,6 +13,7 @@ from multiprocessing.connection import Connection
 from typing import Any
 
 _talk: Connection
+_session: Any = None
 
 
 def say(value: Any) -> None:
@@ -23,6 +24,12 @@ def say(value: Any) -> None:
 def hear() -> Any:
     """From a function that runs: wait for a value of :meth:`spark_lab.Driver.say`."""
     return _receive()
+
+
+def use(session: Any) -> None:
+    """From a function that runs: the session that later functions get."""
+    global _session
+    _session = session
 
 
 def _send(kind: str, value: Any) -> None:
@@ -37,7 +44,7 @@ def _receive() -> Any:
     return cloudpickle.loads(_talk.recv_bytes())
 
 
-def _session(url: str, settings: dict[str, str]) -> Any:
+def _made(url: str, settings: dict[str, str]) -> Any:
     if url.startswith("sc://"):
         from pyspark.sql import SparkSession
 
@@ -52,7 +59,7 @@ def main() -> None:
     _talk = Connection(int(sys.argv[1]))
     warnings.filterwarnings("ignore", "PySpark does not yet", FutureWarning)
     url, settings, stop = _receive()
-    session = _session(url, settings)
+    use(_made(url, settings))
     say(os.getpid())
     while True:
         try:
@@ -60,12 +67,12 @@ def main() -> None:
         except EOFError:
             break
         try:
-            answer = ("result", function(session, *arguments))
+            answer = ("result", function(_session, *arguments))
         except BaseException:
             answer = ("error", traceback.format_exc())
         _send(*answer)
     if stop:
-        session.stop()
+        _session.stop()
 
 
 if __name__ == "__main__":

@@ -38,8 +38,8 @@ BATCH_ROWS = 1_000
 SECONDS = 100.0
 """How long an answer of a driver may take, unless a call says otherwise."""
 
-JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-"""For short runs: what takes long to compile is not worth it."""
+JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote"
+"""For short runs: no optimizing compiler, and no verification of Spark's own classes."""
 
 SETTINGS = {
     "spark.driver.extraJavaOptions": JAVA,
@@ -152,11 +152,23 @@ def _connect_lacks() -> str | None:
     return None
 
 
-def _environment(folder: Path) -> dict[str, str]:
-    """What every Java process of the laboratory inherits. Workers import this project, and what tests import."""
+def python_path() -> str:
+    """With this, workers import this project, and what tests import."""
     path = [str(ROOT), str(ROOT / "tests"), os.environ.get("PYTHONPATH", "")]
+    return os.pathsep.join(filter(None, path))
+
+
+def variables() -> dict[str, str]:
+    """Variables that make the sessions of other programs short runs, too."""
+    made = {name: SETTINGS[name] for name in ("spark.driver.extraJavaOptions", "spark.python.daemon.module")}
+    arguments = [f"--conf '{name}={value}'" for name, value in made.items()]
+    return {"PYTHONPATH": python_path(), "PYSPARK_SUBMIT_ARGS": " ".join([*arguments, "pyspark-shell"])}
+
+
+def _environment(folder: Path) -> dict[str, str]:
+    """What every Java process of the laboratory inherits."""
     return {
-        "PYTHONPATH": os.pathsep.join(filter(None, path)),
+        "PYTHONPATH": python_path(),
         "PYSPARK_PYTHON": sys.executable,
         "SPARK_LOCAL_DIRS": str(folder),
         "SPARK_LOCAL_IP": "127.0.0.1",

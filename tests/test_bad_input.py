@@ -56,7 +56,7 @@ BAD_FILES: dict[str, tuple[bytes, str]] = {
         rf"the file is truncated, .*: expected b'ARROW1' at its end, \[{len(FILE) - 7}, {len(FILE) - 1}\), found b'",
     ),
     "cut in the middle": (FILE[: len(FILE) // 2], r"the file is truncated, .*: expected b'ARROW1' at its end"),
-    "a footer size of 0": (changed(FILE, len(FILE) - 10, "<i", 0), r"the footer says that it has 0 bytes, but \d+ are"),
+    "a footer size of 0": (changed(FILE, len(FILE) - 10, "<i", 0), r"the footer declares 0 bytes, but only \d+ are"),
     "a negative footer size": (
         changed(FILE, len(FILE) - 10, "<i", -5),
         rf"the footer declares -5 bytes, but only {len(FILE) - 18} are available",
@@ -185,7 +185,7 @@ BAD_STREAMS: dict[str, tuple[bytes, type[Exception], str]] = {
     "cut metadata": (
         STREAM[:100],
         sa.InvalidData,
-        r"the metadata at 0 need .* there are 100 bytes|92 of 184 bytes are",
+        r"the metadata at 0 needs .* there are 100 bytes|92 of 184 bytes are",
     ),
     "cut body": (STREAM[: _FIRST.body + 10], sa.InvalidData, r"there are 458 bytes|1718 of 1728 bytes are missing"),
     "a negative size": (

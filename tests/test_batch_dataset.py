@@ -140,8 +140,8 @@ def test_a_share_is_a_view(path: str) -> None:
         ({"rank": 0}, "rank and world_size go together"),
         ({"world_size": 2}, "rank and world_size go together"),
         ({"rank": 2, "world_size": 2}, "rank 2 of 2: ranks are counted from 0"),
-        ({"rank": 0, "world_size": 0}, "world_size is at least 1"),
-        ({"rank": -1, "world_size": 2}, "rank is at least 0"),
+        ({"rank": 0, "world_size": 0}, "world_size must be at least 1"),
+        ({"rank": -1, "world_size": 2}, "rank must be at least 0"),
     ],
 )
 def test_ranks_that_are_none(path: str, ranks: dict[str, int], message: str) -> None:

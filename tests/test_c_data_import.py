@@ -340,7 +340,7 @@ def test_a_structure_is_moved_out_of_its_capsule(read: Callable[[Any], Any]) -> 
     assert pa.total_allocated_bytes() == before
     taken = Same(pa.array([{"x": 1}]))
     assert pa.array(taken).to_pylist() == [{"x": 1}]
-    with pytest.raises(sa.InvalidData, match="released already"):
+    with pytest.raises(sa.InvalidData, match="already been released"):
         read(taken)
 
 
@@ -619,7 +619,7 @@ def test_batches_that_break_the_rules() -> None:
 
 def test_streams_that_break_the_rules() -> None:
     made = np.zeros(1, STREAM)
-    with pytest.raises(sa.InvalidData, match="released already"):
+    with pytest.raises(sa.InvalidData, match="already been released"):
         open_c_stream(capsule(at(made), b"arrow_array_stream"))
     made["release"] = 1
     with pytest.raises(sa.InvalidData, match="get_schema or get_next is NULL"):

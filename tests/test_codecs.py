@@ -485,7 +485,7 @@ class Module:
         (
             1 << 64,
             sa.InvalidArgument,
-            r"kept from -2\*\*63 to 2\*\*64 - 1, found 18446744073709551616; put str\(value\)",
+            r"an int must be from -2\*\*63 to 2\*\*64 - 1, found 18446744073709551616; put str\(value\)",
         ),
         (-(1 << 63) - 1, sa.InvalidArgument, r"found -9223372036854775809; put str"),
         (np.str_("x"), sa.InvalidType, r"found numpy\.str_; str\(value\) is kept as such"),
@@ -495,7 +495,7 @@ class Module:
         ({1, 2}, sa.InvalidType, r"put shmarrow\.array\(values\)"),
         (date(2020, 1, 1), sa.InvalidType, r"put shmarrow\.array\(\[value\]\)"),
         (Module(), sa.InvalidType, r"which raises RuntimeError: no .*; put value\.state_dict\(\)"),
-        ("\ud800", sa.InvalidArgument, "no form in UTF-8: surrogates not allowed at 0"),
+        ("\ud800", sa.InvalidArgument, "cannot be encoded as UTF-8: surrogates not allowed at 0"),
         (Name("x"), sa.InvalidType, r"found .*Name; str\(value\) is kept as such"),
         (Number(1), sa.InvalidType, r"found .*Number; int\(value\) is kept as such"),
         (Path("x"), sa.InvalidType, r"put_file\(name, path\)"),

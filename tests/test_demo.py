@@ -23,7 +23,7 @@ from pathlib import Path
 
 import pytest
 from conftest import remove_shm, shm_entries
-from spark_lab import JAVA
+from spark_lab import variables
 
 import shmarrow as sa
 from shmarrow.cli import demo, main
@@ -68,7 +68,7 @@ def processes_in(folder: Path) -> list[str]:
 def nothing_left(tmp_path: Path) -> Iterator[dict[str, str]]:
     """An environment for the demo, whose temporary files and processes are known by their folder."""
     before = objects()
-    yield {**os.environ, "TMPDIR": str(tmp_path), "PYTHONUNBUFFERED": "1"}
+    yield {**os.environ, **variables(), "TMPDIR": str(tmp_path), "PYTHONUNBUFFERED": "1"}
     left = objects() - before
     for name in left:
         remove_shm(name)
@@ -147,15 +147,14 @@ def test_demo_shows_what_is_so(nothing_left: dict[str, str], flights_by_airport:
     ("step", "number", "status"),
     [
         ("starting Spark", signal.SIGINT, 130),
-        ("hands an array", signal.SIGTERM, 143),
+        ("into shared memory", signal.SIGTERM, 143),
     ],
 )
 def test_demo_cleans_up_when_it_is_stopped(
     step: str, number: signal.Signals, status: int, nothing_left: dict[str, str], few_flights: str
 ) -> None:
     before = objects()
-    path = os.pathsep.join(filter(None, [few_flights, os.environ.get("PYTHONPATH")]))
-    environment = {**nothing_left, "PYTHONPATH": path, "JAVA_TOOL_OPTIONS": JAVA}
+    environment = {**nothing_left, "PYTHONPATH": os.pathsep.join([few_flights, nothing_left["PYTHONPATH"]])}
     ran = subprocess.Popen(COMMAND, env=environment, stderr=subprocess.PIPE, text=True, start_new_session=True)
     assert ran.stderr is not None
     try:
@@ -164,7 +163,7 @@ def test_demo_cleans_up_when_it_is_stopped(
             said.append(line)
             if step in line:
                 break
-        if "shared memory" in step:
+        if step == "into shared memory":
             deadline = time.monotonic() + SECONDS
             while not published(objects() - before):
                 assert ran.poll() is None, "".join(said)

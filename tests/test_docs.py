@@ -1,8 +1,8 @@
 """Every example runs: the ``python`` blocks of README.md and of the guide, and the docstrings of the package.
 
 The blocks of one file run in order, in one namespace, in a process and a folder of their own, and at the line numbers
-that they have in the file, so that a traceback leads to the example. A ``text`` block that directly follows a ``python``
-block shows what that one prints.
+that they have in the file, so that a traceback leads to the example. A ``text`` block that directly follows a
+``python`` block shows what that one prints.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ import sys
 from pathlib import Path
 
 import pytest
+import spark_lab
 from conftest import ROOT, remove_shm, shm_entries
-from spark_lab import JAVA
 
 import shmarrow
 
@@ -39,7 +39,7 @@ END = "\x1d"
 
 
 def program(page: str, end: str = "") -> str:
-    """The ``python`` blocks of a page, with a blank line for every line that is not in one; ``end`` follows each block."""
+    """The ``python`` blocks of a page, with blank lines for all other lines; ``end`` follows each block."""
     lines = []
     indent = None
     for line in page.splitlines():
@@ -76,7 +76,7 @@ def test_page(page: Path, tmp_path: Path, request: pytest.FixtureRequest) -> Non
     if re.search(r"^\s*(import|from) (pyspark|shmarrow\.spark)\b", code, re.MULTILINE):
         request.getfixturevalue("java")
         command = [sys.executable, "-c", WITH_SPARK, script.name, request.getfixturevalue("shm_name")]
-        environment["JAVA_TOOL_OPTIONS"] = JAVA
+        environment |= spark_lab.variables()
     before = shm_entries()
     ran = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=220, env=environment)
     named = tuple(re.findall(r"shm:([\w.-]+)", code))

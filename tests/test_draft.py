@@ -228,7 +228,7 @@ def test_names_that_are_taken(where: str) -> None:
 def test_what_cannot_be_filled(where: str) -> None:
     string, wide = sa.schema([("x", sa.string())]), sa.list_(sa.null(), (1 << 31) - 1)
     cases: list[tuple[Any, dict[str, Any], type[Exception], str]] = [
-        (sa.schema([("x", sa.list_(sa.int64()))]), {}, sa.Unsupported, r"column 'x': list<.*is not filled in place"),
+        (sa.schema([("x", sa.list_(sa.int64()))]), {}, sa.Unsupported, r"column 'x': list<.*cannot be filled in place"),
         (sa.schema([("x", sa.dictionary(sa.int8(), sa.string()))]), {}, sa.Unsupported, "column 'x': dictionary"),
         (sa.schema([("x", sa.struct([("y", sa.string_view())]))]), {}, sa.Unsupported, r"column 'x\.y': string_view"),
         (string, {}, sa.InvalidArgument, r"variable size, \['x'\], found \[\]"),

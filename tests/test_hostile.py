@@ -32,14 +32,13 @@ LONG = "x" * (1 << 20)
 # --- mutations ---------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("part", range(4))
-def test_mutations(part: int) -> None:
-    counts, findings = hostile.run(hostile.mutation, range(600 * part, 600 * (part + 1)), 110)
+def test_mutations() -> None:
+    counts, findings = hostile.run(hostile.mutation, range(1200), 110)
     assert not findings
-    assert sum(counts.values()) == 600  # `make fuzz` tries more
+    assert sum(counts.values()) == 1200  # `make fuzz` tries more
     # Most are refused, but if nearly all were, the others would not be looked at deeply.
-    assert counts["valid"] > 60
-    assert counts["invalid"] > 60
+    assert counts["valid"] > 120
+    assert counts["invalid"] > 120
 
 
 def _hand_to_pyarrow(data: bytes, is_file: bool) -> str:
@@ -59,10 +58,10 @@ def _hand_to_pyarrow(data: bytes, is_file: bool) -> str:
 
 
 def test_what_is_handed_to_native_code_cannot_break_it() -> None:
-    counts, findings = hostile.run(hostile.mutation, range(20_000, 22_000), 110, _hand_to_pyarrow)
+    counts, findings = hostile.run(hostile.mutation, range(20_000, 21_000), 110, _hand_to_pyarrow)
     assert not findings
-    assert sum(counts.values()) == 2000
-    assert counts["handed over"] > 500
+    assert sum(counts.values()) == 1000
+    assert counts["handed over"] > 250
 
 
 CUT = [

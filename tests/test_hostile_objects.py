@@ -61,9 +61,9 @@ def test_masked_where_no_null_has_a_meaning() -> None:
     mask = _masked([True, False], [True, False])
     with pytest.raises(sa.InvalidType, match="a mask holds True and False only, found 1 null"):
         sa.array([1, 2], mask=mask)
-    with pytest.raises(sa.InvalidType, match="sizes are integers that are not null"):
+    with pytest.raises(sa.InvalidType, match="sizes must be integers that are not null"):
         sa.ListViewArray.from_arrays([0, 1], _masked([1, 1], [True, False]), [1, 2])
-    with pytest.raises(sa.InvalidType, match="type ids are integers that are not null"):
+    with pytest.raises(sa.InvalidType, match="type ids must be integers that are not null"):
         sa.UnionArray.from_sparse(_masked([0, 0], [True, False]), [[1, 2]])
     assert sa.array([1, 2], mask=_masked([True, False], False)).to_pylist() == [None, 2]
 

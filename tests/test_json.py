@@ -771,7 +771,7 @@ BAD: list[tuple[Callable[[Any], None], str]] = [
     (put(f"{COLUMN}[5].children[0].children[0].DATA", []), f"{COLUMN}[5].children[0].children[0].DATA: expected 1"),
     (put(f"{COLUMN}[8].DATA[1]", "3435"), f"{COLUMN}[8].DATA[1]: expected 3 bytes, found 2"),
     (put("schema.fields[8].type.byteWidth", (1 << 31) - 1), f"{COLUMN}[8].DATA[0]: expected 2147483647 bytes, found 3"),
-    (put("schema.fields[8].type.byteWidth", 1 << 31), "schema.fields[8].type: the width of a fixed-size binary is"),
+    (put("schema.fields[8].type.byteWidth", 1 << 31), "schema.fields[8].type: the width of a fixed-size binary must"),
     (put(f"{COLUMN}[9].DATA[0]", {"months": 1}), f"{COLUMN}[9].DATA[0]: expected a member 'days'"),
     (put(f"{COLUMN}[9].DATA[0].days", 1 << 40), f"{COLUMN}[9].DATA.days[0]: expected a number from -2147483648 to"),
 ]
@@ -807,11 +807,11 @@ def test_a_dictionary_within_itself_is_refused() -> None:
 
 
 NOT_JSON = {
-    "empty": (b"", "no JSON document: Expecting value: line 1 column 1"),
-    "cut": (b'{"schema": {"fields": [', "no JSON document: "),
-    "no UTF-8": (b'{"schema": "\xff"}', "no JSON document: "),
+    "empty": (b"", "not a JSON document: Expecting value: line 1 column 1"),
+    "cut": (b'{"schema": {"fields": [', "not a JSON document: "),
+    "no UTF-8": (b'{"schema": "\xff"}', "not a JSON document: "),
     "an array": (b"[]", "the document: expected an object, found an array of 0"),
-    "a number of many digits": (b'{"batches": %s}' % (b"9" * 5000), "no JSON document: "),
+    "a number of many digits": (b'{"batches": %s}' % (b"9" * 5000), "not a JSON document: "),
     "a cut gzip": (gzip.compress(b"{}" * 1000)[:-12], "its gzip compression ends"),
     "a broken gzip": (gzip.compress(b"{}")[:10] + b"\xff" * 20, "its gzip compression is broken"),
     "gzip and then something else": (gzip.compress(b"{}") + b"{}", "its gzip compression is broken"),

@@ -295,7 +295,7 @@ def test_tables_from_chunks_are_checked() -> None:
         sa.Table.from_arrays([empty], schema=sa.schema([("a", sa.int8())]))
     with pytest.raises(sa.InvalidType, match="no cast from"):
         sa.Table.from_arrays([sa.ChunkedArray([sa.array([{"x": 1}])])], schema=sa.schema([("a", sa.int8())]))
-    with pytest.raises(sa.InvalidArgument, match=r"one length, found 'a': 2, 'b': 1"):
+    with pytest.raises(sa.InvalidArgument, match=r"the same length, found 'a': 2, 'b': 1"):
         sa.Table.from_arrays([sa.ChunkedArray([sa.array([1, 2])]), sa.array([1])], names=["a", "b"])
     table = sa.Table.from_arrays(
         [sa.ChunkedArray([sa.array([1, 2], "int8"), sa.array([3], "int8")]), [4.0, 5.0, 6.0]],

@@ -6,6 +6,7 @@ scheduler makes of them is not.
 
 from __future__ import annotations
 
+import itertools
 import multiprocessing
 import os
 import random
@@ -26,7 +27,7 @@ from forms import WRITABLE
 import shmarrow as sa
 from shmarrow.ipc import IpcWriteOptions
 
-KILLS = 100
+KILLS = 60
 VALUES = {case.name: case.values for case in WRITABLE}
 
 
@@ -57,22 +58,23 @@ def elsewhere(method: str, task: Callable[..., Any], *arguments: Any) -> Any:
     return result
 
 
-def write_all(place: str) -> int:
+def write_all(places: list[str]) -> int:
     """Write every case, as files and streams; gives how many of each there are."""
     groups = forms.together(WRITABLE)
     for i, batch in enumerate(groups):
-        for make in (sa.ipc.new_file, sa.ipc.new_stream):
+        for place, make in itertools.product(places, (sa.ipc.new_file, sa.ipc.new_stream)):
             with make(f"{place}-{make.__name__}-{i}", batch.schema) as writer:
                 writer.write(batch)
                 writer.write(batch.slice(batch.num_rows // 2))
     return len(groups)
 
 
-def read_all(place: str, count: int) -> int:
+def read_all(places: list[str], count: int) -> int:
     """Read every case and hold it to its values; gives how many columns there were."""
     columns = 0
+    readers = (("new_file", sa.ipc.open_file), ("new_stream", sa.ipc.open_stream))
     for i in range(count):
-        for name, read in (("new_file", sa.ipc.open_file), ("new_stream", sa.ipc.open_stream)):
+        for place, (name, read) in itertools.product(places, readers):
             with read(f"{place}-{name}-{i}") as reader:
                 whole, half = reader
             whole.validate(full=True)
@@ -90,25 +92,30 @@ def write_by_pyarrow(path: str) -> None:
         writer.write_table(table, max_chunksize=300)
 
 
-def read_by_pyarrow(path: str) -> dict[str, list[Any]]:
-    with pa.memory_map(path) as source:
-        table = pa.ipc.open_file(source).read_all()
-        table.validate(full=True)
-        return table.to_pydict()
+def read_by_pyarrow(paths: list[str]) -> list[dict[str, list[Any]]]:
+    found = []
+    for path in paths:
+        with pa.memory_map(path) as source:
+            table = pa.ipc.open_file(source).read_all()
+            table.validate(full=True)
+            found.append(table.to_pydict())
+    return found
 
 
-def write_ours(place: str) -> None:
+def write_ours(places: list[str]) -> None:
     values = sa.array([None, "a", "bc", ""] * 250, sa.dictionary("int8", "string"))
     batch = sa.record_batch({"i": np.arange(1000), "s": values})
-    with sa.ipc.new_file(place, batch.schema) as writer:
-        writer.write(sa.table([batch]).slice(0, 300))
-        writer.write(sa.table([batch]).slice(300))
+    for place in places:
+        with sa.ipc.new_file(place, batch.schema) as writer:
+            writer.write(sa.table([batch]).slice(0, 300))
+            writer.write(sa.table([batch]).slice(300))
 
 
-def read_ours(place: str) -> dict[str, list[Any]]:
-    table = sa.ipc.open_file(place).read_all()
-    table.validate(full=True)
-    return table.to_pydict()
+def read_ours(places: list[str]) -> list[dict[str, list[Any]]]:
+    tables = [sa.ipc.open_file(place).read_all() for place in places]
+    for table in tables:
+        table.validate(full=True)
+    return [table.to_pydict() for table in tables]
 
 
 EXPECTED = {"i": list(range(1000)), "s": [None, "a", "bc", ""] * 250}
@@ -118,26 +125,23 @@ EXPECTED = {"i": list(range(1000)), "s": [None, "a", "bc", ""] * 250}
 
 
 @pytest.mark.parametrize("method", ["fork", "spawn"])
-@pytest.mark.parametrize("place", ["path", "shm"])
-def test_what_one_process_writes_another_reads(method: str, place: str, tmp_path: Path, shm_name: str) -> None:
-    where = str(tmp_path / "a") if place == "path" else shm_name
-    count = elsewhere(method, write_all, where)
-    assert elsewhere(method, read_all, where, count) == 2 * len(WRITABLE)
-    assert read_all(where, count) == 2 * len(WRITABLE)
+def test_what_one_process_writes_another_reads(method: str, tmp_path: Path, shm_name: str) -> None:
+    places = [str(tmp_path / "a"), shm_name]
+    count = elsewhere(method, write_all, places)
+    assert elsewhere(method, read_all, places, count) == 4 * len(WRITABLE)
+    assert read_all(places, count) == 4 * len(WRITABLE)
 
 
-@pytest.mark.parametrize("method", ["fork", "spawn"])
-def test_we_and_pyarrow(method: str, tmp_path: Path, shm_name: str) -> None:
+def test_we_and_pyarrow(tmp_path: Path, shm_name: str) -> None:
+    """pyarrow in a process that is spawned: one that is forked must not use the threads that its parent may have."""
     name = shm_name.removeprefix("shm:")
-    # A child that is forked must not use the threads of pyarrow that its parent may have.
-    theirs = "spawn"
-    elsewhere(theirs, write_by_pyarrow, str(SHM / name))
-    assert elsewhere(method, read_ours, shm_name) == EXPECTED
-    assert elsewhere(method, read_ours, str(SHM / name)) == EXPECTED
-    elsewhere(method, write_ours, str(tmp_path / "ours"))
-    elsewhere(method, write_ours, f"{shm_name}-ours")
-    assert elsewhere(theirs, read_by_pyarrow, str(tmp_path / "ours")) == EXPECTED
-    assert elsewhere(theirs, read_by_pyarrow, str(SHM / f"{name}-ours")) == EXPECTED
+    elsewhere("spawn", write_by_pyarrow, str(SHM / name))
+    paths = []
+    for method in ("fork", "spawn"):
+        assert elsewhere(method, read_ours, [shm_name, str(SHM / name)]) == [EXPECTED] * 2
+        elsewhere(method, write_ours, [str(tmp_path / method), f"{shm_name}-{method}"])
+        paths += [str(tmp_path / method), str(SHM / f"{name}-{method}")]
+    assert elsewhere("spawn", read_by_pyarrow, paths) == [EXPECTED] * 4
 
 
 def _sum_of(place: str, times: int) -> float:

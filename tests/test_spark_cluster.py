@@ -1,4 +1,8 @@
-"""Two hosts: a master, two workers, and drivers with an executor of one core on each host."""
+"""Two hosts: a master, two workers, and a driver with an executor of one core on each host.
+
+Each session of the driver starts two Java processes, so there are two: one that encrypts, and runs slow tasks twice, in
+which executors are killed; and the next one, for all other tests.
+"""
 
 from __future__ import annotations
 
@@ -15,9 +19,10 @@ from typing import Any
 import numpy as np
 import pytest
 import spark_lab
+from conftest import PREFIX
 from spark_lab import BATCH_ROWS
 from spark_maps import file_of
-from store_check import leftovers
+from store_check import cleaned, leftovers
 
 import shmarrow as sa
 from shmarrow import spark as sas
@@ -25,8 +30,36 @@ from shmarrow.spark.home import home
 
 pa = pytest.importorskip("pyarrow")
 pytestmark = [
-    pytest.mark.timeout(300),  # each driver starts three Java processes
+    pytest.mark.timeout(300),  # the first one starts ten Java processes
 ]
+
+
+@pytest.fixture(scope="module")
+def cluster(java: None, by_value: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[spark_lab.Cluster]:
+    with spark_lab.cluster(tmp_path_factory.mktemp("cluster")) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def sessions(
+    cluster: spark_lab.Cluster, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[tuple[spark_lab.Driver, dict[str, Any]]]:
+    """The driver in its second session, and what it found in the first one and in between."""
+    speculation = {"quantile": "0.1", "multiplier": "1.1", "interval": "100ms", "minTaskRuntime": "500ms"}
+    settings = {f"spark__speculation__{name}": value for name, value in speculation.items()}
+    settings |= {"spark__speculation": "true", "spark__io__encryption__enabled": "true"}
+    folder, store = cluster.shared / "faulty", f"shm:{PREFIX}cluster"
+    folder.mkdir()
+    with cluster.driver(tmp_path_factory.mktemp("driver"), **settings) as driver:
+        found = driver.run(two_sessions, store, Faulty(folder), timeout=280)
+        yield driver, found
+    assert cleaned(store) == 0
+
+
+@pytest.fixture
+def two_hosts(sessions: tuple[spark_lab.Driver, dict[str, Any]]) -> spark_lab.Driver:
+    """A driver whose session has an executor of one core on each host."""
+    return sessions[0]
 
 
 def place(batches: Iterator[Any]) -> Iterator[Any]:
@@ -164,45 +197,41 @@ def test_a_table_of_the_driver_and_values_made_once(two_hosts: Any, cluster: Any
     assert all(row["once"] == [row["pid"]] * 2 for row in rows)
 
 
-def encrypted(spark: Any) -> Any:
+def two_sessions(spark: Any, store: str, faulty: Faulty) -> dict[str, Any]:
+    """What tasks find of a broadcast and a table of a session that encrypts, in it and in the next one."""
+    import spark_driver
+    from pyspark import SparkConf
+    from pyspark.sql import SparkSession
+
     with pytest.warns(UserWarning, match=r"spark\.io\.encryption\.enabled"):
         made = sas.broadcast(spark, np.arange(50_000.0))
     with pytest.warns(UserWarning, match=r"spark\.io\.encryption\.enabled"):
         frame = sas.share_table(spark, sa.table({"x": np.arange(9_000)}), partitions=3)
-    rows = run_broadcasts(spark, made)
-    return rows, *again(spark, made, frame)
-
-
-def again(spark: Any, made: Any, frame: Any) -> Any:
-    """What tasks find of a broadcast and a table in the next session of the driver, which does not encrypt."""
-    from pyspark import SparkConf
-    from pyspark.sql import SparkSession
-
-    settings = {**dict(spark.sparkContext.getConf().getAll()), "spark.io.encryption.enabled": "false"}
-    for name in ("spark.app.id", "spark.driver.port"):
+    found = {"rows": run_broadcasts(spark, made), "happened": share_with_faults(spark, store, faulty)}
+    settings = dict(spark.sparkContext.getConf().getAll())
+    for name in ("spark.app.id", "spark.driver.port", "spark.io.encryption.enabled", "spark.speculation"):
         settings.pop(name, None)
     spark.stop()
     following = SparkSession.builder.config(conf=SparkConf(False).setAll(list(settings.items()))).getOrCreate()
-    try:
-        rows = run_broadcasts(following, made)
+    spark_driver.use(following)
 
-        def look(partition: int, rows: Any) -> Iterator[Any]:
-            tables = map(frame.attach, range(len(frame)))
-            yield os.environ["SPARK_LOCAL_IP"], [int(table["x"].to_numpy().sum()) for table in tables]
+    def look(partition: int, rows: Any) -> Iterator[Any]:
+        tables = map(frame.attach, range(len(frame)))
+        yield os.environ["SPARK_LOCAL_IP"], [int(table["x"].to_numpy().sum()) for table in tables]
 
-        totals = following.sparkContext.parallelize(range(2), 2).barrier().mapPartitionsWithIndex(look).collect()
-        frame.release()
-        made.destroy()
-        return rows, totals
-    finally:
-        following.stop()
+    found["later"] = run_broadcasts(following, made)
+    hosts = following.sparkContext.parallelize(range(2), 2).barrier()
+    found["totals"] = hosts.mapPartitionsWithIndex(look).collect()
+    frame.release()
+    made.destroy()
+    return found
 
 
-def test_encryption_and_another_session(cluster: Any, tmp_path: Path) -> None:
+def test_encryption_and_another_session(
+    sessions: tuple[spark_lab.Driver, dict[str, Any]], cluster: spark_lab.Cluster
+) -> None:
     """With encryption workers on other hosts have copies of their own. The next session carries the same again."""
-    settings = {"spark__io__encryption__enabled": "true"}
-    with cluster.driver(tmp_path / "driver", **settings) as driver:
-        rows, later, totals = driver.run(encrypted, timeout=180)
+    rows, later, totals = (sessions[1][name] for name in ("rows", "later", "totals"))
     assert all(row["right"] and row["same"] for row in later)
     assert {(row["host"], "/broadcast_" in row["file"]) for row in later} == {
         (cluster.hosts[0], False),
@@ -304,15 +333,10 @@ def share_with_faults(spark: Any, store: str, faulty: Faulty) -> Any:
     return happened
 
 
-def test_executors_are_killed_and_a_task_runs_twice(cluster: Any, home: str, tmp_path: Path) -> None:
-    """Speculation has to be on from the start, and the other tests want none."""
-    folder = cluster.shared / "faulty"
-    folder.mkdir()
-    speculation = {"quantile": "0.1", "multiplier": "1.1", "interval": "100ms", "minTaskRuntime": "500ms"}
-    settings = {f"spark__speculation__{name}": value for name, value in speculation.items()}
-    with cluster.driver(tmp_path / "driver", spark__speculation="true", **settings) as driver:
-        happened = driver.run(share_with_faults, home, Faulty(folder))
-    assert happened == ["again", *[f"killed on {host}" for host in cluster.hosts], "slow"]
+def test_executors_are_killed_and_a_task_runs_twice(
+    sessions: tuple[spark_lab.Driver, dict[str, Any]], cluster: spark_lab.Cluster
+) -> None:
+    assert sessions[1]["happened"] == ["again", *[f"killed on {host}" for host in cluster.hosts], "slow"]
 
 
 # --- writing ----------------------------------------------------------------------------------------------------

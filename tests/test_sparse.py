@@ -352,7 +352,7 @@ def test_conversions_of_a_large_matrix() -> None:
 @pytest.mark.parametrize(
     ("make", "error", "message"),
     [
-        (lambda: sa.SparseCSRMatrix.from_dense(np.zeros(3)), sa.InvalidArgument, "two dimensions"),
+        (lambda: sa.SparseCSRMatrix.from_dense(np.zeros(3)), sa.InvalidArgument, "two(-| )dimension"),
         (lambda: sa.SparseCOOTensor.from_dense(np.array(1)), sa.InvalidData, "at least one dimension"),
         (lambda: sa.SparseCOOTensor.from_dense(np.ones(300), index_type="int8"), sa.InvalidArgument, "up to 127"),
         (lambda: sa.SparseCOOTensor.from_dense(np.ones(3), index_type="float"), sa.InvalidType, "integer"),
@@ -496,7 +496,7 @@ LIES: list[tuple[Any, dict[str, Any], dict[str, Any], str]] = [
     (ANY, {}, {"data": buffer(250, 16)}, "body has 256"),
     (ANY, {}, {"data": None}, "no buffer"),
     (ANY, {}, {"type": ("Utf8", {})}, "fixed number"),
-    (ANY, {}, {"type": None}, "no type"),
+    (ANY, {}, {"type": None}, "unknown type"),
     (ANY, {}, {"sparseIndex": None}, "without an index"),
     (ANY, {"indicesType": None}, {}, "without a type"),
     (ANY, {"indicesType": {"bitWidth": 12, "is_signed": True}}, {}, "found 12"),

@@ -1,6 +1,6 @@
 """Stores on a host with other users: what these can plant, block, read and change, and what they cannot.
 
-``docs/store.md`` has a table of threats that names these tests. Alice and Bob share a group, Eve is in none of theirs.
+``docs/safety.md`` has a table of threats that names these tests. Alice and Bob share a group, Eve is in none of theirs.
 """
 
 from __future__ import annotations

@@ -142,7 +142,7 @@ VALUES = [
         "union-offset-beyond", DENSE, union("03 07 07", [0, 0, 3]), "slot 2 refers to slot 3 of child 1, which has 3"
     ),
     Broken("union-offset-negative", DENSE, union("03 07 07", [0, -1, 0]), "slot 1 refers to slot -1 of child 1"),
-    Broken("union-offset-goes-back", DENSE, union("03 07 07", [0, 1, 0]), "go back from 1 to 0"),
+    Broken("union-offset-goes-back", DENSE, union("03 07 07", [0, 1, 0]), "decrease from 1 to 0"),
     Broken("run-end-0", sa.run_end_encoded(sa.int16(), sa.int8()), runs([0, 2, 3], 3), "the first run ends at 0"),
     Broken(
         "run-end-negative", sa.run_end_encoded(sa.int16(), sa.int8()), runs([-5, 2, 3], 3), "the first run ends at -5"

@@ -34,11 +34,23 @@ class Command(NamedTuple):
     run: str = "run"
 
 
+def _of_data(name: str, help: str, module: str) -> Command:
+    return Command(name, help, module, f"{name}_arguments", name)
+
+
 def _of_store(name: str, help: str, module: str = "cli.store") -> Command:
     return Command(name, help, module, f"{name}_arguments", name)
 
 
 COMMANDS = (
+    _of_data("inspect", "describe a file: schema, rows, nulls, bytes, compression, alignment", "cli.inspect"),
+    Command("xray", "explain every byte of a file", "cli.xray"),
+    _of_data("schema", "print the fields and their types", "cli.rows"),
+    _of_data("head", "print the first rows", "cli.rows"),
+    _of_data("sample", "print rows picked at random", "cli.rows"),
+    _of_data("cat", "print all rows", "cli.rows"),
+    _of_data("count", "count the rows", "cli.rows"),
+    _of_data("diff", "compare two files: schemas, numbers of rows, values", "cli.diff"),
     Command("demo", "share a real data set between Spark's workers and readers", "cli.demo"),
     Command("convert", "convert a file to another format", "cli.convert"),
     Command("integration", "convert and compare as Arrow's integration tests do", "integration.commands"),
@@ -53,6 +65,7 @@ COMMANDS = (
     _of_store("evict", "remove objects that nobody has attached, those used longest ago", "cli.stores"),
     _of_store("gc", "remove what nobody needs: orphans, what has expired, leftovers", "cli.stores"),
     _of_store("destroy", "remove a store with all its objects", "cli.stores"),
+    Command("completion", "print the completion script of a shell", "cli.completion"),
     Command("top", "show what the stores of this host hold and do, once a second", "cli.top"),
 )
 

@@ -18,6 +18,8 @@ from contextlib import contextmanager
 from types import TracebackType
 from typing import Any, Self
 
+from shmarrow.cli.report import plain_table
+
 TICK = 0.1
 WIPE = "\r\033[K"
 
@@ -116,11 +118,5 @@ def _bar(unit: str) -> Any:
 
 
 def table_lines(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
-    """A table as lines: the first column to the left, numbers to the right, a rule under the headers."""
-    widths = [max(map(len, cells)) for cells in zip(headers, *rows, strict=True)]
-    aligned = [
-        "   ".join([cells[0].ljust(widths[0]), *[c.rjust(w) for c, w in zip(cells[1:], widths[1:], strict=True)]])
-        for cells in (headers, *rows)
-    ]
-    rule = "   ".join("─" * width for width in widths)
-    return [f"  {line.rstrip()}" for line in (aligned[0], rule, *aligned[1:])]
+    """A table as indented lines."""
+    return [f"  {line}" for line in plain_table(headers, rows)]

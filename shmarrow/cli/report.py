@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 import shmarrow as sa
@@ -95,18 +95,49 @@ def print_json(value: Any) -> None:
     print(json.dumps(value), flush=True)
 
 
-def print_table(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """A table on a terminal, by rich where that is installed; words with tabs between them elsewhere.
+def print_table(headers: Sequence[str], rows: Sequence[Sequence[str]], left: Collection[int] = (0,)) -> None:
+    """Print a table on a terminal, with rich where it is installed; tab-separated cells elsewhere.
 
     Whatever a terminal would act on is escaped: names come from other programs.
+
+    Parameters
+    ----------
+    headers : sequence of str
+        Names of the columns, which only a terminal shows.
+    rows : sequence of sequence of str
+        The cells.
+    left : collection of int
+        The columns that are aligned to the left; the others hold numbers.
     """
+    if sys.stdout.isatty():
+        show_table(headers, rows, left)
+    for row in () if sys.stdout.isatty() else rows:
+        print(*map(printable, row), sep="\t")
+
+
+def show_table(headers: Sequence[str], rows: Sequence[Sequence[str]], left: Collection[int] = (0,)) -> None:
+    """Print a table for people, which has headers and aligned columns wherever it goes; see :func:`print_table`."""
     rows = [list(map(printable, row)) for row in rows]
-    if not (sys.stdout.isatty() and _print_rich(headers, rows)):
-        for row in rows:
-            print(*row, sep="\t")
+    if not (sys.stdout.isatty() and _print_rich(headers, rows, left)):
+        print(*plain_table(headers, rows, left), sep="\n")
 
 
-def _print_rich(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> bool:
+def plain_table(headers: Sequence[str], rows: Sequence[Sequence[str]], left: Collection[int] = (0,)) -> list[str]:
+    """A table as lines of text: aligned columns, and a rule under the headers."""
+    widths = [max(map(len, cells)) for cells in zip(headers, *rows, strict=True)]
+    lines = [
+        "   ".join(
+            [
+                cell.ljust(width) if i in left else cell.rjust(width)
+                for i, (cell, width) in enumerate(zip(row, widths, strict=True))
+            ]
+        ).rstrip()
+        for row in (headers, *rows)
+    ]
+    return [lines[0], "   ".join(["─" * width for width in widths]), *lines[1:]]
+
+
+def _print_rich(headers: Sequence[str], rows: Sequence[Sequence[str]], left: Collection[int]) -> bool:
     try:
         from rich import box, table
         from rich.console import Console
@@ -115,7 +146,7 @@ def _print_rich(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> bool:
         return False
     made = table.Table(box=box.SIMPLE_HEAD)
     for number, header in enumerate(headers):
-        made.add_column(header, justify="right" if number else "left", overflow="fold")
+        made.add_column(header, justify="left" if number in left else "right", overflow="fold")
     for row in rows:
         made.add_row(*map(Text, row))
     Console().print(made)

@@ -9,5 +9,7 @@ from __future__ import annotations
 from shmarrow.xray.leaves import Leaf, Node
 from shmarrow.xray.model import KINDS, Finding, Region
 from shmarrow.xray.overview import Overview, overview
+from shmarrow.xray.summary import summary
+from shmarrow.xray.walk import findings, walk
 
-__all__ = ["KINDS", "Finding", "Leaf", "Node", "Overview", "Region", "overview"]
+__all__ = ["KINDS", "Finding", "Leaf", "Node", "Overview", "Region", "findings", "overview", "summary", "walk"]

@@ -114,8 +114,10 @@ def leaves_of(wires: Iterable[FieldLayout], v4: bool, dictionary: bool = False) 
         for spec in layout.buffers:
             bits = 8 * type.byte_width if spec.bits == 0 else spec.bits
             where = "Columnar.rst, Validity bitmaps" if spec.role == "validity" else chapter
-            role = "indices" if type.layout == "dictionary" and spec.role == "values" else spec.role
-            yield Leaf(path, role, column, node, name, bits, spec.extra, where)
+            if type.layout == "dictionary" and spec.role == "values":
+                yield Leaf(path, "indices", column, node, str(type.index_type), bits, spec.extra, where)
+            else:
+                yield Leaf(path, spec.role, column, node, name, bits, spec.extra, where)
         if layout.variadic:
             yield Leaf(path, "data", column, node, name, -1, 0, "Columnar.rst, Variadic buffers", True)
 

@@ -6,6 +6,8 @@ from typing import Any, NamedTuple
 
 KINDS: dict[str, str] = {
     "magic": "the magic string at both ends of a file",
+    "message": "a whole message, in a summary",
+    "footer": "the whole footer, in a summary",
     "prefix": "the continuation marker and metadata size in front of a message",
     "root": "the offset of a FlatBuffer's root table",
     "table": "a FlatBuffers table",

@@ -95,7 +95,7 @@ class Overview:
         self.compression: str | None = None
         self._location = source.location
         self._identity = source.identity
-        self._source = source
+        self.source = source
         self._version = 4
         findings: list[Finding] = []
         if data[: len(MAGIC)].tobytes() == MAGIC:
@@ -112,7 +112,7 @@ class Overview:
     def _open_file(self, findings: list[Finding]) -> None:
         limits, size = self.limits, self.size
         try:
-            start, footer = read_footer(self._source, limits)
+            start, footer = read_footer(self.source, limits)
             self.footer = start, start + len(footer)
             self._read_footer(start, footer, findings)
         except ShmarrowError as error:
@@ -184,7 +184,7 @@ class Overview:
 
     def _take_schema(self, table: Any, where: str, footer: bool) -> None:
         self.endianness = "big" if table["endianness"] == ENUMS["Endianness"]["Big"] else "little"
-        schema = read_schema(table.reader.data, table.position, where, self.limits, self._source.mapped, footer)
+        schema = read_schema(table.reader.data, table.position, where, self.limits, self.source.mapped, footer)
         _ = schema.source.wires()  # type: ignore[union-attr]  # every field is of a known type
         self.schema = schema.detach()
 

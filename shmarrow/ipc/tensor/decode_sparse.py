@@ -89,7 +89,7 @@ def _read_csf(index: Any, shape: Shape, count: int, body: Bytes, where: str) -> 
         )
     ptrs = [] if ptr_buffers is None else ptr_buffers.tolist()
     levels = node_buffers.tolist()
-    if _counts_elements(ptrs, levels, count):
+    if counts_elements(ptrs, levels, count):
         sizes = [length for _, length in levels]
     else:
         sizes = _csf_sizes(ptrs, levels, starts, nodes, count, body, where)
@@ -104,7 +104,7 @@ def _read_csf(index: Any, shape: Shape, count: int, body: Bytes, where: str) -> 
     return SparseCSFTensor, ((indptr, indices, order.tolist()), ())
 
 
-def _counts_elements(ptrs: list[tuple[int, int]], levels: list[tuple[int, int]], count: int) -> bool:
+def counts_elements(ptrs: list[tuple[int, int]], levels: list[tuple[int, int]], count: int) -> bool:
     """Whether the lengths of an index's buffers are numbers of elements, as Arrow C++ writes them.
 
     In bytes they cannot look like that, but where elements take one, and then both mean the same.

@@ -1,0 +1,100 @@
+r"""Values of columns as commands print them: JSON values, and text between tabs.
+
+Rules kept here:
+
+* JSON has numbers, text, booleans and null as they are. Structs are objects, lists arrays, maps
+  arrays of pairs. All else is text: times in ISO 8601, decimals with all digits, bytes in hexadecimal, and ``"NaN"``,
+  ``"Infinity"`` and ``"-Infinity"``;
+* between tabs, a null is ``\N``. Backslashes, tabs and line breaks within a value are escaped, so that each row is one
+  line and no value looks like a null.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import math
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import shmarrow as sa
+from shmarrow.errors import printable
+
+NULL = "\\N"
+
+
+def json_rows(batch: Any, names: Sequence[str]) -> Iterator[dict[str, Any]]:
+    """The rows of a batch as JSON objects, under these names."""
+    columns = [list(map(as_json, values_of(column))) for column in batch.columns]
+    for i in range(batch.num_rows):
+        yield {name: column[i] for name, column in zip(names, columns, strict=True)}
+
+
+def text_rows(batch: Any) -> Iterator[str]:
+    """The rows of a batch as lines, with tabs between the cells."""
+    columns = [list(map(as_text, values_of(column))) for column in batch.columns]
+    if not columns:
+        return iter([""] * batch.num_rows)
+    return map("\t".join, zip(*columns, strict=True))
+
+
+def unique(names: Sequence[str]) -> list[str]:
+    """Names as keys of an object: of equal ones, all but the first get a number."""
+    taken: dict[str, int] = {}
+    found = []
+    for name in names:
+        number = taken[name] = taken.get(name, 0) + 1
+        found.append(name if number == 1 else f"{name} ({number})")
+    return found
+
+
+def values_of(column: Any) -> list[Any]:
+    """The values of a column as Python values; as text where Python has no value, such as a time in nanoseconds.
+
+    Raises
+    ------
+    InvalidData
+        If they break the rules of their type.
+    """
+    try:
+        return list(column.to_pylist())
+    except (sa.ShmarrowError, ValueError, OverflowError):
+        column.validate(full=True)  # which says what is wrong, if anything is
+        nulls = column.is_null().to_numpy().tolist() if hasattr(column, "is_null") else [False] * len(column)
+        return [None if null else column._slot_text(i, 1 << 16) for i, null in enumerate(nulls)]
+
+
+def as_json(value: Any) -> Any:
+    """A value as JSON has it."""
+    if value is None or isinstance(value, (bool, str)):
+        return value
+    if isinstance(value, int):
+        return int(value)
+    if isinstance(value, float):
+        if math.isfinite(value):
+            return float(value)
+        return "NaN" if value != value else "Infinity" if value > 0 else "-Infinity"
+    if isinstance(value, (bytes, bytearray, memoryview)):
+        return bytes(value).hex()
+    if isinstance(value, (dt.date, dt.time)):
+        return value.isoformat()
+    if isinstance(value, dict):
+        return {str(key): as_json(each) for key, each in value.items()}
+    if isinstance(value, tuple) and hasattr(value, "_asdict"):
+        return as_json(value._asdict())
+    if isinstance(value, (list, tuple)):
+        return [as_json(each) for each in value]
+    return str(value)
+
+
+def as_text(value: Any) -> str:
+    """A value between tabs."""
+    if value is None:
+        return NULL
+    found = as_json(value)
+    if isinstance(found, bool):
+        return "true" if found else "false"
+    text = found if isinstance(found, str) else json.dumps(found, ensure_ascii=False)
+    if "\\" in text:
+        text = text.replace("\\", "\\\\")
+    return printable(text)

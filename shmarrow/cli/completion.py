@@ -1,0 +1,51 @@
+"""``shmarrow completion``: what a shell needs to complete commands, options and paths, made by shtab."""
+
+from __future__ import annotations
+
+import argparse
+
+from shmarrow.cli.report import reporting
+from shmarrow.errors import MissingExtra
+
+SHELLS = ("bash", "zsh", "tcsh")
+_HOW = """\
+to install it:
+  bash  shmarrow completion bash > ~/.local/share/bash-completion/completions/shmarrow
+  zsh   shmarrow completion zsh > ~/.zfunc/_shmarrow   (a directory of fpath)
+  tcsh  shmarrow completion tcsh > ~/.shmarrow.csh, and source it in ~/.tcshrc"""
+_PATHS = ("target", "left", "right", "file", "source", "store", "stores")
+"""Arguments that are completed with the names of files and directories."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The arguments of the command."""
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.epilog = _HOW
+    parser.add_argument("shell", choices=SHELLS, help="the shell")
+    parser.add_argument("--json", action="store_true", help="print errors as JSON")
+
+
+@reporting
+def run(arguments: argparse.Namespace) -> int:
+    """Print the script for a shell."""
+    try:
+        import shtab
+    except ImportError:
+        raise MissingExtra("shmarrow completion needs shtab: pip install 'shmarrow[cli]'") from None
+    from shmarrow.cli import COMMANDS, parser
+
+    whole = parser([command.name for command in COMMANDS])
+    _complete_paths(whole)
+    print(shtab.complete(whole, arguments.shell))
+    return 0
+
+
+def _complete_paths(parser: argparse.ArgumentParser) -> None:
+    import shtab
+
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            for sub in action.choices.values():
+                _complete_paths(sub)
+        elif action.dest in _PATHS and not action.option_strings:
+            action.complete = shtab.FILE  # type: ignore[attr-defined]

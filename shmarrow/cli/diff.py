@@ -1,0 +1,236 @@
+"""``shmarrow diff``: what differs between two targets: schemas, numbers of rows, values.
+
+Rules kept here:
+
+* rows are compared by position and columns by name; batches, compression and dictionaries do not matter, types do;
+* nulls equal nulls, NaN equals NaN, and 0.0 equals -0.0; there is no tolerance;
+* equal pieces are compared in place. Where pieces differ, the codes of all slots are compared at once (see
+  ``layout/codes.py``); only rows that are shown become Python values, and rows with nested floats whose bits differ.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+import shmarrow as sa
+from shmarrow.cli.cells import as_json, as_text, unique, values_of
+from shmarrow.cli.report import print_json, print_table, reporting
+from shmarrow.cli.schemas import text_pairs
+from shmarrow.cli.targets import HELP, add_columns, add_common, open_rows
+from shmarrow.errors import counted, printable
+from shmarrow.layout import concat_arrays
+from shmarrow.layout.array import has_floats
+from shmarrow.layout.codes import slot_codes
+
+_PIECE = 1 << 13
+"""Rows whose slots are compared at a time where they are not equal as a whole."""
+_SHOWN = 10
+
+
+def diff_arguments(parser: argparse.ArgumentParser) -> None:
+    """The arguments of ``diff``."""
+    parser.add_argument("left", metavar="A", help=HELP)
+    parser.add_argument("right", metavar="B", help="the same; only one of the two can be standard input")
+    add_common(parser)
+    add_columns(parser)
+    parser.add_argument("--schema-only", action="store_true", help="compare the schemas and numbers of rows only")
+    parser.add_argument(
+        "-n", "--rows", type=int, default=_SHOWN, metavar="N", help=f"show at most N differing rows; default: {_SHOWN}"
+    )
+    parser.set_defaults(wrong_usage=parser.error)
+
+
+@reporting
+def diff(arguments: argparse.Namespace) -> int:
+    """Compare two targets; the exit status is 1 if they differ."""
+    if arguments.left == arguments.right == "-":
+        arguments.wrong_usage("only one of the two can be standard input")
+    if arguments.rows < 0:
+        arguments.wrong_usage(f"--rows expects 0 or more, found {arguments.rows}")
+    with open_rows(arguments, arguments.left) as left, open_rows(arguments, arguments.right) as right:
+        schema = list(schema_differences(left.schema, right.schema))
+        rows = [left.num_rows, right.num_rows]
+        common = [] if arguments.schema_only else comparable(left.schema, right.schema)
+        counts, first = _compare(left, right, common, arguments.rows)
+    shown = sorted({row for rows_ in first.values() for row, _, _ in rows_})[: arguments.rows]
+    values = [
+        {"row": row, "column": name, "left": mine, "right": theirs}
+        for row, name, mine, theirs in sorted(
+            [(row, name, *pair) for name in first for row, *pair in first[name]], key=lambda each: each[0]
+        )
+        if row in shown
+    ]
+    found = {
+        "equal": not schema and rows[0] == rows[1] and not counts,
+        "schema": schema,
+        "rows": rows,
+        "columns": counts,
+        "differences": values,
+    }
+    if arguments.json:
+        print_json(found)
+    else:
+        _print(arguments, found)
+    return 0 if found["equal"] else 1
+
+
+def _print(arguments: argparse.Namespace, found: dict[str, Any]) -> None:
+    for each in found["schema"]:
+        where = "the schema" if each["field"] is None else f"column {printable(each['field'])}"
+        print(f"{where}: {each['what']}: {_text(each['left'])} in A, {_text(each['right'])} in B")
+    if found["rows"][0] != found["rows"][1]:
+        print(f"rows: {found['rows'][0]} in A, {found['rows'][1]} in B")
+    rows = min(found["rows"])
+    for name, number in found["columns"].items():
+        print(f"column {printable(name)}: {number} of {counted(rows, 'row')} {'differs' if number == 1 else 'differ'}")
+    if found["differences"]:
+        cells = [
+            (str(each["row"]), each["column"], _text(each["left"]), _text(each["right"]))
+            for each in found["differences"]
+        ]
+        print_table(("row", "column", "A", "B"), cells, left=(1, 2, 3))
+
+
+def _text(value: Any) -> str:
+    return "none" if value is None else as_text(value)
+
+
+# --- schemas ------------------------------------------------------------------------------------------------------
+
+
+def schema_differences(left: Any, right: Any) -> Iterator[dict[str, Any]]:
+    """What differs between two schemas: columns that only one has, their order, their types, nullability, metadata."""
+    names, others = left.names, right.names
+    if names != others:
+        for name in sorted({*names, *others}, key=[*names, *others].index):
+            number, their = names.count(name), others.count(name)
+            if number != their:
+                yield _difference(name, "how many columns have this name", number, their)
+        if sorted(names) == sorted(others):
+            yield _difference(None, "order of the columns", ", ".join(names), ", ".join(others))
+    for i, k in _pairs(left, right):
+        mine, theirs = left.field(i), right.field(k)
+        if mine.type != theirs.type:
+            yield _difference(mine.name, "type", str(mine.type), str(theirs.type))
+        if mine.nullable != theirs.nullable:
+            yield _difference(mine.name, "nullable", mine.nullable, theirs.nullable)
+        if (mine.metadata or {}) != (theirs.metadata or {}):
+            yield _difference(mine.name, "metadata", text_pairs(mine.metadata), text_pairs(theirs.metadata))
+    if (left.metadata or {}) != (right.metadata or {}):
+        yield _difference(None, "metadata", text_pairs(left.metadata), text_pairs(right.metadata))
+
+
+def _difference(field: str | None, what: str, left: Any, right: Any) -> dict[str, Any]:
+    return {"field": field, "what": what, "left": left, "right": right}
+
+
+def _pairs(left: Any, right: Any) -> Iterator[tuple[int, int]]:
+    """The columns of the same name: the first of A with the first of B, the second with the second."""
+    places: dict[str, list[int]] = {}
+    for k, name in enumerate(right.names):
+        places.setdefault(name, []).append(k)
+    for i, name in enumerate(left.names):
+        if places.get(name):
+            yield i, places[name].pop(0)
+
+
+Column = tuple[str, int, int]
+
+
+def comparable(left: Any, right: Any) -> list[Column]:
+    """The columns whose values are compared: those of one name and type, with their positions in A and B."""
+    names = unique(left.names)
+    return [(names[i], i, k) for i, k in _pairs(left, right) if left.field(i).type == right.field(k).type]
+
+
+# --- values -------------------------------------------------------------------------------------------------------
+
+Found = dict[str, list[tuple[int, Any, Any]]]
+"""For each column the first rows that differ, with both values."""
+
+
+def _compare(left: Any, right: Any, columns: list[Column], most: int) -> tuple[dict[str, int], Found]:
+    """For each column that differs how many rows do, and the first ``most`` of them."""
+    counts: dict[str, int] = {}
+    first: Found = {}
+    for start, mine, theirs in _aligned(left, right) if columns else ():
+        for name, i, k in columns:
+            for at, a, b, rows in _unequal(mine.column(i), theirs.column(k)):
+                counts[name] = counts.get(name, 0) + len(rows)
+                known = first.setdefault(name, [])
+                shown = rows[: most - len(known)]
+                known += zip((shown + (start + at)).tolist(), _at(a, shown), _at(b, shown), strict=True)
+    return {name: counts[name] for name, _, _ in columns if name in counts}, first
+
+
+def _at(array: Any, rows: Any) -> list[Any]:
+    return list(map(as_json, values_of(array.take(rows)))) if len(rows) else []
+
+
+def _aligned(left: Any, right: Any) -> Iterator[tuple[int, Any, Any]]:
+    """Pieces of both with the same rows: the number of the first row, and a batch of each."""
+    start = at = their = 0
+    sides = iter(left), iter(right)
+    mine, theirs = next(sides[0], None), next(sides[1], None)
+    while mine is not None and theirs is not None:
+        size = min(mine.num_rows - at, theirs.num_rows - their)
+        if size:
+            yield start, mine.slice(at, size), theirs.slice(their, size)
+        start, at, their = start + size, at + size, their + size
+        if at == mine.num_rows:
+            mine, at = next(sides[0], None), 0
+        if their == theirs.num_rows:
+            theirs, their = next(sides[1], None), 0
+
+
+def _unequal(mine: Any, theirs: Any) -> Iterator[tuple[int, Any, Any, Any]]:
+    """Pieces of two arrays of one type and length that differ: where they start, both, and the slots that differ."""
+    if mine.equals(theirs):
+        return
+    for start in range(0, len(mine), _PIECE):
+        a, b = mine.slice(start, _PIECE), theirs.slice(start, _PIECE)
+        if not a.equals(b):
+            rows = np.flatnonzero(differing(a, b))
+            if len(rows):
+                yield start, a, b, rows
+
+
+def differing(mine: Any, theirs: Any) -> Any:
+    """Which slots of two arrays of one type and length differ, as a bool ndarray; NaN equals NaN."""
+    if mine.type.layout == "primitive" and mine.type.storage.kind == "f":
+        return _differing_floats(mine, theirs)
+    try:
+        codes = slot_codes(concat_arrays([mine, theirs]))
+        found = codes[: len(mine)] != codes[len(mine) :]
+    except sa.ShmarrowError:  # their dictionaries, or offsets, do not fit one array of the type
+        found = np.ones(len(mine), bool)
+    else:
+        if not has_floats(mine.type):
+            return found
+    rows = np.flatnonzero(found)
+    pairs = zip(values_of(mine.take(rows)), values_of(theirs.take(rows)), strict=True)
+    found[rows] = [not same_value(x, y) for x, y in pairs]
+    return found
+
+
+def _differing_floats(mine: Any, theirs: Any) -> Any:
+    x, y = mine.values, theirs.values
+    same = (x == y) | ((x != x) & (y != y))
+    valid, their = mine._mask(), theirs._mask()
+    if valid is None and their is None:
+        return ~same
+    valid, their = (np.ones(len(x), bool) if each is None else each for each in (valid, their))
+    return (valid != their) | (valid & ~same)
+
+
+def same_value(mine: Any, theirs: Any) -> bool:
+    """Whether two Python values are equal, NaN equal to NaN at any depth."""
+    if isinstance(mine, dict) and isinstance(theirs, dict):
+        return list(mine) == list(theirs) and all(same_value(mine[key], theirs[key]) for key in mine)
+    if isinstance(mine, (list, tuple)) and isinstance(theirs, (list, tuple)):
+        return len(mine) == len(theirs) and all(map(same_value, mine, theirs))
+    return bool(mine == theirs or (mine != mine and theirs != theirs))

@@ -1,0 +1,357 @@
+"""``shmarrow inspect``: what an Arrow object is, what its columns take, and who has it attached.
+
+Rules kept here:
+
+* what is printed and what ``--json`` prints are the same facts, which :func:`facts` collects;
+* nothing but metadata is read, see ``cli/measure.py``, so that the size of an object does not matter.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+import shmarrow as sa
+from shmarrow.cli import schemas
+from shmarrow.cli.measure import ALIGNED, Measured, measure, row_total
+from shmarrow.cli.report import print_fields, print_json, reporting, show_table, size_text
+from shmarrow.cli.targets import Target, add_target, kind_of, open_bytes, stored
+from shmarrow.errors import DEFAULT_LIMITS, counted, printable
+from shmarrow.ipc.schema.decode import FieldLayout, encoded_fields
+
+if TYPE_CHECKING:
+    from shmarrow.xray import Leaf, Overview
+
+_KINDS = {
+    "file": "Arrow file", "stream": "Arrow stream", "bundle": "bundle of tensors (an Arrow file)",
+    "tensor": "tensor message", "sparse tensor": "sparse tensor message",
+}  # fmt: skip
+_CODECS = {"LZ4_FRAME": "lz4", "ZSTD": "zstd"}
+_COLUMNS = 60
+"""Rows of the table of columns on a terminal."""
+_DICTIONARIES = 1 << 12
+"""Dictionary batches that are read."""
+_STORED = ("generation", "path", "age", "idle", "pins", "expires_in", "owner", "orphaned", "protected", "spilled")
+ALIGNMENTS = (
+    ("64", ALIGNED, "nothing copies"),
+    ("8", 8, "JAX copies"),
+    ("element", 1, "JAX copies"),
+    ("less", 0, "JAX, polars and arrow-rs copy; numpy and pyarrow use them in place, which is slower"),
+)
+"""Classes of buffers: their name in JSON, the least alignment in bytes, and which consumers copy them."""
+
+
+def inspect_arguments(parser: argparse.ArgumentParser) -> None:
+    """The arguments of ``inspect``."""
+    add_target(parser)
+    parser.add_argument(
+        "--exact", action="store_true", help="read the metadata of all batches, instead of estimating from a sample"
+    )
+
+
+@reporting
+def inspect(arguments: argparse.Namespace) -> int:
+    """Describe an Arrow object."""
+    with open_bytes(arguments.target, arguments.trust) as (name, source):
+        kind = kind_of(source.data, name)
+        found = {"target": arguments.target, "kind": kind, "bytes": len(source.data)}
+        if kind in ("file", "stream"):
+            from shmarrow.xray import Overview
+
+            found |= facts(Overview(source, DEFAULT_LIMITS), arguments.exact)
+        else:
+            found["tensors"] = schemas.tensors(Target(name, kind, source, source.data))
+    found["stored"] = _stored(arguments)
+    if arguments.json:
+        print_json(found)
+    else:
+        _print(found)
+    return 0
+
+
+def _stored(arguments: argparse.Namespace) -> dict[str, Any] | None:
+    """What the store knows of an object; None for what is in no store."""
+    with stored(arguments.target, arguments.trust) as store_and_name:
+        if store_and_name is None:
+            return None
+        store, name = store_and_name
+        info = store.info(name)
+        return {
+            "store": store.name,
+            "name": name,
+            "kind": info.kind,
+            **{field: getattr(info, field) for field in _STORED},
+        }
+
+
+# --- facts --------------------------------------------------------------------------------------------------------
+
+
+def facts(found: Overview, exact: bool = False) -> dict[str, Any]:
+    """What is known of a file or a stream, as JSON has it."""
+    measured = measure(found, exact)
+    rows, rows_exact = row_total(found, exact or measured.exact)
+    return {
+        "version": found.version,
+        "endianness": found.endianness,
+        "compression": _CODECS.get(found.compression or "", found.compression),
+        "batches": len(found.blocks),
+        "rows": rows,
+        "sampled_batches": None if measured.exact and rows_exact else measured.read,
+        "unreadable_batches": measured.broken,
+        "metadata": schemas.text_pairs({} if found.schema is None else found.schema.metadata),
+        "columns": [_column(column, found, measured) for column in _fields(found.wires)],
+        "dictionaries": _dictionaries(found),
+        "alignment": _alignment(found, measured),
+        "findings": _severities(found),
+    }
+
+
+def _severities(found: Overview) -> dict[str, int]:
+    severities = [each.severity for each in found.findings]
+    return {severity: severities.count(severity) for severity in ("error", "warning", "note")}
+
+
+class _Node:
+    """A field with its number among the nodes of a batch, and its children."""
+
+    __slots__ = ("children", "last", "number", "wire")
+
+    def __init__(self, wire: FieldLayout, number: int) -> None:
+        self.wire = wire
+        self.number = self.last = number
+        self.children: list[_Node] = []
+        for child in wire.children:
+            self.children.append(_Node(child, self.last + 1))
+            self.last = self.children[-1].last
+
+
+def _fields(wires: Sequence[FieldLayout]) -> Iterator[_Node]:
+    number = 0
+    for wire in wires:
+        node = _Node(wire, number)
+        yield node
+        number = node.last + 1
+
+
+def _column(node: _Node, found: Overview, measured: Measured) -> dict[str, Any]:
+    """A field with all below it: its type, nulls and bytes."""
+    own, below = _leaves(found, node.number, node.number), _leaves(found, node.number, node.last)
+    stored_bytes = sum([measured.stored[i] for i in below])
+    plain = sum([measured.plain[i] for i in below])
+    buffers: dict[str, int] = {}
+    for i in own:
+        name = found.columns[i].buffer
+        buffers[name] = buffers.get(name, 0) + measured.scaled(measured.stored[i])
+    made = {
+        "name": node.wire.field.name,
+        "type": str(node.wire.field.type),
+        "nullable": node.wire.field.nullable,
+        "values": measured.scaled(measured.lengths[node.number]),
+        "nulls": measured.scaled(measured.nulls[node.number]),
+        "bytes": measured.scaled(stored_bytes),
+        "decompressed": measured.scaled(plain),
+        "ratio": round(plain / stored_bytes, 3) if stored_bytes else None,
+        "buffers": buffers,
+    }
+    if node.children:
+        made["children"] = [_column(child, found, measured) for child in node.children]
+    return made
+
+
+def _leaves(found: Overview, first: int, last: int) -> range:
+    """The buffers of the nodes from ``first`` to ``last``: they follow each other."""
+    from bisect import bisect_left, bisect_right
+
+    columns = found.columns
+    return range(
+        bisect_left(columns, first, key=lambda leaf: leaf.node), bisect_right(columns, last, key=lambda leaf: leaf.node)
+    )
+
+
+def _dictionaries(found: Overview) -> list[dict[str, Any]]:
+    """The dictionaries by id: which columns use them, and what they take."""
+    from shmarrow.xray.messages import read_batch
+
+    made: dict[int, dict[str, Any]] = {}
+    for field in encoded_fields(found.wires):
+        assert field.dictionary_id is not None
+        assert field.values is not None
+        id, values = field.dictionary_id, field.values
+        new = {
+            "id": id,
+            "type": str(values.field.type),
+            "fields": [],
+            "values": 0,
+            "bytes": 0,
+            "batches": 0,
+            "deltas": 0,
+        }
+        each = made.setdefault(id, new)
+        each["fields"].append(field.field.name)
+    for offset, length, body in found.dictionaries[:_DICTIONARIES].tolist():
+        try:
+            batch = read_batch(found.data, offset, length, found.name, DEFAULT_LIMITS)
+            header = batch.message.header
+            each = made[header["id"]]
+        except (sa.ShmarrowError, KeyError):
+            continue  # `validate` tells what is wrong with it
+        delta = bool(header["isDelta"])
+        each["values"] = batch.rows + (each["values"] if delta else 0)
+        each["bytes"] += max(body, 0)
+        each["batches"] += 1
+        each["deltas"] += delta
+    return list(made.values())
+
+
+def _alignment(found: Overview, measured: Measured) -> dict[str, Any]:
+    """How many buffers of a batch have which alignment, and those that are not aligned for their elements."""
+    counts = dict.fromkeys([name for name, _, _ in ALIGNMENTS], 0)
+    less = []
+    for leaf, alignment, used in zip(found.columns, measured.alignment, measured.used, strict=True):
+        if not used:
+            continue
+        needed = element_bytes(leaf)
+        name = (
+            "64" if alignment >= ALIGNED
+            else "less" if alignment < needed
+            else "8" if alignment >= 8
+            else "element"
+        )  # fmt: skip
+        counts[name] += 1
+        if name == "less":
+            less.append({"field": leaf.path, "buffer": leaf.buffer, "alignment": alignment, "needed": needed})
+    return {**counts, "misaligned": less}
+
+
+def element_bytes(leaf: Leaf) -> int:
+    """The alignment that the elements of a buffer need: 1 for bits, text and fixed-size binary."""
+    if (
+        leaf.type.startswith(("fixed_size_binary", "day_time_interval", "month_day_nano_interval"))
+        or leaf.buffer == "views"
+    ):
+        return {"d": 4, "m": 8}.get(leaf.type[0], 8 if leaf.buffer == "views" else 1)
+    return leaf.bits // 8 if leaf.bits in (16, 32, 64, 128, 256) else 1
+
+
+# --- showing ------------------------------------------------------------------------------------------------------
+
+
+def _print(found: dict[str, Any]) -> None:
+    fields = {"target": printable(found["target"]), "kind": _KINDS[found["kind"]], "size": _exact_size(found["bytes"])}
+    if "tensors" in found:
+        print_fields({**fields, **_stored_fields(found["stored"])})
+        print()
+        schemas.print_tensors(found["tensors"])
+        return
+    about = "" if found["sampled_batches"] is None else "about "
+    fields |= {
+        "format": f"metadata version {found['version']}, {found['endianness']}-endian",
+        "rows": f"{about}{found['rows']} in {_batches(found['batches'])}",
+        "compression": _compression(found),
+        "estimated": ""
+        if found["sampled_batches"] is None
+        else f"from {found['sampled_batches']} of {found['batches']} batches; --exact reads all",
+        "metadata": "\n".join([f"{key}: {value}" for key, value in found["metadata"].items()]),
+        "unreadable": _batches(found["unreadable_batches"]) if found["unreadable_batches"] else "",
+        "problems": _problems(found),
+        **_stored_fields(found["stored"]),
+    }
+    print_fields({name: value for name, value in fields.items() if value})
+    rows = list(_column_rows(found["columns"], ""))
+    if rows:
+        print()
+        shown = rows if not sys.stdout.isatty() or len(rows) <= _COLUMNS else rows[:_COLUMNS]
+        headers = ("column", "type", "nulls", "bytes", "ratio", "buffers")
+        keep = [i for i, _ in enumerate(headers) if headers[i] != "ratio" or found["compression"]]
+        show_table([headers[i] for i in keep], [[row[i] for i in keep] for row in shown], left=(0, 1, len(keep) - 1))
+        if len(shown) < len(rows):
+            print(f"{len(rows) - len(shown)} more fields; `shmarrow inspect TARGET | cat` shows all")
+    if found["dictionaries"]:
+        print()
+        show_table(
+            ("dictionary", "fields", "type", "values", "batches", "bytes"),
+            [
+                (
+                    str(each["id"]), ", ".join(each["fields"]), each["type"], str(each["values"]),
+                    f"{each['batches']}{_deltas(each)}", size_text(each["bytes"]),
+                )
+                for each in found["dictionaries"]
+            ],
+            left=(0, 1, 2),
+        )  # fmt: skip
+    if any(found["alignment"][name] for name, _, _ in ALIGNMENTS):
+        print()
+        _print_alignment(found)
+
+
+def _deltas(each: dict[str, Any]) -> str:
+    return f" ({counted(each['deltas'], 'delta')})" if each["deltas"] else ""
+
+
+def _batches(number: int) -> str:
+    return "1 batch" if number == 1 else f"{number} batches"
+
+
+def _exact_size(size: int) -> str:
+    return f"{size_text(size)} ({size} bytes)" if size >= 1024 else size_text(size)
+
+
+def _compression(found: dict[str, Any]) -> str:
+    if not found["compression"]:
+        return ""
+    stored_bytes, plain = (sum([each[key] for each in found["columns"]]) for key in ("bytes", "decompressed"))
+    ratio = f", ratio {plain / stored_bytes:.2f}" if stored_bytes else ""
+    return f"{found['compression']}{ratio}; every consumer has to decompress the columns it reads"
+
+
+def _problems(found: dict[str, Any]) -> str:
+    parts = [counted(number, severity) for severity, number in found["findings"].items() if number]
+    return f"{', '.join(parts)}; `shmarrow validate` lists them" if parts else ""
+
+
+def _stored_fields(info: dict[str, Any] | None) -> dict[str, str]:
+    from shmarrow.cli.report import time_text
+
+    if info is None:
+        return {}
+    owner = "orphaned" if info["orphaned"] else "" if info["owner"] is None else f"process {info['owner']}"
+    states = [word for word in ("protected", "spilled") if info[word]]
+    made = {
+        "store": f"{printable(info['store'])}, object {printable(info['name'])}, kind {info['kind']}",
+        "file": printable(info["path"]),
+        "generation": str(info["generation"]),
+        "age": f"{time_text(info['age'])}, last used {time_text(info['idle'])} ago",
+        "pins": f"attached by {info['pins']} {'process' if info['pins'] == 1 else 'processes'}",
+        "owner": owner,
+        "state": ", ".join(states),
+        "expires": "" if info["expires_in"] is None else f"in {time_text(info['expires_in'])}",
+    }
+    return {name: value for name, value in made.items() if value}
+
+
+def _column_rows(columns: Sequence[dict[str, Any]], indent: str) -> Iterator[list[str]]:
+    for each in columns:
+        buffers = ", ".join([f"{name} {size_text(size)}" for name, size in each["buffers"].items() if size])
+        ratio = "" if each["ratio"] is None else f"{each['ratio']:.2f}"
+        yield [indent + each["name"], each["type"], str(each["nulls"]), size_text(each["bytes"]), ratio, buffers]
+        yield from _column_rows(each.get("children", ()), indent + "  ")
+
+
+def _print_alignment(found: dict[str, Any]) -> None:
+    texts = {"64": "64 bytes", "8": "8 bytes", "element": "their elements", "less": "less than their elements need"}
+    swapped = found["endianness"] == "big" and sys.byteorder == "little"
+    for name, _, who in ALIGNMENTS:
+        number = found["alignment"][name]
+        if number:
+            why = (
+                "every consumer swaps the bytes" if swapped else "decompressed anyway" if found["compression"] else who
+            )
+            print(f"{counted(number, 'buffer')} per batch aligned to {texts[name]}: {why}")
+    for each in found["alignment"]["misaligned"][:10]:
+        print(
+            f"  {each['buffer']} of {printable(each['field'])}: aligned to {each['alignment']}, "
+            f"its elements need {each['needed']}"
+        )

@@ -1,0 +1,187 @@
+"""Commands that read rows: ``schema``, ``head``, ``sample``, ``cat`` and ``count``.
+
+Rules kept here:
+
+* only the batches, columns and rows that are shown are read; a pipe is read as far as needed;
+* on a terminal rows are a table that fits it; elsewhere they are lines of tab-separated cells under a line of names;
+  with ``--json`` each row is a JSON object on a line of its own. ``cli/cells.py`` has the form of values.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from shmarrow.cli.report import print_json, reporting
+from shmarrow.cli.targets import ROWS, add_columns, add_target, open_rows, open_target, row_counts, rows_of
+from shmarrow.errors import printable
+
+_PIECE = 1 << 13
+"""Rows that are made text at a time."""
+_ROWS = 10
+
+
+def _number(text: str) -> int:
+    if not text.isascii() or not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"expected a number of rows, found {text!r}")
+    return int(text)
+
+
+# --- head, cat, sample --------------------------------------------------------------------------------------------
+
+
+def head_arguments(parser: argparse.ArgumentParser) -> None:
+    """The arguments of ``head``."""
+    add_target(parser)
+    parser.add_argument(
+        "-n", "--rows", type=_number, default=_ROWS, metavar="N", help=f"how many rows; default: {_ROWS}"
+    )
+    _add_row_options(parser)
+
+
+def cat_arguments(parser: argparse.ArgumentParser) -> None:
+    """The arguments of ``cat``."""
+    add_target(parser)
+    _add_row_options(parser)
+
+
+def sample_arguments(parser: argparse.ArgumentParser) -> None:
+    """The arguments of ``sample``."""
+    head_arguments(parser)
+    parser.add_argument("--seed", type=int, metavar="N", help="pick the same rows each time for the same N")
+
+
+def _add_row_options(parser: argparse.ArgumentParser) -> None:
+    add_columns(parser)
+    parser.add_argument(
+        "--no-header",
+        action="store_true",
+        help="leave out the line of column names, where the output is not a terminal",
+    )
+
+
+@reporting
+def head(arguments: argparse.Namespace) -> int:
+    """Print the first rows."""
+    with open_rows(arguments, arguments.target, in_order=True) as reader:
+        _show(arguments, reader.schema, _first(reader, arguments.rows))
+    return 0
+
+
+@reporting
+def cat(arguments: argparse.Namespace) -> int:
+    """Print all rows; never as a table, as that would have to know them all first."""
+    with open_rows(arguments, arguments.target, in_order=True) as reader:
+        _print(arguments, reader.schema, reader)
+    return 0
+
+
+@reporting
+def sample(arguments: argparse.Namespace) -> int:
+    """Print rows picked at random, in their order."""
+    with open_rows(arguments, arguments.target) as reader:
+        _show(arguments, reader.schema, _picked(reader, arguments.rows, arguments.seed))
+    return 0
+
+
+def _first(reader: Any, rows: int) -> Iterator[Any]:
+    left = rows
+    for batch in reader if left else ():
+        yield batch.slice(0, left)
+        left -= batch.num_rows
+        if left <= 0:
+            return
+
+
+def _picked(reader: Any, rows: int, seed: int | None) -> Iterator[Any]:
+    """So many rows of all, each with the same probability and at most once."""
+    from random import Random
+
+    runs = np.array(row_counts(reader) or [(0, 0)], np.int64)
+    sizes = np.repeat(runs[:, 1], runs[:, 0])
+    ends = np.cumsum(sizes)
+    total = int(ends[-1]) if len(ends) else 0
+    found = np.array(sorted(Random(seed).sample(range(total), min(rows, total))), np.int64)
+    numbers = np.searchsorted(ends, found, side="right")
+    for number in np.unique(numbers).tolist():
+        batch = reader.get_batch(number)
+        yield batch.take(found[numbers == number] - (ends[number] - sizes[number]))
+
+
+def _show(arguments: argparse.Namespace, schema: Any, batches: Iterator[Any]) -> None:
+    if arguments.json or not sys.stdout.isatty():
+        _print(arguments, schema, batches)
+        return
+    from shmarrow.display import table_lines
+    from shmarrow.tables import Table
+
+    found = [
+        batch if batch._at_hand(0) else batch.take(np.arange(batch.num_rows)) for batch in batches if batch.num_rows
+    ]
+    print(*table_lines(Table(schema, found), sys.maxsize), sep="\n")
+
+
+def _print(arguments: argparse.Namespace, schema: Any, batches: Any) -> None:
+    from shmarrow.cli.cells import json_rows, text_rows, unique
+
+    names = unique(schema.names)
+    if not arguments.json and not arguments.no_header:
+        print(*[printable(name.replace("\\", "\\\\")) for name in schema.names], sep="\t")
+    for batch in batches:
+        for start in range(0, batch.num_rows, _PIECE):
+            piece = batch.slice(start, _PIECE)
+            lines = map(json.dumps, json_rows(piece, names)) if arguments.json else text_rows(piece)
+            print(*lines, sep="\n")
+
+
+# --- count --------------------------------------------------------------------------------------------------------
+
+
+def count_arguments(parser: argparse.ArgumentParser) -> None:
+    """The arguments of ``count``."""
+    add_target(parser)
+
+
+@reporting
+def count(arguments: argparse.Namespace) -> int:
+    """Count the rows, from the metadata alone."""
+    with open_rows(arguments, arguments.target, in_order=True) as reader:
+        if hasattr(reader, "num_record_batches"):
+            runs = row_counts(reader)
+            batches, rows = sum([n for n, _ in runs]), sum([n * each for n, each in runs])
+        else:
+            batches = rows = 0
+            for batch in reader:
+                batches, rows = batches + 1, rows + batch.num_rows
+    if arguments.json:
+        print_json({"target": arguments.target, "rows": rows, "batches": batches})
+    else:
+        print(rows)
+    return 0
+
+
+# --- schema -------------------------------------------------------------------------------------------------------
+
+
+def schema_arguments(parser: argparse.ArgumentParser) -> None:
+    """The arguments of ``schema``."""
+    add_target(parser)
+    add_columns(parser)
+    parser.add_argument("--metadata", action="store_true", help="print the metadata of the schema and its fields, too")
+
+
+@reporting
+def schema(arguments: argparse.Namespace) -> int:
+    """Print the fields, with their children below them; of tensors the type and shape."""
+    from shmarrow.cli import schemas
+
+    with open_target(arguments.target, arguments.trust, in_order=True) as target:
+        if target.kind not in ROWS:
+            return schemas.show_tensors(arguments, target)
+        with rows_of(arguments, arguments.target, target) as reader:
+            return schemas.show(arguments, reader.schema)

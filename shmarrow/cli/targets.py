@@ -1,0 +1,288 @@
+"""The TARGET of the commands that look into Arrow data: a file, a stream, a tensor, an object of a store, a pipe.
+
+Rules kept here:
+
+* a path or a name is mapped; a pipe is read in order where a command needs no more than its batches, and otherwise goes
+  through a temporary file;
+* what is not Arrow's is recognized by its first bytes, and the error says what reads or converts it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from typing import Any, NamedTuple
+
+import shmarrow as sa
+from shmarrow.buffer import Bytes
+from shmarrow.cli.report import WrongUsage
+from shmarrow.errors import DEFAULT_LIMITS
+from shmarrow.ipc.file.footer import MAGIC
+from shmarrow.ipc.message.decode import read_message
+from shmarrow.sources.formats import HEAD, recognized
+
+HELP = "a file, a stream or a tensor: a path, shm:NAME, STORE/NAME for an object of a store, or - for standard input"
+ROWS = ("file", "stream")
+_CONVERTED = ("a Parquet file", "text, such as CSV", "JSON text", "a Feather file of version 1", "a NumPy array",
+              "a NumPy archive", "a safetensors file")  # fmt: skip
+"""Formats that ``shmarrow convert`` reads, as :func:`shmarrow.sources.formats.recognized` names them."""
+
+
+def add_target(parser: argparse.ArgumentParser, name: str = "target") -> None:
+    """The arguments of a command that reads one target."""
+    parser.add_argument(name, metavar=name.upper(), help=HELP)
+    add_common(parser)
+
+
+def add_common(parser: argparse.ArgumentParser) -> None:
+    """The options that all commands on targets have."""
+    parser.add_argument("--json", action="store_true", help="print results and errors as JSON")
+    parser.add_argument("--trust", action="store_true", help="accept a store that other users own or may write to")
+
+
+def add_columns(parser: argparse.ArgumentParser) -> None:
+    """The option that selects columns."""
+    parser.add_argument("--columns", metavar="A,B", help="only these columns, in this order")
+
+
+class Target(NamedTuple):
+    """What a command reads.
+
+    Attributes
+    ----------
+    name : str
+        What messages call it.
+    kind : str
+        ``"file"``, ``"stream"``, ``"tensor"``, ``"sparse tensor"`` or ``"bundle"``.
+    source : object
+        What readers take: a source of mapped bytes, or a pipe.
+    data : uint8 ndarray or None
+        All bytes; None for a pipe that is read in order.
+    """
+
+    name: str
+    kind: str
+    source: Any
+    data: Any
+
+
+@contextmanager
+def open_bytes(word: str, trust: bool = False) -> Iterator[tuple[str, Any]]:
+    """The name of a target, and a source with all of its bytes; standard input goes through a temporary file.
+
+    Raises
+    ------
+    ObjectNotFound
+        If there is nothing of this name.
+    """
+    from shmarrow.sources import open_source
+    from shmarrow.xray.target import open_target
+
+    with ExitStack() as stack:
+        if word == "-" or _is_pipe(word):
+            from shmarrow.interchange.files.ends import open_input
+
+            source = open_source(stack.enter_context(open_input(word)).whole())
+            source.name = "standard input" if word == "-" else word
+        else:
+            source = open_target(word, trust)
+        stack.callback(source.close)
+        yield source.name, source
+
+
+@contextmanager
+def open_target(word: str, trust: bool = False, in_order: bool = False) -> Iterator[Target]:
+    """A target, and what kind of data it is.
+
+    Parameters
+    ----------
+    word : str
+        The argument of the command.
+    trust : bool
+        Accept a store of other users.
+    in_order : bool
+        Whether a pipe may be read batch by batch.
+
+    Raises
+    ------
+    InvalidData
+        If the bytes are not Arrow's.
+    """
+    if in_order and (word == "-" or _is_pipe(word)):
+        from shmarrow.interchange.files.ends import open_input
+
+        with open_input(word) as found:
+            if found.data is None and found.head and not found.head.startswith(MAGIC):
+                _refuse(found.name, found.head)
+                yield Target(found.name, "stream", found.stream(), None)
+                return
+            from shmarrow.sources import open_source
+
+            data = found.whole()
+            source = open_source(data)
+            source.name = found.name
+            yield Target(source.name, kind_of(data, source.name), source, data)
+            return
+    with open_bytes(word, trust) as (name, source):
+        yield Target(name, kind_of(source.data, name), source, source.data)
+
+
+@contextmanager
+def stored(word: str, trust: bool = False) -> Iterator[tuple[sa.Store, str] | None]:
+    """The store of a target ``STORE/NAME``, and the object's name; None where the target is in no store."""
+    shared = word.startswith("shm:")
+    if "/" not in word or word == "-" or (not shared and os.path.isfile(word)):
+        yield None
+        return
+    from shmarrow.store.protocol import CONTROL
+
+    at = word.find("/") if shared else word.rfind("/")
+    while not shared and at > 0 and not os.path.isfile(f"{word[:at]}/{CONTROL}"):
+        at = word.rfind("/", 0, at)
+    if at <= 0:
+        yield None
+        return
+    with sa.Store(word[:at], trust=trust, create=False) as store:
+        yield store, word[at + 1 :]
+
+
+def _is_pipe(word: str) -> bool:
+    if word.startswith("shm:"):
+        return False
+    from shmarrow.interchange.files.ends import is_special
+
+    return is_special(word)
+
+
+def kind_of(data: Bytes, name: str) -> str:
+    """What kind of Arrow data some bytes are.
+
+    Raises
+    ------
+    InvalidData
+        If they are none.
+    """
+    head = data[:HEAD].tobytes()
+    if not head:
+        raise sa.InvalidData(f"{name} is empty: expected an Arrow file, a stream or a tensor")
+    if head.startswith(MAGIC):
+        return "bundle" if _is_bundle(data) else "file"
+    _refuse(name, head)
+    found = read_message(data, 0, name)
+    kind = "" if found is None else found[0].kind
+    return {"Tensor": "tensor", "SparseTensor": "sparse tensor"}.get(kind, "stream")
+
+
+def _is_bundle(data: Bytes) -> bool:
+    from shmarrow.ipc.tensor import BUNDLE_KEY
+
+    try:
+        with sa.ipc.open_file(data) as reader:
+            return BUNDLE_KEY in (reader.metadata or {})
+    except sa.ShmarrowError:
+        return False  # whoever reads the file says what is wrong with it
+
+
+def _refuse(name: str, head: bytes) -> None:
+    """Refuse another format, and say what reads it."""
+    what = recognized(head)
+    if not what or head[:4] == b"\xff\xff\xff\xff":
+        return
+    if what.startswith(_CONVERTED):
+        what = f"{what.partition(';')[0]}; `shmarrow convert {name} OUT.arrow` makes it an Arrow file"
+    raise sa.InvalidData(f"{name}: expected Arrow data, found {what}")
+
+
+# --- rows ---------------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def open_rows(arguments: argparse.Namespace, word: str, in_order: bool = False) -> Iterator[Any]:
+    """A reader of a target's batches; the errors are those of :func:`open_target` and :func:`rows_of`."""
+    with open_target(word, arguments.trust, in_order) as target, rows_of(arguments, word, target) as reader:
+        yield reader
+
+
+@contextmanager
+def rows_of(arguments: argparse.Namespace, word: str, target: Target) -> Iterator[Any]:
+    """A reader of the batches, with the columns that ``--columns`` names.
+
+    Raises
+    ------
+    InvalidData
+        If the target holds no rows.
+    FieldNotFound
+        If a column is not there.
+    """
+    columns = _chosen(arguments)
+    if target.kind not in ROWS:
+        raise sa.InvalidData(f"{target.name} is a {target.kind}, which has no rows; `shmarrow inspect {word}` shows it")
+    with open_reader(target) as reader:
+        yield reader if columns is None else _Selected(reader, columns)
+
+
+def open_reader(target: Target) -> Any:
+    """The reader of a file or a stream."""
+    if target.kind == "file":
+        from shmarrow.ipc.file.reader import RecordBatchFileReader
+
+        return RecordBatchFileReader(target.source, DEFAULT_LIMITS)
+    if target.data is None:
+        return sa.ipc.open_stream(target.source)
+    from shmarrow.ipc.stream.reader import MappedStreamReader
+
+    return MappedStreamReader(target.source, DEFAULT_LIMITS)
+
+
+def _chosen(arguments: argparse.Namespace) -> list[str] | None:
+    columns = getattr(arguments, "columns", None)
+    if columns is None:
+        return None
+    names: list[str] = columns.split(",")
+    if "" in names:
+        raise WrongUsage(f"--columns expects names separated by commas, found {columns!r}")
+    return names
+
+
+class _Selected:
+    """A reader with some of the columns, in the order they were asked for."""
+
+    def __init__(self, reader: Any, names: Sequence[str]) -> None:
+        self._reader = reader
+        try:
+            self._indices = [reader.schema.index_of(name) for name in names]
+        except sa.FieldNotFound as error:
+            from difflib import get_close_matches
+
+            known = reader.schema.names
+            missing = next((name for name in names if name not in known), "")
+            for found in get_close_matches(missing, known, n=1, cutoff=0.6):
+                error.add_note(f"did you mean {found!r}?")
+            raise
+        self.schema = sa.schema([reader.schema.field(i) for i in self._indices])
+
+    @property
+    def num_rows(self) -> int:
+        return int(self._reader.num_rows)
+
+    def get_batch(self, number: int) -> Any:
+        return self._reader.get_batch(number).select(self._indices)
+
+    def __iter__(self) -> Iterator[Any]:
+        for batch in self._reader:
+            yield batch.select(self._indices)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._reader, name)
+
+
+def row_counts(reader: Any) -> list[tuple[int, int]]:
+    """How many batches in a row have so many rows each, in order: pairs of the number of batches and the rows."""
+    reader = getattr(reader, "_reader", reader)
+    if hasattr(reader, "_count_rows"):
+        from shmarrow.ipc.file.reader import _known_rows
+
+        return _known_rows(reader._opened()) or reader._count_rows()
+    return [(1, reader.get_batch(i).num_rows) for i in range(reader.num_record_batches)]

@@ -1,0 +1,466 @@
+"""Every byte of a FlatBuffer: tables, vtables, vectors, strings and padding, by the declarations in ``tables``.
+
+Rules kept here:
+
+* each table, vector and string is visited once, however often it is referred to; what is shared says so;
+* references are followed with a stack, a bounded number of them and to a bounded depth, so that cyclic or hostile
+  offsets end in a finding;
+* what something says is worked out when its region is asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from shmarrow.buffer import Bytes
+from shmarrow.errors import InvalidData, Limits, counted
+from shmarrow.ipc.flatbuffers.reader import FlatBuffer, Offsets
+from shmarrow.ipc.flatbuffers.tables import ENUMS, SCALARS, STRUCTS, TABLES, UNIONS
+from shmarrow.types.descriptors import TYPES, Enumeration
+from shmarrow.xray.model import Finding, Region
+from shmarrow.xray.tiles import EXAMINED, LONG_PADDING, Claim, Place, Report, tile, zeros
+
+_DEPTH = 200
+"""Steps from the root that are followed; fields nest 64 deep."""
+_LISTED = 32
+"""Elements of a vector and characters of a string, in hundreds of the latter, that a value shows."""
+
+_LATER = 64
+"""Fields of later versions of the format that a table shows."""
+
+_MESSAGE = "Columnar.rst, Encapsulated message format"
+_SCHEMA = "Columnar.rst, Schema message"
+_BATCH = "Columnar.rst, RecordBatch message"
+_FILE = "Columnar.rst, IPC File Format"
+_TENSOR = "Other.rst, Tensor"
+_SPARSE = "Other.rst, Sparse Tensor"
+_CHAPTERS = {
+    "Message": _MESSAGE,
+    "RecordBatch": _BATCH,
+    "FieldNode": _BATCH,
+    "Buffer": _BATCH,
+    "BodyCompression": "Columnar.rst, Compression",
+    "DictionaryBatch": "Columnar.rst, Dictionary Messages",
+    "DictionaryEncoding": "Columnar.rst, Dictionary Messages",
+    "KeyValue": "Columnar.rst, Custom Application Metadata",
+    "Footer": _FILE,
+    "Block": _FILE,
+    "Tensor": _TENSOR,
+    "TensorDim": _TENSOR,
+    "SparseTensor": _SPARSE,
+    "SparseTensorIndexCOO": _SPARSE,
+    "SparseMatrixIndexCSX": _SPARSE,
+    "SparseTensorIndexCSF": _SPARSE,
+}
+"""The chapter that defines each table; all others describe types."""
+
+_ENUMS = {
+    ("Message", "version"): "MetadataVersion",
+    ("Footer", "version"): "MetadataVersion",
+    ("Schema", "endianness"): "Endianness",
+    ("Schema", "features"): "Feature",
+    ("DictionaryEncoding", "dictionaryKind"): "DictionaryKind",
+    ("BodyCompression", "codec"): "CompressionType",
+    ("BodyCompression", "method"): "BodyCompressionMethod",
+    ("SparseMatrixIndexCSX", "compressedAxis"): "SparseMatrixCompressedAxis",
+    **{
+        (each.member, parameter.slot): parameter.kind.name
+        for each in TYPES
+        for parameter in each.parameters
+        if isinstance(parameter.kind, Enumeration)
+    },
+}
+"""The enumeration of each field that has one."""
+_MEMBERS = {name: {number: member for member, number in numbers.items()} for name, numbers in ENUMS.items()}
+
+
+class _Slot(NamedTuple):
+    """A field of a table: its number, name, the kind of its value, and the bytes that it takes in the table."""
+
+    number: int
+    name: str
+    kind: str
+    size: int
+
+
+@lru_cache(128)
+def _slots(table: str) -> tuple[_Slot, ...]:
+    made: list[_Slot] = []
+    for name, kind, *_ in TABLES[table]:
+        if kind.startswith("union "):
+            made.append(_Slot(len(made), f"{name}_type", "u1", 1))
+        dtype = SCALARS.get(kind) or STRUCTS.get(kind)
+        made.append(_Slot(len(made), name, kind, 4 if dtype is None else dtype.itemsize))
+    return tuple(made)
+
+
+def chapter_of(name: str) -> str:
+    """The chapter that defines a table or struct."""
+    return _CHAPTERS.get(name, _SCHEMA)
+
+
+class Flat:
+    """One FlatBuffer within an object.
+
+    Parameters
+    ----------
+    data : uint8 ndarray
+        The object.
+    start, end : int
+        Where the FlatBuffer is in it.
+    root : str
+        The table at its root.
+    label : str
+        What the FlatBuffer is, the first step of all paths.
+    limits : Limits
+        Bounds on what is accepted.
+    elements : bool
+        A region for each field and each element, instead of one for each table and vector.
+    report : callable
+        Is told the findings.
+    """
+
+    def __init__(
+        self, data: Bytes, start: int, end: int, root: str, label: str, limits: Limits, elements: bool, report: Report
+    ) -> None:
+        self._data = data
+        self._start, self._end = start, end
+        self._buffer = FlatBuffer(data[start:end], label, limits)
+        self._root = root
+        self._place = Place(None, label, 0)
+        self._elements = elements
+        self._report = report
+        self._claims: dict[tuple[int, str], Claim] = {}
+        self._shared: dict[tuple[int, str], int] = {}
+        self._vtables: dict[int, tuple[int, Offsets]] = {}
+        self._steps = min(2 * limits.tables, self._buffer.size + 64)
+
+    def regions(self) -> Iterator[Region]:
+        """Regions for all bytes of the FlatBuffer."""
+        try:
+            self._collect()
+        except InvalidData as error:
+            self._find(self._start, self._end, "error", str(error))
+        claims = list(self._claims.values())
+        return tile(claims, self._start, self._end, self._render, self._fill, self._overlap)
+
+    def _find(self, start: int, end: int, severity: str, message: str, remedy: str = "") -> None:
+        message = message.removeprefix(f"{self._place.label}: ")
+        text = f"{self._place.label}: {message}"
+        self._report(Finding(start, end, severity, text, remedy or "write the object again with a correct writer"))
+
+    # --- following references ---
+
+    def _claim(self, start: int, end: int, kind: str, name: str, place: Place, detail: Any = None) -> bool:
+        """Claim bytes given by offsets in the FlatBuffer; whether this is the first reference to them."""
+        key = start, name if kind == "table" else kind
+        if key in self._claims:
+            self._shared[key] = self._shared.get(key, 1) + 1
+            return False
+        base = self._start
+        self._claims[key] = Claim(base + start, base + end, kind, name, place, detail)
+        return True
+
+    def _spend(self, steps: int) -> None:
+        self._steps -= steps
+        if self._steps < 0:
+            raise InvalidData(f"more references than its {self._buffer.size} bytes can hold; the rest is not followed")
+
+    def _collect(self) -> None:
+        buffer = self._buffer
+        if buffer.size < 8:
+            buffer.fail("the root offset", 0, 8)
+        root = buffer.follow(0, self._root)
+        self._claim(0, 4, "root", f"offset of the root table {self._root}", self._place, root)
+        stack = [(self._root, root, self._place)]
+        while stack:
+            name, position, place = stack.pop()
+            self._spend(1)
+            try:
+                if place.depth > _DEPTH:
+                    raise InvalidData(f"{place.label}: more than {_DEPTH} tables within each other")
+                stack += reversed(self._table(name, position, place))
+            except InvalidData as error:
+                at = min(self._start + position, self._end)
+                self._find(at, min(at + 4, self._end), "error", str(error))
+
+    def _table(self, name: str, position: int, place: Place) -> list[tuple[str, int, Place]]:
+        """Claim a table, its vtable, and its vectors and strings; the tables that it refers to."""
+        buffer = self._buffer
+        vtable, _ = buffer.table_at(name, position)
+        says, offsets = self._read_vtable(vtable)
+        slots = _slots(name)
+        end = position + max([4, *[offsets[slot.number] + slot.size for slot in slots if _has(offsets, slot)]])
+        later = offsets[len(slots) :]
+        if later and any(later):  # fields of a later version, whose sizes are not known
+            end = max(end, position + says)
+        if position + says < end:
+            at = self._start + position
+            text = f"table {name} takes {end - position} bytes, but its vtable says {says}"
+            self._find(at, self._start + min(end, buffer.size), "warning", text)
+        if end > buffer.size:
+            buffer.fail(f"table {name}", position, end - position)
+        if not self._claim(position, end, "table", name, place, (vtable, offsets)):
+            return []
+        end = vtable + 4 + 2 * len(offsets)
+        self._claim(vtable, end, "vtable", f"vtable of {name}", place, (says, offsets, name))
+        found: list[tuple[str, int, Place]] = []
+        for slot in slots:
+            if not _has(offsets, slot) or slot.kind in SCALARS or slot.kind in STRUCTS:
+                continue
+            try:
+                found += self._follow(name, slot, position, offsets, place.below(slot.name))
+            except InvalidData as error:
+                at = self._start + position + offsets[slot.number]
+                self._find(at, at + 4, "error", str(error))
+        return found
+
+    def _read_vtable(self, at: int) -> tuple[int, Offsets]:
+        """The size that a vtable gives its tables, and all its offsets; those of hostile bytes may be 32,766."""
+        found = self._vtables.get(at)
+        if found is None:
+            data = self._buffer.data
+            size, says = np.ndarray(2, "<u2", data, at).tolist()
+            count = (size - 4) >> 1
+            self._spend(count)
+            offsets = np.ndarray(count, "<u2", data, at + 4)
+            found = self._vtables[at] = says, tuple(offsets.tolist())
+        return found
+
+    def _follow(
+        self, table: str, slot: _Slot, position: int, offsets: Offsets, place: Place
+    ) -> Iterable[tuple[str, int, Place]]:
+        """What a field refers to: claimed, or given back if it is a table."""
+        buffer = self._buffer
+        at = buffer.slot(table, position, offsets, slot.number, 4)
+        what, kind = f"{table}.{slot.name}", slot.kind
+        if kind == "string":
+            start, length = buffer.vector_at(at, 1, table, slot.name)
+            end = start + length
+            closed = end < buffer.size and not buffer.view[end]
+            if self._claim(start - 4, end + closed, "string", f"string {what}", place) and not closed:
+                where = self._start + start
+                self._find(where, where + length, "note", f"the string {what} has no NUL behind it")
+            return ()
+        if kind.startswith("union "):
+            members = UNIONS[kind[6:]]
+            tag_at = buffer.slot(table, position, offsets, slot.number - 1, 1)
+            tag = buffer.view[tag_at] if tag_at else 0
+            if not 0 < tag <= len(members):
+                raise InvalidData(f"{what} has type {tag}, expected 1 to {len(members)} ({', '.join(members)})")
+            return ((members[tag - 1], buffer.follow(at, table, slot.name), place),)
+        if kind[0] != "[":
+            return ((kind, buffer.follow(at, table, slot.name), place),)
+        inner = kind[1:-1]
+        dtype = SCALARS.get(inner) or STRUCTS.get(inner) or np.dtype("<u4")
+        start, length = buffer.vector_at(at, dtype.itemsize, table, slot.name)
+        sort = "block" if inner == "Block" else "vector"
+        end = start + length * dtype.itemsize
+        if not self._claim(start - 4, end, sort, f"vector {what}", place, (inner, dtype, length, table, slot.name)):
+            return ()
+        if inner not in TABLES:
+            return ()
+        self._spend(length)
+        steps = np.arange(start, end, 4) + np.ndarray(length, dtype, buffer.data, start)
+        parent, label = place.parent or place, slot.name
+        return [(inner, target, parent.below(f"{label}[{i}]")) for i, target in enumerate(steps.tolist())]
+
+    # --- regions ---
+
+    def _render(self, claim: Claim, alone: bool) -> Iterable[Region]:
+        return _RENDER[claim.kind](self, claim, alone and self._elements)
+
+    def _text(self, claim: Claim) -> str:
+        name = claim.name if claim.kind == "table" else claim.kind
+        times = self._shared.get((claim.start - self._start, name), 1)
+        return claim.name if times == 1 else f"{claim.name} (shared by {times})"
+
+    def _root_region(self, claim: Claim, split: bool) -> Iterable[Region]:
+        path = str(claim.place)
+        yield Region(claim.start, claim.end, "root", claim.name, path, chapter_of(self._root), claim.detail)
+
+    def _vtable_regions(self, claim: Claim, split: bool) -> Iterable[Region]:
+        says, offsets, name = claim.detail
+        slots = _slots(name)
+        names = [*[slot.name for slot in slots], *[f"field {i}" for i in range(len(slots), len(offsets))]]
+        path, chapter = str(claim.place), chapter_of(name)
+        fields = {key: offset for key, offset in zip(names, offsets, strict=False) if offset}
+        what = self._text(claim)
+        if not split:
+            value = {"size": claim.end - claim.start, "table_size": says, "offsets": fields}
+            yield Region(claim.start, claim.end, "vtable", what, path, chapter, value)
+            return
+        at = claim.start
+        yield Region(at, at + 2, "vtable", f"size of the {what}", path, chapter, claim.end - at)
+        yield Region(at + 2, at + 4, "vtable", f"size of table {name}", path, chapter, says)
+        for key, offset in zip(names, offsets, strict=False):
+            at += 2
+            text = f"offset of {name}.{key}" + ("" if offset else ", which is absent")
+            yield Region(at + 2, at + 4, "vtable", text, path, chapter, offset)
+
+    def _table_regions(self, claim: Claim, split: bool) -> Iterable[Region]:
+        vtable, _ = claim.detail
+        name, path, chapter = claim.name, str(claim.place), chapter_of(claim.name)
+        parts = self._parts(claim)
+        if not split:
+            value = {key: value for _, _, key, value in parts}
+            yield Region(claim.start, claim.end, "table", f"table {self._text(claim)}", path, chapter, value)
+            return
+        start = claim.start
+        what = f"table {self._text(claim)}: distance back to its vtable"
+        claims = [Claim(start, start + 4, "table", what, claim.place, start - self._start - vtable)]
+        claims += [Claim(at, end, "field", f"{name}.{key}", claim.place, value) for at, end, key, value in parts]
+        yield from tile(claims, start, claim.end, lambda each, _: _plain(each, chapter), self._fill, self._overlap)
+
+    def _parts(self, claim: Claim) -> list[tuple[int, int, str, Any]]:
+        """The fields of a table: start, end, name and value of each."""
+        _, offsets = claim.detail
+        slots = _slots(claim.name)
+        found = []
+        for slot in slots:
+            if _has(offsets, slot):
+                at = claim.start + offsets[slot.number]
+                found.append((at, at + slot.size, slot.name, self._value(claim.name, slot, at)))
+        later = range(len(slots), min(len(offsets), len(slots) + _LATER))
+        known = sorted([*offsets[: later.stop], claim.end - claim.start]) if later else []
+        for number in later:
+            if 0 < offsets[number] < claim.end - claim.start:
+                at = claim.start + offsets[number]
+                end = claim.start + next(each for each in [*known, offsets[number] + 1] if each > offsets[number])
+                raw = bytes(self._data[at : min(end, at + 8)]).hex(" ")
+                found.append((at, end, f"field {number}, of a later version", raw))
+        return found
+
+    def _value(self, table: str, slot: _Slot, at: int) -> Any:
+        """What a field says, as JSON allows; ``at`` is absolute."""
+        data, kind = self._data, slot.kind
+        if kind in SCALARS:
+            number = np.ndarray((), SCALARS[kind], data, at).item()
+            if slot.name.endswith("_type") and kind == "u1":
+                return _member(table, slot, number)
+            return _enumerated(table, slot.name, number)
+        if kind in STRUCTS:
+            return _fields(np.ndarray((), STRUCTS[kind], data, at), kind)
+        target = at + int(np.ndarray((), "<u4", data, at))
+        if kind == "string" and target + 4 <= self._end:
+            return self._string(target)
+        return {"at": target}
+
+    def _string(self, start: int) -> str:
+        length = int(np.ndarray((), "<u4", self._data, start))
+        shown = bytes(self._data[start + 4 : min(start + 4 + min(length, 100 * _LISTED), self._end)])
+        return shown.decode(errors="replace") + ("..." if length > len(shown) else "")
+
+    def _vector_regions(self, claim: Claim, split: bool) -> Iterable[Region]:
+        inner, dtype, length, table, slot = claim.detail
+        path, chapter, start = (
+            str(claim.place),
+            chapter_of(inner if inner in TABLES or inner in STRUCTS else table),
+            claim.start,
+        )
+        values = np.ndarray(length, dtype, self._data, start + 4)
+        what = f"{self._text(claim)}: {length} × {inner}"
+        if not split:
+            shown = [self._element(table, slot, inner, start, i, values[i]) for i in range(min(length, _LISTED))]
+            value: Any = shown if length <= _LISTED else {"length": length, "first": shown}
+            yield Region(start, claim.end, claim.kind, what, path, chapter, value)
+            return
+        yield Region(start, start + 4, claim.kind, f"length of the {self._text(claim)}", path, chapter, length)
+        at = start + 4
+        for i in range(length):
+            value = self._element(table, slot, inner, start, i, values[i])
+            yield Region(at, at + dtype.itemsize, claim.kind, f"{table}.{slot}[{i}]", path, chapter, value)
+            at += dtype.itemsize
+
+    def _element(self, table: str, slot: str, inner: str, start: int, index: int, item: Any) -> Any:
+        if inner in TABLES:
+            return {"at": start + 4 + 4 * index + int(item)}
+        return _fields(item, inner) if inner in STRUCTS else _enumerated(table, slot, item.item())
+
+    def _string_regions(self, claim: Claim, split: bool) -> Iterable[Region]:
+        path, start, end = str(claim.place), claim.start, claim.end
+        table = claim.name.removeprefix("string ").partition(".")[0]
+        chapter, what = chapter_of(table), self._text(claim)
+        length = int(np.ndarray((), "<u4", self._data, start))
+        if not split:
+            yield Region(start, end, "string", what, path, chapter, self._string(start))
+            return
+        yield Region(start, start + 4, "string", f"length of the {what}", path, chapter, length)
+        if length:
+            yield Region(start + 4, start + 4 + length, "string", what, path, chapter, self._string(start))
+        if start + 4 + length < end:
+            yield Region(end - 1, end, "string", f"NUL behind the {what}", path, chapter, 0)
+
+    def _fill(self, start: int, end: int) -> Iterable[Region]:
+        """Bytes of the FlatBuffer that nothing refers to."""
+        label, data = self._place.label, self._data
+        identifier = bytes(data[start : start + 4])
+        if start == self._start + 4 and end >= start + 4 and identifier.isalnum():
+            text = identifier.decode()
+            yield Region(start, start + 4, "magic", "FlatBuffers file identifier", label, chapter_of(self._root), text)
+            start += 4
+        if start < end:
+            yield padding(data, start, end, label, _MESSAGE, self._report)
+
+    def _overlap(self, claim: Claim, end: int) -> Region:
+        text = f"{claim.name} overlaps what comes before it"
+        self._find(claim.start, end, "warning", text, "readers may refuse it; write the object again")
+        return Region(claim.start, end, "overlap", text, str(claim.place), chapter_of(claim.name))
+
+
+_RENDER = {
+    "root": Flat._root_region,
+    "vtable": Flat._vtable_regions,
+    "table": Flat._table_regions,
+    "vector": Flat._vector_regions,
+    "block": Flat._vector_regions,
+    "string": Flat._string_regions,
+}
+
+
+def padding(
+    data: Bytes, start: int, end: int, label: str, chapter: str, report: Report, most: int = LONG_PADDING
+) -> Region:
+    """The region of bytes that nothing refers to: padding if they are zero, else unknown."""
+    size = end - start
+    if zeros(data, start, end) < min(size, EXAMINED):
+        text = f"{label}: {counted(size, 'byte')} that nothing refers to and that are not zero"
+        report(Finding(start, end, "warning", text, "none for readers, which ignore them; writers pad with zeros"))
+        shown = bytes(data[start : min(end, start + 16)]).hex(" ")
+        return Region(start, end, "unknown", f"{counted(size, 'byte')} that nothing refers to", label, "", shown)
+    if size > most:
+        text = f"{label}: {size} bytes of padding"
+        report(Finding(start, end, "note", text, "none is needed; writing the object again may save the space"))
+    what = f"padding, {counted(size, 'byte')}" + (f"; only the first {EXAMINED} were read" if size > EXAMINED else "")
+    return Region(start, end, "padding", what, label, chapter)
+
+
+def _has(offsets: Offsets, slot: _Slot) -> bool:
+    return slot.number < len(offsets) and offsets[slot.number] != 0
+
+
+def _plain(claim: Claim, chapter: str) -> Iterable[Region]:
+    yield Region(claim.start, claim.end, claim.kind, claim.name, str(claim.place), chapter, claim.detail)
+
+
+def _member(table: str, slot: _Slot, tag: int) -> Any:
+    """The name of a union's member."""
+    kind = next(each.kind for each in _slots(table) if each.number == slot.number + 1)
+    members = UNIONS[kind[6:]]
+    return members[tag - 1] if 0 < tag <= len(members) else tag
+
+
+def _enumerated(table: str, slot: str, number: Any) -> Any:
+    """A scalar, by its name where it is one of an enumeration."""
+    name = _ENUMS.get((table, slot))
+    return number if name is None else _MEMBERS[name].get(number, number)
+
+
+def _fields(item: Any, kind: str) -> dict[str, int]:
+    """The fields of a struct by name."""
+    names = STRUCTS[kind].names or ()
+    return dict(zip(names, item.tolist(), strict=True))

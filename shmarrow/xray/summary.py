@@ -1,0 +1,99 @@
+"""The parts of an object at a glance: its messages and what is around them, long lists cut to their ends."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from shmarrow.errors import ShmarrowError, counted
+from shmarrow.ipc.file.footer import END, MAGIC
+from shmarrow.xray.messages import BATCH
+from shmarrow.xray.model import Region
+from shmarrow.xray.overview import Overview
+from shmarrow.xray.walk import FILE, MESSAGE, NAMES, Part, parts_of
+
+_PLURALS = {kind: f"{name}es" if name.endswith("h") else f"{name}s" for kind, name in NAMES.items()}
+
+
+def summary(found: Overview, most: int = 16) -> Iterator[Region]:
+    """Regions of whole messages and of what is between them; they cover the object.
+
+    Parameters
+    ----------
+    found : Overview
+        The object.
+    most : int
+        How many messages are listed; of more, the first and last ones, and one region for all between.
+    """
+    is_file = found.kind in ("file", "bundle")
+    end = found.size if found.footer is None else found.footer[0]
+    at = min(8, end) if is_file else 0
+    if is_file:
+        yield Region(0, at, "magic", f"magic string {MAGIC.decode()!r} and padding", "file", FILE, MAGIC.decode())
+    parts, ends = parts_of(found, end)
+    count = len(parts)
+    head, tail = (count, count) if count <= most else (most - most // 2, count - most // 2)
+    rows = _rows(found, np.concatenate([parts[:head], parts[tail:]]))
+    for index in [*range(head), *([-1] if tail > head else []), *range(tail, count)]:
+        if index < 0:
+            start, stop = int(parts[head, 0]), int(max(ends[tail - 1], parts[head, 0]))
+            region = Region(start, stop, "message", _many(parts[head:tail, 3]), "", MESSAGE)
+        else:
+            region = _message(Part(*parts[index].tolist()), rows)
+        if region.start > at:
+            yield _between(found, at, region.start)
+        if region.end > at:
+            yield region._replace(start=max(region.start, at))
+            at = region.end
+    if at < end:
+        yield _between(found, at, end)
+    if found.footer is not None:
+        start, stop = found.footer
+        value = {"record batches": len(found.blocks), "dictionary batches": len(found.dictionaries)}
+        yield Region(start, stop, "footer", "footer", "footer", FILE, value)
+        size = stop + END.size - len(MAGIC)
+        yield Region(stop, size, "size", "size of the footer", "file", FILE, stop - start)
+        yield Region(size, found.size, "magic", f"magic string {MAGIC.decode()!r}", "file", FILE, MAGIC.decode())
+
+
+def _rows(found: Overview, parts: Any) -> dict[int, int]:
+    """The rows of the record batches that are listed, where their messages can be read."""
+    made = {}
+    for number in parts[parts[:, 3] == BATCH, 4].tolist():
+        try:
+            made[number] = int(found.rows(number, number + 1)[0])
+        except ShmarrowError:
+            continue  # the walk says why
+    return made
+
+
+def _message(part: Part, rows: dict[int, int]) -> Region:
+    value: dict[str, int] = {}
+    if part.kind == BATCH and part.number in rows:
+        value["rows"] = rows[part.number]
+    value |= {"metadata": part.metadata, "body": part.body}
+    name = NAMES.get(part.kind, "message")
+    label = f"{name} {part.number}" if part.kind == BATCH else name
+    return Region(part.start, sum(part[:3]), "message", label, label, MESSAGE, value)
+
+
+def _many(kinds: Any) -> str:
+    """What a run of messages is."""
+    found, counts = np.unique(kinds, return_counts=True)
+    names = [
+        f"{many} {NAMES.get(kind, 'message') if many == 1 else _PLURALS.get(kind, 'messages')}"
+        for kind, many in zip(found.tolist(), counts.tolist(), strict=True)
+    ]
+    return f"... {' and '.join(names)} ..."
+
+
+def _between(found: Overview, start: int, end: int) -> Region:
+    """Bytes between messages, which only the walk looks at."""
+    head = bytes(found.data[start : min(start + 8, end)])
+    if head == b"\xff\xff\xff\xff\0\0\0\0":
+        return Region(start, end, "end", "end of stream", "stream", MESSAGE)
+    what = "end of stream or padding" if end - start <= 64 and not any(head) else "not listed as a message"
+    kind = "padding" if end - start <= 64 and not any(head) else "gap"
+    return Region(start, end, kind, f"{counted(end - start, 'byte')}, {what}", "stream", MESSAGE)

@@ -1,0 +1,372 @@
+"""The walk: a region for every byte of an object, in order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from heapq import merge
+from operator import index as as_index
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from shmarrow.buffer import Bytes
+from shmarrow.errors import DEFAULT_LIMITS, InvalidArgument, InvalidType, Limits, ShmarrowError, counted, shown
+from shmarrow.ipc.file.footer import END, HEAD, MAGIC
+from shmarrow.ipc.flatbuffers.tables import ENUMS
+from shmarrow.ipc.message.decode import parse_metadata
+from shmarrow.ipc.message.framing import CONTINUATION, read_prefix
+from shmarrow.xray.body import Body
+from shmarrow.xray.flat import Flat, padding
+from shmarrow.xray.leaves import leaves_of
+from shmarrow.xray.messages import BATCH, DICTIONARY, SCHEMA, SPARSE, TENSOR, batch_of, scan
+from shmarrow.xray.model import Finding, Region
+from shmarrow.xray.overview import Overview, overview
+from shmarrow.xray.tiles import EXAMINED, Report, zeros
+
+FILE = "Columnar.rst, IPC File Format"
+_STREAM = "Columnar.rst, IPC Streaming Format"
+MESSAGE = "Columnar.rst, Encapsulated message format"
+NAMES = {
+    SCHEMA: "schema",
+    DICTIONARY: "dictionary batch",
+    BATCH: "record batch",
+    TENSOR: "tensor",
+    SPARSE: "sparse tensor",
+}
+_WRITE_AGAIN = "write the object again with a correct writer"
+
+
+def walk(
+    target: Any,
+    *,
+    batches: int | slice | None = None,
+    start: int = 0,
+    stop: int | None = None,
+    elements: bool = False,
+    report: Report | None = None,
+    limits: Limits = DEFAULT_LIMITS,
+    trust: bool = False,
+) -> Iterator[Region]:
+    """Explain every byte of an object, in order of their start.
+
+    The regions cover all bytes. They do not overlap, but for those of the kind ``"overlap"``, whose bytes belong to an
+    earlier region too. Messages are read one at a time, when their turn comes.
+
+    Parameters
+    ----------
+    target : Overview, path, ``shm:NAME``, ``shm:STORE/NAME``, ``DIRECTORY/NAME`` of a store, Segment or bytes-like
+        What to look at.
+    batches : int or slice, optional
+        Only the messages of these record batches, by their position in the footer or stream.
+    start, stop : int, optional
+        Only regions with bytes within [start, stop).
+    elements : bool
+        A region for each field of a table and each element of a vector, instead of one for each table and vector.
+    report : callable, optional
+        Is called with each :class:`Finding`, first those of the overview, then others as their bytes come.
+    limits : Limits, optional
+        Bounds on what is accepted.
+    trust : bool
+        Accept a store that other users own or may write to.
+
+    Raises
+    ------
+    InvalidData
+        If it is not Arrow data. What is wrong with an Arrow object is reported, and the walk goes on.
+    InvalidArgument
+        If ``batches``, ``start`` or ``stop`` is out of range.
+    """
+    found = overview(target, limits=limits, trust=trust)
+    size = found.size
+    first, last = _position("start", start), size if stop is None else _position("stop", stop)
+    if not 0 <= first <= last:
+        raise InvalidArgument(f"{found.name}: expected a range within its {size} bytes, found [{first}, {last})")
+    made = _Walk(found, elements, report or _ignore)
+    if batches is not None:
+        return made.batches(_selected(batches, len(found.blocks), found.name))
+    return (region for region in made.regions(first, min(last, size)) if region.end > first and region.start < last)
+
+
+def findings(target: Any, *, limits: Limits = DEFAULT_LIMITS, trust: bool = False) -> Iterator[Finding]:
+    """What deviates from the specification, by a walk over all bytes; the arguments are those of :func:`walk`."""
+    found: list[Finding] = []
+    regions = walk(target, report=found.append, limits=limits, trust=trust)
+    for _ in regions:
+        yield from found
+        found.clear()
+    yield from found
+
+
+def _ignore(finding: Finding) -> None:
+    pass
+
+
+def _position(name: str, value: Any) -> int:
+    try:
+        return as_index(value)
+    except TypeError:
+        raise InvalidType(f"{name} is a number of bytes, found {shown(value)}") from None
+
+
+def _selected(batches: Any, count: int, name: str) -> range:
+    if isinstance(batches, slice):
+        return range(*batches.indices(count))
+    index = _position("batches", batches)
+    if not 0 <= index < count:
+        raise InvalidArgument(f"{name}: expected a batch from 0 to {count - 1}, found {index}; it has {count}")
+    return range(index, index + 1)
+
+
+class Part(NamedTuple):
+    """A message of an object: where it is, its kind, and its number among those of its kind."""
+
+    start: int
+    metadata: int
+    body: int
+    kind: int
+    number: int
+
+
+def parts_of(found: Overview, end: int) -> tuple[Any, Any]:
+    """All messages that are known of, as rows of :class:`Part` in order; and the ends of all up to each."""
+    listed = found.footer is not None
+    rows = []
+    for blocks, kind in ((found.dictionaries, DICTIONARY), (found.blocks, BATCH)):
+        numbers = np.arange(len(blocks))
+        rows.append(np.column_stack([blocks, np.full(len(blocks), kind), numbers]))
+    messages = found.messages
+    others = messages if listed else messages[~np.isin(messages[:, 3], (DICTIONARY, BATCH))]
+    if listed and len(blocks_at := np.concatenate([found.dictionaries, found.blocks])):
+        others = others[~np.isin(others[:, 0], blocks_at[:, 0])]
+    rows.append(np.column_stack([others, np.arange(len(others))]))
+    made = np.concatenate(rows).astype(np.int64)
+    start, metadata, body = made[:, 0], made[:, 1], made[:, 2]
+    good = (start >= 0) & (metadata >= 8) & (body >= 0) & (start <= end) & (metadata <= end - start)
+    good &= body <= end - start - metadata
+    if listed:
+        good &= start >= HEAD
+    made = made[good]
+    made = made[np.lexsort((-(made[:, 1] + made[:, 2]), made[:, 0]))]
+    ends = made[:, :3].sum(axis=1)
+    return made, np.maximum.accumulate(ends) if len(ends) else ends
+
+
+class _Walk:
+    """One walk over an object."""
+
+    def __init__(self, found: Overview, elements: bool, report: Report) -> None:
+        self._overview = found
+        self._data: Bytes = found.data
+        self._elements = elements
+        self._report = report
+        self._legacy = False
+        self._ended = False
+        self._names: dict[int, str] | None = None
+        self._extra = 0
+        for each in found.findings:
+            report(each)
+
+    # --- the object ---
+
+    def batches(self, chosen: range) -> Iterator[Region]:
+        """The regions of some record batches."""
+        for number in chosen:
+            start, metadata, body = self._overview.blocks[number].tolist()
+            if self._is_within(start, metadata, body):
+                yield from self._message(Part(start, metadata, body, BATCH, number))
+
+    def regions(self, first: int, last: int) -> Iterator[Region]:
+        """The regions of the whole object, or of what matters to [first, last)."""
+        found = self._overview
+        at = 0
+        if found.kind in ("file", "bundle"):
+            yield Region(0, len(MAGIC), "magic", f"magic string {MAGIC.decode()!r}", "file", FILE, MAGIC.decode())
+            if len(MAGIC) < found.size:
+                end = min(HEAD, found.size)
+                yield padding(self._data, len(MAGIC), end, "file", FILE, self._report)
+            at = min(HEAD, found.size)
+        end = found.size if found.footer is None else found.footer[0]
+        parts, ends = parts_of(found, end)
+        begin = int(np.searchsorted(ends, first, "right"))
+        if begin:
+            at = max(at, int(ends[begin - 1]))
+        row = begin
+        while row < len(parts):
+            part = Part(*parts[row].tolist())
+            if part.start >= last:
+                end = min(end, part.start)
+                break
+            if part.start > at:
+                yield from self._between(at, part.start)
+            at = sum(part[:3])
+            following = int(np.searchsorted(parts[:, 0], at))
+            others = parts[row + 1 : following]
+            row = max(following, row + 1)
+            regions = self._message(part)
+            yield from merge(regions, self._overlaps(others, at), key=_start) if len(others) else regions
+        if at < min(end, last):
+            yield from self._between(at, end)
+        if found.footer is not None and last > found.footer[0]:
+            yield from self._footer(*found.footer)
+
+    def _overlaps(self, parts: Any, end: int) -> Iterator[Region]:
+        """Regions of messages that begin within another one, which ends at ``end``."""
+        for row in parts:
+            part = Part(*row.tolist())
+            label = self._label(part)
+            yield Region(part.start, min(sum(part[:3]), end), "overlap", f"{label} overlaps another", label, FILE)
+
+    def _is_within(self, start: int, metadata: int, body: int) -> bool:
+        footer = self._overview.footer
+        end = self._overview.size if footer is None else footer[0]
+        return start >= 0 and metadata >= 8 and body >= 0 and start <= end - metadata and body <= end - start - metadata
+
+    def _footer(self, start: int, end: int) -> Iterator[Region]:
+        found = self._overview
+        yield from Flat(
+            self._data, start, end, "Footer", "footer", found.limits, self._elements, self._report
+        ).regions()
+        stop = end + END.size - len(MAGIC)
+        yield Region(end, stop, "size", "size of the footer", "file", FILE, end - start)
+        yield Region(stop, found.size, "magic", f"magic string {MAGIC.decode()!r}", "file", FILE, MAGIC.decode())
+
+    # --- between messages ---
+
+    def _between(self, start: int, end: int) -> Iterator[Region]:
+        """Bytes that no block leads to: the end of the stream, padding, and messages that are not listed."""
+        at, data, found = start, self._data, self._overview
+        path = "file" if found.kind in ("file", "bundle") else "stream"
+        while at < end:
+            marker = self._marker(at, end)
+            if marker:
+                self._ended = True
+                yield Region(at, at + marker, "end", "end of stream", path, _STREAM, 0)
+                at += marker
+                continue
+            run = zeros(data, at, end)
+            if at + run < end:
+                run = ((at + run) & ~7) - at  # the first byte of a size may be zero
+            if run > 0:
+                stop = end if run >= EXAMINED else at + run
+                yield padding(data, at, stop, path, MESSAGE, self._report)
+                at = stop
+                continue
+            messages = None if self._ended and path == "stream" else scan(data, at, end, found.limits)
+            if messages is None or not len(messages.rows):
+                reason = messages.problem if messages is not None else "they follow the end of the stream"
+                text = f"{counted(end - at, 'byte')} that nothing refers to: {reason}"
+                self._report(Finding(at, end, "warning", text, "none for readers, which ignore them"))
+                raw = bytes(data[at : min(end, at + 16)]).hex(" ")
+                yield Region(at, end, "gap", f"{counted(end - at, 'byte')} that nothing refers to", path, "", raw)
+                return
+            for row in messages.rows.tolist():
+                part = Part(row[0], row[1], row[2], row[3], self._extra)
+                self._extra += 1
+                if found.kind == "file" and found.footer is not None:
+                    text = f"{self._label(part)} at {part.start} is not listed in the footer"
+                    remedy = "readers of the file do not see it; open it as a stream from byte 8 on"
+                    self._report(Finding(part.start, sum(part[:3]), "note", text, remedy))
+                yield from self._message(part)
+            at = messages.end
+
+    def _marker(self, start: int, end: int) -> int:
+        """Bytes of the end-of-stream marker at ``start``; 0 where there is none."""
+        head = bytes(self._data[start : min(start + 8, end)])
+        if head == CONTINUATION + bytes(4):
+            return 8
+        return 4 if self._legacy and not self._ended and head[:4] == bytes(4) else 0
+
+    # --- a message ---
+
+    def _label(self, part: Part) -> str:
+        name = NAMES.get(part.kind, "message")
+        if part.kind in (TENSOR, SPARSE) and (own := self._tensor_names().get(part.start)) is not None:
+            return f"{name} {own!r}"
+        return name if part.kind == SCHEMA else f"{name} {part.number}"
+
+    def _tensor_names(self) -> dict[int, str]:
+        """The names of a bundle's tensors, by where their messages start."""
+        if self._names is None:
+            self._names = {}
+            if self._overview.kind == "bundle":
+                from shmarrow.ipc.file.reader import RecordBatchFileReader
+
+                try:
+                    index = RecordBatchFileReader(self._overview.source, self._overview.limits).get_batch(0)
+                    columns: Any = index.columns
+                    self._names = dict(zip(columns[1].to_pylist(), columns[0].to_pylist(), strict=True))
+                except (ShmarrowError, IndexError):
+                    self._names = {}  # the walk of the index says what is wrong with it
+        return self._names
+
+    def _message(self, part: Part) -> Iterator[Region]:
+        start, body = part.start, part.start + part.metadata
+        end = body + part.body
+        label, data, limits = self._label(part), self._data, self._overview.limits
+        try:
+            prefix, size = read_prefix(data[:body].data, start, label, limits) or (0, 0)
+            if not prefix or start + prefix + size > body:
+                raise InvalidArgument(f"{label}: no message fits its {part.metadata} bytes of metadata")
+        except ShmarrowError as error:
+            yield from self._refused(start, end, label, error)
+            return
+        self._legacy = prefix == 4
+        yield from self._prefix(start, prefix, size, label)
+        flat = start + prefix
+        regions = Flat(data, flat, flat + size, "Message", label, limits, self._elements, self._report).regions()
+        yield from regions
+        if flat + size < body:
+            yield padding(data, flat + size, body, label, MESSAGE, self._report)
+        if body == end:
+            return
+        made = Body(data, body, end, label, self._report)
+        try:
+            regions = self._body(part, made, flat, size, label)
+        except ShmarrowError as error:
+            self._report(Finding(body, end, "error", _named(label, error), _WRITE_AGAIN))
+            regions = made.other()
+        yield from regions
+
+    def _refused(self, start: int, end: int, label: str, error: ShmarrowError) -> Iterator[Region]:
+        self._report(Finding(start, end, "error", _named(label, error), _WRITE_AGAIN))
+        yield Region(start, end, "unknown", f"{label}, which cannot be read", label, MESSAGE)
+
+    def _prefix(self, start: int, prefix: int, size: int, label: str) -> Iterator[Region]:
+        what = "message prefix: " + ("continuation marker and " if prefix == 8 else "") + "size of the metadata"
+        if not self._elements or prefix == 4:
+            yield Region(start, start + prefix, "prefix", what, label, MESSAGE, size)
+            return
+        yield Region(start, start + 4, "prefix", "continuation marker", label, MESSAGE, CONTINUATION.hex())
+        yield Region(start + 4, start + 8, "prefix", "size of the metadata", label, MESSAGE, size)
+
+    def _body(self, part: Part, made: Body, flat: int, size: int, label: str) -> Iterator[Region]:
+        """The regions of a message's body."""
+        found = self._overview
+        body = part.start + part.metadata
+        message = parse_metadata(self._data[flat : flat + size], label, found.limits)
+        if message.body_length != part.body:
+            text = f"{label}: the footer says {part.body} bytes of body, the message {message.body_length}"
+            self._report(Finding(body, body + part.body, "error", text, _WRITE_AGAIN))
+        if message.kind in ("Tensor", "SparseTensor"):
+            return made.tensor(message)
+        if message.kind == "Schema":
+            return made.other()
+        batch = batch_of(message, body, label)
+        if message.kind == "RecordBatch":
+            return made.batch(batch, found.leaves(batch))
+        wires = () if found.schema is None else found.schema.source.dictionary_wires()  # type: ignore[union-attr]
+        id = message.header["id"]
+        if id not in wires:
+            return made.batch(batch, ())
+        v4 = message.version == ENUMS["MetadataVersion"]["V4"]
+        return made.batch(batch, leaves_of([wires[id]], v4, dictionary=True))
+
+
+def _start(region: Region) -> int:
+    return region.start
+
+
+def _named(label: str, error: Exception) -> str:
+    """The message of an error, with the name of the part in front."""
+    text = str(error)
+    return text if text.startswith(label) else f"{label}: {text}"
