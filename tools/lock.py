@@ -1,10 +1,10 @@
 """Write requirements/dev.txt: every package of the development environment, pinned to a version, with its hash.
 
-``python tools/lock.py`` lets pip resolve the dependencies in pyproject.toml anew, for the Python and the platform that it
-runs on. ``tools/venv.sh locked`` installs them.
+``python tools/lock.py`` lets pip resolve the dependencies in pyproject.toml anew, for the Python and the platform that
+it runs on. ``tools/venv.sh locked`` installs them.
 
-torch is left out, but not what it needs: its CPU builds have versions and hashes of their own, which differ from those of
-the package index. ``tools/venv.sh locked`` installs it separately, without dependencies.
+torch is left out, but not what it needs: its CPU builds have versions and hashes of their own, which differ from those
+of the package index. ``tools/venv.sh locked`` installs it separately, without dependencies.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ EXTRAS = ("arrow", "cli", "connect", "demo", "sparse", "tensor", "testing")
 """Those that tools/venv.sh installs."""
 LEFT_OUT = {"shmarrow", "torch"}
 HEADER = """\
-# The development environment, pinned: the extras {extras}, and the dependency group dev.
+# The development environment, pinned: the dependency group dev, and the extras
+# {extras}.
 # For CPython {python} on {platform}. Written by `make lock`; `tools/venv.sh locked` installs it.
 """
 
