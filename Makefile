@@ -3,7 +3,7 @@
 
 BIN := .venv/bin
 
-.PHONY: help demo test test-lowest lint format fuzz properties soak bench docs wheel newcomer lock clean
+.PHONY: help demo test test-lowest lint format fuzz properties soak bench bench-quick docs wheel newcomer lock clean
 
 help:
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1	/p' Makefile
@@ -49,16 +49,11 @@ properties: .venv/installed ## what holds for every type and value, with 3,000 n
 soak: .venv/installed ## faults against the store, with real processes, for ten minutes at most
 	@$(BIN)/python tests/soak.py
 
-bench: .venv/installed ## side by side with the peers: opening, writing, and the rest of the format
-	@$(BIN)/python benchmarks/attach.py
-	@$(BIN)/python benchmarks/cold.py
-	@$(BIN)/python benchmarks/write.py
-	@$(BIN)/python benchmarks/format.py
-	@$(BIN)/python benchmarks/interchange.py
-	@$(BIN)/python benchmarks/ranges.py
-	@$(BIN)/python benchmarks/store.py
-	@$(BIN)/python benchmarks/tensor.py
-	@$(BIN)/python benchmarks/values.py
+bench: .venv/installed ## every row beside every installed peer: benchmarks/results.json and report.html; BENCH="--parts store"
+	@$(BIN)/python benchmarks/run.py $(if $(BENCH),$(BENCH),--spark)
+
+bench-quick: .venv/installed ## the same with smaller data and fewer rounds, without Spark, in three minutes
+	@$(BIN)/python benchmarks/run.py --quick
 
 docs: .venv/installed ## write the generated pages, and build the guide and the reference in build/docs
 	@for page in support filemap casts consumers api tools_page spark_types; do $(BIN)/python tests/$$page.py || exit 1; done

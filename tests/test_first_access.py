@@ -1,6 +1,6 @@
 """What the first object of a process costs in imports: the modules that are loaded to have it, beyond those of numpy.
 
-Nothing here is timed; ``benchmarks/cold.py`` is.
+Nothing here is timed; ``benchmarks/suites/cold.py`` is.
 """
 
 from __future__ import annotations

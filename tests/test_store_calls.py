@@ -25,36 +25,36 @@ def test_arguments_are_checked_first(tmp_path: Path) -> None:
         store.put("x", 1)
         cases: list[tuple[Callable[[], Any], type[Exception], str]] = [
             (lambda: store.put("x", 2, 60), sa.InvalidType, "overwrite must be True or False, found 60"),
-            (lambda: store.put("y", 2, protect="no"), sa.InvalidType, "protect is True or False"),
-            (lambda: store.protect("x", on="no"), sa.InvalidType, "on is True or False"),
-            (lambda: store.rename("x", "y", overwrite=1), sa.InvalidType, "overwrite is"),
-            (lambda: sa.Store(tmp_path, owned="no"), sa.InvalidType, "owned is True or False"),
-            (lambda: sa.Store(tmp_path, create="no"), sa.InvalidType, "create is True or False"),
-            (lambda: store.get("x", trusted="no"), sa.InvalidType, "trusted is True or False"),
-            (lambda: store.wait("x", any="no"), sa.InvalidType, "any is True or False"),
+            (lambda: store.put("y", 2, protect="no"), sa.InvalidType, "protect must be True or False"),
+            (lambda: store.protect("x", on="no"), sa.InvalidType, "on must be True or False"),
+            (lambda: store.rename("x", "y", overwrite=1), sa.InvalidType, "overwrite must be"),
+            (lambda: sa.Store(tmp_path, owned="no"), sa.InvalidType, "owned must be True or False"),
+            (lambda: sa.Store(tmp_path, create="no"), sa.InvalidType, "create must be True or False"),
+            (lambda: store.get("x", trusted="no"), sa.InvalidType, "trusted must be True or False"),
+            (lambda: store.wait("x", any="no"), sa.InvalidType, "any must be True or False"),
             (lambda: store.put("y", 1, if_generation=True), sa.InvalidType, "if_generation must be an int, found True"),
             (
                 lambda: store.put("y", 1, if_generation=-1),
                 sa.InvalidArgument,
-                "if_generation is not negative, found -1",
+                "if_generation must not be negative, found -1",
             ),
-            (lambda: store.evict(-1), sa.InvalidArgument, "nbytes is not negative, found -1"),
-            (lambda: store.reserve(-1), sa.InvalidArgument, "nbytes is not negative, found -1"),
+            (lambda: store.evict(-1), sa.InvalidArgument, "nbytes must not be negative, found -1"),
+            (lambda: store.reserve(-1), sa.InvalidArgument, "nbytes must not be negative, found -1"),
             (lambda: store.evict(1.5), sa.InvalidType, "nbytes must be an int, found 1.5"),
             (lambda: store.wait(5), sa.InvalidType, "expected the names of objects, found 5"),
             (lambda: store.get_many(None), sa.InvalidType, "found None"),
             (lambda: store.get_many([1]), sa.InvalidType, "the name of an object must be a str, found 1"),
             (lambda: store.put_many(3), sa.InvalidType, r"expected a mapping, or \(name, object\) pairs"),
             (lambda: store.put_many(["ab"]), sa.InvalidType, r"\(name, object\) pairs, found 'ab'"),
-            (lambda: store.get_or_put("x", 5), sa.InvalidType, "calls a function .* found 5"),
+            (lambda: store.get_or_put("x", 5), sa.InvalidType, "needs a function .* found 5"),
             (lambda: store.names("\ud800"), sa.InvalidArgument, "prefix .* cannot be encoded as UTF-8"),
             (lambda: store.get("x", None), TypeError, "positional"),
         ]
         for timeout in ("x", -1, NAN, True, [], 2e9):
             for method in (store.get, store.attach, store.take, store.wait):
-                cases.append((lambda m=method, t=timeout: m("x", timeout=t), sa.InvalidArgument, "timeout is a number"))
+                cases.append((lambda m=method, t=timeout: m("x", timeout=t), sa.InvalidArgument, "timeout must be"))
             if timeout != 2e9:
-                cases.append((lambda t=timeout: store.expire_after("x", t), sa.InvalidArgument, "0 or more seconds"))
+                cases.append((lambda t=timeout: store.expire_after("x", t), sa.InvalidArgument, "at least 0 seconds"))
         for call, error, message in cases:
             with pytest.raises(error, match=message):
                 call()

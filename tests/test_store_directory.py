@@ -204,7 +204,7 @@ def test_settings_that_no_store_has(tmp_path: Path, shm_name: str) -> None:
             sa.InvalidArgument,
             "users of this machine by name or number, found 'no-such-user'",
         ),
-        ({"trust": None}, sa.InvalidArgument, "trust is True, False, or users"),
+        ({"trust": None}, sa.InvalidArgument, "trust must be True, False, or users"),
         ({"trust": -1}, sa.InvalidArgument, "found -1"),
         ({"trust": [0, 1.5]}, sa.InvalidArgument, r"found \[0, 1.5\]"),
     ]

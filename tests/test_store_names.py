@@ -42,7 +42,7 @@ def test_prefixes(where: str) -> None:
             with pytest.raises(sa.InvalidArgument, match="a name or a prefix"):
                 store.delete(**wrong)
         for use in (store.names, store.watch, lambda prefix: list(store.scan(prefix))):
-            with pytest.raises(sa.InvalidType, match="prefix is a str"):
+            with pytest.raises(sa.InvalidType, match="prefix must be a str"):
                 use(3)
 
 
@@ -245,7 +245,7 @@ def test_names_that_need_each_other(where: str) -> None:
             )
 
         assert store.get_or_put("f/12", lambda: fibonacci(12)) == 144
-        with pytest.raises(sa.InvalidArgument, match="the function that computes 'x' asks for it itself"):
+        with pytest.raises(sa.InvalidArgument, match="the function that computes 'x' requests it itself"):
             store.get_or_put("x", lambda: store.get_or_put("x", lambda: 1))
         assert store.get_or_put("x", lambda: 2) == 2
 

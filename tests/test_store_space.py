@@ -147,7 +147,7 @@ def test_the_list_of_all_locks_is_read_for_stats_only(shm_name: str, monkeypatch
 def test_too_large_for_the_capacity_evicts_nothing(where: str) -> None:
     with sa.Store(where, capacity=room(2)) as store:
         store.put("a", block())
-        with pytest.raises(sa.StoreFull, match=r"no room for \d+ bytes of 'b'.*more than the capacity"):
+        with pytest.raises(sa.StoreFull, match=r"no room for \d+ bytes of 'b'.*exceeds the capacity"):
             store.put("b", np.zeros(4 * SIZE // 8))
         with pytest.raises(sa.StoreFull):
             store.create("b", sa.schema([("x", sa.int64())]), 4 * SIZE // 8)
@@ -160,7 +160,7 @@ def test_too_large_for_the_capacity_evicts_nothing(where: str) -> None:
 def test_what_is_to_be_done_is_said(shm_name: str) -> None:
     with sa.Store(shm_name, capacity=4096) as store:
         with pytest.raises(
-            sa.StoreFull, match=r"more than the capacity \(capacity 4096, 0 bytes.*raise the capacity$"
+            sa.StoreFull, match=r"exceeds the capacity \(capacity 4096, 0 bytes.*raise the capacity$"
         ) as full:
             store.put("a", block())
         assert full.value.errno == 28
@@ -481,7 +481,7 @@ def test_expiry_can_be_changed(where: str) -> None:
         assert "b" not in store
         with pytest.raises(sa.ObjectNotFound):
             store.expire_after("b", 3)
-        with pytest.raises(sa.InvalidArgument, match="0 or more seconds"):
+        with pytest.raises(sa.InvalidArgument, match="at least 0 seconds"):
             store.expire_after("b", -1)
 
 

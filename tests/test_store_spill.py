@@ -127,7 +127,7 @@ def test_what_is_pinned_or_protected_stays(store: sa.Store, spill: Path) -> None
     before = store.stats()
     with pytest.raises(sa.StoreFull, match=rf"capacity {CAPACITY}, {CAPACITY} bytes of objects, {3 * BLOCKS} of them"):
         store.put("more", values(8))
-    with pytest.raises(sa.StoreFull, match="more than the capacity"):
+    with pytest.raises(sa.StoreFull, match="exceeds the capacity"):
         store.put("larger", np.zeros(CAPACITY // 4, np.int32))
     assert store.stats()[:5] == before[:5]
     assert store.stats().spills == before.spills
@@ -370,7 +370,7 @@ def test_a_control_file_that_leads_elsewhere(tmp_path: Path, store: sa.Store, sp
             result = str(error)
     """
     header = Path(store.path, "control").read_bytes()
-    for path, reason in ((spill, "belongs to another store"), (tmp_path / "planted" / "deep", "is not there")):
+    for path, reason in ((spill, "belongs to another store"), (tmp_path / "planted" / "deep", "does not exist")):
         with sa.Store(tmp_path / "shared", mode=0o660) as shared:
             shared.put("a", 1)
         with open(tmp_path / "shared" / "control", "r+b") as control:

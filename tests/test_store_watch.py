@@ -52,7 +52,7 @@ def test_events(where: str) -> None:
             assert watch.get(0) is None
             assert watch.get(np.float32(0)) is None
             for timeout in ("x", -1, float("nan"), True, []):
-                with pytest.raises(sa.InvalidArgument, match="timeout is a number of seconds"):
+                with pytest.raises(sa.InvalidArgument, match="timeout must be a number of seconds"):
                     watch.get(timeout)  # type: ignore[arg-type]
             store.put("a", ONE)
             store.put("a", ONE, overwrite=True)

@@ -193,7 +193,7 @@ def test_a_tensor_that_cannot_be_published(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("shape", [(2.5,), "ab", None, 7, (None,)])
 def test_what_is_no_shape(shape: Any, tmp_path: Path) -> None:
-    with pytest.raises(sa.InvalidType, match="a shape is a sequence of integers"):
+    with pytest.raises(sa.InvalidType, match="a shape must be a sequence of integers"):
         sa.ipc.new_tensor(tmp_path / "t", shape, "int8")
     assert os.listdir(tmp_path) == []
 

@@ -253,7 +253,7 @@ AWARE = NAIVE.replace(tzinfo=dt.timezone(dt.timedelta(hours=2)))
     ids=["date first", "datetime first", "aware", "numpy", "pandas"],
 )
 def test_a_date_among_moments_has_no_type(values: Any) -> None:
-    with pytest.raises(sa.InvalidType, match="no type takes dates and moments"):
+    with pytest.raises(sa.InvalidType, match="no single type fits dates and timestamps"):
         sa.array(values)
 
 

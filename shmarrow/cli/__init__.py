@@ -44,6 +44,7 @@ def _of_store(name: str, help: str, module: str = "cli.store") -> Command:
 
 COMMANDS = (
     _of_data("inspect", "describe a file: schema, rows, nulls, bytes, compression, alignment", "cli.inspect"),
+    _of_data("validate", "check a file, and list what is wrong with it", "cli.validate"),
     Command("xray", "explain every byte of a file", "cli.xray"),
     _of_data("schema", "print the fields and their types", "cli.rows"),
     _of_data("head", "print the first rows", "cli.rows"),

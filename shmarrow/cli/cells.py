@@ -59,8 +59,9 @@ def values_of(column: Any) -> list[Any]:
     try:
         return list(column.to_pylist())
     except (sa.ShmarrowError, ValueError, OverflowError):
-        column.validate(full=True)  # which says what is wrong, if anything is
-        nulls = column.is_null().to_numpy().tolist() if hasattr(column, "is_null") else [False] * len(column)
+        if column.type.layout != "primitive":
+            column.validate(full=True)  # which says what is wrong, if anything is
+        nulls = column.is_null().to_pylist()
         return [None if null else column._slot_text(i, 1 << 16) for i, null in enumerate(nulls)]
 
 

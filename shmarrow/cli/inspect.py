@@ -17,7 +17,7 @@ import shmarrow as sa
 from shmarrow.cli import schemas
 from shmarrow.cli.measure import ALIGNED, Measured, measure, row_total
 from shmarrow.cli.report import print_fields, print_json, reporting, show_table, size_text
-from shmarrow.cli.targets import Target, add_target, kind_of, open_bytes, stored
+from shmarrow.cli.targets import Target, add_target, open_bytes, refuse_others, stored
 from shmarrow.errors import DEFAULT_LIMITS, counted, printable
 from shmarrow.ipc.schema.decode import FieldLayout, encoded_fields
 
@@ -55,12 +55,14 @@ def inspect_arguments(parser: argparse.ArgumentParser) -> None:
 def inspect(arguments: argparse.Namespace) -> int:
     """Describe an Arrow object."""
     with open_bytes(arguments.target, arguments.trust) as (name, source):
-        kind = kind_of(source.data, name)
-        found = {"target": arguments.target, "kind": kind, "bytes": len(source.data)}
-        if kind in ("file", "stream"):
-            from shmarrow.xray import Overview
+        refuse_others(name, source.data)
+        from shmarrow.xray import Overview
 
-            found |= facts(Overview(source, DEFAULT_LIMITS), arguments.exact)
+        overview = Overview(source, DEFAULT_LIMITS)
+        kind = overview.kind
+        found = {"target": arguments.target, "kind": kind, "bytes": overview.size}
+        if kind in ("file", "stream"):
+            found |= facts(overview, arguments.exact)
         else:
             found["tensors"] = schemas.tensors(Target(name, kind, source, source.data))
     found["stored"] = _stored(arguments)
@@ -92,14 +94,15 @@ def _stored(arguments: argparse.Namespace) -> dict[str, Any] | None:
 def facts(found: Overview, exact: bool = False) -> dict[str, Any]:
     """What is known of a file or a stream, as JSON has it."""
     measured = measure(found, exact)
-    rows, rows_exact = row_total(found, exact or measured.exact)
+    rows, rows_exact = row_total(found, measured, exact)
     return {
         "version": found.version,
         "endianness": found.endianness,
         "compression": _CODECS.get(found.compression or "", found.compression),
         "batches": len(found.blocks),
         "rows": rows,
-        "sampled_batches": None if measured.exact and rows_exact else measured.read,
+        "rows_exact": rows_exact,
+        "sampled_batches": None if measured.exact else measured.read,
         "unreadable_batches": measured.broken,
         "metadata": schemas.text_pairs({} if found.schema is None else found.schema.metadata),
         "columns": [_column(column, found, measured) for column in _fields(found.wires)],
@@ -246,14 +249,14 @@ def _print(found: dict[str, Any]) -> None:
         print()
         schemas.print_tensors(found["tensors"])
         return
-    about = "" if found["sampled_batches"] is None else "about "
+    about = "" if found["rows_exact"] else "about "
     fields |= {
         "format": f"metadata version {found['version']}, {found['endianness']}-endian",
         "rows": f"{about}{found['rows']} in {_batches(found['batches'])}",
         "compression": _compression(found),
         "estimated": ""
         if found["sampled_batches"] is None
-        else f"from {found['sampled_batches']} of {found['batches']} batches; --exact reads all",
+        else f"columns, from {found['sampled_batches']} of {found['batches']} batches; --exact reads all",
         "metadata": "\n".join([f"{key}: {value}" for key, value in found["metadata"].items()]),
         "unreadable": _batches(found["unreadable_batches"]) if found["unreadable_batches"] else "",
         "problems": _problems(found),

@@ -11,6 +11,7 @@ Rules kept here:
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -27,6 +28,10 @@ if TYPE_CHECKING:
 
 _PAIRS = 1 << 21
 """Nodes and buffers that are read without asking for ``--exact``."""
+_BATCHES = 20_000
+"""Batches whose columns are read without asking for ``--exact``."""
+_COUNTED = 500_000
+"""Batches whose rows are counted without asking for it."""
 _LISTED = 1 << 12
 """Batches that are read one by one, where their numbers of buffers differ."""
 _PREFIXES = 1 << 11
@@ -130,7 +135,7 @@ def _by_leaf(values: Any, owners: Numbers, leaves: int) -> Any:
 def _chosen(found: Overview, exact: bool) -> Sequence[int]:
     """The batches to read."""
     count, leaves = len(found.blocks), max(len(found.columns), 1)
-    most = _PAIRS // (leaves + len(found.nodes)) if found.regular else _LISTED
+    most = min(_PAIRS // (leaves + len(found.nodes)), _BATCHES) if found.regular else _LISTED
     if found.compression and found.size > _SMALL:
         most = min(most, _PREFIXES // leaves)
     if exact or count <= max(most, 1):
@@ -161,7 +166,7 @@ def _one(found: Overview, number: int) -> Iterator[tuple[Any, Any, Any]]:
         batch = found.batch(number)
         counts = iter(batch.variadic)
         repeats = [next(counts, 0) if leaf.variadic else 1 for leaf in found.columns]
-        owners = np.repeat(np.arange(len(repeats)), np.clip(repeats, 0, len(batch.buffers)))
+        owners = np.repeat(np.arange(len(repeats)), np.array(repeats, np.int64).clip(0, len(batch.buffers)))
         if len(owners) != len(batch.buffers) or len(batch.nodes) != len(found.nodes):
             yield None, None, None
             return
@@ -184,18 +189,13 @@ def _decompressed(found: Overview, starts: Numbers, lengths: Numbers, used: Any)
     return made
 
 
-def row_total(found: Overview, exact: bool) -> tuple[int, bool]:
-    """The number of rows, and whether it is exact: from the footer where it is there, else from batches."""
+def row_total(found: Overview, measured: Measured, exact: bool = False) -> tuple[int, bool]:
+    """The number of rows, and whether it is exact: from the footer, from the columns' lengths, or from the batches."""
     count = len(found.blocks)
-    if ROW_COUNTS in (found.metadata or {}) or exact or count <= _PAIRS >> 5:
-        try:
-            return int(found.rows().clip(0, None).sum(dtype=float)) if count else 0, True
-        except ShmarrowError:
-            pass
-    total = read = 0
-    for number in np.unique(np.linspace(0, count - 1, min(count, _SAMPLE)).astype(int)).tolist():
-        try:
-            total, read = total + found.batch(number).rows, read + 1
-        except ShmarrowError:
-            continue
-    return (round(total * (count / read)), read == count) if read else (0, count == 0)
+    if ROW_COUNTS not in (found.metadata or {}) and measured.exact and not measured.broken and measured.lengths:
+        return measured.lengths[0], True
+    if ROW_COUNTS in (found.metadata or {}) or exact or count <= _COUNTED:
+        with suppress(ShmarrowError):
+            return int(found.rows().sum()), True
+    lengths = measured.lengths[:1] or [0]
+    return measured.scaled(lengths[0]), not count

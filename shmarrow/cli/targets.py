@@ -28,6 +28,8 @@ ROWS = ("file", "stream")
 _CONVERTED = ("a Parquet file", "text, such as CSV", "JSON text", "a Feather file of version 1", "a NumPy array",
               "a NumPy archive", "a safetensors file")  # fmt: skip
 """Formats that ``shmarrow convert`` reads, as :func:`shmarrow.sources.formats.recognized` names them."""
+_MANY = 1000
+"""More batches than this have their rows counted together, instead of one by one."""
 
 
 def add_target(parser: argparse.ArgumentParser, name: str = "target") -> None:
@@ -164,12 +166,9 @@ def kind_of(data: Bytes, name: str) -> str:
     InvalidData
         If they are none.
     """
-    head = data[:HEAD].tobytes()
-    if not head:
-        raise sa.InvalidData(f"{name} is empty: expected an Arrow file, a stream or a tensor")
-    if head.startswith(MAGIC):
+    refuse_others(name, data)
+    if data[: len(MAGIC)].tobytes() == MAGIC:
         return "bundle" if _is_bundle(data) else "file"
-    _refuse(name, head)
     found = read_message(data, 0, name)
     kind = "" if found is None else found[0].kind
     return {"Tensor": "tensor", "SparseTensor": "sparse tensor"}.get(kind, "stream")
@@ -185,8 +184,16 @@ def _is_bundle(data: Bytes) -> bool:
         return False  # whoever reads the file says what is wrong with it
 
 
+def refuse_others(name: str, data: Bytes) -> None:
+    """Refuse bytes that are not Arrow's where their format is recognized; the error says what reads it."""
+    head = data[:HEAD].tobytes()
+    if not head:
+        raise sa.InvalidData(f"{name} is empty: expected an Arrow file, a stream or a tensor")
+    if not head.startswith(MAGIC):
+        _refuse(name, head)
+
+
 def _refuse(name: str, head: bytes) -> None:
-    """Refuse another format, and say what reads it."""
     what = recognized(head)
     if not what or head[:4] == b"\xff\xff\xff\xff":
         return
@@ -281,8 +288,15 @@ class _Selected:
 def row_counts(reader: Any) -> list[tuple[int, int]]:
     """How many batches in a row have so many rows each, in order: pairs of the number of batches and the rows."""
     reader = getattr(reader, "_reader", reader)
+    count = reader.num_record_batches
     if hasattr(reader, "_count_rows"):
         from shmarrow.ipc.file.reader import _known_rows
 
-        return _known_rows(reader._opened()) or reader._count_rows()
-    return [(1, reader.get_batch(i).num_rows) for i in range(reader.num_record_batches)]
+        known = _known_rows(reader._opened())
+        if known is not None:
+            return known
+        if count > _MANY:
+            from shmarrow.xray import Overview
+
+            return [(1, rows) for rows in Overview(reader._source, DEFAULT_LIMITS).rows().tolist()]
+    return [(1, reader.get_batch(i).num_rows) for i in range(count)]

@@ -65,7 +65,7 @@ def as_count(value: Any, what: str) -> int:
     """A number of bytes, or a generation: an int that is not negative."""
     found = as_int(value, what)
     if found < 0:
-        raise InvalidArgument(f"{what} is not negative, found {found}")
+        raise InvalidArgument(f"{what} must not be negative, found {found}")
     return found
 
 

@@ -122,6 +122,25 @@ def leaves_of(wires: Iterable[FieldLayout], v4: bool, dictionary: bool = False) 
             yield Leaf(path, "data", column, node, name, -1, 0, "Columnar.rst, Variadic buffers", True)
 
 
+def expanded(leaves: Iterable[Leaf], variadic: Iterable[int]) -> Iterator[Leaf]:
+    """The leaves of one batch, with one for each data buffer of a view.
+
+    Parameters
+    ----------
+    leaves : iterable of Leaf
+        Those of all batches.
+    variadic : iterable of int
+        How many data buffers each view of the batch has.
+    """
+    counts = iter(variadic)
+    for leaf in leaves:
+        if leaf.variadic:
+            for number in range(next(counts, 0)):
+                yield leaf._replace(buffer=f"data {number}", variadic=False)
+        else:
+            yield leaf
+
+
 def nodes_of(wires: Iterable[FieldLayout]) -> Iterator[Node]:
     """The field nodes of a batch with these columns."""
     for column, path, wire in fields_below(wires):

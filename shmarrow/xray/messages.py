@@ -66,7 +66,7 @@ def scan(data: Bytes, start: int, stop: int, limits: Limits, most: int | None = 
             length = sum(prefix)
             if at + length > stop:
                 raise InvalidData(f"metadata up to {at + length}, beyond the end at {stop}")
-            kind, body = _kind_and_body(data[at + prefix[0] : at + length])
+            kind, body = kind_and_body(data[at + prefix[0] : at + length])
             if body < 0 or body > stop - at - length:
                 raise InvalidData(f"a body of {body} bytes, where {stop - at - length} are left")
         except ShmarrowError as error:
@@ -80,7 +80,7 @@ def _rows(found: list[tuple[int, int, int, int]]) -> Any:
     return np.array(found, np.int64).reshape(-1, 4)
 
 
-def _kind_and_body(metadata: Bytes) -> tuple[int, int]:
+def kind_and_body(metadata: Bytes) -> tuple[int, int]:
     """The kind of a message and the length of its body."""
     table = Reader(metadata, "the metadata").root("Message")
     at = table.reader.slot("Message", table.position, table.offsets, 1, 1)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -23,16 +22,19 @@ from shmarrow.sources.base import Source
 from shmarrow.types import Metadata, Schema
 from shmarrow.xray.batches import BatchTable
 from shmarrow.xray.checks import check_blocks
-from shmarrow.xray.leaves import Leaf, Node, leaves_of, nodes_of
+from shmarrow.xray.leaves import Leaf, Node, expanded, leaves_of, nodes_of
 from shmarrow.xray.messages import BATCH, DICTIONARY, NO_MESSAGES, SCHEMA, SPARSE, TENSOR, Batch, read_batch, scan
 from shmarrow.xray.model import Finding
 from shmarrow.xray.target import open_target
+from shmarrow.xray.tiles import zeros
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
 _VERSIONS = {number: name for name, number in ENUMS["MetadataVersion"].items()}
 _CODECS = {number: name for name, number in ENUMS["CompressionType"].items()}
+_FIRST = 512
+"""Bytes after the magic within which the first message starts, behind zeros."""
 _KINDS = {SCHEMA: "stream", TENSOR: "tensor", SPARSE: "sparse tensor"}
 
 
@@ -121,9 +123,10 @@ class Overview:
             remedy = "write the file again; the messages before the cut can be read as a stream from byte 8 on"
             findings.append(Finding(*where, "error", message, remedy))
         end = size if self.footer is None else self.footer[0]
-        self.messages = scan(self.data, HEAD, end, limits, most=1).rows
+        first = HEAD + (zeros(self.data, HEAD, min(end, HEAD + _FIRST)) & ~7)  # arrow-rs pads the magic to 64 bytes
+        self.messages = scan(self.data, first, end, limits, most=1).rows
         if self.footer is None:
-            self._list_messages(HEAD, findings)
+            self._list_messages(first, findings)
         self._read_schema(findings)
         findings += check_blocks(self.dictionaries, self.blocks, end)
 
@@ -255,7 +258,7 @@ class Overview:
 
     def leaves(self, batch: Batch) -> tuple[Leaf, ...]:
         """The buffers of one batch; each data buffer of a view is one leaf."""
-        return tuple(_expanded(self.columns, batch.variadic))
+        return tuple(expanded(self.columns, batch.variadic))
 
     def buffers(self, first: int = 0, last: int | None = None) -> npt.NDArray[np.int64]:
         """Where the buffers of batches [first, last) are, in whole arrays.
@@ -302,16 +305,6 @@ class Overview:
 
     def __repr__(self) -> str:
         return f"<Overview of the {self.kind} {self.name!r}, {self.size} bytes, {len(self.blocks)} batches>"
-
-
-def _expanded(leaves: tuple[Leaf, ...], variadic: tuple[int, ...]) -> Iterator[Leaf]:
-    counts = iter(variadic)
-    for leaf in leaves:
-        if leaf.variadic:
-            for number in range(next(counts, 0)):
-                yield leaf._replace(buffer=f"data {number}", variadic=False)
-        else:
-            yield leaf
 
 
 def overview(target: Any, *, limits: Limits = DEFAULT_LIMITS, trust: bool = False) -> Overview:

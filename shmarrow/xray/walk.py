@@ -17,8 +17,8 @@ from shmarrow.ipc.message.decode import parse_metadata
 from shmarrow.ipc.message.framing import CONTINUATION, read_prefix
 from shmarrow.xray.body import Body
 from shmarrow.xray.flat import Flat, padding
-from shmarrow.xray.leaves import leaves_of
-from shmarrow.xray.messages import BATCH, DICTIONARY, SCHEMA, SPARSE, TENSOR, batch_of, scan
+from shmarrow.xray.leaves import expanded, leaves_of
+from shmarrow.xray.messages import BATCH, DICTIONARY, SCHEMA, SPARSE, TENSOR, batch_of, kind_and_body, scan
 from shmarrow.xray.model import Finding, Region
 from shmarrow.xray.overview import Overview, overview
 from shmarrow.xray.tiles import EXAMINED, Report, zeros
@@ -252,6 +252,15 @@ class _Walk:
                 at = stop
                 continue
             messages = None if self._ended and path == "stream" else scan(data, at, end, found.limits)
+            if messages is not None and not len(messages.rows) and self._is_bare_schema(at, end):
+                text = "the schema message has no prefix, so the file cannot be read as a stream"
+                self._report(
+                    Finding(at, end, "note", text, "none for readers of files, which take the footer's schema")
+                )
+                yield from Flat(
+                    data, at, end, "Message", "schema", found.limits, self._elements, self._report
+                ).regions()
+                return
             if messages is None or not len(messages.rows):
                 reason = messages.problem if messages is not None else "they follow the end of the stream"
                 text = f"{counted(end - at, 'byte')} that nothing refers to: {reason}"
@@ -262,12 +271,21 @@ class _Walk:
             for row in messages.rows.tolist():
                 part = Part(row[0], row[1], row[2], row[3], self._extra)
                 self._extra += 1
-                if found.kind == "file" and found.footer is not None:
+                if found.kind == "file" and found.footer is not None and part.kind != SCHEMA:
                     text = f"{self._label(part)} at {part.start} is not listed in the footer"
                     remedy = "readers of the file do not see it; open it as a stream from byte 8 on"
                     self._report(Finding(part.start, sum(part[:3]), "note", text, remedy))
                 yield from self._message(part)
             at = messages.end
+
+    def _is_bare_schema(self, start: int, end: int) -> bool:
+        """Whether the first message of a file is a FlatBuffer without a prefix, as polars writes it."""
+        if start != HEAD:
+            return False
+        try:
+            return kind_and_body(self._data[start:end])[0] == SCHEMA
+        except ShmarrowError:
+            return False
 
     def _marker(self, start: int, end: int) -> int:
         """Bytes of the end-of-stream marker at ``start``; 0 where there is none."""
@@ -359,7 +377,7 @@ class _Walk:
         if id not in wires:
             return made.batch(batch, ())
         v4 = message.version == ENUMS["MetadataVersion"]["V4"]
-        return made.batch(batch, leaves_of([wires[id]], v4, dictionary=True))
+        return made.batch(batch, expanded(leaves_of([wires[id]], v4, dictionary=True), batch.variadic))
 
 
 def _start(region: Region) -> int:

@@ -1,4 +1,4 @@
-"""The sides of ``store.py``: this package's store and its peers, each used in the way that is usual for it.
+"""The sides of the suite ``store``: this package's store and its peers, each used in the way that is usual for it.
 
 A value is 800 bytes or more of float64, as one array or as the columns of a batch. Peers that keep bytes get them ready
 made and give them back as bytes, around which ``numpy.frombuffer`` makes an array: neither pickling nor copying into

@@ -1,18 +1,15 @@
-"""Between processes: batches as arguments of a pool, and the memory of torch's DataLoader workers.
-
-``interchange.py`` runs :data:`GROUPS`; this file by itself runs the same rows.
-"""
+"""Between processes: batches as arguments of a pool, and the memory of torch's DataLoader workers."""
 
 from __future__ import annotations
 
 import multiprocessing
 import os
-import subprocess
-import sys
 from typing import Any
 
 import numpy as np
-from _bench import Bench, Operation, bench, faster, timed
+from harness.bench import Bench, Operation, timed
+from harness.figures import faster
+from harness.memory import fresh
 
 import shmarrow as sa
 
@@ -25,9 +22,9 @@ def last_value(batch: Any) -> float:
     return float(values[0] + values[-1])
 
 
-def pool_rows(page: Bench) -> None:
-    size = (64 if page.quick else 1024) * MIB
-    path = page.scratch / "argument.arrow"
+def pool_rows(bench: Bench) -> None:
+    size = (64 if bench.quick else 1024) * MIB
+    path = bench.scratch / "argument.arrow"
     columns = {f"c{i}": np.arange(size // 64, dtype=np.float64) for i in range(8)}
     ours = sa.record_batch(columns)
     with sa.ipc.new_file(path, ours.schema) as writer:
@@ -43,7 +40,7 @@ def pool_rows(page: Bench) -> None:
                 each.apply(os.getpid)
             return seconds
 
-        page.row(
+        bench.row(
             f"a batch of {size // MIB} MiB as an argument of a Pool",
             {
                 "shmarrow": lambda _: pool.apply(last_value, (mapped,)),
@@ -80,30 +77,19 @@ if __name__ == "__main__":
 """
 
 
-def worker_rows(page: Bench) -> None:
+def worker_rows(bench: Bench) -> None:
     """The memory of a process and four workers that read a table, less that of the same processes over a tiny one."""
-    size = (64 if page.quick else 1024) * MIB
+    size = (64 if bench.quick else 1024) * MIB
     totals = []
     for name, rows in (("tiny", 1 << 18), ("large", size // 8)):
-        path = page.scratch / f"{name}.arrow"
+        path = bench.scratch / f"{name}.arrow"
         with sa.ipc.new_file(path, sa.schema({"x": sa.int64()})) as writer:
             for first in range(0, rows, 1 << 18):
                 writer.write(sa.record_batch({"x": np.arange(first, min(first + (1 << 18), rows))}))
-        command = [sys.executable, "-W", "ignore", "-c", WORKERS, str(path)]
-        done = subprocess.run(command, capture_output=True, text=True, check=True)
-        totals.append(int(done.stdout))
+        totals.append(fresh(WORKERS, path)[0])
     ours = totals[1] - totals[0]
-    page.figure(f"4 DataLoader workers over {size // MIB} MiB: total PSS", ours, "the object", size, size * 105 // 100)
+    what = f"4 DataLoader workers over {size // MIB} MiB: PSS of all processes, above that over a tiny table"
+    bench.limit(what, [ours], 1.05 * size, "bytes")
 
 
-GROUPS = (pool_rows, worker_rows)
-
-
-def main() -> None:
-    with bench("Between processes") as page:
-        for group in GROUPS:
-            group(page)
-
-
-if __name__ == "__main__":
-    main()
+PARTS = {"pool": pool_rows, "workers": worker_rows}

@@ -1,24 +1,21 @@
-"""Parts of ``store.py`` that need other processes: crowds, fresh ones, one that watches a lock, another checkout."""
+"""What the suite ``store`` needs other processes for: crowds, fresh processes, one that watches a lock."""
 
 from __future__ import annotations
 
 import fcntl
-import json
 import os
 import random
 import struct
-import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from _store_sides import Opener
 
-import shmarrow as sa
+from suites._store_sides import Opener
 
 LOCK = struct.Struct("hhqqi4x")
 """``struct flock`` of 64-bit Linux: type, whence, start, length, process."""
@@ -129,17 +126,6 @@ print(len(held))
 """
 
 
-def fresh(program: str, *words: str) -> list[float]:
-    """The numbers that a program prints in a process of its own."""
-    environment = {**os.environ, "PYTHONPATH": str(Path(sa.__file__).parents[1])}
-    done = subprocess.run(
-        [sys.executable, "-P", "-c", program, *words], capture_output=True, text=True, env=environment
-    )
-    if done.returncode:
-        raise RuntimeError(f"a fresh process failed:\n{done.stderr}")
-    return [float(word) for word in done.stdout.split()]
-
-
 # --- the commit lock --------------------------------------------------------------------------------------------
 
 
@@ -219,101 +205,3 @@ def _poll(path: Path, say: int, stop: int) -> None:
                 pass
     os.write(say, struct.pack("ddq", longest, pause, seen))
     os._exit(0)
-
-
-# --- another checkout -------------------------------------------------------------------------------------------
-
-
-class Worker:
-    """A process that does what :data:`TASKS` names, with the package of one checkout."""
-
-    def __init__(self, checkout: Path, store: Path) -> None:
-        words = [sys.executable, __file__, str(store)]
-        environment = {**os.environ, "PYTHONPATH": str(checkout)}
-        self._process = subprocess.Popen(
-            words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment
-        )
-
-    def __call__(self, task: str, size: int) -> float:
-        """The seconds that a task took."""
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        print(json.dumps([task, size]), file=self._process.stdin, flush=True)
-        answer = self._process.stdout.readline()
-        if not answer:
-            raise RuntimeError(f"the process that was to {task} {size} bytes has ended")
-        return float(answer)
-
-    def close(self) -> None:
-        assert self._process.stdin is not None
-        self._process.stdin.close()
-        self._process.wait()
-
-
-@contextmanager
-def workers(**checkouts: tuple[Path, Path]) -> Iterator[dict[str, Worker]]:
-    """Processes by name, each with the checkout and the path of the store that it has."""
-    started = {name: Worker(*each) for name, each in checkouts.items()}
-    try:
-        yield started
-    finally:
-        for worker in started.values():
-            worker.close()
-
-
-COLUMNS = 16
-
-
-def _serve(where: str) -> None:
-    store = sa.Store(where)
-    names = [f"column_{i}" for i in range(COLUMNS)]
-    schema = sa.schema([(name, sa.float64()) for name in names])
-    given: dict[int, Any] = {}
-
-    def put(size: int) -> float:
-        if size not in given:
-            values = np.random.default_rng(0).random((COLUMNS, size // 8 // COLUMNS))
-            given[size] = sa.record_batch(dict(zip(names, values, strict=True)))
-        start = time.perf_counter()
-        store.put("x", given[size])
-        seconds = time.perf_counter() - start
-        store.delete("x")
-        return seconds
-
-    def fill(size: int) -> float:
-        column = np.ones(size // 8 // COLUMNS)
-        start = time.perf_counter()
-        with store.create("x", schema, len(column)) as draft:
-            for number, name in enumerate(names):
-                np.multiply(column, number, out=draft[name])
-        seconds = time.perf_counter() - start
-        store.delete("x")
-        return seconds
-
-    def place(size: int) -> float:
-        given.clear()
-        store.put("placed", np.ones(size // 8))
-        return 0.0
-
-    def get(_: int) -> float:
-        took = []
-        for _ in range(200):
-            start = time.perf_counter()
-            value = store.get("placed")[0]
-            took.append(time.perf_counter() - start)
-        assert value == 1
-        return float(np.median(took))
-
-    def remove(_: int) -> float:
-        store.delete("placed")
-        return 0.0
-
-    tasks = {task.__name__: task for task in (put, fill, place, get, remove)}
-    for line in sys.stdin:
-        task, size = json.loads(line)
-        print(tasks[task](size), flush=True)
-    store.close()
-
-
-if __name__ == "__main__":
-    _serve(sys.argv[1])

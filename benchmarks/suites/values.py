@@ -1,4 +1,4 @@
-"""Values: comparing, checking, building and converting a million of them, beside pyarrow; run it with ``make bench``.
+"""Values: comparing, checking and converting a million of them, beside pyarrow.
 
 A tenth of the slots are null, where nothing else is said. Both sides work on the same buffers, or on the same Python
 values. What is compared are two copies, as either side sees at once that an array is itself.
@@ -6,20 +6,19 @@ values. What is compared are two copies, as either side sees at once that an arr
 
 from __future__ import annotations
 
-import datetime as dt
-import decimal
-import time
+import random
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import pyarrow as pa
-from _bench import AS_FAST, Bench, Faster, Requirement, bench, within
+from harness.bench import Bench
+from harness.figures import Requirement, within
 
 import shmarrow as sa
 
-HALF, THIRD, QUARTER, FIFTH = within(2), within(3), within(4), within(5)
+THIRD, QUARTER, FIFTH = within(3), within(4), within(5)
 
 Make = Callable[[], Any]
 
@@ -139,13 +138,26 @@ def union_values(data: Data) -> list[Any]:
     return [[number, f"w{number}", None, number / 2][number % 4] for number in data.numbers.tolist()]
 
 
-def comparisons(page: Bench, made: dict[str, Make]) -> None:
+@cache
+def data_of(bench: Bench) -> Data:
+    return Data(100_000 if bench.quick else 1_000_000)
+
+
+@cache
+def arrays_of(bench: Bench) -> dict[str, Make]:
+    data = data_of(bench)
+    return fixed(data) | variable(data) | nested(data)
+
+
+def comparisons(bench: Bench) -> None:
+    """Compare two equal arrays."""
+    made = arrays_of(bench)
     for name, make in made.items():
         one, two = make(), make()
         theirs = [pa.concat_arrays([each.to_pyarrow(), each.to_pyarrow()[:0]]) for each in (one, two)]
         assert one.equals(two)
         assert theirs[0].equals(theirs[1])
-        page.row(
+        bench.row(
             f"{name}: equals",
             {"shmarrow": lambda _, one=one, two=two: one.equals(two), "pyarrow": lambda _, p=theirs: p[0].equals(p[1])},
             THIRD,
@@ -157,10 +169,10 @@ Both = Callable[[Any, Any], Any]
 """An operation of both libraries: it takes the module and an array."""
 
 
-def both(page: Bench, what: str, array: Any, operation: Both, required: Requirement, turns: int = 3) -> None:
+def both(bench: Bench, what: str, array: Any, operation: Both, required: Requirement, turns: int = 3) -> None:
     """A row for the same operation on an array and on its pyarrow form."""
     theirs = array.to_pyarrow()
-    page.row(
+    bench.row(
         what,
         {"shmarrow": lambda _: operation(sa, array), "pyarrow": lambda _: operation(pa, theirs)},
         required,
@@ -168,131 +180,83 @@ def both(page: Bench, what: str, array: Any, operation: Both, required: Requirem
     )
 
 
-def views(page: Bench, made: dict[str, Make]) -> None:
+def views(bench: Bench) -> None:
+    made = arrays_of(bench)
     for name in ("string_view", "string_view, long", "binary_view", "binary_view, long"):
         array = made[name]()
         plain = array.cast("string" if "string" in name else "binary")
-        both(page, f"{name}: validate in full", array, lambda _, each: each.validate(full=True), QUARTER)
-        both(page, f"{name}: to_pylist", array, lambda _, each: each.to_pylist(), QUARTER)
-        both(page, f"{name}: to {plain.type}", array, _cast_to(str(plain.type)), QUARTER)
-        both(page, f"{name}: from {plain.type}", plain, _cast_to(str(array.type)), QUARTER)
+        both(bench, f"{name}: validate in full", array, lambda _, each: each.validate(full=True), QUARTER)
+        both(bench, f"{name}: to_pylist", array, lambda _, each: each.to_pylist(), QUARTER)
+        both(bench, f"{name}: to {plain.type}", array, _cast_to(str(plain.type)), QUARTER)
+        both(bench, f"{name}: from {plain.type}", plain, _cast_to(str(array.type)), QUARTER)
 
 
 def _cast_to(name: str) -> Both:
     return lambda arrow, array: array.cast(getattr(arrow, name)())
 
 
-def others(page: Bench, data: Data, made: dict[str, Make]) -> None:
+def others(bench: Bench) -> None:
+    made = arrays_of(bench)
     for name in ("decimal32", "decimal64", "decimal128", "decimal256"):
-        both(page, f"{name}: validate in full", made[name](), lambda _, each: each.validate(full=True), FIFTH, 5)
+        both(bench, f"{name}: validate in full", made[name](), lambda _, each: each.validate(full=True), FIFTH, 5)
     name = "month_day_nano interval"
-    both(page, f"{name}: to_pylist", made[name](), lambda _, each: each.to_pylist(), FIFTH)
+    both(bench, f"{name}: to_pylist", made[name](), lambda _, each: each.to_pylist(), FIFTH)
     lists = made["list"]()
-    both(page, "list: to large_list", lists, lambda arrow, each: each.cast(arrow.large_list(arrow.int64())), FIFTH)
+    both(bench, "list: to large_list", lists, lambda arrow, each: each.cast(arrow.large_list(arrow.int64())), FIFTH)
 
 
-def lists(page: Bench, data: Data) -> None:
-    """Arrays from Python values."""
-    numbers = data.numbers.tolist()
-    day = dt.datetime(2024, 5, 6)
-    cases: dict[str, tuple[Callable[[Any], Any], list[Any]]] = {
-        "decimal64": (lambda arrow: arrow.decimal64(15, 2), [decimal.Decimal(number).scaleb(-2) for number in numbers]),
-        "decimal128": (
-            lambda arrow: arrow.decimal128(30, 2),
-            [decimal.Decimal(number).scaleb(-2) for number in numbers],
-        ),
-        "decimal256": (
-            lambda arrow: arrow.decimal256(60, 2),
-            [decimal.Decimal(number).scaleb(-2) for number in numbers],
-        ),
-        "time64": (
-            lambda arrow: arrow.time64("us"),
-            [dt.time(number % 24, number % 60, microsecond=number) for number in numbers],
-        ),
-        "duration": (lambda arrow: arrow.duration("us"), [dt.timedelta(microseconds=number) for number in numbers]),
-        "timestamp": (
-            lambda arrow: arrow.timestamp("us"),
-            [day + dt.timedelta(microseconds=number) for number in numbers],
-        ),
-        "date32": (lambda arrow: arrow.date32(), [day.date() + dt.timedelta(number % 10_000) for number in numbers]),
-        "bool": (lambda arrow: arrow.bool_(), [number % 2 == 0 for number in numbers]),
-        "binary": (lambda arrow: arrow.binary(), [b"w%d" % number for number in numbers]),
-        "fixed_size_binary": (lambda arrow: arrow.binary(16), [b"%016d" % number for number in numbers]),
-        "list": (lambda arrow: arrow.list_(arrow.int64()), [[number, number] for number in numbers]),
-        "struct": (lambda arrow: arrow.struct([("n", arrow.int64())]), [{"n": number} for number in numbers]),
+# --- validation --------------------------------------------------------------------------------------------------
+
+
+def strings(rows: int, known: list[str]) -> Any:
+    """Words at random, as one string array."""
+    drawn = np.random.default_rng(0).integers(0, len(known), rows)
+    return pa.array(known).take(pa.array(drawn))
+
+
+def random_lists(rows: int) -> Any:
+    """Lists of up to five int64."""
+    lengths = np.random.default_rng(0).integers(0, 6, rows)
+    offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
+    return pa.ListArray.from_arrays(pa.array(offsets), pa.array(np.arange(offsets[-1])))
+
+
+def indices(rows: int, null: bool) -> Any:
+    """Dictionary indices, a tenth of them null where asked for."""
+    generator = np.random.default_rng(0)
+    mask = generator.random(rows) < 0.1 if null else None
+    found = pa.array(generator.integers(0, 1000, rows).astype(np.int32), mask=mask)
+    return pa.DictionaryArray.from_arrays(found, pa.array(words(1000)))
+
+
+def words(count: int, letters: str = "abcdefghijklmnopqrstuvwxyz") -> list[str]:
+    """Words of 3 to 15 letters."""
+    generator = random.Random(0)
+    return ["".join(generator.choices(letters, k=generator.randint(3, 15))) for _ in range(count)]
+
+
+def validate(bench: Bench) -> None:
+    """Check all values."""
+    rows = 1_000_000 if bench.quick else 10_000_000
+    cases = {
+        "strings, ASCII": strings(rows, words(1000)),
+        "strings, one in ten not ASCII": strings(rows, words(900) + words(100, "aeiouäöüßéèñçøå東京")),
+        "strings, none ASCII": strings(rows, words(1000, "äöüßéèñçøå東京")),
+        "rows of list<int64>": random_lists(rows),
+        "dictionary indices": indices(rows, False),
+        "dictionary indices, a tenth null": indices(rows, True),
     }
-    for name, (type_in, values) in cases.items():
-        given, types = data.nulled(values), (type_in(sa), type_in(pa))
-        page.row(
-            f"{name}: from a list",
+    for what, theirs in cases.items():
+        bench.row(
+            f"validate fully {rows:,} {what}",
             {
-                "shmarrow": lambda _, given=given, type=types[0]: sa.array(given, type),
-                "pyarrow": lambda _, given=given, type=types[1]: pa.array(given, type),
+                "shmarrow": lambda arrays: arrays[0].validate(full=True),
+                "pyarrow": lambda arrays: arrays[1].validate(full=True),
             },
-            FIFTH,
-            2,
-        )
-    values = union_values(data)
-    # pyarrow builds no unions from values; a microsecond a value is what is asked for.
-    for make in (sa.dense_union, sa.sparse_union):
-        page.row(
-            f"{make.__name__}: from a list",
-            {
-                "shmarrow": lambda _, make=make: sa.array(values, make(UNION)),
-                "1 µs a value": lambda _: time.sleep(data.size * 1e-6),
-            },
-            Faster(1, "1 µs a value"),
-            2,
+            within(2),
+            3,
+            lambda turn, theirs=theirs: (sa.Array.from_pyarrow(theirs), theirs.slice(0)),
         )
 
 
-def frames(page: Bench, data: Data) -> None:
-    """Arrays from ndarrays and pandas Series; numbers that both sides take as they are come in blocks."""
-    numbers = data.numbers % 100
-    given: dict[str, np.ndarray] = {
-        kind: numbers.astype(kind)
-        for kind in ("i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f2", "f4", "f8", "?", "M8[s]", "M8[ms]", "M8[us]",
-                     "M8[ns]", "m8[s]", "m8[ms]", "m8[us]", "m8[ns]")
-    }  # fmt: skip
-    for kind, values in given.items():
-        view = kind != "?" and kind[0] not in "Mm"  # NaT has to be looked for
-        required = AS_FAST if view else HALF
-        _pair(page, f"{values.dtype} ndarray: array", values, required, view=view)
-        series = pd.Series(values)
-        view = view and kind[0] != "f"  # NaN has to be looked for
-        _pair(page, f"{series.dtype} Series: array", series, AS_FAST if view else HALF, view=view)
-        if kind[0] in "fMm":
-            holes = series.where(pd.Series(data.valid))
-            _pair(page, f"{series.dtype} Series with nulls: array", holes, HALF, view=False)
-    for kind in ("Int8", "Int64", "Float64", "boolean"):
-        holes = pd.Series(numbers % 2 if kind == "boolean" else numbers).astype(kind)
-        holes[~data.valid] = pd.NA
-        _pair(page, f"{kind} Series with nulls: array", holes, HALF, view=False)
-    _pair(page, "days ndarray: array", numbers.astype("M8[D]"), HALF, view=False)
-    zoned = pd.Series(numbers.astype("M8[ns]")).dt.tz_localize("UTC")
-    _pair(page, "Series with a time zone: array", zoned, HALF, view=False)
-
-
-def _pair(page: Bench, what: str, values: Any, required: Requirement, *, view: bool) -> None:
-    page.row(
-        what,
-        {"shmarrow": lambda _: sa.array(values), "pyarrow": lambda _: pa.array(values)},
-        required,
-        20 if view else 5,
-        block=20 if view else 1,
-    )
-
-
-def main() -> None:
-    with bench("Values") as page:
-        data = Data(100_000 if page.quick else 1_000_000)
-        made = fixed(data) | variable(data) | nested(data)
-        comparisons(page, made)
-        views(page, made)
-        others(page, data, made)
-        lists(page, data)
-        frames(page, data)
-
-
-if __name__ == "__main__":
-    main()
+PARTS = {"comparisons": comparisons, "views": views, "others": others, "validate": validate}

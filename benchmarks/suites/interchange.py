@@ -1,14 +1,12 @@
-"""Interchange: data handed to other libraries and taken from them, without a copy; run it with ``make bench``.
+"""Interchange: data handed to other libraries and taken from them, without a copy.
 
-Each group of rows is a function in :data:`GROUPS`. Data are mapped files, so what is compared is how a library gets at
+Data are mapped files, so what is compared is how a library gets at
 memory that is there already: through capsules of ours, with its own reader, or as objects of pyarrow.
 """
 
 from __future__ import annotations
 
 import mmap
-import subprocess
-import sys
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -18,8 +16,9 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 import pyarrow.dataset as ds
-from _bench import AS_FAST, Bench, Extra, bench, faster, within
-from processes import GROUPS as BETWEEN_PROCESSES
+from harness.bench import Bench
+from harness.figures import AS_FAST, Extra, faster, within
+from harness.memory import fresh
 
 import shmarrow as sa
 
@@ -27,10 +26,10 @@ MIB = 1 << 20
 
 
 @cache
-def numbers_file(page: Bench) -> Path:
-    """A file of eight columns of numbers in four batches: 1 GiB, or 64 MiB where the page is quick."""
-    path = page.scratch / "numbers.arrow"
-    rows = ((64 if page.quick else 1024) * MIB >> 6) // 4
+def numbers_file(bench: Bench) -> Path:
+    """A file of eight columns of numbers in four batches: 1 GiB, or 64 MiB where the bench is quick."""
+    path = bench.scratch / "numbers.arrow"
+    rows = ((64 if bench.quick else 1024) * MIB >> 6) // 4
     random = np.random.default_rng(0)
     columns = {f"c{i}": random.random(rows) if i % 2 else random.integers(0, 1 << 40, rows) for i in range(8)}
     batch = sa.record_batch(columns)
@@ -41,10 +40,10 @@ def numbers_file(page: Bench) -> Path:
 
 
 @cache
-def text_file(page: Bench) -> Path:
+def text_file(bench: Bench) -> Path:
     """A file with a column of numbers and one of text, in four batches: an eighth of that size."""
-    path = page.scratch / "text.arrow"
-    rows = ((8 if page.quick else 128) * MIB >> 6) // 4
+    path = bench.scratch / "text.arrow"
+    rows = ((8 if bench.quick else 128) * MIB >> 6) // 4
     words = sa.array([f"customer number {i}, of some street" for i in range(rows)], "string_view")
     batch = sa.record_batch({"n": np.arange(rows), "text": words})
     with sa.ipc.new_file(path, batch.schema) as writer:
@@ -54,19 +53,19 @@ def text_file(page: Bench) -> Path:
 
 
 @cache
-def wide_batches(page: Bench, columns: int) -> tuple[Path, Any]:
+def wide_batches(bench: Bench, columns: int) -> tuple[Path, Any]:
     """A file of one batch of so many columns of numbers, and the same batch mapped by pyarrow."""
-    path = page.scratch / f"wide{columns}.arrow"
+    path = bench.scratch / f"wide{columns}.arrow"
     batch = sa.record_batch({f"c{i}": np.arange(1000) + i for i in range(columns)})
     with sa.ipc.new_file(path, batch.schema) as writer:
         writer.write(batch)
     return path, pa.ipc.open_file(pa.memory_map(str(path))).get_batch(0)
 
 
-def polars_rows(page: Bench) -> None:
-    for what, path, required in (("numbers", numbers_file(page), 20), ("text", text_file(page), 1)):
+def polars_rows(bench: Bench) -> None:
+    for what, path, required in (("numbers", numbers_file(bench), 20), ("text", text_file(bench), 1)):
         size = path.stat().st_size // MIB
-        page.row(
+        bench.row(
             f"a mapped file of {size} MiB of {what} as a polars DataFrame",
             {
                 "shmarrow": lambda _, path=path: pl.DataFrame(sa.ipc.open_file(path)),
@@ -78,15 +77,16 @@ def polars_rows(page: Bench) -> None:
         )
         ours = anonymous(f"frame = pl.DataFrame(sa.ipc.open_file({str(path)!r}))")
         theirs = anonymous(f"frame = pl.scan_ipc({str(path)!r}).collect()")
-        page.figure(f"... and its anonymous memory, {what}", ours, "polars scan_ipc", theirs, 8 * MIB)
+        name = f"... and its anonymous memory, {what}"
+        bench.limit(name, [ours], 8 * MIB, "bytes", peers={"polars scan_ipc": theirs})
 
 
-def export_rows(page: Bench) -> None:
+def export_rows(bench: Bench) -> None:
     for columns, turns, required in ((10, 200, Extra(1e-3, "under 1 ms")), (1000, 50, within(5))):
-        path, theirs = wide_batches(page, columns)
+        path, theirs = wide_batches(bench, columns)
         reader = sa.ipc.open_file(path)
         ours = reader.get_batch(0)
-        page.row(
+        bench.row(
             f"export of a batch of {columns} columns, opened each time",
             {
                 "shmarrow": lambda _, reader=reader: reader.get_batch(0).__arrow_c_array__(),
@@ -100,7 +100,7 @@ def export_rows(page: Bench) -> None:
             ("polars", pl.DataFrame),
             ("duckdb", lambda batch: duckdb.sql("select max(c0) from batch").fetchall()),
         ):
-            page.row(
+            bench.row(
                 f"{columns} columns to {name}",
                 {
                     "shmarrow": lambda _, door=door, ours=ours: door(ours),
@@ -111,7 +111,7 @@ def export_rows(page: Bench) -> None:
             )
     mixed = sa.record_batch({f"c{i}": [i, None, 3] if i % 2 else ["a", None, f"{i}"] for i in range(1000)})
     theirs = pa.record_batch(mixed)
-    page.row(
+    bench.row(
         "export of a batch of 1,000 columns of numbers and text with nulls, in memory",
         {"shmarrow": lambda _: mixed.__arrow_c_array__(), "pyarrow": lambda _: theirs.__arrow_c_array__()},
         within(5),
@@ -119,12 +119,12 @@ def export_rows(page: Bench) -> None:
     )
 
 
-def import_rows(page: Bench) -> None:
+def import_rows(bench: Bench) -> None:
     frame = pl.DataFrame({f"c{i}": np.arange(1000) + i for i in range(1000)})
     columns = ", ".join(f"range + {i} AS c{i}" for i in range(1000))
     query = duckdb.connect().sql(f"SELECT {columns} FROM range(1000)")
     for name, source in (("polars", frame), ("duckdb", query)):
-        page.row(
+        bench.row(
             f"one column of 1,000 imported from {name}",
             {
                 "shmarrow": lambda _, source=source: sa.table(source).column("c500"),
@@ -135,14 +135,14 @@ def import_rows(page: Bench) -> None:
         )
 
 
-def duckdb_rows(page: Bench) -> None:
-    path = numbers_file(page)
+def duckdb_rows(bench: Bench) -> None:
+    path = numbers_file(bench)
     size = path.stat().st_size // MIB
     reader = sa.ipc.open_file(path)
     dataset = ds.dataset(path, format="ipc")
     whole = pa.ipc.open_file(pa.memory_map(str(path))).read_all()
     for name, source in (("dataset", dataset), ("table", whole)):
-        page.row(
+        bench.row(
             f"duckdb: the sum of a column of a mapped file of {size} MiB",
             {
                 "shmarrow": lambda _, source=reader: duckdb.sql("select sum(c1) from source").fetchall(),
@@ -153,16 +153,16 @@ def duckdb_rows(page: Bench) -> None:
         )
 
 
-def torch_rows(page: Bench) -> None:
-    size = (64 if page.quick else 1024) * MIB
-    path = page.scratch / "bytes.tensor"
+def torch_rows(bench: Bench) -> None:
+    size = (64 if bench.quick else 1024) * MIB
+    path = bench.scratch / "bytes.tensor"
     with sa.ipc.new_tensor(path, (size,), "uint8") as writer:
         writer.array[:] = 1
-    done = subprocess.run([sys.executable, "-c", ONE_PAGE, path], capture_output=True, text=True, check=True)
-    pages, ours, theirs = map(int, done.stdout.split())
-    what = f"a step of torch in place on one page of {size // MIB} MiB"
-    page.figure(f"{what}: memory of the tensor", pages, "torch, of a clone", theirs, mmap.PAGESIZE)
-    page.figure("... of the whole process", ours, "torch, of a clone", theirs, 16 * mmap.PAGESIZE)
+    pages, ours, theirs = fresh(ONE_PAGE, path)
+    what = f"a step of torch in place on one page of {size // MIB} MiB: private memory"
+    peers = {"torch, of a clone": theirs}
+    bench.limit(f"{what} of the tensor", [pages], mmap.PAGESIZE, "bytes", peers=peers)
+    bench.limit(f"{what} of the whole process", [ours], 16 * mmap.PAGESIZE, "bytes", peers=peers)
 
 
 ONE_PAGE = """
@@ -197,7 +197,7 @@ print(private() - before)
 """
 
 
-def anonymous(code: str) -> int:
+def anonymous(code: str) -> float:
     """Bytes of anonymous memory that a process of its own takes for some code, its imports left out."""
     program = f"""
 import polars as pl, pyarrow as pa, shmarrow as sa, numpy as np
@@ -209,18 +209,13 @@ before = resident()
 {code}
 print(resident() - before)
 """
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    return int(done.stdout)
+    return fresh(program)[0]
 
 
-GROUPS = (polars_rows, export_rows, import_rows, duckdb_rows, torch_rows, *BETWEEN_PROCESSES)
-
-
-def main() -> None:
-    with bench("Interchange") as page:
-        for group in GROUPS:
-            group(page)
-
-
-if __name__ == "__main__":
-    main()
+PARTS = {
+    "polars": polars_rows,
+    "export": export_rows,
+    "import": import_rows,
+    "duckdb": duckdb_rows,
+    "torch": torch_rows,
+}

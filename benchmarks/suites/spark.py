@@ -1,39 +1,39 @@
-"""Spark with one copy per host, beside what Spark does by itself: ``python benchmarks/spark.py``.
+"""Spark with one copy per host, beside what Spark does by itself.
 
-Each group of rows has a name, and ``--rows`` chooses among them. Each side is a task of a real Spark application. Sides
-that are compared take turns, in the same application where one configuration serves both. The data are the flights that
-left New York in 2013, repeated 16 times: 5.4 million rows, 19 columns, about 510 MB. ``--quick`` uses them once, in two
-minutes; a full run takes about half an hour and 16 GiB. Sides that need half a minute take fewer turns than in other
-benchmarks. ``--json OUT`` keeps all figures, and ``--markdown OUT`` prints the tables of docs/spark.md from such a file
-without measuring. The two hosts come from ``tests/spark_lab.py``, which needs root or user namespaces.
+Each side is a task of a real Spark application. Sides that are compared take turns, in the same application where one
+configuration serves both. The data are the flights that left New York in 2013, repeated 16 times: 5.4 million rows, 19
+columns, about 510 MB. ``--quick`` uses them once, in two minutes; a full run takes about half an hour and 16 GiB. Sides
+that need half a minute take fewer turns than in other suites. The two hosts come from ``tests/spark_lab.py``, which
+needs root or user namespaces.
 
 Bytecode is cached, as for installed packages, and workers are fresh where first accesses are timed.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
+import shutil
 import statistics
 import subprocess
 import sys
 import tempfile
 import zipfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
-from functools import cached_property, partial
+from functools import cache, cached_property, partial
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet
-from _bench import AS_FAST, Bench, Faster, Requirement, bench, duration, faster, mebibytes, warm_memory, within
+from harness.bench import Bench, Skipped, warm_memory
+from harness.figures import AS_FAST, Faster, Requirement, faster, size, within
 
 from shmarrow.cli.demo import flights_file
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 WORKERS = 4
 FILES = 8
 MIB = 1 << 20
@@ -67,7 +67,7 @@ class Application:
             self._process = subprocess.Popen(
                 [
                     sys.executable,
-                    str(ROOT / "benchmarks" / "_spark_app.py"),
+                    str(Path(__file__).parent / "_spark_app.py"),
                     json.dumps({"config": dict(config), "master": master}),
                 ],
                 stdin=subprocess.PIPE,
@@ -107,10 +107,10 @@ class Application:
 class Lab:
     """The data and the applications that the groups share, made when the first of them asks."""
 
-    def __init__(self, page: Bench, stack: ExitStack) -> None:
-        self.page = page
-        self.rounds: int = page.options.rounds or (1 if page.quick else 3)
-        self.size = (32 if page.quick else 256) * MIB
+    def __init__(self, bench: Bench, stack: ExitStack) -> None:
+        self.bench = bench
+        self.rounds = 1 if bench.quick else min(bench.options.rounds, 3)
+        self.size = (32 if bench.quick else 256) * MIB
         self._stack = stack
         # Spark keeps its files on a disk, as it does by default. The data are in memory, so that no disk is timed.
         self._folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="shmarrow-bench-spark-")))
@@ -174,7 +174,7 @@ class Lab:
 
     @cached_property
     def flights(self) -> pa.Table:
-        times = 1 if self.page.quick else 16
+        times = 1 if self.bench.quick else 16
         options = pa.csv.ConvertOptions(
             null_values=["NA"], strings_can_be_null=True, timestamp_parsers=["%Y-%m-%dT%H:%M:%SZ"]
         )
@@ -195,7 +195,7 @@ class Lab:
     @cached_property
     def parquet(self) -> str:
         """The flights as parquet files."""
-        folder = self.page.scratch / "parquet"
+        folder = self.bench.scratch / "parquet"
         folder.mkdir()
         for number, piece in enumerate(self._pieces()):
             pa.parquet.write_table(piece, folder / f"{number}.parquet")
@@ -204,7 +204,7 @@ class Lab:
     @cached_property
     def arrow(self) -> str:
         """The flights as Arrow files, whose batches have 64 Ki rows."""
-        folder = self.page.scratch / "arrow"
+        folder = self.bench.scratch / "arrow"
         folder.mkdir()
         for number, piece in enumerate(self._pieces()):
             with pa.OSFile(str(folder / f"{number}.arrow"), "wb") as sink, pa.ipc.new_file(sink, piece.schema) as out:
@@ -234,15 +234,17 @@ def take_turns(sides: Mapping[str, Side], rounds: int, *, warm: bool = True) -> 
 
 
 def report(
-    page: Bench, what: str, answers: Answers, required: Requirement | Mapping[str, Requirement], *parts: str
+    bench: Bench, what: str, answers: Answers, required: Requirement | Mapping[str, Requirement], *parts: str
 ) -> None:
-    """Print a row, and keep what the sides said of the parts of their time."""
-    page.report(what, [{name: [said["seconds"]] for name, said in turn.items()} for turn in answers], required)
-    if parts:
-        page.records[-1]["parts"] = {
-            name: {part: statistics.median(flat(turn[name][part] for turn in answers)) for part in (*parts, "seconds")}
-            for name in answers[0]
+    """Record a row, and what the sides said of the parts of their time."""
+    extra = {
+        name: {
+            HEADS[part]: statistics.median(flat(turn[name][part] for turn in answers)) for part in (*parts, "seconds")
         }
+        for name in (answers[0] if parts else ())
+    }
+    rounds = [{name: [said["seconds"]] for name, said in turn.items()} for turn in answers]
+    bench.report(what, rounds, required, extra={"parts": extra} if extra else None)
 
 
 def flat(values: Iterator[Any]) -> list[float]:
@@ -253,48 +255,48 @@ def flat(values: Iterator[Any]) -> list[float]:
 # --- groups -----------------------------------------------------------------------------------------------------
 
 
-def access(page: Bench, lab: Lab, text: str, sides: Mapping[str, Side], required: Requirement) -> None:
+def access(bench: Bench, lab: Lab, text: str, sides: Mapping[str, Side], required: Requirement) -> None:
     """Publish a value, and have it in fresh workers."""
-    what = f"publish {mebibytes(lab.size)}, until {text} had its first value"
-    warm_memory(page.scratch, 3 * lab.size)
+    what = f"publish {size(lab.size)}, until {text} had its first value"
+    warm_memory(bench.scratch, 3 * lab.size)
     answers = take_turns(sides, 2 * lab.rounds + 1)
     names = list(sides)
-    report(page, what, answers, {names[1]: required}, *ACCESS_PARTS)
+    report(bench, what, answers, {names[1]: required}, *ACCESS_PARTS)
 
 
 def first(application: Application, side: str, lab: Lab, tasks: int = WORKERS) -> Side:
     return partial(application, "first", side=side, size=lab.size, tasks=tasks)
 
 
-def broadcast(page: Bench, lab: Lab) -> None:
+def broadcast(bench: Bench, lab: Lab) -> None:
     """Four workers of one host."""
     sides = {side: first(lab.fresh, side, lab) for side in ("shmarrow", "sc.broadcast")}
-    access(page, lab, f"{WORKERS} fresh workers have", sides, faster(3))
+    access(bench, lab, f"{WORKERS} fresh workers have", sides, faster(3))
 
 
-def daemon(page: Bench, lab: Lab) -> None:
+def daemon(bench: Bench, lab: Lab) -> None:
     """The same, where the daemon of Spark's workers has imported this package."""
     sides = {
         "shmarrow": first(lab.daemon, "shmarrow", lab),
         "sc.broadcast": first(lab.fresh, "sc.broadcast", lab),
         "sc.broadcast, with the same daemon": first(lab.daemon, "sc.broadcast", lab),
     }
-    access(page, lab, f"{WORKERS} fresh workers, with our daemon, have", sides, faster(6))
+    access(bench, lab, f"{WORKERS} fresh workers, with our daemon, have", sides, faster(6))
 
 
-def hosts(page: Bench, lab: Lab) -> None:
+def hosts(bench: Bench, lab: Lab) -> None:
     """Two executors that act as two hosts."""
     sides = {side: first(lab.cluster, side, lab, 2) for side in ("shmarrow", "sc.broadcast")}
-    access(page, lab, "a fresh worker on each of two hosts has", sides, AS_FAST)
+    access(bench, lab, "a fresh worker on each of two hosts has", sides, AS_FAST)
 
 
-def later(page: Bench, lab: Lab) -> None:
+def later(bench: Bench, lab: Lab) -> None:
     """Later accesses."""
     found = lab.usual("later", side="shmarrow", size=lab.size, tasks=WORKERS)["seconds"]
-    page.limit("the value again, in a later task of the same worker", found, 50e-6, duration)
+    bench.limit("the value again, in a later task of the same worker", found, 50e-6)
 
 
-def copies(page: Bench, lab: Lab) -> None:
+def copies(bench: Bench, lab: Lab) -> None:
     """Memory that workers take for one value."""
     given: dict[str, Any] = {"size": lab.size, "tasks": WORKERS, "folder": lab.folder}
     found = {
@@ -302,19 +304,19 @@ def copies(page: Bench, lab: Lab) -> None:
         for side in ("shmarrow", "sc.broadcast")
     }
     ours, theirs = (statistics.median(found[side]) for side in ("shmarrow", "sc.broadcast"))
-    text = f"memory of {WORKERS} workers with {mebibytes(lab.size)}, above that without it"
-    page.figure(text, ours, "sc.broadcast", theirs, 1.1, "{:.2f} copies".format)
+    text = f"memory of {WORKERS} workers with {size(lab.size)}, above that without it"
+    bench.limit(text, [ours], 1.1, "copies", peers={"sc.broadcast": theirs})
 
 
-def table(page: Bench, lab: Lab) -> None:
+def table(bench: Bench, lab: Lab) -> None:
     """A table of the driver to Python jobs."""
     sides = {
         "shmarrow": partial(lab.usual, "table_jobs", side="share_table", path=lab.arrow),
         "createDataFrame and mapInArrow": partial(lab.usual, "table_jobs", side="createDataFrame", path=lab.arrow),
     }
-    answers = take_turns(sides, lab.rounds, warm=page.quick)
+    answers = take_turns(sides, lab.rounds, warm=bench.quick)
     agree(answers)
-    report(page, f"a table of the driver to 3 Python jobs, {lab.data()}", answers, faster(20), *JOB_PARTS)
+    report(bench, f"a table of the driver to 3 Python jobs, {lab.data()}", answers, faster(20), *JOB_PARTS)
 
 
 JOBS = {
@@ -326,15 +328,15 @@ JOBS = {
 }
 
 
-def jobs(page: Bench, lab: Lab) -> None:
+def jobs(bench: Bench, lab: Lab) -> None:
     """Python jobs over what Spark has."""
     sides = {
         name: partial(lab.usual, "jobs", side=side, path=lab.parquet, folder=lab.folder) for name, side in JOBS.items()
     }
-    answers = take_turns(sides, lab.rounds, warm=page.quick)
+    answers = take_turns(sides, lab.rounds, warm=bench.quick)
     agree([{name: said for name, said in turn.items() if "select" not in name} for turn in answers])
     required = dict.fromkeys(list(JOBS)[1:3], Faster(1, "faster"))
-    report(page, f"3 Python jobs over all columns, {lab.data()}, `share` included", answers, required, *JOB_PARTS)
+    report(bench, f"3 Python jobs over all columns, {lab.data()}, `share` included", answers, required, *JOB_PARTS)
 
 
 def agree(answers: Answers) -> None:
@@ -344,17 +346,17 @@ def agree(answers: Answers) -> None:
         raise RuntimeError(f"the sides differ: {found}")
 
 
-def share(page: Bench, lab: Lab) -> None:
+def share(bench: Bench, lab: Lab) -> None:
     """`share` by itself."""
     sides = {
         "shmarrow": partial(lab.usual, "share", side="share", path=lab.parquet),
         "mapInArrow that drops its input": partial(lab.usual, "share", side="discard", path=lab.parquet),
     }
     what = f"`share`, {lab.data()}"
-    report(page, what, take_turns(sides, lab.rounds), within(1.1))
+    report(bench, what, take_turns(sides, lab.rounds), within(1.1))
 
 
-def peak(page: Bench, lab: Lab) -> None:
+def peak(bench: Bench, lab: Lab) -> None:
     """Memory of a worker in `share`."""
     found = {
         side: [lab.usual("peak", side=side, path=lab.parquet)["bytes"] for _ in range(lab.rounds)]
@@ -363,10 +365,10 @@ def peak(page: Bench, lab: Lab) -> None:
     for side in list(found)[1:]:
         above = [mine - statistics.median(found["discard"]) for mine in found[side]]
         what = f"the highest memory of a worker in `{side}`, one partition of {lab.data()}, above its input batches"
-        page.limit(what, above, 64 * MIB, mebibytes)
+        bench.limit(what, above, 64 * MIB, "bytes")
 
 
-def source(page: Bench, lab: Lab) -> None:
+def source(bench: Bench, lab: Lab) -> None:
     """The data source."""
     names = lab.flights.column_names
     peer = "Python source over pyarrow"
@@ -377,62 +379,21 @@ def source(page: Bench, lab: Lab) -> None:
             "built-in parquet": partial(lab.usual, "read", side="parquet", path=lab.parquet, columns=columns),
         }
         required = {peer: Faster(0.9, "0.9 times as fast")}
-        report(page, f"read Arrow files, {text}, {lab.data()}", take_turns(sides, lab.rounds + 2), required)
+        report(bench, f"read Arrow files, {text}, {lab.data()}", take_turns(sides, lab.rounds + 2), required)
 
 
-def tables(path: Path) -> Iterator[str]:
-    """The tables of the guide, from the figures of an earlier run."""
-    records = json.loads(path.read_text())
-    yield from markdown(
-        ["what", "shmarrow", "beside", "", "result", "required"], [[*r["cells"][:5], r["cells"][6]] for r in records]
-    )
-    for record in records:
-        if "parts" in record:
-            parts = record["parts"]
-            heads = list(next(iter(parts.values())))
-            rows = [[name, *[duration(said[head]) for head in heads]] for name, said in parts.items()]
-            yield f"{record['what']}:\n"
-            yield from markdown(["", *[HEADS[head] for head in heads]], rows)
+@cache
+def lab_of(bench: Bench) -> Lab:
+    """The lab of this run; what it started ends with the bench."""
+    if shutil.which("java") is None:
+        raise Skipped("Java is not installed")
+    return Lab(bench, bench.stack)
 
 
-def markdown(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
-    for cells in (heads, ["---"] * len(heads), *rows):
-        yield f"| {' | '.join(cells)} |"
-    yield ""
+def part(group: Callable[[Bench, Lab], None]) -> Callable[[Bench], None]:
+    return lambda bench: group(bench, lab_of(bench))
 
 
-GROUPS: dict[str, Callable[[Bench, Lab], None]] = {
-    "broadcast": broadcast,
-    "daemon": daemon,
-    "later": later,
-    "copies": copies,
-    "hosts": hosts,
-    "table": table,
-    "jobs": jobs,
-    "share": share,
-    "peak": peak,
-    "source": source,
+PARTS = {
+    group.__name__: part(group) for group in (broadcast, daemon, later, copies, hosts, table, jobs, share, peak, source)
 }
-
-
-def add_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--rows", nargs="+", choices=GROUPS, default=list(GROUPS), metavar="NAME", help=", ".join(GROUPS)
-    )
-    parser.add_argument("--rounds", type=int, metavar="N", help="turns of what takes long; 3, with --quick 1")
-    parser.add_argument("--markdown", metavar="OUT", help="print tables of what --json wrote; an option by itself")
-
-
-def main() -> None:
-    if sys.argv[1:2] == ["--markdown"]:
-        print("\n".join(tables(Path(sys.argv[2]))))
-        return
-    with bench("Spark", add_options) as page, ExitStack() as stack:
-        lab = Lab(page, stack)
-        for name, group in GROUPS.items():
-            if name in page.options.rows:
-                group(page, lab)
-
-
-if __name__ == "__main__":
-    main()

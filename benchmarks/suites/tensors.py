@@ -1,4 +1,4 @@
-"""Tensors handed from process to process, bundles, and sparse forms, beside the peers; run it with ``make bench``.
+"""Tensors handed from process to process, bundles, and sparse forms, beside the peers.
 
 Another process holds the tensor: it placed it in shared memory once, in the form of each side, and pickles it whenever
 that side asks. What is timed is what the receiver does, from the name of the object to the first element. It has seen
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from multiprocessing.shared_memory import SharedMemory
@@ -19,7 +20,8 @@ import numpy as np
 import pyarrow as pa
 import safetensors.numpy
 import scipy.sparse
-from _bench import AS_FAST, Bench, bench, faster, timed_write, warm_memory, within
+from harness.bench import Bench, Operation, timed_write, warm_memory
+from harness.figures import AS_FAST, Point, faster, within
 from safetensors import safe_open
 
 import shmarrow as sa
@@ -86,11 +88,20 @@ def shared_memory(name: str, shape: tuple[int, ...]) -> Any:
     return shared, array[0, 0]
 
 
-def handoff(page: Bench, size: int) -> None:
+def handoff(bench: Bench) -> None:
     """From the name to the first element, beside all others."""
+    for size in (1 << 20, 1 << 27) if bench.quick else (1 << 20, 1 << 25, 1 << 30):
+        folder = bench.scratch / f"handoff-{size}"
+        folder.mkdir()
+        _handoff(bench, size, folder)
+        shutil.rmtree(folder)
+
+
+def _handoff(bench: Bench, size: int, folder: Path) -> None:
     what = f"{size >> 20:,} MiB between processes: name to first element"
-    folder = page.scratch
+    point = Point("Hand a tensor to another process", "bytes", size)
     shape = (size // 4 // WIDTH, WIDTH)
+    largest = size >= 1 << 27
     with holder(size, folder) as (pipe, queue, name):
 
         def pickled(turn: int) -> Any:
@@ -98,24 +109,27 @@ def handoff(page: Bench, size: int) -> None:
             array = queue.get()
             return array, array[0, 0]
 
-        mine = {"shmarrow": lambda turn: ours(folder / "ours")}
-        page.row(what, mine | {"pickle through a queue": pickled}, faster(1000), 1)
-        others = {
+        mine: dict[str, Operation] = {"shmarrow": lambda turn: ours(folder / "ours")}
+        # One at a time, as what a gigabyte leaves in the caches of the processor would slow down whoever comes next.
+        required = faster(1000) if largest else None
+        bench.row(what, mine | {"pickle, queue": pickled}, required, 1 if largest else 10, point=point)
+        others: dict[str, Operation] = {
             "pyarrow read_tensor": lambda turn: pyarrows(folder / "pyarrow"),
             "safetensors": lambda turn: safetensors_of(folder / "safetensors"),
             "shared_memory": lambda turn: shared_memory(name, shape),
         }
         for peer, operation in others.items():
-            page.row(what, mine | {peer: operation}, AS_FAST, 20, block=10)
+            bench.row(what, mine | {peer: operation}, AS_FAST if largest else None, 20, block=10, point=point)
 
 
-def flat(page: Bench, size: int) -> None:
+def flat(bench: Bench) -> None:
     """Opening costs the same whatever the size is."""
-    path = page.scratch / "middle"
+    size = 1 << 27 if bench.quick else 1 << 30
+    path = bench.scratch / "middle"
     sa.ipc.write_tensor(sa.Tensor.from_numpy(np.zeros((size // 4 // WIDTH, WIDTH), "f4")), path)
-    small = page.scratch / "small"
+    small = bench.scratch / "small"
     sa.ipc.write_tensor(sa.Tensor.from_numpy(np.zeros((64, WIDTH), "f4")), small)
-    large = page.scratch / "large"
+    large = bench.scratch / "large"
     virtual = sa.Tensor.from_numpy(np.zeros((1 << 20, WIDTH), "f4"))  # 16 GiB that are never touched
     plan = encode_tensor(virtual)
     with large.open("wb") as file:
@@ -123,8 +137,8 @@ def flat(page: Bench, size: int) -> None:
         file.truncate(plan.size)
     del virtual
     for other in (small, large):
-        page.row(
-            f"{os.path.getsize(other) >> 20:,} MiB",
+        bench.row(
+            f"{os.path.getsize(other) >> 20:,} MiB: name to first element",
             {"shmarrow": lambda turn, other=other: ours(other), f"itself, {size >> 20:,} MiB": lambda turn: ours(path)},
             within(1.2),
             200,
@@ -134,11 +148,12 @@ def flat(page: Bench, size: int) -> None:
 # --- bundles and writing ----------------------------------------------------------------------------------------
 
 
-def bundles(page: Bench, count: int) -> None:
+def bundles(bench: Bench) -> None:
     """Open a state dict and have one tensor of it."""
+    count = 1000
     tensors = {f"model.layers.{i}.weight": np.full((64, 64), i, "f4") for i in range(count)}
     wanted = f"model.layers.{count * 7 // 10}.weight"
-    path, theirs = page.scratch / "bundle", page.scratch / "bundle.safetensors"
+    path, theirs = bench.scratch / "bundle", bench.scratch / "bundle.safetensors"
     sa.save_tensors(tensors, path)
     safetensors.numpy.save_file(tensors, theirs)
 
@@ -146,7 +161,7 @@ def bundles(page: Bench, count: int) -> None:
         with safe_open(theirs, "np") as opened:
             return opened.get_tensor(wanted)
 
-    page.row(
+    bench.row(
         f"open {count:,} tensors and have one",
         {"shmarrow": lambda turn: sa.load_tensors(path)[wanted].to_numpy(), "safetensors": peer},
         faster(3),
@@ -155,9 +170,10 @@ def bundles(page: Bench, count: int) -> None:
     )
 
 
-def writing(page: Bench, size: int, turns: int) -> None:
+def writing(bench: Bench) -> None:
     """Write one tensor to shared memory."""
-    warm_memory(page.scratch, 2 * size)
+    size = 1 << 27 if bench.quick else 1 << 30
+    warm_memory(bench.scratch, 2 * size)
     array = np.random.default_rng(0).random(size // 4, dtype="f4").reshape(-1, WIDTH)
     mine, theirs = sa.Tensor.from_numpy(array), pa.Tensor.from_numpy(array)
 
@@ -166,13 +182,13 @@ def writing(page: Bench, size: int, turns: int) -> None:
             pa.ipc.write_tensor(theirs, sink)
 
     peers = {"pyarrow": pyarrow, "safetensors": lambda path: safetensors.numpy.save_file({NAME: array}, path)}
-    path = page.scratch / "written"
+    path = bench.scratch / "written"
     for peer, operation in peers.items():
-        page.row(
-            f"write {size >> 20:,} MiB",
+        bench.row(
+            f"write a tensor of {size >> 20:,} MiB",
             {"shmarrow": lambda path: sa.ipc.write_tensor(mine, path), peer: operation},
             AS_FAST,
-            turns,
+            2,
             lambda turn: path,
             timed_write,
         )
@@ -181,8 +197,9 @@ def writing(page: Bench, size: int, turns: int) -> None:
 # --- sparse forms -----------------------------------------------------------------------------------------------
 
 
-def sparse(page: Bench, side: int, turns: int) -> None:
+def sparse(bench: Bench) -> None:
     """The non-zeros of a matrix, 1 % of it."""
+    side = 2_000 if bench.quick else 10_000
     rng = np.random.default_rng(0)
     dense = np.zeros((side, side), "f4")
     dense.reshape(-1)[rng.integers(0, dense.size, dense.size // 100)] = rng.random(dense.size // 100, dtype="f4") + 0.1
@@ -198,24 +215,14 @@ def sparse(page: Bench, side: int, turns: int) -> None:
         "CSF": (sa.SparseCSFTensor, {"pyarrow": pa.SparseCSFTensor.from_dense_numpy}),
     }
     for form, (mine, peers) in forms.items():
-        page.row(
+        bench.row(
             f"{side:,} x {side:,} float32, 1 % filled, to {form}",
             {"shmarrow": lambda turn, mine=mine: mine.from_dense(dense)}
             | {name: lambda turn, make=make: make(dense) for name, make in peers.items()},
             AS_FAST,
-            turns,
+            1,
         )
         np.testing.assert_array_equal(mine.from_dense(dense).to_dense(), dense)
 
 
-def main() -> None:
-    with bench("Tensors") as page:
-        bundles(page, 1000)
-        sparse(page, 2000 if page.quick else 10_000, 1)
-        writing(page, 1 << 27 if page.quick else 1 << 30, 2)
-        handoff(page, 1 << 27 if page.quick else 1 << 30)
-        flat(page, 1 << 27 if page.quick else 1 << 30)
-
-
-if __name__ == "__main__":
-    main()
+PARTS = {"bundles": bundles, "sparse": sparse, "writing": writing, "handoff": handoff, "flat": flat}

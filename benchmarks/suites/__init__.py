@@ -1,0 +1,1 @@
+"""The suites: each module has its parts in ``PARTS``, functions that measure rows of a bench."""

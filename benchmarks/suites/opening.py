@@ -1,0 +1,250 @@
+"""Opening: from a file's name to columns as ndarrays, beside pyarrow and polars.
+
+All sides open the same file, which pyarrow wrote. A schema "not seen before" has names that nothing before had in this
+process; one "seen before, in another file" comes in a file that was written anew for each turn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import count
+from pathlib import Path
+from time import sleep
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+from harness.bench import Bench, Operation
+from harness.figures import AS_FAST, Faster, Point, Requirement, faster, within
+
+import shmarrow as sa
+
+SCHEMAS = count()
+BLOCK = 10
+
+
+def names(columns: int, schema: int) -> list[str]:
+    """Names that no schema of another number has."""
+    return [f"schema_{schema:05}_column_{i:05}" for i in range(columns)]
+
+
+def write(path: Path, columns: int, number: int, batches: int = 1, rows: int = 100) -> None:
+    """A file of float64 columns as pyarrow writes it, read-only as shmarrow publishes it."""
+    path.unlink(missing_ok=True)
+    schema = pa.schema([(name, pa.float64()) for name in names(columns, number)])
+    values = pa.array(np.arange(rows) / 2)
+    batch = pa.record_batch([values] * columns, schema=schema)
+    with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, schema) as writer:
+        for _ in range(batches):
+            writer.write_batch(batch)
+    path.chmod(0o400)
+
+
+def ours(path: str, key: int | str, batch: int = 0) -> Any:
+    return sa.ipc.open_file(path).get_batch(batch).column(key).to_numpy()
+
+
+def pyarrows(path: str, key: int | str, batch: int = 0) -> Any:
+    with pa.memory_map(path) as source:
+        return pa.ipc.open_file(source).get_batch(batch).column(key).to_numpy()
+
+
+def polars(path: str, key: int | str) -> Any:
+    columns: Any = [key]
+    return pl.read_ipc(path, columns=columns).to_series(0).to_numpy()
+
+
+# Each is given a path and a column's name or position.
+ONE: dict[str, Operation] = {
+    "shmarrow": lambda given: ours(*given),
+    "pyarrow": lambda given: pyarrows(*given),
+    "polars": lambda given: polars(*given),
+}
+
+
+def all_columns(path: str) -> list[Any]:
+    return [column.to_numpy() for column in sa.ipc.open_file(path).get_batch(0).columns]
+
+
+def pa_all_columns(path: str) -> list[Any]:
+    with pa.memory_map(path) as source:
+        return [column.to_numpy() for column in pa.ipc.open_file(source).get_batch(0).columns]
+
+
+def pl_all_columns(path: str) -> list[Any]:
+    return [column.to_numpy() for column in pl.read_ipc(path)]
+
+
+ALL: dict[str, Operation] = {"shmarrow": all_columns, "pyarrow": pa_all_columns, "polars": pl_all_columns}
+
+
+def check(path: str, key: int | str) -> None:
+    """All sides have the same values."""
+    np.testing.assert_array_equal(ours(path, key), pyarrows(path, key))
+    np.testing.assert_array_equal(ours(path, key), polars(path, key))
+
+
+def plotted(how: str, columns: int) -> Point:
+    return Point(f"Open a file and read {how}", "columns", columns)
+
+
+# --- one column -------------------------------------------------------------------------------------------------
+
+
+def another_file(
+    bench: Bench, columns: int, required: Requirement | None, turns: int, *, new: bool, by_name: bool = False
+) -> None:
+    """Open a file that was written for this turn, with a schema that is new or not, and have its middle column."""
+    middle = columns // 2
+    block = BLOCK if columns <= 10_000 else 1
+    first = next(SCHEMAS)
+
+    def prepare(turn: int) -> tuple[str, int | str]:
+        schema = next(SCHEMAS) if new else first
+        path = bench.scratch / f"another-{turn % block}"
+        write(path, columns, schema, rows=100 + turn % 10)
+        return str(path), names(columns, schema)[middle] if by_name else middle
+
+    how = "name" if by_name else "index"
+    seen = "not seen before" if new else "seen before, in another file"
+    what = f"open, one column by {how}; {columns:,} columns, schema {seen}"
+    point = plotted("one column, schema not seen before", columns) if new and not by_name else None
+    bench.row(what, ONE, required, turns, prepare, block=block, point=point)
+    check(*prepare(0))
+
+
+def same_file(bench: Bench, columns: int, required: Requirement | None, turns: int) -> None:
+    """Open a file that was opened before, and have its middle column."""
+    path = bench.scratch / "same"
+    write(path, columns, next(SCHEMAS))
+    sleep(0.5)  # a file that was changed a moment ago may change again, and is not remembered
+    what = f"open, one column by index; {columns:,} columns, file seen before"
+    given = (str(path), columns // 2)
+    point = plotted("one column, file seen before", columns)
+    bench.row(what, ONE, required, turns, lambda turn: given, block=BLOCK, point=point)
+
+
+def few(bench: Bench) -> None:
+    for new in (True, False):
+        another_file(bench, 5, faster(1.5), 20, new=new)
+    same_file(bench, 5, faster(1.5), 20)
+
+
+def wide(bench: Bench) -> None:
+    for columns, times, turns in ((1_000, 10, 5), (10_000, 30, 2)):
+        for by_name in (False, True):
+            another_file(bench, columns, faster(times), turns, new=True, by_name=by_name)
+    another_file(bench, 10_000, faster(100), 2, new=False)
+    same_file(bench, 1_000, None, 10)
+    same_file(bench, 10_000, faster(100), 5)
+
+
+def widest(bench: Bench) -> None:
+    columns = 50_000
+    another_file(bench, columns, faster(10), 1, new=True)
+    same_file(bench, columns, None, 3)
+    if not bench.quick:
+        whole(bench, columns, AS_FAST, 2)
+
+
+# --- all columns ------------------------------------------------------------------------------------------------
+
+
+def whole(bench: Bench, columns: int, required: Requirement | None, turns: int) -> None:
+    """Open a file and have all columns as ndarrays."""
+    path = bench.scratch / "whole"
+    what = f"open, all columns to numpy; {columns:,} columns"
+
+    def prepare(turn: int) -> str:
+        write(path, columns, next(SCHEMAS))
+        return str(path)
+
+    point = plotted("all columns, schema not seen before", columns)
+    bench.row(f"{what}, schema not seen before", ALL, required, turns, prepare, point=point)
+    prepare(0)
+    bench.row(f"{what}, file seen before", ALL, required, turns, lambda turn: str(path))
+    mine = sa.ipc.open_file(path)
+    with pa.memory_map(str(path)) as source:
+        theirs = pa.ipc.open_file(source)
+        sides: dict[str, Operation] = {
+            "shmarrow": lambda turn: [column.to_numpy() for column in mine.get_batch(0).columns],
+            "pyarrow": lambda turn: [column.to_numpy() for column in theirs.get_batch(0).columns],
+        }
+        bench.row(f"all columns to numpy of an open file's batch; {columns:,} columns", sides, required, turns)
+    np.testing.assert_array_equal(all_columns(str(path)), pa_all_columns(str(path)))
+
+
+def every_column(bench: Bench) -> None:
+    whole(bench, 5, None, 20)
+    whole(bench, 1_000, AS_FAST, 20)
+    if not bench.quick:
+        whole(bench, 10_000, None, 2)
+
+
+# --- batches ----------------------------------------------------------------------------------------------------
+
+
+def batches(bench: Bench) -> None:
+    """Open a file of many batches and have a column of any one of them, beside a file of one."""
+    one = str(bench.scratch / "one")
+    write(Path(one), 5, 0, 1, rows=8)
+    for number in (1, 10_000) if bench.quick else (1, 100, 10_000, 100_000):
+        many = str(bench.scratch / "many")
+        write(Path(many), 5, 0, number, rows=8)
+        which = np.random.default_rng(0).integers(0, number, 100_000).tolist()
+        sides: dict[str, Operation] = {
+            "shmarrow": lambda turn, many=many, which=which: ours(many, 2, which[turn]),
+            "itself, 1 batch": lambda turn: ours(one, 2),
+            "pyarrow": lambda turn, many=many, which=which: pyarrows(many, 2, which[turn]),
+        }
+        bench.row(
+            f"open, one column of any batch; {number:,} {'batch' if number == 1 else 'batches'}",
+            sides,
+            Faster(1 / 1.3, "at most 1.3 times the time") if number == 100_000 else None,
+            10,
+            lambda turn: turn,
+            block=BLOCK,
+            point=Point("Open a file and read one column of any batch", "batches", number),
+        )
+
+
+# --- another batch over the same bytes --------------------------------------------------------------------------
+
+RESHAPE: dict[str, Callable[[Any, list[str]], Any]] = {
+    "slice": lambda batch, names: batch.slice(1, 50),
+    "replace_schema_metadata": lambda batch, names: batch.replace_schema_metadata({"a": "b"}),
+    "rename_columns": lambda batch, names: batch.rename_columns(names),
+}
+
+
+def reshape(bench: Bench) -> None:
+    """What gives another batch over the same bytes, and builds none of its columns."""
+    columns = 1_000
+    paths = {n: bench.scratch / f"reshape-{n}" for n in (columns, 1)}
+    renamed = {n: [f"renamed_{i}" for i in range(n)] for n in paths}
+    for n, path in paths.items():
+        write(path, n, next(SCHEMAS))
+    for name, operation in RESHAPE.items():
+        sides: dict[str, Operation] = {
+            "shmarrow": lambda batches, operation=operation: operation(batches[columns], renamed[columns]),
+            "itself, 1 column": lambda batches, operation=operation: operation(batches[1], renamed[1]),
+        }
+        bench.row(
+            f"{name} of a batch of {columns:,} mapped columns",
+            sides,
+            within(2),
+            20,
+            lambda turn: {n: sa.ipc.open_file(path).get_batch(0) for n, path in paths.items()},
+            block=10,
+        )
+
+
+PARTS = {
+    "few": few,
+    "wide": wide,
+    "widest": widest,
+    "all": every_column,
+    "batches": batches,
+    "reshape": reshape,
+}

@@ -1,0 +1,211 @@
+"""``shmarrow validate``: everything that is wrong with an Arrow object, each with its offset and what to do about it.
+
+Rules kept here:
+
+* two independent checks are made: the walk over all bytes (``shmarrow.xray``), and the readers with their own checks;
+* no finding ends them: the next column, message or tensor is looked at wherever it can still be found.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterator
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+from shmarrow.cli.report import print_json, reporting
+from shmarrow.cli.targets import add_target, open_bytes, refuse_others
+from shmarrow.errors import DEFAULT_LIMITS, InvalidData, LimitExceeded, ShmarrowError, Unsupported, counted, printable
+from shmarrow.ipc.file.footer import HEAD
+
+if TYPE_CHECKING:
+    from shmarrow.xray import Finding, Overview
+
+_MOST = 1000
+_FAILING = ("error", "warning")
+"""Findings of these severities make the exit status 1."""
+_REMEDIES = (
+    (LimitExceeded, "if the data are trusted, read them with larger limits: open_file(..., limits=Limits(...))"),
+    (Unsupported, "write it with another type or version"),
+)
+_AGAIN = "write the object again; what has no finding can be read"
+
+
+def validate_arguments(parser: argparse.ArgumentParser) -> None:
+    """The arguments of ``validate``."""
+    add_target(parser)
+    parser.add_argument("--full", action="store_true", help="check the values, too: UTF-8, offsets, indices, decimals")
+    parser.add_argument(
+        "--limit", type=_limit, default=_MOST, metavar="N", help=f"stop after N findings; default: {_MOST}"
+    )
+
+
+def _limit(text: str) -> int:
+    if not text.isascii() or not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"expected a number from 1 on, found {text!r}")
+    return int(text)
+
+
+@reporting
+def validate(arguments: argparse.Namespace) -> int:
+    """Print what is wrong with an object; the exit status is 1 if there are errors or warnings."""
+    with open_bytes(arguments.target, arguments.trust) as (name, source):
+        refuse_others(name, source.data)
+        from shmarrow.xray import Overview
+
+        overview = Overview(source, DEFAULT_LIMITS)
+        found: list[dict[str, Any]] = []
+        for each in islice(findings(overview, source, arguments.full), arguments.limit):
+            found.append(each._asdict())
+            if not arguments.json:
+                _print(found[-1])
+    counts = {severity: sum([each["severity"] == severity for each in found]) for severity in (*_FAILING, "note")}
+    valid = not any(counts[severity] for severity in _FAILING)
+    complete = len(found) < arguments.limit
+    if arguments.json:
+        print_json(
+            {
+                "target": arguments.target, "kind": overview.kind, "valid": valid, "full": arguments.full,
+                "complete": complete, **{f"{severity}s": number for severity, number in counts.items()},
+                "findings": found,
+            }
+        )  # fmt: skip
+    else:
+        parts = [counted(number, severity) for severity, number in counts.items() if number]
+        checked = "structure and values" if arguments.full else "structure; --full checks values, too"
+        what = ", ".join(parts) or "no findings"
+        end = "" if complete else f"; stopped after {len(found)} findings, see --limit"
+        print(f"{printable(arguments.target)}: {overview.kind}, {what} ({checked}){end}")
+    return 0 if valid else 1
+
+
+def _print(found: dict[str, Any]) -> None:
+    place = f"[{found['start']}, {found['end']})"
+    message, remedy = printable(found["message"]), printable(found["remedy"])
+    if sys.stdout.isatty():
+        print(f"{found['severity']:8} {place}: {message}\n         to do: {remedy}")
+    else:
+        print(found["severity"], found["start"], found["end"], message, remedy, sep="\t")
+
+
+# --- findings -----------------------------------------------------------------------------------------------------
+
+
+def findings(overview: Overview, source: Any, full: bool) -> Iterator[Finding]:
+    """Find what is wrong: by the walk over the bytes, then by the readers where the walk found no error.
+
+    Parameters
+    ----------
+    overview : Overview
+        The object.
+    source : Source
+        Its bytes.
+    full : bool
+        Whether values are checked.
+    """
+    from shmarrow import xray
+
+    errors = []
+    for each in xray.findings(overview):
+        if each.severity == "error":
+            errors.append((each.start, each.end))
+        yield each
+    for each in _read(overview, source, full):
+        if not any(start < each.end and each.start < max(end, start + 1) for start, end in errors):
+            yield each
+
+
+def _read(overview: Overview, source: Any, full: bool) -> Iterator[Finding]:
+    kinds = {"tensor": _read_tensors, "sparse tensor": _read_tensors, "bundle": _read_bundle}
+    return kinds.get(overview.kind, _read_batches)(overview, source, full)
+
+
+def _finding(overview: Overview, start: int, end: int, error: ShmarrowError) -> Finding:
+    from shmarrow.xray import Finding
+
+    remedy = next((text for kind, text in _REMEDIES if isinstance(error, kind)), _AGAIN)
+    return Finding(start, max(start, end), "error", str(error).removeprefix(f"{overview.name}: "), remedy)
+
+
+def _read_batches(overview: Overview, source: Any, full: bool) -> Iterator[Finding]:
+    """Read all columns of all batches, and their dictionaries."""
+    from shmarrow.ipc.file.reader import RecordBatchFileReader
+    from shmarrow.ipc.stream.reader import MappedStreamReader
+    from shmarrow.sources import open_source
+
+    footer = overview.footer
+    try:
+        if overview.kind == "file" and footer is not None:
+            reader: Any = RecordBatchFileReader(source, DEFAULT_LIMITS)
+        else:  # a file without a footer has the messages of a stream
+            start = HEAD if overview.kind == "file" else 0
+            reader = MappedStreamReader(open_source(overview.data[start:]), DEFAULT_LIMITS)
+    except ShmarrowError as error:
+        yield _finding(overview, *(footer or (0, overview.size)), error)
+        return
+    try:
+        len(getattr(reader, "dictionaries", ()))  # those of a file are read together
+    except ShmarrowError as error:
+        first = overview.dictionaries[0].tolist() if len(overview.dictionaries) else [0, 0, overview.size]
+        yield _finding(overview, first[0], sum(first), error)
+    for number in range(len(overview.blocks)):
+        offset, metadata, body = overview.blocks[number].tolist()
+        try:
+            batch = reader.get_batch(number)
+        except IndexError:
+            return  # the reader of a stream ends where a message breaks the format, which the walk has found
+        except ShmarrowError as error:
+            yield _finding(overview, offset, offset + metadata + body, error)
+            continue
+        for column in range(batch.num_columns):
+            try:
+                array, field = batch.column(column), batch.schema.field(column)
+                array.validate(full=full)
+                if full and not field.nullable and array.null_count and field.type.layout != "null":
+                    nulls = counted(array.null_count, "null")
+                    raise InvalidData(f"column {column} {field.name!r}: the field is not nullable but has {nulls}")
+            except ShmarrowError as error:
+                yield _finding(overview, *_extent(overview, number, column), error)
+
+
+def _extent(overview: Overview, number: int, column: int) -> tuple[int, int]:
+    """Where the buffers of a column are in a batch; the message where that cannot be told."""
+    offset, metadata, body = overview.blocks[number].tolist()
+    try:
+        batch = overview.batch(number)
+        pairs = zip(overview.leaves(batch), batch.buffers.tolist(), strict=False)
+        places = [(start, start + size) for leaf, (start, size) in pairs if leaf.column == column and size > 0]
+    except ShmarrowError:
+        places = []
+    if not places or min(places)[0] < 0 or max(end for _, end in places) > body:
+        return offset, offset + metadata + body
+    return batch.body + min(places)[0], batch.body + max(end for _, end in places)
+
+
+def _read_bundle(overview: Overview, source: Any, full: bool) -> Iterator[Finding]:
+    """Read all tensors of a bundle."""
+    from shmarrow.ipc.tensor.bundle import load_tensors
+
+    try:
+        bundle = load_tensors(overview.data)
+        names = list(bundle)
+    except ShmarrowError as error:
+        yield _finding(overview, 0, overview.size, error)
+        return
+    for name in names:
+        try:
+            bundle[name].validate(full=full)
+        except ShmarrowError as error:
+            yield _finding(overview, 0, overview.size, error)
+
+
+def _read_tensors(overview: Overview, source: Any, full: bool) -> Iterator[Finding]:
+    """Read all tensor messages."""
+    from shmarrow.ipc.tensor.reader import read_tensors
+
+    try:
+        for tensor in read_tensors(overview.data):
+            tensor.validate(full=full)
+    except ShmarrowError as error:
+        yield _finding(overview, 0, overview.size, error)
