@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 import struct
 import subprocess
@@ -22,6 +23,7 @@ from shmarrow import xray
 from shmarrow.cli import main
 from shmarrow.ipc.flatbuffers import builder
 from shmarrow.ipc.flatbuffers.tables import STRUCTS
+from shmarrow.xray import Region
 
 TWO = forms.file_of(forms.numbers(3), forms.numbers(5))
 TWO_SCHEMA = forms.numbers(0).schema

@@ -81,7 +81,7 @@ def walk(
     first, last = _position("start", start), size if stop is None else _position("stop", stop)
     if not 0 <= first <= last:
         raise InvalidArgument(f"{found.name}: expected a range within its {size} bytes, found [{first}, {last})")
-    made = _Walk(found, elements, report or _ignore)
+    made = _Walk(found, elements, _ignore if report is None else report)
     if batches is not None:
         return made.batches(_selected(batches, len(found.blocks), found.name))
     return (region for region in made.regions(first, min(last, size)) if region.end > first and region.start < last)
