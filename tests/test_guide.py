@@ -5,21 +5,30 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import inspect
+import json
 import os
+import shutil
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
+from functools import partial
 from html.parser import HTMLParser
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
+import performance
 import pytest
 from conftest import ROOT
 
 NEEDS = ("sphinx", "furo", "myst_parser", "sphinx_copybutton")
 MISSING = [name for name in NEEDS if importlib.util.find_spec(name) is None]
-pytestmark = pytest.mark.skipif(bool(MISSING), reason=f"the guide is built with {', '.join(MISSING)}")
+pytestmark = [
+    pytest.mark.skipif(bool(MISSING), reason=f"the guide is built with {', '.join(MISSING)}"),
+    pytest.mark.timeout(420),
+]
 
 MODULES = (
     "shmarrow",
@@ -52,7 +61,6 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return out / "html"
 
 
-@pytest.mark.timeout(420)
 def test_it_builds_without_warnings(built: Path) -> None:
     assert (built.parent / "warnings").read_text(encoding="utf-8") == ""
 
@@ -132,6 +140,30 @@ def test_every_page_is_in_the_sidebar(built: Path, pages: dict[Path, Page]) -> N
     assert sorted(path.name for path in top - listed) == ["index.html"]
 
 
+# --- generated pages ---
+
+
+@pytest.mark.skipif(not performance.RESULTS.is_file(), reason="needs benchmarks/results.json, which make bench writes")
+def test_the_page_on_performance_is_that_of_the_results() -> None:
+    results = json.loads(performance.RESULTS.read_text(encoding="utf-8"))
+    assert performance.PAGE.read_text(encoding="utf-8") == performance.page(results), "run make docs"
+
+
+ROW = {
+    "group": "opening", "part": "few", "name": "open a|b", "unit": "s", "ours": 0.002, "ours_low": 0.001,
+    "ours_high": 0.003, "peers": {"pyarrow": 0.004, "polars": 0.001}, "peer": "pyarrow", "ratio": 2.0, "low": 1.8,
+    "high": 2.2, "result": "2.0×", "required": "as fast", "reached": True, "doubtful": False, "point": None,
+    "extra": {},
+}  # fmt: skip
+
+
+def test_figures_become_lines_of_a_table() -> None:
+    slower = {**ROW, "name": "write", "peers": {"pyarrow": 0.001}, "ratio": 0.5, "reached": False}
+    lines = list(performance.table([ROW, slower]))
+    assert lines[2] == "| open a\\|b | 2 ms | pyarrow 4 ms (2×), polars 1 ms (0.50×) | as fast: reached |"
+    assert lines[3] == "| write | 2 ms | pyarrow 1 ms (0.50×) | as fast: **missed** |"
+
+
 # --- the reference ---
 
 
@@ -200,3 +232,78 @@ def test_every_public_name_and_member_is_described(inventory: set[str]) -> None:
     assert sorted(missing) == []
     assert members > 1000
     assert len(everything) > 300
+
+
+# --- in a browser ---
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+QUIET = ["--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking", "--disable-sync"]
+
+
+def brightness(page: Any) -> float:
+    """The mean of red, green and blue of the background, from 0 to 255."""
+    colour = page.evaluate("getComputedStyle(document.body).backgroundColor")
+    return sum(float(part) for part in colour[colour.index("(") + 1 : -1].split(",")[:3]) / 3
+
+
+class Handler(SimpleHTTPRequestHandler):
+    def log_message(self, *arguments: Any) -> None:
+        """Say nothing."""
+
+
+@pytest.fixture
+def served(built: Path) -> Iterator[str]:
+    """The address of the pages: from files, a browser refuses the search its excerpts."""
+    server = ThreadingHTTPServer(("127.0.0.1", 0), partial(Handler, directory=str(built)))
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}"
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+def test_a_browser_shows_it(served: str) -> None:
+    """Search, dark mode, copying code and narrow screens, without errors and without the network."""
+    if CHROMIUM is None:
+        pytest.skip("needs Chromium: tools/programs.sh installs it")
+    sync_api = pytest.importorskip("playwright.sync_api", reason="needs playwright: the dependency group 'browser'")
+    troubles: list[str] = []
+    with sync_api.sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=QUIET)
+        context = browser.new_context(color_scheme="light", viewport={"width": 1300, "height": 900})
+        page = context.new_page()
+        page.on("console", lambda message: troubles.append(message.text) if message.type == "error" else None)
+        page.on("pageerror", lambda error: troubles.append(str(error)))
+        local = (served, "data:")
+        page.on("request", lambda sent: None if sent.url.startswith(local) else troubles.append(sent.url))
+
+        page.goto(f"{served}/index.html")
+        assert brightness(page) > 230
+        page.emulate_media(color_scheme="dark")
+        assert brightness(page) < 40
+        page.click(".sidebar-tree >> text=Streams and files >> nth=0")
+        assert page.locator("h1").inner_text().startswith("Streams and files")
+
+        block = page.locator("div.highlight-python").first
+        block.hover()
+        block.locator("button.copybtn").click()
+        page.locator("input.sidebar-search").click()
+        page.keyboard.press("Control+V")
+        assert page.locator("input.sidebar-search").input_value().startswith("import datetime as dt")
+
+        page.locator("input.sidebar-search").fill("StreamDecoder")
+        page.keyboard.press("Enter")
+        result = page.locator("ul.search li a", has_text="shmarrow.ipc.StreamDecoder").first
+        result.click()
+        assert "reference/ipc.html" in page.url
+        assert page.locator("dt[id='shmarrow.ipc.StreamDecoder']").is_visible()
+
+        page.set_viewport_size({"width": 400, "height": 800})
+        for name in ("index.html", "store.html", "reference/ipc.html"):
+            page.goto(f"{served}/{name}")
+            assert page.evaluate("document.documentElement.scrollWidth") <= 400, name
+        browser.close()
+    assert troubles == []
