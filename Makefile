@@ -1,10 +1,9 @@
-# Everything that is done to this project, by one word each: `make help` lists them.
-# The first of them makes .venv in this folder; all others find it there. What needs the lowest versions of what shmarrow
-# stands on has .venv-lowest.
+# All tasks of this project; `make help` lists them. Each creates or updates the environment that it needs: .venv, or
+# .venv-lowest with the lowest versions of the dependencies. PYTHON names the interpreter of a new environment.
 
 BIN := .venv/bin
 
-.PHONY: help demo test test-lowest lint fuzz properties soak bench bench-quick docs clean
+.PHONY: help demo test test-lowest lint format fuzz properties soak bench bench-quick docs wheel newcomer lock clean
 
 help:
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1	/p' Makefile
@@ -31,9 +30,14 @@ test: .venv/installed tests/peers/node_modules ## all tests, on all processors
 test-lowest: .venv-lowest/installed ## all tests that run with the lowest versions that pyproject.toml allows
 	@.venv-lowest/bin/pytest -n auto --dist loadfile --no-loadscope-reorder
 
-lint: .venv/installed ## style, by ruff, and types, by mypy
+lint: .venv/installed ## style, by ruff; types, by mypy; text files
 	@$(BIN)/ruff check .
 	@$(BIN)/mypy
+	@$(BIN)/python tools/check_text.py
+
+format: .venv/installed ## format the code, by ruff
+	@$(BIN)/ruff check --fix-only .
+	@$(BIN)/ruff format .
 
 SECONDS := 600
 fuzz: .venv/installed ## look for inputs that break a promise, with new seeds, for SECONDS=600
@@ -55,6 +59,21 @@ docs: .venv/installed ## write the generated pages, and build the guide and the 
 	@for page in support filemap casts consumers api tools_page spark_types; do $(BIN)/python tests/$$page.py || exit 1; done
 	@$(BIN)/python -m sphinx -W --keep-going -q -j 2 -b html -d build/doctrees docs build/docs
 	@echo 'build/docs/index.html'
+
+.venv/build: .venv/installed
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --group build
+	@touch $@
+
+wheel: .venv/build ## build the wheel and the sdist in dist
+	@rm -rf dist
+	@$(BIN)/python -m build --quiet --outdir dist
+	@$(BIN)/python -m twine check --strict dist/*
+
+newcomer: wheel ## install the wheel in clean environments: without and with each extra; run the README and tests there
+	@$(BIN)/python tools/newcomer.py
+
+lock: .venv/installed ## renew requirements/dev.txt, with the newest versions that pyproject.toml allows
+	@$(BIN)/python tools/lock.py
 
 clean: ## remove all that the other targets made
 	@rm -rf .venv .venv-lowest tests/peers/node_modules build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -3,6 +3,7 @@
     python benchmarks/report.py results.json                                # report.html beside it
     python benchmarks/report.py results.json --picture docs/pictures/performance.svg
     python benchmarks/report.py results.json --markdown "^opening.few"      # a table of rows
+    python benchmarks/report.py results.json --readme docs/pictures/peers.svg   # the README's plot; prints its table
 
 The page works without a network and without scripts; a script only adds the search box.
 """
@@ -21,15 +22,15 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
-from harness import plots
+from harness import front, plots
 from harness.figures import show, size, times
-from harness.tables import losses, markdown, missed
+from harness.tables import losses, markdown, missed, uncertain
 
-README_PLOTS = (
+GUIDE_PLOTS = (
     "Open a file and read one column, file seen before",
     "Hand a tensor to another process",
 )
-"""The two plots of ``docs/pictures/performance.svg``."""
+"""The plots of ``docs/pictures/performance.svg``."""
 
 SHOWN = 25
 """Rows of the list of losses that are shown before it is unfolded."""
@@ -126,13 +127,14 @@ def _losses(worse: Sequence[tuple[float, str, Mapping[str, Any]]]) -> Iterator[s
 
 def _loss_table(worse: Sequence[tuple[float, str, Mapping[str, Any]]]) -> Iterator[str]:
     yield '<div class="scroll"><table class="losses"><thead>'
-    yield "<tr><th>what<th class=n>shmarrow<th>peer<th><th class=n>peer / shmarrow</tr></thead><tbody>\n"
+    yield "<tr><th>what<th class=n>shmarrow<th>peer<th><th class=n>peer / shmarrow<th></tr></thead><tbody>\n"
     for ratio, peer, row in worse:
         unit = row["unit"]
         yield (
             f'<tr><td><a href="#{row["group"]}">{escape(row["group"])}</a> {escape(row["name"])}'
             f"<td class=n>{show(row['ours'], unit)}<td>{escape(peer)}<td class=n>{show(row['peers'][peer], unit)}"
-            f"<td class=n>{times(ratio)}</tr>\n"
+            f"<td class=n>{times(ratio)}"
+            f"<td class=doubt>{'within the spread' if uncertain(row, peer) else ''}</tr>\n"
         )
     yield "</tbody></table></div>\n"
 
@@ -161,7 +163,7 @@ def _table(rows: Sequence[Mapping[str, Any]], *, grouped: bool = False) -> Itera
     yield "</tbody></table></div>\n"
 
 
-BAR, LINE = 200, 14
+BAR, LINE = 164, 14
 
 
 def _at(ratio: float) -> float:
@@ -225,8 +227,8 @@ th, td { text-align: left; padding: 6px 12px; vertical-align: top; border-bottom
 tr:last-child td { border-bottom: 0; } tbody tr:hover { background: color-mix(in srgb, var(--grid) 45%, transparent); }
 .rows { table-layout: fixed; min-width: 1100px; }
 .rows th:nth-child(2), .rows th:nth-child(4), .rows th:nth-child(6) { width: 8%; }
-.rows th:nth-child(3) { width: 12%; } .rows th:nth-child(5) { width: 224px; }
-.rows th:nth-child(7) { width: 12%; } .rows th:nth-child(8) { width: 11%; }
+.rows th:nth-child(3) { width: 11%; } .rows th:nth-child(5) { width: 188px; }
+.rows th:nth-child(7) { width: 10%; } .rows th:nth-child(8) { width: 9.5%; }
 summary { cursor: pointer; color: var(--c0); padding: 8px 0; }
 th { font-weight: 600; color: var(--dim); white-space: nowrap; }
 td small { display: block; color: var(--dim); }
@@ -261,7 +263,7 @@ box.addEventListener("input", () => {
 
 
 def picture(results: Mapping[str, Any]) -> str:
-    """The plots of the README as one SVG file.
+    """The plots of the guide as one SVG file.
 
     Raises
     ------
@@ -273,7 +275,7 @@ def picture(results: Mapping[str, Any]) -> str:
     note = (
         f"{machine['cores']} cores, {machine['python']}, pyarrow {machine['versions'].get('pyarrow')}; logarithmic axes"
     )
-    return plots.picture([known[title] for title in README_PLOTS], note)
+    return plots.picture([known[title] for title in GUIDE_PLOTS], note)
 
 
 def main(words: Sequence[str]) -> int:
@@ -282,10 +284,11 @@ def main(words: Sequence[str]) -> int:
     parser.add_argument(
         "--html", type=Path, metavar="OUT", help="report.html beside the results, if nothing is asked for"
     )
-    parser.add_argument("--picture", type=Path, metavar="OUT", help="the two plots of the README, as an SVG file")
+    parser.add_argument("--picture", type=Path, metavar="OUT", help="two of the plots, as an SVG file for the guide")
     parser.add_argument(
         "--markdown", metavar="REGEX", help="print a table of rows whose `suite.part: name` contains this"
     )
+    parser.add_argument("--readme", type=Path, metavar="OUT", help="the README's plot, an SVG file; prints its table")
     arguments = parser.parse_args(words)
     try:
         results = json.loads(arguments.results.read_text())
@@ -301,7 +304,10 @@ def main(words: Sequence[str]) -> int:
         print(markdown(results["rows"], pattern=arguments.markdown))
     if arguments.picture is not None:
         arguments.picture.write_text(picture(results))
-    if arguments.html is not None or (arguments.picture is None and arguments.markdown is None):
+    if arguments.readme is not None:
+        arguments.readme.write_text(front.picture(results))
+        print(front.table(results["rows"]))
+    if arguments.html is not None or not (arguments.picture or arguments.readme or arguments.markdown is not None):
         (arguments.html or arguments.results.with_name("report.html")).write_text(page(results))
     return 0
 

@@ -95,7 +95,7 @@ def test_what_has_no_type_is_refused_by_name(values: Any) -> None:
 TEXTS = st.lists(st.text(max_size=6).map(lambda text: text.rstrip("\0")), max_size=8)
 
 
-@settings(max_examples=80)
+@settings(max_examples=40)
 @given(TEXTS)
 def test_text_of_fixed_width(values: list[str]) -> None:
     check(sa.array(np.array(values, "U")), values, sa.string())
@@ -526,7 +526,7 @@ def on_purpose(values: list[Any]) -> bool:
     return len(zones) > 1 or (len(kinds) > 1 and bool(kinds & converted))
 
 
-@settings(max_examples=250)
+@settings(max_examples=120)
 @given(alike(None))
 def test_inference_is_that_of_pyarrow(values: list[Any]) -> None:
     try:
@@ -611,7 +611,7 @@ TYPES = [
 PIECE = st.sampled_from(range(len(JUNK))).map(JUNK.__getitem__)
 
 
-@settings(max_examples=600)
+@settings(max_examples=250)
 @given(
     st.one_of(PIECE, st.lists(PIECE, max_size=3), st.lists(st.lists(PIECE, max_size=2), max_size=2)),
     st.sampled_from(range(len(TYPES))),

@@ -233,7 +233,7 @@ def test_cut_anywhere() -> None:
             sa.load_tensors(data[:size])
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=120, deadline=None)
 @given(data=st.data())
 def test_mutated_bundles_do_no_harm(data: st.DataObject) -> None:
     mutated = bytearray(saved({"a": np.arange(3), "b": sa.SparseCSRMatrix.from_dense(np.eye(2))}, {"k": "v"}))

@@ -71,7 +71,7 @@ def _values(type: Any) -> st.SearchStrategy[Any]:
     return whole
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=120, deadline=None)
 @given(st.data())
 def test_numbers_and_times_against_pyarrow(data: st.DataObject) -> None:
     source = SAMPLES[data.draw(st.sampled_from(FIXED))][0]
@@ -431,7 +431,7 @@ ROWS = st.lists(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(ROWS)
 def test_codes_of_nested_values(rows: list[Any]) -> None:
     type = sa.list_(sa.struct({"w": sa.string(), "n": sa.int8()}))

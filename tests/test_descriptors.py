@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import re
 import string
 from pathlib import Path
@@ -206,6 +207,7 @@ def test_extension_types_have_the_descriptor_of_their_storage() -> None:
     assert Celsius("float32").descriptor is sa.float32().descriptor
 
 
+@functools.cache
 def code_of(path: Path) -> str:
     """The code of a file, without comments and docstrings."""
     tree = ast.parse(path.read_text(encoding="utf-8"))

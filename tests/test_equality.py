@@ -232,7 +232,7 @@ def values_of(depth: int) -> Any:
     return st.one_of(inner, lists, views, fixed, structs)
 
 
-@settings(max_examples=250, deadline=None, derandomize=True)
+@settings(max_examples=120, deadline=None, derandomize=True)
 @given(st.data())
 def test_equality_is_that_of_pyarrow(data: Any) -> None:
     """Of random arrays that mostly are the same, with other values under their nulls, from other offsets."""

@@ -25,7 +25,7 @@ import pytest
 import shmarrow as sa
 from shmarrow import segment
 
-FORKS = int(os.environ.get("SHMARROW_FORKS", "30"))
+FORKS = int(os.environ.get("SHMARROW_FORKS", "15"))
 
 BATCH = sa.record_batch({"i": np.arange(100), "d": sa.array(["a", "b"] * 50, sa.dictionary("int8", "string"))})
 VALUES = BATCH.to_pydict()

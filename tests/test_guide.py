@@ -6,10 +6,14 @@ import importlib
 import importlib.util
 import inspect
 import os
+import shutil
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
+from functools import partial
 from html.parser import HTMLParser
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
@@ -19,7 +23,10 @@ from conftest import ROOT
 
 NEEDS = ("sphinx", "furo", "myst_parser", "sphinx_copybutton")
 MISSING = [name for name in NEEDS if importlib.util.find_spec(name) is None]
-pytestmark = pytest.mark.skipif(bool(MISSING), reason=f"the guide is built with {', '.join(MISSING)}")
+pytestmark = [
+    pytest.mark.skipif(bool(MISSING), reason=f"the guide is built with {', '.join(MISSING)}"),
+    pytest.mark.timeout(420),
+]
 
 MODULES = (
     "shmarrow",
@@ -52,7 +59,6 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return out / "html"
 
 
-@pytest.mark.timeout(420)
 def test_it_builds_without_warnings(built: Path) -> None:
     assert (built.parent / "warnings").read_text(encoding="utf-8") == ""
 
@@ -200,3 +206,78 @@ def test_every_public_name_and_member_is_described(inventory: set[str]) -> None:
     assert sorted(missing) == []
     assert members > 1000
     assert len(everything) > 300
+
+
+# --- in a browser ---
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+QUIET = ["--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking", "--disable-sync"]
+
+
+def brightness(page: Any) -> float:
+    """The mean of red, green and blue of the background, from 0 to 255."""
+    colour = page.evaluate("getComputedStyle(document.body).backgroundColor")
+    return sum(float(part) for part in colour[colour.index("(") + 1 : -1].split(",")[:3]) / 3
+
+
+class Handler(SimpleHTTPRequestHandler):
+    def log_message(self, *arguments: Any) -> None:
+        """Say nothing."""
+
+
+@pytest.fixture
+def served(built: Path) -> Iterator[str]:
+    """The address of the pages: from files, a browser refuses the search its excerpts."""
+    server = ThreadingHTTPServer(("127.0.0.1", 0), partial(Handler, directory=str(built)))
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}"
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+def test_a_browser_shows_it(served: str) -> None:
+    """Search, dark mode, copying code and narrow screens, without errors and without the network."""
+    if CHROMIUM is None:
+        pytest.skip("needs Chromium: tools/programs.sh installs it")
+    sync_api = pytest.importorskip("playwright.sync_api", reason="needs playwright: the dependency group 'browser'")
+    troubles: list[str] = []
+    with sync_api.sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=QUIET)
+        context = browser.new_context(color_scheme="light", viewport={"width": 1300, "height": 900})
+        page = context.new_page()
+        page.on("console", lambda message: troubles.append(message.text) if message.type == "error" else None)
+        page.on("pageerror", lambda error: troubles.append(str(error)))
+        local = (served, "data:")
+        page.on("request", lambda sent: None if sent.url.startswith(local) else troubles.append(sent.url))
+
+        page.goto(f"{served}/index.html")
+        assert brightness(page) > 230
+        page.emulate_media(color_scheme="dark")
+        assert brightness(page) < 40
+        page.click(".sidebar-tree >> text=Streams and files >> nth=0")
+        assert page.locator("h1").inner_text().startswith("Streams and files")
+
+        block = page.locator("div.highlight-python").first
+        block.hover()
+        block.locator("button.copybtn").click()
+        page.locator("input.sidebar-search").click()
+        page.keyboard.press("Control+V")
+        assert page.locator("input.sidebar-search").input_value().startswith("import datetime as dt")
+
+        page.locator("input.sidebar-search").fill("StreamDecoder")
+        page.keyboard.press("Enter")
+        result = page.locator("ul.search li a", has_text="shmarrow.ipc.StreamDecoder").first
+        result.click()
+        assert "reference/ipc.html" in page.url
+        assert page.locator("dt[id='shmarrow.ipc.StreamDecoder']").is_visible()
+
+        page.set_viewport_size({"width": 400, "height": 800})
+        for name in ("index.html", "store.html", "reference/ipc.html"):
+            page.goto(f"{served}/{name}")
+            assert page.evaluate("document.documentElement.scrollWidth") <= 400, name
+        browser.close()
+    assert troubles == []

@@ -274,7 +274,7 @@ SCALARS = st.one_of(
 )  # fmt: skip
 
 
-@settings(max_examples=150, deadline=None, derandomize=True)
+@settings(max_examples=80, deadline=None, derandomize=True)
 @given(st.lists(SCALARS, max_size=5), st.lists(st.sampled_from(sorted(FULL)), min_size=1, unique=True), st.booleans())
 def test_what_a_union_takes_it_gives_back(values: list[Any], names: list[str], dense: bool) -> None:
     type = (sa.dense_union if dense else sa.sparse_union)({name: FULL[name] for name in names})

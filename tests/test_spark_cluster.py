@@ -51,9 +51,11 @@ def sessions(
     folder, store = cluster.shared / "faulty", f"shm:{PREFIX}cluster"
     folder.mkdir()
     with cluster.driver(tmp_path_factory.mktemp("driver"), **settings) as driver:
-        found = driver.run(two_sessions, store, Faulty(folder), timeout=280)
-        yield driver, found
-    assert cleaned(store) == 0
+        try:
+            yield driver, driver.run(two_sessions, store, Faulty(folder), timeout=280)
+        finally:
+            left = cleaned(store)
+    assert left == 0
 
 
 @pytest.fixture
@@ -207,21 +209,25 @@ def two_sessions(spark: Any, store: str, faulty: Faulty) -> dict[str, Any]:
         made = sas.broadcast(spark, np.arange(50_000.0))
     with pytest.warns(UserWarning, match=r"spark\.io\.encryption\.enabled"):
         frame = sas.share_table(spark, sa.table({"x": np.arange(9_000)}), partitions=3)
-    found = {"rows": run_broadcasts(spark, made), "happened": share_with_faults(spark, store, faulty)}
-    settings = dict(spark.sparkContext.getConf().getAll())
-    for name in ("spark.app.id", "spark.driver.port", "spark.io.encryption.enabled", "spark.speculation"):
-        settings.pop(name, None)
-    spark.stop()
-    following = SparkSession.builder.config(conf=SparkConf(False).setAll(list(settings.items()))).getOrCreate()
-    spark_driver.use(following)
 
     def look(partition: int, rows: Any) -> Iterator[Any]:
         tables = map(frame.attach, range(len(frame)))
         yield os.environ["SPARK_LOCAL_IP"], [int(table["x"].to_numpy().sum()) for table in tables]
 
-    found["later"] = run_broadcasts(following, made)
-    hosts = following.sparkContext.parallelize(range(2), 2).barrier()
-    found["totals"] = hosts.mapPartitionsWithIndex(look).collect()
+    def totals(session: Any) -> Any:
+        return session.sparkContext.parallelize(range(2), 2).barrier().mapPartitionsWithIndex(look).collect()
+
+    found = {"rows": run_broadcasts(spark, made), "totals": totals(spark)}
+    found["happened"] = share_with_faults(spark, store, faulty)
+    settings = dict(spark.sparkContext.getConf().getAll())
+    for name in ("spark.app.id", "spark.driver.port"):
+        settings.pop(name, None)
+    settings |= {"spark.io.encryption.enabled": "false", "spark.speculation": "false"}
+    spark.stop()
+    following = SparkSession.builder.config(conf=SparkConf(False).setAll(list(settings.items()))).getOrCreate()
+    spark_driver.use(following)
+    found["later rows"] = run_broadcasts(following, made)
+    found["later totals"] = totals(following)
     frame.release()
     made.destroy()
     return found
@@ -231,14 +237,15 @@ def test_encryption_and_another_session(
     sessions: tuple[spark_lab.Driver, dict[str, Any]], cluster: spark_lab.Cluster
 ) -> None:
     """With encryption workers on other hosts have copies of their own. The next session carries the same again."""
-    rows, later, totals = (sessions[1][name] for name in ("rows", "later", "totals"))
+    found = sessions[1]
+    rows, later = found["rows"], found["later rows"]
     assert all(row["right"] and row["same"] for row in later)
     assert {(row["host"], "/broadcast_" in row["file"]) for row in later} == {
         (cluster.hosts[0], False),
         (cluster.hosts[1], True),
     }
     expected = [sum(range(i * 3_000, (i + 1) * 3_000)) for i in range(3)]
-    assert dict(totals) == dict.fromkeys(cluster.hosts, expected)
+    assert dict(found["totals"]) == dict(found["later totals"]) == dict.fromkeys(cluster.hosts, expected)
     assert {row["host"] for row in rows} == set(cluster.hosts)
     assert all(row["right"] and row["same"] for row in rows)
     mapped = {(row["host"], row["file"].startswith("/")) for row in rows}

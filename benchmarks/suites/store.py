@@ -188,7 +188,12 @@ def many(bench: Bench) -> None:
     count = most(bench)
     ours, peer = store_of(bench, count), _filled(bench, count)[0]
     names, choice = numbered(count), random.Random(0)
-    gets: dict[str, Operation] = {"shmarrow": ours.get, "lmdb": peer.get}
+    alone, first = store_of(bench, 1), numbered(1)[0]
+    gets: dict[str, Operation] = {
+        "shmarrow": ours.get,
+        "itself, of 1 object": lambda _: alone.get(first),
+        "lmdb": peer.get,
+    }
     point = Point("Get 800 bytes from a store", "names", count)
     bench.row(
         f"get 800 bytes, of {count:,} names", gets, None, 20, lambda _: choice.choice(names), block=10, point=point

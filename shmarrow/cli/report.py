@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from collections.abc import Callable, Collection, Sequence
 from typing import Any
@@ -46,6 +45,8 @@ def print_error(error: Exception, as_json: bool) -> None:
 
     The hints are the notes of the error.
     """
+    import json
+
     hints = getattr(error, "__notes__", [])
     message = str(error)
     for ours, theirs in _IN_A_SHELL:
@@ -92,6 +93,8 @@ def time_text(seconds: float) -> str:
 
 def print_json(value: Any) -> None:
     """Print one JSON value on a line."""
+    import json
+
     print(json.dumps(value), flush=True)
 
 

@@ -10,7 +10,6 @@ Rules kept here:
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from collections.abc import Iterator
 from typing import Any
@@ -127,6 +126,8 @@ def _show(arguments: argparse.Namespace, schema: Any, batches: Iterator[Any]) ->
 
 
 def _print(arguments: argparse.Namespace, schema: Any, batches: Any) -> None:
+    import json
+
     from shmarrow.cli.cells import json_rows, text_rows, unique
 
     names = unique(schema.names)

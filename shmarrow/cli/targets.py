@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import stat
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any, NamedTuple
@@ -151,11 +152,14 @@ def stored(word: str, trust: bool = False) -> Iterator[tuple[sa.Store, str] | No
 
 
 def _is_pipe(word: str) -> bool:
+    """Whether a word names a pipe or a device, which cannot be mapped."""
     if word.startswith("shm:"):
         return False
-    from shmarrow.interchange.files.ends import is_special
-
-    return is_special(word)
+    try:
+        mode = os.stat(word).st_mode
+    except (OSError, ValueError):
+        return False
+    return not stat.S_ISREG(mode) and not stat.S_ISDIR(mode)
 
 
 def kind_of(data: Bytes, name: str) -> str:

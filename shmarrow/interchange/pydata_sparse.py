@@ -22,7 +22,7 @@ from shmarrow.types import MetadataLike
 @cache
 def partner() -> Any:
     """The module ``sparse``; MissingExtra where it is not installed."""
-    with needed("the package sparse", "tensor"):
+    with needed("the package sparse", "sparse"):
         import sparse
     return sparse
 

@@ -201,6 +201,8 @@ def _is_same(path: str, identity: tuple[int, int]) -> bool:
 
 
 _STOPPED = "the session that carried it was stopped"
+_IN_MEMORY = os.stat_result([0o600, *[0] * 9], {"st_ctime_ns": 0})
+"""The status of a copy in memory: writable, so that no cache takes two copies for the same file."""
 
 
 class InBroadcast:
@@ -225,7 +227,7 @@ class InBroadcast:
             if self.token not in value[max(self.offset - BEFORE, 0) : self.offset]:
                 raise NotHere(f"{name} is a different broadcast: {_STOPPED}")
             data = np.frombuffer(value, np.uint8)[self.offset : self.offset + self.size]
-            segment = Segment(name, name, data, os.stat_result([0] * 10))
+            segment = Segment(name, name, data, _IN_MEMORY)
             return Found(segment, partial(_is_loaded, self.number, broadcast))
         if self.path is None:
             raise NotHere(

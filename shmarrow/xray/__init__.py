@@ -1,15 +1,44 @@
 """Every byte of an Arrow object explained: what it is, where the specification defines it, and what it says.
 
 :func:`overview` tells kind, schema and where the batches are, fast whatever the size. :func:`walk` yields a
-:class:`Region` for every byte, and :func:`findings` what deviates from the specification.
+:class:`Region` for every byte, :func:`summary` one for every message, and :func:`findings` what deviates from the
+specification.
 """
 
 from __future__ import annotations
 
-from shmarrow.xray.leaves import Leaf, Node
+import importlib
+from typing import TYPE_CHECKING, Any
+
 from shmarrow.xray.model import KINDS, Finding, Region
-from shmarrow.xray.overview import Overview, overview
-from shmarrow.xray.summary import summary
-from shmarrow.xray.walk import findings, walk
+
+if TYPE_CHECKING:
+    from shmarrow.xray.glance import summary
+    from shmarrow.xray.leaves import Leaf, Node
+    from shmarrow.xray.overviews import Overview, overview
+    from shmarrow.xray.walker import findings, walk
+
+_HOMES = {
+    "Leaf": "leaves",
+    "Node": "leaves",
+    "Overview": "overviews",
+    "findings": "walker",
+    "overview": "overviews",
+    "summary": "glance",
+    "walk": "walker",
+}
+"""The module of each name that is imported when it is first asked for."""
 
 __all__ = ["KINDS", "Finding", "Leaf", "Node", "Overview", "Region", "findings", "overview", "summary", "walk"]
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module 'shmarrow.xray' has no attribute {name!r}")
+    value = globals()[name] = getattr(importlib.import_module(f"shmarrow.xray.{home}"), name)
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -80,6 +80,8 @@ class Body:
         return self._tiled()
 
     def _find(self, start: int, end: int, severity: str, text: str, remedy: str = _WRITE_AGAIN) -> None:
+        start = min(max(start, self._start), self._end)
+        end = min(max(end, start), self._end)
         self._report(Finding(start, end, severity, f"{self._place}: {text}", remedy))
 
     def _claim(self, offset: int, length: int, what: str, place: Place, chapter: str, detail: Any = None) -> bool:

@@ -22,7 +22,7 @@ KINDS: dict[str, str] = {
     "end": "the end-of-stream marker",
     "size": "the size of the footer",
     "gap": "bytes that nothing refers to",
-    "overlap": "bytes that were explained before",
+    "overlap": "bytes that another region explains, too",
     "unknown": "bytes that cannot be explained",
 }
 """The kinds of regions and what each is."""

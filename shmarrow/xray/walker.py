@@ -20,7 +20,7 @@ from shmarrow.xray.flat import Flat, padding
 from shmarrow.xray.leaves import expanded, leaves_of
 from shmarrow.xray.messages import BATCH, DICTIONARY, SCHEMA, SPARSE, TENSOR, batch_of, kind_and_body, scan
 from shmarrow.xray.model import Finding, Region
-from shmarrow.xray.overview import Overview, overview
+from shmarrow.xray.overviews import Overview, overview
 from shmarrow.xray.tiles import EXAMINED, Report, zeros
 
 FILE = "Columnar.rst, IPC File Format"
@@ -49,8 +49,8 @@ def walk(
 ) -> Iterator[Region]:
     """Explain every byte of an object, in order of their start.
 
-    The regions cover all bytes. They do not overlap, but for those of the kind ``"overlap"``, whose bytes belong to an
-    earlier region too. Messages are read one at a time, when their turn comes.
+    The regions cover all bytes. They do not overlap, but for those of the kind ``"overlap"``, whose bytes another
+    region explains, too. Messages are read one at a time, when their turn comes.
 
     Parameters
     ----------

@@ -11,8 +11,8 @@ from shmarrow.errors import ShmarrowError, counted
 from shmarrow.ipc.file.footer import END, MAGIC
 from shmarrow.xray.messages import BATCH
 from shmarrow.xray.model import Region
-from shmarrow.xray.overview import Overview
-from shmarrow.xray.walk import FILE, MESSAGE, NAMES, Part, parts_of
+from shmarrow.xray.overviews import Overview
+from shmarrow.xray.walker import FILE, MESSAGE, NAMES, Part, parts_of
 
 _PLURALS = {kind: f"{name}es" if name.endswith("h") else f"{name}s" for kind, name in NAMES.items()}
 

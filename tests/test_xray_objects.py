@@ -1,0 +1,308 @@
+"""``shmarrow.xray`` on hostile bytes, on objects by name, and on objects of many batches; and the command."""
+
+from __future__ import annotations
+
+import random
+import struct
+import subprocess
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+import forms
+import numpy as np
+import pytest
+import test_golden
+import wire
+from covering import covered, find, kinds
+
+import shmarrow as sa
+from shmarrow import xray
+from shmarrow.cli import main
+from shmarrow.ipc.flatbuffers import builder
+from shmarrow.ipc.flatbuffers.tables import STRUCTS
+
+TWO = forms.file_of(forms.numbers(3), forms.numbers(5))
+TWO_SCHEMA = forms.numbers(0).schema
+
+
+def changed(data: bytes, at: int, value: bytes) -> bytes:
+    """Bytes with some of them replaced."""
+    return data[:at] + value + data[at + len(value) :]
+
+
+# --- hostile bytes ----------------------------------------------------------------------------------------------
+
+
+def test_fuzz_inputs_of_arrow(arrow_testing: Path) -> None:
+    inputs = sorted((arrow_testing / "fuzz").glob("*/*"))
+    assert len(inputs) >= 26
+    for path in inputs:
+        try:
+            for elements in (False, True):
+                regions, findings = covered(path, elements=elements)
+                assert findings or not set(kinds(regions)) & {"gap", "unknown"}
+        except sa.InvalidData:
+            assert path.read_bytes()[:6] != b"ARROW1"
+
+
+def test_mutations(arrow_testing: Path) -> None:
+    names = ("cpp-21.0.0/union", "cpp-21.0.0/nested_dictionary", "0.14.1/nested", "2.0.0-compression/zstd")
+    data = [
+        Path(test_golden.path(arrow_testing, name, form)).read_bytes()
+        for name in names
+        for form in ("arrow_file", "stream")
+    ]
+    tried = random.Random(14)
+    for number in range(120):
+        made = bytearray(data[number % len(data)])
+        for _ in range(tried.choice([1, 2, 8])):
+            at = tried.randrange(len(made) - 8)
+            word = tried.choice([0, 1, 2**31 - 1, 2**31, 2**32 - 1, tried.randrange(2**32)]).to_bytes(4, "little")
+            start, end, new = tried.choice(
+                [(at, at + 1, word[:1]), (at & ~3, (at & ~3) + 4, word), (at, at + 8, b""), (at, at, bytes(8))]
+            )
+            made[start:end] = new
+        with suppress(sa.InvalidData):
+            covered(bytes(made), elements=number % 2 == 0)
+
+
+def nested(depth: int) -> bytes:
+    """A schema whose only field holds a field, and so on."""
+    made = builder.new_builder()
+    offset = builder.add_table(made, "Field", {"name": "x", "type": ("Int", {"bitWidth": 8})})
+    for _ in range(depth):
+        values = {"name": "x", "type": ("List", {}), "children": builder.Built(builder.add_offsets(made, [offset]))}
+        offset = builder.add_table(made, "Field", values)
+    fields = builder.Built(builder.add_offsets(made, [offset]))
+    schema = builder.Built(builder.add_table(made, "Schema", {"fields": fields}))
+    root = builder.add_table(made, "Message", {"version": 4, "header": ("Schema", schema), "bodyLength": 0})
+    return wire.framed(builder.finish(made, root))
+
+
+def vectors_within_vectors() -> bytes:
+    """A schema whose vector of fields says that it has 2^31 of them."""
+    data = nested(0)
+    (fields,) = find(covered(data)[0], "vector", "Schema.fields")
+    return changed(data, fields.start, struct.pack("<I", 1 << 31))
+
+
+def cyclic() -> bytes:
+    """Fields that refer to one field again and again, through shared vectors: 2^40 of them for who follows each."""
+    made = builder.new_builder()
+    offset = builder.add_table(made, "Field", {"name": "x", "type": ("Int", {"bitWidth": 8})})
+    for _ in range(40):
+        children = builder.Built(builder.add_offsets(made, [offset, offset]))
+        offset = builder.add_table(made, "Field", {"name": "x", "type": ("Struct_", {}), "children": children})
+    fields = builder.Built(builder.add_offsets(made, [offset]))
+    schema = builder.Built(builder.add_table(made, "Schema", {"fields": fields}))
+    root = builder.add_table(made, "Message", {"version": 4, "header": ("Schema", schema), "bodyLength": 0})
+    return wire.framed(builder.finish(made, root))
+
+
+def long_vtables() -> bytes:
+    """Many tables, each with a vtable of 64 KiB that overlaps the others."""
+    words = np.full(1 << 17, 0xFFFE, "<u2")
+    data = bytearray(words.tobytes())
+    count = 10_000
+    data[:4] = struct.pack("<I", 8)
+    return wire.framed(bytes(data[: 8 + count * 4]) + bytes(data))
+
+
+@pytest.mark.parametrize("make", [vectors_within_vectors, cyclic, long_vtables, lambda: nested(2000)])
+def test_references_without_end(make: Callable[[], bytes]) -> None:
+    try:
+        _, findings = covered(make())
+    except sa.InvalidData:
+        return
+    assert [each.severity for each in findings].count("error")
+
+
+# --- targets ----------------------------------------------------------------------------------------------------
+
+
+def test_objects_of_stores(shm_name: str, tmp_path: Path) -> None:
+    for where in (shm_name, str(tmp_path / "store")):
+        with sa.Store(where) as store:
+            store.put("a table", forms.numbers(4))
+            store.put("deep/name", np.arange(5))
+            assert xray.overview(f"{where}/a table").rows().tolist() == [4]
+            assert covered(f"{where}/a table")[1] == []
+            assert xray.overview(f"{where}/deep/name").kind == "tensor"
+            with pytest.raises(sa.ObjectNotFound, match="missing"):
+                xray.overview(f"{where}/missing")
+
+
+def test_paths_and_names(shm_name: str, tmp_path: Path) -> None:
+    path = tmp_path / "x.arrow"
+    path.write_bytes(TWO)
+    assert xray.overview(path).rows().tolist() == [3, 5]
+    with sa.ipc.new_file(shm_name, TWO_SCHEMA) as writer:
+        writer.write(forms.numbers(7))
+    assert xray.overview(shm_name).rows().tolist() == [7]
+    with pytest.raises(sa.ObjectNotFound):
+        xray.overview(tmp_path / "none")
+    with pytest.raises(sa.InvalidData, match="an empty object"):
+        xray.overview(b"")
+
+
+# --- many batches -----------------------------------------------------------------------------------------------
+
+
+def test_buffers_of_many_batches() -> None:
+    batches = [
+        sa.record_batch({"x": np.arange(n), "s": sa.array(["v"] * n, sa.string())}) for n in (*range(1, 40), 0, 7, 7)
+    ]
+    data = forms.file_of(*batches)
+    found = xray.overview(data)
+    assert [leaf.buffer for leaf in found.columns] == ["validity", "values", "validity", "offsets", "data"]
+    assert [leaf.column for leaf in found.columns] == [0, 0, 1, 1, 1]
+    places = found.buffers()
+    assert found.rows().tolist() == [batch.num_rows for batch in batches]
+    for number in range(len(batches)):
+        one = found.batch(number)
+        assert (places[number, :, 0] - one.body).tolist() == one.buffers[:, 0].tolist()
+        assert places[number, :, 1].tolist() == one.buffers[:, 1].tolist()
+        start, size = places[number, 1].tolist()
+        assert np.frombuffer(data[start : start + size], "<i8").tolist() == list(range(batches[number].num_rows))
+    assert found.field_nodes(3, 5).tolist() == [[[4, 0]] * 2, [[5, 0]] * 2]
+    assert [each.path for each in found.nodes] == ["x", "s"]
+    with pytest.raises(sa.IndexOutOfRange, match="expected batches within 0 to 42"):
+        found.buffers(0, 50)
+
+
+def test_summary_covers_long_files() -> None:
+    data = forms.file_of(*[forms.numbers(2)] * 100)
+    regions = list(xray.summary(xray.overview(data)))
+    assert [each.start for each in regions] == [0, *[each.end for each in regions[:-1]]]
+    assert regions[-1].end == len(data)
+    assert len(regions) < 30
+    assert [each.what for each in regions if each.what.startswith("...")] == ["... 85 record batches ..."]
+
+
+SPARSE = """
+import os, resource, struct, sys, time
+import numpy as np
+path = sys.argv[1]
+from shmarrow import xray
+began = time.process_time()
+found = xray.overview(path)
+regions = list(xray.summary(found))
+taken = time.process_time() - began
+assert found.size > 1 << 40 and len(found.blocks) == 100_000, found
+assert not found.findings, found.findings
+assert len(regions) < 40 and regions[-1].end == found.size
+assert found.rows(0, 1).tolist() == found.rows(99_999, 100_000).tolist() == [700_000]
+assert found.rows().sum() == 70_000_000_000
+print(taken, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10)
+"""
+
+
+def sparse_file(path: Path, count: int = 100_000) -> None:
+    """A file of over 1 TB that takes some pages: a few messages at both ends, and holes between."""
+    schema = forms.write("stream-plain", [], forms.numbers(0).schema)[:-8]
+    start, rows = 8 + len(schema), 700_000
+    buffers = [(0, 0), (0, 8 * rows), (0, 0), (8 * rows, 8 * rows)]
+    body = 16 * rows
+    header = wire.batch_header(rows, [(rows, 0)] * 2, buffers)
+    message = wire.framed(
+        builder.encode("Message", {"version": 4, "header": ("RecordBatch", header), "bodyLength": body})
+    )
+    blocks = np.zeros(count, STRUCTS["Block"])
+    blocks["offset"] = start + np.arange(count) * (len(message) + body)
+    blocks["metaDataLength"], blocks["bodyLength"] = len(message), body
+    fields = [
+        {"name": "i", "type": ("Int", {"bitWidth": 64, "is_signed": True})},
+        {"name": "f", "type": ("FloatingPoint", {"precision": 2})},
+    ]
+    counts = [{"key": "shmarrow:row_counts", "value": f"{count}*{rows}"}]
+    footer = builder.encode(
+        "Footer", {"version": 4, "schema": {"fields": fields}, "recordBatches": blocks, "custom_metadata": counts}
+    )
+    with path.open("wb") as file:
+        file.write(b"ARROW1\0\0" + schema)
+        for number in (*range(1000), *range(count - 20, count)):
+            file.seek(start + number * (len(message) + body))
+            file.write(message)
+        file.seek(start + count * (len(message) + body))
+        file.write(footer + struct.pack("<i6s", len(footer), b"ARROW1"))
+
+
+def test_a_terabyte(tmp_path: Path) -> None:
+    path = tmp_path / "sparse.arrow"
+    sparse_file(path)
+    found = subprocess.run(
+        [sys.executable, "-c", SPARSE, path], capture_output=True, text=True, check=False, timeout=100
+    )
+    assert found.returncode == 0, found.stderr
+    seconds, mebibytes = map(float, found.stdout.split())
+    assert (seconds < 1, mebibytes < 200) == (True, True), found.stdout
+
+
+# --- the command ------------------------------------------------------------------------------------------------
+
+
+def run(capsys: pytest.CaptureFixture[str], *words: object) -> tuple[int, str, str]:
+    """The exit status, output and errors of ``shmarrow xray``."""
+    status = main(["xray", *map(str, words)])
+    return status, *capsys.readouterr()
+
+
+@pytest.fixture
+def two(tmp_path: Path) -> Path:
+    path = tmp_path / "two.arrow"
+    path.write_bytes(TWO)
+    return path
+
+
+def test_command_overview(capsys: pytest.CaptureFixture[str], two: Path) -> None:
+    status, text, errors = run(capsys, two)
+    assert (status, errors) == (0, "")
+    assert f"{len(TWO)} bytes" in text
+    assert [line.split()[-1] for line in text.splitlines() if line.startswith(("i ", "f "))] == ["64", "64"]
+    whole = json.loads(run(capsys, two, "--json")[1])
+    assert [each["what"] for each in whole["regions"]] == [
+        "magic string 'ARROW1' and padding", "schema", "record batch 0", "record batch 1", "end of stream", "footer",
+        "size of the footer", "magic string 'ARROW1'",
+    ]  # fmt: skip
+    assert (whole["batches"], whole["findings"], whole["size"]) == (2, [], len(TWO))
+
+
+def test_command_regions(capsys: pytest.CaptureFixture[str], two: Path) -> None:
+    for words, options in (
+        (["--all"], {"elements": True}),
+        (["--batch", "1"], {"batches": 1}),
+        (["--batch", "0:"], {"batches": slice(0, None)}),
+        (["--range", "0x10:64"], {"start": 16, "stop": 64}),
+    ):
+        expected = list(xray.walk(TWO, **options))  # type: ignore[arg-type]
+        lines = run(capsys, two, *words)[1].splitlines()
+        assert [line.split("\t")[:4] for line in lines] == [[str(e[0]), str(e[1]), e[2], e[3]] for e in expected]
+        found = json.loads(run(capsys, two, *words, "--json")[1])
+        assert [Region(**each) for each in found["regions"]] == expected
+
+
+def test_command_findings(capsys: pytest.CaptureFixture[str], two: Path) -> None:
+    two.write_bytes(changed(TWO, 6, b"xy"))
+    status, text, _ = run(capsys, two, "--range", "0:10")
+    assert status == 0
+    assert text.splitlines()[-1].startswith("warning\t6:8\tfile: 2 bytes that nothing refers to")
+    found = json.loads(run(capsys, two, "--all", "--json")[1])
+    assert [(each["start"], each["end"], each["severity"]) for each in found["findings"]] == [(6, 8, "warning")]
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--batch", "x"], "--batch expects numbers as in 3 or 0:10, found 'x'"),
+        (["--range", "7"], "--range expects A:B, found '7'"),
+        (["--batch", "0", "--range", "0:1"], "--batch and --range cannot be combined"),
+        (["--batch", "2"], "expected a batch from 0 to 1, found 2"),
+        (["--range", "9:3"], "expected a range within its"),
+    ],
+)
+def test_command_mistakes(capsys: pytest.CaptureFixture[str], two: Path, words: list[str], message: str) -> None:
+    status, text, errors = run(capsys, two, *words)
+    assert status in (1, 2)
+    assert (text, message in errors) == ("", True), errors
