@@ -5,12 +5,14 @@
 * Types in signatures and parameter lists are written as in the code, ``Schema`` or ``shmarrow.types.schema.Schema``;
   they lead to the public entry.
 * The section "Attributes" of a class describes its members: each text moves to the entry of its member.
+* Only public classes are shown as bases.
 """
 
 from __future__ import annotations
 
 import inspect
 import re
+from importlib import import_module
 from typing import Any
 
 from docutils import nodes
@@ -41,6 +43,9 @@ class PublicNames(SphinxPostTransform):
         for node in list(self.document.findall(addnodes.pending_xref)):
             if node.get("refdomain") == "py" and _WORD.fullmatch(node["reftarget"]):
                 self._settle(node, objects, short)
+        for node in list(self.document.findall(nodes.paragraph)):
+            if node.astext() == "Bases: object":
+                node.parent.remove(node)
 
     def _short_names(self, objects: dict[str, Any]) -> dict[str, str]:
         """Public top-level names without their modules; those of the package itself win."""
@@ -120,6 +125,19 @@ def describe_members(app: Any, what: str, name: str, obj: Any, options: Any, lin
             lines[:] = [*text[1], *(["", f"*{text[0]}*"] if text[0] and not text[1] else [])]
 
 
+def show_public_bases(app: Any, name: str, obj: Any, options: Any, bases: list[Any]) -> None:
+    """Leave out internal bases, whose members are those of the class."""
+    bases[:] = [base for base in bases if _is_public(base)] or [object]
+
+
+def _is_public(base: Any) -> bool:
+    cls = getattr(base, "__origin__", base)
+    if not cls.__module__.startswith("shmarrow"):
+        return cls.__module__ != "typing"
+    areas = ("shmarrow", ".".join(cls.__module__.split(".")[:2]))
+    return any(getattr(import_module(area), cls.__name__, None) is cls for area in areas)
+
+
 def _annotated(obj: Any) -> set[str]:
     return {name for cls in inspect.getmro(obj) for name in inspect.get_annotations(cls)}
 
@@ -128,4 +146,5 @@ def setup(app: Any) -> dict[str, Any]:
     """Connect the hooks; the texts move before napoleon rewrites the sections."""
     app.add_post_transform(PublicNames)
     app.connect("autodoc-process-docstring", describe_members, priority=400)
+    app.connect("autodoc-process-bases", show_public_bases)
     return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}

@@ -83,17 +83,25 @@ class _Parser(argparse.ArgumentParser):
         sys.exit(USAGE)
 
 
-def parser(words: Sequence[str]) -> argparse.ArgumentParser:
-    """The parser of a command line; only the command that its words name is imported."""
+def parser(words: Sequence[str], whole: bool = False) -> argparse.ArgumentParser:
+    """The parser of a command line.
+
+    Parameters
+    ----------
+    words : sequence of str
+        The command line. Only the command that it begins with is imported, and only its parser is made.
+    whole : bool
+        Import all commands.
+    """
     made = _Parser("shmarrow", description="A memory-mapped, shared-memory Arrow store.")
     made.as_json = _as_json(words)
     made.add_argument("--version", action="version", version=f"shmarrow {shmarrow.__version__}")
     commands = made.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    for command in COMMANDS:
+    for command in [each for each in COMMANDS if each.name in words[:1] and not whole] or COMMANDS:
         description = f"{command.help[0].upper()}{command.help[1:]}."
         sub = commands.add_parser(command.name, help=command.help, description=description)
         sub.as_json = made.as_json
-        if command.name in words:
+        if whole or command.name in words:
             module = importlib.import_module(f"shmarrow.{command.module}")
             getattr(module, command.arguments)(sub)
             sub.set_defaults(run=getattr(module, command.run))
