@@ -17,14 +17,14 @@ from typing import Any
 
 from docutils import nodes
 from sphinx import addnodes
+from sphinx.transforms import SphinxTransform
 from sphinx.transforms.post_transforms import SphinxPostTransform
 
 _CODE = re.compile(r"(?:sa|shmarrow)((?:\.\w+)+)(?:\(.*\))?")
 _WORD = re.compile(r"\w+")
 _FIELD = re.compile(r"Alias for field number \d+")
+_MARKUP = re.compile(r"(?::[\w:]+:`|``)([^`]+)``?")
 _TOP_LEVEL = frozenset({"class", "exception", "function", "data", "module"})
-
-Text = tuple[str, list[str]]
 
 
 class PublicNames(SphinxPostTransform):
@@ -84,9 +84,49 @@ def _inside_reference(node: nodes.Node) -> bool:
     return False
 
 
-def split_attributes(lines: list[str]) -> tuple[list[str], dict[str, Text]]:
-    """A numpy-style docstring without its section "Attributes", and the type and text of each attribute in it."""
-    starts = [i for i, line in enumerate(lines[:-1]) if line == "Attributes" and set(lines[i + 1]) == {"-"}]
+class MemberTexts(SphinxTransform):
+    """Give attributes without a docstring the text that their class has for them, or a base of it."""
+
+    default_priority = 700
+
+    def apply(self, **arguments: Any) -> None:
+        """Change one document."""
+        for desc in self.document.findall(addnodes.desc):
+            if desc.get("domain") != "py" or desc.get("objtype") not in ("attribute", "property"):
+                continue
+            signature, content = desc[0], desc[-1]
+            found = content.astext().strip()
+            if not found or _FIELD.fullmatch(found):
+                text = text_of(signature["module"], signature["fullname"])
+                content[:] = [nodes.paragraph("", "", *inline(text))] if text else content.children
+
+
+def text_of(module: str, name: str) -> str:
+    """What the docstring of a class, or of a base of it, says of an attribute or of the parameter of that name."""
+    *path, member = name.split(".")
+    cls: Any = import_module(module)
+    for each in path:
+        cls = getattr(cls, each)
+    for base in inspect.getmro(cls):
+        lines = inspect.cleandoc(base.__doc__ or "").splitlines()
+        for heading in ("Attributes", "Parameters"):
+            text = split_section(lines, heading)[1].get(member)
+            if text:
+                return text
+    return ""
+
+
+def inline(text: str) -> list[nodes.Node]:
+    """Text with code in double backticks or in a role, as nodes."""
+    return [
+        nodes.literal("", part.removeprefix("~").rpartition("~")[2]) if number % 2 else nodes.Text(part)
+        for number, part in enumerate(_MARKUP.split(text))
+    ]
+
+
+def split_section(lines: list[str], heading: str) -> tuple[list[str], dict[str, str]]:
+    """A numpy-style docstring without one of its sections, and the text of each name in that section."""
+    starts = [i for i, line in enumerate(lines[:-1]) if line == heading and set(lines[i + 1]) == {"-"}]
     if not starts:
         return lines, {}
     start = starts[0]
@@ -94,35 +134,22 @@ def split_attributes(lines: list[str]) -> tuple[list[str], dict[str, Text]]:
         (i for i in range(start + 2, len(lines) - 1) if lines[i] and lines[i + 1] and set(lines[i + 1]) == {"-"}),
         len(lines),
     )
-    found: dict[str, Text] = {}
-    text: list[str] = []
+    found: dict[str, str] = {}
+    names: list[str] = []
     for line in lines[start + 2 : end]:
         if line and not line.startswith(" "):
-            names, _, kind = line.partition(" : ")
-            text = []
-            found.update({name: (kind.strip(), text) for name in names.split(", ")})
+            names = line.partition(" : ")[0].split(", ")
         else:
-            text.append(line.strip())
+            found.update({name: f"{found.get(name, '')} {line.strip()}".strip() for name in names})
     return lines[:start] + lines[end:], found
 
 
-_DESCRIBED: dict[str, dict[str, Text]] = {}
-"""The attributes that docstrings of classes describe, by the class; filled before its members are documented."""
-
-
-def describe_members(app: Any, what: str, name: str, obj: Any, options: Any, lines: list[str]) -> None:
-    """Move the texts of "Attributes" to the entries of the members."""
+def drop_attributes(app: Any, what: str, name: str, obj: Any, options: Any, lines: list[str]) -> None:
+    """Drop the section "Attributes" where each of them has an entry of its own."""
     if what in ("class", "exception"):
-        rest, found = split_attributes(lines)
-        members = {each for each in found if hasattr(obj, each) or each in _annotated(obj)}
-        _DESCRIBED[name] = {each: found[each] for each in members}
-        if found and members == found.keys():
+        rest, found = split_section(lines, "Attributes")
+        if all(hasattr(obj, each) or each in _annotated(obj) for each in found):
             lines[:] = rest
-    elif what in ("attribute", "property"):
-        owner, _, member = name.rpartition(".")
-        text = _DESCRIBED.get(owner, {}).get(member)
-        if text and (not "".join(lines).strip() or _FIELD.match(lines[0])):
-            lines[:] = [*text[1], *(["", f"*{text[0]}*"] if text[0] and not text[1] else [])]
 
 
 def show_public_bases(app: Any, name: str, obj: Any, options: Any, bases: list[Any]) -> None:
@@ -143,8 +170,9 @@ def _annotated(obj: Any) -> set[str]:
 
 
 def setup(app: Any) -> dict[str, Any]:
-    """Connect the hooks; the texts move before napoleon rewrites the sections."""
+    """Connect the hooks; the section is dropped before napoleon rewrites it."""
     app.add_post_transform(PublicNames)
-    app.connect("autodoc-process-docstring", describe_members, priority=400)
+    app.add_transform(MemberTexts)
+    app.connect("autodoc-process-docstring", drop_attributes, priority=400)
     app.connect("autodoc-process-bases", show_public_bases)
     return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}
