@@ -32,6 +32,7 @@ test-lowest: .venv-lowest/installed ## all tests that run with the lowest versio
 
 lint: .venv/installed ## style, by ruff; types, by mypy; text files
 	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
 	@$(BIN)/python tools/check_text.py
 
@@ -56,7 +57,7 @@ bench-quick: .venv/installed ## the same with smaller data and fewer rounds, wit
 	@$(BIN)/python benchmarks/run.py --quick
 
 docs: .venv/installed ## write the generated pages, and build the guide and the reference in build/docs
-	@for page in support filemap casts consumers api tools_page spark_types; do $(BIN)/python tests/$$page.py || exit 1; done
+	@for page in support filemap casts consumers api tools_page spark_types performance; do $(BIN)/python tests/$$page.py || exit 1; done
 	@$(BIN)/python -m sphinx -W --keep-going -q -j 2 -b html -d build/doctrees docs build/docs
 	@echo 'build/docs/index.html'
 

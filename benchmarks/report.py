@@ -151,7 +151,10 @@ def _table(rows: Sequence[Mapping[str, Any]], *, grouped: bool = False) -> Itera
         unit, peer = row["unit"], row["peer"]
         link = f'<a href="#{row["group"]}">{escape(row["group"])}</a> ' if grouped else ""
         also = ", ".join(f"{name} {show(value, unit)}" for name, value in row["peers"].items() if name != peer)
-        small = f"<small>{escape(also)}</small>" if also else ""
+        notes = [also] if also else []
+        for side, parts in row["extra"].get("parts", {}).items():
+            notes.append(f"{side}: {', '.join(f'{part} {show(value, unit)}' for part, value in parts.items())}")
+        small = "".join(f"<small>{escape(note)}</small>" for note in notes)
         mark = {None: "", True: '<span class="yes">reached</span>', False: '<span class="no">not reached</span>'}
         doubt = ' <span class="doubt">within the spread</span>' if row["doubtful"] else ""
         theirs = "" if peer is None else show(row["peers"][peer], unit)

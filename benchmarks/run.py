@@ -80,16 +80,15 @@ def child(name: str, options: Options, checkout: Path = ROOT) -> list[dict[str, 
     environment["PYTHONPATH"] = str(checkout)
     with tempfile.NamedTemporaryFile("r", prefix="shmarrow-bench-") as record:
         words = [sys.executable, str(HERE / "run.py"), "--child", name, record.name, json.dumps(asdict(options))]
-        process = subprocess.Popen(words, env=environment)
+        process = subprocess.Popen(words, env=environment, stdout=subprocess.DEVNULL if options.only_ours else None)
         try:
             status: int | str = process.wait(SECONDS.get(name, 1200))
         except subprocess.TimeoutExpired:
-            process.terminate()
-            process.wait()
             status = "none: it took too long"
-        except KeyboardInterrupt:
-            process.wait()  # it got the same signal, and removes its files
-            raise
+        finally:  # also when this process is interrupted: the suite removes its files and ends what it started
+            if process.poll() is None:
+                process.terminate()
+                process.wait()
         found = [json.loads(line) for line in record]
     if status:
         found.append({"failed": name, "error": f"the process ended with status {status}"})
@@ -193,6 +192,7 @@ def main(words: Sequence[str]) -> int:
         options = json.loads(words[3])
         one_suite(words[1], Options(**{**options, "parts": tuple(options["parts"])}), Path(words[2]))
         return 0
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     arguments = parsed(words)
     if arguments.list:
         for name, title in SUITES.items():

@@ -71,7 +71,7 @@ autodoc_default_options = {
     "undoc-members": True,
     "show-inheritance": True,
     "inherited-members": ", ".join(DOCUMENTED_ELSEWHERE),
-    "member-order": "groupwise",
+    "member-order": "bysource",
 }
 autodoc_typehints = "signature"
 autodoc_preserve_defaults = True
@@ -106,6 +106,7 @@ html_theme_options = {
     "source_repository": REPOSITORY + "/",
     "source_branch": "main",
     "source_directory": "docs/",
+    "top_of_page_buttons": ["view"],
     "light_css_variables": {
         "color-brand-primary": "#0b6e75",
         "color-brand-content": "#0b6e75",

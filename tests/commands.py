@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import os
+import pty
+import re
+import struct
 import subprocess
 import sys
 import tempfile
+import termios
+import time
 import traceback
 from collections.abc import Sequence
+from fcntl import ioctl
 from typing import NoReturn
 
 from shmarrow.cli import main
@@ -58,6 +64,27 @@ class StartedCommand:
         self._err.seek(0)
         with self.out, self._err:
             return status, self._err.read().decode()
+
+
+def on_a_terminal(*words: str, interrupt_at: str = "", columns: int = 160) -> str:
+    """What a command shows on a terminal; it gets Ctrl-C when it has shown some text."""
+    child, master = pty.fork()
+    if child == 0:
+        ioctl(1, termios.TIOCSWINSZ, struct.pack("4H", 40, columns, 0, 0))
+        become_command(words)
+    text = b""
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        try:
+            text += os.read(master, 4096)
+        except OSError:
+            break
+        if interrupt_at and interrupt_at.encode() in text:
+            os.write(master, b"\x03")
+            interrupt_at = ""
+    os.close(master)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    return re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", text.decode())
 
 
 def become_command(arguments: Sequence[str], descriptors: Sequence[int] = ()) -> NoReturn:

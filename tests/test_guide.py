@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import inspect
+import json
 import os
 import shutil
 import subprocess
@@ -18,6 +19,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
+import performance
 import pytest
 from conftest import ROOT
 
@@ -136,6 +138,30 @@ def test_every_page_is_in_the_sidebar(built: Path, pages: dict[Path, Page]) -> N
     sources = {path.relative_to(ROOT / "docs") for path in (ROOT / "docs").rglob("*.md")}
     top = {built / path.with_suffix(".html") for path in sources if path.parts[0] != "reference"}
     assert sorted(path.name for path in top - listed) == ["index.html"]
+
+
+# --- generated pages ---
+
+
+@pytest.mark.skipif(not performance.RESULTS.is_file(), reason="needs benchmarks/results.json, which make bench writes")
+def test_the_page_on_performance_is_that_of_the_results() -> None:
+    results = json.loads(performance.RESULTS.read_text(encoding="utf-8"))
+    assert performance.PAGE.read_text(encoding="utf-8") == performance.page(results), "run make docs"
+
+
+ROW = {
+    "group": "opening", "part": "few", "name": "open a|b", "unit": "s", "ours": 0.002, "ours_low": 0.001,
+    "ours_high": 0.003, "peers": {"pyarrow": 0.004, "polars": 0.001}, "peer": "pyarrow", "ratio": 2.0, "low": 1.8,
+    "high": 2.2, "result": "2.0×", "required": "as fast", "reached": True, "doubtful": False, "point": None,
+    "extra": {},
+}  # fmt: skip
+
+
+def test_figures_become_lines_of_a_table() -> None:
+    slower = {**ROW, "name": "write", "peers": {"pyarrow": 0.001}, "ratio": 0.5, "reached": False}
+    lines = list(performance.table([ROW, slower]))
+    assert lines[2] == "| open a\\|b | 2 ms | pyarrow 4 ms (2×), polars 1 ms (0.50×) | as fast: reached |"
+    assert lines[3] == "| write | 2 ms | pyarrow 1 ms (0.50×) | as fast: **missed** |"
 
 
 # --- the reference ---

@@ -5,15 +5,10 @@ from __future__ import annotations
 import itertools
 import json
 import os
-import pty
 import re
 import signal
-import struct
-import termios
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from fcntl import ioctl
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +16,7 @@ import lab
 import numpy as np
 import pyarrow as pa
 import pytest
-from commands import StartedCommand, become_command, forked_command
+from commands import StartedCommand, forked_command, on_a_terminal
 
 import shmarrow as sa
 from shmarrow.cli.host import shared_stores
@@ -208,7 +203,7 @@ def test_names_are_escaped_in_text_and_exact_in_json(shm_name: str, tmp_path: Pa
         for name in ("../up", "/etc/x", "shm:x", ".."):  # what a name says never leads out of this directory
             store.put(name, np.ones(1))
             run("get", shm_name, name)
-        assert sorted(os.listdir(tmp_path)) == ["...arrow", ".._up.arrow", "_etc_x.arrow", "shm_x.arrow"]
+        assert sorted(os.listdir(tmp_path)) == ["...tensor", ".._up.tensor", "_etc_x.tensor", "shm_x.tensor"]
         assert run("evict", shm_name, "1G", status=5)
         assert ESCAPED in run("evict", shm_name, "17K").splitlines()
         store.put(HOSTILE, np.ones(1), expire_after=0)
@@ -462,27 +457,6 @@ def test_gets_of_a_process_that_only_reads_are_counted(shm_name: str) -> None:
         reader.say("end")
         assert reader.hear() == "end"
         assert json.loads(run("stats", shm_name, "--json"))["hits"] == 80  # the last 16 wait
-
-
-def on_a_terminal(*words: str, interrupt_at: str = "", columns: int = 160) -> str:
-    """What a command shows on a terminal; it gets Ctrl-C when it has shown some text."""
-    child, master = pty.fork()
-    if child == 0:
-        ioctl(1, termios.TIOCSWINSZ, struct.pack("4H", 40, columns, 0, 0))
-        become_command(words)
-    text = b""
-    deadline = time.monotonic() + 60
-    while time.monotonic() < deadline:
-        try:
-            text += os.read(master, 4096)
-        except OSError:
-            break
-        if interrupt_at and interrupt_at.encode() in text:
-            os.write(master, b"\x03")
-            interrupt_at = ""
-    os.close(master)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-    return re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", text.decode())
 
 
 def test_on_a_terminal(shm_name: str, tmp_path: Path) -> None:

@@ -311,7 +311,7 @@ FINDINGS: dict[str, tuple[Callable[[], bytes], str, str]] = {
     "another length of the body": (
         lambda: in_footer(1, (*BLOCKS[1][:2], BLOCKS[1][2] - 64)),
         "error",
-        "the footer says 64 bytes of body, the message 128"
+        "its metadata say 128 bytes of body, and it has 64"
     ),
     "junk between messages": (
         lambda: in_footer(1, (BLOCKS[1][0] + 64, BLOCKS[1][1], 0)), "warning", "bytes that nothing refers to"

@@ -51,7 +51,9 @@ DARK = {
 COLOURS = {
     OURS: 0, "pyarrow": 1, "polars": 2, "pickle, queue": 3, "shared_memory": 4, "safetensors": 5, "lmdb": 6,
     "diskcache": 7, "pyarrow read_tensor": 1, "itself, 1 batch": 4, "pyarrow, memory_map": 1, "pyarrow, copied": 3,
+    "itself, of 1 object": 5, "shared_memory, untracked": 2,
 }  # fmt: skip
+"""The same side has the same colour in all plots; others get one that is free."""
 
 
 def variables(colours: Mapping[str, str]) -> str:
@@ -139,8 +141,8 @@ def drawn(plot: Plot) -> str:
     """The inside of a plot, on two logarithmic axes."""
     xs = sorted({x for points in plot.series.values() for x, _ in points})
     ys = [y for points in plot.series.values() for _, y in points] + [y for _, *ends in plot.ranges for y in ends]
-    low = 10 ** math.floor(math.log10(max(min(ys), 1e-9)))
-    high = 10 ** math.ceil(math.log10(max(ys) * 1.0001))
+    ticks = _ticks(min(ys), max(ys), 2 if plot.unit == "bytes" else 10)
+    low, high = ticks[0], ticks[-1]
 
     def across(x: float) -> float:
         if xs[0] == xs[-1]:
@@ -153,10 +155,10 @@ def drawn(plot: Plot) -> str:
         return HEIGHT - BOTTOM - share * (HEIGHT - TOP - BOTTOM)
 
     parts = [f'<text class="title" x="14" y="24">{escape(plot.title)}</text>']
-    for power in range(round(math.log10(low)), round(math.log10(high)) + 1):
-        y = up(10**power)
+    for tick in ticks:
+        y = up(tick)
         parts.append(f'<line class="grid" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{y:.1f}" y2="{y:.1f}"/>')
-        label = size(10**power) if plot.unit == "bytes" else show(10**power, "s")
+        label = show(tick, "bytes" if plot.unit == "bytes" else "s")
         parts.append(f'<text class="tick" x="{LEFT - 8}" y="{y + 4:.1f}" text-anchor="end">{label}</text>')
     last = -math.inf
     for x in xs:
@@ -172,6 +174,8 @@ def drawn(plot: Plot) -> str:
             last = at
     middle = (LEFT + WIDTH - RIGHT) / 2
     parts.append(f'<text class="axis" x="{middle}" y="{HEIGHT - 14}" text-anchor="middle">{AXES[plot.axis]}</text>')
+    free = iter(sorted(set(range(1, 8)) - {COLOURS.get(name) for name in plot.series}))
+    colours = {name: COLOURS[name] if name in COLOURS else next(free, 4) for name in plot.series}
     ends = _apart({name: up(points[-1][1]) for name, points in plot.series.items()})
     for name, points in reversed(plot.series.items()):  # ours on top
         path = " ".join(f"{across(x):.1f},{up(y):.1f}" for x, y in points)
@@ -187,12 +191,21 @@ def drawn(plot: Plot) -> str:
             for x, y in points
         )
         parts.append(
-            f'<g class="c{COLOURS.get(name, 7)}{" ours" if name == OURS else ""}">{bars}'
+            f'<g class="c{colours[name]}{" ours" if name == OURS else ""}">{bars}'
             f'<polyline class="line" points="{path}"/>{dots}'
             f'<text class="name" x="{across(points[-1][0]) + 10:.1f}" y="{ends[name] + 4:.1f}">{escape(name)}</text>'
             "</g>"
         )
     return "".join(parts)
+
+
+def _ticks(low: float, high: float, base: int) -> list[float]:
+    """At most seven powers of a base, evenly apart, of which the first and the last enclose both figures."""
+    first = math.floor(math.log(max(low, 1e-9), base) + 1e-9)
+    last = math.ceil(math.log(max(high, 1e-9), base) - 1e-9)
+    step = max(1, math.ceil((last - first) / 6))
+    count = max(1, math.ceil((last - first) / step))
+    return [float(base) ** (first + step * number) for number in range(count + 1)]
 
 
 def _count(x: float, axis: str) -> str:

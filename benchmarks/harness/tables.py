@@ -57,7 +57,7 @@ def losses(rows: Sequence[Record]) -> list[tuple[float, str, Record]]:
 
 def uncertain(row: Record, peer: str) -> bool:
     """Whether in some round we were ahead of a peer that is better in the median."""
-    return peer == row["peer"] and row["high"] >= 1
+    return bool(peer == row["peer"] and row["high"] >= 1)
 
 
 def comparable(peer: str) -> bool:

@@ -77,7 +77,7 @@ def polars_rows(bench: Bench) -> None:
         )
         ours = anonymous(f"frame = pl.DataFrame(sa.ipc.open_file({str(path)!r}))")
         theirs = anonymous(f"frame = pl.scan_ipc({str(path)!r}).collect()")
-        name = f"... and its anonymous memory, {what}"
+        name = f"a mapped file of {size} MiB of {what} as a polars DataFrame: anonymous memory"
         bench.limit(name, [ours], 8 * MIB, "bytes", peers={"polars scan_ipc": theirs})
 
 

@@ -56,9 +56,10 @@ def fetched(bench: Bench) -> None:
             found = reader.get_batch(50).column("column_42").to_numpy()
         np.testing.assert_array_equal(found, np.arange(ROWS) / 2)
         total = sum(end - start for start, end in file.ranges)
-        name = f"one of {COLUMNS} columns of one of {BATCHES} batches, {what}: bytes fetched beyond the metadata"
-        bench.limit(name, [max(total - footer - header, 0) / len(data)], MOST, "share")
-        bench.limit(f"... and requests, {what}", [len(file.ranges)], None, "requests")
+        name = f"one of {COLUMNS} columns of one of {BATCHES} batches, {what}"
+        beyond = max(total - footer - header, 0) / len(data)
+        bench.limit(f"{name}: bytes fetched beyond the metadata", [beyond], MOST, "share")
+        bench.limit(f"{name}: requests", [len(file.ranges)], None, "requests")
 
 
 PARTS = {"fetched": fetched}

@@ -98,7 +98,7 @@ def readers(bench: Bench) -> None:
         fits = [side for side in sides if side != "pyarrow, copied" or processes * size < _available() // 2]
         for turn in range(1 if bench.quick else 3):
             for side in fits if turn % 2 else fits[::-1]:
-                seconds, memory = fresh(program, side, path, processes, 0.3 if bench.quick else 1)
+                seconds, memory = fresh(program, side, path, processes, 0.3 if bench.quick else 0.5)
                 found[side].append((seconds, memory))
         many = f"{processes} process{'es' if processes > 1 else ''} over {text}"
         rounds: list[dict[str, Any]] = [

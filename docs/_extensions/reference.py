@@ -5,24 +5,26 @@
 * Types in signatures and parameter lists are written as in the code, ``Schema`` or ``shmarrow.types.schema.Schema``;
   they lead to the public entry.
 * The section "Attributes" of a class describes its members: each text moves to the entry of its member.
+* Only public classes are shown as bases.
 """
 
 from __future__ import annotations
 
 import inspect
 import re
+from importlib import import_module
 from typing import Any
 
 from docutils import nodes
 from sphinx import addnodes
+from sphinx.transforms import SphinxTransform
 from sphinx.transforms.post_transforms import SphinxPostTransform
 
 _CODE = re.compile(r"(?:sa|shmarrow)((?:\.\w+)+)(?:\(.*\))?")
 _WORD = re.compile(r"\w+")
 _FIELD = re.compile(r"Alias for field number \d+")
+_MARKUP = re.compile(r"(?::[\w:]+:`|``)([^`]+)``?")
 _TOP_LEVEL = frozenset({"class", "exception", "function", "data", "module"})
-
-Text = tuple[str, list[str]]
 
 
 class PublicNames(SphinxPostTransform):
@@ -41,6 +43,9 @@ class PublicNames(SphinxPostTransform):
         for node in list(self.document.findall(addnodes.pending_xref)):
             if node.get("refdomain") == "py" and _WORD.fullmatch(node["reftarget"]):
                 self._settle(node, objects, short)
+        for node in list(self.document.findall(nodes.paragraph)):
+            if node.astext() == "Bases: object":
+                node.parent.remove(node)
 
     def _short_names(self, objects: dict[str, Any]) -> dict[str, str]:
         """Public top-level names without their modules; those of the package itself win."""
@@ -79,9 +84,49 @@ def _inside_reference(node: nodes.Node) -> bool:
     return False
 
 
-def split_attributes(lines: list[str]) -> tuple[list[str], dict[str, Text]]:
-    """A numpy-style docstring without its section "Attributes", and the type and text of each attribute in it."""
-    starts = [i for i, line in enumerate(lines[:-1]) if line == "Attributes" and set(lines[i + 1]) == {"-"}]
+class MemberTexts(SphinxTransform):
+    """Give attributes without a docstring the text that their class has for them, or a base of it."""
+
+    default_priority = 700
+
+    def apply(self, **arguments: Any) -> None:
+        """Change one document."""
+        for desc in self.document.findall(addnodes.desc):
+            if desc.get("domain") != "py" or desc.get("objtype") not in ("attribute", "property"):
+                continue
+            signature, content = desc[0], desc[-1]
+            found = content.astext().strip()
+            if not found or _FIELD.fullmatch(found):
+                text = text_of(signature["module"], signature["fullname"])
+                content[:] = [nodes.paragraph("", "", *inline(text))] if text else content.children
+
+
+def text_of(module: str, name: str) -> str:
+    """What the docstring of a class, or of a base of it, says of an attribute or of the parameter of that name."""
+    *path, member = name.split(".")
+    cls: Any = import_module(module)
+    for each in path:
+        cls = getattr(cls, each)
+    for base in inspect.getmro(cls):
+        lines = inspect.cleandoc(base.__doc__ or "").splitlines()
+        for heading in ("Attributes", "Parameters"):
+            text = split_section(lines, heading)[1].get(member)
+            if text:
+                return text
+    return ""
+
+
+def inline(text: str) -> list[nodes.Node]:
+    """Text with code in double backticks or in a role, as nodes."""
+    return [
+        nodes.literal("", part.removeprefix("~").rpartition("~")[2]) if number % 2 else nodes.Text(part)
+        for number, part in enumerate(_MARKUP.split(text))
+    ]
+
+
+def split_section(lines: list[str], heading: str) -> tuple[list[str], dict[str, str]]:
+    """A numpy-style docstring without one of its sections, and the text of each name in that section."""
+    starts = [i for i, line in enumerate(lines[:-1]) if line == heading and set(lines[i + 1]) == {"-"}]
     if not starts:
         return lines, {}
     start = starts[0]
@@ -89,35 +134,35 @@ def split_attributes(lines: list[str]) -> tuple[list[str], dict[str, Text]]:
         (i for i in range(start + 2, len(lines) - 1) if lines[i] and lines[i + 1] and set(lines[i + 1]) == {"-"}),
         len(lines),
     )
-    found: dict[str, Text] = {}
-    text: list[str] = []
+    found: dict[str, str] = {}
+    names: list[str] = []
     for line in lines[start + 2 : end]:
         if line and not line.startswith(" "):
-            names, _, kind = line.partition(" : ")
-            text = []
-            found.update({name: (kind.strip(), text) for name in names.split(", ")})
+            names = line.partition(" : ")[0].split(", ")
         else:
-            text.append(line.strip())
+            found.update({name: f"{found.get(name, '')} {line.strip()}".strip() for name in names})
     return lines[:start] + lines[end:], found
 
 
-_DESCRIBED: dict[str, dict[str, Text]] = {}
-"""The attributes that docstrings of classes describe, by the class; filled before its members are documented."""
-
-
-def describe_members(app: Any, what: str, name: str, obj: Any, options: Any, lines: list[str]) -> None:
-    """Move the texts of "Attributes" to the entries of the members."""
+def drop_attributes(app: Any, what: str, name: str, obj: Any, options: Any, lines: list[str]) -> None:
+    """Drop the section "Attributes" where each of them has an entry of its own."""
     if what in ("class", "exception"):
-        rest, found = split_attributes(lines)
-        members = {each for each in found if hasattr(obj, each) or each in _annotated(obj)}
-        _DESCRIBED[name] = {each: found[each] for each in members}
-        if found and members == found.keys():
+        rest, found = split_section(lines, "Attributes")
+        if all(hasattr(obj, each) or each in _annotated(obj) for each in found):
             lines[:] = rest
-    elif what in ("attribute", "property"):
-        owner, _, member = name.rpartition(".")
-        text = _DESCRIBED.get(owner, {}).get(member)
-        if text and (not "".join(lines).strip() or _FIELD.match(lines[0])):
-            lines[:] = [*text[1], *(["", f"*{text[0]}*"] if text[0] and not text[1] else [])]
+
+
+def show_public_bases(app: Any, name: str, obj: Any, options: Any, bases: list[Any]) -> None:
+    """Leave out internal bases, whose members are those of the class."""
+    bases[:] = [base for base in bases if _is_public(base)] or [object]
+
+
+def _is_public(base: Any) -> bool:
+    cls = getattr(base, "__origin__", base)
+    if not cls.__module__.startswith("shmarrow"):
+        return cls.__module__ != "typing"
+    areas = ("shmarrow", ".".join(cls.__module__.split(".")[:2]))
+    return any(getattr(import_module(area), cls.__name__, None) is cls for area in areas)
 
 
 def _annotated(obj: Any) -> set[str]:
@@ -125,7 +170,9 @@ def _annotated(obj: Any) -> set[str]:
 
 
 def setup(app: Any) -> dict[str, Any]:
-    """Connect the hooks; the texts move before napoleon rewrites the sections."""
+    """Connect the hooks; the section is dropped before napoleon rewrites it."""
     app.add_post_transform(PublicNames)
-    app.connect("autodoc-process-docstring", describe_members, priority=400)
+    app.add_transform(MemberTexts)
+    app.connect("autodoc-process-docstring", drop_attributes, priority=400)
+    app.connect("autodoc-process-bases", show_public_bases)
     return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}

@@ -32,11 +32,11 @@ def run(arguments: argparse.Namespace) -> int:
         import shtab
     except ImportError:
         raise MissingExtra("shmarrow completion needs shtab: pip install 'shmarrow[cli]'") from None
-    from shmarrow.cli import COMMANDS, parser
+    from shmarrow.cli import parser
 
-    whole = parser([command.name for command in COMMANDS])
-    _complete_paths(whole)
-    print(shtab.complete(whole, arguments.shell))
+    commands = parser([], whole=True)
+    _complete_paths(commands)
+    print(shtab.complete(commands, arguments.shell))
     return 0
 
 

@@ -42,6 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_target(parser)
     parser.add_argument("--batch", metavar="N|A:B", help="explain each byte of these record batches, counted from 0")
     parser.add_argument("--range", metavar="A:B", help="explain each byte from offset A up to B")
+    parser.add_argument("--html", metavar="OUT", help="draw the object to scale, as a self-contained HTML page")
     parser.add_argument("--all", action="store_true", help="explain each byte, each field and each element")
 
 
@@ -53,6 +54,9 @@ def run(arguments: argparse.Namespace) -> int:
     chosen = _chosen(arguments)
     with open_bytes(arguments.target, arguments.trust) as (_, source):
         found = Overview(source, DEFAULT_LIMITS)
+        if arguments.html is not None:
+            _page(found, arguments, chosen)
+            return 0
         findings = _Findings()
         if not chosen and not arguments.all:
             for finding in found.findings:
@@ -72,6 +76,22 @@ def run(arguments: argparse.Namespace) -> int:
                 print(*map(printable, _words(region)), sep="\t")
             _print_findings(findings)
     return 0
+
+
+def _page(found: Overview, arguments: argparse.Namespace, chosen: dict[str, Any]) -> None:
+    """Write the HTML page, and report its size."""
+    from shmarrow.xray import page
+
+    if arguments.range is not None or arguments.all:
+        raise WrongUsage("--html goes with --batch only")
+    batches = chosen.get("batches")
+    if isinstance(batches, int):
+        batches = slice(batches, batches + 1 or None)
+    size = page.write(found, arguments.html, batches=batches)
+    if arguments.json:
+        print(json.dumps({"page": arguments.html, "bytes": size}))
+    else:
+        print(f"{printable(arguments.html)}: {size_text(size)}", file=sys.stderr)
 
 
 # --- arguments --------------------------------------------------------------------------------------------------

@@ -33,12 +33,15 @@ class Messages(NamedTuple):
         Bytes of the end-of-stream marker at ``end``; 0 where there is none.
     problem : str
         Why the scan stopped before its end.
+    cut : tuple of int or None
+        The message at ``end``, as in ``rows``, if its metadata are whole and its body is not.
     """
 
     rows: Any
     end: int
     marker: int
     problem: str
+    cut: tuple[int, int, int, int] | None = None
 
 
 def scan(data: Bytes, start: int, stop: int, limits: Limits, most: int | None = None) -> Messages:
@@ -67,8 +70,11 @@ def scan(data: Bytes, start: int, stop: int, limits: Limits, most: int | None = 
             if at + length > stop:
                 raise InvalidData(f"metadata up to {at + length}, beyond the end at {stop}")
             kind, body = kind_and_body(data[at + prefix[0] : at + length])
-            if body < 0 or body > stop - at - length:
-                raise InvalidData(f"a body of {body} bytes, where {stop - at - length} are left")
+            if body < 0:
+                raise InvalidData(f"a body of {body} bytes")
+            if body > stop - at - length:
+                text = f"a body of {body} bytes, where {stop - at - length} are left"
+                return Messages(_rows(found), at, 0, text, (at, length, body, kind))
         except ShmarrowError as error:
             return Messages(_rows(found), at, 0, str(error).removeprefix(": ") or type(error).__name__)
         found.append((at, length, body, kind))

@@ -81,7 +81,7 @@ def walk(
     first, last = _position("start", start), size if stop is None else _position("stop", stop)
     if not 0 <= first <= last:
         raise InvalidArgument(f"{found.name}: expected a range within its {size} bytes, found [{first}, {last})")
-    made = _Walk(found, elements, report or _ignore)
+    made = _Walk(found, elements, _ignore if report is None else report)
     if batches is not None:
         return made.batches(_selected(batches, len(found.blocks), found.name))
     return (region for region in made.regions(first, min(last, size)) if region.end > first and region.start < last)
@@ -261,6 +261,11 @@ class _Walk:
                     data, at, end, "Message", "schema", found.limits, self._elements, self._report
                 ).regions()
                 return
+            if messages is not None and not len(messages.rows) and messages.cut is not None:
+                _, metadata, _, kind = messages.cut
+                number = len(found.blocks) if kind == BATCH and found.footer is None else self._extra
+                yield from self._message(Part(at, metadata, end - at - metadata, kind, number))
+                return
             if messages is None or not len(messages.rows):
                 reason = messages.problem if messages is not None else "they follow the end of the stream"
                 text = f"{counted(end - at, 'byte')} that nothing refers to: {reason}"
@@ -363,7 +368,7 @@ class _Walk:
         body = part.start + part.metadata
         message = parse_metadata(self._data[flat : flat + size], label, found.limits)
         if message.body_length != part.body:
-            text = f"{label}: the footer says {part.body} bytes of body, the message {message.body_length}"
+            text = f"{label}: its metadata say {message.body_length} bytes of body, and it has {part.body}"
             self._report(Finding(body, body + part.body, "error", text, _WRITE_AGAIN))
         if message.kind in ("Tensor", "SparseTensor"):
             return made.tensor(message)
