@@ -13,7 +13,9 @@ from html import escape
 from importlib.resources import files
 from typing import Any
 
-from shmarrow.errors import InvalidArgument, InvalidType, StorageError, printable, shown
+from shmarrow import segment
+from shmarrow.errors import InvalidArgument, InvalidType, printable, shown
+from shmarrow.segment.location import Location
 from shmarrow.xray.overviews import Overview, overview
 from shmarrow.xray.page.data import encode
 
@@ -64,15 +66,15 @@ def render(target: Any, *, batches: int | slice | None = None) -> str:
     return "".join([made[piece] if number % 2 else piece for number, piece in enumerate(pieces)])
 
 
-def write(target: Any, out: str | os.PathLike[str], *, batches: int | slice | None = None) -> int:
-    """Write the page to a file, which is replaced.
+def write(target: Any, out: Location, *, batches: int | slice | None = None) -> int:
+    """Write the page to a file.
 
     Parameters
     ----------
     target : Overview or anything that :func:`shmarrow.xray.overview` takes
         What to draw.
     out : path
-        The HTML file.
+        The HTML file. An existing file is replaced once the page is complete.
     batches : int or slice, optional
         As for :func:`render`.
 
@@ -87,11 +89,10 @@ def write(target: Any, out: str | os.PathLike[str], *, batches: int | slice | No
         If the file cannot be written.
     """
     data = render(target, batches=batches).encode("utf-8")
-    try:
-        with open(out, "wb") as file:
-            return file.write(data)
-    except OSError as error:
-        raise StorageError(error.errno, f"cannot write the page: {error.strerror}", os.fspath(out)) from error
+    with segment.create(out, mode=None, overwrite=True) as writer:
+        writer.write([data])
+        writer.publish()
+    return len(data)
 
 
 def _selected(batches: int | slice | None, found: Overview) -> range | None:
