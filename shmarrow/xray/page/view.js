@@ -16,9 +16,9 @@ function sharesOf(data) {
   if (!all) return made;
   let part = 0, column = -1;
   fields.firstOf.forEach((field, i) => {
-    if (column < 0) column = i;
+    if (column < 0) column = fields.firstOf.length > 80 ? made.length : i;
     part += fields.total[field] / all;
-    if (part >= 1 / 80 || i === fields.firstOf.length - 1) { made.push({ column, part }); part = 0; column = -1; }
+    if (part >= 1 / 80 || i === fields.firstOf.length - 1 || fields.firstOf.length <= 80) { made.push({ column, part }); part = 0; column = -1; }
   });
   return made;
 }
