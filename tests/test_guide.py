@@ -7,6 +7,7 @@ import importlib.util
 import inspect
 import json
 import os
+import pickle
 import shutil
 import subprocess
 import sys
@@ -232,6 +233,21 @@ def test_every_public_name_and_member_is_described(inventory: set[str]) -> None:
     assert sorted(missing) == []
     assert members > 1000
     assert len(everything) > 300
+
+
+def test_every_entry_of_the_reference_has_a_text(built: Path) -> None:
+    """Neither nothing at all, nor what Python says of a named tuple's fields, nor only the bases of a class."""
+    from sphinx import addnodes
+
+    silent, entries = [], 0
+    for path in (built.parent / "trees" / "reference").glob("*.doctree"):
+        for entry in pickle.loads(path.read_bytes()).findall(addnodes.desc):
+            entries += 1
+            own = [each.astext() for each in entry[-1] if not isinstance(each, (addnodes.desc, addnodes.index))]
+            if not own or own[0].startswith("Alias for field") or (len(own) == 1 and own[0].startswith("Bases:")):
+                silent.append(entry[0].astext())
+    assert silent == []
+    assert entries > 1000
 
 
 # --- in a browser ---

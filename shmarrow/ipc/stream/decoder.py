@@ -47,20 +47,40 @@ _SMALL = 1 << 12
 
 
 class SchemaEvent(NamedTuple):
-    """The stream's schema came."""
+    """The stream's schema came.
+
+    Attributes
+    ----------
+    schema : Schema
+        The schema of the stream.
+    """
 
     schema: Schema
 
 
 class DictionaryEvent(NamedTuple):
-    """A dictionary came; ``delta`` says that it adds to the one of the same id."""
+    """A dictionary came; ``delta`` says that it adds to the one of the same id.
+
+    Attributes
+    ----------
+    id : int
+        The dictionary's id.
+    delta : bool
+        Whether the values extend the dictionary of that id, instead of replacing it.
+    """
 
     id: int
     delta: bool
 
 
 class BatchEvent(NamedTuple):
-    """A record batch came."""
+    """A record batch came.
+
+    Attributes
+    ----------
+    batch : RecordBatch
+        The batch.
+    """
 
     batch: RecordBatch
 
