@@ -32,6 +32,7 @@ test-lowest: .venv-lowest/installed ## all tests that run with the lowest versio
 
 lint: .venv/installed ## style, by ruff; types, by mypy; text files
 	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
 	@$(BIN)/python tools/check_text.py
 

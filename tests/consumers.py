@@ -16,10 +16,11 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from cases import CASES, Case
 from support import TYPES, row_of, table
 
 import shmarrow as sa
+from shmarrow.testing.definition import Case
+from shmarrow.testing.table import CASES
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "consumers.md"
 

@@ -18,9 +18,9 @@ from typing import Any
 import hostile
 import numpy as np
 import test_validate
-from cases import Physical, pack, text
 
 import shmarrow as sa
+from shmarrow.testing.definition import Physical, pack, text
 
 hostile.SECONDS = 20.0  # consumers may take longer than our own readers
 

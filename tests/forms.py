@@ -1,48 +1,16 @@
-"""The forms in which the same batches can be written: file and stream, with each option that changes the bytes.
-
-Rules kept here: a form is a name, whether it is a file, and options; suites pick forms by name, and write and read
-whole tables through :func:`write` and :func:`read`.
-"""
+"""Batches of cases, and their bytes in each form of ``shmarrow.testing.forms``."""
 
 from __future__ import annotations
 
-import io
 from typing import Any
 
-import cases
 import numpy as np
 
 import shmarrow as sa
-from shmarrow.ipc import IpcWriteOptions
+from shmarrow import testing
+from shmarrow.testing.forms import FORMS, write
 
-WRITABLE = [case for case in cases.CASES if not case.name.startswith("dictionary-dictionary")]
-"""All cases but those whose dictionary's values are dictionary-encoded themselves: no field can say that."""
-
-OPTIONS: dict[str, IpcWriteOptions] = {
-    "plain": IpcWriteOptions(),
-    "v4": IpcWriteOptions(metadata_version="V4"),
-    "legacy": IpcWriteOptions(metadata_version="V4", use_legacy_format=True),
-    "big-endian": IpcWriteOptions(endianness="big"),
-    "lz4": IpcWriteOptions(compression="lz4"),
-    "zstd": IpcWriteOptions(compression="zstd"),
-    "align-8": IpcWriteOptions(alignment=8),
-    "small-big-zstd": IpcWriteOptions(compression="zstd", endianness="big", alignment=8, use_legacy_format=True),
-}
-
-FORMS: dict[str, tuple[bool, IpcWriteOptions]] = {
-    f"{kind}-{name}": (kind == "file", options) for kind in ("file", "stream") for name, options in OPTIONS.items()
-}
-
-
-def write(form: str, batches: list[Any], schema: Any, **arguments: Any) -> bytes:
-    """The bytes of batches in a form."""
-    is_file, options = FORMS[form]
-    sink = io.BytesIO()
-    make = sa.ipc.new_file if is_file else sa.ipc.new_stream
-    with make(sink, schema, options, **arguments) as writer:
-        for batch in batches:
-            writer.write_batch(batch)
-    return sink.getvalue()
+WRITABLE = testing.cases(writable=True)
 
 
 def read(form: str, data: Any) -> Any:

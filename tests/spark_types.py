@@ -12,13 +12,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from cases import CASES
-
 import shmarrow as sa
 from shmarrow.interchange.consumers import RULES, kind_of
 from shmarrow.interchange.for_consumer import casting_for
 from shmarrow.interchange.pyarrow import schema_from_pyarrow
 from shmarrow.spark.types import shown_type, spark_type, unwrapped
+from shmarrow.testing.table import CASES
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "spark-types.md"
 

@@ -7,7 +7,6 @@ import random
 
 import numpy as np
 import pytest
-from cases import CASES, Case
 from wire import blocks_of
 
 import shmarrow as sa
@@ -15,6 +14,8 @@ from shmarrow.errors import ShmarrowError
 from shmarrow.ipc.batch.decode import header_of
 from shmarrow.ipc.batch.header import Header, batch_header
 from shmarrow.ipc.message.decode import read_message
+from shmarrow.testing.definition import Case
+from shmarrow.testing.table import CASES
 
 
 def written(case: Case, **options: object) -> tuple[np.ndarray, list[tuple[int, int, int]]]:

@@ -16,10 +16,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from cases import CASES, Case, by_name
 
 import shmarrow as sa
 from shmarrow.layout import make_array
+from shmarrow.testing.definition import Case
+from shmarrow.testing.table import CASES
+from shmarrow.testing.table import case as by_name
 
 pa = pytest.importorskip("pyarrow")
 pytest.importorskip("nanoarrow")

@@ -18,13 +18,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from cases import CASES, Case, ids
 
 import shmarrow as sa
 from shmarrow.interchange.c_data.import_array import array_from_capsules, batch_from_capsules
 from shmarrow.interchange.c_data.import_schema import field_from_capsule, schema_from_capsule
 from shmarrow.interchange.c_data.import_stream import open_c_stream
 from shmarrow.interchange.c_data.structs import ARRAY, SCHEMA, STREAM
+from shmarrow.testing.definition import Case
+from shmarrow.testing.table import CASES
 
 pa = pytest.importorskip("pyarrow")
 na = pytest.importorskip("nanoarrow")
@@ -45,7 +46,7 @@ class Given:
         return self.peer.__arrow_c_array__()
 
 
-@pytest.mark.parametrize("case", KNOWN, ids=ids(KNOWN))
+@pytest.mark.parametrize("case", KNOWN, ids=str)
 def test_every_case_from_pyarrow(case: Case) -> None:
     """At each offset, alone and as a column, with the type that pyarrow states and the values of the case."""
     theirs = case.array().to_pyarrow()

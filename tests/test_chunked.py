@@ -6,12 +6,12 @@ import itertools
 from collections.abc import Callable
 from typing import Any
 
-import cases
 import numpy as np
 import pyarrow as pa
 import pytest
 
 import shmarrow as sa
+from shmarrow.testing import table as cases
 
 CUTS = {"whole": [], "halves": [2], "empty chunks": [0, 2, 2, 5], "single slots": [1, 2, 3, 4]}
 NUMBERS = sa.array([3, None, 1, 3, None], sa.int16())

@@ -5,6 +5,9 @@ from __future__ import annotations
 import json
 import math
 import os
+import shutil
+import subprocess
+import sys
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -14,9 +17,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from commands import StartedCommand, forked_command, on_a_terminal
+from conftest import ROOT
 
 import shmarrow as sa
-from shmarrow.cli import main
+from shmarrow.cli import COMMANDS, main
 from shmarrow.xray import overview
 
 ROWS = 1000
@@ -338,3 +342,110 @@ def test_output_without_a_reader(tmp_path: Path) -> None:
     process = StartedCommand("cat", path, stdout=writing)
     os.close(writing)
     assert process.wait() == (1, "")
+
+
+# --- all commands ---------------------------------------------------------------------------------------------------
+
+
+def test_wrong_usage_says_what_was_meant(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    assert main(["hea"]) == 2
+    assert capsys.readouterr().err.endswith("did you mean 'head'?\n")
+    assert main(["--json", "hea"]) == 2
+    assert json.loads(capsys.readouterr().err)["hints"] == ["did you mean 'head'?"]
+    assert main([]) == 2
+    shown = capsys.readouterr().err
+    assert all(f"  {command.name} " in shown for command in COMMANDS)
+    (tmp_path / "x").touch()
+    assert main(["info", str(tmp_path / "x")]) == 2
+    assert "`shmarrow inspect` describes files" in capsys.readouterr().err
+
+
+def test_objects_are_copied_to_files_with_the_suffix_of_their_format(
+    shm_name: str, tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with sa.Store(shm_name) as store:
+        store.put("rows", sa.table({"a": [1]}))
+        store.put("numbers", np.zeros(3))
+        store.put_file("flow", write(TABLE, tmp_path / "x", "stream"))
+        for name, suffix in (("rows", "arrow"), ("numbers", "tensor"), ("flow", "arrows")):
+            assert run("get", shm_name, name) == f"{name}.{suffix}\n"
+        assert run.json("info", f"{shm_name}/rows")["rows"] == 1
+        store.destroy()
+    assert run("count", "flow.arrows") == f"{ROWS}\n"
+
+
+IMPORTS = """
+import os, sys
+import numpy
+before = set(sys.modules)
+from shmarrow.cli import COMMANDS, main
+for words in [line.split() for line in sys.stdin]:
+    child = os.fork()
+    if child == 0:
+        assert main(words) == 0
+        print("loaded", *sorted(set(sys.modules) - before))
+        sys.stdout.flush()
+        os._exit(0)
+    os.waitpid(child, 0)
+"""
+LATE = {
+    "asyncio", "email", "importlib.metadata", "multiprocessing", "pandas", "polars", "pyarrow", "pyspark", "rich",
+    "shtab", "socket", "subprocess", "tempfile", "torch", "zipfile", "shmarrow.build", "shmarrow.interchange.files",
+    "shmarrow.spark", "shmarrow.store.store", "shmarrow.torch",
+}  # fmt: skip
+"""What no command may import that reads a file."""
+
+
+def test_what_commands_import(tmp_path: Path) -> None:
+    """The time to start is bounded by the modules that are imported beyond those of numpy."""
+    path = write(TABLE.select(["id", "x", "text"]), tmp_path / "x")
+    most = {"schema": 105, "count": 105, "head": 110, "sample": 120, "inspect": 130, "validate": 150, "diff": 125}
+    lines = [f"{command} {path}{f' {path}' if command == 'diff' else ''}" for command in most]
+    done = subprocess.run(
+        [sys.executable, "-c", IMPORTS],
+        input="\n".join(lines), env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    loaded = [set(line.split()[1:]) for line in done.stdout.splitlines() if line.startswith("loaded ")]
+    assert len(loaded) == len(most)
+    for (command, limit), modules in zip(most.items(), loaded, strict=True):
+        ours = {name for name in modules if name.startswith("shmarrow")}
+        assert modules & LATE == set(), command
+        assert len(ours) <= limit, command
+
+
+COMPLETE = """
+source completion
+words() {
+    COMP_WORDS=("$@"); COMP_CWORD=$((${#COMP_WORDS[@]} - 1)); COMP_LINE="$*"; COMP_POINT=${#COMP_LINE}; COMPREPLY=()
+    "$(complete -p shmarrow | sed 's/.*-F \\([^ ]*\\).*/\\1/')"
+    printf '%s\\n' "$(printf '%s\\n' "${COMPREPLY[@]}" | sort | paste -sd ' ')"
+}
+words shmarrow ins
+words shmarrow head --col
+words shmarrow head cit
+words shmarrow completion z
+words shmarrow evi
+"""
+
+
+def test_completion_in_bash(tmp_path: Path, run: Run) -> None:
+    """Commands, options, choices and files are completed by a real bash."""
+    pytest.importorskip("shtab")
+    if shutil.which("bash") is None:
+        pytest.skip("no bash")
+    for shell in ("zsh", "tcsh"):
+        assert "shmarrow" in run("completion", shell)
+    (tmp_path / "completion").write_text(run("completion", "bash"))
+    (tmp_path / "cities.arrow").touch()
+    done = subprocess.run(["bash", "-c", COMPLETE], cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert done.stderr == ""
+    assert done.stdout.splitlines() == ["inspect", "--columns", "cities.arrow", "zsh", "evict"]
+
+
+def test_completion_without_shtab(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "shtab", None)
+    assert (
+        run("completion", "bash", status=1)
+        == "shmarrow: shmarrow completion needs shtab: pip install 'shmarrow[cli]'\n"
+    )

@@ -12,13 +12,13 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import cases
 import forms
 import numpy as np
 import pytest
 from forms import numbers
 
 import shmarrow as sa
+from shmarrow.testing import table as cases
 
 
 @pytest.fixture(autouse=True)
@@ -58,7 +58,7 @@ USES: dict[str, Callable[[Any], Any]] = {
 
 @pytest.fixture
 def batch() -> sa.RecordBatch:
-    words = cases.by_name("dictionary-int8").array()
+    words = cases.case("dictionary-int8").array()
     return sa.record_batch([sa.array(list(range(len(words)))), words], names=["i", f"d{os.urandom(8).hex()}"])
 
 

@@ -7,7 +7,6 @@ import itertools
 from collections.abc import Callable
 from typing import Any
 
-import cases
 import numpy as np
 import pandas as pd
 import polars
@@ -15,6 +14,7 @@ import pyarrow as pa
 import pytest
 
 import shmarrow as sa
+from shmarrow.testing import table as cases
 
 LAT = sa.array([1.5, None, 3.5])
 LON = sa.array([4.5, 5.5, 6.5])

@@ -7,7 +7,6 @@ import pickle
 import tracemalloc
 from typing import Any
 
-import cases
 import forms
 import numpy as np
 import pytest
@@ -15,6 +14,7 @@ from forms import numbers, stream_of
 
 import shmarrow as sa
 from shmarrow.ipc import BatchEvent, DictionaryEvent, EndEvent, SchemaEvent, StreamDecoder
+from shmarrow.testing import table as cases
 
 
 def names_of(events: Any) -> list[str]:
@@ -40,7 +40,7 @@ def test_feeding_alone_takes_bytes_in() -> None:
 
 
 def test_events_come_as_soon_as_their_last_byte() -> None:
-    batch = forms.batch_of(cases.by_name("dictionary-int8-nulls"))
+    batch = forms.batch_of(cases.case("dictionary-int8-nulls"))
     data = stream_of(batch)
     ends = []
     decoder = StreamDecoder()

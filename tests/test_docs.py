@@ -15,6 +15,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 import spark_lab
@@ -98,6 +99,18 @@ def test_tests_that_pages_name_exist() -> None:
     named = {name: page.name for page in PAGES for name in re.findall(r"`(test_\w+)`", page.read_text())}
     assert len(named) > 30
     assert not {name: page for name, page in named.items() if name not in defined}
+
+
+def test_pictures_are_legible_and_used() -> None:
+    """Each has a description, colours for dark mode and a background of its own, and is shown by a page."""
+    shown = {Path(link).name for page in PAGES for link in re.findall(r"!\[[^]]+\]\(([^)]+)\)", page.read_text())}
+    svg = "{http://www.w3.org/2000/svg}"
+    for picture in (ROOT / "docs" / "pictures").glob("*.svg"):
+        root = ElementTree.parse(picture).getroot()
+        assert root.findtext(f"{svg}title") or root.get("aria-label"), picture.name
+        assert "prefers-color-scheme: dark" in picture.read_text(encoding="utf-8"), picture.name
+        assert root.find(f"{svg}rect").get("width") == root.get("width"), f"{picture.name} has no background"
+        assert picture.name in shown, f"no page shows {picture.name}"
 
 
 @pytest.mark.parametrize("name", MODULES)

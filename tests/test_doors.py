@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from importlib.metadata import PackageNotFoundError, version
 
 import pytest
-from cases import CASES
 from consumers import (
     CONSUMERS,
     COPIED,
@@ -25,6 +24,8 @@ from consumers import (
     outcome,
     page,
 )
+
+from shmarrow.testing.table import CASES
 
 FOUND: dict[tuple[str, str], Outcome] = {}
 

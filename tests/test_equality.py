@@ -9,12 +9,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from cases import CASES, Case
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import shmarrow as sa
 from shmarrow import bitmap
+from shmarrow.testing.definition import Case
+from shmarrow.testing.table import CASES
 
 pa = pytest.importorskip("pyarrow")
 

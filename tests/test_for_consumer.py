@@ -12,10 +12,12 @@ from typing import Any
 import numpy as np
 import pytest
 import tools_page
-from cases import CASES, Case, by_name
 
 import shmarrow as sa
 from shmarrow.interchange.consumers import CONSUMERS
+from shmarrow.testing.definition import Case
+from shmarrow.testing.table import CASES
+from shmarrow.testing.table import case as by_name
 
 pa = pytest.importorskip("pyarrow", minversion="26")
 

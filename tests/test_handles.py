@@ -20,7 +20,6 @@ from multiprocessing.reduction import ForkingPickler
 from pathlib import Path
 from typing import Any
 
-import cases
 import forms
 import numpy as np
 import pytest
@@ -29,6 +28,7 @@ from handle_workers import Removes, hand_back, look, made_and_removed, mapped, p
 import shmarrow as sa
 from shmarrow.interchange.handles.places import INLINE_BYTES, Place
 from shmarrow.ipc import IpcWriteOptions
+from shmarrow.testing import table as cases
 
 ROWS = 1000
 WORDS = [f"word {i}" for i in range(ROWS)]

@@ -18,7 +18,6 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-import cases
 import forms
 import numpy as np
 import pyarrow as pa
@@ -28,6 +27,7 @@ from wire import blocks_of, messages
 
 import shmarrow as sa
 from shmarrow.ipc import BatchEvent, DictionaryEvent, EndEvent, IpcWriteOptions, SchemaEvent, StreamDecoder
+from shmarrow.testing import table as cases
 
 GROUPS = forms.together(WRITABLE)
 COLUMNS = [column for batch in GROUPS for column in batch.columns]
@@ -53,7 +53,7 @@ def test_every_case_in_every_form(form: str) -> None:
 
 
 def test_dictionaries_of_dictionaries_are_refused_and_nothing_is_written(tmp_path: Path) -> None:
-    batch = forms.batch_of(cases.by_name("dictionary-dictionary"))
+    batch = forms.batch_of(cases.case("dictionary-dictionary"))
     with pytest.raises(sa.Unsupported, match="decode"), sa.ipc.new_file(tmp_path / "a", batch.schema) as writer:
         writer.write(batch)
     assert not list(tmp_path.iterdir())
@@ -235,7 +235,7 @@ def test_one_byte_at_a_time(form: str) -> None:
 
 @pytest.mark.parametrize("size", [2, 3, 5, 8, 13, 64, 1000, 1 << 20])
 def test_pieces_of_any_size(size: int) -> None:
-    case = cases.by_name("dictionary-int8-nulls")
+    case = cases.case("dictionary-int8-nulls")
     batch = forms.batch_of(case)
     data = stream_of(batch, batch)
     decoder = StreamDecoder()
@@ -401,7 +401,7 @@ def test_arrays_outlive_their_reader_and_their_name(place: str, kind: str, tmp_p
 
 
 def test_dictionaries_are_found_after_the_reader_is_closed(tmp_path: Path) -> None:
-    batch = forms.batch_of(cases.by_name("dictionary-int8"), cases.by_name("dictionary-uint8"))
+    batch = forms.batch_of(cases.case("dictionary-int8"), cases.case("dictionary-uint8"))
     with sa.ipc.new_file(tmp_path / "a", batch.schema) as writer:
         writer.write(batch)
     with sa.ipc.open_file(tmp_path / "a") as reader:

@@ -18,7 +18,6 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-import cases
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -26,6 +25,7 @@ import test_golden as golden
 
 import shmarrow as sa
 from shmarrow.integration.json import read_json, write_json
+from shmarrow.testing import table as cases
 
 NESTED_TWICE = "dictionary-dictionary"
 """The cases that no Arrow message can hold: dictionaries whose values are dictionary-encoded themselves."""
@@ -435,7 +435,7 @@ def test_the_form_of_dictionaries_and_metadata() -> None:
 # --- round trips --------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("case", cases.CASES, ids=cases.ids(cases.CASES))
+@pytest.mark.parametrize("case", cases.CASES, ids=str)
 def test_every_case_survives(case: cases.Case) -> None:
     batch = sa.record_batch([case.array()], names=["c"])
     if case.name.startswith(NESTED_TWICE):
@@ -475,7 +475,7 @@ def test_slices_are_written_without_what_lies_around_them() -> None:
 
 
 def test_bytes_in_null_slots_do_not_travel() -> None:
-    document = written(sa.record_batch([cases.by_name("odd-null-slots-hold-bytes").array()], names=["c"]))
+    document = written(sa.record_batch([cases.case("odd-null-slots-hold-bytes").array()], names=["c"]))
     column = document["batches"][0]["columns"][0]
     assert (column["OFFSET"], column["DATA"]) == ([0, 1, 1, 2], ["a", "", "c"])
 
@@ -927,10 +927,10 @@ def places(value: Any) -> Iterator[tuple[Any, Any]]:
             yield from places(value[key])
 
 
-TYPES = [cases.by_name(f"{name}-nulls") for name, _, _ in cases.TYPES if not name.startswith(NESTED_TWICE)]
+TYPES = [cases.case(f"{name}-nulls") for name, _, _ in cases.TYPES if not name.startswith(NESTED_TWICE)]
 
 
-@pytest.mark.parametrize("case", TYPES, ids=cases.ids(TYPES))
+@pytest.mark.parametrize("case", TYPES, ids=str)
 def test_whatever_stands_anywhere_nothing_else_is_raised(case: cases.Case) -> None:
     document = written(sa.record_batch([case.array()], names=["c"]))
     for container, key in list(places(document)):

@@ -57,6 +57,7 @@ ORDER = (
     "xray",
     "torch",
     "spark",
+    "testing",
     "cli",
     "__main__",
 )
@@ -78,7 +79,7 @@ CYCLES = {
 }
 """The packages whose files may import each other, by imports within functions, and why."""
 
-SURFACE_USE = {("cli", ""), ("integration", "")}
+SURFACE_USE = {("cli", ""), ("integration", ""), ("testing", "")}
 
 PARTNERS = {
     "pyarrow", "pandas", "polars", "duckdb", "nanoarrow", "arro3", "jax", "torch", "safetensors", "scipy", "sparse",

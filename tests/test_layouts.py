@@ -10,10 +10,13 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from cases import CASES, LONG, Case, by_name, ids
 
 import shmarrow as sa
 from shmarrow.layout import LISTING
+from shmarrow.testing.cases_by_type import LONG
+from shmarrow.testing.definition import Case
+from shmarrow.testing.table import CASES
+from shmarrow.testing.table import case as by_name
 
 PIECES = [(0, 0), (0, 5), (1, 3), (3, None), (8, 9), (13, 20), (40, None)]
 """Offsets and lengths that cut within bytes of bitmaps, at their ends, and nothing at all."""
@@ -42,7 +45,7 @@ def shows_nulls(case: Case) -> bool:
     return case.type.layout not in hidden and case.name != "spec-dictionary-repeats-and-null"
 
 
-every_case = pytest.mark.parametrize("case", CASES, ids=ids(CASES))
+every_case = pytest.mark.parametrize("case", CASES, ids=str)
 
 
 @every_case
@@ -242,7 +245,7 @@ def test_repr_shows_values() -> None:
 ENCODED = [case for case in CASES if case.type.layout not in ("dictionary", "run_end_encoded")]
 
 
-@pytest.mark.parametrize("case", ENCODED, ids=ids(ENCODED))
+@pytest.mark.parametrize("case", ENCODED, ids=str)
 def test_dictionary_encode(case: Case) -> None:
     for array, values in pieces(case):
         encoded = array.dictionary_encode(index_type="int8")
@@ -259,7 +262,7 @@ def test_dictionary_encode(case: Case) -> None:
         assert encoded.decode() == array
 
 
-@pytest.mark.parametrize("case", ENCODED, ids=ids(ENCODED))
+@pytest.mark.parametrize("case", ENCODED, ids=str)
 def test_run_end_encode(case: Case) -> None:
     for i, (array, values) in enumerate(pieces(case)):
         run_ends = ("int16", "int32", "int64")[i % 3]
@@ -280,7 +283,7 @@ DICTIONARIES = [case for case in CASES if case.type.layout == "dictionary"]
 RUNS = [case for case in CASES if case.type.layout == "run_end_encoded"]
 
 
-@pytest.mark.parametrize("case", DICTIONARIES, ids=ids(DICTIONARIES))
+@pytest.mark.parametrize("case", DICTIONARIES, ids=str)
 def test_decode_dictionary(case: Case) -> None:
     for array, values in pieces(case):
         decoded = array.decode()
@@ -289,7 +292,7 @@ def test_decode_dictionary(case: Case) -> None:
         assert decoded.to_pylist() == values
 
 
-@pytest.mark.parametrize("case", RUNS, ids=ids(RUNS))
+@pytest.mark.parametrize("case", RUNS, ids=str)
 def test_decode_runs(case: Case) -> None:
     for array, values in pieces(case):
         decoded = array.decode()

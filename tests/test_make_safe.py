@@ -12,10 +12,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from cases import Physical, pack, text
 
 import shmarrow as sa
 from shmarrow.layout.validation import EXPORTED_SLOTS, make_safe
+from shmarrow.testing.definition import Physical, pack, text
 
 pa = pytest.importorskip("pyarrow")
 

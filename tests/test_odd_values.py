@@ -15,9 +15,9 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
-import strategies as own
 
 import shmarrow as sa
+from shmarrow.testing import strategies as own
 from shmarrow.types import EncodedType, ExtensionType, FixedSizeBinaryType
 
 _HOURS = dt.timezone(dt.timedelta(hours=5))

@@ -11,12 +11,12 @@ from itertools import pairwise
 from typing import Any
 
 import pyarrow as pa
-import strategies as own
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
-from strategies import exact
 
 import shmarrow as sa
+from shmarrow.testing import exact
+from shmarrow.testing import strategies as own
 from shmarrow.types import DecimalType, DictionaryType, IntervalType, RunEndEncodedType, StructType, TimeType, UnionType
 
 

@@ -10,10 +10,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from cases import CASES, Case, by_name, ids
 
 import shmarrow as sa
 from shmarrow.layout.validation import make_safe
+from shmarrow.testing.definition import Case
+from shmarrow.testing.table import CASES
+from shmarrow.testing.table import case as by_name
 
 pa = pytest.importorskip("pyarrow")
 
@@ -83,7 +85,7 @@ def check_peer(case: Case, theirs: Any, ours: Any, values: list[Any]) -> None:
         assert theirs.to_pylist() == values
 
 
-@pytest.mark.parametrize("case", KNOWN, ids=ids(KNOWN))
+@pytest.mark.parametrize("case", KNOWN, ids=str)
 def test_there_and_back(case: Case) -> None:
     built, values = repeated(case)
     ours = make_safe(built)  # a copy of views where null ones lead anywhere
@@ -109,7 +111,7 @@ def test_there_and_back(case: Case) -> None:
 BUILT = [case for case in KNOWN if not of(case, NOT_BUILT) and case.physical is None]
 
 
-@pytest.mark.parametrize("case", BUILT, ids=ids(BUILT))
+@pytest.mark.parametrize("case", BUILT, ids=str)
 def test_what_pyarrow_builds(case: Case) -> None:
     """pyarrow's own array of the same values is ours, and nested in a sliced struct too."""
     theirs = pa.array(case.values, case.type.to_pyarrow())

@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from cases import CASES
 
 import shmarrow as sa
 from shmarrow.errors import DEFAULT_LIMITS, ShmarrowError
@@ -23,6 +22,7 @@ from shmarrow.ipc.flatbuffers.reader import Reader
 from shmarrow.ipc.schema.decode import parse_field
 from shmarrow.ipc.schema.fast_decode import flat_field
 from shmarrow.ipc.schema.lazy import lazy_schema
+from shmarrow.testing.table import CASES
 
 PLAIN = [case.type for case in CASES if not case.type.fields and "extension" not in case.name][::7]
 

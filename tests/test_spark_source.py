@@ -16,11 +16,13 @@ from typing import Any
 import numpy as np
 import pytest
 import spark_types
-from cases import CASES, Case, by_name
 from spark_lab import INTERPRETED, settings
 from test_for_consumer import plain
 
 import shmarrow as sa
+from shmarrow.testing.definition import Case
+from shmarrow.testing.table import CASES
+from shmarrow.testing.table import case as by_name
 
 pa = pytest.importorskip("pyarrow", minversion="26")
 pytest.importorskip("pyspark", minversion="4.3")

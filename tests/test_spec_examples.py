@@ -6,9 +6,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from cases import SPECIFIED, Case, Physical, ids, to_bytes
 
 import shmarrow as sa
+from shmarrow.testing.cases_by_layout import SPECIFIED
+from shmarrow.testing.definition import Case, Physical, to_bytes
 
 BUILT = [case for case in SPECIFIED if case.from_values]
 
@@ -43,14 +44,14 @@ def test_matching_sees_a_difference() -> None:
     assert not matches(None, np.array([1], "u1"))
 
 
-@pytest.mark.parametrize("case", BUILT, ids=ids(BUILT))
+@pytest.mark.parametrize("case", BUILT, ids=str)
 def test_building_gives_the_bytes(case: Case) -> None:
     array = sa.array(case.values, case.type)
     assert case.physical is not None
     check(array, case.physical)
 
 
-@pytest.mark.parametrize("case", SPECIFIED, ids=ids(SPECIFIED))
+@pytest.mark.parametrize("case", SPECIFIED, ids=str)
 def test_the_bytes_give_the_values(case: Case) -> None:
     array = case.array()
     array.validate(full=True)
@@ -65,7 +66,7 @@ OTHER_ARRAYS = {
 EQUAL = [case for case in SPECIFIED if case.name not in OTHER_ARRAYS]
 
 
-@pytest.mark.parametrize("case", EQUAL, ids=ids(EQUAL))
+@pytest.mark.parametrize("case", EQUAL, ids=str)
 def test_other_forms_of_the_values_are_equal(case: Case) -> None:
     assert case.array() == sa.array(case.values, case.type)
 

@@ -18,10 +18,10 @@ from typing import Any
 import lab
 import numpy as np
 import pytest
-from store_invariants import check
 
 import shmarrow as sa
 from shmarrow.store import protocol
+from shmarrow.testing import check_store as check
 
 SCHEMA = sa.schema([("x", sa.int64())])
 TEXT = b"somebody else's file\n"

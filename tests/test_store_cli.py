@@ -203,7 +203,7 @@ def test_names_are_escaped_in_text_and_exact_in_json(shm_name: str, tmp_path: Pa
         for name in ("../up", "/etc/x", "shm:x", ".."):  # what a name says never leads out of this directory
             store.put(name, np.ones(1))
             run("get", shm_name, name)
-        assert sorted(os.listdir(tmp_path)) == ["...arrow", ".._up.arrow", "_etc_x.arrow", "shm_x.arrow"]
+        assert sorted(os.listdir(tmp_path)) == ["...tensor", ".._up.tensor", "_etc_x.tensor", "shm_x.tensor"]
         assert run("evict", shm_name, "1G", status=5)
         assert ESCAPED in run("evict", shm_name, "17K").splitlines()
         store.put(HOSTILE, np.ones(1), expire_after=0)

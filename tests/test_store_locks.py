@@ -19,9 +19,9 @@ import lab
 import numpy as np
 import pytest
 from store_check import Report, ended, forked, killed_at_end
-from store_invariants import check
 
 import shmarrow as sa
+from shmarrow.testing import check_store as check
 
 ONE = np.ones(1)
 BIG = np.ones(1 << 18)

@@ -11,13 +11,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import cases
 import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
 
 import shmarrow as sa
+from shmarrow.testing import table as cases
 
 BIG = 2**53 + 1
 """An integer that is no float64."""
@@ -49,7 +49,7 @@ TYPES = [
 ]
 
 
-@pytest.mark.parametrize("case", TYPES, ids=cases.ids(TYPES))
+@pytest.mark.parametrize("case", TYPES, ids=str)
 def test_arrays_of_every_type(store: sa.Store, case: cases.Case) -> None:
     values = case.array()
     found = there_and_back(store, values)
@@ -268,7 +268,7 @@ def test_an_index_is_not_dropped(store: sa.Store) -> None:
 def test_a_dictionary_of_a_dictionary_is_refused(store: sa.Store) -> None:
     """No message holds one."""
     with pytest.raises(sa.Unsupported, match="a dictionary whose values are themselves dictionary-encoded"):
-        store.put("x", cases.by_name("dictionary-dictionary").array())
+        store.put("x", cases.case("dictionary-dictionary").array())
     assert store.names() == []
 
 

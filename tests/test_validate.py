@@ -9,9 +9,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from cases import CASES, Physical, by_name, pack, text
 
 import shmarrow as sa
+from shmarrow.testing.definition import Physical, pack, text
+from shmarrow.testing.table import CASES
+from shmarrow.testing.table import case as by_name
 from shmarrow.types import MapType
 
 pa = pytest.importorskip("pyarrow")

@@ -15,7 +15,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import cases
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -24,6 +23,7 @@ from wire import messages
 
 import shmarrow as sa
 from shmarrow.layout import make_array
+from shmarrow.testing import table as cases
 
 # --- batches beyond 32 bits -----------------------------------------------------------------------------------------
 
@@ -95,7 +95,7 @@ def _pasted(case: cases.Case) -> Any:
     return sa.concat_arrays([case.array()] * 100)
 
 
-@pytest.mark.parametrize("case", WRITABLE, ids=cases.ids(WRITABLE))
+@pytest.mark.parametrize("case", WRITABLE, ids=str)
 def test_of_a_slice_only_what_is_needed_travels(case: cases.Case) -> None:
     if not case.values:
         return

@@ -107,7 +107,7 @@ class Options:
     @property
     def budget(self) -> float:
         """Seconds that the turns of a row may take in all."""
-        return 0.3 if self.quick else 2.0
+        return 0.3 if self.quick else 1.2
 
 
 class Bench:

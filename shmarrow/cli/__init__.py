@@ -17,57 +17,62 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import NamedTuple, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 import shmarrow
 from shmarrow.cli.report import INTERRUPTED, USAGE, Interrupted, WrongUsage, print_error
 from shmarrow.errors import ShmarrowError, printable, storage_error
 
+FILES = "files, streams, tensors and objects of stores"
+STORES = "stores"
+OTHERS = "others"
+
 
 class Command(NamedTuple):
-    """A command: its name, one line of help, its module, and the functions that add its arguments and run it."""
+    """A command: its name, one line of help, its module, the functions that add its arguments and run it, its group."""
 
     name: str
     help: str
     module: str
     arguments: str = "add_arguments"
     run: str = "run"
+    group: str = OTHERS
 
 
-def _of_data(name: str, help: str, module: str) -> Command:
-    return Command(name, help, module, f"{name}_arguments", name)
+def _of_data(name: str, help: str, module: str = "cli.rows") -> Command:
+    return Command(name, help, module, f"{name}_arguments", name, FILES)
 
 
 def _of_store(name: str, help: str, module: str = "cli.store") -> Command:
-    return Command(name, help, module, f"{name}_arguments", name)
+    return Command(name, help, module, f"{name}_arguments", name, STORES)
 
 
 COMMANDS = (
-    _of_data("inspect", "describe a file: schema, rows, nulls, bytes, compression, alignment", "cli.inspect"),
-    _of_data("validate", "check a file, and list what is wrong with it", "cli.validate"),
-    Command("xray", "explain every byte of a file", "cli.xray"),
-    _of_data("schema", "print the fields and their types", "cli.rows"),
-    _of_data("head", "print the first rows", "cli.rows"),
-    _of_data("sample", "print rows picked at random", "cli.rows"),
-    _of_data("cat", "print all rows", "cli.rows"),
-    _of_data("count", "count the rows", "cli.rows"),
-    _of_data("diff", "compare two files: schemas, numbers of rows, values", "cli.diff"),
-    Command("demo", "share a real data set between Spark's workers and readers", "cli.demo"),
-    Command("convert", "convert a file to another format", "cli.convert"),
-    Command("integration", "convert and compare as Arrow's integration tests do", "integration.commands"),
+    _of_data("inspect", "describe an object: schema, rows, nulls, sizes, compression, alignment", "cli.inspect"),
+    _of_data("validate", "check the structure, or with --full the values too, and list all problems", "cli.validate"),
+    Command("xray", "explain every byte", "cli.xray", group=FILES),
+    _of_data("schema", "print the names and types of the columns"),
+    _of_data("head", "print the first rows"),
+    _of_data("sample", "print random rows"),
+    _of_data("cat", "print all rows"),
+    _of_data("count", "print the number of rows"),
+    _of_data("diff", "compare the schemas, row counts and values of two files", "cli.diff"),
+    Command("convert", "convert to another file format", "cli.convert", group=FILES),
     _of_store("ls", "list the objects of a store, or the stores in shared memory"),
-    _of_store("info", "say what is known of an object"),
-    _of_store("put", "place a file in a store"),
-    _of_store("get", "write an object of a store to a file"),
-    _of_store("rm", "remove objects of a store"),
-    _of_store("wait", "wait until objects are there"),
-    _of_store("watch", "tell what is published and deleted", "cli.stores"),
-    _of_store("stats", "say how much a store holds, how much room there is, and who has what attached", "cli.stores"),
-    _of_store("evict", "remove objects that nobody has attached, those used longest ago", "cli.stores"),
-    _of_store("gc", "remove what nobody needs: orphans, what has expired, leftovers", "cli.stores"),
-    _of_store("destroy", "remove a store with all its objects", "cli.stores"),
-    Command("completion", "print the completion script of a shell", "cli.completion"),
-    Command("top", "show what the stores of this host hold and do, once a second", "cli.top"),
+    _of_store("info", "describe an object: kind, schema, size, age, owner"),
+    _of_store("put", "add a file to a store"),
+    _of_store("get", "copy an object to a file"),
+    _of_store("rm", "delete objects"),
+    _of_store("wait", "wait until objects exist"),
+    _of_store("watch", "print objects as they are published and deleted", "cli.stores"),
+    _of_store("stats", "show the size, free space, settings and attached processes of a store", "cli.stores"),
+    _of_store("evict", "evict the least recently used objects that no process has attached", "cli.stores"),
+    _of_store("gc", "delete orphaned and expired objects, and what killed writers left behind", "cli.stores"),
+    _of_store("destroy", "delete a store and all its objects", "cli.stores"),
+    Command("top", "show the stores of this host, refreshed every second", "cli.top", group=STORES),
+    Command("demo", "share a real data set between Spark's workers and other processes", "cli.demo"),
+    Command("integration", "run the commands of Arrow's integration tests", "integration.commands"),
+    Command("completion", "print the completion script for a shell", "cli.completion"),
 )
 
 
@@ -93,19 +98,55 @@ def parser(words: Sequence[str], whole: bool = False) -> argparse.ArgumentParser
     whole : bool
         Import all commands.
     """
-    made = _Parser("shmarrow", description="A memory-mapped, shared-memory Arrow store.")
+    made = _Parser(
+        "shmarrow",
+        usage="shmarrow [-h] [--version] COMMAND ...",
+        description="A memory-mapped, shared-memory Arrow store, and tools for Arrow files.",
+    )
     made.as_json = _as_json(words)
     made.add_argument("--version", action="version", version=f"shmarrow {shmarrow.__version__}")
-    commands = made.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    made.formatter_class = argparse.RawDescriptionHelpFormatter
+    made.epilog = _listing()
+    commands = made.add_subparsers(
+        metavar="COMMAND", required=True, prog="shmarrow", help=None if whole else argparse.SUPPRESS
+    )
     for command in [each for each in COMMANDS if each.name in words[:1] and not whole] or COMMANDS:
         description = f"{command.help[0].upper()}{command.help[1:]}."
-        sub = commands.add_parser(command.name, help=command.help, description=description)
+        listed: dict[str, Any] = {"help": command.help} if whole else {}  # the epilog lists them, in groups
+        sub = commands.add_parser(command.name, description=description, **listed)
         sub.as_json = made.as_json
         if whole or command.name in words:
             module = importlib.import_module(f"shmarrow.{command.module}")
             getattr(module, command.arguments)(sub)
             sub.set_defaults(run=getattr(module, command.run))
     return made
+
+
+def _listing() -> str:
+    """All commands by group, for ``--help``."""
+    lines = []
+    for group in (FILES, STORES, OTHERS):
+        lines += [f"{group}:", *[f"  {each.name:12} {each.help}" for each in COMMANDS if each.group == group], ""]
+    return "\n".join([*lines, "`shmarrow COMMAND --help` describes a command and its options."])
+
+
+def _refuse_unknown(words: Sequence[str]) -> None:
+    """End with a suggestion where the first word is no command.
+
+    Raises
+    ------
+    WrongUsage
+        If it is neither a command nor an option.
+    """
+    names = [command.name for command in COMMANDS]
+    if not words or words[0].startswith("-") or words[0] in names:
+        return
+    from difflib import get_close_matches
+
+    error = WrongUsage(f"no command is named {words[0]!r}; `shmarrow --help` lists the commands")
+    for name in get_close_matches(words[0], names, n=1):
+        error.add_note(f"did you mean {name!r}?")
+    raise error
 
 
 def _as_json(words: Sequence[str]) -> bool:
@@ -127,6 +168,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     for file in (sys.stdout, sys.stderr):
         with suppress(AttributeError, ValueError):  # whatever the encoding is, names can be printed
             file.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
+    if not words:
+        parser(words).print_help(sys.stderr)
+        return USAGE
+    try:
+        _refuse_unknown(words)
+    except WrongUsage as error:
+        print_error(error, _as_json(words))
+        return USAGE
     arguments = parser(words).parse_args(words)
     run: Callable[[argparse.Namespace], int] = arguments.run
     try:

@@ -56,22 +56,24 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = _FORMATS
     parser.add_argument("source", metavar="IN", help="what to read: a path, shm:NAME, or - for standard input")
     parser.add_argument("target", metavar="OUT", help="what to write: a path, shm:NAME, or - for standard output")
+    parser.add_argument("--from", dest="source_format", metavar="FORMAT", help="the format of IN; default: detected")
     parser.add_argument(
-        "--from", dest="source_format", metavar="FORMAT", help="the format of IN; recognized if not given"
-    )
-    parser.add_argument(
-        "--to", dest="target_format", metavar="FORMAT", help="the format of OUT; by its suffix if not given"
+        "--to", dest="target_format", metavar="FORMAT", help="the format of OUT; default: from its suffix"
     )
     parser.add_argument("-f", "--force", "--overwrite", action="store_true", help="replace OUT if it exists")
-    parser.add_argument("--columns", metavar="A,B", help="convert these columns or tensors only, in this order")
-    parser.add_argument("--rows-per-batch", type=int, metavar="N", help="cut the rows into batches (row groups) of N")
-    parser.add_argument("--compress", choices=CODECS, help="compression of arrow, arrows, feather, parquet, tensors")
-    parser.add_argument("--level", type=int, help="level of the compression")
+    parser.add_argument("--columns", metavar="A,B", help="only these columns or tensors, in this order")
+    parser.add_argument("--rows-per-batch", type=int, metavar="N", help="write batches (row groups) of N rows")
+    parser.add_argument("--compress", choices=CODECS, help="codec for arrow, arrows, feather, parquet and tensors")
+    parser.add_argument("--level", type=int, metavar="N", help="compression level")
     parser.add_argument(
-        "--types", metavar="A=TYPE,...", help="types of columns of CSV or JSON, such as id=string,x=double"
+        "--types", metavar="A=TYPE,...", help="column types for CSV and JSON, such as id=string,x=double"
     )
     parser.add_argument(
-        "--null", action="append", default=[], metavar="TEXT", help="text that means null in CSV, such as NA"
+        "--null",
+        action="append",
+        default=[],
+        metavar="TEXT",
+        help="text for null in CSV, such as NA; repeatable",
     )
     parser.add_argument("--json", action="store_true", help="print the report and errors as JSON")
 

@@ -37,7 +37,7 @@ def diff_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("right", metavar="B", help="the same; only one of the two can be standard input")
     add_common(parser)
     add_columns(parser)
-    parser.add_argument("--schema-only", action="store_true", help="compare the schemas and numbers of rows only")
+    parser.add_argument("--schema-only", action="store_true", help="compare only schemas and row counts")
     parser.add_argument(
         "-n", "--rows", type=int, default=_SHOWN, metavar="N", help=f"show at most N differing rows; default: {_SHOWN}"
     )

@@ -30,7 +30,7 @@ _MOST_NAMES = 10_000
 
 def add_store(parser: argparse.ArgumentParser, store: str | None = None) -> None:
     """The arguments that all commands of a store have."""
-    parser.add_argument("store", metavar="STORE", nargs=store, help="shm:NAME or a directory")
+    parser.add_argument("store", metavar="STORE", nargs=store, help="the store: shm:NAME or a directory")
     parser.add_argument("--json", action="store_true", help="print results and errors as JSON")
     parser.add_argument("--trust", action="store_true", help="accept a store that other users own or may write to")
     parser.set_defaults(wrong_usage=parser.error)

@@ -46,9 +46,7 @@ ALIGNMENTS = (
 def inspect_arguments(parser: argparse.ArgumentParser) -> None:
     """The arguments of ``inspect``."""
     add_target(parser)
-    parser.add_argument(
-        "--exact", action="store_true", help="read the metadata of all batches, instead of estimating from a sample"
-    )
+    parser.add_argument("--exact", action="store_true", help="read the metadata of all batches instead of a sample")
 
 
 @reporting

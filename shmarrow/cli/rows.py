@@ -38,7 +38,7 @@ def head_arguments(parser: argparse.ArgumentParser) -> None:
     """The arguments of ``head``."""
     add_target(parser)
     parser.add_argument(
-        "-n", "--rows", type=_number, default=_ROWS, metavar="N", help=f"how many rows; default: {_ROWS}"
+        "-n", "--rows", type=_number, default=_ROWS, metavar="N", help=f"number of rows; default: {_ROWS}"
     )
     _add_row_options(parser)
 
@@ -52,7 +52,7 @@ def cat_arguments(parser: argparse.ArgumentParser) -> None:
 def sample_arguments(parser: argparse.ArgumentParser) -> None:
     """The arguments of ``sample``."""
     head_arguments(parser)
-    parser.add_argument("--seed", type=int, metavar="N", help="pick the same rows each time for the same N")
+    parser.add_argument("--seed", type=int, metavar="N", help="seed of the random generator")
 
 
 def _add_row_options(parser: argparse.ArgumentParser) -> None:
@@ -60,7 +60,7 @@ def _add_row_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--no-header",
         action="store_true",
-        help="leave out the line of column names, where the output is not a terminal",
+        help="omit the line of column names when the output is not a terminal",
     )
 
 
@@ -173,7 +173,7 @@ def schema_arguments(parser: argparse.ArgumentParser) -> None:
     """The arguments of ``schema``."""
     add_target(parser)
     add_columns(parser)
-    parser.add_argument("--metadata", action="store_true", help="print the metadata of the schema and its fields, too")
+    parser.add_argument("--metadata", action="store_true", help="also print the metadata of the schema and its fields")
 
 
 @reporting

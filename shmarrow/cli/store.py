@@ -26,6 +26,7 @@ from shmarrow import segment
 from shmarrow.cli.host import add_store, guess_object, look, opened, reason, seconds, shared_stores
 from shmarrow.cli.progress import bar
 from shmarrow.cli.report import (
+    WrongUsage,
     exit_status,
     print_error,
     print_fields,
@@ -41,6 +42,9 @@ from shmarrow.errors import printable
 from shmarrow.store import ObjectInfo
 
 _PIECE = 1 << 24
+_SUFFIXES = {
+    "file": ".arrow", "stream": ".arrows", "tensor": ".tensor", "sparse tensor": ".tensor", "bundle": ".tensors",
+}  # fmt: skip
 
 
 # --- ls ---------------------------------------------------------------------------------------------------------
@@ -49,8 +53,8 @@ _PIECE = 1 << 24
 def ls_arguments(parser: argparse.ArgumentParser) -> None:
     """The arguments of ``ls``."""
     add_store(parser, "?")
-    parser.add_argument("--prefix", default="", help="only names that start with PREFIX")
-    parser.add_argument("-l", "--long", action="store_true", help="look into each object: kind, rows, owner")
+    parser.add_argument("--prefix", default="", help="only objects whose names start with PREFIX")
+    parser.add_argument("-l", "--long", action="store_true", help="open each object, and show its kind, rows and owner")
 
 
 @reporting
@@ -143,12 +147,21 @@ def _list_stores(arguments: argparse.Namespace) -> int:
 def info_arguments(parser: argparse.ArgumentParser) -> None:
     """The arguments of ``info``."""
     add_store(parser)
-    parser.add_argument("name", metavar="NAME", help="the object")
+    parser.add_argument("name", metavar="NAME", nargs="?", help="the object; STORE/NAME is one argument")
 
 
 @reporting
 def info(arguments: argparse.Namespace) -> int:
-    """Say what is known of an object."""
+    """Describe an object."""
+    if arguments.name is None:
+        from shmarrow.cli.targets import stored
+
+        with stored(arguments.store, arguments.trust) as found_store:
+            if found_store is None:
+                raise WrongUsage(
+                    f"expected STORE NAME or STORE/NAME, found {arguments.store!r}; `shmarrow inspect` describes files"
+                )
+            arguments.store, arguments.name = found_store[0].name, found_store[1]
     with opened(arguments) as store:
         found = store.info(arguments.name)
     if arguments.json:
@@ -212,9 +225,9 @@ def put_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "file", metavar="FILE", help="an Arrow file, stream or tensor: a path, shm:NAME, or - for standard input"
     )
-    parser.add_argument("--name", help="the name of the object; default: FILE's name without its suffix")
-    parser.add_argument("--overwrite", action="store_true", help="replace an object of this name")
-    parser.add_argument("--expire-after", type=seconds, metavar="SECONDS", help="remove it after this many seconds")
+    parser.add_argument("--name", help="name of the object; default: FILE without directory and suffix")
+    parser.add_argument("--overwrite", action="store_true", help="replace an object of the same name")
+    parser.add_argument("--expire-after", type=seconds, metavar="SECONDS", help="delete the object after this time")
 
 
 @reporting
@@ -269,21 +282,24 @@ def get_arguments(parser: argparse.ArgumentParser) -> None:
     add_store(parser)
     parser.add_argument("name", metavar="NAME", help="the object")
     parser.add_argument(
-        "file", metavar="FILE", nargs="?", help="where to write it: NAME.arrow by default; - for standard output"
+        "file",
+        metavar="FILE",
+        nargs="?",
+        help="output file, or - for standard output; default: NAME.arrow, or .arrows, .tensor or .tensors",
     )
-    parser.add_argument("--timeout", type=seconds, default=0, metavar="SECONDS", help="wait at most this long for it")
-    parser.add_argument("--overwrite", action="store_true", help="replace FILE")
+    parser.add_argument("--timeout", type=seconds, default=0, metavar="SECONDS", help="wait this long for the object")
+    parser.add_argument("--overwrite", action="store_true", help="replace FILE if it exists")
 
 
 @reporting
 def get(arguments: argparse.Namespace) -> int:
     """Write an object to a file, byte for byte; the file appears whole or not at all."""
-    target = arguments.file or re.sub("[/:]", "_", arguments.name) + ".arrow"  # always a file of this directory
     with (
         opened(arguments) as store,
         store.attach(arguments.name, timeout=arguments.timeout) as found,
         bar(f"get {printable(arguments.name)}", found.size, "bytes") as progress,
     ):
+        target = arguments.file or _file_name(arguments.name, found)
         pieces = _pieces(found.data, progress)
         if target == "-":
             for piece in pieces:
@@ -300,6 +316,15 @@ def get(arguments: argparse.Namespace) -> int:
     else:
         print(printable(target))
     return 0
+
+
+def _file_name(name: str, found: segment.Segment) -> str:
+    """A file in the working directory, with the suffix of the object's format."""
+    from shmarrow.cli.targets import kind_of
+
+    name = re.sub("[/:]", "_", name)
+    suffix = _SUFFIXES[kind_of(found.data, found.name)]
+    return name if name.endswith(suffix) else name + suffix
 
 
 def _umask() -> int:
@@ -321,9 +346,9 @@ def _pieces(data: Any, progress: Callable[[int], None]) -> Iterable[Any]:
 def rm_arguments(parser: argparse.ArgumentParser) -> None:
     """The arguments of ``rm``."""
     add_store(parser)
-    parser.add_argument("names", metavar="NAME", nargs="*", help="the objects")
-    parser.add_argument("--prefix", help="all objects whose names start with PREFIX")
-    parser.add_argument("--all", action="store_true", help="all objects")
+    parser.add_argument("names", metavar="NAME", nargs="*", help="objects to delete")
+    parser.add_argument("--prefix", help="delete all objects whose names start with PREFIX")
+    parser.add_argument("--all", action="store_true", help="delete all objects")
 
 
 @reporting
@@ -352,9 +377,9 @@ def rm(arguments: argparse.Namespace) -> int:
 def wait_arguments(parser: argparse.ArgumentParser) -> None:
     """The arguments of ``wait``."""
     add_store(parser)
-    parser.add_argument("names", metavar="NAME", nargs="+", help="the objects")
-    parser.add_argument("--any", action="store_true", help="wait for one of them only")
-    parser.add_argument("--timeout", type=seconds, metavar="SECONDS", help="wait at most this long; default: forever")
+    parser.add_argument("names", metavar="NAME", nargs="+", help="objects to wait for")
+    parser.add_argument("--any", action="store_true", help="return as soon as one of them exists")
+    parser.add_argument("--timeout", type=seconds, metavar="SECONDS", help="give up after this time; default: never")
 
 
 @reporting

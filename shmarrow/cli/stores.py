@@ -30,7 +30,7 @@ def _size(text: str) -> int:
 def evict_arguments(parser: argparse.ArgumentParser) -> None:
     """The arguments of ``evict``."""
     add_store(parser)
-    parser.add_argument("size", metavar="SIZE", type=_size, help="bytes, such as 4096, 64K, 100M or 2GiB")
+    parser.add_argument("size", metavar="SIZE", type=_size, help="bytes to free, such as 4096, 64K, 100M or 2GiB")
 
 
 @reporting
@@ -100,9 +100,9 @@ def destroy(arguments: argparse.Namespace) -> int:
 def watch_arguments(parser: argparse.ArgumentParser) -> None:
     """The arguments of ``watch``."""
     add_store(parser)
-    parser.add_argument("--prefix", default="", help="only names that start with PREFIX")
-    parser.add_argument("--seconds", type=seconds, help="end after this many seconds")
-    parser.add_argument("--count", type=int, help="end after this many events")
+    parser.add_argument("--prefix", default="", help="only objects whose names start with PREFIX")
+    parser.add_argument("--seconds", type=seconds, metavar="SECONDS", help="stop after this time")
+    parser.add_argument("--count", type=int, metavar="N", help="stop after N events")
 
 
 @reporting

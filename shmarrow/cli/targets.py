@@ -24,7 +24,7 @@ from shmarrow.ipc.file.footer import MAGIC
 from shmarrow.ipc.message.decode import read_message
 from shmarrow.sources.formats import HEAD, recognized
 
-HELP = "a file, a stream or a tensor: a path, shm:NAME, STORE/NAME for an object of a store, or - for standard input"
+HELP = "an Arrow file, stream or tensor: a path, shm:NAME, STORE/NAME (an object of a store), or - for standard input"
 ROWS = ("file", "stream")
 _CONVERTED = ("a Parquet file", "text, such as CSV", "JSON text", "a Feather file of version 1", "a NumPy array",
               "a NumPy archive", "a safetensors file")  # fmt: skip

@@ -36,12 +36,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "stores",
         metavar="STORE",
         nargs="*",
-        help="shm:NAME or a directory; all in shared memory if none is given",
+        help="shm:NAME or a directory; default: all stores in shared memory",
     )
-    parser.add_argument("--interval", type=_interval, default=1.0, metavar="SECONDS", help="time between two looks; 1")
-    parser.add_argument("--count", type=_count, metavar="N", help="end after N looks")
-    parser.add_argument("--json", action="store_true", help="print a JSON object for each look, and errors as JSON")
-    parser.add_argument("--trust", action="store_true", help="look into stores of other users, too")
+    parser.add_argument(
+        "--interval", type=_interval, default=1.0, metavar="SECONDS", help="refresh interval; default: 1"
+    )
+    parser.add_argument("--count", type=_count, metavar="N", help="stop after N refreshes")
+    parser.add_argument("--json", action="store_true", help="print a JSON object per refresh, and errors as JSON")
+    parser.add_argument("--trust", action="store_true", help="also open stores that other users own or may write to")
 
 
 def _interval(text: str) -> float:

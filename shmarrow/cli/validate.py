@@ -35,7 +35,7 @@ _AGAIN = "write the object again; what has no finding can be read"
 def validate_arguments(parser: argparse.ArgumentParser) -> None:
     """The arguments of ``validate``."""
     add_target(parser)
-    parser.add_argument("--full", action="store_true", help="check the values, too: UTF-8, offsets, indices, decimals")
+    parser.add_argument("--full", action="store_true", help="also check values: UTF-8, offsets, indices, ranges, nulls")
     parser.add_argument(
         "--limit", type=_limit, default=_MOST, metavar="N", help=f"stop after N findings; default: {_MOST}"
     )

@@ -1,23 +1,31 @@
-"""Hypothesis strategies: types of the package, nested up to three deep, and values of a type with its extremes.
+"""Hypothesis strategies: random types, nested up to three deep, arrays, record batches and tables.
 
-The values are those that ``to_pylist()`` gives back: what goes in has to come out equal and of the same Python type.
+Values are those that ``Array.to_pylist`` returns, so that what is built from them comes back equal and of the same
+Python type. Extremes are frequent: the smallest and largest values, NaN, leap days, changes of the clock, long strings.
 """
 
 from __future__ import annotations
 
 import datetime as dt
 import json
-import struct
 import uuid
 import zoneinfo
 from collections.abc import Callable, Iterator
 from decimal import Context, Decimal
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
-from hypothesis import strategies as st
 
 import shmarrow as sa
+from shmarrow.errors import MissingExtra
+
+try:
+    from hypothesis import strategies as st
+except ImportError as error:
+    raise MissingExtra(
+        f"shmarrow.testing.strategies needs Hypothesis: pip install 'shmarrow[testing]' ({error})"
+    ) from None
+
 from shmarrow.types import (
     BinaryType,
     BinaryViewType,
@@ -47,6 +55,8 @@ from shmarrow.types import (
     UnionType,
 )
 
+__all__ = ["arrays", "columns", "lists_of", "record_batches", "tables", "types", "values_of"]
+
 Strategy = st.SearchStrategy[Any]
 
 ZONES = [
@@ -55,35 +65,6 @@ ZONES = [
 UNITS = ["s", "ms", "us", "ns"]
 PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 EPOCH = dt.datetime(1970, 1, 1)
-
-# --- values compared exactly -------------------------------------------------------------------------------------
-
-
-def exact(value: Any) -> Any:
-    """A value as something that is equal only for the same value of the same Python type, NaN included.
-
-    Decimals are the same whatever their exponents: unions give a value to the first child that can hold it.
-    """
-    kind = type(value)
-    if kind is float:
-        return ("float", "nan" if value != value else struct.pack("<d", value))
-    if kind is Decimal:
-        return ("Decimal", value)
-    if kind is dt.datetime:
-        return ("datetime", value.replace(tzinfo=None, fold=0), value.utcoffset())
-    if kind.__name__ in ("Timestamp", "Timedelta"):  # pandas' classes, in which pyarrow gives nanoseconds
-        value = value.to_numpy()
-        kind = type(value)
-    if isinstance(value, (np.datetime64, np.timedelta64)):
-        return (kind.__name__, value.dtype.str, int(value.astype("i8")))
-    if isinstance(value, dict):
-        return ("dict", [(key, exact(item)) for key, item in value.items()])
-    if isinstance(value, (list, tuple)):
-        return (kind.__name__, [exact(item) for item in value])
-    if isinstance(value, np.ndarray):
-        return ("ndarray", value.dtype.str, value.shape, exact(value.tolist()))
-    return (kind.__name__, value)
-
 
 # --- values of types without children ----------------------------------------------------------------------------
 
@@ -98,10 +79,10 @@ _SUBNORMAL = {16: 2.0**-24, 32: 2.0**-149, 64: 5e-324}
 _LARGEST = {16: 65504.0, 32: 3.4028234663852886e38, 64: 1.7976931348623157e308}
 
 
-def floats(bits: int) -> Strategy:
+def floats(bits: Any) -> Strategy:
     """Floats of a width, often NaN, infinities, zeros of either sign, the largest and the smallest."""
     ends = [0.0, -0.0, float("nan"), float("inf"), float("-inf"), _SUBNORMAL[bits], -_SUBNORMAL[bits], _LARGEST[bits]]
-    return st.sampled_from(ends) | st.floats(width=bits)  # type: ignore[call-overload, no-any-return]
+    return st.sampled_from(ends) | st.floats(width=bits)
 
 
 _EXACTLY = Context(prec=200, Emin=-(10**9), Emax=10**9)
@@ -113,6 +94,7 @@ def scaled(number: int, scale: int) -> Decimal:
 
 
 def decimals(type: DecimalType) -> Strategy:
+    """Decimals of a type."""
     most = 10**type.precision - 1
     return whole(-most, most).map(lambda number: scaled(number, type.scale))
 
@@ -121,6 +103,7 @@ LEAP_DAYS = [dt.date(1972, 2, 29), dt.date(2000, 2, 29), dt.date(1600, 2, 29), d
 
 
 def dates(type: DateType) -> Strategy:
+    """Dates, often leap days."""
     return st.sampled_from([dt.date.min, dt.date(1969, 12, 31), dt.date.max, *LEAP_DAYS]) | st.dates()
 
 
@@ -146,6 +129,7 @@ def zone(name: str) -> dt.tzinfo:
 
 
 def timestamps(type: TimestampType) -> Strategy:
+    """Moments of a type, often changes of the clock in its time zone."""
     if type.unit == "ns" and type.tz is None:
         return whole(-(2**63) + 1, 2**63 - 1).map(lambda number: np.datetime64(number, "ns"))
     per_second = min(PER_SECOND[type.unit], 10**6)  # datetime has no nanoseconds
@@ -168,12 +152,14 @@ def timestamps(type: TimestampType) -> Strategy:
 
 
 def times(type: TimeType) -> Strategy:
+    """Times of day."""
     per_second = min(PER_SECOND[type.unit], 10**6)  # datetime has no nanoseconds
     ticks = whole(0, 86_400 * per_second - 1)
     return ticks.map(lambda number: (EPOCH + dt.timedelta(microseconds=number * (10**6 // per_second))).time())
 
 
 def durations(type: DurationType) -> Strategy:
+    """Spans of time."""
     if type.unit == "ns":
         return whole(-(2**63) + 1, 2**63 - 1).map(lambda number: np.timedelta64(number, "ns"))
     tick = dt.timedelta(microseconds=10**6 // PER_SECOND[type.unit])
@@ -182,6 +168,7 @@ def durations(type: DurationType) -> Strategy:
 
 
 def intervals(type: IntervalType) -> Strategy:
+    """Calendar intervals."""
     small = whole(-(2**31), 2**31 - 1)
     if type.unit == "month":
         return small
@@ -195,6 +182,7 @@ _TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 
 
 def texts(type: Any) -> Strategy:
+    """Text or bytes, often of the lengths at which views change their form."""
     words = st.sampled_from(WORDS) | _TEXT
     return words if type.text else words.map(str.encode) | st.binary(max_size=20)
 
@@ -205,8 +193,8 @@ _MOST = 4
 """Values of a list, mostly."""
 
 
-def _items(field: Any, **sizes: int) -> Strategy:
-    return st.lists(slots(field), **{"max_size": _MOST, **sizes})
+def _items(field: Any, min_size: int = 0, max_size: int = _MOST) -> Strategy:
+    return st.lists(slots(field), min_size=min_size, max_size=max_size)
 
 
 def _maps(type: MapType) -> Strategy:
@@ -273,7 +261,13 @@ _EXTENSIONS: dict[str, Callable[[Any], Strategy]] = {
 
 
 def values_of(type: DataType) -> Strategy:
-    """Values of a type, none of them null but those of the null type."""
+    """Values of a type, never None except for the null type.
+
+    Parameters
+    ----------
+    type : DataType
+        The type.
+    """
     if isinstance(type, sa.ExtensionType):
         own = _EXTENSIONS.get(type.extension_name)
         return values_of(type.storage_type) if own is None else own(type)
@@ -304,7 +298,15 @@ def slots(field: Any) -> Strategy:
 
 
 def lists_of(type: DataType, min_size: int = 0, max_size: int = 12) -> Strategy:
-    """Lists of values of a type and None."""
+    """Lists of values of a type and None.
+
+    Parameters
+    ----------
+    type : DataType
+        The type.
+    min_size, max_size : int
+        Bounds of the length.
+    """
     return st.lists(slots(sa.field("", type)), min_size=min_size, max_size=max_size)
 
 
@@ -421,14 +423,107 @@ def _type(draw: Any, depth: int) -> Any:
     return _one(draw, _NESTED)(draw, depth - 1)
 
 
+# --- the public strategies ---------------------------------------------------------------------------------------
+
+
 @st.composite
 def types(draw: Any, depth: int = 3) -> Any:
-    """Types nested up to ``depth`` deep, extension types among them."""
+    """Draw a data type, extension types among them.
+
+    Parameters
+    ----------
+    depth : int
+        Levels of nesting at most; 0 for types without children.
+    """
     return _type(draw, depth)
 
 
 @st.composite
 def columns(draw: Any, depth: int = 3, min_size: int = 0, max_size: int = 12) -> Any:
-    """A type, and a list of its values and None."""
+    """Draw a pair of a type and a list of values of that type and None.
+
+    Parameters
+    ----------
+    depth : int
+        Levels of nesting at most.
+    min_size, max_size : int
+        Bounds of the number of values.
+    """
     type = _type(draw, depth)
     return type, draw(lists_of(type, min_size, max_size))
+
+
+@st.composite
+def arrays(draw: Any, type: Any = None, *, depth: int = 3, min_size: int = 0, max_size: int = 12) -> Any:
+    """Draw a :class:`shmarrow.Array`, some of them slices, which start at an offset in their buffers.
+
+    Parameters
+    ----------
+    type : DataType, str or strategy, optional
+        The type, its name, or a strategy for types; any type by default.
+    depth : int
+        Levels of nesting at most, where no type is given.
+    min_size, max_size : int
+        Bounds of the length.
+
+    Examples
+    --------
+    >>> from hypothesis import given
+    >>> from shmarrow.testing import strategies
+    >>> @given(strategies.arrays("int8", max_size=5))
+    ... def check(array):
+    ...     assert len(array) <= 5 and array.type == "int8"
+    >>> check()
+    """
+    chosen = _chosen(draw, type, depth)
+    before = draw(st.integers(0, 3))
+    values = draw(lists_of(chosen, min_size + before, max_size + before))
+    return sa.array(values, chosen)[before:]
+
+
+@st.composite
+def record_batches(draw: Any, *, depth: int = 2, max_columns: int = 4, max_rows: int = 12) -> Any:
+    """Draw a :class:`shmarrow.RecordBatch` with columns of any types.
+
+    Parameters
+    ----------
+    depth : int
+        Levels of nesting at most.
+    max_columns, max_rows : int
+        Bounds of the number of columns, which is at least 1, and of rows.
+    """
+    schema = _schema(draw, depth, max_columns)
+    return _batch(draw, schema, draw(st.integers(0, max_rows)))
+
+
+@st.composite
+def tables(draw: Any, *, depth: int = 2, max_columns: int = 4, max_batches: int = 3, max_rows: int = 8) -> Any:
+    """Draw a :class:`shmarrow.Table` of several record batches with one schema.
+
+    Parameters
+    ----------
+    depth : int
+        Levels of nesting at most.
+    max_columns, max_batches, max_rows : int
+        Bounds of the number of columns, which is at least 1, of batches, and of rows in each of them.
+    """
+    schema = _schema(draw, depth, max_columns)
+    sizes = draw(st.lists(st.integers(0, max_rows), max_size=max_batches))
+    return sa.Table.from_batches([_batch(draw, schema, rows) for rows in sizes], schema)
+
+
+def _chosen(draw: Any, type: Any, depth: int) -> DataType:
+    if type is None:
+        return cast(DataType, _type(draw, depth))
+    chosen = draw(type) if isinstance(type, st.SearchStrategy) else type
+    return sa.field("", chosen).type
+
+
+def _schema(draw: Any, depth: int, most: int) -> Any:
+    names = draw(st.lists(st.sampled_from([*"abcdef", "naïve", "two words"]), unique=True, min_size=1, max_size=most))
+    return sa.schema([sa.field(name, _type(draw, depth)) for name in names])
+
+
+def _batch(draw: Any, schema: Any, rows: int) -> Any:
+    columns = [sa.array(draw(lists_of(field.type, rows, rows)), field.type) for field in schema]
+    return sa.record_batch(columns, schema=schema)

@@ -1,0 +1,60 @@
+"""What other projects need to test an implementation of Arrow IPC, or of the store, against this one.
+
+* :func:`cases`: a table of types and values, with their memory layout where the specification works it out;
+* :mod:`~shmarrow.testing.strategies`: Hypothesis strategies for types, arrays, record batches and tables;
+* :func:`check_reader`: every case as file and stream, read by another implementation, and compared;
+* :class:`StoreContract`: pytest tests for an object that behaves like a :class:`shmarrow.Store`;
+* :func:`check_store`: every invariant of a store's files, for other implementations of its protocol.
+
+``pip install 'shmarrow[testing]'`` installs Hypothesis and pytest, which strategies and contracts need.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from shmarrow.testing import strategies
+    from shmarrow.testing.compare import exact
+    from shmarrow.testing.definition import Case, Physical
+    from shmarrow.testing.reader import Outcome, check_reader, read_cases
+    from shmarrow.testing.store import StoreContract
+    from shmarrow.testing.store_files import check_store
+    from shmarrow.testing.table import case, cases
+
+__all__ = [
+    "Case",
+    "Outcome",
+    "Physical",
+    "StoreContract",
+    "case",
+    "cases",
+    "check_reader",
+    "check_store",
+    "exact",
+    "read_cases",
+    "strategies",
+]
+
+_MODULES = {
+    "definition": ("Case", "Physical"),
+    "compare": ("exact",),
+    "reader": ("Outcome", "check_reader", "read_cases"),
+    "store": ("StoreContract",),
+    "store_files": ("check_store",),
+    "table": ("case", "cases"),
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name == "strategies":
+        return import_module("shmarrow.testing.strategies")
+    for module, names in _MODULES.items():
+        if name in names:
+            return getattr(import_module(f"shmarrow.testing.{module}"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

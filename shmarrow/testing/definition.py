@@ -1,0 +1,114 @@
+"""A case: a type, values of it and, where values do not determine it, the memory layout.
+
+The bytes of a physical array are written as the specification shows them: hexadecimal, ``..`` where a byte is not
+specified, and None for a validity bitmap that is left out.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from shmarrow.build import array
+from shmarrow.layout import Array, make_array
+from shmarrow.types import DataType
+
+
+@dataclass(frozen=True)
+class Physical:
+    """The memory layout of an array (Columnar.rst, "Physical Memory Layout").
+
+    Attributes
+    ----------
+    length : int
+        Number of slots.
+    buffers : sequence of str or None
+        The buffers in the order of the layout, as hexadecimal bytes; ``..`` stands for a byte of any value.
+    null_count : int
+        Number of nulls.
+    children : sequence of Physical
+        The child arrays.
+    dictionary : Physical or None
+        The dictionary of a dictionary-encoded array.
+    offset : int
+        The slots before the first one.
+    """
+
+    length: int
+    buffers: Sequence[str | None]
+    null_count: int = 0
+    children: Sequence[Physical] = ()
+    dictionary: Physical | None = None
+    offset: int = 0
+
+    def array(self, type: Any) -> Array:
+        """Make the array over these bytes; unspecified bytes are 0xAA.
+
+        Parameters
+        ----------
+        type : DataType
+            The type of the array.
+        """
+        buffers: list[Any] = [None if text is None else np.frombuffer(to_bytes(text), "u1") for text in self.buffers]
+        children = [child.array(field.type) for child, field in zip(self.children, type.fields, strict=True)]
+        dictionary = None if self.dictionary is None else self.dictionary.array(type.value_type)
+        made: Array = make_array(type, self.length, buffers, self.null_count, self.offset, children, dictionary)
+        return made
+
+
+def to_bytes(text: str) -> bytes:
+    """Return the bytes of a physical buffer."""
+    return bytes.fromhex(text.replace("..", "aa"))
+
+
+def pack(format: str, *numbers: Any) -> str:
+    """Return numbers as little-endian hexadecimal bytes; None stands for unspecified bytes."""
+    size = struct.calcsize(f"<{format}")
+    return " ".join(".." * size if number is None else struct.pack(f"<{format}", number).hex() for number in numbers)
+
+
+def text(value: str | bytes) -> str:
+    """Return characters as hexadecimal bytes."""
+    return (value.encode() if isinstance(value, str) else value).hex()
+
+
+@dataclass(frozen=True)
+class Case:
+    """A type with values, and the memory layout where the values do not determine it.
+
+    Attributes
+    ----------
+    name : str
+        Unique name, such as ``"list-nulls"``.
+    type : DataType
+        The Arrow type.
+    values : list
+        The values as Python objects, None for nulls: what ``Array.to_pylist`` returns.
+    physical : Physical or None
+        The memory layout; None if it follows from the values.
+    from_values : bool
+        Whether ``shmarrow.array(values, type)`` gives the bytes of ``physical``. False where the same values have
+        several layouts.
+    """
+
+    name: str
+    type: DataType
+    values: list[Any] = field(repr=False)
+    physical: Physical | None = field(default=None, repr=False)
+    from_values: bool = True
+
+    def __str__(self) -> str:
+        return self.name
+
+    def array(self) -> Array:
+        """Make the array of this case."""
+        return array(self.values, self.type) if self.physical is None else self.physical.array(self.type)
+
+    @property
+    def writable(self) -> bool:
+        """Whether IPC can express the type: a dictionary's values cannot be dictionary-encoded themselves."""
+        return not self.name.startswith("dictionary-dictionary")

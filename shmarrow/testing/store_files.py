@@ -1,0 +1,168 @@
+"""Checking the files of a store: every invariant of its control file and of the objects beside it.
+
+It reads the bytes by the tables of the format (``store/protocol.py``) and shares no code with the catalog, so that it
+also checks stores that other implementations of the protocol wrote.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+import zlib
+from typing import Any
+
+from shmarrow.errors import InvalidData
+from shmarrow.store import protocol as p
+from shmarrow.store.directory import locate
+
+_HASH_FACTOR = 0x9E3779B97F4A7C15
+
+
+def check_store(store: str | os.PathLike[str]) -> dict[str, int]:
+    """Check every invariant of a store that no process is changing (docs/protocol.md).
+
+    Parameters
+    ----------
+    store : str or path
+        ``shm:NAME``, or the directory of the store.
+
+    Returns
+    -------
+    dict of str to int
+        The number of each object's file, by the object's name.
+
+    Raises
+    ------
+    InvalidData
+        If an invariant does not hold; the message names it.
+    FileNotFoundError
+        If there is no store.
+
+    Examples
+    --------
+    >>> import shmarrow as sa
+    >>> from shmarrow.testing import check_store
+    >>> with sa.Store("example") as store:
+    ...     store.put("answer", 42)
+    >>> list(check_store("example"))
+    ['answer']
+    """
+    name, path = locate(store)
+    with open(os.path.join(path, p.CONTROL), "rb") as file:
+        data = file.read()
+    if len(data) < p.SLOTS:
+        raise InvalidData(f"{name}: the control file has {len(data)} bytes, fewer than its header of {p.SLOTS}")
+    return _Checked(name, path, data).objects()
+
+
+class _Checked:
+    """A control file, and the slots in it by their state."""
+
+    def __init__(self, name: str, path: str, data: bytes) -> None:
+        self.name, self.path, self.data = name, path, data
+        self.head = head = _record(data, 0, p.HEADER)
+        found = (head["magic"], head["version"])
+        self.expect(found == (b"shmarrow", 1), f"expected the control file of a store, version 1, found {found}")
+        changing = head["sequence"] & 1 or head["adding"] or head["removing"]
+        self.expect(not changing, "a change is half applied, or a process is changing the store")
+        most = (len(data) - p.SLOTS) // p.SLOT_SIZE
+        self.expect(
+            head["buckets"] <= head["slots"] <= most,
+            f"expected buckets <= slots <= {most}, found {head['buckets']} and {head['slots']}",
+        )
+        self.slots = [_record(data, p.SLOTS + number * p.SLOT_SIZE, p.SLOT) for number in range(head["buckets"])]
+        self.states: dict[int, list[int]] = {p.UNUSED: [], p.DRAFT: [], p.LIVE: [], p.GONE: []}
+        for number, slot in enumerate(self.slots):
+            self.expect(slot["state"] in self.states, f"slot {number} has the unknown state {slot['state']}")
+            self.states[slot["state"]].append(number)
+
+    def expect(self, holds: Any, message: str) -> None:
+        if not holds:
+            raise InvalidData(f"{self.name}: {message}")
+
+    def objects(self) -> dict[str, int]:
+        """Check all of it; the files of the objects by name."""
+        self._chains()
+        found: dict[str, int] = {}
+        for number in self.states[p.LIVE]:
+            name, file = self._live(number)
+            self.expect(name not in found, f"{name!r} is there twice")
+            found[name] = file
+        generations = {self.slots[number]["generation"] for number in self.states[p.LIVE]}
+        self.expect(len(generations) == len(found), "two objects have the same generation")
+        self._counts()
+        self._files(found)
+        return found
+
+    def _walk(self, head: int, what: str) -> list[int]:
+        """Return the slots of a list, whose links are slot numbers plus one."""
+        found: dict[int, None] = {}
+        while head:
+            self.expect(head <= len(self.slots), f"{what} leads to slot {head - 1} of {len(self.slots)}")
+            self.expect(head - 1 not in found, f"{what} has a cycle at slot {head - 1}")
+            found[head - 1] = None
+            head = self.slots[head - 1]["next"]
+        return list(found)
+
+    def _chains(self) -> None:
+        """Check that chains reach every live slot once, in the bucket of its hash, and lists all others."""
+        count, chained = len(self.slots), list[int]()
+        size = 1 << (count - 1).bit_length() if count else 1
+        for bucket in range(count):
+            for number in self._walk(self.slots[bucket]["head"], f"bucket {bucket}"):
+                chained.append(number)
+                low = self.slots[number]["hash"] & (size - 1)
+                home = low if low < count else low - size // 2
+                self.expect(bucket == home, f"slot {number} is in bucket {bucket}, not in {home}")
+        lists = {p.LIVE: chained}
+        lists[p.UNUSED] = self._walk(self.head["free"], "the list of free slots")
+        lists[p.GONE] = self._walk(self.head["removed"], "the list of removed slots")
+        for state, found in lists.items():
+            linked, expected = sorted(found), self.states[state]
+            self.expect(linked == expected, f"slots in state {state}: {expected[:20]}, linked: {linked[:20]}")
+
+    def _live(self, number: int) -> tuple[str, int]:
+        """Check the slot of an object against its own checksum and its file."""
+        slot, at = self.slots[number], p.SLOTS + number * p.SLOT_SIZE
+        name = slot["name"][: slot["name_length"]]
+        crc = zlib.crc32(name, zlib.crc32(self.data[at : at + 92]))
+        self.expect(crc == slot["crc"], f"slot {number} has the checksum {slot['crc']:#x}, not {crc:#x}")
+        hashed = int.from_bytes(name, "big") * _HASH_FACTOR % self.head["modulus"]
+        self.expect(slot["hash"] == hashed, f"slot {number} has another name's hash")
+        newest = self.head["generation"]
+        self.expect(0 < slot["generation"] <= newest, f"slot {number} has the generation {slot['generation']}")
+        path = os.path.join(self._spill() if slot["flags"] & p.SPILLED else self.path, f"{slot['file']:016x}")
+        try:
+            status = os.stat(path)
+        except FileNotFoundError:
+            raise InvalidData(f"{self.name}: the object of slot {number} has no file {path!r}") from None
+        expected, found = (slot["size"], slot["allocated"]), (status.st_size, status.st_blocks * 512)
+        self.expect(found == expected, f"{path!r} has {found} bytes and allocated bytes, slot {number} says {expected}")
+        return name.decode(), slot["file"]
+
+    def _spill(self) -> str:
+        folder: str = self.head["spill_path"].rstrip(b"\0").decode()
+        return os.path.join(folder, self.head["store_id"].hex())
+
+    def _counts(self) -> None:
+        """Check the totals of the header."""
+        used = dict.fromkeys(("bytes", "spilled_bytes"), 0)
+        for number in self.states[p.LIVE]:
+            slot = self.slots[number]
+            used["spilled_bytes" if slot["flags"] & p.SPILLED else "bytes"] += slot["allocated"]
+        used["objects"] = len(self.states[p.LIVE])
+        for field, state in (("removed_bytes", p.GONE), ("draft_bytes", p.DRAFT)):
+            used[field] = sum(self.slots[number]["allocated"] for number in self.states[state])
+        found = {field: self.head[field] for field in used}
+        self.expect(found == used, f"the header counts {found}, the slots {used}")
+
+    def _files(self, objects: dict[str, int]) -> None:
+        """Check that every file belongs to an object or a draft."""
+        drafts = {self.slots[number]["file"] for number in self.states[p.DRAFT]}
+        known = {f"{file:016x}" for file in {*objects.values(), *drafts}} | {p.CONTROL, p.PINS, p.COMMIT}
+        others = sorted(set(os.listdir(self.path)) - known)
+        self.expect(not others, f"no object has the files {others[:20]}")
+
+
+def _record(data: bytes, at: int, table: dict[str, Any]) -> dict[str, Any]:
+    return {name: struct.unpack_from(f"<{code}", data, at + offset)[0] for name, (offset, code) in table.items()}
