@@ -314,8 +314,8 @@ def test_a_browser_shows_it(served: str) -> None:
         page.keyboard.press("Enter")
         result = page.locator("ul.search li a", has_text="shmarrow.ipc.StreamDecoder").first
         result.click()
-        assert "reference/ipc.html" in page.url
-        assert page.locator("dt[id='shmarrow.ipc.StreamDecoder']").is_visible()
+        page.wait_for_url("**/reference/ipc.html**")
+        page.locator("dt[id='shmarrow.ipc.StreamDecoder']").wait_for(state="visible")
 
         page.set_viewport_size({"width": 400, "height": 800})
         for name in ("index.html", "store.html", "reference/ipc.html"):
