@@ -19,7 +19,7 @@ from shmarrow.types import Schema
 
 
 class ObjectInfo(NamedTuple):
-    """What is known of an object.
+    """Description of an object.
 
     Attributes
     ----------
@@ -64,22 +64,22 @@ class ObjectInfo(NamedTuple):
 
     @property
     def kind(self) -> str:
-        """What kind of object it is; see :class:`Description`."""
+        """The kind of the object; see :class:`Description`."""
         return self.description.kind
 
     @property
     def schema(self) -> Schema | None:
-        """The fields of a batch or a table."""
+        """The schema of a batch or table."""
         return self.description.schema
 
     @property
     def num_rows(self) -> int | None:
-        """The rows of a batch or a table."""
+        """Number of rows of a batch or table."""
         return self.description.num_rows
 
 
 class Found(NamedTuple):
-    """An object in a listing, of which nothing is opened.
+    """An object in a listing, not opened.
 
     The fields are those of :class:`ObjectInfo`.
     """
@@ -96,7 +96,7 @@ class Found(NamedTuple):
 
 
 class Stats(NamedTuple):
-    """What a store holds.
+    """Statistics of a store.
 
     Attributes
     ----------

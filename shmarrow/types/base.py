@@ -36,7 +36,7 @@ MAX_DEPTH = 96
 
 
 class FrozenMetadata(dict[bytes, bytes]):
-    """Metadata of a schema, a field, a batch or a footer: an immutable mapping of bytes to bytes, in order.
+    """Immutable, ordered metadata of a schema, field, batch or footer: a mapping of bytes to bytes.
 
     It is equal to a dict with the same items, and a dict where it is read; ``dict(metadata)`` is a copy to change.
 
@@ -127,12 +127,12 @@ class DataType:
 
     @property
     def byte_width(self) -> int:
-        """Bytes of one slot of the values buffer; 0 where slots have no fixed number of bytes."""
+        """Bytes per slot of the values buffer; 0 if not a fixed number of bytes."""
         return self.storage.itemsize if self.storage is not None else 0
 
     @property
     def bit_width(self) -> int:
-        """Bits of one slot of the values buffer; 0 where slots have no fixed width."""
+        """Bits per slot of the values buffer; 0 if not of fixed width."""
         return 8 * self.byte_width
 
     @property
@@ -141,7 +141,7 @@ class DataType:
         return len(self.fields)
 
     def field(self, key: int | str) -> Field:
-        """A child field by position or by name.
+        """Return a child field by position or name.
 
         Raises
         ------
@@ -167,7 +167,7 @@ class DataType:
         return tuple([getattr(self, name) for name in self.parameters])
 
     def equals(self, other: object) -> bool:
-        """Same class and same parameters.
+        """Compare class and parameters.
 
         Parameters
         ----------
