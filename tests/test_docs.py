@@ -101,6 +101,31 @@ def test_tests_that_pages_name_exist() -> None:
     assert not {name: page for name, page in named.items() if name not in defined}
 
 
+GUIDE, CODE = "https://shmarrow.readthedocs.io/en/latest/", "https://github.com/shmarrow/shmarrow/blob/main/"
+RAW = "https://raw.githubusercontent.com/shmarrow/shmarrow/main/"
+
+
+def test_links_of_the_readme_work_on_a_package_index() -> None:
+    """Links are absolute, and lead to pages, files and pictures of this repository."""
+    links = re.findall(r"\]\(([^)]+)\)", (ROOT / "README.md").read_text(encoding="utf-8"))
+    missing = []
+    for link in links:
+        if link.startswith(GUIDE):
+            page = link.removeprefix(GUIDE).partition("#")[0] or "index.html"
+            file = ROOT / "docs" / Path(page).with_suffix(".md")
+            if page == "performance.html" and not file.is_file():
+                file = ROOT / "tests" / "performance.py"  # makes it of the benchmarks' results
+        elif link.startswith((CODE, RAW)):
+            file = ROOT / link.removeprefix(CODE).removeprefix(RAW)
+        else:
+            assert link.startswith("https://"), f"{link} is not absolute"
+            continue
+        if not file.is_file():
+            missing.append(link)
+    assert len(links) > 10
+    assert not missing
+
+
 def test_pictures_are_legible_and_used() -> None:
     """Each has a description, colours for dark mode and a background of its own, and is shown by a page."""
     shown = {Path(link).name for page in PAGES for link in re.findall(r"!\[[^]]+\]\(([^)]+)\)", page.read_text())}

@@ -220,8 +220,8 @@ class Bench:
                 break
         affordable = int(self.options.budget / self.options.rounds / each)
         turns = max(1, min(turns, affordable))
-        # What takes very long is not repeated five times; three rounds still show a spread.
-        most = 3 if each > 2 * self.options.budget else self.options.rounds
+        # What takes long is not repeated five times; three rounds still show a spread.
+        most = 3 if each > self.options.budget / 2 else self.options.rounds
         rounds: list[dict[str, list[float]]] = []
         for _ in range(min(self.options.rounds, most)):
             gc.collect()
