@@ -39,7 +39,7 @@ function luminance(colour) {
 
 // Black or white, whichever is easier to read on a colour.
 function inkOn(colour) {
-  if (!theme.ink.has(colour)) theme.ink.set(colour, luminance(colour) > 0.19 ? "#12161d" : "#ffffff");
+  if (!theme.ink.has(colour)) theme.ink.set(colour, luminance(colour) > 0.18 ? "#000000" : "#ffffff");
   return theme.ink.get(colour);
 }
 
