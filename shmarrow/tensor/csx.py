@@ -46,6 +46,7 @@ class SparseMatrix(SparseTensor):
     __slots__ = ("indices", "indptr")
 
     axis: ClassVar[int]
+    """The compressed axis: 0 for rows, 1 for columns."""
 
     def __init__(
         self,

@@ -61,6 +61,7 @@ class SparseTensor:
     __slots__ = ("__weakref__", "_element", "dim_names", "metadata", "shape", "storage")
 
     form: ClassVar[str]
+    """``"COO"``, ``"CSR"``, ``"CSC"`` or ``"CSF"``."""
 
     from_scipy: ClassVar[Callable[..., Any]]
     from_torch: ClassVar[Callable[..., Any]]

@@ -31,6 +31,7 @@ class RecordBatchFileWriter(BatchWriter):
     """
 
     replaces = False
+    """A file holds one dictionary of each id, which only deltas can extend."""
 
     def __init__(
         self, sink: Sink, schema: Schema, options: IpcWriteOptions | None, metadata: MetadataLike | None = None

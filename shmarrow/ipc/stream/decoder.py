@@ -47,20 +47,40 @@ _SMALL = 1 << 12
 
 
 class SchemaEvent(NamedTuple):
-    """The schema was decoded."""
+    """The schema was decoded.
+
+    Attributes
+    ----------
+    schema : Schema
+        The schema of the stream.
+    """
 
     schema: Schema
 
 
 class DictionaryEvent(NamedTuple):
-    """A dictionary batch was decoded; ``delta`` if it extends the dictionary of the same id."""
+    """A dictionary batch was decoded; ``delta`` if it extends the dictionary of the same id.
+
+    Attributes
+    ----------
+    id : int
+        The dictionary's id.
+    delta : bool
+        Whether the values extend the dictionary of that id, instead of replacing it.
+    """
 
     id: int
     delta: bool
 
 
 class BatchEvent(NamedTuple):
-    """A record batch was decoded."""
+    """A record batch was decoded.
+
+    Attributes
+    ----------
+    batch : RecordBatch
+        The batch.
+    """
 
     batch: RecordBatch
 

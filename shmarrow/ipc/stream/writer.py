@@ -53,6 +53,7 @@ class BatchWriter(NotCopied):
     """
 
     replaces = True
+    """In a stream, a dictionary can replace an earlier one of its id."""
 
     def __init__(self, sink: Sink, schema: Schema, options: IpcWriteOptions | None) -> None:
         try:

@@ -11,10 +11,23 @@ async function readData(text) {
   const arrays = {};
   let at = 4 + length;
   for (const [name, width, count] of header.arrays) {
-    arrays[name] = unpack(blob, at, width, count);
+    const from = at;
+    lazily(arrays, name, () => unpack(blob, from, width, count));
     at += width * count;
   }
   return model(header, arrays);
+}
+
+// A property that is worked out when it is first asked for. The first drawing needs few of the arrays.
+function lazily(object, name, make) {
+  Object.defineProperty(object, name, {
+    configurable: true, enumerable: true,
+    get() {
+      const value = make();
+      Object.defineProperty(object, name, { value, writable: true, enumerable: true });
+      return value;
+    },
+  });
 }
 
 // Signed numbers of `width` bytes: the lowest bytes of all of them first, the highest last.
@@ -82,11 +95,17 @@ function model(header, arrays) {
   };
 }
 
-// Offsets and lengths of all buffers of a span: row by row, `wide` of them in each batch.
+// A span of batches: its leaves, and the offset and length of each of their buffers, row by row.
 function decodeSpan(span, index, arrays, strings) {
+  const made = { first: span.first, count: span.count };
+  lazily(made, "places", () => placesOf(span, index, arrays));
+  lazily(made, "leaves", () => leavesOf(span, arrays, strings));
+  return made;
+}
+
+function placesOf(span, index, arrays) {
   const length = arrays[`length ${index}`], offset = arrays[`offset ${index}`];
-  const named = (name) => Array.from(arrays[`leaf ${name} ${span.leaves}`], (i) => strings[i]);
-  const column = arrays[`leaf column ${span.leaves}`], wide = column.length, align = span.align;
+  const wide = arrays[`leaf column ${span.leaves}`].length, align = span.align;
   for (let i = wide; i < length.length; i++) length[i] += length[i - wide];
   for (let row = 0; row < span.count; row++) {
     let end = 0;
@@ -99,11 +118,15 @@ function decodeSpan(span, index, arrays, strings) {
       }
     }
   }
-  const groups = [];
-  for (let i = 0; i < wide; i++) if (!i || column[i] !== column[i - 1]) groups.push(i);
-  groups.push(wide);
-  const leaves = { column, field: arrays[`leaf field ${span.leaves}`], buffer: named("buffer"), chapter: named("chapter"), groups };
-  return { first: span.first, count: span.count, wide, offset, length, leaves };
+  return { wide, offset, length };
+}
+
+function leavesOf(span, arrays, strings) {
+  const named = (name) => Array.from(arrays[`leaf ${name} ${span.leaves}`], (i) => strings[i]);
+  const column = arrays[`leaf column ${span.leaves}`], groups = [];
+  for (let i = 0; i < column.length; i++) if (!i || column[i] !== column[i - 1]) groups.push(i);
+  groups.push(column.length);
+  return { column, field: arrays[`leaf field ${span.leaves}`], buffer: named("buffer"), chapter: named("chapter"), groups };
 }
 
 function fieldsOf(header, arrays) {
@@ -116,7 +139,8 @@ function fieldsOf(header, arrays) {
     for (const parent of stack) total[parent] += own[i];
     stack.push(i);
   }
-  return { n, own, total, depth, column, firstOf, name: header.fields.names, type: header.fields.types };
+  const { names: name, types: type, buffers, bodies } = header.fields;
+  return { n, own, total, depth, column, firstOf, name, type, buffers, bodies };
 }
 
 function referencesOf(starts, counts, all) {

@@ -41,7 +41,7 @@ _ODD_BATCHES = 400
 """Batches that are read one by one at most: those with views."""
 _REGIONS, _REGIONS_OF_PART = 16_000, 5_000
 """Regions of a page, and those of one message."""
-_MOST_METADATA = 4 << 20
+_MOST_METADATA = 1 << 19
 """Bytes of a message's metadata that are walked."""
 _WHOLE = 4_000
 """An object with at most so many regions is walked as a whole."""
@@ -158,6 +158,8 @@ class _Page:
         self._bytes: list[bytes] = []
         self._regions: list[Region] = []
         self._findings: list[Finding] = list(found.findings)
+        self._reached = 0, 0
+        """The batches that were looked into; their buffers are on the page unless they are broken."""
         self._walked: list[tuple[int, int]] = []
         """Ranges whose bytes the page may show: metadata that were walked."""
         end = found.size if found.footer is None else found.footer[0]
@@ -177,6 +179,7 @@ class _Page:
         self._put_messages()
         header["fields"] = self._put_fields(spans)
         header |= self._put_spans(spans)
+        header["reached"] = self._reached
         header["whole"] = self._walk(spans)
         header |= self._put_regions()
         header |= self._put_findings()
@@ -220,14 +223,23 @@ class _Page:
             columns.append(column)
             stack += [(column, depth + 1, child) for child in reversed(wire.children)]
         own = np.zeros(len(names), np.int64)
+        roles: dict[str, int] = {}
         for span, *_ in spans:
-            nodes = [leaf.node for leaf in span.leaves]
-            np.add.at(own, nodes, span.buffers[:, :, 1].sum(axis=0))
+            sizes = span.buffers[:, :, 1].sum(axis=0)
+            np.add.at(own, [leaf.node for leaf in span.leaves], sizes)
+            for leaf, size in zip(span.leaves, sizes.tolist(), strict=True):
+                roles[leaf.buffer] = roles.get(leaf.buffer, 0) + size
+        bodies = sum([int(self._found.blocks[span.first :][: len(span.buffers), 2].sum()) for span, *_ in spans])
         self._put("field_bytes", own)
         self._put("field_depth", depths)
         self._put("field_column", columns)
         most = max(16, min(_NAME, _NAMES // max(len(names), 1)))
-        return {"names": [_clean(name, most) for name in names], "types": [_clean(name, 60) for name in types]}
+        return {
+            "names": [_clean(name, most) for name in names],
+            "types": [_clean(name, 60) for name in types],
+            "buffers": roles,
+            "bodies": bodies,
+        }
 
     # --- buffers ---
 
@@ -240,12 +252,15 @@ class _Page:
         wide = max(len(found.columns), 1)
         if found.regular:
             last = min(chosen.stop, chosen.start + max(1, min(_BATCHES, _BUFFERS // wide)))
+            self._reached = chosen.start, last
             try:
                 return self._fitting([_Span(chosen.start, found.columns, found.buffers(chosen.start, last))])
             except ShmarrowError:
                 pass  # at least one batch cannot be read: one by one then
         many = max(1, min(_ODD_BATCHES, _BUFFERS // wide))
-        return self._fitting(list(self._one_by_one(range(chosen.start, min(chosen.stop, chosen.start + many)))))
+        tried = range(chosen.start, min(chosen.stop, chosen.start + many))
+        self._reached = tried.start, tried.stop
+        return self._fitting(list(self._one_by_one(tried)))
 
     def _one_by_one(self, chosen: range) -> Iterator[_Span]:
         """Batches with views, or some of which cannot be read; neighbours with the same buffers together."""
@@ -278,6 +293,7 @@ class _Page:
                 size = sum([len(zlib.compress(pack(each)[1], 1)) for each in packed[2:]])
                 if size > left:
                     many = int(len(part.buffers) * left / size * 0.95)
+                    self._reached = self._reached[0], part.first + many
                     return [*made, self._differences(part._replace(buffers=part.buffers[:many]))] if many else made
                 made.append(packed)
                 left -= size

@@ -1,6 +1,7 @@
 // Drawing: colours, textures, the picture and the ribbon. Nothing here changes what is shown.
 
 const ROWS = [[0, 38], [40, 26], [68, 80], [150, 132]]; // top and height of messages, parts, columns, buffers
+const BOTTOM = ROWS[3][0] + ROWS[3][1];
 const ROW_NAMES = ["messages", "parts", "columns", "buffers"];
 const RULER = 24;
 const COLOURS = 7;
@@ -172,18 +173,31 @@ function drawList(place, node, row) {
     if (row === 0) while (next < kids.n && kids.start(next) < state.to && kids.end(next) - kids.start(next) < least) next++;
     const stop = kids.end(next - 1), first = kids.get(i);
     const left = x(start), width = Math.max((stop - start) * scale, 1);
-    cell(place.g, left, y, width, tall, { ...first.paint, pattern: "" }, row === 0 ? `${count(next - i)} parts` : "", isDim(state, first));
-    if (row === 0) drawBands(place, left, width);
-    else if (row < 3 && node.kids.n) cell(place.g, left, RULER + ROWS[3][0], width, ROWS[3][1], { ...first.paint, pattern: "" }, "", isDim(state, first));
+    if (row === 0) { drawRun(place, kids, i, next, left, width); i = next; continue; }
+    cell(place.g, left, y, width, BOTTOM - top, { ...first.paint, pattern: "" }, "", isDim(state, first));
     i = next;
   }
+}
+
+// Messages too narrow to be told apart: stripes, and below them the share of each column.
+function drawRun(place, kids, first, next, left, wide) {
+  const { g } = place, middle = kids.get((first + next) >> 1), paint = { ...middle.paint, pattern: "" };
+  const [[top, tall], [part, low]] = ROWS, back = colourOf(paint), label = `${count(next - first)} parts, around ${nameOf(middle)}`;
+  cell(g, left, RULER + top, wide, tall, paint, "");
+  g.fillStyle = theme.fill.card;
+  g.globalAlpha = 0.28;
+  for (let x = left + 3; x < left + wide - 2; x += 4) g.fillRect(x, RULER + top, 1, tall);
+  g.globalAlpha = 1;
+  if (wide > 60) write(g, label, left + 9, RULER + top + tall / 2, wide - 18, inkOn(back), back, { pattern: "stripes" });
+  cell(g, left, RULER + part, wide, low, { fill: "body" }, middle.kind === "record batch" ? "metadata and bodies" : "");
+  if (middle.kind === "record batch") drawBands(place, left, wide);
 }
 
 function drawNode(place, node, row) {
   const { g, state, x, scale, gutter, wide } = place;
   const left = Math.max(x(node.start), gutter - 8), right = Math.min(x(node.end), wide + 8);
   const [top, tall] = ROWS[row], deep = row < 3 && node.kids.n > 0;
-  const low = deep ? top + tall : ROWS[3][0] + ROWS[3][1];
+  const low = deep ? top + tall : BOTTOM;
   const full = row === 1 && node.kind === "body" && !node.kids.n;
   if (deep || full) cell(g, left, RULER + top, right - left, tall, node.paint, labelIn(node, right - left), isDim(state, node));
   else cell(g, left, RULER + top, right - left, low - top, node.paint, labelIn(node, right - left), isDim(state, node));
@@ -203,26 +217,17 @@ function isDim(state, node) {
   return state.column >= 0 && node.column >= 0 && node.column !== state.column;
 }
 
-// Batches too narrow for their columns: the share of each column, from top to bottom.
-function drawBands({ g, state }, left, wide) {
-  const top = RULER + ROWS[2][0], tall = ROWS[3][0] + ROWS[3][1] - ROWS[2][0];
+// Batches too narrow for their columns: what shares their bytes, from top to bottom.
+function drawBands(place, left, wide) {
+  const { g, state } = place, top = RULER + ROWS[2][0], tall = BOTTOM - ROWS[2][0];
+  if (!state.shares.length) return cell(g, left, top, wide, tall, { fill: "body" }, "");
+  const from = Math.max(left, place.gutter), inside = Math.min(left + wide, place.wide) - from;
   let y = top;
-  for (const { column, part } of state.shares) {
-    g.globalAlpha = state.column >= 0 && state.column !== column ? 0.22 : 1;
-    g.fillStyle = theme.roles.column[column % COLOURS];
-    g.fillRect(left, y, wide, part * tall + 0.5);
-    y += part * tall;
+  for (const { paint, label, part } of state.shares) {
+    const high = part * tall, text = wide > 300 && high >= 16 ? `${label} · ${percent(part)} of the bytes` : "";
+    if (high > 0) cell(g, from, y, inside, Math.max(high - (high > 4 ? 1 : 0), 0.5), paint, text, state.column >= 0 && paint.column !== state.column);
+    y += high;
   }
-  g.globalAlpha = 1;
-  if (!state.shares.length) cell(g, left, top, wide, tall, { fill: "body" }, "");
-  const text = state.shares.length ? "share of each column; zoom in to see its buffers" : "";
-  if (wide < 340 || !text) return;
-  g.fillStyle = theme.fill.card;
-  const width = g.measureText(text).width + 24, x = left + wide / 2 - width / 2;
-  g.beginPath(); g.roundRect(x, top + tall / 2 - 14, width, 28, 14); g.fill();
-  g.fillStyle = theme.fill.text;
-  g.textBaseline = "middle";
-  g.fillText(text, x + 12, top + tall / 2);
 }
 
 function rowOf(node) {
@@ -293,7 +298,7 @@ function drawRibbon(canvas, state) {
   g.beginPath(); g.moveTo(left, top + tall + 2); g.lineTo(gutter, high); g.moveTo(right, top + tall + 2); g.lineTo(wide, high); g.stroke();
   g.globalAlpha = 1;
   g.fillStyle = theme.fill.muted; g.textBaseline = "middle";
-  if (gutter) { g.fillText("blocks", 0, 24); g.fillText("messages", 0, top + tall / 2); }
+  if (gutter) { if (state.data.footer) g.fillText("blocks", 0, 24); g.fillText("messages", 0, top + tall / 2); }
   const end = bytes(state.data.size);
   g.fillText("0", gutter, high - 12);
   g.fillText(end, wide - g.measureText(end).width, high - 12);

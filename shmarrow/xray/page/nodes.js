@@ -93,15 +93,22 @@ function addBetween(data, from, to, add) {
     let end = at;
     if (part === "footer" && data.footer) end = at = Math.max(at, Math.min(data.footer[1], to));
     const alone = i === first + 1 && part !== "footer";
-    add(start, end, (parent, index) => alone
-      ? regionNode(data, first, parent, index, end)
-      : new Node(parent, index, start, end, part, { fill: part === "footer" ? "footer" : "other" },
-        { kind: part === "footer" ? "footer" : "message", chapter: regions_chapter(data, first), makeKids: (node) => regionList(data, node, start, end) }));
+    add(start, end, (parent, index) => (alone ? regionNode(data, first, parent, index, end) : groupNode(data, part, first, parent, index, start, end)));
   }
   rest(to);
 }
 
-function regions_chapter(data, i) { return data.chapters[data.regions.chapter[i]]; }
+// The footer, or a message that no list of messages names: its FlatBuffer is one part, as the metadata of others is.
+function groupNode(data, part, first, parent, index, start, end) {
+  const kind = part === "footer" ? "footer" : "message", paint = { fill: kind === "footer" ? "footer" : "other" };
+  const chapter = data.chapters[data.regions.chapter[first]];
+  return new Node(parent, index, start, end, part, paint, {
+    kind, chapter, value: kind === "footer" ? "the schema once more, and where each message is" : "",
+    makeKids: (node) => listOf([start], [end], () => new Node(node, 0, start, end, "metadata", paint, {
+      kind: "metadata", chapter, value: "a FlatBuffer", makeKids: (inner) => regionList(data, inner, start, end),
+    })),
+  });
+}
 
 function unlisted(data, start, end) {
   const footer = data.footer && start >= data.footer[0] && end <= data.footer[1];
@@ -226,8 +233,8 @@ function spanOf(data, number) {
 
 // The columns of one batch. A column goes from its first buffer to that of the next one.
 function columnList(data, body, span, row) {
-  const { groups } = span.leaves, base = row * span.wide, n = groups.length - 1;
-  const startOf = (g) => (g ? body.start + span.offset[base + groups[g]] : body.start);
+  const { groups } = span.leaves, { wide, offset } = span.places, base = row * wide, n = groups.length - 1;
+  const startOf = (g) => (g ? body.start + offset[base + groups[g]] : body.start);
   const columns = [];
   for (let g = 0; g < n; g++) if (edge(g + 1) > edge(g)) columns.push(g);
   function edge(g) { return g < n ? startOf(g) : body.end; }
@@ -246,9 +253,9 @@ function bufferList(data, column, span, base, first, last, body) {
   const add = (start, end, leaf) => { if (end > start) { starts.push(start); ends.push(end); which.push(leaf); } };
   let at = column.start;
   for (let leaf = first; leaf < last; leaf++) {
-    const length = span.length[base + leaf];
+    const length = span.places.length[base + leaf];
     if (length <= 0) continue;
-    const start = body.start + span.offset[base + leaf];
+    const start = body.start + span.places.offset[base + leaf];
     add(at, start, -1);
     add(start, start + length, leaf);
     at = start + length;

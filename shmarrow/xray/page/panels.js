@@ -51,11 +51,10 @@ function showFacts(data) {
 
 // What a page leaves out, and how to get it.
 function showNotice(data) {
-  const shown = data.spans.reduce((sum, span) => sum + span.count, 0), notice = byId("notice");
-  if (shown >= data.batches || !data.spans.length) return;
-  const first = data.spans[0].first, last = data.spans[data.spans.length - 1];
-  notice.textContent = `This page has the buffers of ${count(shown)} of ${count(data.batches)} batches (${count(first)} to ${count(last.first + last.count - 1)}); the others are drawn as a whole. `
-    + `For others: shmarrow xray FILE --html OUT --batch A:B`;
+  const [first, stop] = data.reached, notice = byId("notice");
+  if (stop - first >= data.batches) return;
+  notice.textContent = `This page shows the buffers of record batches ${count(first)} to ${count(stop - 1)}, of ${count(data.batches)}; the others are drawn as a whole. `
+    + "To see others: shmarrow xray FILE --html OUT --batch A:B";
   notice.hidden = false;
 }
 
@@ -136,8 +135,16 @@ const COLUMNS = [
 ];
 const sorting = { by: 1, down: false, page: 0 };
 
+// The parts of the view. Of a message, the columns stand beside the metadata.
+function rowsOf(node) {
+  const { kids } = node, body = kids.n === 2 && kids.get(1).kind === "body" ? kids.get(1).kids : NOTHING;
+  if (!body.n) return kids;
+  const pick = (name) => (i) => (i ? body[name](i - 1) : kids[name](0));
+  return { n: body.n + 1, start: pick("start"), end: pick("end"), get: pick("get") };
+}
+
 function showTable(view) {
-  const { kids } = view.focus, order = orderOf(kids), pages = Math.max(1, Math.ceil(kids.n / PAGE));
+  const kids = rowsOf(view.focus), order = orderOf(kids), pages = Math.max(1, Math.ceil(kids.n / PAGE));
   sorting.page = Math.min(sorting.page, pages - 1);
   byId("rows-of").textContent = view.focus.parent ? nameOf(view.focus) : "the whole object";
   const heads = COLUMNS.map(([title, kind], i) => make("th", { scope: "col", class: kind, ...(i === sorting.by ? { "aria-sort": sorting.down ? "descending" : "ascending" } : {}) },
