@@ -333,7 +333,8 @@ PEERS = [
     pa.array([D("1.5")], pa.decimal128(10, 2)), pa.nulls(2, pa.string()),
     pa.array([[1], None], pa.large_list(pa.int8())),
     pa.array(["x"], pa.string_view()), pa.array([1, 1], pa.run_end_encoded(pa.int16(), pa.int8())),
-    pa.array([uuid.UUID(int=1)]), pa.array([{"a": 1}]), pa.array([1], pa.timestamp("ms", "Asia/Tokyo")),
+    pa.ExtensionArray.from_storage(pa.uuid(), pa.array([bytes(16)], pa.binary(16))),
+    pa.array([{"a": 1}]), pa.array([1], pa.timestamp("ms", "Asia/Tokyo")),
 ]  # fmt: skip
 
 

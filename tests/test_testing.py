@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from conftest import ROOT
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 
 import shmarrow as sa
 from shmarrow import testing
@@ -200,7 +200,7 @@ def test_no_store(tmp_path: Path) -> None:
 # --- strategies -------------------------------------------------------------------------------------------------
 
 
-@settings(max_examples=25)
+@settings(max_examples=20, suppress_health_check=[HealthCheck.too_slow])
 @given(strategies.tables(), strategies.arrays("int8", min_size=1, max_size=3))
 def test_strategies(table: sa.Table, array: sa.Array) -> None:
     table.validate(full=True)

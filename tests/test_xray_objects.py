@@ -174,6 +174,14 @@ def test_buffers_of_many_batches() -> None:
         found.buffers(0, 50)
 
 
+def test_batches_without_columns() -> None:
+    empty = sa.record_batch({"x": sa.nulls(3)}).select([])
+    for batch, nodes in ((empty, 0), (sa.record_batch({"n": sa.nulls(3)}), 1)):
+        found = xray.overview(forms.file_of(batch, batch))
+        assert found.buffers().shape == (2, 0, 2)
+        assert found.field_nodes().tolist() == [[[3, 3]] * nodes] * 2
+
+
 def test_summary_covers_long_files() -> None:
     data = forms.file_of(*[forms.numbers(2)] * 100)
     regions = list(xray.summary(xray.overview(data)))

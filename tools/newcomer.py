@@ -26,7 +26,7 @@ from typing import Any, NamedTuple
 
 ROOT = Path(__file__).resolve().parent.parent
 TESTS = (
-    "test_ipc.py", "test_descriptors.py", "test_building.py", "test_layouts.py", "test_segment.py", "test_store.py",
+    "test_ipc.py", "test_schemas_read.py", "test_building.py", "test_layouts.py", "test_segment.py", "test_store.py",
     "test_tensor.py", "test_bundle.py", "test_compression.py", "test_golden.py", "test_main.py",
 )  # fmt: skip
 """Suites that need little but the wheel; `make test` runs all of them."""

@@ -187,7 +187,7 @@ def array(
     from_pandas: bool | None = None,
     safe: bool = True,
 ) -> Any:
-    """An array from values of any kind.
+    """Make an array from values of any kind.
 
     Parameters
     ----------
@@ -260,7 +260,9 @@ _NUMBERS = {type.storage: type for type in simple_types().values() if type.descr
 
 
 def infer_type(values: Any, mask: Any = None, from_pandas: bool = False) -> DataType:
-    """The type that :func:`array` gives values: that of arrays and ndarrays, else the narrowest that holds them all.
+    """Infer the type that :func:`array` gives values.
+
+    That of arrays and ndarrays, else the narrowest type that holds them all.
 
     Parameters
     ----------

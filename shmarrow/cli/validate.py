@@ -33,7 +33,7 @@ _AGAIN = "write the object again; what has no finding can be read"
 
 
 def validate_arguments(parser: argparse.ArgumentParser) -> None:
-    """The arguments of ``validate``."""
+    """Add the arguments of ``validate``."""
     add_target(parser)
     parser.add_argument("--full", action="store_true", help="also check values: UTF-8, offsets, indices, ranges, nulls")
     parser.add_argument(

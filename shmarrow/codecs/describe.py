@@ -1,4 +1,4 @@
-"""What an object is, without its values."""
+"""Description of an object, without its values."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from shmarrow.types import DataType, Schema
 
 
 class Description(NamedTuple):
-    """What an object is, without its values.
+    """Description of an object, without its values.
 
     Attributes
     ----------

@@ -42,14 +42,32 @@ def decimal_module() -> tuple[Any, Any]:
 
 
 class DayTime(NamedTuple):
-    """A day_time interval."""
+    """A day_time interval.
+
+    Attributes
+    ----------
+    days : int
+        Whole days.
+    milliseconds : int
+        Milliseconds beyond the days.
+    """
 
     days: int
     milliseconds: int
 
 
 class MonthDayNano(NamedTuple):
-    """A month_day_nano interval."""
+    """A month_day_nano interval.
+
+    Attributes
+    ----------
+    months : int
+        Whole months.
+    days : int
+        Days beyond the months.
+    nanoseconds : int
+        Nanoseconds beyond the days.
+    """
 
     months: int
     days: int

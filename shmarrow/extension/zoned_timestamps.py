@@ -23,6 +23,7 @@ class TimestampWithOffsetType(ExtensionType):
     __slots__ = ()
     extension_name = "arrow.timestamp_with_offset"
     LOWEST, HIGHEST = -779, 780
+    """The smallest and the largest offset from UTC, in minutes."""
 
     def __init__(self, storage_type: DataType) -> None:
         super().__init__(storage_type)

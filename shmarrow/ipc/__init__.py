@@ -45,7 +45,7 @@ def new_file(
     mode: int | None = None,
     durable: bool = False,
 ) -> RecordBatchFileWriter:
-    """A writer of the file format.
+    """Create a writer of the file format.
 
     Parameters
     ----------
@@ -92,7 +92,7 @@ def new_stream(
     mode: int | None = None,
     durable: bool = False,
 ) -> RecordBatchStreamWriter:
-    """A writer of the streaming format; the parameters and errors are those of :func:`new_file`."""
+    """Create a writer of the streaming format. Parameters and errors as :func:`new_file`."""
     from shmarrow.ipc.stream.writer import RecordBatchStreamWriter
 
     target = sources.open_sink(sink, overwrite=overwrite, mode=mode, durable=durable)
@@ -102,7 +102,7 @@ def new_stream(
 def append_file(
     where: Any, options: IpcWriteOptions | None = None, *, durable: bool = False
 ) -> RecordBatchFileAppender:
-    """A writer that adds record batches to a file that exists.
+    """Create a writer that appends record batches to an existing file.
 
     The file is replaced as a whole when the writer is closed: its readers keep what they had, and a writer that is
     killed leaves it as it was. The bytes of the old batches are copied once, from one file to the other, and their
@@ -147,7 +147,7 @@ def open_file(
     included_fields: Iterable[int | str] | None = None,
     trusted: bool = False,
 ) -> RecordBatchFileReader:
-    """A reader of the file format.
+    """Open a reader of the file format.
 
     Parameters
     ----------
@@ -189,7 +189,7 @@ def open_stream(
     included_fields: Iterable[int | str] | None = None,
     trusted: bool = False,
 ) -> RecordBatchStreamReader | MappedStreamReader:
-    """A reader of the streaming format: an iterator of record batches.
+    """Open a reader of the streaming format, an iterator of record batches.
 
     Over a path, a name or bytes it is a :class:`MappedStreamReader`, which copies nothing and gives any batch by
     number; over a file object or a socket it reads what each message needs. A file object is read from its position

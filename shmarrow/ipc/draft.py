@@ -62,7 +62,7 @@ _FOOTER = 256
 
 
 class VariableSize(NamedTuple):
-    """A column of strings or bytes that is being filled.
+    """A string or binary column being filled.
 
     Attributes
     ----------
@@ -130,7 +130,7 @@ class _DraftFile(RecordBatchFileWriter):
 
 
 class Draft(NotCopied):
-    """A record batch that is filled in place; made by :func:`shmarrow.ipc.new_draft` and :meth:`shmarrow.Store.create`.
+    """A record batch being filled in place; made by :func:`shmarrow.ipc.new_draft` and :meth:`shmarrow.Store.create`.
 
     As a context manager it publishes the batch at the end of the block, and discards it on an exception.
     ``draft[path]`` is a column: a writable ndarray for columns whose slots have a fixed width, a :class:`VariableSize`
@@ -232,7 +232,7 @@ class Draft(NotCopied):
 
     @property
     def columns(self) -> list[str]:
-        """The paths of all columns that can be filled."""
+        """The paths of all columns to fill."""
         return [path for path, column in self._columns.items() if column.arrays.keys() - {"validity"}]
 
     def __getitem__(self, path: str) -> Any:
@@ -247,7 +247,7 @@ class Draft(NotCopied):
         return iter(self.columns)
 
     def valid(self, path: str) -> npt.NDArray[np.bool_]:
-        """Which slots of a column are valid: a writable bool ndarray of shape (slots,), all True at first.
+        """Return the validity of a column: a writable bool ndarray of shape (slots,), initially all True.
 
         Raises
         ------
@@ -277,7 +277,7 @@ class Draft(NotCopied):
     # --- the end ---
 
     def publish(self) -> None:
-        """Give the batch its name. Arrays that were handed out become read-only; slices of them must not be written to.
+        """Publish the batch. Its arrays become read-only; existing slices of them must not be written to.
 
         Raises
         ------
@@ -325,7 +325,7 @@ class Draft(NotCopied):
         return buffers, tail
 
     def discard(self) -> None:
-        """Drop the batch; nothing of it is left. Safe to call again, and once it is published."""
+        """Discard the batch, leaving nothing behind. Does nothing if called twice or after publishing."""
         if self._states.inherited:
             self._file.abort()
             return
@@ -360,7 +360,7 @@ def new_draft(
     mode: int | None = None,
     durable: bool = False,
 ) -> Draft:
-    """Room for a file of one record batch, whose columns are filled where they will be read: nothing is copied.
+    """Allocate a file of one record batch whose columns are filled in place, without copying.
 
     Parameters
     ----------

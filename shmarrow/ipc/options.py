@@ -8,7 +8,7 @@ from shmarrow.errors import InvalidArgument, InvalidType, Settings, full_name, s
 
 
 class IpcWriteOptions(Settings):
-    """How streams, files and tensors are written.
+    """Options for writing streams, files and tensors.
 
     Attributes
     ----------

@@ -107,17 +107,17 @@ class Array(LayoutHooks):
 
     @property
     def offset(self) -> int:
-        """The first slot, counted from the start of the buffers."""
+        """Position of the first slot within the buffers."""
         return self._offset
 
     @property
     def children(self) -> tuple[Array, ...]:
-        """The child arrays as they are in memory; slicing does not change them."""
+        """The child arrays as stored; slicing does not change them."""
         return tuple(self._children)
 
     @property
     def nbytes(self) -> int:
-        """Bytes that the slots of this array occupy; of a slice, only those of the slice.
+        """Bytes occupied by the slots of this array; for a slice, only those of the slice.
 
         Bitmaps count in whole bytes, offsets one for each slot, children by the part that is referred to; dictionaries
         and the data of views count in full.
@@ -132,18 +132,23 @@ class Array(LayoutHooks):
         return referenced_bytes(self)
 
     def get_total_buffer_size(self) -> int:
-        """Bytes of all buffers, whatever the slice, children and dictionary included; each buffer once."""
+        """Return the bytes of all buffers regardless of slicing, including children and dictionary.
+
+        Shared buffers count once.
+        """
         from shmarrow.layout.sizes import buffer_bytes
 
         return buffer_bytes(self)
 
     def buffers(self) -> list[Buffer | None]:
-        """The buffers of this array, then those of its children, in the order of the buffer listing; views."""
+        """Return the buffers of this array and then its children, in the order of the buffer listing; views."""
         own = [None if data is None else data.view(Buffer) for data in self._buffers]
         return own + [data for child in self._children for data in child.buffers()]
 
     def is_null(self, nan_is_null: bool = False) -> BooleanArray:
-        """A BooleanArray, True for slots that are null, also where a child, a run or a dictionary's value is; a copy.
+        """Return a BooleanArray, True for null slots, including those whose child, run or dictionary value is null.
+
+        A copy.
 
         Parameters
         ----------
@@ -162,7 +167,7 @@ class Array(LayoutHooks):
         return result
 
     def is_valid(self) -> BooleanArray:
-        """A BooleanArray, False for slots that are null; the opposite of :meth:`is_null`, and its errors.
+        """Return a BooleanArray that is True for valid slots, the inverse of :meth:`is_null`. Errors as there.
 
         Shares the validity bitmap where that says it all and starts at a whole byte.
         """
@@ -178,7 +183,7 @@ class Array(LayoutHooks):
     def __getitem__(self, key: SupportsIndex) -> Any: ...
 
     def __getitem__(self, key: Slice | SupportsIndex) -> Any:
-        """One value as a Python object, or a slice as an array without copying."""
+        """Return one value as a Python object, or a slice as an array without copying."""
         if isinstance(key, slice):
             start, stop, step = range_of(key, self._length)
             if step == 1:
@@ -202,7 +207,7 @@ class Array(LayoutHooks):
                 raise moved(error, lambda place: Place((start + place[0], *place[1:]))) from None  # noqa: B023
 
     def slice(self, offset: int = 0, length: int | None = None) -> Self:
-        """The slots from ``offset`` on, ``length`` of them or as many as there are; copies nothing.
+        """Return up to ``length`` slots starting at ``offset``; copies nothing.
 
         Beyond the end there are none.
 
@@ -221,7 +226,7 @@ class Array(LayoutHooks):
         return made
 
     def to_pylist(self) -> list[Any]:
-        """The values as Python objects, None for null; a copy.
+        """Return the values as a list of Python objects, None for null.
 
         Their class depends on the type alone: timestamps without a time zone and durations in nanoseconds are
         ``numpy.datetime64`` and ``numpy.timedelta64``, all other dates and times those of ``datetime``.
@@ -244,7 +249,7 @@ class Array(LayoutHooks):
     tolist = to_pylist
 
     def to_numpy(self, zero_copy_only: bool = True, writable: bool = False) -> npt.NDArray[Any]:
-        """The values as an ndarray of shape (length,), or (length, list_size, ...) for fixed-size lists.
+        """Return the values as an ndarray of shape (length,), or (length, list_size, ...) for fixed-size lists.
 
         Parameters
         ----------
@@ -277,7 +282,7 @@ class Array(LayoutHooks):
         return result
 
     def to_masked_array(self) -> np.ma.MaskedArray[Any, Any]:
-        """The values and their nulls as a masked ndarray: over the same memory, read-only, masked where a slot is null.
+        """Return a read-only masked ndarray over the same memory, masked where a slot is null.
 
         Integers stay integers. The values below the mask are whatever lies in memory. Truth values, ``date32``,
         dictionaries and runs are copied, and the mask always is.
@@ -298,7 +303,7 @@ class Array(LayoutHooks):
         return masked_array(self)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> npt.NDArray[Any]:
-        """The values as an ndarray, see :meth:`to_numpy`; numbers and times that do not fit ``dtype`` are refused.
+        """Return the values as an ndarray; see :meth:`to_numpy`. Raises if a number or time does not fit ``dtype``.
 
         Raises
         ------
@@ -315,7 +320,7 @@ class Array(LayoutHooks):
     # --- gathering ---
 
     def take(self, indices: Any) -> Self:
-        """The slots at ``indices``, in that order; a copy of what the layout needs to copy.
+        """Return the slots at ``indices``, in that order; copies only what the layout requires.
 
         Parameters
         ----------
@@ -339,7 +344,7 @@ class Array(LayoutHooks):
         return result
 
     def filter(self, mask: Any, null_selection_behavior: str = "drop") -> Self:
-        """The slots where ``mask`` is True; a copy of what the layout needs to copy.
+        """Return the slots where ``mask`` is True; copies only what the layout requires.
 
         Parameters
         ----------
@@ -361,7 +366,7 @@ class Array(LayoutHooks):
         return self if valid is None and len(positions) == self._length else self._take(positions, valid)
 
     def drop_null(self) -> Self:
-        """The slots that are not null, as :meth:`is_null` says.
+        """Return the slots that are valid according to :meth:`is_null`.
 
         Raises
         ------
@@ -376,7 +381,7 @@ class Array(LayoutHooks):
         return kept
 
     def fill_null(self, fill_value: Any) -> Self:
-        """The same array with the nulls, as :meth:`is_null` sees them, replaced; the array itself where there are none.
+        """Replace the nulls reported by :meth:`is_null`; returns the array itself if it has none.
 
         Parameters
         ----------
@@ -400,7 +405,7 @@ class Array(LayoutHooks):
     # --- comparing ---
 
     def equals(self, other: Any) -> bool:
-        """Same type, same length, the same slots null and the same values in all others; NaN equals nothing.
+        """Compare type, length, nulls and values; NaN is not equal to anything.
 
         Raises
         ------
@@ -423,7 +428,7 @@ class Array(LayoutHooks):
     # --- validation ---
 
     def validate(self, full: bool = False) -> None:
-        """Check that the array keeps the format's rules.
+        """Check that the array conforms to the format.
 
         Parameters
         ----------
@@ -452,7 +457,7 @@ class Array(LayoutHooks):
         offset: int = 0,
         children: Sequence[Array] | None = None,
     ) -> Array:
-        """An array over buffers and child arrays; copies nothing.
+        """Make an array from buffers and child arrays; copies nothing.
 
         Parameters
         ----------
@@ -491,7 +496,7 @@ class Array(LayoutHooks):
     # --- casting and encoding ---
 
     def cast(self, target_type: DataType | str, safe: bool = True) -> Array:
-        """The same values as another type; ``docs/casts.md`` lists what can be cast to what.
+        """Cast the values to another type; ``docs/casts.md`` lists the supported casts.
 
         Parameters
         ----------
@@ -522,7 +527,7 @@ class Array(LayoutHooks):
         return result
 
     def view(self, target_type: DataType | str) -> Array:
-        """The same bits as values of another type of the same width; copies nothing and checks no value.
+        """Reinterpret the values as another type of the same width; copies nothing and checks no values.
 
         Raises
         ------
@@ -536,7 +541,7 @@ class Array(LayoutHooks):
         return made
 
     def unique(self) -> Self:
-        """The distinct values in the order of their first appearance, null once; a copy.
+        """Return the distinct values in order of first appearance, null at most once; a copy.
 
         Values are the same when their bits are: 0.0 and -0.0 are two values, and NaNs with the same bits are one.
 
@@ -553,7 +558,7 @@ class Array(LayoutHooks):
     def dictionary_encode(
         self, null_encoding: str = "mask", index_type: DataType | str | None = None
     ) -> DictionaryArray:
-        """Indices into the distinct values, in the order of their first appearance.
+        """Encode the values as indices into their distinct values, in order of first appearance.
 
         Values are the same when their bits are: 0.0 and -0.0 are two values.
 
@@ -581,7 +586,7 @@ class Array(LayoutHooks):
         return made
 
     def run_end_encode(self, run_end_type: DataType | str = "int32") -> RunEndEncodedArray:
-        """Runs of equal neighbours; neighbouring nulls are one run.
+        """Encode runs of equal adjacent values; adjacent nulls form one run.
 
         Neighbours are equal when their bits are. An array that is run-end encoded already stays as it is.
 
@@ -625,7 +630,7 @@ def _rebuild(
 
 
 def has_floats(type: Any) -> bool:
-    """Whether values of the type may be, or have in them, NaN, which equals nothing."""
+    """Whether values of the type may be or contain NaN, which is not equal to anything."""
     storage = type.storage
     if type.layout == "primitive":
         return storage is not None and storage.kind == "f"

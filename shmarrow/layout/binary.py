@@ -41,19 +41,19 @@ BINARY = ("binary", "large_binary", "binary_view")
 
 
 class BinaryArray(Array):
-    """Byte strings or text."""
+    """An array of byte strings or UTF-8 text."""
 
     __slots__ = ()
     layouts = ("binary", "large_binary")
 
     @property
     def offsets(self) -> npt.NDArray[Any]:
-        """The offsets of shape (length + 1,), int32 or int64; a read-only view."""
+        """The offsets, of shape (length + 1,), int32 or int64; a read-only view."""
         return offsets_view(self)
 
     @property
     def data(self) -> Bytes:
-        """The whole buffer that the offsets point into; a read-only view."""
+        """The whole data buffer; a read-only view."""
         data = self._buffers[2]
         return EMPTY if data is None else data
 
@@ -184,7 +184,7 @@ class BinaryArray(Array):
 
     @classmethod
     def from_arrays(cls, offsets: Any, data: Any, type: DataType | str | None = None, mask: Any = None) -> Self:
-        """Byte strings or text from offsets of shape (n + 1,) and the bytes that they point into.
+        """Make an array from offsets of shape (n + 1,) and a data buffer.
 
         Copies nothing that fits.
 

@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 
 
 class BinaryViewArray(Array):
-    """Byte strings or text, by views."""
+    """An array of byte strings or UTF-8 text in the view layout."""
 
     __slots__ = ()
     layouts = ("binary_view",)
@@ -62,7 +62,7 @@ class BinaryViewArray(Array):
 
     @property
     def data_buffers(self) -> list[Bytes]:
-        """The buffers that long values lie in."""
+        """The data buffers of long values."""
         return [EMPTY if data is None else data for data in self._buffers[2:]]
 
     def _words(self) -> npt.NDArray[np.uint64]:

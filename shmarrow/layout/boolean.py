@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class BooleanArray(Array):
-    """Truth values, one bit each."""
+    """An array of booleans, one bit each."""
 
     __slots__ = ()
     layouts = ("bool",)
@@ -31,7 +31,7 @@ class BooleanArray(Array):
 
     @property
     def values(self) -> Mask:
-        """The truth values of shape (length,), null slots included; a copy."""
+        """The booleans, of shape (length,), including null slots; a copy."""
         data = self._buffers[1]
         assert data is not None
         return bitmap.unpack(data, self._offset, self._length)
@@ -91,7 +91,7 @@ class BooleanArray(Array):
 
     @classmethod
     def from_numpy(cls, type: DataType, values: npt.NDArray[Any], valid: Mask | None = None, safe: bool = True) -> Self:
-        """An array from truth values, or numbers 0 and 1, of shape (n,); a copy, as the format has bits.
+        """Make an array from booleans, or numbers 0 and 1, of shape (n,); a copy, as Arrow stores bits.
 
         ``valid`` is False where a slot is null; with ``safe=False`` any number but 0 is true.
         """

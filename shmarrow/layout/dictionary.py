@@ -38,19 +38,19 @@ class DictionaryArray(Array):
 
     @property
     def dictionary(self) -> Array:
-        """The values that the indices point into."""
+        """The dictionary: the distinct values."""
         return self._dictionary_()
 
     @property
     def indices(self) -> PrimitiveArray:
-        """The indices as an array of the index type; copies nothing."""
+        """The indices, as an array of the index type; copies nothing."""
         result: PrimitiveArray = make_array(
             self._type.index_type, self._length, self._buffers, self._null_count, self._offset
         )
         return result
 
     def decode(self) -> Array:
-        """An array of the value type, with the value of each slot in its place; a copy.
+        """Decode to an array of the value type; a copy.
 
         Raises
         ------
@@ -135,7 +135,7 @@ class DictionaryArray(Array):
         return encode(array._cast_to(target.value_type, safe), "mask", target.index_type, target.ordered)
 
     def dictionary_encode(self, null_encoding: str = "mask", index_type: DataType | str | None = None) -> Self:
-        """The array itself, or with indices of another type."""
+        """Return the array itself, or with another index type."""
         if index_type is None:
             return self
         result: Self = self._cast_to(DictionaryType(index_type, self._type.value_type, self._type.ordered), True)
@@ -312,7 +312,7 @@ class DictionaryArray(Array):
         from_pandas: bool = False,
         safe: bool = True,
     ) -> Self:
-        """An array over indices and an array of values; copies nothing.
+        """Make an array from indices and an array of distinct values; copies nothing.
 
         Parameters
         ----------

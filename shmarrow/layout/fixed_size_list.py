@@ -24,13 +24,13 @@ if TYPE_CHECKING:
 
 
 class FixedSizeListArray(Lists):
-    """Lists that all have the same length."""
+    """An array of lists of equal length."""
 
     __slots__ = ()
     layouts = ("fixed_size_list",)
 
     def flatten(self) -> Array:
-        """The values of all lists that are not null, one list after another."""
+        """Return the values of all valid lists, concatenated."""
         return self.drop_null().flatten() if self.null_count else self._window()
 
     def _window(self) -> Any:
@@ -135,7 +135,7 @@ class FixedSizeListArray(Lists):
     def from_arrays(
         cls, values: Any, list_size: int | None = None, type: DataType | str | None = None, mask: Any = None
     ) -> Self:
-        """Lists over a child array of ``n * list_size`` values; copies nothing.
+        """Make lists from a child array of ``n * list_size`` values; copies nothing.
 
         Parameters
         ----------

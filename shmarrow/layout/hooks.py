@@ -91,7 +91,7 @@ class LayoutHooks:
 
     @property
     def null_count(self) -> int:
-        """Number of null slots; counted once where the source did not say it."""
+        """Number of null slots; counted on first use if the source did not state it."""
         if self._null_count < 0:
             self._null_count = self._count_nulls()
         return self._null_count
@@ -290,7 +290,7 @@ class LayoutHooks:
 
     @classmethod
     def from_pylist(cls, type: Any, values: Sequence[Any], valid: Mask | None) -> Self:
-        """An array of ``type`` from Python values; ``valid`` is False where a value is None, None where none is."""
+        """Make an array of ``type`` from Python values; ``valid`` is False for None, or None if no value is None."""
         raise NotImplementedError
 
     # --- hooks: slots taken, left out and joined ---
@@ -304,7 +304,10 @@ class LayoutHooks:
         return self._gather(indices)
 
     def trim(self) -> Self:
-        """An equal array with offset 0 that refers to no more bytes than its slots need; copies only what must move."""
+        """Return an equal array with offset 0 whose buffers hold only what its slots need.
+
+        Copies only what must move.
+        """
         raise NotImplementedError
 
     _joins_slices: ClassVar[bool] = False

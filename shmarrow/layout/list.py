@@ -37,18 +37,18 @@ if TYPE_CHECKING:
 
 
 class ListArray(Lists):
-    """Lists of any length."""
+    """An array of lists."""
 
     __slots__ = ()
     layouts: ClassVar[tuple[str, ...]] = ("list",)
 
     @property
     def offsets(self) -> npt.NDArray[Any]:
-        """The offsets of shape (length + 1,), int32 or int64; a read-only view."""
+        """The offsets, of shape (length + 1,), int32 or int64; a read-only view."""
         return offsets_view(self)
 
     def flatten(self) -> Array:
-        """The values of all lists that are not null, one list after another."""
+        """Return the values of all valid lists, concatenated."""
         if self.null_count:
             return self.drop_null().flatten()
         offsets = checked_offsets(self, len(self.values), "values")
@@ -159,7 +159,7 @@ class ListArray(Lists):
 
     @classmethod
     def from_arrays(cls, offsets: Any, values: Any, type: DataType | str | None = None, mask: Any = None) -> Self:
-        """Lists from offsets of shape (n + 1,) and the child array; copies nothing that fits.
+        """Make lists from offsets of shape (n + 1,) and a child array; copies only offsets of another dtype.
 
         Parameters
         ----------
@@ -206,7 +206,7 @@ class ListArray(Lists):
 
 
 class LargeListArray(ListArray):
-    """Lists of any length, with offsets of 64 bits."""
+    """An array of lists with 64-bit offsets."""
 
     __slots__ = ()
     layouts = ("large_list",)

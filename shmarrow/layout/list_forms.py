@@ -34,11 +34,11 @@ class Lists(Array):
 
     @property
     def values(self) -> Array:
-        """The child array as it is in memory, whatever the slice."""
+        """The whole child array, regardless of slicing."""
         return self._children[0]
 
     def value_lengths(self) -> PrimitiveArray:
-        """The number of items of each list, null for null, in the integers that the type has for offsets; a copy."""
+        """Return the length of each list, null for null, in the offset type; a copy."""
         dtype = getattr(self._type, "offset_dtype", np.dtype("<i4"))
         sizes, valid = self._spans()[1], self._mask()
         validity, nulls = validity_of(valid)
@@ -48,7 +48,7 @@ class Lists(Array):
         return result
 
     def value_parent_indices(self) -> PrimitiveArray:
-        """For each item that ``flatten()`` gives, the slot of the list that it is in: an int64 array; a copy.
+        """Return, for each item of ``flatten()``, the slot of its list, as an int64 array; a copy.
 
         Raises
         ------

@@ -26,19 +26,19 @@ if TYPE_CHECKING:
 
 
 class ListViewArray(Lists):
-    """Lists by offset and size."""
+    """An array of lists with an offset and a size each."""
 
     __slots__ = ()
     layouts: ClassVar[tuple[str, ...]] = ("list_view",)
 
     @property
     def offsets(self) -> npt.NDArray[Any]:
-        """The offsets of shape (length,), int32 or int64; a read-only view."""
+        """The offsets, of shape (length,), int32 or int64; a read-only view."""
         return view_of(self._buffers[1], self._type.offset_dtype, self._offset, self._length)
 
     @property
     def sizes(self) -> npt.NDArray[Any]:
-        """The sizes of shape (length,), int32 or int64; a read-only view."""
+        """The sizes, of shape (length,), int32 or int64; a read-only view."""
         return view_of(self._buffers[2], self._type.offset_dtype, self._offset, self._length)
 
     def _runs(self, valid: Mask | None) -> tuple[Indices, Indices]:
@@ -64,7 +64,7 @@ class ListViewArray(Lists):
         raise InvalidData(f"{self._type}: slot {index} holds {size} values from {start} on, of {len(self.values)}")
 
     def flatten(self) -> Array:
-        """The values of all lists that are not null, one list after another; a copy."""
+        """Return the values of all valid lists, concatenated; a copy."""
         starts, sizes = self._runs(self._mask())
         self._check_total(sizes, starts)
         result: Array = self.values._take_runs(starts, sizes)
@@ -206,7 +206,7 @@ class ListViewArray(Lists):
     def from_arrays(
         cls, offsets: Any, sizes: Any, values: Any, type: DataType | str | None = None, mask: Any = None
     ) -> Self:
-        """Lists from offsets and sizes of shape (n,) and the child array; copies nothing that fits.
+        """Make lists from offsets and sizes of shape (n,) and a child array; copies only indices of another dtype.
 
         Parameters
         ----------
@@ -252,7 +252,7 @@ class ListViewArray(Lists):
 
 
 class LargeListViewArray(ListViewArray):
-    """Lists by offset and size, both of 64 bits."""
+    """An array of lists with a 64-bit offset and size each."""
 
     __slots__ = ()
     layouts = ("large_list_view",)

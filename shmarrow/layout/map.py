@@ -27,7 +27,7 @@ from shmarrow.types import DataType, EncodedType, Field, FixedSizeBinaryType, In
 
 
 class MapArray(ListArray):
-    """Maps: lists of (key, item) pairs."""
+    """An array of maps: lists of (key, item) pairs."""
 
     __slots__ = ()
     layouts = ("map",)
@@ -38,13 +38,13 @@ class MapArray(ListArray):
 
     @property
     def keys(self) -> Array:
-        """The keys of all maps as they are in memory."""
+        """The keys of all maps, as stored."""
         keys: Array = self._entries.field(0)
         return keys
 
     @property
     def items(self) -> Array:
-        """The items of all maps as they are in memory."""
+        """The items of all maps, as stored."""
         items: Array = self._entries.field(1)
         return items
 
@@ -127,7 +127,7 @@ class MapArray(ListArray):
     def from_arrays(  # type: ignore[override]  # as pyarrow's: keys and items for the child
         cls, offsets: Any, keys: Any, items: Any, type: DataType | str | None = None, mask: Any = None
     ) -> Self:
-        """Maps from offsets of shape (n + 1,), keys and items; copies nothing that fits.
+        """Make maps from offsets of shape (n + 1,), keys and items; copies only offsets of another dtype.
 
         Parameters
         ----------
@@ -169,7 +169,7 @@ class MapArray(ListArray):
 
     @classmethod
     def from_pylist(cls, type: Any, values: Sequence[Any], valid: Mask | None) -> Self:
-        """Maps from dicts, or from lists of (key, item) pairs."""
+        """Make maps from dicts or lists of (key, item) pairs."""
         from shmarrow.layout.from_values import array_from_pylist
 
         lengths, keys, items = _pairs(type, values)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class NullArray(Array):
-    """A length and nothing else."""
+    """An array of nulls: a length without buffers."""
 
     __slots__ = ()
     layouts = ("null",)

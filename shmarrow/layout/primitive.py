@@ -27,14 +27,14 @@ if TYPE_CHECKING:
 
 
 class PrimitiveArray(Array):
-    """Values of a fixed number of bytes."""
+    """An array of fixed-width values."""
 
     __slots__ = ()
     layouts = ("primitive",)
 
     @property
     def values(self) -> npt.NDArray[Any]:
-        """The storage as an ndarray of shape (length,), null slots included; a read-only view.
+        """The stored values as an ndarray of shape (length,), including null slots; a read-only view.
 
         Decimals of more than 64 bits have the shape (length, words), the lowest 64-bit word first.
         """
@@ -218,7 +218,7 @@ class PrimitiveArray(Array):
 
     @classmethod
     def from_numpy(cls, type: DataType, values: npt.NDArray[Any], valid: Mask | None = None, safe: bool = True) -> Self:
-        """An array over the values of an ndarray; copies nothing where that is contiguous and of the same storage.
+        """Make an array from an ndarray; copies nothing if it is contiguous and has the storage dtype.
 
         Parameters
         ----------

@@ -31,21 +31,21 @@ if TYPE_CHECKING:
 
 
 class RunEndEncodedArray(Array):
-    """Runs of equal values."""
+    """A run-end encoded array."""
 
     __slots__ = ()
     layouts = ("run_end_encoded",)
 
     @property
     def run_ends(self) -> PrimitiveArray:
-        """The ends of all runs as they are in memory, whatever the slice."""
+        """The run ends as stored, regardless of slicing."""
         found: Any = self._children[0]
         ends: PrimitiveArray = found
         return ends
 
     @property
     def values(self) -> Array:
-        """The values of all runs as they are in memory, whatever the slice."""
+        """The values of all runs as stored, regardless of slicing."""
         return self._children[1]
 
     @property
@@ -69,7 +69,7 @@ class RunEndEncodedArray(Array):
         return first, np.minimum(window - self._offset, self._length)
 
     def decode(self) -> Array:
-        """An array of the value type, with the value of each slot in its place; a copy.
+        """Decode to an array of the value type; a copy.
 
         Raises
         ------
@@ -259,7 +259,7 @@ class RunEndEncodedArray(Array):
 
     @classmethod
     def from_arrays(cls, run_ends: Any, values: Any, type: DataType | str | None = None) -> Self:
-        """Runs over an array of run ends and an array of values; copies nothing.
+        """Make an array from run ends and values; copies nothing.
 
         Parameters
         ----------

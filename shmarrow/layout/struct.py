@@ -23,13 +23,13 @@ from shmarrow.types import DataType, Field, struct
 
 
 class StructArray(Array):
-    """Records of named fields."""
+    """An array of structs: records of named fields."""
 
     __slots__ = ()
     layouts = ("struct",)
 
     def field(self, key: int | str) -> Array:
-        """A child array by position or name, with the slots of this array; copies nothing.
+        """Return a child array by position or name, sliced like this array; copies nothing.
 
         The struct's own nulls are not put into it.
         """
@@ -38,7 +38,10 @@ class StructArray(Array):
         return self._children[index].slice(self._offset, self._length)
 
     def flatten(self) -> list[Array]:
-        """The child arrays with the slots of this array, null where the struct is; copies only what gets more nulls."""
+        """Return the child arrays, sliced like this array and null where the struct is null.
+
+        Copies only validity that changes.
+        """
         valid = self._mask()
         return self._windows() if valid is None else [_under(child, valid) for child in self._windows()]
 
@@ -187,7 +190,7 @@ class StructArray(Array):
         mask: Any = None,
         type: DataType | str | None = None,
     ) -> Self:
-        """Structs over child arrays of one length; copies nothing.
+        """Make structs from child arrays of equal length; copies nothing.
 
         Parameters
         ----------

@@ -31,14 +31,14 @@ _OFFSET = np.dtype("<i4")
 
 
 class UnionArray(Array):
-    """Values of several types."""
+    """An array of a union: values of several types."""
 
     __slots__ = ()
     layouts = ("dense_union", "sparse_union")
 
     @property
     def type_ids(self) -> npt.NDArray[np.int8]:
-        """The type ids of shape (length,), int8; a read-only view."""
+        """The type ids, of shape (length,), int8; a read-only view."""
         return view_of(self._buffers[0], _ID, self._offset, self._length)
 
     @property
@@ -47,13 +47,13 @@ class UnionArray(Array):
 
     @property
     def offsets(self) -> npt.NDArray[Any]:
-        """The child's slot for each slot, of shape (length,), int32; the slot itself in a sparse union."""
+        """The slot in the child for each slot, of shape (length,), int32; the slot itself in a sparse union."""
         if self._dense:
             return view_of(self._buffers[1], _OFFSET, self._offset, self._length)
         return np.arange(self._offset, self._offset + self._length)
 
     def field(self, index: int) -> Array:
-        """A child array by its position; in a sparse union with the slots of this array."""
+        """Return a child array by position; in a sparse union, sliced like this array."""
         self._type.field(index)
         child = self._children[index]
         return child if self._dense else child.slice(self._offset, self._length)

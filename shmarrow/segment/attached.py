@@ -48,7 +48,7 @@ EMPTY.flags.writeable = False
 
 
 class Segment:
-    """A published object, attached read-only; made by :func:`attach`.
+    """A published object, mapped read-only; made by :func:`attach`.
 
     Attributes
     ----------
@@ -82,7 +82,7 @@ class Segment:
 
     @property
     def location(self) -> str:
-        """What it can be attached to by again, from any directory: the ``shm:`` name, or the absolute path."""
+        """The location to attach to again from any directory: the ``shm:`` name, or the absolute path."""
         return self.name if is_shm(self.name) else self._path
 
     @property
@@ -114,7 +114,7 @@ class Segment:
         return Closed(f"segment {self.name!r} is closed; attach to it again")
 
     def close(self) -> None:
-        """Drop the mapping, its descriptor and its lock, unless arrays still need them. Safe to call again."""
+        """Release the mapping, descriptor and lock, unless arrays still use them. Closing twice is allowed."""
         self._data = None
 
     def __enter__(self) -> Self:
@@ -145,7 +145,7 @@ def _attach_again(name: str, path: str, device: int, inode: int) -> Segment:
 
 
 def attach(where: Location, *, owners: Container[int] | None = None) -> Segment:
-    """Map a published object read-only, at a cost that does not depend on its size.
+    """Map a published object read-only, in time independent of its size.
 
     While arrays of it live, the mapping keeps one file descriptor open and the file locked with ``flock(LOCK_SH)``,
     which is how eviction knows that the object is in use.

@@ -162,7 +162,7 @@ def sync_directory(directory: str) -> None:
 
 
 def unlink(where: Location) -> None:
-    """Remove an object's name. Who has it attached keeps it; its space comes back when the last of them is done.
+    """Remove an object's name. Processes that have it mapped keep it; its memory is freed when the last one unmaps it.
 
     Raises
     ------
@@ -180,7 +180,7 @@ def unlink(where: Location) -> None:
 
 
 def collect_leftovers(directory: str) -> int:
-    """Remove temporary files that killed writers left in ``directory``; returns how many.
+    """Remove temporary files left in ``directory`` by killed writers, and return their number.
 
     Only overwriting, and file systems without ``O_TMPFILE``, ever use temporary names; the next writer of the same name
     removes them too. A file whose writer lives is locked, and stays; so do files of others that may not be removed.

@@ -85,7 +85,7 @@ def create(
     durable: bool = False,
     replacing: tuple[int, int, int, int] | None = None,
 ) -> SegmentWriter:
-    """Start a new object, which nobody sees until it is published.
+    """Create a new object, invisible until it is published.
 
     Parameters
     ----------
@@ -186,7 +186,7 @@ def _in_turn(method: Callable[Concatenate[SegmentWriter, P], R]) -> Callable[Con
 
 
 class SegmentWriter:
-    """An object being written, which nobody sees until :meth:`publish`; made by :func:`create`.
+    """An object being written, invisible until :meth:`publish`; made by :func:`create`.
 
     As a context manager it publishes at the end of the block, and discards on an exception.
 
@@ -242,7 +242,7 @@ class SegmentWriter:
 
     @_in_turn
     def write(self, pieces: Iterable[Piece]) -> int:
-        """Append pieces in their order; nothing is copied on the way to the operating system.
+        """Append buffers in order, passing them to the operating system without copying.
 
         Parameters
         ----------

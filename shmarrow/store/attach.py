@@ -30,7 +30,7 @@ _FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 
 
 class Pin:
-    """What keeps an object from being evicted or spilled, until it is released; made by :meth:`Store.pin`.
+    """Keeps an object from being evicted or spilled until released; made by :meth:`Store.pin`.
 
     A context manager. It is also released when it is collected, and when the process ends.
 
@@ -55,12 +55,12 @@ class Pin:
 
     @property
     def place(self) -> tuple[int, str]:
-        """The slot of the object, and its name."""
+        """The slot and name of the object."""
         found = self._catalog.entry(self.slot) if self.slot >= 0 else None
         return self.slot, "" if found is None else found.name.decode(errors="replace")
 
     def release(self) -> None:
-        """Let the object go; safe to call again."""
+        """Release the pin; releasing twice is allowed."""
         slot, self.slot = getattr(self, "slot", -1), -1  # an interrupt may have come before it had one
         if slot >= 0:
             self._catalog.pins.release(slot, self._pid != os.getpid())
@@ -78,7 +78,7 @@ class Pin:
 
 
 class StoredSegment(Segment):
-    """The bytes of an object of a store, attached; made by :meth:`Store.attach`.
+    """The mapped bytes of an object of a store; made by :meth:`Store.attach`.
 
     A copy, or one that was pickled, is attached and pinned again, and fails if the object is gone by then.
 

@@ -19,7 +19,7 @@ from shmarrow.types import Schema
 
 
 class ObjectInfo(NamedTuple):
-    """What is known of an object.
+    """Description of an object.
 
     Attributes
     ----------
@@ -64,24 +64,41 @@ class ObjectInfo(NamedTuple):
 
     @property
     def kind(self) -> str:
-        """What kind of object it is; see :class:`Description`."""
+        """The kind of the object; see :class:`Description`."""
         return self.description.kind
 
     @property
     def schema(self) -> Schema | None:
-        """The fields of a batch or a table."""
+        """The schema of a batch or table."""
         return self.description.schema
 
     @property
     def num_rows(self) -> int | None:
-        """The rows of a batch or a table."""
+        """Number of rows of a batch or table."""
         return self.description.num_rows
 
 
 class Found(NamedTuple):
-    """An object in a listing, of which nothing is opened.
+    """An object in a listing, not opened.
 
     The fields are those of :class:`ObjectInfo`.
+
+    Attributes
+    ----------
+    name : str
+        Name of the object.
+    nbytes : int
+        Size in bytes.
+    allocated : int
+        Bytes that it takes, as blocks of the file system.
+    generation : int
+        Number that no other object of the store ever has.
+    age, idle : float
+        Seconds since it was published, and since it was last attached.
+    pins : int
+        Number of processes that have it attached.
+    protected, spilled : bool
+        Whether it is never evicted, and whether it is in the spill directory.
     """
 
     name: str
@@ -96,7 +113,7 @@ class Found(NamedTuple):
 
 
 class Stats(NamedTuple):
-    """What a store holds.
+    """Statistics of a store.
 
     Attributes
     ----------

@@ -20,7 +20,7 @@ _SLOT_COUNT = p.HEADER["slots"][0]
 
 
 class Settings(NamedTuple):
-    """What belongs to a store, whoever opens it.
+    """The settings of a store.
 
     Attributes
     ----------

@@ -48,7 +48,7 @@ def round_up(nbytes: int) -> int:
 
 
 class Collected(NamedTuple):
-    """What :meth:`Store.collect` removed.
+    """The result of :meth:`Store.collect`.
 
     Attributes
     ----------

@@ -97,7 +97,7 @@ def _wait(listener: Listener | None, end: float | None, longest: float = RECHECK
 
 
 class Event(NamedTuple):
-    """Something that happened to an object.
+    """A change to an object.
 
     Attributes
     ----------
@@ -119,7 +119,7 @@ _KINDS = {p.PUBLISHED: "published", p.DELETED: "deleted"}
 
 
 class Watch:
-    """The events of a store from now on: an iterator that waits for the next one; made by :meth:`Store.watch`.
+    """An iterator over the changes to a store, which waits for the next one; made by :meth:`Store.watch`.
 
     ``async for`` works, too. It goes on when the Store is closed. Threads may share it: each event is told to one of
     them. A forked child has its own copy from where its parent was.
@@ -200,7 +200,7 @@ class Watch:
             return listener.fd
 
     def get(self, timeout: float | None = None) -> Event | None:
-        """The next event; None if there was none in ``timeout`` seconds. Without a timeout it waits forever.
+        """Return the next event, or None after ``timeout`` seconds; None waits forever.
 
         Raises
         ------

@@ -79,7 +79,7 @@ class SparseCOOTensor(SparseTensor):
         type: DataType | None = None,
         metadata: MetadataLike | None = None,
     ) -> Self:
-        """A tensor over arrays, copying none.
+        """Make a tensor over arrays, without copying.
 
         Parameters
         ----------
@@ -112,7 +112,7 @@ class SparseCOOTensor(SparseTensor):
         return made
 
     def to_numpy(self) -> tuple[NDArray, NDArray]:
-        """The values, of shape (non_zero_length,), and the coordinates; views."""
+        """Return the values, of shape (non_zero_length,), and the coordinates; views."""
         return self.data, self.indices
 
     def _index(self) -> tuple[NDArray, ...]:

@@ -99,7 +99,7 @@ class SparseCSFTensor(SparseTensor):
         type: DataType | None = None,
         metadata: MetadataLike | None = None,
     ) -> Self:
-        """A tensor over arrays, copying none.
+        """Make a tensor over arrays, without copying.
 
         Parameters
         ----------
@@ -144,7 +144,7 @@ class SparseCSFTensor(SparseTensor):
         index_type: IndexType = None,
         metadata: MetadataLike | None = None,
     ) -> Self:
-        """The elements of a dense array that are not zero.
+        """Make a tensor from the non-zero elements of a dense array.
 
         Parameters
         ----------
@@ -157,7 +157,7 @@ class SparseCSFTensor(SparseTensor):
         return cls._from_dense(array, dim_names, index_type, metadata, axis_order)
 
     def to_numpy(self) -> tuple[NDArray, tuple[NDArray, ...], tuple[NDArray, ...]]:
-        """The values, indptr and indices; views."""
+        """Return the values, indptr and indices; views."""
         return self.data, self.indptr, self.indices
 
     def _index(self) -> tuple[NDArray, ...]:

@@ -33,7 +33,7 @@ from shmarrow.types import DataType, Metadata, MetadataLike, as_metadata
 
 
 class SparseMatrix(SparseTensor):
-    """What CSR and CSC share.
+    """The base of CSR and CSC matrices.
 
     Attributes
     ----------
@@ -46,6 +46,7 @@ class SparseMatrix(SparseTensor):
     __slots__ = ("indices", "indptr")
 
     axis: ClassVar[int]
+    """The compressed axis: 0 for rows, 1 for columns."""
 
     def __init__(
         self,
@@ -82,7 +83,7 @@ class SparseMatrix(SparseTensor):
         type: DataType | None = None,
         metadata: MetadataLike | None = None,
     ) -> Self:
-        """A matrix over arrays, copying none.
+        """Make a matrix over arrays, without copying.
 
         Parameters
         ----------
@@ -109,7 +110,7 @@ class SparseMatrix(SparseTensor):
         return cls(dims, starts, places, storage, element, names, as_metadata(metadata))
 
     def to_numpy(self) -> tuple[NDArray, NDArray, NDArray]:
-        """The values, indptr and indices; views."""
+        """Return the values, indptr and indices; views."""
         return self.data, self.indptr, self.indices
 
     def _index(self) -> tuple[NDArray, ...]:

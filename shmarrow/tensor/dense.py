@@ -100,7 +100,7 @@ class Tensor:
         type: DataType | None = None,
         metadata: MetadataLike | None = None,
     ) -> Tensor:
-        """A tensor over an array's memory, without a copy.
+        """Make a tensor over an array's memory, without copying.
 
         Parameters
         ----------
@@ -130,7 +130,7 @@ class Tensor:
     def from_array(
         cls, array: Array, dim_names: Iterable[str] | None = None, *, metadata: MetadataLike | None = None
     ) -> Tensor:
-        """A tensor over a column: of numbers, of fixed-size lists of them, or of tensors of one shape; never a copy.
+        """Make a tensor from a column of numbers, fixed-size lists of numbers, or tensors of one shape; never copies.
 
         The first dimension is the rows. The elements have the type of the column's values; of an extension type those
         of its storage.
@@ -187,16 +187,16 @@ class Tensor:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of all elements, whatever lies between them."""
+        """Bytes of all elements, without gaps between them."""
         return self.storage.nbytes
 
     @property
     def is_contiguous(self) -> bool:
-        """Whether the elements lie one after another, in row-major or in column-major order."""
+        """Whether the elements are contiguous, in row-major or column-major order."""
         return self.storage.flags.c_contiguous or self.storage.flags.f_contiguous
 
     def dim_name(self, index: int) -> str:
-        """The name of one dimension; empty where it has none."""
+        """Return the name of a dimension; empty if unnamed."""
         if not isinstance(index, int) or not -self.ndim <= index < self.ndim:
             raise InvalidArgument(f"no dimension {shown(index)}: the tensor has {self.ndim}")
         return self.dim_names[index] if self.dim_names else ""
@@ -214,7 +214,10 @@ class Tensor:
         return f"<Tensor {self._element}, shape {self.shape}, strides {self.strides}{names}>"
 
     def equals(self, other: object) -> bool:
-        """Same type, shape, names of dimensions and elements; strides and metadata do not count, NaN equals nothing."""
+        """Compare type, shape, dimension names and elements, but not strides or metadata.
+
+        NaN is not equal to anything.
+        """
         return (
             isinstance(other, Tensor)
             and self._element == other._element
@@ -228,7 +231,7 @@ class Tensor:
     __hash__ = None  # type: ignore[assignment]
 
     def validate(self, *, full: bool = False) -> None:
-        """Check the elements against their type, if ``full``; what the structure promises was checked before.
+        """Check the elements if ``full``; the structure was checked when the tensor was made.
 
         Raises
         ------
@@ -250,7 +253,7 @@ class Tensor:
         return element_values(self.storage, self._element)
 
     def to_numpy(self, writable: bool = False) -> NDArray:
-        """The elements as an ndarray.
+        """Return the elements as an ndarray.
 
         Parameters
         ----------
@@ -291,7 +294,7 @@ class Tensor:
         dl_device: tuple[int, int] | None = None,
         copy: bool | None = None,
     ) -> Any:
-        """The elements as a DLPack capsule, for ``torch.from_dlpack`` and its like: memory that may be written to.
+        """Return a DLPack capsule over writable memory, for ``torch.from_dlpack`` and similar.
 
         Many consumers, torch among them, know of no read-only memory. So they get what :meth:`to_numpy` gives with
         ``writable=True``: private pages of the mapping, or a copy. :meth:`to_numpy` shares memory with numpy, and
@@ -339,7 +342,7 @@ class Tensor:
     # --- parts ---
 
     def __getitem__(self, key: Any) -> Any:
-        """What numpy gives for the same key: a tensor over the same memory, or one element."""
+        """Index like numpy; returns a tensor over the same memory, or one element."""
         part = self._values()[key]
         if not isinstance(part, np.ndarray):
             return part
@@ -354,7 +357,7 @@ class Tensor:
             yield self[i]
 
     def transpose(self, *axes: int) -> Tensor:
-        """The same elements with the dimensions in another order, by default reversed; not a copy."""
+        """Permute the dimensions, by default reversing them; not a copy."""
         order = axes or tuple(range(self.ndim))[::-1]
         if sorted(order) != list(range(self.ndim)):
             raise InvalidArgument(

@@ -61,6 +61,7 @@ class SparseTensor:
     __slots__ = ("__weakref__", "_element", "dim_names", "metadata", "shape", "storage")
 
     form: ClassVar[str]
+    """``"COO"``, ``"CSR"``, ``"CSC"`` or ``"CSF"``."""
 
     from_scipy: ClassVar[Callable[..., Any]]
     from_torch: ClassVar[Callable[..., Any]]
@@ -135,7 +136,7 @@ class SparseTensor:
         index_type: IndexType = None,
         metadata: MetadataLike | None = None,
     ) -> Self:
-        """The elements of a dense array that are not zero.
+        """Make a sparse tensor from the non-zero elements of a dense array.
 
         Parameters
         ----------
@@ -188,11 +189,11 @@ class SparseTensor:
         return made
 
     def as_form(self, cls: type[Form]) -> Form:
-        """The tensor itself if it has that form, else the same values in it."""
+        """Convert to another sparse form; returns the tensor itself if it has that form."""
         return self if isinstance(self, cls) else self._convert(cls, None)
 
     def coalesced(self) -> Self:
-        """The same values with each place stored once, in order; the tensor itself if that is so already.
+        """Sort the values and add up duplicates; returns the tensor itself if already canonical.
 
         Raises
         ------
@@ -231,35 +232,35 @@ class SparseTensor:
         return None
 
     def to_coo(self, *, index_type: IndexType = None) -> SparseCOOTensor:
-        """The same values with their coordinates, sorted."""
+        """Convert to COO with sorted coordinates."""
         from shmarrow.tensor.coo import SparseCOOTensor
 
         made: SparseCOOTensor = self._convert(SparseCOOTensor, index_type)
         return made
 
     def to_csr(self, *, index_type: IndexType = None) -> SparseCSRMatrix:
-        """The same values row by row; for two dimensions."""
+        """Convert a two-dimensional tensor to CSR."""
         from shmarrow.tensor.csx import SparseCSRMatrix
 
         made: SparseCSRMatrix = self._convert(SparseCSRMatrix, index_type)
         return made
 
     def to_csc(self, *, index_type: IndexType = None) -> SparseCSCMatrix:
-        """The same values column by column; for two dimensions."""
+        """Convert a two-dimensional tensor to CSC."""
         from shmarrow.tensor.csx import SparseCSCMatrix
 
         made: SparseCSCMatrix = self._convert(SparseCSCMatrix, index_type)
         return made
 
     def to_csf(self, axis_order: Sequence[int] | None = None, *, index_type: IndexType = None) -> SparseCSFTensor:
-        """The same values as a tree whose levels are the dimensions in the order of ``axis_order``."""
+        """Convert to CSF, a tree whose levels are the dimensions in the order of ``axis_order``."""
         from shmarrow.tensor.csf import SparseCSFTensor
 
         made: SparseCSFTensor = self._convert(SparseCSFTensor, index_type, axis_order)
         return made
 
     def to_dense(self) -> NDArray:
-        """All elements as an ndarray, zeros included; values that are stored for the same place are added up.
+        """Convert to a dense ndarray; values stored for the same place are added up.
 
         Raises
         ------
@@ -307,12 +308,12 @@ class SparseTensor:
 
     @property
     def data(self) -> NDArray:
-        """The values that are stored, of shape (non_zero_length,); a read-only view."""
+        """The stored values, of shape (non_zero_length,); a read-only view."""
         return self.storage.view(self.dtype) if self.ml_dtype is not None else self.storage
 
     @property
     def non_zero_length(self) -> int:
-        """How many values are stored."""
+        """Number of stored values."""
         return len(self.storage)
 
     @property
@@ -331,7 +332,7 @@ class SparseTensor:
         return self.storage.nbytes + sum([part.nbytes for part in self._index()])
 
     def dim_name(self, index: int) -> str:
-        """The name of one dimension; empty where it has none."""
+        """Return the name of a dimension; empty if unnamed."""
         if not -self.ndim <= index < self.ndim:
             raise InvalidArgument(f"no dimension {index}: the tensor has {self.ndim}")
         return self.dim_names[index] if self.dim_names else ""
@@ -341,7 +342,7 @@ class SparseTensor:
         return f"<{type(self).__name__} {self._element}, shape {self.shape}, {self.non_zero_length} stored{names}>"
 
     def equals(self, other: object) -> bool:
-        """Same form, type, shape, names of dimensions, and the same values stored in the same order."""
+        """Compare form, type, shape, dimension names, and the stored values in order."""
         return (
             isinstance(other, SparseTensor)
             and type(self) is type(other)
@@ -361,7 +362,7 @@ class SparseTensor:
     __hash__ = None  # type: ignore[assignment]
 
     def validate(self, *, full: bool = False) -> None:
-        """Check the values of the index, if ``full``; what the structure promises was checked before.
+        """Check the index values if ``full``; the structure was checked when the tensor was made.
 
         Raises
         ------

@@ -139,7 +139,8 @@ def check_reader(
     if problems:
         more = f"\n  and {len(problems) - _SHOWN} more" if len(problems) > _SHOWN else ""
         lines = "\n".join(f"  {problem[:500]}" for problem in problems[:_SHOWN])
-        raise AssertionError(f"{len(problems)} problems, {right} cases read correctly:\n{lines}{more}")
+        count = f"{len(problems)} problem{'s' * (len(problems) != 1)}"
+        raise AssertionError(f"{count}, {right} cases read correctly:\n{lines}{more}")
     return right
 
 

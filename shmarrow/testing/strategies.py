@@ -468,9 +468,10 @@ def arrays(draw: Any, type: Any = None, *, depth: int = 3, min_size: int = 0, ma
 
     Examples
     --------
-    >>> from hypothesis import given
+    >>> from hypothesis import given, settings
     >>> from shmarrow.testing import strategies
-    >>> @given(strategies.arrays("int8", max_size=5))
+    >>> @settings(max_examples=10, deadline=None)
+    ... @given(strategies.arrays("int8", max_size=5))
     ... def check(array):
     ...     assert len(array) <= 5 and array.type == "int8"
     >>> check()

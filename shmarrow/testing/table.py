@@ -25,7 +25,8 @@ def cases(*, writable: bool = False) -> tuple[Case, ...]:
     --------
     >>> from shmarrow import testing
     >>> case = testing.case("list-view-struct")
-    >>> case.type
+    >>> print(case.type)
+    list_view<item: struct<x: int32, y: double not null>>
     >>> case.array().to_pylist() == case.values
     True
     """

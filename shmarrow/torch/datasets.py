@@ -22,7 +22,7 @@ Transform = Callable[[Batch], Any]
 
 
 class BatchDataset(Dataset[Any]):  # type: ignore[misc]
-    """The rows of mapped files, stores or tables, by number: a map-style data set.
+    """A map-style data set over the rows of mapped files, stores or tables.
 
     A column of numbers, truth values, fixed-size lists of numbers or tensors of one shape becomes tensors; all others
     become Python values. Nulls are NaN in columns of floats, and an error in other columns of tensors.
@@ -91,7 +91,7 @@ class BatchDataset(Dataset[Any]):  # type: ignore[misc]
         return self.table.num_rows
 
     def __getitem__(self, index: Any) -> Any:
-        """A row by number, as a dict of values; or rows by slice or sequence of numbers, as a dict of tensors.
+        """Return a row by number as a dict of values, or rows by slice or numbers as a dict of tensors.
 
         Raises
         ------
@@ -131,7 +131,7 @@ class BatchDataset(Dataset[Any]):  # type: ignore[misc]
         return made if self.transform is None else self.transform(made)
 
     def __getitems__(self, indices: Sequence[int]) -> Rows:
-        """Several rows for a DataLoader, gathered together."""
+        """Gather several rows for a DataLoader."""
         return Rows(tensors_of(self.table, self._tensors, self._positions(indices)), len(indices), self.transform)
 
     def __repr__(self) -> str:
@@ -169,12 +169,12 @@ class Rows(Sequence[Any]):
 
 
 def collate(rows: Any) -> Any:
-    """The ``collate_fn`` for a :class:`BatchDataset`: the rows as they were gathered, as one dict of tensors."""
+    """The ``collate_fn`` of a :class:`BatchDataset`: return the gathered rows as one dict of tensors."""
     return rows.batch if isinstance(rows, Rows) else torch.utils.data.default_collate(rows)
 
 
 class IterableBatchDataset(IterableDataset[Any]):  # type: ignore[misc]
-    """The batches of mapped files, stores or tables: an iterable data set, divided between ranks and workers.
+    """An iterable data set over the batches of mapped files, stores or tables, divided among ranks and workers.
 
     An epoch is one sequence of batches, which depends on the seed and the epoch alone. The ranks take its batches in
     turn, and the workers of a rank take those of the rank in turn: each row is seen once in an epoch over all ranks and
@@ -251,11 +251,13 @@ class IterableBatchDataset(IterableDataset[Any]):  # type: ignore[misc]
 
     @property
     def epoch(self) -> int:
-        """The number of the epoch whose order is next."""
+        """Number of the next epoch."""
         return int(self._epoch)
 
     def set_epoch(self, epoch: int) -> None:
-        """Choose the order of the next iteration; call it before each epoch with a number that rises, on all ranks.
+        """Set the epoch, which determines the shuffling.
+
+        Call it on all ranks before each epoch, with an increasing number.
 
         Workers that persist between epochs see it, too.
         """

@@ -36,7 +36,7 @@ MAX_DEPTH = 96
 
 
 class FrozenMetadata(dict[bytes, bytes]):
-    """Metadata of a schema, a field, a batch or a footer: an immutable mapping of bytes to bytes, in order.
+    """Immutable, ordered metadata of a schema, field, batch or footer: a mapping of bytes to bytes.
 
     It is equal to a dict with the same items, and a dict where it is read; ``dict(metadata)`` is a copy to change.
 
@@ -48,6 +48,7 @@ class FrozenMetadata(dict[bytes, bytes]):
     __slots__ = ()
 
     def _refuse(self, *arguments: Any, **keywords: Any) -> NoReturn:
+        """Raise InvalidType: metadata are immutable."""
         raise InvalidType("metadata cannot be changed; give a changed copy, dict(metadata), to with_metadata()")
 
     __setitem__ = __delitem__ = __ior__ = _refuse
@@ -85,6 +86,10 @@ class DataType:
         dtype of the arrays that ``to_numpy()`` gives without a copy, where there is one.
     fields : tuple of Field
         The child fields of a nested type.
+    descriptors : tuple of TypeDescriptor
+        The descriptors of the class, of which each type has one.
+    parameters : tuple of str
+        Names of the attributes that, with the class, identify the type.
 
     Thread safety
     -------------
@@ -127,12 +132,12 @@ class DataType:
 
     @property
     def byte_width(self) -> int:
-        """Bytes of one slot of the values buffer; 0 where slots have no fixed number of bytes."""
+        """Bytes per slot of the values buffer; 0 if not a fixed number of bytes."""
         return self.storage.itemsize if self.storage is not None else 0
 
     @property
     def bit_width(self) -> int:
-        """Bits of one slot of the values buffer; 0 where slots have no fixed width."""
+        """Bits per slot of the values buffer; 0 if not of fixed width."""
         return 8 * self.byte_width
 
     @property
@@ -141,7 +146,7 @@ class DataType:
         return len(self.fields)
 
     def field(self, key: int | str) -> Field:
-        """A child field by position or by name.
+        """Return a child field by position or name.
 
         Raises
         ------
@@ -167,7 +172,7 @@ class DataType:
         return tuple([getattr(self, name) for name in self.parameters])
 
     def equals(self, other: object) -> bool:
-        """Same class and same parameters.
+        """Compare class and parameters.
 
         Parameters
         ----------

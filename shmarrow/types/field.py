@@ -67,7 +67,7 @@ class Field:
         raise AttributeError(f"Field.{name} cannot be deleted")
 
     def equals(self, other: Any, check_metadata: bool = False) -> bool:
-        """Same name, type and nullability, and on request the same metadata, children included.
+        """Compare name, type and nullability, and with ``check_metadata`` all metadata, children included.
 
         Raises
         ------
@@ -84,27 +84,27 @@ class Field:
         )
 
     def with_name(self, name: str) -> Field:
-        """The same field with another name."""
+        """Return the field with another name."""
         return Field(name, self.type, self.nullable, self.metadata)
 
     def with_type(self, type: DataType) -> Field:
-        """The same field with another type."""
+        """Return the field with another type."""
         return Field(self.name, type, self.nullable, self.metadata)
 
     def with_nullable(self, nullable: bool) -> Field:
-        """The same field, with nulls allowed or not."""
+        """Return the field with another nullability."""
         return Field(self.name, self.type, nullable, self.metadata)
 
     def with_metadata(self, metadata: MetadataLike | None) -> Field:
-        """The same field with other metadata."""
+        """Return the field with other metadata."""
         return Field(self.name, self.type, self.nullable, metadata)
 
     def remove_metadata(self) -> Field:
-        """The same field without its metadata."""
+        """Return the field without metadata."""
         return Field(self.name, self.type, self.nullable)
 
     def flatten(self) -> list[Field]:
-        """A field for each field of a struct, named ``struct.field``; a list of this field if it is not a struct.
+        """Return the fields of a struct, named ``struct.field``; for other types, a list with this field.
 
         A field is nullable where it or the struct is.
         """
@@ -192,7 +192,7 @@ def _from_tuple(item: Any) -> Field:
 def field(
     name: Any, type: DataType | str | None = None, nullable: bool = True, metadata: MetadataLike | None = None
 ) -> Field:
-    """A named type.
+    """Make a field: a named type.
 
     Parameters
     ----------

@@ -48,35 +48,85 @@ class _ListLike(DataType, abstract=True):
 
 
 class ListType(_ListLike, members=("List",)):
-    """Lists by 32-bit offsets into the child."""
+    """Lists by 32-bit offsets into the child.
+
+    Attributes
+    ----------
+    value_field : Field
+        The field of the items.
+    value_type : DataType
+        The type of the items.
+    offset_dtype : numpy.dtype
+        dtype of the offsets.
+    """
 
     __slots__ = ()
     offset_dtype = np.dtype("<i4")
 
 
 class LargeListType(_ListLike, members=("LargeList",)):
-    """Lists by 64-bit offsets into the child."""
+    """Lists by 64-bit offsets into the child.
+
+    Attributes
+    ----------
+    value_field : Field
+        The field of the items.
+    value_type : DataType
+        The type of the items.
+    offset_dtype : numpy.dtype
+        dtype of the offsets.
+    """
 
     __slots__ = ()
     offset_dtype = np.dtype("<i8")
 
 
 class ListViewType(_ListLike, members=("ListView",)):
-    """Lists by 32-bit offset and size each, in any order and overlapping."""
+    """Lists by 32-bit offset and size each, in any order and overlapping.
+
+    Attributes
+    ----------
+    value_field : Field
+        The field of the items.
+    value_type : DataType
+        The type of the items.
+    offset_dtype : numpy.dtype
+        dtype of the offsets and sizes.
+    """
 
     __slots__ = ()
     offset_dtype = np.dtype("<i4")
 
 
 class LargeListViewType(_ListLike, members=("LargeListView",)):
-    """Lists by 64-bit offset and size each, in any order and overlapping."""
+    """Lists by 64-bit offset and size each, in any order and overlapping.
+
+    Attributes
+    ----------
+    value_field : Field
+        The field of the items.
+    value_type : DataType
+        The type of the items.
+    offset_dtype : numpy.dtype
+        dtype of the offsets and sizes.
+    """
 
     __slots__ = ()
     offset_dtype = np.dtype("<i8")
 
 
 class FixedSizeListType(_ListLike, members=("FixedSizeList",)):
-    """The same number of child values in each slot."""
+    """The same number of child values in each slot.
+
+    Attributes
+    ----------
+    value_field : Field
+        The field of the items.
+    value_type : DataType
+        The type of the items.
+    list_size : int
+        Number of items in each slot.
+    """
 
     __slots__ = ("list_size",)
     parameters = ("value_field", "list_size")
@@ -99,7 +149,13 @@ class FixedSizeListType(_ListLike, members=("FixedSizeList",)):
 
 
 class StructType(DataType, members=("Struct_",)):
-    """One value of each child field in each slot."""
+    """One value of each child field in each slot.
+
+    Attributes
+    ----------
+    names : list of str
+        Names of the child fields.
+    """
 
     __slots__ = ("fields",)
     parameters = ("fields",)
@@ -125,6 +181,19 @@ class MapType(DataType, members=("Map",)):
     """Lists of key and item pairs.
 
     Physically a list of structs of two fields; the names of all three are not part of the type's identity.
+
+    Attributes
+    ----------
+    keys_sorted : bool
+        Whether the keys of each map are in ascending order.
+    entries_field : Field
+        The field of the entries, a struct of key and item.
+    key_field, item_field : Field
+        The fields of keys and items.
+    key_type, item_type : DataType
+        The types of keys and items.
+    offset_dtype : numpy.dtype
+        dtype of the offsets.
     """
 
     __slots__ = ("fields", "keys_sorted")
@@ -170,7 +239,15 @@ class MapType(DataType, members=("Map",)):
 
 
 class UnionType(DataType, members=("Union",)):
-    """In each slot a value of one of the child fields, chosen by a type id."""
+    """In each slot a value of one of the child fields, chosen by a type id.
+
+    Attributes
+    ----------
+    mode : str
+        ``"dense"`` or ``"sparse"``.
+    type_codes : tuple of int
+        The type id of each child field.
+    """
 
     __slots__ = ("fields", "mode", "type_codes")
     parameters = ("mode", "fields", "type_codes")
@@ -203,14 +280,30 @@ class UnionType(DataType, members=("Union",)):
 
 
 class EncodedType(DataType, abstract=True):
-    """Values of another type, of which each stands only once for many slots."""
+    """Values of another type, of which each stands only once for many slots.
+
+    Attributes
+    ----------
+    value_type : DataType
+        The type of the values.
+    """
 
     __slots__ = ()
     value_type: DataType
 
 
 class DictionaryType(EncodedType, members=("DictionaryEncoding",)):
-    """Indices into a dictionary of distinct values."""
+    """Indices into a dictionary of distinct values.
+
+    Attributes
+    ----------
+    index_type : IntType
+        The type of the indices.
+    value_type : DataType
+        The type of the dictionary.
+    ordered : bool
+        Whether the order of the dictionary has a meaning.
+    """
 
     __slots__ = ("index_type", "ordered", "storage", "value_type")
     storage: DType
@@ -230,7 +323,17 @@ class DictionaryType(EncodedType, members=("DictionaryEncoding",)):
 
 
 class RunEndEncodedType(EncodedType, members=("RunEndEncoded",)):
-    """Runs of equal values: where each run ends, and its value."""
+    """Runs of equal values: where each run ends, and its value.
+
+    Attributes
+    ----------
+    run_ends_field, values_field : Field
+        The child fields.
+    run_end_type : DataType
+        The type of the run ends: int16, int32 or int64.
+    value_type : DataType
+        The type of the values.
+    """
 
     __slots__ = ("fields",)
     parameters = ("run_ends_field", "values_field")

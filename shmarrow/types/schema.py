@@ -109,7 +109,7 @@ class Schema:
         return self
 
     def field(self, key: int | str) -> Field:
-        """A field by position or by name.
+        """Return a field by position or name.
 
         Raises
         ------
@@ -149,7 +149,7 @@ class Schema:
         return f"the schema has {len(self)} fields: {names}" + (" ..." if len(self) > 8 else "")
 
     def get_all_field_indices(self, name: str) -> list[int]:
-        """The positions of all fields of this name; InvalidType if it is not a string."""
+        """Return the positions of all fields with this name; InvalidType if it is not a string."""
         if not isinstance(name, str):
             raise InvalidType(f"fields are found by their names, strings, found {full_name(name)}")
         if self._source is not None:
@@ -163,27 +163,30 @@ class Schema:
         return list(self._index.get(name, ()))
 
     def get_field_index(self, name: str) -> int:
-        """The position of the one field of this name, -1 if there is none, or several; InvalidType for no string."""
+        """Return the position of the field with this name, or -1 if it is missing or ambiguous.
+
+        InvalidType if not a string.
+        """
         found = self.get_all_field_indices(name)
         return found[0] if len(found) == 1 else -1
 
     @property
     def fields(self) -> list[Field]:
-        """The fields in order, as a new list."""
+        """The fields in order, in a new list."""
         return list(self._fields) if self._source is None else self._source.fields()
 
     @property
     def names(self) -> list[str]:
-        """The names of the fields in order, as a new list."""
+        """The field names in order, in a new list."""
         return [field.name for field in self._fields] if self._source is None else self._source.names()
 
     @property
     def types(self) -> list[DataType]:
-        """The types of the fields in order, as a new list."""
+        """The field types in order, in a new list."""
         return [field.type for field in self.fields]
 
     def equals(self, other: Any, check_metadata: bool = False) -> bool:
-        """Same fields, and on request the same metadata on every level.
+        """Compare the fields, and with ``check_metadata`` the metadata on every level.
 
         Raises
         ------
@@ -202,19 +205,19 @@ class Schema:
         return all(mine.equals(theirs, check_metadata) for mine, theirs in zip(self, other, strict=True))
 
     def with_metadata(self, metadata: MetadataLike | None) -> Schema:
-        """The same fields with other metadata."""
+        """Return the schema with other metadata."""
         return Schema(metadata=metadata, source=self._source) if self._source else Schema(self.fields, metadata)
 
     def remove_metadata(self) -> Schema:
-        """The same fields without the schema's metadata."""
+        """Return the schema without its metadata."""
         return self.with_metadata(None)
 
     def append(self, field: Field) -> Schema:
-        """A schema with one more field at the end; InvalidType for anything but a field."""
+        """Append a field; InvalidType for anything else."""
         return self.insert(len(self), field)
 
     def insert(self, i: int, field: Field) -> Schema:
-        """A schema with one more field before position ``i``, which may be the end.
+        """Insert a field before position ``i``, which may be the end.
 
         Raises
         ------
@@ -228,13 +231,13 @@ class Schema:
         return Schema([*fields[:i], _checked(field), *fields[i:]], self.metadata)
 
     def set(self, i: int, field: Field) -> Schema:
-        """A schema with another field at position ``i``; the errors of :meth:`insert`."""
+        """Replace the field at position ``i``. Errors as :meth:`insert`."""
         i = position(i, len(self))
         fields = self.fields
         return Schema([*fields[:i], _checked(field), *fields[i + 1 :]], self.metadata)
 
     def remove(self, i: int) -> Schema:
-        """A schema without the field at position ``i``; the errors of :meth:`insert`."""
+        """Remove the field at position ``i``. Errors as :meth:`insert`."""
         i = position(i, len(self))
         fields = self.fields
         return Schema(fields[:i] + fields[i + 1 :], self.metadata)
@@ -313,7 +316,7 @@ def _short(value: bytes) -> str:
 
 
 def schema(fields: Any, metadata: MetadataLike | None = None) -> Schema:
-    """A schema from fields, (name, type) pairs, a mapping of names to types, or a schema of any library.
+    """Make a schema from fields, (name, type) pairs, a mapping of names to types, or any library's schema.
 
     Parameters
     ----------

@@ -46,7 +46,7 @@ _FLOAT_FOR = {8: 16, 16: 32, 32: 64, 64: 64}
 
 
 def unify_schemas(schemas: Iterable[Schema], *, promote_options: str = "default") -> Schema:
-    """One schema with the fields of several, by name; those that are new in a later schema come at the end.
+    """Merge schemas by field name; new fields of later schemas are appended.
 
     Parameters
     ----------

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class RecordBatchFileAppender(RecordBatchFileWriter):
-    """Adds record batches to a file that exists; made by :func:`append_file`.
+    """Appends record batches to an existing file; made by :func:`append_file`.
 
     The file's messages go into a new file as they are, then the new ones, then a footer for all of them; closing puts
     the new file in the place of the old one. Readers of the old one keep it whole, and until the writer is closed

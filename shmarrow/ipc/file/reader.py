@@ -154,7 +154,9 @@ def _known_rows(file: _File) -> RowCounts | None:
 
 
 class RecordBatchFileReader:
-    """Reads a file: any batch at random, each column when it is asked for, nothing copied; made by :func:`open_file`.
+    """Reads a file with random access to batches, building columns on first use without copying.
+
+    Made by :func:`open_file`.
 
     Attributes
     ----------
@@ -214,12 +216,12 @@ class RecordBatchFileReader:
 
     @property
     def num_record_batches(self) -> int:
-        """How many batches the file has."""
+        """Number of record batches."""
         return len(self._opened().batches)
 
     @property
     def metadata(self) -> Metadata | None:
-        """The footer's own metadata; None where there are none."""
+        """The footer's metadata; None if it has none."""
         found = {key: value for key, value in self._opened().metadata().items() if key != ROW_COUNTS}
         return as_metadata(found) if found else None
 
@@ -233,7 +235,7 @@ class RecordBatchFileReader:
 
     @property
     def num_rows(self) -> int:
-        """The rows of all batches.
+        """Number of rows in all batches.
 
         Our writers put them into the footer; of other files, the metadata of all batches are read. A column's length is
         always checked against its own batch, so a footer that is wrong is believed here and nowhere else.
@@ -258,7 +260,7 @@ class RecordBatchFileReader:
         return counts
 
     def get_batch(self, index: SupportsIndex) -> RecordBatch:
-        """A batch by its number, from 0; negative numbers count from the end.
+        """Return the batch at position ``i``; negative positions count from the end.
 
         Raises
         ------
@@ -328,7 +330,7 @@ class RecordBatchFileReader:
             yield self.get_batch(i)
 
     def read_all(self) -> Table:
-        """All batches, as a table; copies nothing. Of a file that is read by ranges, it reads the columns now."""
+        """Return all batches as a table; copies nothing. For a file read by ranges, fetches the columns now."""
         from shmarrow.tables import Table
 
         file = self._opened()
@@ -346,7 +348,7 @@ class RecordBatchFileReader:
                 yield batch
 
     def close(self) -> None:
-        """Release the mapping, descriptor and lock now; arrays and batches that were handed out keep the mapping.
+        """Release the mapping, descriptor and lock; existing arrays and batches keep the mapping alive.
 
         A file object that was given stays open; where it is read by ranges, columns that were not read before cannot be
         read any more. A second call does nothing.

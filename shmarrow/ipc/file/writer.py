@@ -24,13 +24,14 @@ from shmarrow.types import Metadata, MetadataLike, Schema, as_metadata
 
 
 class RecordBatchFileWriter(BatchWriter):
-    """Writes the file format: a stream, and a footer that says where its blocks are; made by :func:`new_file`.
+    """Writes the file format: a stream followed by a footer with the locations of its blocks; made by :func:`new_file`.
 
     Where there are several batches, the footer's metadata get one key more than the user's, with the number of rows of
     each batch; readers of shmarrow do not show it.
     """
 
     replaces = False
+    """A file holds one dictionary of each id, which only deltas can extend."""
 
     def __init__(
         self, sink: Sink, schema: Schema, options: IpcWriteOptions | None, metadata: MetadataLike | None = None

@@ -47,26 +47,46 @@ _SMALL = 1 << 12
 
 
 class SchemaEvent(NamedTuple):
-    """The stream's schema came."""
+    """The schema was decoded.
+
+    Attributes
+    ----------
+    schema : Schema
+        The schema of the stream.
+    """
 
     schema: Schema
 
 
 class DictionaryEvent(NamedTuple):
-    """A dictionary came; ``delta`` says that it adds to the one of the same id."""
+    """A dictionary batch was decoded; ``delta`` if it extends the dictionary of the same id.
+
+    Attributes
+    ----------
+    id : int
+        The dictionary's id.
+    delta : bool
+        Whether the values extend the dictionary of that id, instead of replacing it.
+    """
 
     id: int
     delta: bool
 
 
 class BatchEvent(NamedTuple):
-    """A record batch came."""
+    """A record batch was decoded.
+
+    Attributes
+    ----------
+    batch : RecordBatch
+        The batch.
+    """
 
     batch: RecordBatch
 
 
 class EndEvent(NamedTuple):
-    """The stream's end mark came."""
+    """The end-of-stream marker was decoded."""
 
 
 Event = SchemaEvent | DictionaryEvent | BatchEvent | EndEvent
@@ -132,7 +152,7 @@ class StreamState:
 
 
 class StreamDecoder(NotCopied):
-    """A push parser for streams: feed it bytes in pieces of any size, and take the events.
+    """A push parser for streams: feed it bytes in pieces of any size and collect events.
 
     Parameters
     ----------
@@ -173,26 +193,26 @@ class StreamDecoder(NotCopied):
 
     @property
     def schema(self) -> Schema | None:
-        """The schema, once it came."""
+        """The schema, once decoded."""
         return self._state.schema
 
     @property
     def ended(self) -> bool:
-        """Whether the stream is over: its end mark came, or :meth:`close` was called between two messages."""
+        """Whether the stream has ended: by its end-of-stream marker, or by :meth:`close` between two messages."""
         return self._states.state in (ENDED, CLOSED)
 
     @property
     def wants(self) -> int:
-        """How many more bytes complete what is being read; more may be fed, and fewer. 0 after the end."""
+        """Number of bytes that complete the current part; feeding more or fewer is fine. 0 after the end."""
         return self._wants - self._held if self._states.state in _STAGES else 0
 
     @property
     def trailing_data(self) -> bytes:
-        """The bytes that were fed and lie behind the end of the stream; a copy."""
+        """Bytes fed beyond the end of the stream; a copy."""
         return bytes(self._trailing)
 
     def feed(self, data: Any) -> None:
-        """Take bytes in and parse all messages that they complete.
+        """Feed bytes, and parse all messages that they complete.
 
         Nothing is copied of messages that lie in one piece, so the bytes must not change afterwards. What comes after
         the end of the stream is :attr:`trailing_data`.
@@ -224,7 +244,7 @@ class StreamDecoder(NotCopied):
         self._trailing += piece.data
 
     def next_event(self) -> Event | None:
-        """The next event, or None where more bytes are needed or the stream is over.
+        """Return the next event, or None if more bytes are needed or the stream has ended.
 
         Raises
         ------
@@ -238,11 +258,11 @@ class StreamDecoder(NotCopied):
         return None
 
     def __iter__(self) -> Iterator[Event]:
-        """The events that are complete by now; more may be had after the next :meth:`feed`."""
+        """Iterate over the complete events; :meth:`feed` may add more."""
         return iter(self.next_event, None)
 
     def close(self) -> None:
-        """Signal the end of the input; events that were not taken yet stay available.
+        """Signal the end of the input; pending events stay available.
 
         Raises
         ------

@@ -80,7 +80,7 @@ class _BatchReader(RecordBatchReader):
 
 
 class RecordBatchStreamReader(NotCopied, _BatchReader):
-    """Reads a stream from a file object, a pipe or a socket, batch after batch; made by :func:`open_stream`.
+    """Reads a stream sequentially from a file object, pipe or socket; made by :func:`open_stream`.
 
     An error in the middle of a message, such as a timeout, leaves the reader failed: all later calls raise ``Failed``,
     which names that error.
@@ -237,7 +237,7 @@ class _Index:
 
 
 class MappedStreamReader(_BatchReader):
-    """Reads a stream whose bytes are in memory: a mapping, shared memory, a buffer; made by :func:`open_stream`.
+    """Reads a stream in memory (mapped file, shared memory or buffer) with random access; made by :func:`open_stream`.
 
     Nothing is copied.
 
@@ -278,13 +278,13 @@ class MappedStreamReader(_BatchReader):
 
     @property
     def num_record_batches(self) -> int:
-        """How many batches the stream has; reads the headers of all messages once."""
+        """Number of record batches; reads the headers of all messages once."""
         index = self._opened()
         index.reach(1 << 62)
         return len(index.places)
 
     def get_batch(self, index: SupportsIndex) -> RecordBatch:
-        """A batch by its number, from 0; negative numbers count from the end.
+        """Return the batch at position ``i``; negative positions count from the end.
 
         Raises
         ------
@@ -305,7 +305,7 @@ class MappedStreamReader(_BatchReader):
 
     @property
     def num_rows(self) -> int:
-        """The rows of all batches; reads the headers of all messages once."""
+        """Number of rows in all batches; reads the headers of all messages once."""
         return sum([self._batch(self._opened(), i).num_rows for i in range(self.num_record_batches)])
 
     def __len__(self) -> int:
@@ -336,7 +336,7 @@ class MappedStreamReader(_BatchReader):
             raise
 
     def close(self) -> None:
-        """Release the mapping, descriptor and lock now; arrays and batches that were handed out keep the mapping."""
+        """Release the mapping, descriptor and lock; existing arrays and batches keep the mapping alive."""
         self._states.go(CLOSE)
         self._index = None
         self._source.close()

@@ -53,6 +53,7 @@ class BatchWriter(NotCopied):
     """
 
     replaces = True
+    """In a stream, a dictionary can replace an earlier one of its id."""
 
     def __init__(self, sink: Sink, schema: Schema, options: IpcWriteOptions | None) -> None:
         try:
@@ -109,7 +110,7 @@ class BatchWriter(NotCopied):
             self.write_table(data)
 
     def write_batch(self, batch: RecordBatch, custom_metadata: MetadataLike | None = None) -> None:
-        """Write one record batch; only what its rows need is written, and copied once.
+        """Write one record batch; of a slice, only its rows are written. The values are copied once.
 
         Parameters
         ----------
@@ -134,7 +135,7 @@ class BatchWriter(NotCopied):
             self._write(batch, custom_metadata)
 
     def write_table(self, table: Any, max_chunksize: int | None = None) -> None:
-        """Write all batches of a table, on request in pieces of at most ``max_chunksize`` rows.
+        """Write all batches of a table, split into pieces of at most ``max_chunksize`` rows if given.
 
         Takes what :meth:`write` takes.
         """
@@ -235,7 +236,7 @@ class BatchWriter(NotCopied):
         raise NotImplementedError
 
     def close(self) -> None:
-        """Write the end, and publish what has a name. A second call does nothing.
+        """Write the end-of-stream marker or footer and publish the target. A second call does nothing.
 
         A signal handler that closes the writer in the middle of a write gives it up, as :meth:`abort` does.
 
@@ -269,7 +270,7 @@ class BatchWriter(NotCopied):
                 self._states.go(CLOSE)
 
     def abort(self) -> None:
-        """Give up: nothing is published."""
+        """Abort: nothing is published."""
         if self._states.inherited:  # whose lock may be held by a thread that this process does not have
             self._sink.abort()
         elif self._turn.interrupted:

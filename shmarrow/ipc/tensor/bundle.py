@@ -187,7 +187,7 @@ class NamedTensors(dict[str, Any]):
 
 
 def load_tensors(source: Any, *, limits: Limits = DEFAULT_LIMITS, memory_map: bool = True) -> Bundle:
-    """Open a bundle: a mapping of names to tensors, each read when it is asked for.
+    """Open a bundle: a mapping of names to tensors, read on access.
 
     Parameters
     ----------
@@ -212,7 +212,7 @@ def load_tensors(source: Any, *, limits: Limits = DEFAULT_LIMITS, memory_map: bo
 
 @travels
 class Bundle(Mapping[str, Tensor | SparseTensor]):
-    """Named tensors, each read when it is asked for; made by :func:`load_tensors`.
+    """A mapping of names to tensors, read on access; made by :func:`load_tensors`.
 
     A mapping in the order in which the tensors were saved, and a context manager. It is open, or closed: every use of
     a closed one raises :class:`shmarrow.Closed`. A bundle that is mapped from a path or a name is pickled and copied as
@@ -257,7 +257,7 @@ class Bundle(Mapping[str, Tensor | SparseTensor]):
         return self._index().length
 
     def __getitem__(self, name: str) -> Tensor | SparseTensor:
-        """The tensor of a name, over the bundle's memory.
+        """Return a tensor by name, over the bundle's memory.
 
         Raises
         ------
@@ -280,7 +280,7 @@ class Bundle(Mapping[str, Tensor | SparseTensor]):
         return index.read(row, self._limits)
 
     def validate(self, *, full: bool = False) -> None:
-        """Check every message, and the order of names; with ``full`` also the elements and all indices' values."""
+        """Check every message and the order of names; with ``full``, also all elements and index values."""
         index = self._index()
         order = index.by_name.tolist()
         if sorted(order) != list(range(index.length)):
@@ -292,7 +292,7 @@ class Bundle(Mapping[str, Tensor | SparseTensor]):
             index.read(row, self._limits).validate(full=full)
 
     def to_numpy(self, writable: bool = False) -> dict[str, NDArray]:
-        """All tensors as ndarrays, the sparse ones expanded.
+        """Return all tensors as ndarrays, sparse tensors converted to dense.
 
         Parameters
         ----------
@@ -314,7 +314,7 @@ class Bundle(Mapping[str, Tensor | SparseTensor]):
         return made
 
     def to_torch(self, device: Any = None, *, writable: bool = True) -> dict[str, Any]:
-        """All tensors in torch, for ``load_state_dict``.
+        """Return all tensors as torch tensors, for ``load_state_dict``.
 
         Parameters
         ----------
@@ -342,7 +342,7 @@ class Bundle(Mapping[str, Tensor | SparseTensor]):
             yield index.text(row), index.read(row, self._limits)
 
     def close(self) -> None:
-        """Release the source; tensors that were handed out keep their memory. A second call does nothing."""
+        """Release the source; existing tensors keep their memory. A second call does nothing."""
         index, self._opened = self._opened, None
         if index is not None:
             index.source.close()

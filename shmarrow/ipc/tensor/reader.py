@@ -34,7 +34,7 @@ _PART = 1 << 26
 
 
 def read_tensor(source: Any, *, limits: Limits = DEFAULT_LIMITS, memory_map: bool = True) -> Tensor | SparseTensor:
-    """Read the tensor, dense or sparse, whose message is the first of a source.
+    """Read the tensor, dense or sparse, in the first message of a source.
 
     Parameters
     ----------
@@ -68,7 +68,7 @@ def read_tensor(source: Any, *, limits: Limits = DEFAULT_LIMITS, memory_map: boo
 
 
 def read_tensors(source: Any, *, limits: Limits = DEFAULT_LIMITS, memory_map: bool = True) -> TensorReader:
-    """Read the tensors of a source one after another.
+    """Iterate over the tensors of a source.
 
     Messages of other kinds between them are skipped. The parameters and errors are those of :func:`read_tensor`.
 
@@ -181,7 +181,7 @@ class TensorReader(NotCopied, MessageCursor):
             return found
 
     def close(self) -> None:
-        """Release the source; tensors that were handed out keep their memory."""
+        """Release the source; existing tensors keep their memory."""
         self._states.go(CLOSE)
         self._source.close()
 

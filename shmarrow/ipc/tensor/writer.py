@@ -37,7 +37,7 @@ STATES = {
 
 
 def get_tensor_size(tensor: Any, options: IpcWriteOptions | None = None) -> int:
-    """Bytes of a tensor's message, padding included, when it starts on a 64-byte boundary."""
+    """Return the size in bytes of a tensor's message, including padding, if it starts on a 64-byte boundary."""
     return encode_tensor(tensor, options).size
 
 
@@ -104,7 +104,7 @@ def write_payload(sink: Sink, payload: TensorPayload) -> None:
 
 
 class TensorWriter(NotCopied):
-    """A dense tensor whose elements are computed where they will stay; made by :func:`new_tensor`.
+    """A dense tensor being filled in place; made by :func:`new_tensor`.
 
     A context manager: at the end of the block the tensor gets its name; after an exception nothing is left.
 
@@ -151,7 +151,7 @@ class TensorWriter(NotCopied):
             self._states.go(CLOSE)
 
     def abort(self) -> None:
-        """Give up: nothing is published. Does nothing once the writer is closed."""
+        """Abort: nothing is published. Does nothing after closing."""
         if self._states.inherited:
             return
         with self._lock:
@@ -181,7 +181,7 @@ def new_tensor(
     mode: int | None = None,
     durable: bool = False,
 ) -> TensorWriter:
-    """Room for a dense tensor that is filled where it will be read: no element is ever copied.
+    """Allocate a dense tensor that is filled in place, without copying.
 
     Parameters
     ----------
