@@ -350,7 +350,7 @@ def batch_number(index: SupportsIndex) -> int:
     try:
         return as_index(index)
     except TypeError:
-        raise InvalidType(f"the number of a batch must be an int, found {type(index).__name__}") from None
+        raise InvalidType(f"the index of a batch must be an int, found {type(index).__name__}") from None
 
 
 def reopened(opener: str, source: Source, limits: Limits, **arguments: Any) -> tuple[Any, ...]:
