@@ -13,6 +13,7 @@ Rules kept here:
 from __future__ import annotations
 
 import gc
+import importlib.metadata
 import itertools
 import os
 import re
@@ -43,6 +44,13 @@ settings.load_profile("fixed")
 
 # Spark would start its workers with whatever `python3` is on PATH.
 os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+
+
+def needs_pyarrow(major: int) -> None:
+    """Skip the test if the installed pyarrow, which it compares with, is older than what it compares."""
+    found = importlib.metadata.version("pyarrow")
+    if int(found.partition(".")[0]) < major:
+        pytest.skip(f"compares with pyarrow {major} or newer, found {found}")
 
 
 def shm_entries() -> set[str]:
