@@ -195,7 +195,7 @@ function drawRun(place, kids, first, next, left, wide) {
 
 function drawNode(place, node, row) {
   const { g, state, x, scale, gutter, wide } = place;
-  const left = Math.max(x(node.start), gutter - 8), right = Math.min(x(node.end), wide + 8);
+  const left = Math.max(x(node.start), gutter - 1), right = Math.min(x(node.end), wide + 8);
   const [top, tall] = ROWS[row], deep = row < 3 && node.kids.n > 0;
   const low = deep ? top + tall : BOTTOM;
   const full = row === 1 && node.kind === "body" && !node.kids.n;
@@ -208,7 +208,7 @@ function drawNode(place, node, row) {
 }
 
 function labelIn(node, wide) {
-  if (node.kind === "buffer" && node.field && wide > 110) return nameOf(node);
+  if (node.kind === "buffer" && node.field && wide > 7 * nameOf(node).length) return nameOf(node);
   if (node.kind === "record batch" && node.value && wide > 170) return `${node.label} · ${node.value}`;
   return node.label;
 }
