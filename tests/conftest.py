@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import gc
 import importlib.metadata
+import importlib.util
 import itertools
 import os
 import re
@@ -27,6 +28,9 @@ from typing import Any
 
 import pytest
 from hypothesis import settings
+
+# Without torch, shmarrow.torch cannot be imported.
+collect_ignore = [] if importlib.util.find_spec("torch") else ["test_batch_dataset.py"]
 
 ROOT = Path(__file__).resolve().parent.parent
 SHM = Path("/dev/shm")
