@@ -1,8 +1,8 @@
 """Every example runs: the ``python`` blocks of README.md and of the guide, and the docstrings of the package.
 
 The blocks of one file run in order, in one namespace, in a process and a folder of their own (pages with Spark share
-one), and at the line numbers that they have in the file, so that a traceback leads to the example. A ``text`` block that
-directly follows a ``python`` block shows what that one prints.
+one), and at the line numbers that they have in the file, so that a traceback leads to the example. A ``text`` block
+that directly follows a ``python`` block shows what that one prints.
 """
 
 from __future__ import annotations

@@ -139,7 +139,8 @@ function fieldsOf(header, arrays) {
     for (const parent of stack) total[parent] += own[i];
     stack.push(i);
   }
-  return { n, own, total, depth, column, firstOf, name: header.fields.names, type: header.fields.types };
+  const { names: name, types: type, buffers, bodies } = header.fields;
+  return { n, own, total, depth, column, firstOf, name, type, buffers, bodies };
 }
 
 function referencesOf(starts, counts, all) {

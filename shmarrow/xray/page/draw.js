@@ -39,7 +39,7 @@ function luminance(colour) {
 
 // Black or white, whichever is easier to read on a colour.
 function inkOn(colour) {
-  if (!theme.ink.has(colour)) theme.ink.set(colour, luminance(colour) > 0.19 ? "#12161d" : "#ffffff");
+  if (!theme.ink.has(colour)) theme.ink.set(colour, luminance(colour) > 0.18 ? "#000000" : "#ffffff");
   return theme.ink.get(colour);
 }
 
@@ -195,7 +195,7 @@ function drawRun(place, kids, first, next, left, wide) {
 
 function drawNode(place, node, row) {
   const { g, state, x, scale, gutter, wide } = place;
-  const left = Math.max(x(node.start), gutter - 8), right = Math.min(x(node.end), wide + 8);
+  const left = Math.max(x(node.start), gutter - 1), right = Math.min(x(node.end), wide + 8);
   const [top, tall] = ROWS[row], deep = row < 3 && node.kids.n > 0;
   const low = deep ? top + tall : BOTTOM;
   const full = row === 1 && node.kind === "body" && !node.kids.n;
@@ -208,7 +208,7 @@ function drawNode(place, node, row) {
 }
 
 function labelIn(node, wide) {
-  if (node.kind === "buffer" && node.field && wide > 110) return nameOf(node);
+  if (node.kind === "buffer" && node.field && wide > 7 * nameOf(node).length) return nameOf(node);
   if (node.kind === "record batch" && node.value && wide > 170) return `${node.label} · ${node.value}`;
   return node.label;
 }
@@ -217,26 +217,17 @@ function isDim(state, node) {
   return state.column >= 0 && node.column >= 0 && node.column !== state.column;
 }
 
-// Batches too narrow for their columns: the share of each column, from top to bottom.
-function drawBands({ g, state }, left, wide) {
-  const top = RULER + ROWS[2][0], tall = BOTTOM - ROWS[2][0];
+// Batches too narrow for their columns: what shares their bytes, from top to bottom.
+function drawBands(place, left, wide) {
+  const { g, state } = place, top = RULER + ROWS[2][0], tall = BOTTOM - ROWS[2][0];
+  if (!state.shares.length) return cell(g, left, top, wide, tall, { fill: "body" }, "");
+  const from = Math.max(left, place.gutter), inside = Math.min(left + wide, place.wide) - from;
   let y = top;
-  for (const { column, part } of state.shares) {
-    g.globalAlpha = state.column >= 0 && state.column !== column ? 0.22 : 1;
-    g.fillStyle = theme.roles.column[column % COLOURS];
-    g.fillRect(left, y, wide, part * tall + 0.5);
-    y += part * tall;
+  for (const { paint, label, part } of state.shares) {
+    const high = part * tall, text = wide > 300 && high >= 16 ? `${label} · ${percent(part)} of the bytes` : "";
+    if (high > 0) cell(g, from, y, inside, Math.max(high - (high > 4 ? 1 : 0), 0.5), paint, text, state.column >= 0 && paint.column !== state.column);
+    y += high;
   }
-  g.globalAlpha = 1;
-  if (!state.shares.length) cell(g, left, top, wide, tall, { fill: "body" }, "");
-  const text = state.shares.length ? "share of each column; zoom in to see its buffers" : "";
-  if (wide < 340 || !text) return;
-  g.fillStyle = theme.fill.card;
-  const width = g.measureText(text).width + 24, x = left + wide / 2 - width / 2;
-  g.beginPath(); g.roundRect(x, top + tall / 2 - 14, width, 28, 14); g.fill();
-  g.fillStyle = theme.fill.text;
-  g.textBaseline = "middle";
-  g.fillText(text, x + 12, top + tall / 2);
 }
 
 function rowOf(node) {

@@ -6,6 +6,7 @@
 
 const MESSAGE = "Columnar.rst, Encapsulated message format";
 const SCHEMA = 1, DICTIONARY = 2, BATCH = 3;
+const PURPOSE = { [SCHEMA]: "the fields: names and types of the columns", [DICTIONARY]: "the values of a dictionary-encoded column" };
 const PAINT_OF_MESSAGE = ["other", "schema", "dictionary", "batch", "batch", "batch"];
 
 class Node {
@@ -182,7 +183,7 @@ function messageNode(data, i, parent, index, start) {
   const rows = kind === BATCH && number < data.rows.length ? data.rows[number] : null;
   return new Node(parent, index, start, messages.end[i], messageLabel(data, i), { fill: PAINT_OF_MESSAGE[kind] || "batch" }, {
     kind: data.names[kind] || "message", chapter: MESSAGE, message: i,
-    value: rows === null ? "" : `${count(rows)} ${rows === 1 ? "row" : "rows"}`,
+    value: rows === null ? PURPOSE[kind] || "" : `${count(rows)} ${rows === 1 ? "row" : "rows"}`,
     makeKids: (node) => partsOf(data, i, node),
   });
 }

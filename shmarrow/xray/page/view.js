@@ -9,17 +9,21 @@ function makeView(data) {
     findings: data.findings.map(([start, end]) => [start, end]), listeners: [], frame: 0 };
 }
 
-// The columns by the share of bytes that they have, neighbours together where there are many.
+const MANY = 80;
+
+// How the bytes of all bodies are shared: by columns, or where there are too many of them, by kinds of buffers.
 function sharesOf(data) {
-  const { fields } = data, made = [];
-  const all = fields.firstOf.reduce((sum, i) => sum + fields.total[i], 0);
+  const { fields } = data, all = data.fields.bodies, made = [];
   if (!all) return made;
-  let part = 0, column = -1;
-  fields.firstOf.forEach((field, i) => {
-    if (column < 0) column = fields.firstOf.length > 80 ? made.length : i;
-    part += fields.total[field] / all;
-    if (part >= 1 / 80 || i === fields.firstOf.length - 1 || fields.firstOf.length <= 80) { made.push({ column, part }); part = 0; column = -1; }
-  });
+  if (fields.firstOf.length <= MANY) {
+    fields.firstOf.forEach((field, column) => made.push({ paint: { column }, label: fields.name[field], part: fields.total[field] / all }));
+  } else {
+    const sums = { validity: 0, offsets: 0, values: 0 };
+    for (const [buffer, size] of Object.entries(fields.buffers)) sums[roleOf(buffer)] += size;
+    for (const [role, size] of Object.entries(sums)) made.push({ paint: { column: 0, role }, label: role, part: size / all });
+  }
+  const rest = 1 - made.reduce((sum, each) => sum + each.part, 0);
+  made.push({ paint: { fill: "other", pattern: "hatch" }, label: "padding", part: Math.max(0, rest) });
   return made;
 }
 
@@ -135,9 +139,10 @@ function listenToPointers(view, canvas, tip) {
   };
   const offsetAt = (x) => view.from + (x - view.place.gutter) / view.place.scale;
   canvas.addEventListener("wheel", (event) => {
-    event.preventDefault();
     const sideways = event.shiftKey || Math.abs(event.deltaX) > Math.abs(event.deltaY);
     const wide = view.to - view.from;
+    if (!sideways && event.deltaY > 0 && wide >= view.data.size) return; // nothing to zoom out of: the page scrolls
+    event.preventDefault();
     if (sideways) {
       const by = ((event.deltaX || event.deltaY) / 800) * wide;
       show(view, view.from + by, view.to + by);
