@@ -13,6 +13,8 @@ Rules kept here:
 from __future__ import annotations
 
 import gc
+import importlib.metadata
+import importlib.util
 import itertools
 import os
 import re
@@ -26,6 +28,9 @@ from typing import Any
 
 import pytest
 from hypothesis import settings
+
+# Without torch, shmarrow.torch cannot be imported.
+collect_ignore = [] if importlib.util.find_spec("torch") else ["test_batch_dataset.py"]
 
 ROOT = Path(__file__).resolve().parent.parent
 SHM = Path("/dev/shm")
@@ -43,6 +48,13 @@ settings.load_profile("fixed")
 
 # Spark would start its workers with whatever `python3` is on PATH.
 os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+
+
+def needs_pyarrow(major: int) -> None:
+    """Skip the test if the installed pyarrow, which it compares with, is older than what it compares."""
+    found = importlib.metadata.version("pyarrow")
+    if int(found.partition(".")[0]) < major:
+        pytest.skip(f"compares with pyarrow {major} or newer, found {found}")
 
 
 def shm_entries() -> set[str]:

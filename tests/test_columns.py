@@ -8,13 +8,14 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import polars
 import pyarrow as pa
 import pytest
 
 import shmarrow as sa
 from shmarrow.testing import table as cases
+
+pd = pytest.importorskip("pandas", reason="the package pandas is not installed")
 
 LAT = sa.array([1.5, None, 3.5])
 LON = sa.array([4.5, 5.5, 6.5])

@@ -14,7 +14,6 @@ from typing import Any
 
 import forms
 import numpy as np
-import polars as pl
 import pyarrow as pa
 import pytest
 import test_golden
@@ -263,6 +262,7 @@ NO_PREFIX = "the schema message has no prefix, so the file cannot be read as a s
 
 @pytest.mark.parametrize("compression", ["uncompressed", "lz4", "zstd"])
 def test_what_polars_writes(compression: Any) -> None:
+    pl = pytest.importorskip("polars", reason="the package polars is not installed")
     file, stream = io.BytesIO(), io.BytesIO()
     FRAME.write_ipc(file, compression=compression)
     FRAME.write_ipc_stream(stream, compression=compression)
