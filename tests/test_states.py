@@ -209,7 +209,7 @@ def test_what_is_refused_before_a_byte_is_written_leaves_the_writer_open() -> No
             with pytest.raises(sa.InvalidType):
                 writer.write_batch(batches(), custom_metadata={1.5: b""})
             if make is sa.ipc.new_file:
-                with pytest.raises(sa.InvalidData, match="a file holds one of each id"):
+                with pytest.raises(sa.InvalidData, match="a file has one per id"):
                     writer.write(batches(OTHER_WORDS))
             assert sink.tell() == before
             writer.write(batches())

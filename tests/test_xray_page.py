@@ -42,12 +42,21 @@ class Tab:
     def __init__(self, page: Any, folder: Path) -> None:
         self.page = page
         self.folder = folder
-        self.troubles: list[str] = []
-        page.on("console", lambda message: self.troubles.append(message.text) if message.type == "error" else None)
-        page.on("pageerror", lambda error: self.troubles.append(str(error)))
-        page.on("request", lambda sent: self.troubles.append(sent.url) if sent.url != self.url else None)
-        page.on("dialog", lambda dialog: (self.troubles.append(dialog.message), dialog.dismiss()))
         self.url = ""
+        self.troubles: list[str] = []
+        self.listeners = {
+            "console": lambda message: self.troubles.append(message.text) if message.type == "error" else None,
+            "pageerror": lambda error: self.troubles.append(str(error)),
+            "request": lambda sent: self.troubles.append(sent.url) if sent.url != self.url else None,
+            "dialog": lambda dialog: (self.troubles.append(dialog.message), dialog.dismiss()),
+        }
+        for event, listener in self.listeners.items():
+            page.on(event, listener)
+
+    def close(self) -> None:
+        """Stop listening; another test goes on in the same window."""
+        for event, listener in self.listeners.items():
+            self.page.remove_listener(event, listener)
 
     def open(self, target: Any, **options: Any) -> float:
         """Write the page of a target, and open it; the seconds until it is drawn."""
@@ -115,14 +124,21 @@ def browser() -> Iterator[Any]:
         launched.close()
 
 
-@pytest.fixture
-def tab(browser: Any, tmp_path: Path) -> Iterator[Tab]:
-    context = browser.new_context(
-        color_scheme="light", reduced_motion="reduce", viewport={"width": 1200, "height": 900}
-    )
-    made = Tab(context.new_page(), tmp_path)
-    yield made
+@pytest.fixture(scope="module")
+def window(browser: Any) -> Iterator[Any]:
+    """One window for all tests: each opens its own page in it."""
+    context = browser.new_context(reduced_motion="reduce")
+    yield context.new_page()
     context.close()
+
+
+@pytest.fixture
+def tab(window: Any, tmp_path: Path) -> Iterator[Tab]:
+    window.emulate_media(color_scheme="light")
+    window.set_viewport_size({"width": 1200, "height": 900})
+    made = Tab(window, tmp_path)
+    yield made
+    made.close()
     assert made.troubles == []
 
 

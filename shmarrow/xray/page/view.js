@@ -139,9 +139,10 @@ function listenToPointers(view, canvas, tip) {
   };
   const offsetAt = (x) => view.from + (x - view.place.gutter) / view.place.scale;
   canvas.addEventListener("wheel", (event) => {
-    event.preventDefault();
     const sideways = event.shiftKey || Math.abs(event.deltaX) > Math.abs(event.deltaY);
     const wide = view.to - view.from;
+    if (!sideways && event.deltaY > 0 && wide >= view.data.size) return; // nothing to zoom out of: the page scrolls
+    event.preventDefault();
     if (sideways) {
       const by = ((event.deltaX || event.deltaY) / 800) * wide;
       show(view, view.from + by, view.to + by);
