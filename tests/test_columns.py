@@ -16,6 +16,7 @@ import shmarrow as sa
 from shmarrow.testing import table as cases
 
 pd = pytest.importorskip("pandas", reason="the package pandas is not installed")
+pl = pytest.importorskip("polars", reason="the package polars is not installed")
 
 LAT = sa.array([1.5, None, 3.5])
 LON = sa.array([4.5, 5.5, 6.5])
