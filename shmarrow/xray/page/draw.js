@@ -294,9 +294,13 @@ function drawNode(place, node, row) {
   else drawBands(place, left, right - left);
 }
 
+const SHORTENED = new Set(["table", "vector", "block"]); // their first word is their kind, which the colour tells
+
 function labelIn(node, wide) {
   if (node.kind === "buffer" && node.field && wide > 7 * nameOf(node).length) return nameOf(node);
   if (node.kind === "record batch" && node.value && wide > 170) return `${node.label} · ${node.value}`;
+  if (node.region >= 0 && node.kind === "string") return node.value;
+  if (node.region >= 0 && SHORTENED.has(node.kind)) return node.label.slice(node.label.indexOf(" ") + 1);
   return node.label;
 }
 

@@ -329,20 +329,19 @@ function sortBy(view, i) {
   byId("rows").tHead.querySelectorAll("button")[i].focus();
 }
 
+function partCell(node, text, act) {
+  const swatch = make("span", { class: "swatch", colour: colourOf(node.paint) });
+  const button = make("button", { type: "button", on: { click: act } }, make("bdi", { text }));
+  return make("span", { class: "part" }, swatch, button);
+}
+
 function rowOfTable(view, node) {
   const act = () => {
     select(view, node, { reveal: true });
     if (node.kids.n) zoomTo(view, node);
   };
   const cells = COLUMNS.map(([, kind, text], i) =>
-    i
-      ? make("td", { class: kind, text: text(node) })
-      : make(
-          "td",
-          {},
-          make("span", { class: "swatch", colour: colourOf(node.paint) }),
-          make("button", { type: "button", on: { click: act } }, make("bdi", { text: text(node) })),
-        ),
+    i ? make("td", { class: kind, text: text(node) }) : make("td", {}, partCell(node, text(node), act)),
   );
   const row = make(
     "tr",
