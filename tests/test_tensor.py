@@ -543,7 +543,7 @@ def test_crafted_is_read() -> None:
         ({"type": None}, "unknown type"),
         ({"type": ("Utf8", {})}, "must have a fixed-width type"),
         ({"type": ("Null", {})}, "must have a fixed-width type"),
-        ({"type": ("Bool", {})}, "bool, which takes a bit"),
+        ({"type": ("Bool", {})}, "bool elements are bits"),
         ({"type": ("List", {})}, "found List"),
         ({"type": ("Struct_", {})}, "found Struct_"),
         ({"type": ("Int", {"bitWidth": 7, "is_signed": True})}, "found 7"),

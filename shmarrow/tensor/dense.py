@@ -359,9 +359,7 @@ class Tensor:
         """Permute the dimensions, by default reversing them; zero-copy."""
         order = axes or tuple(range(self.ndim))[::-1]
         if sorted(order) != list(range(self.ndim)):
-            raise InvalidArgument(
-                f"axes must be a permutation of the tensor's {self.ndim} dimensions, found {axes}"
-            )
+            raise InvalidArgument(f"axes must be a permutation of the tensor's {self.ndim} dimensions, found {axes}")
         names = tuple([self.dim_names[axis] for axis in order]) if self.dim_names else ()
         return Tensor(self.storage.transpose(order), self._element, names, self.metadata)
 

@@ -294,8 +294,7 @@ class ArrayLoader:
             counts: list[int] = [] if vector is None else vector.tolist()
             if counts and (min(counts) < 0 or sum(counts) > len(self._buffers)):
                 raise InvalidData(
-                    f"{self.where}: variadic buffer counts {counts[:20]} "
-                    f"do not match {len(self._buffers)} buffers"
+                    f"{self.where}: variadic buffer counts {counts[:20]} do not match {len(self._buffers)} buffers"
                 )
             self._variadic = counts
         return self._variadic
@@ -413,9 +412,7 @@ class BufferCursor:
         if layout.variadic:
             counts = loader.variadic_counts()
             if self.variadic >= len(counts):
-                raise InvalidData(
-                    f"{type}: the batch has {len(counts)} variadic buffer counts, expected one more"
-                )
+                raise InvalidData(f"{type}: the batch has {len(counts)} variadic buffer counts, expected one more")
             buffers += [self._next() for _ in range(counts[self.variadic])]
             self.variadic += 1
         children = [self.array(child) for child in wire.children]
