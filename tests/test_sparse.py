@@ -495,7 +495,7 @@ LIES: list[tuple[Any, dict[str, Any], dict[str, Any], str]] = [
     (ANY, {}, {"data": buffer(192, 15)}, "16 bytes but the buffer has 15"),
     (ANY, {}, {"data": buffer(250, 16)}, "body has 256"),
     (ANY, {}, {"data": None}, "no buffer"),
-    (ANY, {}, {"type": ("Utf8", {})}, "must have a fixed-width type"),
+    (ANY, {}, {"type": ("Utf8", {})}, "must have a fixed.width"),
     (ANY, {}, {"type": None}, "unknown type"),
     (ANY, {}, {"sparseIndex": None}, "unknown sparse index"),
     (ANY, {"indicesType": None}, {}, "without a type"),
