@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from conftest import needs_pyarrow
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -530,6 +531,7 @@ def on_purpose(values: list[Any]) -> bool:
 @settings(max_examples=120)
 @given(alike(None))
 def test_inference_is_that_of_pyarrow(values: list[Any]) -> None:
+    needs_pyarrow(24)
     try:
         peer = pa.array(values)
     except (pa.ArrowException, TypeError, ValueError, OverflowError):

@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from conftest import needs_pyarrow
 
 import shmarrow as sa
 from shmarrow import extension
@@ -356,6 +357,8 @@ def test_we_read_what_pyarrow_writes(case: Any) -> None:
 @each(CASES)
 def test_exchange_in_memory(case: Any) -> None:
     type, values, theirs = case
+    if type.storage_type == sa.string_view():
+        needs_pyarrow(21)  # older ones lose the characters of views in extension arrays
     array = sa.array(values, type)
     batch = sa.record_batch({"x": array, "l": sa.array([values, [], None], sa.list_(type))})
     handed = batch.to_pyarrow()

@@ -128,7 +128,7 @@ class SparseCSFTensor(SparseTensor):
         for what, levels in (("indptr", starts), ("indices", nodes)):
             if len({level.dtype for level in levels}) > 1 or any(level.ndim != 1 for level in levels):
                 raise InvalidArgument(
-                    f"all {what} must be 1-d and of one dtype, found {[level.dtype.str for level in levels]}"
+                    f"all {what} must be flat and of one dtype, found {[level.dtype.str for level in levels]}"
                 )
         order = cls._sort_order(len(dims), axis_order)
         names = as_dim_names(dim_names, len(dims))

@@ -169,7 +169,9 @@ def as_storage(values: NDArray, type: DataType | None) -> tuple[NDArray, Element
     if isinstance(type, (types.IntType, types.FloatType)) or values.dtype.kind not in "iuV":
         raise InvalidType(f"elements of {found} must have dtype {dtype}, found {values.dtype}; see ndarray.astype")
     if values.dtype.itemsize != dtype.itemsize or not values.dtype.isnative:
-        raise InvalidType(f"elements of {found} need native integers of {dtype.itemsize} bytes, found {values.dtype}")
+        raise InvalidType(
+            f"elements of {found} must be native integers of {dtype.itemsize} bytes, found {values.dtype}"
+        )
     return values.view(dtype), found
 
 

@@ -19,7 +19,7 @@ from shmarrow.segment.location import Location
 from shmarrow.xray.overviews import Overview, overview
 from shmarrow.xray.page.data import encode
 
-_SCRIPTS = ("data.js", "nodes.js", "draw.js", "view.js", "panels.js", "main.js")
+_SCRIPTS = ("data.js", "nodes.js", "regions.js", "draw.js", "view.js", "panels.js", "fields.js", "main.js")
 
 
 def render(target: Any, *, batches: int | slice | None = None) -> str:

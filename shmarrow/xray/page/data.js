@@ -21,7 +21,8 @@ async function readData(text) {
 // A property that is worked out when it is first asked for. The first drawing needs few of the arrays.
 function lazily(object, name, make) {
   Object.defineProperty(object, name, {
-    configurable: true, enumerable: true,
+    configurable: true,
+    enumerable: true,
     get() {
       const value = make();
       Object.defineProperty(object, name, { value, writable: true, enumerable: true });
@@ -32,9 +33,13 @@ function lazily(object, name, make) {
 
 // Signed numbers of `width` bytes: the lowest bytes of all of them first, the highest last.
 function unpack(blob, at, width, count) {
-  const low = new Int32Array(count), made = new Float64Array(count), four = Math.min(width, 4);
+  const low = new Int32Array(count),
+    made = new Float64Array(count),
+    four = Math.min(width, 4);
   for (let k = 0; k < four; k++) {
-    const plane = at + k * count, shift = 8 * k, last = k === width - 1;
+    const plane = at + k * count,
+      shift = 8 * k,
+      last = k === width - 1;
     for (let i = 0; i < count; i++) low[i] |= (last ? (blob[plane + i] << 24) >> 24 : blob[plane + i]) << shift;
   }
   if (width <= 4) {
@@ -43,7 +48,9 @@ function unpack(blob, at, width, count) {
   }
   const high = new Int32Array(count);
   for (let k = 4; k < width; k++) {
-    const plane = at + k * count, shift = 8 * (k - 4), last = k === width - 1;
+    const plane = at + k * count,
+      shift = 8 * (k - 4),
+      last = k === width - 1;
     for (let i = 0; i < count; i++) high[i] |= (last ? (blob[plane + i] << 24) >> 24 : blob[plane + i]) << shift;
   }
   for (let i = 0; i < count; i++) made[i] = (low[i] >>> 0) + high[i] * 4294967296;
@@ -61,15 +68,19 @@ function sums(differences) {
 function firstWhere(low, high, test) {
   while (low < high) {
     const middle = (low + high) >> 1;
-    if (test(middle)) high = middle; else low = middle + 1;
+    if (test(middle)) high = middle;
+    else low = middle + 1;
   }
   return low;
 }
 
 // What the panels and the picture work with: messages, spans of batches with their buffers, fields and regions.
 function model(header, arrays) {
-  const metadata = sums(arrays.metadata), body = sums(arrays.body), n = metadata.length;
-  const start = new Float64Array(n), end = new Float64Array(n);
+  const metadata = sums(arrays.metadata),
+    body = sums(arrays.body),
+    n = metadata.length;
+  const start = new Float64Array(n),
+    end = new Float64Array(n);
   let at = 0;
   for (let i = 0; i < n; i++) {
     start[i] = at + arrays.gap[i];
@@ -79,17 +90,25 @@ function model(header, arrays) {
   const spans = header.spans.map((span, i) => decodeSpan(span, i, arrays, header.strings));
   const regionStart = sums(arrays["region start"]);
   const regions = {
-    n: regionStart.length, start: regionStart,
+    n: regionStart.length,
+    start: regionStart,
     end: regionStart.map((from, i) => from + arrays["region size"][i]),
-    kind: arrays["region kind"], chapter: arrays["region chapter"],
-    what: header.what, path: header.path, value: header.value,
+    kind: arrays["region kind"],
+    chapter: arrays["region chapter"],
+    what: header.what,
+    path: header.path,
+    value: header.value,
     references: referencesOf(regionStart, arrays["reference count"], arrays.references),
   };
   const rawStart = sums(arrays["raw start"]);
   let next = 0;
   const rawAt = arrays["raw size"].map((size) => (next += size) - size);
   return {
-    ...header, messages, spans, regions, rows: sums(arrays.rows),
+    ...header,
+    messages,
+    spans,
+    regions,
+    rows: sums(arrays.rows),
     fields: fieldsOf(header, arrays),
     raw: { start: rawStart, size: arrays["raw size"], at: rawAt, bytes: arrays.raw },
   };
@@ -104,8 +123,10 @@ function decodeSpan(span, index, arrays, strings) {
 }
 
 function placesOf(span, index, arrays) {
-  const length = arrays[`length ${index}`], offset = arrays[`offset ${index}`];
-  const wide = arrays[`leaf column ${span.leaves}`].length, align = span.align;
+  const length = arrays[`length ${index}`],
+    offset = arrays[`offset ${index}`];
+  const wide = arrays[`leaf column ${span.leaves}`].length,
+    align = span.align;
   for (let i = wide; i < length.length; i++) length[i] += length[i - wide];
   for (let row = 0; row < span.count; row++) {
     let end = 0;
@@ -123,15 +144,26 @@ function placesOf(span, index, arrays) {
 
 function leavesOf(span, arrays, strings) {
   const named = (name) => Array.from(arrays[`leaf ${name} ${span.leaves}`], (i) => strings[i]);
-  const column = arrays[`leaf column ${span.leaves}`], groups = [];
+  const column = arrays[`leaf column ${span.leaves}`],
+    groups = [];
   for (let i = 0; i < column.length; i++) if (!i || column[i] !== column[i - 1]) groups.push(i);
   groups.push(column.length);
-  return { column, field: arrays[`leaf field ${span.leaves}`], buffer: named("buffer"), chapter: named("chapter"), groups };
+  return {
+    column,
+    field: arrays[`leaf field ${span.leaves}`],
+    buffer: named("buffer"),
+    chapter: named("chapter"),
+    groups,
+  };
 }
 
 function fieldsOf(header, arrays) {
-  const own = arrays.field_bytes, depth = arrays.field_depth, column = arrays.field_column, n = own.length;
-  const total = Float64Array.from(own), firstOf = [];
+  const own = arrays.field_bytes,
+    depth = arrays.field_depth,
+    column = arrays.field_column,
+    n = own.length;
+  const total = Float64Array.from(own),
+    firstOf = [];
   const stack = [];
   for (let i = 0; i < n; i++) {
     if (!depth[i]) firstOf.push(i);
@@ -139,7 +171,8 @@ function fieldsOf(header, arrays) {
     for (const parent of stack) total[parent] += own[i];
     stack.push(i);
   }
-  return { n, own, total, depth, column, firstOf, name: header.fields.names, type: header.fields.types };
+  const { names: name, types: type, buffers, bodies } = header.fields;
+  return { n, own, total, depth, column, firstOf, name, type, buffers, bodies };
 }
 
 function referencesOf(starts, counts, all) {

@@ -41,7 +41,7 @@ _ODD_BATCHES = 400
 """Batches that are read one by one at most: those with views."""
 _REGIONS, _REGIONS_OF_PART = 16_000, 5_000
 """Regions of a page, and those of one message."""
-_MOST_METADATA = 4 << 20
+_MOST_METADATA = 1 << 19
 """Bytes of a message's metadata that are walked."""
 _WHOLE = 4_000
 """An object with at most so many regions is walked as a whole."""
@@ -223,14 +223,23 @@ class _Page:
             columns.append(column)
             stack += [(column, depth + 1, child) for child in reversed(wire.children)]
         own = np.zeros(len(names), np.int64)
+        roles: dict[str, int] = {}
         for span, *_ in spans:
-            nodes = [leaf.node for leaf in span.leaves]
-            np.add.at(own, nodes, span.buffers[:, :, 1].sum(axis=0))
+            sizes = span.buffers[:, :, 1].sum(axis=0)
+            np.add.at(own, [leaf.node for leaf in span.leaves], sizes)
+            for leaf, size in zip(span.leaves, sizes.tolist(), strict=True):
+                roles[leaf.buffer] = roles.get(leaf.buffer, 0) + size
+        bodies = sum([int(self._found.blocks[span.first :][: len(span.buffers), 2].sum()) for span, *_ in spans])
         self._put("field_bytes", own)
         self._put("field_depth", depths)
         self._put("field_column", columns)
         most = max(16, min(_NAME, _NAMES // max(len(names), 1)))
-        return {"names": [_clean(name, most) for name in names], "types": [_clean(name, 60) for name in types]}
+        return {
+            "names": [_clean(name, most) for name in names],
+            "types": [_clean(name, 60) for name in types],
+            "buffers": roles,
+            "bodies": bodies,
+        }
 
     # --- buffers ---
 

@@ -1,12 +1,17 @@
 // The page comes to life: data are read, drawn, and everything is connected.
 
 function connect(view) {
-  const picture = byId("picture"), ribbon = byId("ribbon"), tip = byId("tip");
+  const picture = byId("picture"),
+    ribbon = byId("ribbon"),
+    tip = byId("tip");
   view.draw = () => {
     view.place = drawPicture(picture, view);
     drawRibbon(ribbon, view);
   };
-  view.picked = () => { showSelected(view); markRow(view); };
+  view.picked = () => {
+    showSelected(view);
+    markRow(view);
+  };
   view.listeners.push((moved) => {
     if (!moved) return;
     sorting.page = 0;
@@ -26,16 +31,28 @@ function connect(view) {
 }
 
 function listenToSearch(view) {
-  const search = byId("search"), picture = byId("picture");
+  const search = byId("search"),
+    picture = byId("picture");
   search.addEventListener("input", () => showFields(view));
   search.addEventListener("keydown", (event) => {
-    if (event.key === "Escape") { search.value = ""; showFields(view); picture.focus(); }
+    if (event.key === "Escape") {
+      search.value = "";
+      showFields(view);
+      picture.focus();
+    }
     const first = byId("fields").querySelector("button");
-    if (event.key === "Enter" && first) { first.click(); picture.focus(); }
+    if (event.key === "Enter" && first) {
+      first.click();
+      picture.focus();
+    }
   });
   document.addEventListener("keydown", (event) => {
-    if (event.target instanceof HTMLInputElement || event.ctrlKey || event.metaKey || event.altKey || byId("help").open) return;
-    if (event.key === "/") { event.preventDefault(); search.focus(); }
+    if (event.target instanceof HTMLInputElement || event.ctrlKey || event.metaKey || event.altKey || byId("help").open)
+      return;
+    if (event.key === "/") {
+      event.preventDefault();
+      search.focus();
+    }
     if (event.key === "?") byId("help").showModal();
   });
 }
@@ -46,10 +63,15 @@ function listenToTheme(view) {
   const apply = (name) => {
     document.documentElement.dataset.theme = name;
     readTheme();
-    showJumps(view); showLegend(view); showFields(view); showTable(view);
+    showJumps(view);
+    showLegend(view);
+    showFields(view);
+    showTable(view);
     redraw(view);
   };
-  byId("theme").addEventListener("click", () => apply(document.documentElement.dataset.theme === "dark" ? "light" : "dark"));
+  byId("theme").addEventListener("click", () =>
+    apply(document.documentElement.dataset.theme === "dark" ? "light" : "dark"),
+  );
   dark.addEventListener("change", () => apply(dark.matches ? "dark" : "light"));
   apply(dark.matches ? "dark" : "light");
 }
@@ -61,7 +83,8 @@ function failed(message) {
 }
 
 async function start() {
-  if (typeof DecompressionStream !== "function") return failed("This browser cannot decompress the data of this page; any browser since 2023 can.");
+  if (typeof DecompressionStream !== "function")
+    return failed("This browser cannot decompress the data of this page; any browser since 2023 can.");
   const view = makeView(await readData(byId("data").textContent));
   byId("fields-card").hidden = true;
   showFacts(view.data);
@@ -73,7 +96,8 @@ async function start() {
   const asked = view.data.asked && view.root.kids;
   if (asked) {
     const { messages } = view.data;
-    const first = firstWithNumber(messages, view.data.asked[0]), last = firstWithNumber(messages, view.data.asked[1] - 1);
+    const first = firstWithNumber(messages, view.data.asked[0]),
+      last = firstWithNumber(messages, view.data.asked[1] - 1);
     if (first >= 0 && last >= 0) show(view, messages.start[first], messages.end[last]);
   }
   view.draw();

@@ -5,24 +5,46 @@
 // thousand batches cost nothing until they are looked at.
 
 const MESSAGE = "Columnar.rst, Encapsulated message format";
-const SCHEMA = 1, DICTIONARY = 2, BATCH = 3;
+const SCHEMA = 1,
+  DICTIONARY = 2,
+  BATCH = 3;
+const PURPOSE = {
+  [SCHEMA]: "the fields: names and types of the columns",
+  [DICTIONARY]: "the values of a dictionary-encoded column",
+};
 const PAINT_OF_MESSAGE = ["other", "schema", "dictionary", "batch", "batch", "batch"];
 
 class Node {
   constructor(parent, index, start, end, label, paint, more) {
-    this.parent = parent; this.index = index; this.start = start; this.end = end;
-    this.label = label; this.paint = paint; this.depth = parent ? parent.depth + 1 : 0;
-    this.chapter = ""; this.value = ""; this.note = ""; this.region = -1; this.column = -1;
-    this.list = null; this.makeKids = null;
+    this.parent = parent;
+    this.index = index;
+    this.start = start;
+    this.end = end;
+    this.label = label;
+    this.paint = paint;
+    this.depth = parent ? parent.depth + 1 : 0;
+    this.chapter = "";
+    this.value = "";
+    this.note = "";
+    this.region = -1;
+    this.column = -1;
+    this.list = null;
+    this.makeKids = null;
     Object.assign(this, more);
   }
   get kids() {
     if (!this.list) this.list = this.makeKids ? this.makeKids(this) : NOTHING;
     return this.list;
   }
-  get key() { return this.parent ? `${this.parent.key}/${this.index}` : ""; }
-  get size() { return this.end - this.start; }
-  isSame(other) { return !!other && other.key === this.key; }
+  get key() {
+    return this.parent ? `${this.parent.key}/${this.index}` : "";
+  }
+  get size() {
+    return this.end - this.start;
+  }
+  isSame(other) {
+    return !!other && other.key === this.key;
+  }
 }
 
 const NOTHING = { n: 0, start: () => 0, end: () => 0, get: () => null };
@@ -31,7 +53,9 @@ const NOTHING = { n: 0, start: () => 0, end: () => 0, get: () => null };
 function listOf(starts, ends, make) {
   const made = new Map();
   return {
-    n: starts.length, start: (i) => starts[i], end: (i) => ends[i],
+    n: starts.length,
+    start: (i) => starts[i],
+    end: (i) => ends[i],
     get(i) {
       let node = made.get(i);
       if (!node) {
@@ -58,12 +82,19 @@ function rootOf(data) {
 
 // Messages, and what is between them.
 function topLevel(data, root) {
-  const starts = [], ends = [], makers = [];
-  const add = (start, end, make) => { starts.push(start); ends.push(end); makers.push(make); };
+  const starts = [],
+    ends = [],
+    makers = [];
+  const add = (start, end, make) => {
+    starts.push(start);
+    ends.push(end);
+    makers.push(make);
+  };
   const { messages } = data;
   let at = 0;
   for (let i = 0; i < messages.n; i++) {
-    const start = Math.max(messages.start[i], at), end = messages.end[i];
+    const start = Math.max(messages.start[i], at),
+      end = messages.end[i];
     if (start > at) addBetween(data, at, start, add);
     if (end <= start) continue;
     add(start, end, (parent, index) => messageNode(data, i, parent, index, start));
@@ -76,15 +107,21 @@ function topLevel(data, root) {
 // Bytes outside of messages, by the regions that were walked there; those of one part, such as the footer, together.
 function addBetween(data, from, to, add) {
   const { regions } = data;
-  let at = from, i = firstWhere(0, regions.n, (r) => regions.start[r] >= from);
+  let at = from,
+    i = firstWhere(0, regions.n, (r) => regions.start[r] >= from);
   const rest = (end) => {
     if (end > at) add(at, end, unlisted(data, at, end));
     at = end;
   };
   while (i < regions.n && regions.start[i] < to) {
-    if (regions.start[i] < at) { i++; continue; }
+    if (regions.start[i] < at) {
+      i++;
+      continue;
+    }
     rest(regions.start[i]);
-    const part = partOf(regions.path[i]), first = i, start = at;
+    const part = partOf(regions.path[i]),
+      first = i,
+      start = at;
     while (i < regions.n && regions.start[i] < to && partOf(regions.path[i]) === part) {
       at = Math.max(at, Math.min(regions.end[i], to));
       i++;
@@ -93,27 +130,49 @@ function addBetween(data, from, to, add) {
     let end = at;
     if (part === "footer" && data.footer) end = at = Math.max(at, Math.min(data.footer[1], to));
     const alone = i === first + 1 && part !== "footer";
-    add(start, end, (parent, index) => (alone ? regionNode(data, first, parent, index, end) : groupNode(data, part, first, parent, index, start, end)));
+    add(start, end, (parent, index) =>
+      alone ? regionNode(data, first, parent, index, end) : groupNode(data, part, first, parent, index, start, end),
+    );
   }
   rest(to);
 }
 
 // The footer, or a message that no list of messages names: its FlatBuffer is one part, as the metadata of others is.
 function groupNode(data, part, first, parent, index, start, end) {
-  const kind = part === "footer" ? "footer" : "message", paint = { fill: kind === "footer" ? "footer" : "other" };
+  const kind = part === "footer" ? "footer" : "message",
+    paint = { fill: kind === "footer" ? "footer" : "other" };
   const chapter = data.chapters[data.regions.chapter[first]];
   return new Node(parent, index, start, end, part, paint, {
-    kind, chapter, value: kind === "footer" ? "the schema once more, and where each message is" : "",
-    makeKids: (node) => listOf([start], [end], () => new Node(node, 0, start, end, "metadata", paint, {
-      kind: "metadata", chapter, value: "a FlatBuffer", makeKids: (inner) => regionList(data, inner, start, end),
-    })),
+    kind,
+    chapter,
+    value: kind === "footer" ? "the schema once more, and where each message is" : "",
+    makeKids: (node) =>
+      listOf(
+        [start],
+        [end],
+        () =>
+          new Node(node, 0, start, end, "metadata", paint, {
+            kind: "metadata",
+            chapter,
+            value: "a FlatBuffer",
+            makeKids: (inner) => regionList(data, inner, start, end),
+          }),
+      ),
   });
 }
 
 function unlisted(data, start, end) {
   const footer = data.footer && start >= data.footer[0] && end <= data.footer[1];
-  return (parent, index) => new Node(parent, index, start, end, footer ? "footer" : "bytes that this page does not explain",
-    { fill: footer ? "footer" : "other" }, { kind: footer ? "footer" : "unknown", note: `shmarrow xray FILE --range ${start}:${end} explains them` });
+  return (parent, index) =>
+    new Node(
+      parent,
+      index,
+      start,
+      end,
+      footer ? "footer" : "not included in this page",
+      { fill: footer ? "footer" : "other" },
+      { kind: footer ? "footer" : "unknown", note: `shmarrow xray FILE --range ${start}:${end} explains them` },
+    );
 }
 
 function partOf(path) {
@@ -121,107 +180,105 @@ function partOf(path) {
   return at < 0 ? path : path.slice(0, at);
 }
 
-// --- regions of the walk -------------------------------------------------------------------------------------------
-
-const PAINT_OF_REGION = {
-  magic: "magic", prefix: "root", root: "root", table: "table", field: "table", vtable: "vtable", vector: "vector", block: "vector",
-  string: "string", end: "end", size: "root", length: "root", gap: "gap", unknown: "gap", overlap: "gap", footer: "footer", message: "other",
-};
-
-function regionNode(data, i, parent, index, end) {
-  const { regions } = data, kind = data.kinds[regions.kind[i]];
-  const paint = { fill: PAINT_OF_REGION[kind] || "other", pattern: kind === "padding" ? "hatch" : kind === "gap" || kind === "unknown" ? "cross" : "" };
-  const more = { kind, chapter: data.chapters[regions.chapter[i]], value: regions.value[i], path: regions.path[i], region: i };
-  if (kind === "buffer") {
-    const parts = regions.path[i].split(" / "), buffer = parts[parts.length - 1];
-    paint.column = hashOf(parts.length > 2 ? parts[1] : "");
-    paint.role = roleOf(buffer);
-  }
-  return new Node(parent, index, regions.start[i], Math.min(regions.end[i], end), regions.what[i], paint, more);
-}
-
-// The regions within a range; bytes that none explains, as the budget was spent, are one node of their own.
-function regionList(data, parent, from, to) {
-  const { regions } = data, starts = [], ends = [], makers = [];
-  let at = from, i = firstWhere(0, regions.n, (r) => regions.start[r] >= from);
-  for (; i < regions.n && regions.start[i] < to; i++) {
-    const start = regions.start[i], end = Math.min(regions.end[i], to), which = i;
-    if (start < at || data.kinds[regions.kind[i]] === "overlap") continue;
-    if (start > at) { starts.push(at); ends.push(start); makers.push(unlisted(data, at, start)); }
-    starts.push(start); ends.push(end);
-    makers.push((node, index) => regionNode(data, which, node, index, to));
-    at = end;
-  }
-  if (!starts.length) return NOTHING;
-  if (at < to) { starts.push(at); ends.push(to); makers.push(unlisted(data, at, to)); }
-  return listOf(starts, ends, (index) => makers[index](parent, index));
-}
-
-function hashOf(text) {
-  let made = 0;
-  for (let i = 0; i < text.length; i++) made = (made * 31 + text.charCodeAt(i)) >>> 0;
-  return made;
-}
-
-function roleOf(buffer) {
-  if (buffer === "validity") return "validity";
-  return buffer === "offsets" || buffer === "sizes" || buffer === "type_ids" ? "offsets" : "values";
-}
-
 // --- messages ------------------------------------------------------------------------------------------------------
 
 function messageLabel(data, i) {
-  const { kind, number } = data.messages, name = data.names[kind[i]] || "message";
+  const { kind, number } = data.messages,
+    name = data.names[kind[i]] || "message";
   const walked = firstWhere(0, data.regions.n, (r) => data.regions.start[r] >= data.messages.start[i]);
-  if (kind[i] > BATCH && data.regions.start[walked] === data.messages.start[i]) return partOf(data.regions.path[walked]);
+  if (kind[i] > BATCH && data.regions.start[walked] === data.messages.start[i])
+    return partOf(data.regions.path[walked]);
   return kind[i] === SCHEMA ? "schema" : `${name} ${number[i]}`;
 }
 
 function messageNode(data, i, parent, index, start) {
-  const { messages } = data, kind = messages.kind[i], number = messages.number[i];
+  const { messages } = data,
+    kind = messages.kind[i],
+    number = messages.number[i];
   const rows = kind === BATCH && number < data.rows.length ? data.rows[number] : null;
-  return new Node(parent, index, start, messages.end[i], messageLabel(data, i), { fill: PAINT_OF_MESSAGE[kind] || "batch" }, {
-    kind: data.names[kind] || "message", chapter: MESSAGE, message: i,
-    value: rows === null ? "" : `${count(rows)} ${rows === 1 ? "row" : "rows"}`,
-    makeKids: (node) => partsOf(data, i, node),
-  });
+  return new Node(
+    parent,
+    index,
+    start,
+    messages.end[i],
+    messageLabel(data, i),
+    { fill: PAINT_OF_MESSAGE[kind] || "batch" },
+    {
+      kind: data.names[kind] || "message",
+      chapter: MESSAGE,
+      message: i,
+      value: rows === null ? PURPOSE[kind] || "" : `${count(rows)} ${rows === 1 ? "row" : "rows"}`,
+      makeKids: (node) => partsOf(data, i, node),
+    },
+  );
 }
 
 // Metadata and body.
 function partsOf(data, i, parent) {
-  const { messages } = data, middle = Math.min(messages.start[i] + messages.metadata[i], messages.end[i]);
-  const starts = [parent.start], ends = [middle];
-  if (middle < parent.end) { starts.push(middle); ends.push(parent.end); }
-  return listOf(starts, ends, (index) => index ? bodyNode(data, i, parent, middle) : metadataNode(data, parent, middle));
+  const { messages } = data,
+    middle = Math.min(messages.start[i] + messages.metadata[i], messages.end[i]);
+  const starts = [parent.start],
+    ends = [middle];
+  if (middle < parent.end) {
+    starts.push(middle);
+    ends.push(parent.end);
+  }
+  return listOf(starts, ends, (index) =>
+    index ? bodyNode(data, i, parent, middle) : metadataNode(data, parent, middle),
+  );
 }
 
 function metadataNode(data, parent, end) {
-  return new Node(parent, 0, parent.start, end, "metadata", { fill: parent.kind === "schema" ? "schema" : "metadata" }, {
-    kind: "metadata", chapter: MESSAGE, value: "a prefix and a FlatBuffer: what the message is, and where its buffers are",
-    makeKids: (node) => {
-      const kids = regionList(data, node, node.start, node.end);
-      if (!kids.n) node.note = `${explain(data, parent)} explains each byte`;
-      return kids;
+  return new Node(
+    parent,
+    0,
+    parent.start,
+    end,
+    "metadata",
+    { fill: parent.kind === "schema" ? "schema" : "metadata" },
+    {
+      kind: "metadata",
+      chapter: MESSAGE,
+      value: "a prefix and a FlatBuffer: what the message is, and where its buffers are",
+      makeKids: (node) => {
+        const kids = regionList(data, node, node.start, node.end);
+        if (!kids.n) node.note = `${explain(data, parent)} explains each byte`;
+        return kids;
+      },
     },
-  });
+  );
 }
 
 function explain(data, message) {
   const i = message.message;
-  return data.messages.kind[i] === BATCH ? `shmarrow xray FILE --html OUT --batch ${data.messages.number[i]}` : `shmarrow xray FILE --range ${message.start}:${message.end}`;
+  return data.messages.kind[i] === BATCH
+    ? `shmarrow xray FILE --html OUT --batch ${data.messages.number[i]}`
+    : `shmarrow xray FILE --range ${message.start}:${message.end}`;
 }
 
 function bodyNode(data, i, parent, start) {
   const span = data.messages.kind[i] === BATCH ? spanOf(data, data.messages.number[i]) : null;
-  return new Node(parent, 1, start, parent.end, "body", { fill: "body" }, {
-    kind: "body", chapter: "Columnar.rst, RecordBatch message", value: "the buffers of each column",
-    span, makeKids: (node) => {
-      if (span) return columnList(data, node, span, data.messages.number[i] - span.first);
-      const kids = regionList(data, node, node.start, node.end);
-      if (!kids.n) node.note = `the buffers of this message are not in this page; ${explain(data, parent)} draws them`;
-      return kids;
+  return new Node(
+    parent,
+    1,
+    start,
+    parent.end,
+    "body",
+    { fill: "body" },
+    {
+      kind: "body",
+      chapter: "Columnar.rst, RecordBatch message",
+      value: "the buffers of each column",
+      span,
+      makeKids: (node) => {
+        if (span) return columnList(data, node, span, data.messages.number[i] - span.first);
+        const kids = regionList(data, node, node.start, node.end);
+        if (!kids.n)
+          node.note = `the buffers of this message are not in this page; ${explain(data, parent)} draws them`;
+        return kids;
+      },
     },
-  });
+  );
 }
 
 function spanOf(data, number) {
@@ -233,24 +290,54 @@ function spanOf(data, number) {
 
 // The columns of one batch. A column goes from its first buffer to that of the next one.
 function columnList(data, body, span, row) {
-  const { groups } = span.leaves, { wide, offset } = span.places, base = row * wide, n = groups.length - 1;
+  const { groups } = span.leaves,
+    { wide, offset } = span.places,
+    base = row * wide,
+    n = groups.length - 1;
   const startOf = (g) => (g ? body.start + offset[base + groups[g]] : body.start);
   const columns = [];
   for (let g = 0; g < n; g++) if (edge(g + 1) > edge(g)) columns.push(g);
-  function edge(g) { return g < n ? startOf(g) : body.end; }
-  const list = listOf(columns.map(edge), columns.map((g) => edge(g + 1)), (index) => {
-    const g = columns[index], column = span.leaves.column[groups[g]], field = data.fields.firstOf[column];
-    return new Node(body, index, edge(g), edge(g + 1), data.fields.name[field], { column }, {
-      kind: "column", column, value: data.fields.type[field], chapter: span.leaves.chapter[groups[g + 1] - 1],
-      makeKids: (node) => bufferList(data, node, span, base, groups[g], groups[g + 1], body),
-    });
-  });
+  function edge(g) {
+    return g < n ? startOf(g) : body.end;
+  }
+  const list = listOf(
+    columns.map(edge),
+    columns.map((g) => edge(g + 1)),
+    (index) => {
+      const g = columns[index],
+        column = span.leaves.column[groups[g]],
+        field = data.fields.firstOf[column];
+      return new Node(
+        body,
+        index,
+        edge(g),
+        edge(g + 1),
+        data.fields.name[field],
+        { column },
+        {
+          kind: "column",
+          column,
+          value: data.fields.type[field],
+          chapter: span.leaves.chapter[groups[g + 1] - 1],
+          makeKids: (node) => bufferList(data, node, span, base, groups[g], groups[g + 1], body),
+        },
+      );
+    },
+  );
   return list;
 }
 
 function bufferList(data, column, span, base, first, last, body) {
-  const starts = [], ends = [], which = [];
-  const add = (start, end, leaf) => { if (end > start) { starts.push(start); ends.push(end); which.push(leaf); } };
+  const starts = [],
+    ends = [],
+    which = [];
+  const add = (start, end, leaf) => {
+    if (end > start) {
+      starts.push(start);
+      ends.push(end);
+      which.push(leaf);
+    }
+  };
   let at = column.start;
   for (let leaf = first; leaf < last; leaf++) {
     const length = span.places.length[base + leaf];
@@ -264,30 +351,60 @@ function bufferList(data, column, span, base, first, last, body) {
   return listOf(starts, ends, (index) => {
     const leaf = which[index];
     if (leaf < 0) {
-      return new Node(column, index, starts[index], ends[index], "padding", { fill: "other", pattern: "hatch" }, {
-        kind: "padding", chapter: "Columnar.rst, Buffer Alignment and Padding", column: column.column,
-        value: "aligns the buffer that follows",
-      });
+      return new Node(
+        column,
+        index,
+        starts[index],
+        ends[index],
+        "padding",
+        { fill: "other", pattern: "hatch" },
+        {
+          kind: "padding",
+          chapter: "Columnar.rst, Buffer Alignment and Padding",
+          column: column.column,
+          value: "aligns the buffer that follows",
+        },
+      );
     }
     return bufferNode(data, column, index, starts[index], ends[index], span.leaves, leaf);
   });
 }
 
 function bufferNode(data, column, index, start, end, leaves, leaf) {
-  const field = leaves.field[leaf], buffer = leaves.buffer[leaf], inner = fieldPath(data, field);
+  const field = leaves.field[leaf],
+    buffer = leaves.buffer[leaf],
+    inner = fieldPath(data, field);
   const region = firstWhere(0, data.regions.n, (r) => data.regions.start[r] >= start);
-  const walked = region < data.regions.n && data.regions.start[region] === start && data.kinds[data.regions.kind[region]] !== "padding";
-  return new Node(column, index, start, end, buffer, { column: column.column, role: roleOf(buffer) }, {
-    kind: "buffer", column: column.column, chapter: leaves.chapter[leaf], field: inner,
-    value: walked ? data.regions.what[region] : `${buffer} of ${inner}: ${data.fields.type[field]}`,
-  });
+  const walked =
+    region < data.regions.n &&
+    data.regions.start[region] === start &&
+    data.kinds[data.regions.kind[region]] !== "padding";
+  return new Node(
+    column,
+    index,
+    start,
+    end,
+    buffer,
+    { column: column.column, role: roleOf(buffer) },
+    {
+      kind: "buffer",
+      column: column.column,
+      chapter: leaves.chapter[leaf],
+      field: inner,
+      value: walked ? data.regions.what[region] : `${buffer} of ${inner}: ${data.fields.type[field]}`,
+    },
+  );
 }
 
 // The name of a field behind those of the fields around it.
 function fieldPath(data, field) {
-  const { depth, name } = data.fields, names = [name[field]];
+  const { depth, name } = data.fields,
+    names = [name[field]];
   for (let i = field, want = depth[field] - 1; want >= 0; i--) {
-    if (depth[i] === want) { names.push(name[i]); want--; }
+    if (depth[i] === want) {
+      names.push(name[i]);
+      want--;
+    }
   }
   return names.reverse().join(".");
 }
