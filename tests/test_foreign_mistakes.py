@@ -142,7 +142,7 @@ CALLS: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     "Array": (lambda: sa.Array([1]), T, "shmarrow.array() takes values"),
     "RecordBatch": (lambda: sa.RecordBatch({"x": [1]}), T, "shmarrow.record_batch() takes values"),
     "RecordBatch, 2": (lambda: sa.RecordBatch({"x": [1]}, {"x": "int8"}), T, "shmarrow.record_batch() takes values"),
-    "Tensor": (lambda: sa.Tensor(np.zeros(3)), T, "shmarrow.Tensor.from_numpy() takes arrays"),
+    "Tensor": (lambda: sa.Tensor(np.zeros(3)), T, "for arrays use shmarrow.Tensor.from_numpy()"),
     "no consumer": (lambda: BATCH.for_consumer(), A, "expected one of spark, polars, duckdb"),
     "reader": (lambda: sa.ipc.open_file(sa.ipc.open_file(FILE)), T, "RecordBatchFileReader, which is a reader already"),
     "directory": (lambda: sa.ipc.open_file("/dev/"), A, "'/dev/' is a directory; pass a file in it"),

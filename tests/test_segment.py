@@ -601,7 +601,7 @@ def test_too_many_attached(tmp_path: Path) -> None:
     def greedy() -> None:
         limit = len(os.listdir("/proc/self/fd")) + 20
         resource.setrlimit(resource.RLIMIT_NOFILE, (limit, limit))
-        with pytest.raises(errors.StorageError, match="keeps one descriptor open") as caught:
+        with pytest.raises(errors.StorageError, match="keeps a descriptor open") as caught:
             _ = [attach(tmp_path / "a") for _ in range(100)]
         assert caught.value.errno == errno.EMFILE
 

@@ -62,7 +62,7 @@ def _add_ends(command: argparse.ArgumentParser, source: str, sink: str) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Run one of the commands; gives the exit status."""
+    """Run one of the commands; returns the exit status."""
     action: Callable[[argparse.Namespace], int] = arguments.action
     return action(arguments)
 
