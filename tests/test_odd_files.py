@@ -124,7 +124,7 @@ def test_a_file_that_shrinks_while_it_is_mapped(tmp_path: Path) -> None:
         "try:\n"
         "    sa.ipc.open_file(open(path, 'rb'))\n"
         "except sa.StorageError as error:\n"
-        "    print(error.errno == errno.EBUSY, 'became smaller' in str(error))\n"
+        "    print(error.errno == errno.EBUSY, 'was truncated' in str(error))\n"
     )
     command = [sys.executable, "-c", code, str(tmp_path / "a")]
     found = subprocess.run(command, capture_output=True, text=True, check=False)

@@ -994,7 +994,7 @@ def test_links_of_others_where_all_may_write(tmp_path: Path, shm: Place) -> None
     trap.symlink_to(tmp_path / "mine")
     put(str(trap), b"still mine", overwrite=True)  # a link of one's own
     os.chown(trap, NOBODY, NOBODY, follow_symlinks=False)
-    with pytest.raises(errors.StorageError, match=f"user {NOBODY}'s"):
+    with pytest.raises(errors.StorageError, match=f"belongs to user {NOBODY}"):
         create(trap, overwrite=True)
     assert (tmp_path / "mine").read_bytes() == b"still mine"
     shm.path("link").symlink_to(tmp_path / "mine")

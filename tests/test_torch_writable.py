@@ -449,7 +449,7 @@ def test_what_torch_has_not_says_what_to_do() -> None:
         (text.dictionary_encode().to_torch, sa.CopyRequired, "use .indices or .dictionary"),
         (sa.array([1], sa.timestamp("s")).to_torch, ExportRefused, "timestamp[s]; view('int64').to_torch() gives"),
         (sa.array([1], "date32").to_torch, ExportRefused, "date32[day]; view('int32').to_torch() gives the integers"),
-        (sa.array([[1]]).to_torch, sa.CopyRequired, "list<item: int64>; cast it to lists of one length"),
+        (sa.array([[1]]).to_torch, sa.CopyRequired, "cast it to lists of one length"),
         (sa.array([1], sa.decimal128(3)).to_torch, sa.CopyRequired, "cast it to 'float64'"),
         (sa.array([True, None]).to_torch, sa.CopyRequired, "1"),
         (lambda: sa.array([True]).to_torch(writable=False), sa.CopyRequired, "writable=False cannot share them"),
