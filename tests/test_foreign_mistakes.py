@@ -153,7 +153,7 @@ CALLS: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
         sa.Unsupported,
         "b'_pli128' is polars' own: cast Int128 to Int64 or Decimal in polars",
     ),
-    "dtype": (lambda: sa.array([1], np.complex64), T, "there is no Arrow type for numpy's <class 'numpy.complex64'>"),
+    "dtype": (lambda: sa.array([1], np.complex64), T, "no Arrow type for the numpy dtype <class 'numpy.complex64'>"),
 }
 
 

@@ -706,17 +706,17 @@ BAD: list[tuple[Callable[[Any], None], str]] = [
     ),
     (
         put("schema.fields[0].type.bitWidth", 24),
-        "schema.fields[0].type: an integer must have 8, 16, 32 or 64 bits, found 24",
+        "schema.fields[0].type: an integer type must have 8, 16, 32 or 64 bits, found 24",
     ),
     (put("schema.fields[0].type.isSigned", 1), "schema.fields[0].type.isSigned: expected true or false, found 1"),
-    (put("schema.fields[5].children", []), "schema.fields[5].type: the number of child fields of list is 1, found 0"),
+    (put("schema.fields[5].children", []), "schema.fields[5].type: list must have 1 child fields, found 0"),
     (
         put("schema.fields[5].children[0].children[1].type.typeIds", [0, "1"]),
         "schema.fields[5].children[0].children[1].type.typeIds: expected integers",
     ),
     (
         put("schema.fields[5].children[0].children[1].type.typeIds", [0, 400]),
-        "schema.fields[5].children[0].children[1].type: the type codes of a union are",
+        "schema.fields[5].children[0].children[1].type: the type codes of a union must be",
     ),
     (put("schema.fields[7].type.unit", "DAY"), "schema.fields[7].type.unit: expected one of SECOND,"),
     (put("schema.fields[7].type.timezone", 1), "schema.fields[7].type.timezone: expected a string, found 1"),

@@ -317,7 +317,7 @@ CALLS: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     "schemas": (lambda: sa.unify_schemas(None), T, "expected a list of shmarrow.Schema, found None"),
     "misspelt type": (lambda: COLUMN.cast("int46"), A, "no type is named 'int46'; did you mean 'int64'"),
     "type of a list": (lambda: COLUMN.cast("list<int8>"), A, "no type is named 'list<int8>'"),
-    "decimal by name": (lambda: COLUMN.cast("decimal128(5, 2)"), A, "types with parameters are made by functions"),
+    "decimal by name": (lambda: COLUMN.cast("decimal128(5, 2)"), A, "parametric types have factory functions"),
     "class int": (
         lambda: sa.array([1], int),
         T,
@@ -369,9 +369,9 @@ CALLS: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     "mask of a batch": (
         lambda: BATCH[MASK],
         T,
-        "a column is selected by position or by name, found ndarray; select([...]) takes several, filter(mask)",
+        "a column is selected by position or name, found ndarray; use select([...]) for several columns, filter(mask)",
     ),
-    "several columns": (lambda: TABLE[["a", "id"]], T, "found list; select([...]) takes several"),
+    "several columns": (lambda: TABLE[["a", "id"]], T, "found list; use select([...]) for several columns"),
     "missing column": (lambda: BATCH["x"], F, "no field is named 'x'; the schema has 2 fields: ['a', 'id']"),
     "missing in a table": (lambda: TABLE.column("x"), F, "no field is named 'x'"),
     "no field": (lambda: BATCH.column(9), R, "no field 9: the schema has 2"),
