@@ -139,7 +139,7 @@ CALLS: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
         T,
         "found polars.DataFrame; pass shmarrow.table(data).schema",
     ),
-    "Array": (lambda: sa.Array([1]), T, "shmarrow.array() takes values"),
+    "Array": (lambda: sa.Array([1]), T, "use shmarrow.array() for values"),
     "RecordBatch": (lambda: sa.RecordBatch({"x": [1]}), T, "shmarrow.record_batch() takes values"),
     "RecordBatch, 2": (lambda: sa.RecordBatch({"x": [1]}, {"x": "int8"}), T, "shmarrow.record_batch() takes values"),
     "Tensor": (lambda: sa.Tensor(np.zeros(3)), T, "shmarrow.Tensor.from_numpy() takes arrays"),

@@ -263,15 +263,15 @@ PLACES: dict[str, tuple[Callable[[], Any], str]] = {
     ),
     "built list": (
         lambda: sa.array([[1], None, [2, 300]], LISTS),
-        f"slot 2, item 1: int8: cannot take 300: {RANGE}",
+        f"slot 2, item 1: int8: cannot convert 300: {RANGE}",
     ),
     "built struct": (
         lambda: sa.array([None, {"a": [1, 300]}], STRUCT),
-        f"slot 1, field 'a', item 1: int8: cannot take 300: {RANGE}",
+        f"slot 1, field 'a', item 1: int8: cannot convert 300: {RANGE}",
     ),
     "built map": (
         lambda: sa.array([{"x": 1}, {"y": 300}], MAP),
-        f"slot 1, value: int8: cannot take 300: {RANGE}",
+        f"slot 1, value: int8: cannot convert 300: {RANGE}",
     ),
     "numbers of numpy": (
         lambda: sa.array([[np.int64(1), np.int64(300)]], LISTS),

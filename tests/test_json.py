@@ -753,7 +753,7 @@ BAD: list[tuple[Callable[[Any], None], str]] = [
     (put(f"{COLUMN}[1].DATA[0]", "9" * 5000), f"{COLUMN}[1].DATA[0]: expected a number from -9223372036854775808 to"),
     (put(f"{COLUMN}[2].DATA[0]", 1), f"{COLUMN}[2].DATA[0]: expected a string, found 1"),
     (put(f"{COLUMN}[2].DATA[0]", "ab"), f"{COLUMN}[2].DATA[0]: OFFSET says that it has 1 bytes, found 2"),
-    (put(f"{COLUMN}[2].DATA[0]", "\ud800"), f"{COLUMN}[2].DATA: string: text with lone surrogates"),
+    (put(f"{COLUMN}[2].DATA[0]", "\ud800"), f"{COLUMN}[2].DATA: string: a string with lone surrogates"),
     (put(f"{COLUMN}[2].OFFSET", [0, 1]), f"{COLUMN}[2].OFFSET: expected 3 items, found 2"),
     (put(f"{COLUMN}[2].OFFSET[1]", 1 << 31), f"{COLUMN}[2].OFFSET[1]: expected a number from -2147483648 to"),
     (put(f"{COLUMN}[3].DATA[1]", "zz"), f"{COLUMN}[3].DATA[1]: expected pairs of hexadecimal digits, found 'zz'"),

@@ -380,10 +380,10 @@ CALLS: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     "select a scalar": (lambda: BATCH.select(np.array(1)), T, "expected a list of positions and names, found array(1)"),
     "rename": (lambda: BATCH.rename_columns(["x"]), A, "expected 2 names, one for each column, found 1"),
     "short column": (lambda: BATCH.append_column("x", [1]), A, "column 'x' has 1 value, expected 3"),
-    "numbers as mask": (lambda: COLUMN.filter([1, 2, 3]), T, "a mask holds truth values, found int64"),
-    "short mask": (lambda: COLUMN.filter([True]), A, "the mask has the shape (1,), expected (3,)"),
+    "numbers as mask": (lambda: COLUMN.filter([1, 2, 3]), T, "a mask must be bools, found int64"),
+    "short mask": (lambda: COLUMN.filter([True]), A, "the mask must have the shape (3,), found (1,)"),
     "take text": (lambda: COLUMN.take("a"), T, "indices must be integers, found 'a'"),
-    "float slice": (lambda: BATCH.slice(1.5), T, "a slice takes ints, found offset 1.5"),
+    "float slice": (lambda: BATCH.slice(1.5), T, "expected a slice of ints, found offset 1.5"),
     # handing out
     "numpy with nulls": (
         lambda: sa.array([1, None]).to_numpy(),
